@@ -1,9 +1,10 @@
-"""The data of a text's constants: comment lines at its end, or FILE.npz beside FILE.
+"""The data of a text's constants: comment lines at its end, or FILE.npz or FILE.safetensors beside FILE.
 
     # mlcc.data KEY DTYPE SHAPE BASE64        the elements, little-endian, as they lie in memory
     # mlcc.data KEY + BASE64                  more of the same
 
     # mlcc.data-file NAME.npz                 the data lie there, in the text's folder or below, not in FILE.npz
+                                              or FILE.safetensors; there may be several such lines
 
 SHAPE is `128x784`, or `scalar`. A reference in the text names its data by key and, if it was printed by mlcc, by
 content hash; data that are not there leave an absent constant, which is legal until it is needed.
@@ -24,6 +25,8 @@ from mlcc.ir.tensor_data import TensorData, storage_dtype
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from mlcc.array_files import ArrayFile
 
 DATA_MARK = "# mlcc.data "
 FILE_MARK = "# mlcc.data-file "
@@ -79,9 +82,16 @@ def data_file_line(path: str, text: str) -> str:
     return f"{FILE_MARK}{_escape(name)}\n"
 
 
-def npz_arrays(tensors: Mapping[str, TensorData]) -> dict[str, np.ndarray]:
-    """What to save as FILE.npz: stored elements by key."""
-    return {key: t.array for key, t in tensors.items() if t.array is not None}
+def stored_arrays(tensors: Mapping[str, TensorData]) -> dict[str, np.ndarray]:
+    """What to save beside a text: stored elements by key."""
+    return {key: _stated(t.array, t.dtype) for key, t in tensors.items() if t.array is not None}
+
+
+def _stated(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """Elements whose dtype says what they are, where NumPy lacks that."""
+    from mlcc.runtime.abi import STORAGE, stated
+
+    return array.view(stated(str(dtype), array.dtype)) if str(dtype) in STORAGE else array
 
 
 def _raw(array: np.ndarray) -> memoryview:
@@ -109,14 +119,15 @@ def strip_data(text: str) -> str:
 
 
 class Constants:
-    """Where the references of one text find their data: arrays given by the caller, data lines, FILE.npz."""
+    """Where the references of one text find their data: arrays given by the caller, data lines, FILE.npz or
+    FILE.safetensors."""
 
     def __init__(self, source: Source, data: Mapping[str, Any] | None = None, folder: str | None = None) -> None:
         self._source = source
         self._given = data or {}
         self._lines: dict[str, _Lines] | None = None
         self._folder = folder
-        self._beside: Mapping[str, Any] | None = None
+        self._beside: list[ArrayFile] | None = None
 
     def resolve(
         self, key: str, dtype: DType | None, shape: tuple[int, ...] | None, sha256: str | None, span: Span | None
@@ -176,45 +187,49 @@ class Constants:
         lines = self._data_lines().get(key)
         if lines is not None:
             return lines.tensor(self._source), Label(lines.span, "the data are here")
-        beside = self._file(span)
-        if key in beside:
-            origin = Label(None, f"`{key}` is read from {self._path()}")
+        holders = [file for file in self._files(span) if key in file]
+        if not holders:
+            return None
+        if len(holders) > 1:
+            names = " and ".join(file.path for file in holders)
+            help = f"remove one of them, or name the right one in a line `{FILE_MARK}NAME`"
+            raise CompileError(error("E1071", f"the data of constant `{key}` are in two files: {names}", help=help))
+        origin = Label(None, f"`{key}` is read from {holders[0].path}")
 
-            def judge(found: tuple[int, ...], stored: np.dtype[Any]) -> bool:
-                self._compare(key, dtype, shape, like(found, stored, dtype, key), span, origin)
-                return shape is not None and dtype is not None
+        def judge(found: tuple[int, ...], stored: np.dtype[Any]) -> bool:
+            self._compare(key, dtype, shape, like(found, stored, dtype, key), span, origin)
+            return shape is not None and dtype is not None
 
-            from mlcc.files import read_array
-
-            return as_tensor(read_array(beside, key, judge), dtype, key), origin
-        return None
+        return as_tensor(holders[0].read(key, judge), dtype, key), origin
 
     def _data_lines(self) -> dict[str, _Lines]:
         if self._lines is None:
             self._lines = _scan(self._source)
         return self._lines
 
-    def _path(self) -> str:
-        named = _FILE_LINE.search(self._source.text) if FILE_MARK in self._source.text else None
-        if named is not None:
-            return os.path.join(self._folder or "", _unescape(named[1]))
-        stem = os.path.splitext(os.path.basename(self._source.name))[0]
-        return os.path.join(self._folder or "", stem + ".npz")
+    def _paths(self) -> list[str]:
+        """The files that may hold the data."""
+        from mlcc.array_files import SUFFIXES
 
-    def _file(self, span: Span | None) -> Mapping[str, Any]:
-        """FILE.npz, read on first use; empty if there is none."""
+        named = _FILE_LINE.findall(self._source.text) if FILE_MARK in self._source.text else []
+        if named:
+            return [os.path.join(self._folder or "", _unescape(name)) for name in dict.fromkeys(named)]
+        stem = os.path.splitext(os.path.basename(self._source.name))[0]
+        return [os.path.join(self._folder or "", stem + suffix) for suffix in SUFFIXES]
+
+    def _files(self, span: Span | None) -> list[ArrayFile]:
+        """The files beside the text that are there, opened on first use."""
         if self._beside is None:
-            self._beside = {}
-            path = self._path()
-            if self._folder is not None and os.path.lexists(path):
-                home = os.path.realpath(self._folder)
+            from mlcc.array_files import load_arrays
+
+            found = [path for path in self._paths() if self._folder is not None and os.path.lexists(path)]
+            for path in found:
+                home = os.path.realpath(self._folder or "")
                 if os.path.commonpath([home, os.path.realpath(path)]) != home:
                     raise CompileError(
                         error("E0906", f"{path} is a link out of its folder", span, "data are looked for there")
                     )
-                from mlcc.files import load_npz
-
-                self._beside = load_npz(path)
+            self._beside = [load_arrays(path) for path in found]
         return self._beside
 
 
@@ -226,10 +241,16 @@ def like(shape: tuple[int, ...], stored: np.dtype[Any], dtype: DType | None, key
 
 
 def as_tensor(array: Any, dtype: DType | None, key: str) -> TensorData:
-    """A constant from an array; bit patterns of types that NumPy lacks are taken as such where `dtype` says so."""
+    """A constant from an array; bit patterns of types that NumPy lacks are taken as such where they or `dtype` say
+    so."""
     import numpy as np
 
+    from mlcc.runtime.abi import stated_dtype
+
     array = np.asarray(array)
+    said = stated_dtype(array.dtype)
+    if said is not None:
+        return TensorData(DType.of(said), array.shape, array.view(array.dtype.str), key)
     if dtype is not None and array.dtype.itemsize == np.dtype(storage_dtype(dtype)).itemsize:
         foreign = array.dtype.kind == "V" or array.dtype.name == str(dtype)
         if foreign and array.dtype.name != storage_dtype(dtype):

@@ -33,7 +33,7 @@ def parse_file(path: str) -> IRModule:
 
 
 def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
-    """The module of a text; its constants may lie in NAME.npz in `folder`. Raises CompileError."""
+    """The module of a text; its constants may lie in NAME.npz or NAME.safetensors in `folder`. Raises CompileError."""
     from mlcc.grammar.parser import parse
     from mlcc.progress import working
 
@@ -47,11 +47,12 @@ def write_module(
 ) -> None:  # fmt: skip
     """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on stdout.
 
-    `data` names another file for them, in the folder of the text or below. A terminal gets the text without them.
-    `outputs` knows what the command reads and writes besides; `more` is written along. Raises CompileError.
+    `data` names another file for them, .npz or .safetensors, in the folder of the text or below. A terminal gets the
+    text without them. `outputs` knows what the command reads and writes besides; `more` is written along. Raises
+    CompileError.
     """
-    from mlcc.files import npz_bytes
-    from mlcc.grammar.constants import data_file_line, npz_arrays
+    from mlcc.array_files import SUFFIXES, arrays_content
+    from mlcc.grammar.constants import data_file_line, stored_arrays
     from mlcc.grammar.printer.printer import constant_data, script
     from mlcc.outputs import Outputs, holds, is_stream, mark
 
@@ -60,16 +61,18 @@ def write_module(
         elided = path == "-" and sys.stdout is not None and sys.stdout.isatty()
         outputs.save({**(more or {}), path: script(module, dialect=dialect, data=not elided)})
         return
-    arrays = npz_arrays(constant_data(module))
+    arrays = stored_arrays(constant_data(module))
     text = script(module, data=False)
     contents: dict[str, Content] = {}
-    beside = f"{os.path.splitext(path)[0]}.npz"
+    places = [os.path.splitext(path)[0] + suffix for suffix in SUFFIXES]
     if data is not None:
-        contents[data] = npz_bytes(arrays, mark(path))
-        if os.path.normpath(data) != os.path.normpath(beside):
-            text += data_file_line(data, path)
+        contents[data] = arrays_content(data, arrays, mark(path))
     elif arrays:
-        contents |= outputs.beside(beside, arrays, path, lambda old: holds(old, arrays))
+        contents |= outputs.beside(places[0], arrays, path, lambda old: holds(old, arrays))
+    used = os.path.normpath(data or places[0])
+    others = [place for place in places if os.path.normpath(place) != used]
+    if arrays and (len(others) == len(places) or any(map(os.path.lexists, others))):
+        text += data_file_line(used, path)
     outputs.save({**(more or {}), **contents, path: text})
 
 

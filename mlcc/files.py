@@ -10,10 +10,10 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from mlcc.errors import CompileError, error
 from mlcc.temporaries import forget, make_temporary
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     import mmap
 
     import numpy as np
-
-    from mlcc.runtime.npz import Judge
-
 
 _reads: ContextVar[tuple[dict[str, str], ...]] = ContextVar("reads", default=())
 _seen: ContextVar[set[str] | None] = ContextVar("seen", default=None)
@@ -49,15 +46,16 @@ def read_bytes(path: str) -> bytes:
     return data
 
 
-def note_read(path: str, data: bytes | memoryview) -> None:
-    """Tell those who record reads of a file and its content."""
+def note_read(path: str, data: bytes | IO[bytes]) -> None:
+    """Tell those who record reads of a file and its content, or the file, open at its start."""
     recorders, seen = _reads.get(), _seen.get()
     if seen is not None:
         seen.add(path)
     if recorders:
-        full, digest = os.path.abspath(path), hashlib.sha256(data).hexdigest()
+        full = os.path.abspath(path)
+        hashed = hashlib.sha256(data) if isinstance(data, bytes) else hashlib.file_digest(data, "sha256")
         for reads in recorders:
-            reads[full] = digest
+            reads[full] = hashed.hexdigest()
 
 
 def note_known_reads(known: Mapping[str, str]) -> None:
@@ -67,6 +65,80 @@ def note_known_reads(known: Mapping[str, str]) -> None:
         seen.update(known)
     for reads in _reads.get():
         reads.update(known)
+
+
+# ---------------------------------------------------------------- mapping
+
+_MAPPED = 16 << 20  # bytes from which on a file of arrays is mapped, not read
+
+
+@functools.cache
+def file_map() -> type[mmap.mmap]:
+    """The class of the maps of files that are opened here: their pages may be given back, to be read again."""
+    import mmap
+
+    return type("FileMap", (mmap.mmap,), {})
+
+
+def map_file(path: str) -> bytes | mmap.mmap:
+    """The content of a file; a large one is mapped, privately: it takes no memory before somebody looks at it.
+
+    One that is larger than what the system lets a process write to is mapped to be read. Raises CompileError E0001.
+    """
+    import mmap
+
+    try:
+        if path != "-" and os.path.isfile(path) and os.path.getsize(path) >= _MAPPED:
+            with open(path, "rb") as file:
+                note_read(path, file)
+                try:
+                    return file_map()(file.fileno(), 0, access=mmap.ACCESS_COPY)
+                except OSError:
+                    return file_map()(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):
+        pass  # where there is no mapping, reading says what is wrong
+    return read_bytes(path)
+
+
+def release_pages(array: np.ndarray) -> None:
+    """Give back the memory of elements that lie in a file that was mapped here, until somebody reads them again.
+
+    A gigabyte of weights that were looked at and not needed would else count in full beside what was made of them.
+    Maps of others, and arrays that may be written to, stay as they are: what was written to them is nowhere else.
+    """
+    import mmap
+
+    import numpy as np
+
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    mapped = base.obj if isinstance(base, memoryview) else base
+    if array.flags.writeable or not isinstance(mapped, file_map()) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    start = _address(array) - _address(np.frombuffer(mapped, np.uint8))
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    length = (start + array.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
+    if length > 0:
+        mapped.madvise(mmap.MADV_DONTNEED, first, length)
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
+
+
+_PIECE = 1 << 22  # bytes; a multiple of the page size
+
+
+def pieces_of(array: np.ndarray) -> Iterator[memoryview]:
+    """The bytes of a C-contiguous array, little-endian, whose pages are given back behind them."""
+    import numpy as np
+
+    if array.size:
+        raw = array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8)
+        for at in range(0, raw.size, _PIECE):
+            yield memoryview(raw[at : at + _PIECE].data)
+            release_pages(raw[max(at - _PIECE, 0) : at + _PIECE])
 
 
 @contextlib.contextmanager
@@ -132,13 +204,15 @@ def _is_own(path: str) -> bool:
     return not path.startswith("/proc/") or path.startswith(("/proc/self/", f"/proc/{os.getpid()}/"))
 
 
-Content = bytes | str | Sequence[bytes | bytearray | memoryview]
+Pieces = Sequence[bytes | bytearray | memoryview]
+Content = bytes | str | Pieces | Callable[[IO[bytes]], None]  # the last writes it to a file in which it may seek
 
 
 def write_atomic(path: str, data: Content) -> None:
     """Write a whole file or nothing: a temporary file beside it is renamed over it. `-` is standard output.
 
-    A list is the content in pieces. Links are written through; permissions stay. Raises CompileError E0002.
+    A list is the content in pieces, a function writes it to the file it is given. Links are written through;
+    permissions stay. Raises CompileError E0002.
     """
     write_files({path: data})
 
@@ -152,15 +226,14 @@ def write_files(contents: Mapping[str, Content]) -> None:
     path = ""
     try:
         for path, data in contents.items():
-            pieces = [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
             to = Destination.of(path)
             if to.descriptor is not None:
-                _write_descriptor(to.descriptor, pieces)
+                _write_descriptor(to.descriptor, _pieces(data))
             elif not to.is_plain:  # /dev/null, a pipe: no renaming over those
                 with open(to.path, "wb") as file:
-                    file.writelines(pieces)
+                    file.writelines(_pieces(data))
             else:
-                staged.append((path, *_stage(to, pieces)))
+                staged.append((path, *_stage(to, data)))
         for path, part, place in staged:  # noqa: B007 - the message names it
             os.replace(part, place)
     except BrokenPipeError:  # the reader of standard output has gone: `main` knows what to do
@@ -176,7 +249,18 @@ def write_files(contents: Mapping[str, Content]) -> None:
             forget(part)
 
 
-def _write_descriptor(descriptor: int, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+def _pieces(data: Content) -> Pieces:
+    """Content that goes where nobody can seek."""
+    if callable(data):
+        import io
+
+        file = io.BytesIO()
+        data(file)
+        return [file.getbuffer()]
+    return [data.encode()] if isinstance(data, str) else [data] if isinstance(data, bytes) else data
+
+
+def _write_descriptor(descriptor: int, pieces: Pieces) -> None:
     if descriptor == 1:
         if sys.stdout is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -188,14 +272,17 @@ def _write_descriptor(descriptor: int, pieces: Iterable[bytes | bytearray | memo
         file.writelines(pieces)
 
 
-def _stage(to: Destination, pieces: Iterable[bytes | bytearray | memoryview]) -> tuple[str, str]:
+def _stage(to: Destination, data: Content) -> tuple[str, str]:
     """(temporary file with the content and the permissions of the file that it will replace, that file)."""
     folder, name = os.path.split(to.path)
     known = to.status()
     handle, part = make_temporary(folder or ".", name[:40])
     try:
         with os.fdopen(handle, "wb") as file:
-            file.writelines(pieces)
+            if callable(data):
+                data(file)
+            else:
+                file.writelines(_pieces(data))
         if known is not None and hasattr(os, "geteuid") and known.st_uid != os.geteuid():
             with contextlib.suppress(OSError):  # only an administrator can
                 os.chown(part, known.st_uid, known.st_gid)
@@ -221,162 +308,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-# ---------------------------------------------------------------- arrays
-
-_MAPPED = 16 << 20  # bytes from which on an archive is mapped, not read
-ALIGNMENT = 64  # of the elements in archives that mlcc writes: a mapped one is used where it lies
-
-
-class Npz(Mapping[str, "np.ndarray"]):
-    """The arrays of an .npz, read when they are asked for. Raises CompileError E0003 for what is not sound."""
-
-    def __init__(self, path: str) -> None:
-        from mlcc.runtime.npz import Arrays, Damaged
-
-        self.path = path
-        self._read: dict[str, np.ndarray] = {}
-        data = _mapped(path)
-        if data[:2] != b"PK":
-            help = "write it with numpy.savez(path, name=array, ...)"
-            raise CompileError(error("E0003", f"{path} is not an .npz file", help=help))
-        try:
-            self._arrays = Arrays(data)
-        except Damaged as exc:
-            raise self._wrong(exc) from None
-        self.comment = self._arrays.comment
-
-    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
-        """An array. `judge` looks at its shape and dtype before memory is taken for it; it raises what it likes, and
-        says whether a declaration fixes the size."""
-        from mlcc.runtime.npz import Damaged
-
-        known = self._read.get(name)
-        if known is None:
-            try:
-                self._read[name] = self._arrays.read(name, judge)
-            except Damaged as exc:
-                raise self._wrong(exc) from None
-        elif judge is not None:
-            judge(known.shape, known.dtype)
-        return self._read[name]
-
-    def _wrong(self, exc: Exception) -> CompileError:
-        return CompileError(error("E0003", f"cannot read {self.path}: {exc}"))
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.read(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays.members)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._arrays.members
-
-    def __len__(self) -> int:
-        return len(self._arrays.members)
-
-
-class Joined(Mapping[str, "np.ndarray"]):
-    """The arrays of several .npz files, read when they are asked for.
-
-    Raises CompileError E0004 for a name that two files have.
-    """
-
-    def __init__(self, files: Iterable[Npz]) -> None:
-        self._files: dict[str, Npz] = {}
-        for file in files:
-            for name in file:
-                if name in self._files:
-                    raise CompileError(error("E0004", f"array `{name}` of {file.path} is in an earlier file too"))
-                self._files[name] = file
-
-    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
-        """See `Npz.read`."""
-        return self._files[name].read(name, judge)
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.read(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._files
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-
-def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Judge) -> np.ndarray:
-    """An array that a declaration stands against, which `judge` holds it to; before it is read if it is in a file."""
-    if isinstance(arrays, (Npz, Joined)):
-        return arrays.read(name, judge)
-    import numpy as np
-
-    found = np.asarray(arrays[name])
-    judge(found.shape, found.dtype)
-    return found
-
-
-@functools.cache
-def file_map() -> type[mmap.mmap]:
-    """The class of the maps of files that are opened here: their pages may be given back, to be read again."""
-    import mmap
-
-    return type("FileMap", (mmap.mmap,), {})
-
-
-def _mapped(path: str) -> bytes | mmap.mmap:
-    """The content of a file; a large one is mapped, privately. Raises CompileError E0001."""
-    import mmap
-
-    try:
-        if path != "-" and os.path.isfile(path) and os.path.getsize(path) >= _MAPPED:
-            with open(path, "rb") as file:
-                found = file_map()(file.fileno(), 0, access=mmap.ACCESS_COPY)
-            with memoryview(found) as view:
-                note_read(path, view)
-            return found
-    except (OSError, ValueError):
-        pass  # where there is no mapping, reading says what is wrong
-    return read_bytes(path)
-
-
-def load_npz(path: str) -> Npz:
-    """The arrays of an .npz by name, each read when it is asked for. Never unpickles.
-
-    Raises CompileError E0003 for what is no sound .npz.
-    """
-    return Npz(path)
-
-
-def save_npz(path: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name, atomically; equal arrays give equal bytes."""
-    write_atomic(path, npz_bytes(arrays))
-
-
-def npz_bytes(arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> bytes:
-    """An .npz without times of day in it, whose elements are aligned. `comment` is that of the zip."""
-    import io
-    import zipfile
-
-    import numpy as np
-
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
-        archive.comment = comment
-        for name, array in arrays.items():
-            part = io.BytesIO()
-            np.lib.format.write_array(part, np.asanyarray(array), allow_pickle=False)
-            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-            entry.extra = _padding(made.tell() + 30 + len(entry.filename.encode()))
-            archive.writestr(entry, part.getvalue())
-    return made.getvalue()
-
-
-def _padding(at: int) -> bytes:
-    """An extra field of a zip member, from `at` to an aligned address, as Android's zipalign writes it."""
-    size = -(at + 6) % ALIGNMENT
-    return b"\x35\xd9" + (2 + size).to_bytes(2, "little") + bytes(2 + size)

@@ -14,8 +14,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mlcc.array_files import SUFFIXES, arrays_content, load_arrays
 from mlcc.errors import CompileError, Diagnostic, error
-from mlcc.files import Content, Destination, load_npz, npz_bytes, watch_reads, write_files
+from mlcc.files import Content, Destination, pieces_of, watch_reads, write_files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +55,8 @@ KINDS = {
     for kind in (
         OBJECT, SHARED, ASSEMBLY, LLVM_IR, PTX, ARCHIVE, CUDA_C, METAL,
         Kind("header", "a C header", (".h", ".hh", ".hpp", ".hxx", ".inc")),
-        Kind("arrays", "arrays", (".npz",), is_binary=True),
+        Kind("arrays", "arrays", SUFFIXES, is_binary=True),
+        Kind("npz", "the constants of kernels", (".npz",), is_binary=True),
         Kind("module", "the text of a module", (".mlc",)),
         Kind("tvm", "the text of a module", (".mlc", ".py")),  # in TVM's dialect, which Python runs
         Kind("script", "a schedule script", (".mls",)),
@@ -65,11 +67,11 @@ _OTHER_WORDS = (
     ".a .bc .bib .bz2 .c .c++ .cc .cfg .cmake .conf .cpp .csv .cuh .cxx .d .db .dll .doc .docx .dylib "
     ".exe .f .f90 .gguf .go .gz .h5 .hdf5 .hs .html .inl .ini .ipynb .jar .java .jl .jpeg .jpg .js .json "
     ".jsonl .py .kt .lark .lock .lua .m .mat .md .mk .ml .mlir .mm .npy .onnx .parquet .pb .pdf .pickle .pkl "
-    ".pl .png .proto .pt .pt2 .pth .pyc .pyi .pyx .r .rb .rs .rst .safetensors .scala .sh .sql .svg "
+    ".pl .png .proto .pt .pt2 .pth .pyc .pyi .pyx .r .rb .rs .rst .scala .sh .sql .svg "
     ".swift .tar .tex .tflite .toml .ts .tsv .v .wasm .xls .xlsx .xml .xz .yaml .yml .zip .zst"
 )
 _OTHERS = frozenset(_OTHER_WORDS.split())
-_NEVER_BESIDE = frozenset((".npz", ".mls", ".o", ".so", ".mlca"))
+_NEVER_BESIDE = frozenset((*SUFFIXES, ".mls", ".o", ".so", ".mlca", ".onnx", ".pt2"))
 _REFERENCE = re.compile(rb"\bdata\(|\bmeta(?:data)?\[|^// mlcc plan: .*\"sha256\"", re.MULTILINE)
 _DATA_FILE = re.compile(rb"^# mlcc\.data-file (\S+)|^// mlcc plan: .*\"data\": \"([^\"]+)\"", re.MULTILINE)
 _VERSIONED = re.compile(r"\.so(\.\d+)+$")
@@ -212,7 +214,7 @@ class Outputs:
     ) -> dict[str, Content]:
         """The archive of constants that `owner`, an output, needs beside it, and that nobody named; empty where the
         file that is there `holds` them all. Raises CompileError E0013 where it would replace another's file."""
-        content = npz_bytes(arrays, mark(owner))
+        content = arrays_content(path, arrays, mark(owner))
         if not os.path.lexists(path) or is_stream(path):
             return {path: content}
         self._forget_unnamed()
@@ -279,12 +281,13 @@ def same_array(a: np.ndarray, b: np.ndarray) -> bool:
 
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    return np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
+    pieces = (pieces_of(np.ascontiguousarray(array)) for array in (a, b))
+    return all(x == y for x, y in zip(*pieces, strict=True))
 
 
 def _old_arrays(path: str) -> Any:
     try:
-        return load_npz(path)
+        return load_arrays(path)
     except CompileError:
         return None
 
@@ -306,7 +309,7 @@ def _begins(path: str, start: str) -> bool:
 
 
 def _beside(path: str) -> Iterable[str]:
-    """The archive of constants that an input refers to, from a look at the text of it."""
+    """The files of constants that an input may refer to, from a look at the text of it."""
     stem, suffix = os.path.splitext(path)
     if path == "-" or suffix in _NEVER_BESIDE or not os.path.isfile(path):
         return ()
@@ -315,10 +318,10 @@ def _beside(path: str) -> Iterable[str]:
             text = file.read()
     except OSError:
         return ()
-    named = _DATA_FILE.search(text)
-    if named is not None:
-        return (os.path.join(os.path.dirname(path), os.fsdecode(named[1] or named[2])),)
-    return (f"{stem}.npz",) if _REFERENCE.search(text) else ()
+    named = [os.fsdecode(of_text or of_plan) for of_text, of_plan in _DATA_FILE.findall(text)]
+    if named:
+        return [os.path.join(os.path.dirname(path), name) for name in named]
+    return [stem + suffix for suffix in SUFFIXES] if _REFERENCE.search(text) else ()
 
 
 def _identity(path: str, is_input: bool = False) -> Hashable | None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ABI_VERSION = 1
 MANIFEST_SECTION = ".mlcc.manifest"
@@ -110,6 +113,19 @@ def dtype_name(code: int, bits: int, lanes: int) -> str:
 
 
 STORAGE = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}  # dtypes that NumPy lacks
+_STATED = "tensor"
+
+
+def stated(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype of the bits of elements, that says which dtype that NumPy lacks they are of."""
+    import numpy as np
+
+    return np.dtype(dtype.str, metadata={_STATED: name})
+
+
+def stated_dtype(dtype: np.dtype[Any]) -> str | None:
+    """The dtype that `stated` says; None for a NumPy dtype that stands for itself."""
+    return dtype.metadata.get(_STATED) if dtype.metadata is not None else None
 
 
 def element_bytes(code: tuple[int, int, int]) -> int:

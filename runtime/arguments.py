@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mlcc.errors import CallError, Diagnostic, error
-from mlcc.runtime.abi import CPU, DLTENSOR, STORAGE, element_bytes
+from mlcc.runtime.abi import CPU, DLTENSOR, STORAGE, element_bytes, stated_dtype
 from mlcc.runtime.dlpack import Located, NotATensor, Tensor, as_array, borrow, overlaps_itself
 from mlcc.runtime.manifest import Value, show_tensor
 
@@ -75,6 +75,9 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
     except NotATensor as exc:
         raise Refused("E0803", f"{label} is {exc}, expected {show_tensor(leaf)}") from None
     exotic = value.dtype if isinstance(value, np.ndarray) and value.dtype.kind == "V" else None
+    said = stated_dtype(value.dtype) if isinstance(value, np.ndarray) else None
+    if said is not None and said != leaf.dtype:
+        raise Refused("E0804", f"{label} is {said}, expected {show_tensor(leaf)}")
     if tensor.code != leaf.code:
         tensor = reinterpret(leaf, tensor, wanted, label)
     if len(tensor.shape) != len(leaf.dims):

@@ -271,7 +271,7 @@ class Arrays:
                 elements = self._unpacked(entry, head)
         except MemoryError:
             raise Damaged(f"`{entry.filename}` takes {head.nbytes} bytes, for which there is no memory") from None
-        return _finish(elements, head, entry.filename)
+        return finish(elements, head, entry.filename)
 
     def _head(self, entry: zipfile.ZipInfo) -> bytes:
         if entry.compress_type == zipfile.ZIP_STORED:
@@ -302,10 +302,7 @@ class Arrays:
     def _stored(self, entry: zipfile.ZipInfo, head: Header) -> np.ndarray:
         """The elements in one dimension: a view of the archive where it is large, may be written and is aligned."""
         content = self._archive.stored(entry)
-        found = np.frombuffer(content, head.dtype, math.prod(head.shape), head.start)
-        if found.nbytes >= VIEW and found.flags.writeable and found.flags.aligned:
-            return found
-        return found.copy()
+        return view_or_copy(np.frombuffer(content, head.dtype, math.prod(head.shape), head.start))
 
     def _unpacked(self, entry: zipfile.ZipInfo, head: Header) -> np.ndarray:
         found = np.empty(math.prod(head.shape), head.dtype)
@@ -317,7 +314,13 @@ class Arrays:
         return found
 
 
-def _finish(elements: np.ndarray, head: Header, name: str) -> np.ndarray:
+def view_or_copy(elements: np.ndarray) -> np.ndarray:
+    """Elements that lie in a file: as they are where they are many, aligned and mapped, else a copy."""
+    is_mapped = not isinstance(elements.base.obj if isinstance(elements.base, memoryview) else elements.base, bytes)
+    return elements if elements.nbytes >= VIEW and is_mapped and elements.flags.aligned else elements.copy()
+
+
+def finish(elements: np.ndarray, head: Header, name: str) -> np.ndarray:
     """The array of its elements: of its shape, in the byte order of this machine."""
     if elements.dtype.kind == "b" and elements.size and int(elements.view(np.uint8).max()) > 1:
         raise Damaged(f"`{name}` holds bytes that are no bools")

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @click.command("analyze")
 @click.argument("file", default="-")
-@click.option("--in", "inputs", multiple=True, metavar="NPZ", help="Arrays by parameter name (default: random ones).")
+@click.option(
+    "--in", "inputs", multiple=True, metavar="ARRAYS", help="Arrays by parameter name (default: random ones)."
+)
 @click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="What a symbol in shapes is, as in n=1024.")
 @click.option("--func", help="The function to run (default: main, or the only one).")
 @click.option("--json", "as_json", is_flag=True, help="Everything as JSON.")

@@ -20,7 +20,7 @@ LEAST_SECONDS = 1e-3  # a sample shorter than this measures the clock
 @click.command("bench")
 @click.argument("files", nargs=-1, required=True)
 @click.option(
-    "--in", "inputs", multiple=True, metavar="NPZ", help="Arrays by parameter name; may be given several times."
+    "--in", "inputs", multiple=True, metavar="ARRAYS", help="Arrays by parameter name; may be given several times."
 )
 @click.option("--func", default="main", show_default=True, help="The function to time.")
 @click.option("--number", type=click.IntRange(1), help="Calls per sample (default: enough for a millisecond).")

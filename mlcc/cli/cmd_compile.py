@@ -77,7 +77,7 @@ def command(
     outputs.read(file, *pipeline_files(pipeline, target))
     outputs.write(output, "-o", kind.name)
     outputs.write(header, "--header", "header")
-    outputs.write(data, "--data", "arrays")
+    outputs.write(data, "--data", "npz")
     outputs.settle()
     if prefix is None:
         stem = os.path.splitext(os.path.basename(output if output != "-" else file))[0]

@@ -49,7 +49,7 @@ from mlcc.passes.manage.levels import MEANING, level_of
     "--verify-each/--no-verify-each", default=True, show_default=True, help="Verify the module after each pass."
 )
 @click.option(
-    "--check-each", metavar="NPZ", help="Run the module after each pass on these inputs; exit 3 if numbers move."
+    "--check-each", metavar="ARRAYS", help="Run the module after each pass on these inputs; exit 3 if numbers move."
 )
 @click.option("--check-work", type=click.IntRange(0), default=10_000_000, show_default=True,
               help="Operations up to which --check-each interprets; past it, it compiles with --sanitize.")  # fmt: skip

@@ -24,12 +24,16 @@ if TYPE_CHECKING:
 @click.command("run")
 @click.argument("file", default="-")
 @click.option(
-    "--in", "inputs", multiple=True, metavar="NPZ", help="Arrays by parameter name; may be given several times."
+    "--in",
+    "inputs",
+    multiple=True,
+    metavar="ARRAYS",
+    help="Arrays by parameter name, .npz or .safetensors; repeatable.",
 )
 @click.option(
-    "--out", "output", metavar="NPZ", help="Where results go: `out`, or `out0`, `out1`, ... (default: shown)."
+    "--out", "output", metavar="ARRAYS", help="Where results go: `out`, or `out0`, `out1`, ... (default: shown)."
 )
-@click.option("--expect", metavar="NPZ", help="Compare the results with these; exit 3 if they differ.")
+@click.option("--expect", metavar="ARRAYS", help="Compare the results with these; exit 3 if they differ.")
 @click.option("--rtol", default=1e-5, show_default=True)
 @click.option("--atol", default=1e-6, show_default=True)
 @click.option("--func", default="main", show_default=True, help="The function to run.")
@@ -54,11 +58,12 @@ def command(
 ) -> int:  # fmt: skip
     """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).
 
-    Arrays of the .npz files are matched to parameters by name. A PrimFunc's outputs may be left out: they are made.
+    Arrays of .npz and .safetensors files are matched to parameters by name. A PrimFunc's outputs may be left out: they
+    are made.
     """
+    from mlcc.array_files import arrays_content
     from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import load_executable, load_inputs, no_blas_threads, pipeline_files, use_threads
-    from mlcc.files import npz_bytes
     from mlcc.outputs import Outputs
 
     if not envs:
@@ -82,7 +87,7 @@ def command(
     report_faults({file: exe}, func, emulate)
     results = call_by_name(exe, func, arrays)
     if output is not None:
-        outputs.save({output: npz_bytes(results)})
+        outputs.save({output: arrays_content(output, results)})
     elif expected is None:
         show(results)
     return 0 if expected is None or agree(results, expected, rtol, atol) else 3
@@ -182,7 +187,7 @@ def difference(
     """How a result differs from the array of that name, which is read only if it is of the same kind; None: not."""
     import numpy as np
 
-    from mlcc.files import read_array
+    from mlcc.array_files import read_array
 
     got = np.asarray(result)
 

@@ -32,7 +32,7 @@ COMMANDS = {
     "fmt": "Format a text; comments stay.",
     "inspect": "Show the manifest of an artifact.",
     "passes": "Run passes over a module and print the result.",
-    "run": "Run a function of a module or artifact on arrays from .npz files.",
+    "run": "Run a function of a module or artifact on arrays from files.",
     "schedule": "Apply a schedule script to a module and print the result.",
 }
 BLAS = ("analyze", "bench", "passes", "run")  # these may run NumPy's products in earnest, or know when they do not

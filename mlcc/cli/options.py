@@ -176,9 +176,11 @@ def force_option(command: Any) -> Any:
 
 
 def data_option(command: Any) -> Any:
-    return click.option("--data", metavar="NPZ", help="Where large constants go (default: FILE.npz beside -o FILE).")(
-        command
-    )
+    return click.option(
+        "--data",
+        metavar="FILE",
+        help="Where large constants go: .npz, .safetensors (default: FILE.npz beside -o FILE).",
+    )(command)
 
 
 def check_data_option(data: str | None, output: str, dialect: str) -> None:
@@ -356,13 +358,13 @@ def load_executable(
 
 
 def load_inputs(paths: tuple[str, ...]) -> Mapping[str, np.ndarray]:
-    """The arrays of all .npz files by name, read when they are asked for.
+    """The arrays of all files by name, read when they are asked for.
 
     Raises CompileError E0003, and E0004 for a name that two files have.
     """
-    from mlcc.files import Joined, load_npz
+    from mlcc.array_files import Joined, load_arrays
 
-    return Joined(map(load_npz, paths))
+    return Joined(map(load_arrays, paths))
 
 
 def match_inputs(
@@ -374,12 +376,20 @@ def match_inputs(
 
     Raises CompileError E0004 that lists every missing and every unknown name.
     """
+    from mlcc.array_files import names_of_parameters, read_array
     from mlcc.errors import CompileError, did_you_mean, error
 
+    found = names_of_parameters(arrays, names)
+    known = {array for arrays_of in found.values() for array in arrays_of}
     findings = [
         error("E0004", f"no array for parameter `{n}` of {func}", help=did_you_mean(n, set(arrays) - set(names)))
         for n in names
-        if n not in arrays and n not in optional
+        if not found[n] and n not in optional
+    ]
+    findings += [
+        error("E0004", f"{' and '.join(f'`{a}`' for a in found[n])} are both for parameter `{n}` of {func}")
+        for n in names
+        if len(found[n]) > 1
     ]
     findings += [
         error(
@@ -387,14 +397,12 @@ def match_inputs(
             help=did_you_mean(n, names) or f"its parameters are {', '.join(names) or 'none'}",
         )
         for n in arrays
-        if n not in names
+        if n not in known
     ]  # fmt: skip
     if findings:
         raise CompileError(findings)
-    from mlcc.files import read_array
-
     judges = judges or {}
-    return [read_array(arrays, n, judges.get(n, _anything)) if n in arrays else None for n in names]
+    return [read_array(arrays, found[n][0], judges.get(n, _anything)) if found[n] else None for n in names]
 
 
 def _anything(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:

@@ -13,16 +13,17 @@ CODES: dict[str, tuple[str, str]] = {
         "earlier file of that name is still as it was.",
     ),
     "E0003": (
-        "not a sound .npz file",
-        "The file is no .npz, is cut off or damaged, encrypted, or holds Python objects, which mlcc never loads; or an "
-        "array's header says something else than the archive holds. An array that unpacks to more than 1 GiB plus "
-        "three times the archive is read only where a declaration says its size: store it unpacked. "
-        "Write it with numpy.savez(path, name=array, ...).",
+        "not a sound file of arrays",
+        "The file is no .npz or .safetensors, is cut off or damaged, encrypted, or holds Python objects, which mlcc "
+        "never loads; or an array's header says something else than the file holds. An array that unpacks to more than "
+        "1 GiB plus three times the archive is read only where a declaration says its size: store it unpacked. The "
+        "tensors of a .safetensors follow one another without gaps or overlaps, under a header of at most 32 MiB. "
+        "Write it with numpy.savez(path, name=array, ...), or safetensors.numpy.save_file({name: array}, path).",
     ),
     "E0004": (
         "arrays do not fit the function",
-        "An array that the function needs is missing from the .npz, or one is there that no parameter has the name of. "
-        "Arrays are matched to parameters by name.",
+        "An array that the function needs is missing from the files, or one is there that no parameter has the name "
+        "of. Arrays are matched to parameters by name.",
     ),
     "E0005": (
         "no function of that name",
@@ -49,9 +50,9 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0012": (
         "a suffix that does not fit",
-        "The suffix of an output says what is in it: .o, .so, .s, .ll, .ptx, .mlca, .cu, .metal, .h, .npz, .mlc, .mls. "
-        "No object goes into a .mlc or a .c file, which are likely sources. A suffix that mlcc does not know asks for "
-        "--emit (in Python: `emit=`), which says what to write.",
+        "The suffix of an output says what is in it: .o, .so, .s, .ll, .ptx, .mlca, .cu, .metal, .h, .npz, "
+        ".safetensors, .mlc, .mls. No object goes into a .mlc or a .c file, which are likely sources. A suffix that "
+        "mlcc does not know asks for --emit (in Python: `emit=`), which says what to write.",
     ),
     "E0013": (
         "a file that nobody named would be replaced",

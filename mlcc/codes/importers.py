@@ -12,4 +12,14 @@ CODES = {
         "mlcc knows the operator, but not with these arguments, dtypes or shapes; the message says what is in the way. "
         "Nothing is guessed: a model is imported whole or not at all.",
     ),
+    "E1070": (
+        "a .safetensors cannot hold an array",
+        "A .safetensors has dtypes of its own: bool, integers and floats of 8 to 64 bits, bfloat16 and two 8-bit "
+        "floats. Write other arrays to an .npz.",
+    ),
+    "E1071": (
+        "a constant's data are in two files",
+        "The data of a text's constants lie in FILE.npz or FILE.safetensors beside FILE, or in the files that lines "
+        "`# mlcc.data-file NAME` name. Here two of them have the same key, and which one is meant is not guessed.",
+    ),
 }

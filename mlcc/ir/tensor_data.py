@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from mlcc.files import file_map
+from mlcc.files import pieces_of, release_pages
 from mlcc.ir.dtypes import DType
 
 if TYPE_CHECKING:
@@ -64,32 +64,15 @@ class TensorData:
         """Hex digest of dtype, shape and bytes; None for a reference that was written without one."""
         if self._sha256 is None and self._array is not None:
             digest = hashlib.sha256(f"{self.dtype}{self.shape}".encode())
-            digest.update(self._array.data if self._array.size else b"")
+            for piece in pieces_of(self._array):
+                digest.update(piece)
             self._sha256 = digest.hexdigest()
-            self.release()
         return self._sha256
 
     def release(self) -> None:
-        """Give back the memory of elements that lie in a file that mlcc mapped, until somebody reads them again.
-
-        A gigabyte of weights that were looked at and not needed would else count in full beside what was made of them.
-        Maps of others stay as they are: what was written to them is nowhere else.
-        """
-        import mmap
-
-        import numpy as np
-
-        base: Any = self._array
-        while isinstance(base, np.ndarray):
-            base = base.base
-        mapped = base.obj if isinstance(base, memoryview) else base
-        if not isinstance(mapped, file_map()) or self._array is None or not hasattr(mmap, "MADV_DONTNEED"):
-            return
-        start = _address(self._array) - _address(np.frombuffer(mapped, np.uint8))
-        first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
-        length = (start + self._array.nbytes - first) // mmap.PAGESIZE * mmap.PAGESIZE
-        if length > 0:
-            mapped.madvise(mmap.MADV_DONTNEED, first, length)
+        """Give back the memory of elements that lie in a mapped file, until somebody reads them again."""
+        if self._array is not None:
+            release_pages(self._array)
 
     def same_as(self, other: TensorData) -> bool:
         """Equal content; a hash may be a prefix of the full one."""
@@ -105,10 +88,6 @@ class TensorData:
 
     def __repr__(self) -> str:
         return f"TensorData({self.key!r}, {self.dtype}, {self.shape}{'' if self._array is not None else ', absent'})"
-
-
-def _address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
 
 
 def storage_dtype(dtype: DType) -> str:

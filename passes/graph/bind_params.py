@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BindParams(Pass):
-    """Replace parameters of a function by the arrays of their names in an .npz file.
+    """Replace parameters of a function by the arrays of their names in an .npz or .safetensors file.
 
     Parameters without an array stay. Symbolic sizes in the shapes of bound parameters take the arrays' sizes
-    everywhere in the function. Every array must have its parameter.
+    everywhere in the function. Every array must have its parameter. A name that is no identifier, as those of weights
+    in files of others, is also that of the parameter that spells it so: `conv1.weight` of `conv1_weight` or
+    `p_conv1_weight`.
 
     Before:  def main(x: R.Tensor((1, n), "float32"), w: R.Tensor((m, n), "float32"))
     After:   def main(x: R.Tensor((1, 784), "float32"))              # bind-params{params=w.npz}
@@ -55,15 +57,15 @@ def relax_function(module: IRModule, name: str, who: str) -> relax.Function:
 
 
 def load_arrays(path: str, ctx: PassContext) -> Mapping[str, np.ndarray]:
-    """The arrays of an .npz named in a pipeline. Raises CompileError: E0510 if the pipeline may not name it."""
-    from mlcc.files import load_npz
+    """The arrays of a file named in a pipeline. Raises CompileError: E0510 if the pipeline may not name it."""
+    from mlcc.array_files import load_arrays
 
-    return load_npz(ctx.path(path))
+    return load_arrays(ctx.path(path))
 
 
 def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRModule) -> relax.Function:
     """The function with the parameters that `arrays` names as constants. Raises CompileError E0507."""
-    from mlcc.files import read_array
+    from mlcc.array_files import names_of_parameters, read_array
     from mlcc.grammar.constants import as_tensor
 
     by_name: dict[str, list[relax.Var]] = {}
@@ -72,8 +74,15 @@ def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRM
     wrong: list[Diagnostic] = []
     constants: dict[relax.Var, relax.Constant] = {}
     sizes: dict[tir.Var, tir.Expr] = {}
+    names = names_of_parameters(arrays, list(by_name))
+    owner = {key: param for param, keys in names.items() for key in keys}
     for key in arrays:
-        params = by_name.get(key, [])
+        params = by_name.get(owner.get(key, ""), [])
+        rivals = [f"`{other}`" for other in names.get(owner.get(key, ""), []) if other != key]
+        if rivals:
+            help = f"`{key}` and {rivals[0]} are both spelled `{owner[key]}`: rename the parameter, or the arrays"
+            wrong.append(error("E0507", f"`{name}` has one parameter for two arrays", func.span, help=help))
+            continue
         if len(params) != 1:
             what = "no parameter" if not params else "several parameters"
             help = did_you_mean(key, by_name) or f"its parameters are {', '.join(by_name) or 'none'}"

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from mlcc.array_files import npz_bytes
 from mlcc.errors import CompileError, error
-from mlcc.files import Content, npz_bytes
+from mlcc.files import Content
 from mlcc.ir.tensor_data import TensorData
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.outputs import Outputs, check_suffix, is_stream, kind_of, mark

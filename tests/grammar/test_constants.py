@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlcc.array_files import save_arrays
 from mlcc.errors import CompileError, Source
-from mlcc.files import save_npz
-from mlcc.grammar.constants import CHUNK, Constants, Keys, as_tensor, data_lines, npz_arrays, strip_data
+from mlcc.grammar.constants import CHUNK, Constants, Keys, as_tensor, data_lines, stored_arrays, strip_data
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tensor_data import TensorData
 
@@ -61,17 +61,38 @@ def test_keys_are_unique_by_content() -> None:
     assert [keys.of(t) for t in (a, b, same, b)] == ["w", "w_1", "w", "w_1"]
     absent = TensorData(DType.of("int8"), (4,), None, "w")
     assert keys.of(absent) == "w_2"
-    assert list(npz_arrays(keys.tensors)) == ["w", "w_1"]
+    assert list(stored_arrays(keys.tensors)) == ["w", "w_1"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_file_beside(tmp_path: Path, dtype: str) -> None:
     old = tensor(dtype, (3, 4))
-    save_npz(str(tmp_path / "m.npz"), npz_arrays({"w": old}))
+    save_arrays(str(tmp_path / "m.npz"), stored_arrays({"w": old}))
     source = Source(str(tmp_path / "m.mlc"), "")
     assert Constants(source, None, str(tmp_path)).resolve("w", old.dtype, (3, 4), old.sha256, None).same_as(old)
     assert Constants(source, None, None).resolve("w", old.dtype, (3, 4), None, None).array is None
     assert Constants(source, None, str(tmp_path)).resolve("other", old.dtype, (3, 4), None, None).array is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_safetensors_beside(tmp_path: Path, dtype: str) -> None:
+    old = tensor(dtype, (3, 4))
+    save_arrays(str(tmp_path / "m.safetensors"), stored_arrays({"w": old}))
+    for text in ("", "# mlcc.data-file m.safetensors\n", "# mlcc.data-file m.safetensors\n# mlcc.data-file m.npz\n"):
+        source = Source(str(tmp_path / "m.mlc"), text)
+        assert Constants(source, None, str(tmp_path)).resolve("w", old.dtype, (3, 4), old.sha256, None).same_as(old)
+        assert Constants(source, None, str(tmp_path)).resolve("w", None, None, None, None).same_as(old)
+
+
+def test_data_in_two_files_are_ambiguous(tmp_path: Path) -> None:
+    made = {key: tensor("float32", (4,), seed, key) for seed, key in enumerate("ab")}
+    save_arrays(str(tmp_path / "m.safetensors"), stored_arrays(made))
+    save_arrays(str(tmp_path / "m.npz"), stored_arrays({"a": made["b"]}))
+    data = Constants(Source("m.mlc", ""), None, str(tmp_path))
+    assert data.resolve("b", None, None, None, None).same_as(made["b"])
+    assert code_of(lambda: data.resolve("a", None, None, None, None)) == "E1071"
+    named = Constants(Source("m.mlc", "# mlcc.data-file m.safetensors\n"), None, str(tmp_path))
+    assert named.resolve("a", None, None, None, None).same_as(made["a"])
 
 
 def test_given_data_come_first() -> None:
@@ -145,7 +166,7 @@ def test_python_objects_are_never_loaded(tmp_path: Path) -> None:
 def test_data_stay_in_their_folder(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "away").mkdir()
-    save_npz(str(tmp_path / "away" / "m.npz"), {"w": np.zeros(4, "float32")})
+    save_arrays(str(tmp_path / "away" / "m.npz"), {"w": np.zeros(4, "float32")})
     os.symlink(tmp_path / "away" / "m.npz", tmp_path / "home" / "m.npz")
     data = Constants(Source("../away/m.mlc", ""), None, str(tmp_path / "home"))
     assert code_of(lambda: data.resolve("w", None, None, None, None)) == "E0906"

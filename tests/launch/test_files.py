@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import mlcc
+from mlcc.array_files import npz_bytes
 from mlcc.cli.main import run as command
 from mlcc.errors import CompileError, LoadError, MlccError
-from mlcc.files import npz_bytes
 from mlcc.runtime.launch.device import Device
 from mlcc.runtime.launch.files import read_parts
 from mlcc.runtime.loader import read_manifest

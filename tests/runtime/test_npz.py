@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlcc.array_files import load_arrays, npz_bytes, save_arrays
 from mlcc.cli.main import run
 from mlcc.errors import CompileError
-from mlcc.files import load_npz, npz_bytes, save_npz
 from mlcc.runtime import npz
 from mlcc.runtime.npz import Arrays, Damaged
 
@@ -59,7 +59,7 @@ def archive_of(content: bytes, method: int = zipfile.ZIP_STORED, name: str = "A.
 def test_what_numpy_writes_is_read(tmp_path: Path, method: int, options: dict[str, Any]) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(packed(ARRAYS, method, **options))
-    found = load_npz(str(path))
+    found = load_arrays(str(path))
     assert list(found) == [name.removesuffix(".npy") if name != "h.npy" else "h.npy" for name in ARRAYS]
     with np.load(path) as judge:
         for name in found:
@@ -72,7 +72,7 @@ def test_what_numpy_writes_is_read(tmp_path: Path, method: int, options: dict[st
 
 
 def test_what_mlcc_writes_is_read_by_numpy(tmp_path: Path) -> None:
-    save_npz(str(tmp_path / "x.npz"), ARRAYS)
+    save_arrays(str(tmp_path / "x.npz"), ARRAYS)
     with np.load(tmp_path / "x.npz") as found:
         for name, array in ARRAYS.items():
             np.testing.assert_array_equal(found[name], array)
@@ -82,14 +82,14 @@ def test_what_mlcc_writes_is_read_by_numpy(tmp_path: Path) -> None:
 def test_large_archives_are_mapped(tmp_path: Path) -> None:
     """Elements that mlcc wrote are used where they lie; writing to them writes to no file."""
     big = np.arange(6 << 20, dtype=np.float32)
-    save_npz(str(tmp_path / "x.npz"), {"small": np.ones(3), "big": big})
+    save_arrays(str(tmp_path / "x.npz"), {"small": np.ones(3), "big": big})
     before = (tmp_path / "x.npz").read_bytes()
-    found = load_npz(str(tmp_path / "x.npz"))["big"]
+    found = load_arrays(str(tmp_path / "x.npz"))["big"]
     assert not found.flags.owndata and found.ctypes.data % 64 == 0
     found[:] = 0
     assert (tmp_path / "x.npz").read_bytes() == before
     np.savez(tmp_path / "y.npz", abc=big)  # not aligned
-    np.testing.assert_array_equal(load_npz(str(tmp_path / "y.npz"))["abc"], big)
+    np.testing.assert_array_equal(load_arrays(str(tmp_path / "y.npz"))["abc"], big)
 
 
 GOOD = "{'descr': '<f4', 'fortran_order': False, 'shape': (8,), }"
@@ -195,7 +195,7 @@ def test_arrays_that_nobody_needs_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "w.mlc").write_text(GRAPH.replace('"A"', '"w"').replace("(8,)", "(40,)"))
     assert run(["check", str(tmp_path / "w.mlc")]) == 0
     with pytest.raises(CompileError, match="checksum"):
-        load_npz(str(tmp_path / "w.npz"))["broken"]
+        load_arrays(str(tmp_path / "w.npz"))["broken"]
 
 
 KERNEL = """

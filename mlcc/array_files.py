@@ -1,0 +1,234 @@
+"""Files of arrays by name: .npz and .safetensors, read when an array is asked for, written in a stream."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, error
+from mlcc.files import Content, map_file, pieces_of, write_atomic
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mlcc.runtime.npz import Judge
+
+SUFFIXES = (".npz", ".safetensors")
+ALIGNMENT = 64  # of the elements in archives that mlcc writes: a mapped one is used where it lies
+_TO_WRITE = "write it with numpy.savez(path, name=array, ...), or safetensors.numpy.save_file({name: array}, path)"
+_ZIP64_FROM = 1 << 30  # bytes from which on a member of a zip has 64-bit sizes
+_ZIP64_EXTRA = 20  # bytes that they take
+
+
+def is_safetensors(path: str) -> bool:
+    """Whether the suffix of a file says that it is a .safetensors."""
+    return os.path.splitext(path)[1].lower() == ".safetensors"
+
+
+class ArrayFile(Mapping[str, "np.ndarray"]):
+    """The arrays of an .npz or .safetensors, read when they are asked for. Nothing is ever unpickled.
+
+    A dtype that NumPy lacks is read as its bits; `mlcc.runtime.abi.stated_dtype` says which it is, if the file does.
+    Raises CompileError E0003 for what is not sound.
+    """
+
+    def __init__(self, path: str) -> None:
+        from mlcc.runtime.npz import Arrays, Damaged
+
+        self.path = path
+        self._read: dict[str, np.ndarray] = {}
+        data = map_file(path)
+        is_zip = data[:2] == b"PK"
+        if not is_zip and not is_safetensors(path) and data[8:9] != b"{":
+            raise CompileError(error("E0003", f"{path} is no .npz or .safetensors file", help=_TO_WRITE))
+        try:
+            if is_zip:
+                self._arrays: Any = Arrays(data)
+            else:
+                from mlcc.runtime.safetensors import Tensors
+
+                self._arrays = Tensors(data)
+        except Damaged as exc:
+            raise self._wrong(exc) from None
+        self.comment: bytes = self._arrays.comment
+
+    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
+        """An array. `judge` looks at its shape and dtype before memory is taken for it; it raises what it likes, and
+        says whether a declaration fixes the size."""
+        from mlcc.runtime.npz import Damaged
+
+        known = self._read.get(name)
+        if known is None:
+            try:
+                self._read[name] = self._arrays.read(name, judge)
+            except Damaged as exc:
+                raise self._wrong(exc) from None
+        elif judge is not None:
+            judge(known.shape, known.dtype)
+        return self._read[name]
+
+    def kind(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """The shape and dtype of an array, whose elements are not read."""
+        from mlcc.runtime.npz import Damaged
+
+        try:
+            head = self._arrays.header(name)
+        except Damaged as exc:
+            raise self._wrong(exc) from None
+        return head.shape, head.dtype
+
+    def _wrong(self, exc: Exception) -> CompileError:
+        return CompileError(error("E0003", f"cannot read {self.path}: {exc}"))
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays.members)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays.members
+
+    def __len__(self) -> int:
+        return len(self._arrays.members)
+
+
+class Joined(Mapping[str, "np.ndarray"]):
+    """The arrays of several files, read when they are asked for.
+
+    Raises CompileError E0004 for a name that two files have.
+    """
+
+    def __init__(self, files: Iterable[ArrayFile]) -> None:
+        self._files: dict[str, ArrayFile] = {}
+        for file in files:
+            for name in file:
+                if name in self._files:
+                    raise CompileError(error("E0004", f"array `{name}` of {file.path} is in an earlier file too"))
+                self._files[name] = file
+
+    def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
+        """See `ArrayFile.read`."""
+        return self._files[name].read(name, judge)
+
+    def kind(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """See `ArrayFile.kind`."""
+        return self._files[name].kind(name)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Judge) -> np.ndarray:
+    """An array that a declaration stands against, which `judge` holds it to; before it is read if it is in a file."""
+    if isinstance(arrays, (ArrayFile, Joined)):
+        return arrays.read(name, judge)
+    import numpy as np
+
+    found = np.asarray(arrays[name])
+    judge(found.shape, found.dtype)
+    return found
+
+
+def names_of_parameters(arrays: Iterable[str], params: Sequence[str]) -> dict[str, list[str]]:
+    """The arrays that each parameter may mean by its name: of just that name, else of names that it spells as an
+    identifier, as importers do, with or without `p_` in front: `layer1.0.weight` is for `p_layer1_0_weight`."""
+    found: dict[str, list[str]] = {name: [] for name in params}
+    for name in arrays:
+        spelled = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        mine = next((one for one in (name, spelled, f"p_{spelled}") if one in found), None)
+        if mine is not None:
+            found[mine].append(name)
+    return {param: [param] if param in names else names for param, names in found.items()}
+
+
+def load_arrays(path: str) -> ArrayFile:
+    """The arrays of an .npz or .safetensors by name, each read when it is asked for. Never unpickles.
+
+    Raises CompileError E0003 for what is no sound file of either.
+    """
+    return ArrayFile(path)
+
+
+# ---------------------------------------------------------------- writing
+
+
+def save_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name, atomically, in the form that the suffix says; equal arrays give equal bytes."""
+    write_atomic(path, arrays_content(path, arrays))
+
+
+def arrays_content(path: str, arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> Content:
+    """What to write to a file of arrays: a .safetensors if its suffix says so, else an .npz."""
+    write = write_safetensors if is_safetensors(path) else write_npz
+    return lambda file: write(file, arrays, comment)
+
+
+def write_safetensors(file: IO[bytes], arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> None:
+    """Write a .safetensors whose elements are aligned. Raises CompileError E1070 for a dtype that it cannot hold."""
+    import numpy as np
+
+    from mlcc.runtime.safetensors import NoDtype, header_bytes, in_order
+
+    try:
+        file.write(header_bytes(arrays, comment.decode()))
+    except NoDtype as exc:
+        raise CompileError(error("E1070", str(exc), help="write an .npz")) from None
+    for _, array in in_order(arrays):
+        file.writelines(pieces_of(np.ascontiguousarray(array)))
+
+
+def npz_bytes(arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> bytes:
+    """An .npz in memory; see `write_npz`."""
+    import io
+
+    made = io.BytesIO()
+    write_npz(made, arrays, comment)
+    return made.getvalue()
+
+
+def write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> None:
+    """Write an .npz without times of day in it, whose elements are aligned. `comment` is that of the zip."""
+    import zipfile
+
+    import numpy as np
+
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = comment
+        for name, array in arrays.items():
+            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
+            is_large = array.nbytes >= _ZIP64_FROM
+            extra = _ZIP64_EXTRA if is_large else 0
+            entry.extra = _padding(file.tell() + 30 + len(entry.filename.encode()) + extra)
+            with archive.open(entry, "w", force_zip64=is_large) as member:
+                _write_npy(member, np.asanyarray(array))
+
+
+def _write_npy(member: IO[bytes], array: np.ndarray) -> None:
+    """Write what numpy.save writes."""
+    import numpy as np
+
+    if array.dtype.metadata is not None:
+        array = array.view(np.dtype(array.dtype.str))
+    if array.nbytes < 1 << 20 or not (array.flags.c_contiguous or array.flags.f_contiguous):
+        np.lib.format.write_array(member, array, allow_pickle=False)
+        return
+    np.lib.format.write_array_header_1_0(member, np.lib.format.header_data_from_array_1_0(array))
+    member.writelines(pieces_of(array if array.flags.c_contiguous else array.T))
+
+
+def _padding(at: int) -> bytes:
+    """An extra field of a zip member, from `at` to an aligned address, as Android's zipalign writes it."""
+    size = -(at + 6) % ALIGNMENT
+    return b"\x35\xd9" + (2 + size).to_bytes(2, "little") + bytes(2 + size)
