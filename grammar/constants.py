@@ -71,6 +71,12 @@ def data_lines(tensors: Mapping[str, TensorData]) -> Iterator[str]:
             yield f"{DATA_MARK}{_escape(key)} + {base64.b64encode(raw[start : start + CHUNK]).decode()}"
 
 
+def lies_below(path: str, text: str) -> bool:
+    """Whether a file is in the folder of the text at `text` or below, links followed."""
+    home = os.path.realpath(os.path.dirname(text) or ".")
+    return text != "-" and os.path.commonpath([home, os.path.realpath(path)]) == home
+
+
 def data_file_line(path: str, text: str) -> str:
     """The comment line by which the text at `text` finds its data at `path`. Raises CompileError E0906 for data that
     do not lie in the folder of the text or below."""

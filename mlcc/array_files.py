@@ -79,6 +79,11 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
             raise self._wrong(exc) from None
         return head.shape, head.dtype
 
+    def holds(self, name: str, array: np.ndarray) -> bool:
+        """Whether an array is the one of that name that was read from this file: the same memory, not just equal."""
+        known = self._read.get(name)
+        return known is not None and known.shape == array.shape and _address(known) == _address(array)
+
     def _wrong(self, exc: Exception) -> CompileError:
         return CompileError(error("E0003", f"cannot read {self.path}: {exc}"))
 
@@ -93,6 +98,10 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
 
     def __len__(self) -> int:
         return len(self._arrays.members)
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
 
 
 class Joined(Mapping[str, "np.ndarray"]):
@@ -128,6 +137,16 @@ class Joined(Mapping[str, "np.ndarray"]):
 
     def __len__(self) -> int:
         return len(self._files)
+
+
+class Inputs(Joined):
+    """The arguments of a call, in files by name. Those of `weights`, of which a function may take some, are known
+    apart."""
+
+    def __init__(self, files: Iterable[ArrayFile], weights: Iterable[ArrayFile] = ()) -> None:
+        later = list(weights)
+        super().__init__([*files, *later])
+        self.weights = {name for file in later for name in file}
 
 
 def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Judge) -> np.ndarray:

@@ -12,8 +12,13 @@ from mlcc.ir.module import Func, IRModule
 from mlcc.recursion import uncollected
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from mlcc.array_files import ArrayFile
     from mlcc.files import Content
+    from mlcc.grammar.printer.writer import Comments
     from mlcc.ir import relax
+    from mlcc.ir.tensor_data import TensorData
     from mlcc.machine.target import Target
     from mlcc.outputs import Outputs
     from mlcc.passes.manage.manager import Observer, Pipeline
@@ -43,37 +48,52 @@ def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
 
 def write_module(
     module: IRModule, path: str, dialect: str = "mlcc", *, data: str | None = None, outputs: Outputs | None = None,
-    more: Mapping[str, Content] | None = None,
+    more: Mapping[str, Content] | None = None, comments: Comments | None = None, files: Sequence[ArrayFile] = (),
+    apart: Mapping[str, TensorData] | None = None,
 ) -> None:  # fmt: skip
     """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on stdout.
 
     `data` names another file for them, .npz or .safetensors, in the folder of the text or below. A terminal gets the
-    text without them. `outputs` knows what the command reads and writes besides; `more` is written along. Raises
+    text without them. `outputs` knows what the command reads and writes besides; `more` is written along. `comments`
+    says what to write behind bindings. Constants that are arrays of `files` stay there, if `data` is not given and the
+    text may refer to them. `apart` are arrays to lie beside the text, which does not refer to them. Raises
     CompileError.
     """
     from mlcc.array_files import SUFFIXES, arrays_content
-    from mlcc.grammar.constants import data_file_line, stored_arrays
-    from mlcc.grammar.printer.printer import constant_data, script
+    from mlcc.grammar.constants import data_file_line, lies_below, stored_arrays
+    from mlcc.grammar.printer.printer import script, script_and_data
     from mlcc.outputs import Outputs, holds, is_stream, mark
 
     outputs = outputs or Outputs()
     if is_stream(path) and data is None or dialect != "mlcc":
         elided = path == "-" and sys.stdout is not None and sys.stdout.isatty()
-        outputs.save({**(more or {}), path: script(module, dialect=dialect, data=not elided)})
+        outputs.save({**(more or {}), path: script(module, dialect, not elided, comments)})
         return
-    arrays = stored_arrays(constant_data(module))
-    text = script(module, data=False)
+    text, tensors = script_and_data(module, comments)
+    near = [file for file in files if data is None and lies_below(file.path, path)]
+    own, used = _apart_from(near, stored_arrays(tensors))
+    beside, _ = _apart_from(files if data is None else [], stored_arrays(apart or {}))
+    arrays = {**own, **beside}
     contents: dict[str, Content] = {}
     places = [os.path.splitext(path)[0] + suffix for suffix in SUFFIXES]
     if data is not None:
         contents[data] = arrays_content(data, arrays, mark(path))
     elif arrays:
         contents |= outputs.beside(places[0], arrays, path, lambda old: holds(old, arrays))
-    used = os.path.normpath(data or places[0])
-    others = [place for place in places if os.path.normpath(place) != used]
-    if arrays and (len(others) == len(places) or any(map(os.path.lexists, others))):
-        text += data_file_line(used, path)
+    used += [data or places[0]] if own else []
+    there = {os.path.normpath(p) for p in places if os.path.lexists(p) or p in contents}
+    if tensors and there != {os.path.normpath(p) for p in used}:
+        text += "".join(data_file_line(p, path) for p in used)
     outputs.save({**(more or {}), **contents, path: text})
+
+
+def _apart_from(
+    files: Sequence[ArrayFile], arrays: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The arrays that do not lie in any of the files, and the paths of the files that have the others."""
+    holder = {key: file for file in files for key, array in arrays.items() if file.holds(key, array)}
+    left = {key: array for key, array in arrays.items() if key not in holder}
+    return left, list(dict.fromkeys(file.path for file in holder.values()))
 
 
 # ---------------------------------------------------------------- passes

@@ -187,6 +187,7 @@ def binding(out: Writer, one: relax.Binding, depth: int = -1) -> None:
     elif isinstance(one, relax.VarBinding):
         _bind_value(out, one.var, one.value, depth)
     out.mark(marked, at)
+    out.comment(one, at)
 
 
 def _bind_value(out: Writer, var: relax.Var, value: Any, depth: int) -> None:

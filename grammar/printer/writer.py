@@ -83,7 +83,10 @@ Part = str | Child | Value
 Parts = tuple[int, list[Part]]
 Handler = Callable[["Writer", Any, "DType | None"], Parts]
 
+Comments = Callable[[Any], str | None]  # what to say behind a binding
+
 HANDLERS: dict[type, Handler] = {}
+_LONGEST_COMMENT = 160  # characters
 
 
 def handles(*classes: type) -> Callable[[Handler], Handler]:
@@ -119,8 +122,12 @@ class Writer:
     `prelude`, the lines that go to the top of the function.
     """
 
-    def __init__(self, dialect: Dialect, module_name: str = "", trail: list[Any] | None = None) -> None:
+    def __init__(
+        self, dialect: Dialect, module_name: str = "", trail: list[Any] | None = None, comments: Comments | None = None
+    ) -> None:
         self.dialect = dialect
+        self.comments = comments
+        self.last_comment = ""
         self.module_name = identifier(module_name) if module_name else ""
         self.lines: list[str] = []
         self.depth = 0
@@ -148,6 +155,14 @@ class Writer:
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text if text else "")
+
+    def comment(self, node: Any, at: int) -> None:
+        """Write what is to be said of a binding behind line `at`, its first, unless it is what was said before."""
+        said = self.comments(node) if self.comments is not None and at < len(self.lines) else None
+        text = " ".join("".join(c if c.isprintable() else " " for c in said or "").split())[:_LONGEST_COMMENT]
+        if text and text != self.last_comment:
+            self.lines[at] += f"  # {text}"
+        self.last_comment = text or self.last_comment
 
     @contextmanager
     def indented(self) -> Iterator[None]:

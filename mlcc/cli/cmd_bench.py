@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcc.cli.options import env_option, extern_options, level_option, pipeline_option, target_option, threads_option
+from mlcc.cli.options import (
+    env_option,
+    extern_options,
+    inputs_options,
+    level_option,
+    pipeline_option,
+    target_option,
+    threads_option,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,9 +27,7 @@ LEAST_SECONDS = 1e-3  # a sample shorter than this measures the clock
 
 @click.command("bench")
 @click.argument("files", nargs=-1, required=True)
-@click.option(
-    "--in", "inputs", multiple=True, metavar="ARRAYS", help="Arrays by parameter name; may be given several times."
-)
+@inputs_options
 @click.option("--func", default="main", show_default=True, help="The function to time.")
 @click.option("--number", type=click.IntRange(1), help="Calls per sample (default: enough for a millisecond).")
 @click.option("--repeat", type=click.IntRange(2), default=25, show_default=True, help="Samples per competitor.")
@@ -33,7 +39,8 @@ LEAST_SECONDS = 1e-3  # a sample shorter than this measures the clock
 @env_option
 @threads_option
 def command(
-    files: tuple[str, ...], inputs: tuple[str, ...], func: str, number: int | None, repeat: int, as_json: bool,
+    files: tuple[str, ...], inputs: tuple[str, ...], weights: tuple[str, ...], func: str, number: int | None,
+    repeat: int, as_json: bool,
     target: str, level: int | None, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
     envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
@@ -45,7 +52,7 @@ def command(
     from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import load_executable, load_inputs, use_threads
 
-    arrays = load_inputs(inputs)
+    arrays = load_inputs(inputs, weights)
     if envs:
         from mlcc.runtime.env import load_env
 

@@ -15,9 +15,9 @@ def command(files: tuple[str, ...]) -> int:
 
     Of a schedule script (.mls) the syntax is checked.
     """
-    from mlcc.driver import parse_file
     from mlcc.errors import MlccError
     from mlcc.files import read_bytes
+    from mlcc.frontend.source import read_module
     from mlcc.grammar.syntax.reader import parse_syntax, read_source
     from mlcc.verify import check
 
@@ -27,7 +27,7 @@ def command(files: tuple[str, ...]) -> int:
             if path.endswith(".mls"):
                 parse_syntax(read_source(read_bytes(path), path), start="script")
             else:
-                module = parse_file(path)
+                module = read_module(path)
                 check(module)
                 warn(module)
         except MlccError as exc:

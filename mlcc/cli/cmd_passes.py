@@ -98,11 +98,12 @@ def command(
         return 0
     from mlcc.driver import build_pipeline, parse_text
     from mlcc.files import read_bytes
+    from mlcc.frontend.source import is_model, read_module
     from mlcc.grammar.syntax.reader import decode
     from mlcc.passes.manage.reproducer import directive
 
     chosen = None if pipeline is None else Pipeline.parse(pipeline, "-p", where.kind)
-    text = decode(read_bytes(file), file)
+    text = "" if is_model(file) else decode(read_bytes(file), file)
     folder = "." if file == "-" else os.path.dirname(file) or "."
     asked = directive(text)
     confined = chosen is None and asked is not None
@@ -117,7 +118,7 @@ def command(
     outputs.read(file, check_each, *map(ctx.path, () if chosen is None else chosen.files()))
     outputs.write_module(output, "-o", dialect, data)
     outputs.settle()
-    module = parse_text(text, file, folder)
+    module = read_module(file) if is_model(file) else parse_text(text, file, folder)
     if chosen is None:
         chosen = build_pipeline(module, where, level_of(level), None)
 

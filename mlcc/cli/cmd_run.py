@@ -10,6 +10,7 @@ import click
 from mlcc.cli.options import (
     env_option,
     extern_options,
+    inputs_options,
     level_option,
     pipeline_option,
     target_option,
@@ -23,13 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument("file", default="-")
-@click.option(
-    "--in",
-    "inputs",
-    multiple=True,
-    metavar="ARRAYS",
-    help="Arrays by parameter name, .npz or .safetensors; repeatable.",
-)
+@inputs_options
 @click.option(
     "--out", "output", metavar="ARRAYS", help="Where results go: `out`, or `out0`, `out1`, ... (default: shown)."
 )
@@ -52,7 +47,8 @@ if TYPE_CHECKING:
 @threads_option
 @warnings_option
 def command(
-    file: str, inputs: tuple[str, ...], output: str | None, expect: str | None, rtol: float, atol: float, func: str,
+    file: str, inputs: tuple[str, ...], weights: tuple[str, ...], output: str | None, expect: str | None,
+    rtol: float, atol: float, func: str,
     emulate: bool, sanitize: bool, no_check: bool, target: str, level: int | None, pipeline: str | None,
     allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
@@ -69,10 +65,10 @@ def command(
     if not envs:
         no_blas_threads()
     outputs = Outputs()
-    outputs.read(file, *inputs, expect, *envs, *pipeline_files(pipeline, target))
+    outputs.read(file, *inputs, *weights, expect, *envs, *pipeline_files(pipeline, target))
     outputs.write(output, "--out", "arrays")
     outputs.settle()
-    arrays = load_inputs(inputs)
+    arrays = load_inputs(inputs, weights)
     expected = load_inputs((expect,)) if expect else None
     if envs:
         from mlcc.runtime.env import load_env

@@ -56,8 +56,9 @@ def command(
     if file == "-" and script == "-":
         raise click.UsageError("only one of FILE and --script can be standard input")
     from mlcc.cli.options import check_data_option
-    from mlcc.driver import parse_file, write_module
+    from mlcc.driver import write_module
     from mlcc.files import read_bytes
+    from mlcc.frontend.source import read_module
     from mlcc.grammar.printer.literals import quote
     from mlcc.grammar.syntax.reader import read_source
     from mlcc.outputs import Outputs
@@ -73,7 +74,7 @@ def command(
     outputs.write_module(output, "-o", dialect, data)
     outputs.settle()
     source = read_source(read_bytes(script), "<stdin>" if script == "-" else script)
-    module = parse_file(file)
+    module = read_module(file)
     check(module)
     schedule = Schedule(module, seed=seed)
     if func is not None:
@@ -105,7 +106,7 @@ def _refuse_options(mode: str, others: dict[str, str]) -> None:
 def _choose(file: str, target: str, why: bool, output: str) -> int:
     """Write the script that the rules choose for the TIR functions of a file."""
     from mlcc.backends import facts_of
-    from mlcc.driver import parse_file
+    from mlcc.frontend.source import read_module
     from mlcc.outputs import Outputs
     from mlcc.passes.auto_schedule.as_script import as_script
     from mlcc.passes.auto_schedule.choose import answers, report
@@ -115,7 +116,7 @@ def _choose(file: str, target: str, why: bool, output: str) -> int:
     outputs.read(file)
     outputs.write(output, "-o", "script")
     outputs.settle()
-    module = parse_file(file)
+    module = read_module(file)
     check(module)
     facts = facts_of(target)
     found = answers(module, facts)

@@ -30,12 +30,19 @@ COMMANDS = {
     "compile": "Compile a module to an object, assembly, LLVM IR or a shared library.",
     "explain": "Say what a diagnostic code means.",
     "fmt": "Format a text; comments stay.",
+    "import": "Import a model of PyTorch or ONNX as text.",
     "inspect": "Show the manifest of an artifact.",
     "passes": "Run passes over a module and print the result.",
     "run": "Run a function of a module or artifact on arrays from files.",
     "schedule": "Apply a schedule script to a module and print the result.",
 }
-BLAS = ("analyze", "bench", "passes", "run")  # these may run NumPy's products in earnest, or know when they do not
+BLAS = (
+    "analyze",
+    "bench",
+    "import",
+    "passes",
+    "run",
+)  # these may run NumPy's products in earnest, or know when they do not
 
 
 class Lazy(click.Group):

@@ -14,6 +14,8 @@ from mlcc.passes.manage.levels import DEFAULT, MEANING, level_of
 if TYPE_CHECKING:
     import numpy as np
 
+    from mlcc.array_files import Inputs
+    from mlcc.frontend.request import Request
     from mlcc.runtime.executable import Executable
     from mlcc.runtime.npz import Judge
 
@@ -175,6 +177,36 @@ def force_option(command: Any) -> Any:
     )(command)
 
 
+def model_options(command: Any) -> Any:
+    """What is said of a model beside its file; `model_request` takes the values."""
+    for option in (
+        click.option(
+            "--allow-packed", is_flag=True, help="Let operators that mlcc lacks be packed functions of their names."
+        ),
+        click.option(
+            "--map", "maps", multiple=True, metavar="FILE",
+            help="Converters for operators: CONVERTERS of a Python file. It runs with your rights.",
+        ),
+        click.option("--dim", "dims", multiple=True, metavar="NAME:MIN..MAX", help="The range of a symbolic size."),
+        click.option(
+            "--shape", "shapes", multiple=True, metavar="NAME=N,...",
+            help="The shape of an input, names for symbolic sizes: x=b,3,224,224, or with a range x=b:1..64,3.",
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def model_request(shapes: Sequence[str], dims: Sequence[str], maps: Sequence[str], allow_packed: bool) -> Request:
+    """What `model_options` say. Raises CompileError."""
+    from mlcc.frontend.request import Request, parse_ranges, parse_shapes
+    from mlcc.frontend.source import load_converters
+
+    stated, ranges = parse_shapes(shapes)
+    converters = {key: value for path in maps for key, value in load_converters(path).items()}
+    return Request(stated, parse_ranges(dims, ranges), converters, allow_packed)
+
+
 def data_option(command: Any) -> Any:
     return click.option(
         "--data",
@@ -238,9 +270,10 @@ def build_artifact(
     """What a text file is compiled to. Warnings are shown; `told` takes note of whether there were any. `observers`
     look on while passes run."""
     from mlcc.cli.progress import progress_shown
-    from mlcc.driver import build, parse_file
+    from mlcc.driver import build
+    from mlcc.frontend.source import read_module
 
-    module = parse_file(path)
+    module = read_module(path)
     with contextlib.nullcontext() if observers else progress_shown():  # what they write comes in between
         made = build(
             module,
@@ -357,14 +390,26 @@ def load_executable(
     return load(made, allow_extern=allow_extern)
 
 
-def load_inputs(paths: tuple[str, ...]) -> Mapping[str, np.ndarray]:
+def inputs_options(command: Any) -> Any:
+    """The files that arguments come from; `load_inputs` opens them."""
+    command = click.option(
+        "--params", "weights", multiple=True, metavar="ARRAYS",
+        help="Weights by the model's names: as --in, but arrays that the function does not take are no error.",
+    )(command)  # fmt: skip
+    return click.option(
+        "--in", "inputs", multiple=True, metavar="ARRAYS",
+        help="Arrays by parameter name, .npz or .safetensors; repeatable.",
+    )(command)  # fmt: skip
+
+
+def load_inputs(paths: tuple[str, ...], weights: tuple[str, ...] = ()) -> Inputs:
     """The arrays of all files by name, read when they are asked for.
 
     Raises CompileError E0003, and E0004 for a name that two files have.
     """
-    from mlcc.array_files import Joined, load_arrays
+    from mlcc.array_files import Inputs, load_arrays
 
-    return Joined(map(load_arrays, paths))
+    return Inputs(map(load_arrays, paths), map(load_arrays, weights))
 
 
 def match_inputs(
@@ -397,7 +442,7 @@ def match_inputs(
             help=did_you_mean(n, names) or f"its parameters are {', '.join(names) or 'none'}",
         )
         for n in arrays
-        if n not in known
+        if n not in known and n not in getattr(arrays, "weights", ())
     ]  # fmt: skip
     if findings:
         raise CompileError(findings)

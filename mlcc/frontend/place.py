@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mlcc.errors import Source, Span
+
+if TYPE_CHECKING:
+    from mlcc.ir import relax
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,13 @@ def place_of(span: Span | None) -> Place | None:
         return None
     line, _ = span.source.line_col(span.start)
     return span.source.places[line - 1]
+
+
+def comment_of(binding: relax.Binding) -> str | None:
+    """What a text says behind a binding: the place in the source model that it comes from."""
+    place = place_of(binding.span) or place_of(getattr(getattr(binding, "value", None), "span", None))
+    shown = "" if place is None else str(place)
+    return shown if shown not in ("", getattr(binding.var, "name", "")) else None
 
 
 def _line(place: Place) -> str:

@@ -1,0 +1,86 @@
+"""What a user says of a model beside its file: shapes of inputs, ranges of sizes, converters of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from mlcc.errors import CompileError, error
+
+Extent: TypeAlias = int | str  # a number, or the name of a symbol
+Range: TypeAlias = tuple[int | None, int | None]  # the least and the greatest value
+
+_MOST = (1 << 63) - 1
+_DIM = re.compile(r"(?:(\d{1,19})|([A-Za-z_]\w*)(?::(\d{0,19})\.\.(\d{0,19}))?)")
+_RANGE = re.compile(r"([A-Za-z_]\w*)[:=](\d{0,19})\.\.(\d{0,19})")
+_SIZE = re.compile(r"([A-Za-z_]\w*)=(\d{1,19})")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an importer gets beside the file.
+
+    `converters` says operators, by the names that importers call them by, in place of or beside the importer's own
+    table. With `allow_packed`, an operator that has no converter becomes a call of a packed function of its name.
+    """
+
+    shapes: Mapping[str, tuple[Extent, ...]] = field(default_factory=dict)  # of inputs
+    ranges: Mapping[str, Range] = field(default_factory=dict)  # of symbols
+    converters: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    allow_packed: bool = False
+
+
+def parse_shapes(texts: Iterable[str]) -> tuple[dict[str, tuple[Extent, ...]], dict[str, Range]]:
+    """The shapes and ranges that texts such as `x=b,3,224,224` and `ids=b:1..64,s` state. Raises CompileError E1075."""
+    shapes: dict[str, tuple[Extent, ...]] = {}
+    ranges: dict[str, Range] = {}
+    for text in texts:
+        name, _, dims = text.rpartition("=")
+        found = [_DIM.fullmatch(part.strip()) for part in dims.split(",")] if dims.strip() else []
+        if not name or any(match is None for match in found):
+            raise _wrong(
+                f"`{text}` is no shape", "write NAME=EXTENT,...: `x=b,3,224,224`, or `x=b:1..64,3` with a range"
+            )
+        if name in shapes:
+            raise _wrong(f"the shape of `{name}` is given twice", None)
+        shapes[name] = tuple(int(match[1]) if match[1] else match[2] for match in found if match is not None)
+        for match in found:
+            if match is not None and match[3] is not None:
+                _add_range(ranges, match[2], match[3], match[4])
+    return shapes, ranges
+
+
+def parse_ranges(texts: Iterable[str], ranges: dict[str, Range]) -> dict[str, Range]:
+    """`ranges`, and those that texts such as `b:1..64` and `s:1..` state. Raises CompileError E1075."""
+    made = dict(ranges)
+    for text in texts:
+        found = _RANGE.fullmatch(text)
+        if found is None:
+            raise _wrong(f"`{text}` is no range", "write NAME:LEAST..GREATEST; either number may be left out")
+        _add_range(made, found[1], found[2], found[3])
+    return made
+
+
+def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
+    """The values of symbols that texts such as `b=2` state. Raises CompileError E1075."""
+    made = {}
+    for text in texts:
+        found = _SIZE.fullmatch(text)
+        if found is None:
+            raise _wrong(f"`{text}` is no size", "write NAME=NUMBER")
+        made[found[1]] = int(found[2])
+    return made
+
+
+def _add_range(ranges: dict[str, Range], name: str, least: str, greatest: str) -> None:
+    made = (int(least) if least else None, int(greatest) if greatest else None)
+    if ranges.setdefault(name, made) != made:
+        raise _wrong(f"`{name}` has two ranges", None)
+    if (made[0] or 0) > (_MOST if made[1] is None else made[1]):
+        raise _wrong(f"the range of `{name}` is empty", None)
+
+
+def _wrong(message: str, help: str | None) -> CompileError:
+    return CompileError(error("E1075", message, help=help))

@@ -1,0 +1,92 @@
+"""Read a module from whatever file has one: a text, or a model of another framework, by its suffix."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.frontend.request import Request
+from mlcc.ir.module import IRModule
+
+# suffix -> the function that imports a file: (path, request) -> module, weights bound as constants with names
+IMPORTERS: dict[str, str] = {
+    ".onnx": "mlcc.frontend.onnx.importer:read_model",
+    ".pt2": "mlcc.frontend.aten.importer:read_model",
+}
+_EXPORT = "export it where it was made: torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
+_BOTH_WAYS = (
+    "import the model that these are weights of, `mlcc import model.onnx --weights {path} -o model.mlc`; or bind them "
+    "to the parameters of a text: `mlcc passes model.mlc -p 'bind-params{{params={path}}}'`"
+)
+_ELSEWHERE = {
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin", ".pkl"), _EXPORT),
+    **dict.fromkeys((".pb", ".h5", ".keras", ".tflite", ".mlmodel", ".pdmodel"), "convert it to ONNX"),
+    ".gguf": "import the model that it was made from",
+    ".npz": _BOTH_WAYS,
+}
+
+
+def suffix_of(path: str) -> str:
+    """The suffix of a file, in small letters."""
+    return os.path.splitext(path)[1].lower()
+
+
+def is_model(path: str) -> bool:
+    """Whether a file is to be imported, and is no text."""
+    return suffix_of(path) in IMPORTERS or suffix_of(path) in (".safetensors", *_ELSEWHERE)
+
+
+def read_module(path: str, request: Request | None = None) -> IRModule:
+    """The module of a text, or of a model with its weights as constants. Raises CompileError."""
+    if not is_model(path):
+        from mlcc.driver import parse_file
+
+        return parse_file(path)
+    return read_model(path, request or Request())
+
+
+def read_model(path: str, request: Request) -> IRModule:
+    """The module of a model, its inputs with the shapes that are asked for.
+
+    Raises CompileError: E1073 for a file of weights alone, E1074 for one that no importer reads.
+    """
+    from mlcc.frontend.symbols import state_shapes
+    from mlcc.progress import working
+
+    importer = _importer(path)
+    with working("import"):
+        module = importer(path, request)
+    return state_shapes(module, request.shapes, request.ranges)
+
+
+def _importer(path: str) -> Callable[[str, Request], IRModule]:
+    suffix = suffix_of(path)
+    if suffix == ".safetensors":
+        text = f"{path} has weights, and no model"
+        raise CompileError(error("E1073", text, help=_BOTH_WAYS.format(path=path)))
+    where = IMPORTERS.get(suffix)
+    if where is None:
+        known = ", ".join(IMPORTERS)
+        help = _ELSEWHERE.get(suffix, did_you_mean(suffix, IMPORTERS) or f"models are {known}").format(path=path)
+        raise CompileError(error("E1074", f"{path} is no model that mlcc imports ({known})", help=help))
+    module, _, name = where.partition(":")
+    found: Any = getattr(importlib.import_module(module), name)
+    return found  # type: ignore[no-any-return]
+
+
+def load_converters(path: str) -> dict[str, Callable[..., Any]]:
+    """The converters that a Python file has as `CONVERTERS`, a map from operators to functions. It is run. Raises
+    CompileError E1076."""
+    import runpy
+
+    help = "it is a Python file with CONVERTERS = {'aten.name.overload': function, ...}"
+    try:
+        found = runpy.run_path(path, run_name="mlcc_map").get("CONVERTERS")
+    except (Exception, SystemExit) as exc:
+        raise CompileError(error("E1076", f"{path} failed: {type(exc).__name__}: {exc}", help=help)) from exc
+    if not isinstance(found, dict) or not all(isinstance(k, str) and callable(v) for k, v in found.items()):
+        raise CompileError(error("E1076", f"{path} has no map `CONVERTERS` of functions", help=help))
+    return found

@@ -1,0 +1,91 @@
+"""Shapes and ranges that a user states for the inputs of an imported model: names and values of its symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
+from mlcc.frontend.request import Extent, Range
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.passes.graph.symbolic import bind_symbols, info_symbols
+from mlcc.relax.construct import make_function
+
+_LEAST, _GREATEST = "tir_var_lower_bound", "tir_var_upper_bound"  # as TVM calls them
+
+
+def state_shapes(module: IRModule, shapes: Mapping[str, tuple[Extent, ...]], ranges: Mapping[str, Range]) -> IRModule:
+    """The module whose `main` has the shapes that are stated for its parameters: a symbol takes the name or value that
+    stands in its place, and the range that is stated for it. Raises CompileError E1075 for what does not fit."""
+    func = module.functions["main"]
+    assert isinstance(func, relax.Function)
+    values = _values(func, shapes)
+    if values:
+        func = bind_symbols(func, values, {}, module)
+    return module if not values and not ranges else _with_main(module, func, _ranges(func, ranges))
+
+
+def _with_main(module: IRModule, func: relax.Function, attrs: Mapping[str, object]) -> IRModule:
+    made = module.copy()
+    done = make_function(func.params, func.body, func.attrs, func.ret_struct_info, func.is_pure)
+    made.functions["main"] = done.with_attr(dict(attrs)) if attrs else done
+    return made
+
+
+def _values(func: relax.Function, shapes: Mapping[str, tuple[Extent, ...]]) -> dict[tir.Var, tir.Expr]:
+    """What stands for each symbol of the parameters."""
+    params = {param.name: param for param in func.params}
+    wrong: list[Diagnostic] = []
+    values: dict[tir.Var, tir.Expr] = {}
+    named: dict[str, tir.Var] = {}
+    for name, shape in shapes.items():
+        param = params.get(name)
+        if param is None:
+            help = did_you_mean(name, params) or f"its inputs are {', '.join(params) or 'none'}"
+            wrong.append(error("E1075", f"the model has no input `{name}`", help=help))
+            continue
+        dims = getattr(param.struct_info, "dims", None)
+        if dims is None or len(dims) != len(shape):
+            wrong.append(error("E1075", f"`{name}` is {param.struct_info}, which has not {len(shape)} dimensions"))
+            continue
+        for dim, extent in zip(dims, shape, strict=True):
+            problem = _state(dim, extent, values, named)
+            if problem:
+                wrong.append(error("E1075", f"`{name}` {problem}", help="export the model with a dynamic dimension"))
+    if wrong:
+        raise CompileError(wrong)
+    return {var: value for var, value in values.items() if value is not var}
+
+
+def _state(dim: tir.Expr, extent: Extent, values: dict[tir.Var, tir.Expr], named: dict[str, tir.Var]) -> str | None:
+    """Let an extent stand for a dimension; else why it cannot."""
+    if not isinstance(dim, tir.Var):
+        known = tir.const_int(dim)
+        return None if known is not None and known == extent else f"has the extent {dim}, not {extent}"
+    if isinstance(extent, int):
+        made: tir.Expr = c.const(extent, dim.dtype)
+    elif extent == dim.name:
+        made = named.setdefault(extent, dim)
+    else:
+        made = named.setdefault(extent, tir.Var(extent, dim.dtype))
+    before = values.setdefault(dim, made)
+    same = before is made or (tir.const_int(before) is not None and tir.const_int(before) == tir.const_int(made))
+    return None if same else f"has the extent {dim.name}, which is {before} and {extent}"
+
+
+def _ranges(func: relax.Function, ranges: Mapping[str, Range]) -> dict[str, dict[str, int]]:
+    """The attributes that state the ranges of symbols, those that the function has among them."""
+    known = {var.name for param in func.params for var in info_symbols(param.struct_info)}
+    wrong = [
+        error("E1075", f"no input has the dimension `{name}`", help=did_you_mean(name, known)) for name in ranges
+        if name not in known
+    ]  # fmt: skip
+    if wrong:
+        raise CompileError(wrong)
+    made = {}
+    for key, end in ((_LEAST, 0), (_GREATEST, 1)):
+        bounds = {name: bound for name, both in ranges.items() if (bound := both[end]) is not None}
+        if bounds:
+            made[key] = {**dict(func.attrs.get(key) or {}), **bounds}
+    return made

@@ -1,0 +1,106 @@
+"""The weights of imported models: constants with the names that the model has for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import find
+from mlcc.ir.tensor_data import TensorData
+from mlcc.ir.visit import substitute
+from mlcc.relax.construct import make_function
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_SHOWN = 5
+
+
+def weights_of(module: IRModule) -> dict[str, list[relax.Constant]]:
+    """The constants of `main` that have names, by name. Those of one name have the same data."""
+    found: dict[str, list[relax.Constant]] = {}
+    for node in find(module.functions["main"], relax.Constant):
+        if node.data.key and not any(node is other for other in found.get(node.data.key, ())):
+            found.setdefault(node.data.key, []).append(node)
+    return found
+
+
+def with_weights(module: IRModule, arrays: Mapping[str, np.ndarray]) -> tuple[IRModule, list[str], list[str]]:
+    """The module with data from files in the place of its own: (it, its weights and the files' arrays without a
+    counterpart). Raises CompileError E1072 for data of another dtype or shape, and where no name is the same."""
+    from mlcc.array_files import read_array
+    from mlcc.grammar.constants import as_tensor, like
+
+    known = weights_of(module)
+    wrong = []
+    made: dict[Any, Any] = {}
+    for name in (name for name in known if name in arrays):
+        old = known[name][0].data
+
+        def judge(shape: tuple[int, ...], stored: np.dtype[Any], old: TensorData = old) -> bool:
+            kind, _ = like(shape, stored, old.dtype, old.key)
+            if (kind, shape) != (old.dtype, old.shape):
+                text = f"the array `{old.key}` is {kind} {list(shape)}; the model's is {old.dtype} {list(old.shape)}"
+                raise CompileError(error("E1072", text))
+            return True
+
+        try:
+            data = as_tensor(read_array(arrays, name, judge), old.dtype, name)
+        except CompileError as exc:
+            wrong += exc.diagnostics
+            continue
+        made.update({node: relax.Constant(data, node.struct_info, span=node.span) for node in known[name]})
+    if known and not made and not wrong:
+        help = f"the model has {listed(list(known))}; the files have {listed(list(arrays))}"
+        wrong.append(error("E1072", "no array has the name of a weight", help=help))
+    if wrong:
+        raise CompileError(wrong)
+    left = [name for name in known if name not in arrays]
+    return _with_main(module, substitute(module.functions["main"], made)), left, [n for n in arrays if n not in known]
+
+
+def need_weights(module: IRModule) -> None:
+    """Raises CompileError E1072 that lists the weights whose data are neither in the model, nor in a file given."""
+    absent = [name for name, nodes in weights_of(module).items() if nodes[0].data.array is None]
+    if absent:
+        text = f"{len(absent)} weights have no data: {listed(absent)}"
+        raise CompileError(error("E1072", text, help="name the file that has them: --weights w.safetensors"))
+
+
+def listed(names: list[str]) -> str:
+    """The first few names, in words."""
+    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN]) or "none"
+    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def weights_as_inputs(module: IRModule) -> tuple[IRModule, dict[str, TensorData]]:
+    """The module whose `main` takes its weights as parameters behind the inputs, and what to pass for them by the
+    names that the model has. `layer1.conv.weight` is the parameter `p_layer1_conv_weight`, as TVM's importers call it.
+    """
+    from mlcc.grammar.printer.names import Names
+
+    func = module.functions["main"]
+    assert isinstance(func, relax.Function)
+    names = Names()
+    for param in func.params:
+        names.fresh(param.name)
+    taken: dict[str, TensorData] = {}
+    made: dict[Any, Any] = {}
+    params = []
+    for name, nodes in weights_of(module).items():
+        var = relax.Var(names.fresh(f"p_{name}"), nodes[0].struct_info)
+        params.append(var)
+        taken[name] = nodes[0].data
+        made.update(dict.fromkeys(nodes, var))
+    body = substitute(func.body, made)
+    done = make_function((*func.params, *params), body, func.attrs, func.ret_struct_info, func.is_pure)
+    return _with_main(module, done.with_attr({"num_input": len(func.params)})), taken
+
+
+def _with_main(module: IRModule, func: Any) -> IRModule:
+    made = module.copy()
+    made.functions["main"] = func
+    return made

@@ -1,0 +1,248 @@
+"""`mlcc import`, and other commands on models, with a format that needs no package."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.array_files import load_arrays, save_arrays
+from mlcc.cli.main import run
+from mlcc.frontend import runners, source
+from tests.frontend.fake_model import FakeRunner, outputs, weights, write_model
+
+X = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(source.IMPORTERS, ".fake", "tests.frontend.fake_model:read_model")
+    monkeypatch.setitem(runners.RUNNERS, ".fake", FakeRunner)
+    write_model(tmp_path / "net.fake")
+    save_arrays("x.npz", {"x": X})
+    save_arrays("want.npz", {"out": outputs(X, weights())})
+    return tmp_path
+
+
+def errors(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 1) -> str:
+    assert run(list(argv)) == code
+    return capsys.readouterr().err
+
+
+def same(*argv: str) -> None:
+    assert run(["run", *argv, "--in", "x.npz", "--expect", "want.npz", "--rtol", "1e-4", "--atol", "1e-4"]) == 0
+
+
+def test_text_and_weights(folder: Path) -> None:
+    assert run(["import", "net.fake", "-o", "net.mlc"]) == 0
+    text = (folder / "net.mlc").read_text()
+    assert re.search(r"dense_0: .* = R.matmul\(x, .*\)  # layers\.0 \(Dense\) net\.py:10\n", text), text
+    assert text.count("# layers.0 (Dense)") == 1  # not behind the second binding of the node
+    assert 'R.data("layers.0.weight"' in text and "R.const([" in text and "# layers.1 (ReLU)" in text
+    assert "sha256=" in text and "mlcc.data" not in text
+    assert set(load_arrays("net.npz")) == {"layers.0.weight", "layers.1.weight"}
+    same("net.mlc")
+    imported = source.read_module("net.fake")
+    assert mlcc.structural_equal(source.read_module("net.mlc"), imported)
+    assert run(["fmt", "-i", "net.mlc"]) == 0
+    assert (folder / "net.mlc").read_text().count("# layers") == text.count("# layers") == 4
+    assert mlcc.structural_equal(source.read_module("net.mlc"), imported)
+
+
+def test_other_commands_read_models(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "net.fake"]) == 0
+    same("net.fake")
+    assert run(["compile", "net.fake"]) == 0
+    same("net.o")
+    assert run(["passes", "net.fake", "-p", "fuse", "-o", "fused.mlc"]) == 0
+    assert run(["bench", "net.fake", "--in", "x.npz", "--repeat", "2", "--number", "1"]) == 0
+    assert run(["import", "net.fake"]) == 0
+    assert "# mlcc.data layers.0.weight" in capsys.readouterr().out
+
+
+def test_everything_unsupported_is_listed_and_nothing_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_model(folder / "bad.fake", unknown=["fft", "nms"])
+    before = sorted(folder.iterdir())
+    for command in (["import", "bad.fake", "-o", "bad.mlc"], ["compile", "bad.fake"]):
+        found = errors(capsys, *command)
+        assert found.count("E1001") == 2 and "`fft`" in found and "`nms`" in found and "layers.0 (Dense)" in found
+    assert sorted(folder.iterdir()) == before
+    (folder / "ops.py").write_text("def fft(t, x):\n    return x\n\nCONVERTERS = {'fft': fft, 'nms': fft}\n")
+    assert run(["import", "bad.fake", "--map", "ops.py", "-o", "bad.mlc"]) == 0
+    for content in ("CONVERTERS = {'fft': 1}", "import no_such_module", "raise SystemExit(0)", ""):
+        (folder / "ops.py").write_text(content)
+        assert "E1076" in errors(capsys, "import", "bad.fake", "--map", "ops.py")
+
+
+def test_what_is_no_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_arrays("w.safetensors", weights())
+    for argv in (["import", "w.safetensors", "-o", "net.mlc"], ["compile", "w.safetensors"], ["run", "w.safetensors"]):
+        found = errors(capsys, *argv)
+        assert "E1073" in found and "--weights w.safetensors" in found and "bind-params{params=w.safetensors}" in found
+    for name, help in {
+        "a.pt": "torch.export.save",
+        "a.bin": "torch.export.save",
+        "a.h5": "ONNX",
+        "a.what": ".onnx",
+    }.items():
+        (folder / name).write_text("")
+        found = errors(capsys, "import", name)
+        assert "E1074" in found and help in found
+    assert "E1074" in errors(capsys, "import", "net.mlc")
+
+
+# ---------------------------------------------------------------- weights
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_weights_under_the_folder_stay_where_they_are(folder: Path, suffix: str) -> None:
+    other = {name: array * 2 for name, array in weights().items()}
+    (folder / "deep").mkdir()
+    save_arrays(f"deep/w{suffix}", other)
+    save_arrays("want.npz", {"out": outputs(X, other)})
+    assert run(["import", "net.fake", "--weights", f"deep/w{suffix}", "-o", "net.mlc"]) == 0
+    assert (folder / "net.mlc").read_text().endswith(f"# mlcc.data-file deep/w{suffix}\n")
+    assert not (folder / "net.npz").exists()
+    same("net.mlc")
+    assert run(["import", "net.fake", "--weights", f"deep/w{suffix}", "-o", "deep/net.mlc"]) == 0
+    same("deep/net.mlc")
+    assert run(["import", "net.fake", "--weights", f"deep/w{suffix}", "-o", "n.mlc", "--data", "n.safetensors"]) == 0
+    assert set(load_arrays("n.safetensors")) == {"layers.0.weight", "layers.1.weight"}
+    same("n.mlc")
+
+
+def test_weights_beside_the_text_need_no_line(folder: Path) -> None:
+    save_arrays("net.safetensors", weights())
+    assert run(["import", "net.fake", "--weights", "net.safetensors", "-o", "net.mlc"]) == 0
+    assert "data-file" not in (folder / "net.mlc").read_text() and not (folder / "net.npz").exists()
+    same("net.mlc")
+
+
+def test_weights_from_elsewhere_are_copied(folder: Path) -> None:
+    (folder / "away").mkdir()
+    (folder / "home").mkdir()
+    save_arrays("away/w.safetensors", weights())
+    assert run(["import", "net.fake", "--weights", "away/w.safetensors", "-o", "home/net.mlc"]) == 0
+    assert set(load_arrays("home/net.npz")) == {"layers.0.weight", "layers.1.weight"}
+    same("home/net.mlc")
+
+
+def test_weights_of_several_files_and_of_the_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = "layers.0.weight", "layers.1.weight"
+    other = {name: array * 2 for name, array in weights().items() if name in (first, second)}
+    save_arrays("a.safetensors", {first: other[first], "more": X})
+    save_arrays("b.npz", {second: other[second]})
+    save_arrays("want.npz", {"out": outputs(X, {**weights(), **other})})
+    notes = errors(
+        capsys, "import", "net.fake", "--weights", "a.safetensors", "--weights", "b.npz", "-o", "n.mlc", code=0
+    )
+    assert "own values stay where the files have none: `layers.0.bias`, `layers.1.bias`" in notes
+    assert "no weights of these names: `more`" in notes
+    lines = (folder / "n.mlc").read_text().splitlines()
+    assert lines[-2:] == ["# mlcc.data-file a.safetensors", "# mlcc.data-file b.npz"]
+    same("n.mlc")
+
+
+def test_weights_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = weights()
+    for wrong in (
+        {"layers.0.weight": good["layers.0.weight"][:4], "layers.1.weight": good["layers.1.weight"].astype("float64")},
+        {"unheard.of": X},
+    ):
+        save_arrays("w.npz", wrong)
+        found = errors(capsys, "import", "net.fake", "--weights", "w.npz", "-o", "n.mlc")
+        assert found.count("E1072") == len(wrong) and not (folder / "n.mlc").exists()
+    write_model(folder / "empty.fake", absent=True)
+    found = errors(capsys, "import", "empty.fake", "-o", "n.mlc")
+    assert "E1072" in found and "4 weights have no data" in found and "--weights" in found
+    save_arrays("w.npz", good)
+    assert run(["import", "empty.fake", "--weights", "w.npz", "-o", "n.mlc"]) == 0
+    same("n.mlc")
+
+
+def test_files_of_others_are_not_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez("net.npz", mine=X)
+    before = (folder / "net.npz").read_bytes()
+    assert "E0013" in errors(capsys, "import", "net.fake", "-o", "net.mlc")
+    assert (folder / "net.npz").read_bytes() == before and not (folder / "net.mlc").exists()
+    assert run(["import", "net.fake", "-o", "net.mlc", "--force"]) == 0
+    assert run(["import", "net.fake", "-o", "net.mlc"]) == 0
+    assert "E0010" in errors(capsys, "import", "net.fake", "-o", "net.fake")
+
+
+def test_weights_as_inputs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["import", "net.fake", "--weights-as-inputs", "-o", "net.mlc"]) == 0
+    text = (folder / "net.mlc").read_text()
+    assert "p_layers_0_weight: R.Tensor((8, 8)" in text and '"num_input": 1' in text and "R.data(" not in text
+    assert set(load_arrays("net.npz")) == set(weights())
+    same("net.mlc", "--params", "net.npz")
+    save_arrays("w.safetensors", {**weights(), "unused": X})
+    same("net.mlc", "--params", "w.safetensors")
+    assert run(["compile", "net.mlc"]) == 0
+    same("net.o", "--params", "w.safetensors")
+    same("net.mlc", "-p", "bind-params{params=net.npz},O2")
+    found = errors(capsys, "run", "net.mlc", "--in", "x.npz")
+    assert found.count("E0004") == 4
+    (folder / "net.npz").unlink()
+    assert run(["import", "net.fake", "--weights-as-inputs", "--weights", "w.safetensors", "-o", "net.mlc"]) == 0
+    assert not (folder / "net.npz").exists()
+    assert errors(capsys, "import", "net.fake", "--weights-as-inputs", code=2)
+
+
+# ---------------------------------------------------------------- shapes
+
+
+def test_shapes_name_symbols_and_fix_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["import", "net.fake", "--shape", "x=b,8", "--dim", "b:1..64", "-o", "net.mlc"]) == 0
+    text = (folder / "net.mlc").read_text()
+    assert 'x: R.Tensor(("b", 8), dtype=' in text and "s0" not in text
+    assert '"tir_var_lower_bound": {"b": 1}' in text and '"tir_var_upper_bound": {"b": 64}' in text
+    same("net.mlc")
+    assert run(["import", "net.fake", "--shape", "x=3,8", "-o", "fixed.mlc"]) == 0
+    assert "x: R.Tensor((3, 8), dtype=" in (folder / "fixed.mlc").read_text()
+    same("fixed.mlc")
+    assert run(["import", "net.fake", "--shape", "x=b:2..,8", "-o", "net.mlc"]) == 0
+    assert '"tir_var_lower_bound": {"b": 2}' in (folder / "net.mlc").read_text()
+
+
+@pytest.mark.parametrize("option", [
+    "--shape=y=b,8", "--shape=x=b", "--shape=x=b,9", "--shape=x=b,c", "--shape=x", "--shape=x=b;8", "--shape==3",
+    "--shape=x=-1,8", "--dim=q:1..2", "--dim=b", "--dim=s0:5..2", "--size=b", "--size=b=x",
+])  # fmt: skip
+def test_shapes_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
+    assert "E1075" in errors(capsys, "import", "net.fake", option, "-o", "net.mlc")
+    assert not (folder / "net.mlc").exists()
+
+
+# ---------------------------------------------------------------- comparing
+
+
+def test_models_are_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = errors(capsys, "import", "net.fake", "--compare", "-o", "net.mlc", code=0)
+    assert found.startswith("equal to NumPy for s0=2; s0=3; s0=5; largest difference: out0 ")
+    found = errors(capsys, "import", "net.fake", "--compare", "--size", "s0=11", "-o", "net.mlc", code=0)
+    assert "for s0=11;" in found
+    options = ["--shape", "x=b:4..6,8", "--compare", "--weights-as-inputs"]
+    assert "for b=5; b=4;" in errors(capsys, "import", "net.fake", *options, "-o", "net.mlc", code=0)
+    write_model(folder / "picky.fake", refuses=[2, 3])
+    found = errors(capsys, "import", "picky.fake", "--compare", "-o", "picky.mlc", code=0)
+    assert "for s0=5;" in found and "note: NumPy refuses s0=2: no batch of 2" in found
+
+
+def test_the_first_node_that_departs_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_model(folder / "wrong.fake", layers=4, wrong=2)
+    found = errors(capsys, "import", "wrong.fake", "--compare", "-o", "wrong.mlc", code=3)
+    assert "out0 differs from NumPy for s0=2: " in found
+    assert "the first node that departs is `relu_2` (relu), layers.2 (ReLU): " in found
+    assert not (folder / "wrong.mlc").exists()
+
+
+def test_what_cannot_be_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_model(folder / "none.fake", refuses=[2, 3, 5])
+    assert errors(capsys, "import", "none.fake", "--compare", "-o", "none.mlc").count("E1077") == 3
+    assert not (folder / "none.mlc").exists()
+    assert "E1075" in errors(capsys, "import", "net.fake", "--compare", "--size", "q=2", "-o", "net.mlc")
