@@ -6,6 +6,7 @@ from typing import Any
 
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax
 
 
@@ -24,6 +25,25 @@ def _nothing(t: Translator, **arguments: Any) -> None:
     return None
 
 
-@converts("aten.alias", "aten.clone", "aten.contiguous", "aten.detach", "aten.detach_", "aten.lift_fresh_copy")
+@converts(
+    "aten.alias", "aten.alias_copy", "aten.clone", "aten.contiguous", "aten.detach", "aten.detach_",
+    "aten.lift_fresh_copy", "aten.lift", "aten.lift_fresh", "aten.detach_copy",
+)  # fmt: skip
 def _same(t: Translator, self: relax.Expr, memory_format: str | None = None) -> relax.Expr:
     return self
+
+
+@converts("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout")
+def _dropout(t: Translator, input: relax.Expr, p: float, train: bool) -> relax.Expr:
+    return _kept(input, p, train)
+
+
+@converts("aten.native_dropout")
+def _native_dropout(t: Translator, input: relax.Expr, p: float, train: bool | None) -> list[relax.Expr]:
+    return [_kept(input, p, train is not False), t.full(t.shape(input), True, "bool")]
+
+
+def _kept(value: relax.Expr, p: float, train: bool) -> relax.Expr:
+    if train and p:
+        raise Unsupported("dropout of training", "export the model in eval mode")
+    return value

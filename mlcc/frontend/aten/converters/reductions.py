@@ -1,0 +1,315 @@
+"""Sums, extremes, norms and statistics along axes, running sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlcc.frontend.aten.converters.arithmetic import power
+from mlcc.frontend.aten.converters.shapes import axes_of, number, product
+from mlcc.frontend.aten.promotion import Value, as_tensor, float_of, is_float, sum_of
+from mlcc.frontend.aten.table import converts
+from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax, tir
+from mlcc.relax import op
+
+Dims = int | Sequence[int] | None
+
+
+def reduced(t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dims: Dims, keepdim: bool) -> relax.Expr:
+    """A reduction along axes; None and an empty list stand for all."""
+    if not t.ndim(value):
+        return value
+    axes = axes_of(t, value, None if isinstance(dims, Sequence) and not dims else dims)
+    return t.emit(make(value, axis=axes, keepdims=keepdim))
+
+
+# ---------------------------------------------------------------- sums
+
+
+@converts("aten.sum")
+def _sum(
+    t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
+) -> relax.Expr:
+    return reduced(t, op.sum, t.cast(self, dtype or sum_of(t.dtype(self))), dim, keepdim)
+
+
+@converts("aten.nansum")
+def _nansum(
+    t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
+) -> relax.Expr:
+    if is_float(t.dtype(self)):
+        self = t.emit(op.where(op.isnan(self), t.scalar(0, t.dtype(self)), self))
+    return _sum(t, self, dim, keepdim, dtype)
+
+
+@converts("aten.prod")
+def _prod(
+    t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
+) -> relax.Expr:
+    return reduced(t, op.prod, t.cast(self, dtype or sum_of(t.dtype(self))), dim, keepdim)
+
+
+@converts("aten.mean")
+def _mean(
+    t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
+) -> relax.Expr:
+    return reduced(t, op.mean, t.cast(self, dtype or t.dtype(self)), dim, keepdim)
+
+
+@converts("aten.nanmean")
+def _nanmean(
+    t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
+) -> relax.Expr:
+    value = t.cast(self, dtype or t.dtype(self))
+    there = t.cast(t.emit(op.logical_not(op.isnan(value))), t.dtype(value))
+    return op.divide(_nansum(t, value, dim, keepdim), reduced(t, op.sum, there, dim, keepdim))
+
+
+@converts("aten.any")
+def _any(t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False) -> relax.Expr:
+    return _truth(t, op.max, self, dim, keepdim)
+
+
+@converts("aten.all")
+def _all(t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False) -> relax.Expr:
+    return _truth(t, op.min, self, dim, keepdim)
+
+
+def _truth(t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: Dims, keepdim: bool) -> relax.Expr:
+    made = reduced(t, make, t.cast(value, "bool"), dim, keepdim)
+    return t.cast(made, t.out_dtype())  # uint8 of uint8
+
+
+@converts("aten.count_nonzero")
+def _count_nonzero(t: Translator, self: relax.Expr, dim: Dims = None) -> relax.Expr:
+    return reduced(t, op.sum, t.cast(t.cast(self, "bool"), "int64"), dim, False)
+
+
+# ---------------------------------------------------------------- extremes
+
+
+def extreme(t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dims: Dims, keepdim: bool) -> relax.Expr:
+    """The greatest or least elements; NaN where one is.
+
+    `R.max` knows no NaN and begins with the least finite number, so a second reduction over classes of elements says
+    where there is a NaN (2), and where all are infinities below that number (0).
+    """
+    made = reduced(t, make, value, dims, keepdim)
+    dtype = t.dtype(value)
+    if not is_float(dtype) or not t.ndim(value):
+        return made
+    last = t.scalar(-math.inf if make is op.max else math.inf, dtype)
+    classes = op.where(op.isnan(value), t.scalar(2, "int8"), op.astype(op.not_equal(value, last), "int8"))
+    kind = reduced(t, op.max, t.emit(classes), dims, keepdim)
+    finite = op.where(op.equal(kind, t.scalar(0, "int8")), last, made)
+    return t.emit(op.where(op.equal(kind, t.scalar(2, "int8")), t.scalar(math.nan, dtype), finite))
+
+
+@converts("aten.amax")
+def _amax(t: Translator, self: relax.Expr, dim: Dims = (), keepdim: bool = False) -> relax.Expr:
+    return extreme(t, op.max, self, dim, keepdim)
+
+
+@converts("aten.amin")
+def _amin(t: Translator, self: relax.Expr, dim: Dims = (), keepdim: bool = False) -> relax.Expr:
+    return extreme(t, op.min, self, dim, keepdim)
+
+
+@converts("aten.aminmax")
+def _aminmax(t: Translator, self: relax.Expr, dim: int | None = None, keepdim: bool = False) -> list[relax.Expr]:
+    return [extreme(t, make, self, dim, keepdim) for make in (op.min, op.max)]
+
+
+@converts("aten.max.default")
+def _max(t: Translator, self: relax.Expr) -> relax.Expr:
+    return extreme(t, op.max, self, None, False)
+
+
+@converts("aten.min.default")
+def _min(t: Translator, self: relax.Expr) -> relax.Expr:
+    return extreme(t, op.min, self, None, False)
+
+
+@converts("aten.max.dim")
+def _max_dim(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) -> list[relax.Expr]:
+    return [extreme(t, op.max, self, dim, keepdim), place_of(t, op.argmax, self, dim, keepdim)]
+
+
+@converts("aten.min.dim")
+def _min_dim(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) -> list[relax.Expr]:
+    return [extreme(t, op.min, self, dim, keepdim), place_of(t, op.argmin, self, dim, keepdim)]
+
+
+@converts("aten.argmax")
+def _argmax(t: Translator, self: relax.Expr, dim: int | None = None, keepdim: bool = False) -> relax.Expr:
+    return place_of(t, op.argmax, self, dim, keepdim)
+
+
+@converts("aten.argmin")
+def _argmin(t: Translator, self: relax.Expr, dim: int | None = None, keepdim: bool = False) -> relax.Expr:
+    return place_of(t, op.argmin, self, dim, keepdim)
+
+
+def place_of(
+    t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: int | None, keepdim: bool
+) -> relax.Expr:
+    """The place of the first extreme; that of the first NaN if there is one."""
+    if not t.ndim(value):
+        return t.scalar(0, "int64")
+    axis = None if dim is None else t.axis(value, dim)
+    made = t.emit(make(value, axis=axis, keepdims=keepdim))
+    if not is_float(t.dtype(value)):
+        return made
+    missing = t.emit(op.isnan(value))
+    first = op.argmax(t.cast(missing, "int8"), axis=axis, keepdims=keepdim)
+    there = reduced(t, op.max, missing, dim, keepdim)
+    return t.emit(op.where(there, first, made))
+
+
+# ---------------------------------------------------------------- norms
+
+
+@converts("aten.logsumexp", "aten.special_logsumexp")
+def _logsumexp(t: Translator, self: relax.Expr, dim: Dims, keepdim: bool = False) -> relax.Expr:
+    value = t.cast(self, float_of(t.dtype(self)))
+    dtype = t.dtype(value)
+    if not t.ndim(value):
+        return value
+    greatest = t.emit(op.max(value, axis=axes_of(t, value, dim or None), keepdims=True))
+    base = t.emit(op.where(op.isinf(greatest), t.scalar(0, dtype), greatest))
+    made = t.emit(op.sum(op.exp(op.subtract(value, base)), axis=axes_of(t, value, dim or None), keepdims=True))
+    return t.reshape(t.emit(op.add(op.log(made), base)), t.out_shape())
+
+
+@converts("aten.linalg_vector_norm")
+def _vector_norm(
+    t: Translator, self: relax.Expr, ord: float = 2, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
+) -> relax.Expr:
+    return norm(t, t.cast(self, dtype or float_of(t.dtype(self))), ord, dim, keepdim)
+
+
+@converts("aten.norm")
+def _norm(
+    t: Translator, self: relax.Expr, p: Value | None = 2, dim: Dims = None, keepdim: bool = False,
+    dtype: str | None = None,
+) -> relax.Expr:  # fmt: skip
+    return norm(t, t.cast(self, dtype or float_of(t.dtype(self))), 2.0 if p is None else p, dim, keepdim)  # type: ignore[arg-type]
+
+
+@converts("aten.linalg_norm")
+def _linalg_norm(
+    t: Translator, self: relax.Expr, ord: float | str | None = None, dim: Dims = None, keepdim: bool = False,
+    dtype: str | None = None,
+) -> relax.Expr:  # fmt: skip
+    vector = ord is None or (t.ndim(self) == 1 if dim is None else isinstance(dim, int) or len(dim) == 1)
+    if not vector or isinstance(ord, str):
+        raise Unsupported("norms of matrices")
+    return norm(t, t.cast(self, dtype or float_of(t.dtype(self))), 2 if ord is None else ord, dim, keepdim)
+
+
+def norm(t: Translator, value: relax.Expr, p: float, dims: Dims, keepdim: bool) -> relax.Expr:
+    """The p-norm along axes; 0 counts elements that are not 0, infinities are extremes."""
+    dtype = t.dtype(value)
+    size = t.emit(op.abs(value))
+    if math.isinf(p):
+        return extreme(t, op.max if p > 0 else op.min, size, dims, keepdim)
+    if p == 0:
+        return reduced(t, op.sum, t.cast(t.emit(op.not_equal(value, t.scalar(0, dtype))), dtype), dims, keepdim)
+    if p == 1:
+        return reduced(t, op.sum, size, dims, keepdim)
+    total = reduced(t, op.sum, t.emit(power(t, value if p == 2 else size, float(p))), dims, keepdim)
+    return t.emit(power(t, total, 1 / p))
+
+
+@converts("aten.dist")
+def _dist(t: Translator, self: relax.Expr, other: relax.Expr, p: float = 2) -> relax.Expr:
+    return norm(t, t.emit(op.subtract(self, other)), p, None, False)
+
+
+@converts("aten.renorm")
+def _renorm(t: Translator, self: relax.Expr, p: float, dim: int, maxnorm: float) -> relax.Expr:
+    dtype = t.dtype(self)
+    axis = t.axis(self, dim)
+    size = norm(t, self, p, [a for a in range(t.ndim(self)) if a != axis], True)
+    limit = t.scalar(maxnorm, dtype)
+    factor = op.divide(limit, op.add(size, t.scalar(1e-7, dtype)))
+    return op.multiply(self, op.where(op.greater(size, limit), factor, t.scalar(1, dtype)))
+
+
+# ---------------------------------------------------------------- variances
+
+
+@converts("aten.var")
+def _var(t: Translator, self: relax.Expr, **arguments: Any) -> relax.Expr:
+    return spread(t, self, **arguments)[0]
+
+
+@converts("aten.std")
+def _std(t: Translator, self: relax.Expr, **arguments: Any) -> relax.Expr:
+    return op.sqrt(spread(t, self, **arguments)[0])
+
+
+@converts("aten.var_mean")
+def _var_mean(t: Translator, self: relax.Expr, **arguments: Any) -> list[relax.Expr]:
+    return list(spread(t, self, **arguments))
+
+
+@converts("aten.std_mean")
+def _std_mean(t: Translator, self: relax.Expr, **arguments: Any) -> list[relax.Expr]:
+    variance, mean = spread(t, self, **arguments)
+    return [t.emit(op.sqrt(variance)), mean]
+
+
+def spread(
+    t: Translator, value: relax.Expr, dim: Dims = None, unbiased: bool | None = None,
+    correction: Value | None = None, keepdim: bool = False,
+) -> tuple[relax.Expr, relax.Expr]:  # fmt: skip
+    """Variance and mean along axes; the number of elements is lessened by `correction` (1 unless said)."""
+    if correction is None:
+        correction = 1 if unbiased is None else int(unbiased)
+    dtype = t.dtype(value)
+    if not t.ndim(value):
+        value = t.reshape(value, [1])
+        dim = None
+    axes = axes_of(t, value, None if isinstance(dim, Sequence) and not dim else dim)
+    count = as_tensor(t, product([t.shape(value)[a] for a in axes]), dtype)
+    mean = t.emit(op.mean(value, axis=axes, keepdims=True))
+    away = t.emit(op.subtract(value, mean))
+    total = t.emit(op.sum(op.multiply(away, away), axis=axes, keepdims=keepdim))
+    degrees = op.maximum(op.subtract(count, as_tensor(t, correction, dtype)), t.scalar(0, dtype))
+    return t.emit(op.divide(total, degrees)), t.reshape(mean, t.shape(total))
+
+
+# ---------------------------------------------------------------- running
+
+
+@converts("aten.cumsum")
+def _cumsum(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None) -> relax.Expr:
+    return _running(t, op.cumsum, self, dim, dtype)
+
+
+@converts("aten.cumprod")
+def _cumprod(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None) -> relax.Expr:
+    return _running(t, op.cumprod, self, dim, dtype)
+
+
+def _running(
+    t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: int, dtype: str | None
+) -> relax.Expr:
+    value = t.cast(value, dtype or sum_of(t.dtype(value)))
+    return make(value, axis=t.axis(value, dim)) if t.ndim(value) else value
+
+
+@converts("aten.numel", "aten.sym_numel")
+def _numel(t: Translator, self: relax.Expr) -> tir.Expr:
+    return number(product(t.shape(self)))
+
+
+@converts("aten.trace")
+def _trace(t: Translator, self: relax.Expr) -> relax.Expr:
+    rows, columns = t.shape(self)
+    value = t.cast(self, sum_of(t.dtype(self)))
+    return op.sum(op.where(op.eye(rows, columns, 0, "bool"), value, t.scalar(0, t.dtype(value))))

@@ -1,0 +1,500 @@
+"""Operators that move elements: shapes, axes, slices, joins, repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.frontend.aten.promotion import together
+from mlcc.frontend.aten.table import converts
+from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+from mlcc.ops.relations import same
+from mlcc.relax import op
+
+# ---------------------------------------------------------------- extents
+
+
+def number(value: Dim) -> tir.Expr:
+    """An extent or place as an expression."""
+    return construct.const(value, "int64") if isinstance(value, int) else value
+
+
+def minus(a: Dim, b: Dim) -> Dim:
+    """A difference of extents, simplified."""
+    return simple(construct.sub(number(a), number(b)))
+
+
+def plus(a: Dim, b: Dim) -> Dim:
+    """A sum of extents, simplified."""
+    return simple(construct.add(number(a), number(b)))
+
+
+def times(a: Dim, b: Dim) -> Dim:
+    """A product of extents, simplified."""
+    return simple(construct.mul(number(a), number(b)))
+
+
+def simple(value: tir.Expr) -> Dim:
+    """The expression simplified; a number if it is one."""
+    made = Analyzer().simplify(value)
+    known = tir.const_int(made)
+    return made if known is None else known
+
+
+def product(values: Sequence[Dim]) -> Dim:
+    """The product of extents."""
+    made: Dim = 1
+    for value in values:
+        made = times(made, value)
+    return made
+
+
+def from_front(place: Dim, extent: Dim) -> Dim:
+    """A place counted from the front, that may be given from the end."""
+    if isinstance(place, int):
+        return place if place >= 0 else plus(extent, place)
+    return simple(construct.floormod(place, number(extent)))
+
+
+def axes_of(t: Translator, value: relax.Expr, dims: int | Sequence[int] | None) -> list[int]:
+    """Axes counted from the front; all of them for None. Those of a tensor of rank 0 are none."""
+    rank = t.ndim(value)
+    if dims is None:
+        return list(range(rank))
+    made = [t.axis(value, dim) for dim in ([dims] if isinstance(dims, int) else dims)]
+    return made if rank else []
+
+
+# ---------------------------------------------------------------- shapes
+
+
+@converts(
+    "aten.view.default", "aten._unsafe_view", "aten.reshape", "aten.flatten.using_ints", "aten.unflatten.int",
+    "aten.unsqueeze", "aten.squeeze", "aten.view_as", "aten.reshape_as", "aten._reshape_alias", "aten.view_copy",
+    "aten.unsqueeze_copy", "aten.squeeze_copy", "aten.ravel", "aten.atleast_1d", "aten.atleast_2d", "aten.atleast_3d",
+    "aten.expand_dims", "aten._reshape_copy", "aten.flatten.DimnameList",
+)  # fmt: skip
+def _reshape(t: Translator, self: relax.Expr, **ignored: Any) -> relax.Expr:
+    return t.reshape(self, t.out_shape())  # what the exporter states
+
+
+@converts("aten.view.dtype", "aten.view_copy.dtype")
+def _view_dtype(t: Translator, self: relax.Expr, dtype: str) -> relax.Expr:
+    if dtype != t.dtype(self):
+        raise Unsupported("bits of one dtype read as another")
+    return self
+
+
+@converts("aten.expand", "aten.expand_as", "aten.expand_copy", "aten.broadcast_to")
+def _expand(t: Translator, self: relax.Expr, size: Any = None, other: Any = None, implicit: bool = False) -> relax.Expr:
+    return broadcast(t, self, t.out_shape())
+
+
+def broadcast(t: Translator, value: relax.Expr, shape: Sequence[Dim]) -> relax.Expr:
+    """The value in a wider shape; itself if it has it already."""
+    if same_shape(t.shape(value), shape):
+        return value
+    return t.emit(op.broadcast_to(value, t.shape_expr(shape)))
+
+
+def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """Whether two shapes are known to be equal."""
+    return len(a) == len(b) and all(same(number(x), number(y)) for x, y in zip(a, b, strict=True))
+
+
+@converts("aten.broadcast_tensors")
+def _broadcast_tensors(t: Translator, tensors: list[relax.Expr]) -> list[relax.Expr]:
+    shape = joint_shape([t.shape(value) for value in tensors])
+    return [broadcast(t, value, shape) for value in tensors]
+
+
+def joint_shape(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
+    """The shape that tensors broadcast to; where extents may be 1 at run time the first known other one."""
+    rank = max(map(len, shapes), default=0)
+    made: list[Dim] = []
+    for column in zip(*([1] * (rank - len(shape)) + list(shape) for shape in shapes), strict=True):
+        made.append(next((extent for extent in column if tir.const_int(number(extent)) != 1), 1))
+    return made
+
+
+# ---------------------------------------------------------------- axes
+
+
+def permuted(t: Translator, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
+    """The value with its axes in another order; itself if that is the old one."""
+    return value if list(axes) == list(range(len(axes))) else t.emit(op.permute_dims(value, list(axes)))
+
+
+@converts("aten.permute", "aten.permute_copy")
+def _permute(t: Translator, self: relax.Expr, dims: list[int]) -> relax.Expr:
+    return permuted(t, self, axes_of(t, self, dims))
+
+
+@converts(
+    "aten.transpose.int", "aten.transpose_copy", "aten.swapaxes", "aten.swapdims", "aten.t", "aten.numpy_T",
+    "aten.matrix_H", "aten.mT", "aten.mH", "aten.adjoint", "aten.t_copy",
+)  # fmt: skip
+def _transpose(
+    t: Translator, self: relax.Expr, dim0: int = -1, dim1: int = -2, axis0: int | None = None, axis1: int | None = None
+) -> relax.Expr:
+    rank = t.ndim(self)
+    if rank < 2:
+        return self
+    one, two = (t.axis(self, dim) for dim in (dim0 if axis0 is None else axis0, dim1 if axis1 is None else axis1))
+    order = list(range(rank))
+    order[one], order[two] = two, one
+    return permuted(t, self, order)
+
+
+@converts("aten.movedim", "aten.moveaxis")
+def _movedim(t: Translator, self: relax.Expr, source: int | list[int], destination: int | list[int]) -> relax.Expr:
+    sources, targets = axes_of(t, self, source), axes_of(t, self, destination)
+    rest = [axis for axis in range(t.ndim(self)) if axis not in sources]
+    order: list[int] = []
+    for place in range(t.ndim(self)):
+        order.append(sources[targets.index(place)] if place in targets else rest.pop(0))
+    return permuted(t, self, order)
+
+
+@converts("aten.flip", "aten.fliplr", "aten.flipud")
+def _flip(t: Translator, self: relax.Expr, dims: list[int]) -> relax.Expr:
+    for axis in axes_of(t, self, dims):
+        self = t.emit(op.flip(self, axis))
+    return self
+
+
+@converts("aten.rot90")
+def _rot90(t: Translator, self: relax.Expr, k: int = 1, dims: Sequence[int] = (0, 1)) -> relax.Expr:
+    one, two = (t.axis(self, dim) for dim in dims)
+    order = list(range(t.ndim(self)))
+    order[one], order[two] = two, one
+    turns = k % 4
+    if turns == 0:
+        return self
+    if turns == 2:
+        return op.flip(op.flip(self, one), two)
+    if turns == 1:
+        return permuted(t, t.emit(op.flip(self, two)), order)
+    return op.flip(permuted(t, self, order), two)
+
+
+# ---------------------------------------------------------------- slices
+
+_END = 2**63 - 1
+
+
+def part(t: Translator, value: relax.Expr, axis: int, begin: Dim, end: Dim, step: int = 1) -> relax.Expr:
+    """The elements from `begin` to `end` along an axis; both lie inside."""
+    extent = t.shape(value)[axis]
+    if step == 1 and same(number(begin), number(0)) and same(number(end), extent):
+        return value
+    return t.emit(op.strided_slice(value, [axis], [begin], [end], [step], assume_inbound=True))
+
+
+@converts("aten.slice.Tensor", "aten.slice_copy.Tensor")
+def _slice(
+    t: Translator, self: relax.Expr, dim: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
+) -> relax.Expr:
+    axis = t.axis(self, dim)
+    if step == 1 and same_shape(t.shape(self), t.out_shape()):
+        return self  # all of it: nothing else has as many elements
+    begin = 0 if start is None else start
+    return t.emit(op.strided_slice(self, [axis], [begin], [_END if end is None else end], [step]))
+
+
+@converts("aten.narrow", "aten.narrow_copy")
+def _narrow(t: Translator, self: relax.Expr, dim: int, start: Dim, length: Dim) -> relax.Expr:
+    axis = t.axis(self, dim)
+    if isinstance(start, relax.Expr):
+        raise Unsupported("a start that is a tensor")
+    begin = from_front(start, t.shape(self)[axis]) if isinstance(start, int) else start
+    return part(t, self, axis, begin, plus(begin, length))
+
+
+@converts("aten.select.int", "aten.select_copy.int")
+def _select(t: Translator, self: relax.Expr, dim: int, index: Dim) -> relax.Expr:
+    return chosen(t, self, t.axis(self, dim), index)
+
+
+def chosen(t: Translator, value: relax.Expr, axis: int, index: Dim) -> relax.Expr:
+    """The elements at one place of an axis, without that axis."""
+    begin = from_front(index, t.shape(value)[axis])
+    return t.emit(op.squeeze(part(t, value, axis, begin, plus(begin, 1)), [axis]))
+
+
+def parts(t: Translator, value: relax.Expr, axis: int, lengths: Sequence[Dim]) -> list[relax.Expr]:
+    """The value cut into parts of these lengths along an axis."""
+    ends: list[Dim] = []
+    for length in lengths:
+        ends.append(plus(ends[-1] if ends else 0, length))
+    if len(lengths) == 1 and same(number(ends[0]), t.shape(value)[axis]):
+        return [value]
+    if all(isinstance(end, int) for end in ends) and tir.const_int(t.shape(value)[axis]) is not None:
+        made = t.emit(op.split(value, ends[:-1], axis))
+        return [t.emit(made[at]) for at in range(len(lengths))]
+    return [part(t, value, axis, begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+@converts("aten.split_with_sizes", "aten.split.sizes", "aten.split_with_sizes_copy", "aten.unsafe_split_with_sizes")
+def _split_with_sizes(
+    t: Translator, self: relax.Expr, split_sizes: list[Dim] | None = None, split_size: list[Dim] | None = None,
+    dim: int = 0,
+) -> list[relax.Expr]:  # fmt: skip
+    return parts(t, self, t.axis(self, dim), split_sizes or split_size or [])
+
+
+@converts("aten.split.Tensor", "aten.split_copy.Tensor", "aten.unsafe_split.Tensor")
+def _split(t: Translator, self: relax.Expr, split_size: Dim, dim: int = 0) -> list[relax.Expr]:
+    axis = t.axis(self, dim)
+    return parts(t, self, axis, even_lengths(t.shape(self)[axis], split_size))
+
+
+def even_lengths(extent: Dim, length: Dim) -> list[Dim]:
+    """The lengths of parts of at most `length`; the last may be shorter."""
+    whole = simple(number(extent))
+    size = simple(number(length))
+    if isinstance(whole, int) and isinstance(size, int):
+        if not whole:
+            return [0]
+        return [min(size, whole - begin) for begin in range(0, whole, size)]
+    count = simple(
+        construct.floordiv(construct.sub(construct.add(number(whole), number(size)), number(1)), number(size))
+    )
+    if not isinstance(count, int):
+        raise Unsupported("the number of parts is not known")
+    return [*[size] * (count - 1), minus(whole, times(size, count - 1))]
+
+
+@converts("aten.chunk", "aten.unsafe_chunk")
+def _chunk(t: Translator, self: relax.Expr, chunks: int, dim: int = 0) -> list[relax.Expr]:
+    axis = t.axis(self, dim)
+    extent = simple(t.shape(self)[axis])
+    if extent == 0:
+        return [self] * chunks
+    length = simple(construct.floordiv(number(plus(extent, chunks - 1)), number(chunks)))
+    if isinstance(extent, int):
+        return parts(t, self, axis, even_lengths(extent, length))
+    if same(number(times(length, chunks)), number(extent)):
+        return parts(t, self, axis, [length] * chunks)
+    raise Unsupported("parts of an axis whose extent is not known to be a multiple of their number")
+
+
+@converts("aten.tensor_split.sections", "aten.tensor_split.indices")
+def _tensor_split(
+    t: Translator, self: relax.Expr, sections: int | None = None, indices: list[Dim] | None = None, dim: int = 0
+) -> list[relax.Expr]:
+    axis = t.axis(self, dim)
+    extent = simple(t.shape(self)[axis])
+    if sections is not None:
+        if not isinstance(extent, int):
+            raise Unsupported("equal parts of an axis whose extent is not known")
+        short, longer = divmod(extent, sections)
+        return parts(t, self, axis, [short + (at < longer) for at in range(sections)])
+    places: list[Dim] = [0, *(indices or []), _END]
+    slices = zip(places, places[1:], strict=False)
+    return [t.emit(op.strided_slice(self, [axis], [begin], [end], [1])) for begin, end in slices]
+
+
+@converts("aten.unbind", "aten.unbind_copy")
+def _unbind(t: Translator, self: relax.Expr, dim: int = 0) -> list[relax.Expr]:
+    axis = t.axis(self, dim)
+    count = tir.const_int(t.shape(self)[axis])
+    if count is None:
+        raise Unsupported("the number of parts is not known")
+    return [t.emit(op.squeeze(piece, [axis])) for piece in parts(t, self, axis, [1] * count)] if count else []
+
+
+@converts("aten.diagonal", "aten.diagonal_copy", "aten.linalg_diagonal")
+def _diagonal(t: Translator, self: relax.Expr, offset: int = 0, dim1: int = 0, dim2: int = 1) -> relax.Expr:
+    return diagonal(t, self, offset, t.axis(self, dim1), t.axis(self, dim2), t.out_shape()[-1])
+
+
+def diagonal(t: Translator, value: relax.Expr, offset: int, one: int, two: int, length: Dim) -> relax.Expr:
+    """The diagonal of two axes, as the last axis."""
+    rest = [axis for axis in range(t.ndim(value)) if axis not in (one, two)]
+    value = permuted(t, value, [one, two, *rest])
+    places = t.emit(op.arange(0, length, 1, "int64"))
+    rows, columns = (
+        t.emit(op.add(places, t.scalar(moved, "int64"))) if moved else places
+        for moved in (max(-offset, 0), max(offset, 0))
+    )
+    picked = t.emit(op.index_tensor(value, [rows, columns]))
+    return permuted(t, picked, [*range(1, len(rest) + 1), 0])
+
+
+@converts("aten.unfold", "aten.unfold_copy")
+def _unfold(t: Translator, self: relax.Expr, dimension: int, size: int, step: int) -> relax.Expr:
+    if not t.ndim(self):
+        return t.reshape(self, [size])
+    axis = t.axis(self, dimension)
+    windows = t.out_shape()[axis]
+    begins = t.emit(op.multiply(op.arange(0, windows, 1, "int64"), t.scalar(step, "int64")))
+    within = t.emit(op.arange(0, size, 1, "int64"))
+    places = t.emit(op.add(op.expand_dims(begins, [1]), within))
+    taken = t.emit(op.take(self, places, axis))
+    order = [*range(axis + 1), *range(axis + 2, t.ndim(taken)), axis + 1]
+    return permuted(t, taken, order)
+
+
+# ---------------------------------------------------------------- joins and repetitions
+
+
+@converts("aten.cat", "aten.concat", "aten.concatenate")
+def _cat(t: Translator, tensors: list[relax.Expr], dim: int = 0) -> relax.Expr:
+    legacy = [x for x in tensors if t.static_shape(x) != (0,)]  # an empty vector fits to any shape
+    dtype_known = together(t, *tensors) if _differ(t, tensors) else tensors
+    kept = [made for made, given in zip(dtype_known, tensors, strict=True) if given in legacy] or dtype_known[:1]
+    return kept[0] if len(kept) == 1 else op.concat(kept, t.axis(kept[0], dim))
+
+
+def _differ(t: Translator, tensors: Sequence[relax.Expr]) -> bool:
+    return len({t.dtype(x) for x in tensors}) > 1
+
+
+@converts("aten.stack")
+def _stack(t: Translator, tensors: list[relax.Expr], dim: int = 0) -> relax.Expr:
+    made = together(t, *tensors)
+    axis = dim % (t.ndim(made[0]) + 1)
+    return op.expand_dims(made[0], [axis]) if len(made) == 1 else op.stack(made, axis)
+
+
+@converts("aten.hstack")
+def _hstack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
+    return _cat(t, [_at_least(t, x, 1) for x in tensors], 1 if t.ndim(tensors[0]) > 1 else 0)
+
+
+@converts("aten.vstack", "aten.row_stack")
+def _vstack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
+    return _cat(t, [_at_least(t, x, 2) for x in tensors], 0)
+
+
+@converts("aten.dstack")
+def _dstack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
+    return _cat(t, [_at_least(t, x, 3) for x in tensors], 2)
+
+
+@converts("aten.column_stack")
+def _column_stack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
+    return _cat(t, [x if t.ndim(x) > 1 else t.reshape(x, [product(t.shape(x)), 1]) for x in tensors], 1)
+
+
+def _at_least(t: Translator, value: relax.Expr, rank: int) -> relax.Expr:
+    """The value with axes of extent 1 as `atleast_1d` and its kin add them: in front, of three one behind."""
+    shape: list[Dim] = [*t.shape(value)]
+    if rank == 3 and 0 < len(shape) < 3:
+        return t.reshape(value, [*[1] * (2 - len(shape)), *shape, 1])
+    return t.reshape(value, [*[1] * (rank - len(shape)), *shape])
+
+
+@converts("aten.repeat", "aten.tile")
+def _repeat(
+    t: Translator, self: relax.Expr, repeats: list[Dim] | None = None, dims: list[Dim] | None = None
+) -> relax.Expr:
+    counts = list(repeats if repeats is not None else dims or [])
+    shape: list[Dim] = [*t.shape(self)]
+    rank = max(len(counts), len(shape))
+    counts, shape = [1] * (rank - len(counts)) + counts, [1] * (rank - len(shape)) + shape
+    if all(isinstance(count, int) for count in counts):
+        value = t.reshape(self, shape)
+        return value if all(count == 1 for count in counts) else op.tile(value, counts)
+    value = t.reshape(self, [extent for size in shape for extent in (1, size)])
+    spread = broadcast(t, value, [extent for pair in zip(counts, shape, strict=True) for extent in pair])
+    return t.reshape(spread, t.out_shape())
+
+
+@converts("aten.repeat_interleave.self_int")
+def _repeat_interleave(
+    t: Translator, self: relax.Expr, repeats: Dim, dim: int | None = None, output_size: Any = None
+) -> relax.Expr:
+    if not isinstance(repeats, int):
+        raise Unsupported("a symbolic number of repetitions")
+    if dim is None:
+        return op.repeat(t.reshape(self, [product(t.shape(self))]), repeats, 0)
+    return op.repeat(self, repeats, t.axis(self, dim))
+
+
+@converts("aten.roll")
+def _roll(t: Translator, self: relax.Expr, shifts: list[Dim], dims: Sequence[int] = ()) -> relax.Expr:
+    shape = t.shape(self)
+    if not dims:
+        flat = rolled(t, t.reshape(self, [product(shape)]), 0, shifts[0])
+        return t.reshape(flat, shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        self = rolled(t, self, t.axis(self, dim), shift)
+    return self
+
+
+def rolled(t: Translator, value: relax.Expr, axis: int, shift: Dim) -> relax.Expr:
+    """The value moved along an axis; what leaves at the end comes back at the front."""
+    extent = t.shape(value)[axis]
+    known = tir.const_int(extent)
+    if known == 0 or shift == 0:
+        return value
+    cut = minus(extent, simple(construct.floormod(number(shift), number(extent))))
+    front, back = part(t, value, axis, 0, cut), part(t, value, axis, cut, extent)
+    return value if front is value or back is value else t.emit(op.concat([back, front], axis))
+
+
+@converts("aten.diff")
+def _diff(
+    t: Translator, self: relax.Expr, n: int = 1, dim: int = -1, prepend: relax.Expr | None = None,
+    append: relax.Expr | None = None,
+) -> relax.Expr:  # fmt: skip
+    axis = t.axis(self, dim)
+    joined = together(t, *(x for x in (prepend, self, append) if x is not None))
+    value = joined[0] if len(joined) == 1 else t.emit(op.concat(joined, axis))
+    for _ in range(n):
+        extent = t.shape(value)[axis]
+        if tir.const_int(extent) == 0:
+            break
+        later, earlier = part(t, value, axis, 1, extent), part(t, value, axis, 0, minus(extent, 1))
+        value = t.emit((op.not_equal if t.dtype(value) == "bool" else op.subtract)(later, earlier))
+    return value
+
+
+@converts("aten.pixel_shuffle")
+def _pixel_shuffle(t: Translator, self: relax.Expr, upscale_factor: int) -> relax.Expr:
+    return op.nn.pixel_shuffle(self, upscale_factor)
+
+
+@converts("aten.pixel_unshuffle")
+def _pixel_unshuffle(t: Translator, self: relax.Expr, downscale_factor: int) -> relax.Expr:
+    r, shape = downscale_factor, t.shape(self)
+    rest, (channels, _, _) = shape[:-3], shape[-3:]
+    height, width = t.out_shape()[-2:]
+    n = len(rest)
+    split = t.reshape(self, [*rest, channels, height, r, width, r])
+    moved = permuted(t, split, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
+    return t.reshape(moved, t.out_shape())
+
+
+@converts("aten.channel_shuffle", "aten.native_channel_shuffle")
+def _channel_shuffle(t: Translator, self: relax.Expr, groups: int) -> relax.Expr:
+    batch, channels, *rest = t.shape(self)
+    each = simple(construct.floordiv(channels, number(groups)))
+    split = t.reshape(self, [batch, groups, each, *rest])
+    return t.reshape(permuted(t, split, [0, 2, 1, *range(3, t.ndim(split))]), t.out_shape())
+
+
+@converts("aten.block_diag")
+def _block_diag(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
+    blocks = [t.reshape(x, [*[1] * (2 - t.ndim(x)), *t.shape(x)]) for x in together(t, *tensors)]
+    height, width = t.out_shape()
+    made: list[relax.Expr] = []
+    row: Dim = 0
+    column: Dim = 0
+    for block in blocks:
+        rows, columns = t.shape(block)
+        row, column = plus(row, rows), plus(column, columns)
+        made.append(_at_column(t, block, minus(column, columns), minus(width, column)))
+    return made[0] if len(made) == 1 else op.concat(made, 0)
+
+
+def _at_column(t: Translator, block: relax.Expr, before: Dim, after: Dim) -> relax.Expr:
+    rows, dtype = t.shape(block)[0], t.dtype(block)
+    sides = [t.full([rows, columns], 0, dtype) for columns in (before, after)]
+    return t.emit(op.concat([sides[0], block, sides[1]], 1))

@@ -1,0 +1,127 @@
+"""Type promotion of PyTorch: the dtype an operator computes in, given tensors, tensors of rank 0 and numbers.
+
+A tensor decides over a tensor of rank 0, and that over a number, unless the weaker one is of a higher category
+(bool < integer < float): https://pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    from mlcc.frontend.aten.translate import Translator
+
+Value: TypeAlias = relax.Expr | tir.Expr | bool | int | float  # an operand as converters get it
+
+_SIGNED = ("int8", "int16", "int32", "int64")
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_DEFAULT_FLOAT = "float32"
+
+
+def category(dtype: str) -> int:
+    """0 for bool, 1 for integers, 2 for floats."""
+    kind = DType.of(dtype)
+    return 0 if kind.is_bool else 1 if kind.is_int else 2
+
+
+def is_float(dtype: str) -> bool:
+    """Whether the elements are floating-point numbers."""
+    return category(dtype) == 2
+
+
+def promote(a: str, b: str) -> str:
+    """The least dtype that both convert to (`torch.promote_types`)."""
+    if a == b:
+        return a
+    low, high = sorted((a, b), key=category)
+    if category(low) < category(high):
+        return high
+    if category(a) == 2 and {a, b} <= set(_FLOATS):
+        return "float32" if {a, b} == {"float16", "bfloat16"} else max(a, b, key=_FLOATS.index)
+    if {a, b} <= {"uint8", *_SIGNED}:
+        return _promote_integers(a, b)
+    raise Unsupported(f"there is no dtype for {a} and {b} together")
+
+
+def _promote_integers(a: str, b: str) -> str:
+    if "uint8" not in (a, b):
+        return max(a, b, key=_SIGNED.index)
+    other = b if a == "uint8" else a
+    return "int16" if other == "int8" else other
+
+
+def result_type(t: Translator, *values: Value) -> str:
+    """The dtype that operands are brought to (`torch.result_type`)."""
+    tensors, scalars, numbers = "", "", ""
+    for value in values:
+        if not isinstance(value, relax.Expr):
+            numbers = _join(numbers, number_type(value))
+        elif t.ndim(value):
+            tensors = _join(tensors, t.dtype(value))
+        else:
+            scalars = _join(scalars, t.dtype(value))
+    return _outrank(tensors, _outrank(scalars, numbers))
+
+
+def _join(a: str, b: str) -> str:
+    return promote(a, b) if a else b
+
+
+def _outrank(stronger: str, weaker: str) -> str:
+    """The stronger dtype, unless the weaker one is of a higher category."""
+    if not stronger or not weaker:
+        return stronger or weaker
+    return promote(stronger, weaker) if category(weaker) > category(stronger) else stronger
+
+
+def number_type(value: Value) -> str:
+    """The dtype that a number has by itself."""
+    if isinstance(value, tir.Expr):
+        return "bool" if value.dtype.is_bool else "int64" if value.dtype.is_int else _DEFAULT_FLOAT
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, (int, float)):
+        return "int64" if isinstance(value, int) else _DEFAULT_FLOAT
+    raise Unsupported(f"{type(value).__name__} as an operand")
+
+
+def float_of(dtype: str) -> str:
+    """The dtype itself if it is one of floats, else torch's default."""
+    return dtype if is_float(dtype) else _DEFAULT_FLOAT
+
+
+def sum_of(dtype: str) -> str:
+    """The dtype of a sum or product of elements."""
+    return dtype if is_float(dtype) else "int64"
+
+
+def as_tensor(t: Translator, value: Value, dtype: str) -> relax.Expr:
+    """An operand as a tensor of that dtype."""
+    if isinstance(value, relax.Expr):
+        return t.cast(value, dtype)
+    if not isinstance(value, tir.Expr):
+        try:
+            return t.scalar(value, dtype)
+        except (OverflowError, ValueError):
+            raise Unsupported(f"{value} does not fit into {dtype}") from None
+    if not value.dtype.is_int or value.dtype.is_bool:
+        raise Unsupported(f"a symbolic number of {value.dtype} as an operand")
+    vector = t.emit(t.op.shape_to_tensor(t.shape_expr([value])))
+    return t.cast(t.emit(t.op.reshape(vector, t.shape_expr([]))), dtype)
+
+
+def together(t: Translator, *values: Value, floating: bool = False) -> list[relax.Expr]:
+    """Operands as tensors of one dtype; with `floating` one of floats."""
+    dtype = result_type(t, *values)
+    return [as_tensor(t, value, float_of(dtype) if floating else dtype) for value in values]
+
+
+def apply(t: Translator, make: Callable[..., relax.Call], *values: Value, dtype: str = "") -> relax.Var:
+    """An operator of operands in one dtype: the given one, or the one that they promote to."""
+    dtype = dtype or result_type(t, *values)
+    return t.emit(make(*(as_tensor(t, value, dtype) for value in values)))
