@@ -4,7 +4,9 @@ import importlib as _importlib
 from typing import Any as _Any
 
 _PUBLIC = {
+    "detach_params": "mlcc.frontend.params",
     "from_exported_program": "mlcc.frontend.aten.importer",
+    "from_pt2": "mlcc.frontend.aten.importer",
 }
 
 

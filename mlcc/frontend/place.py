@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +12,8 @@ from mlcc.errors import Source, Span
 
 if TYPE_CHECKING:
     from mlcc.ir import relax
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +70,10 @@ def _line(place: Place) -> str:
     where = str(place)
     named = f"{place.node} = {place.operator}" if place.node else place.operator
     return " ".join((named if where in (place.node, place.operator) else f"{named}  # {where}").split())
+
+
+def own_line(trace: str) -> str:
+    """The innermost line of a stack trace of PyTorch that is not torch's own: `resnet.py:97`."""
+    frames = [(path, line) for path, line in _FRAME.findall(trace) if "/torch/" not in path.replace(os.sep, "/")]
+    frames = [frame for frame in frames if not frame[0].startswith("<")] or frames
+    return f"{os.path.basename(frames[-1][0])}:{frames[-1][1]}" if frames else ""

@@ -48,6 +48,7 @@ class TensorMeta:
 
     dtype: str  # as mlcc calls it: `float32`, `bfloat16`, `bool`
     shape: tuple[Extent, ...]
+    strides: tuple[Extent, ...] | None = None  # in elements; None where nobody states them
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class NumberMeta:
     """What the exporter states of a number that is known at run time."""
 
     dtype: str  # `int64`, `float64` or `bool`
-    value: Extent | float | None = None
+    value: Extent | float | None = None  # the number, or the expression that it is: `2*s77`, `s77 > 5`
 
 
 Meta: TypeAlias = TensorMeta | NumberMeta
@@ -66,17 +67,19 @@ class AtenNode:
     """A call of an operator."""
 
     target: str  # `aten.conv2d.default`, `operator.add`, `higher_order.cond`
-    arguments: Mapping[str, Argument]  # by the names of the operator's schema; defaults may be absent
+    # By the names of the operator's schema, where defaults may be absent; `arg0`, `arg1`, ... where there is no schema
+    arguments: Mapping[str, Argument]
     outputs: tuple[str | None, ...]  # names of the values it gives; None for one that the graph drops
     place: Place
     listed: bool = False  # the operator gives a list or tuple, also where that has one element
+    casts: bool = False  # the result is brought to the dtype that is stated, as in-place operators do
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
     """Nodes in the order in which they run."""
 
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...]  # "" for one that is a constant
     nodes: tuple[AtenNode, ...]
     outputs: tuple[Argument, ...]
     values: Mapping[str, Meta]
@@ -84,11 +87,16 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A tensor that the program holds. `load` gives its elements in mlcc's storage type, mapped where possible."""
+    """A tensor that the program holds. `load` gives its elements in mlcc's storage type, mapped where possible.
+
+    Weights of one `storage` share memory; those that have the same `layout` in it, too, are one tensor.
+    """
 
     dtype: str
     shape: tuple[int, ...]
-    load: Callable[[], np.ndarray]
+    load: Callable[[], np.ndarray] = field(compare=False)
+    storage: str = field(default="", compare=False)
+    layout: tuple[int, ...] = ()  # strides and offset, in elements
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,80 @@
-"""The public function that imports exported programs."""
+"""The public functions that import programs of PyTorch: live ones, and those in `.pt2` files."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from mlcc.frontend.aten.live import program_of
-from mlcc.frontend.aten.translate import translate
+from mlcc.frontend.aten.functional import written_name
+from mlcc.frontend.aten.module import Options, translate
+from mlcc.frontend.aten.supplied import supplied
+from mlcc.frontend.aten.table import Converter, converter
 
 if TYPE_CHECKING:
+    import os
+
     import torch
 
+    from mlcc.frontend.aten.graph import Program
     from mlcc.ir.module import IRModule
 
 
-def from_exported_program(exported_program: torch.export.ExportedProgram) -> IRModule:
+def from_exported_program(
+    exported_program: torch.export.ExportedProgram, *, keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False, no_bind_return_tuple: bool = False,
+    custom_convert_map: Mapping[str, Converter] | None = None, run_ep_decomposition: bool = True,
+    dim_names: Mapping[str, Any] | None = None, keep_state_as_input: bool = False,
+) -> IRModule:  # fmt: skip
     """The module of an exported program; `main` takes the user's inputs, weights are bound.
+
+    With `keep_params_as_input` the model's parameters follow the inputs, named `p_...`, and the attribute `params` has
+    their values (`detach_params` takes them off). The result is a tuple, of one, too, unless `unwrap_unit_return_tuple`.
+    Buffers and inputs that the program writes to come back after the results, the attribute `mutated` names them;
+    with `keep_state_as_input` such buffers are parameters, too. With `run_ep_decomposition` PyTorch decomposes
+    operators that have no converter, and only those. `dim_names` gives symbolic extents names: `{"x.0": "batch"}`.
 
     Raises CompileError that lists everything that cannot be imported.
     """
-    return translate(program_of(exported_program))
+    from mlcc.frontend.aten.live import program_of
+
+    del no_bind_return_tuple  # a returned tuple is never bound to a variable
+    converters = custom_convert_map or {}
+    program = program_of(exported_program)
+    if run_ep_decomposition and (unknown := unknown_targets(program, converters)):
+        from mlcc.frontend.aten.decompose import decomposed
+
+        program = program_of(decomposed(exported_program, unknown))
+    options = Options(
+        keep_params_as_input, keep_state_as_input, unwrap_unit_return_tuple, dict(dim_names or {}), dict(converters)
+    )
+    return translate(program, options)
+
+
+def from_pt2(
+    path: str | os.PathLike[str], *, model: str | None = None, keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False, custom_convert_map: Mapping[str, Converter] | None = None,
+    dim_names: Mapping[str, Any] | None = None, keep_state_as_input: bool = False,
+) -> IRModule:  # fmt: skip
+    """The module of the program in a `.pt2` file, which is read without PyTorch. See `from_exported_program`."""
+    import os
+
+    from mlcc.frontend.aten.pt2 import read_pt2
+
+    options = Options(
+        keep_params_as_input, keep_state_as_input, unwrap_unit_return_tuple, dict(dim_names or {}),
+        dict(custom_convert_map or {}),
+    )  # fmt: skip
+    return translate(read_pt2(os.fspath(path), model), options)
+
+
+def unknown_targets(program: Program, converters: Mapping[str, Converter] | None = None) -> list[str]:
+    """The operators of a program that have no converter."""
+    own = supplied(converters or {})
+    found = dict.fromkeys(node.target for node in program.graph.nodes)
+    return [name for name in found if name not in own and name.rpartition(".")[0] not in own and not _is_known(name)]
+
+
+def _is_known(target: str) -> bool:
+    written = written_name(target)
+    name = target if written is None else f"aten.{written}.{target.rpartition('.')[2]}"
+    return converter(name) is not None or converter(target) is not None

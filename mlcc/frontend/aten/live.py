@@ -1,14 +1,15 @@
-"""A live `torch.export.ExportedProgram` as plain data."""
+"""A live `torch.export.ExportedProgram` as plain data, the same as its `.pt2` file gives."""
 
 from __future__ import annotations
 
-import os
-import re
+import functools
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from mlcc.frontend.aten.graph import (
     Argument,
     AtenNode,
+    Extent,
     Graph,
     Inner,
     Input,
@@ -21,13 +22,13 @@ from mlcc.frontend.aten.graph import (
     TensorMeta,
     Weight,
 )  # fmt: skip
-from mlcc.frontend.place import Place
+from mlcc.frontend.aten.symbols import readable
+from mlcc.frontend.place import Place, own_line
 
 if TYPE_CHECKING:
     import torch
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_KINDS = {"parameter": "parameter", "buffer": "buffer", "constant_tensor": "constant", "user_input": "user"}
+_KINDS = {"constant_tensor": "constant", "user_input": "user"}
 
 
 def program_of(exported: torch.export.ExportedProgram, name: str = "exported program") -> Program:
@@ -40,26 +41,26 @@ def program_of(exported: torch.export.ExportedProgram, name: str = "exported pro
         for spec in signature.input_specs
     )  # fmt: skip
     outputs = tuple(
-        Output(_output(spec.arg), spec.kind.name.lower().removesuffix("_output"), spec.target or "")
-        for spec in signature.output_specs
+        Output(value, spec.kind.name.lower().removesuffix("_output"), spec.target or "")
+        for spec, value in zip(signature.output_specs, graph.outputs, strict=True)
     )
     tensors = {**exported.state_dict, **exported.constants}
-    weights = {key: _weight(tensor) for key, tensor in tensors.items() if hasattr(tensor, "untyped_storage")}
-    ranges = {str(symbol): _range(values) for symbol, values in exported.range_constraints.items()}
+    weights = {key: weight_of(tensor, key) for key, tensor in tensors.items() if hasattr(tensor, "untyped_storage")}
+    ranges = {str(symbol): (_limit(r.lower) or 0, _limit(r.upper)) for symbol, r in exported.range_constraints.items()}
     return Program(name, graph, inputs, outputs, weights, ranges)
 
 
-def _output(arg: Any) -> Argument:
-    return Ref(arg.name) if getattr(arg, "name", "") and not hasattr(arg, "value") else getattr(arg, "value", None)
+def _limit(value: Any) -> int | None:
+    """An end of a range; infinities have no number."""
+    try:
+        return int(str(value))
+    except ValueError:
+        return None
 
 
-def _range(values: Any) -> tuple[int, int | None]:
-    """The least and the greatest value; infinities have no number."""
-    upper = str(values.upper)
-    return int(values.lower) if str(values.lower).isdigit() else 0, int(upper) if upper.isdigit() else None
+def weight_of(tensor: torch.Tensor, key: str = "") -> Weight:
+    """A tensor that a program holds; its elements are read when it loads."""
 
-
-def _weight(tensor: torch.Tensor) -> Weight:
     def load() -> Any:
         import torch
 
@@ -70,11 +71,14 @@ def _weight(tensor: torch.Tensor) -> Weight:
             return data.view(torch.uint8).numpy()
         return data.numpy()
 
-    return Weight(_dtype(tensor.dtype), tuple(tensor.shape), load)
+    address = tensor.untyped_storage().data_ptr()
+    layout = (*tensor.stride(), int(tensor.storage_offset()))
+    return Weight(_plain_name(tensor.dtype), tuple(tensor.shape), load, str(address) if address else key, layout)
 
 
-def _dtype(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
+def _plain_name(constant: Any) -> str:
+    """`float32` for `torch.float32`, `channels_last` for `torch.channels_last`."""
+    return str(constant).removeprefix("torch.")
 
 
 # ---------------------------------------------------------------- graphs
@@ -86,24 +90,70 @@ def graph_of(module: torch.fx.GraphModule) -> Graph:
     inputs: list[str] = []
     nodes: list[AtenNode] = []
     outputs: tuple[Argument, ...] = ()
+    renamed: dict[str, str] = {}
+    argument = functools.partial(_argument, module, renamed)
     for node in module.graph.nodes:
-        made = _meta(node.meta.get("val"))
-        if made is not None:
-            values[node.name] = made
         if node.op == "placeholder":
-            inputs.append(node.name)
-        elif node.op == "call_function":
-            nodes.append(_node(module, node, values))
+            inputs.append(node.name if _is_known_late(node.meta.get("val")) else "")
+            _note(values, inputs[-1], node.meta.get("val"))
+        elif node.op == "call_function" and not _is_taken_apart(node):
+            nodes.append(_node(node, values, renamed, argument))
         elif node.op == "output":
-            found = _argument(module, node.args[0])
+            found = argument(node.args[0])
             outputs = found if isinstance(found, tuple) else (found,)
     return Graph(tuple(inputs), tuple(nodes), outputs, values)
 
 
-def _node(module: Any, node: Any, values: dict[str, Meta]) -> AtenNode:
-    arguments = {name: _argument(module, value) for name, value in _by_name(node).items()}
+def _is_known_late(value: Any) -> bool:
+    """Whether an input is one of run time: a tensor or a symbolic number, no constant."""
+    return not isinstance(value, (bool, int, float, str)) and value is not None
+
+
+def _is_taken_apart(node: Any) -> bool:
+    """Whether a node takes an element of results that have names of their own."""
+    return _is_getitem(node) and hasattr(node.args[0], "users") and _has_parts(node.args[0])
+
+
+def _is_getitem(node: Any) -> bool:
+    import operator
+
+    return node.op == "call_function" and node.target is operator.getitem
+
+
+def _has_parts(node: Any) -> bool:
+    """Whether a node gives several results, each of which its users take by number."""
     value = node.meta.get("val")
-    return AtenNode(_target(node), arguments, (node.name,), _place(node), isinstance(value, (list, tuple)))
+    if not isinstance(value, (list, tuple)) or not all(_is_getitem(user) for user in node.users):
+        return False
+    return not _is_getitem(node) or _has_parts(node.args[0])
+
+
+def _parts(node: Any, value: Any, renamed: dict[str, str]) -> list[tuple[str | None, Any]]:
+    """The results of a node, those inside lists too: names, and what is stated of them."""
+    found: list[tuple[str | None, Any]] = []
+    for index, part in enumerate(value):
+        users = [u for u in node.users if u.args[1] == index] if node is not None else []
+        first = users[0] if users else None
+        for other in users[1:]:
+            renamed[other.name] = first.name
+        found += _parts(first, part, renamed) if isinstance(part, list) else [(first and first.name, part)]
+    return found
+
+
+def _node(node: Any, values: dict[str, Meta], renamed: dict[str, str], argument: Callable[[Any], Argument]) -> AtenNode:
+    value = node.meta.get("val")
+    has_parts = _has_parts(node)
+    if value is None and getattr(node.target, "_schema", None) is not None and not node.target._schema.returns:
+        results: list[tuple[str | None, Any]] = []
+    else:
+        results = _parts(node, value, renamed) if has_parts else [(node.name, value)]
+    for name, meta in results:
+        _note(values, name, meta)
+    arguments = {name: argument(given) for name, given in _by_name(node).items()}
+    names = tuple(name if meta is not None else None for name, meta in results)
+    if not has_parts and value is None:
+        names = tuple(name for name, _ in results)
+    return AtenNode(_target(node), arguments, names, _place(node), isinstance(value, (list, tuple)))
 
 
 def _target(node: Any) -> str:
@@ -114,48 +164,72 @@ def _target(node: Any) -> str:
         return f"operator.{target.__name__}"
     if type(target).__module__.startswith("torch._higher_order_ops") or hasattr(target, "_ops"):
         return f"higher_order.{target.__name__}"
-    return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
+    module = getattr(target, "__module__", "").replace("torch._ops", "torch.ops").removeprefix("torch.ops.")
+    return f"{module}.{getattr(target, '__name__', target)}"
 
 
 def _by_name(node: Any) -> dict[str, Any]:
-    """Arguments by the names of the schema; of what has none, `arg0`, `arg1`, ..."""
+    """Arguments by the names of the schema, in its order; of what has none, `arg0`, `arg1`, ..."""
     schema = getattr(node.target, "_schema", None)
-    names = [a.name for a in schema.arguments] if schema is not None else []
-    names += [f"arg{i}" for i in range(len(names), len(node.args))]
-    return {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    names: Iterable[str] = [a.name for a in schema.arguments] if schema is not None else []
+    given = dict(zip(names, node.args, strict=False)) if schema is not None else {}
+    if schema is None:
+        return {**{f"arg{i}": value for i, value in enumerate(node.args)}, **node.kwargs}
+    given.update(node.kwargs)
+    return {name: given[name] for name in names if name in given}
 
 
-def _argument(module: Any, value: Any) -> Argument:
+def _argument(module: Any, renamed: dict[str, str], value: Any) -> Argument:
     import torch
 
     if isinstance(value, torch.fx.Node):
-        if value.op == "get_attr":
-            inner = getattr(module, str(value.target))
-            return Inner(graph_of(inner)) if isinstance(inner, torch.fx.GraphModule) else Ref(value.name)
-        return Ref(value.name)
+        inner = getattr(module, str(value.target), None) if value.op == "get_attr" else None
+        if isinstance(inner, torch.fx.GraphModule):
+            return Inner(graph_of(inner))
+        return Ref(renamed.get(value.name, value.name))
     if isinstance(value, (list, tuple)):
-        return tuple(_argument(module, v) for v in value)
+        return tuple(_argument(module, renamed, v) for v in value)
+    if isinstance(value, dict):
+        return {str(k): _argument(module, renamed, v) for k, v in value.items()}
     if isinstance(value, torch.SymInt):
-        return Symbolic(str(value.node.expr))
+        return Symbolic(str(_number(value)))
     if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
-        return _dtype(value)
+        return _plain_name(value)
     return str(value) if isinstance(value, torch.device) else value
+
+
+def _note(values: dict[str, Meta], name: str | None, value: Any) -> None:
+    """Note what is stated of a value."""
+    made = _meta(value)
+    if name and made is not None:
+        values[name] = made
 
 
 def _meta(value: Any) -> Meta | None:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return TensorMeta(_dtype(value.dtype), tuple(_extent(e) for e in value.shape))
-    if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
-        return NumberMeta("int64", _extent(value))
+        strides = None if value.layout != torch.strided else tuple(_number(s) for s in value.stride())
+        return TensorMeta(_plain_name(value.dtype), tuple(_number(e) for e in value.shape), strides)
     if isinstance(value, (torch.SymBool, bool)):
-        return NumberMeta("bool")
-    return NumberMeta("float64") if isinstance(value, (torch.SymFloat, float)) else None
+        return NumberMeta("bool", _number(value))
+    if isinstance(value, (torch.SymInt, int)):
+        return NumberMeta("int64", _number(value))
+    return NumberMeta("float64", _number(value)) if isinstance(value, (torch.SymFloat, float)) else None
 
 
-def _extent(extent: Any) -> int | str:
-    return extent if isinstance(extent, int) else str(extent.node.expr)
+def _number(value: Any) -> Extent | Any:
+    """A number, or its expression."""
+    if isinstance(value, (bool, int, float)):
+        return value
+    return _expression(value.node.expr)
+
+
+@functools.lru_cache(maxsize=4096)
+def _expression(expression: Any) -> Extent | Any:
+    from sympy import srepr
+
+    return readable(srepr(expression))
 
 
 def _place(node: Any) -> Place:
@@ -163,12 +237,5 @@ def _place(node: Any) -> Place:
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     module, kind = stack[-1] if stack and not str(stack[-1][0]).startswith("_empty") else ("", "")
     name = kind if isinstance(kind, str) else getattr(kind, "__qualname__", "")
-    return Place(
-        _target(node), node.name, module, name.rpartition(".")[2], own_line(node.meta.get("stack_trace") or "")
-    )
-
-
-def own_line(trace: str) -> str:
-    """The innermost line of a stack trace that is not torch's own: `resnet.py:97`."""
-    frames = [(path, line) for path, line in _FRAME.findall(trace) if "/torch/" not in path.replace(os.sep, "/")]
-    return f"{os.path.basename(frames[-1][0])}:{frames[-1][1]}" if frames else ""
+    line = own_line(node.meta.get("stack_trace") or "")
+    return Place(_target(node), node.name, module, name.rpartition(".")[2], line)

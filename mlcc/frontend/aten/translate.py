@@ -6,46 +6,52 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlcc.errors import Span
+from mlcc.frontend.aten.functional import functional
 from mlcc.frontend.aten.graph import (
     Argument,
     AtenNode,
+    Extent,
     Graph,
-    Input,
     NumberMeta,
     Program,
     Ref,
     Symbolic,
     TensorMeta,
 )  # fmt: skip
-from mlcc.frontend.aten.symbols import parse_extent
+from mlcc.frontend.aten.inline import inlined
+from mlcc.frontend.aten.supplied import supplied
+from mlcc.frontend.aten.symbols import parse_extent, symbols_of
 from mlcc.frontend.aten.table import Converter, converter
 from mlcc.frontend.emitter import Emitter
 from mlcc.frontend.place import spans
 from mlcc.frontend.problems import Problems, Unsupported
+from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
-from mlcc.ir.module import IRModule
 
 
 class Translator(Emitter):
     """What a converter works with: an Emitter that knows the operands' and results' meta data.
 
-    A converter gets tensors as `relax.Expr`, numbers of run time as `tir.Expr`, and returns the same. What it returns
-    is bound to a variable with the name of the node's value and the shape that the exporter states.
+    A converter gets tensors as `relax.Expr`, numbers of run time as `tir.Expr`, graphs as `Inner`, and returns the
+    same. What it returns is bound to a variable with the name of the node's value and the shape that the exporter
+    states. A number of run time that the exporter states as an expression over known symbols needs no converter.
     """
 
     def __init__(self, program: Program, converters: Mapping[str, Converter] | None = None) -> None:
         super().__init__()
-        self.program = program
-        self.own = dict(converters or {})
+        self.problems = Problems()
+        self.name = program.name
+        self.program = functional(_inlined(program), self._refuse)
+        self.own = supplied(converters or {})
         self.symbols: dict[str, tir.Expr] = {}
         self.values: dict[str, Any] = {}
+        self.node: AtenNode | None = None  # the one at hand
         self.outputs: tuple[TensorMeta | NumberMeta | None, ...] = ()  # of the node at hand
-        self.problems = Problems()
         self._metas: Mapping[str, Any] = {}
 
     # ------------------------------------------------------------ for converters
 
-    def extent(self, extent: int | str) -> int | tir.Expr:
+    def extent(self, extent: Extent) -> int | tir.Expr:
         """An extent of meta data as a number or an expression."""
         return extent if isinstance(extent, int) else parse_extent(extent, self.symbols)
 
@@ -63,23 +69,62 @@ class Translator(Emitter):
             raise Unsupported("the program does not state the dtype of the result")
         return meta.dtype
 
+    def define(self, name: str, value: tir.Expr | relax.Expr) -> tir.Expr:
+        """Let a symbol be this number from here on: an expression, or a vector of one int64."""
+        if name in self.symbols and not isinstance(self.symbols[name], tir.Var):
+            return self.symbols[name]
+        symbol = self.symbols.setdefault(name, self.symbol(name))
+        if isinstance(value, relax.Expr):
+            given: relax.Expr = self.emit(self.op.tensor_to_shape(value))
+        else:
+            given = self.shape_expr([value])
+        self.bb.match_cast(given, relax.ShapeStructInfo((symbol,), 1), self._hint)
+        return symbol
+
+    def hold(self, value: tir.Expr, least: int | None, most: int | None) -> None:
+        """Let run time check that a number lies in a range."""
+        inside = value if least is None else c.maximum(value, c.const(least, "int64"))
+        inside = inside if most is None else c.minimum(inside, c.const(most, "int64"))
+        if inside is not value:
+            self.bb.match_cast(self.shape_expr([inside]), relax.ShapeStructInfo((value,), 1), "in_range")
+
+    def check(self, condition: tir.Expr) -> None:
+        """Let run time check a condition."""
+        if not isinstance(condition, tir.IntImm):
+            one, zero = c.const(1, "int64"), c.const(0, "int64")
+            chosen = tir.Select(one.dtype, condition, one, zero)
+            self.bb.match_cast(self.shape_expr([chosen]), relax.ShapeStructInfo((one,), 1), "holds")
+
+    def described(self) -> Mapping[str, Any]:
+        """What is known of the node at hand, as TVM's nodes have it."""
+        return {"outputs": self.outputs}
+
     # ------------------------------------------------------------ walking
 
     def walk(self, graph: Graph) -> None:
         """Emit every node of the graph; problems are gathered, and what depends on them is left out."""
-        self._metas = graph.values
-        for node, span in zip(graph.nodes, spans(self.program.name, (n.place for n in graph.nodes)), strict=True):
+        outside, self._metas = self._metas, graph.values
+        for node, span in zip(graph.nodes, spans(self.name, (n.place for n in graph.nodes)), strict=True):
             self._node(node, span)
+        self._metas = outside
+
+    def _refuse(self, node: AtenNode, problem: Unsupported) -> None:
+        self.problems.unsupported(node.target, spans(self.name, [node.place])[0], problem)
 
     def _node(self, node: AtenNode, span: Span) -> None:
-        convert = self.own.get(node.target) or converter(node.target)
+        self.node = node
+        self.outputs = tuple(self._metas.get(name) if name else None for name in node.outputs)
+        convert = self.own.get(node.target) or self.own.get(node.target.rpartition(".")[0])
+        if convert is None and self._is_known_number(node):
+            return
+        convert = convert or converter(node.target)
         if convert is None:
             self.problems.unknown(node.target, span)
             return
-        self.outputs = tuple(self._metas.get(name) if name else None for name in node.outputs)
         try:
             with self.at(span, next((name for name in node.outputs if name), "")):
                 arguments = {name: self.argument(value) for name, value in node.arguments.items()}
+                self._declare_results()
                 self._bind(node, convert(self, **arguments))
         except _Missing:
             pass
@@ -90,8 +135,33 @@ class Translator(Emitter):
                 raise
             self.problems.unsupported(node.target, span, Unsupported(f"its arguments are not known: {problem}"))
 
+    def _is_known_number(self, node: AtenNode) -> bool:
+        """Bind a number of run time to the expression that the exporter states for it, if that is known."""
+        if len(node.outputs) != 1 or not node.outputs[0] or not isinstance(self.outputs[0], NumberMeta):
+            return False
+        value = self.outputs[0].value
+        if isinstance(value, str):
+            if self.outputs[0].dtype == "float64" or any(s not in self.symbols for s in symbols_of(value)):
+                return False
+            try:
+                self.values[node.outputs[0]] = parse_extent(value, self.symbols)
+            except Unsupported:
+                return False
+        elif value is None:
+            return False
+        else:
+            self.values[node.outputs[0]] = value
+        return True
+
+    def _declare_results(self) -> None:
+        """Make symbols for extents that only the data give; `_stated` defines them by what comes out."""
+        for meta in self.outputs:
+            for extent in meta.shape if isinstance(meta, TensorMeta) else ():
+                if isinstance(extent, str) and extent.isidentifier() and extent not in self.symbols:
+                    self.symbols[extent] = self.symbol(extent)
+
     def argument(self, value: Argument) -> Any:
-        """An argument as converters take it. Raises KeyError for a value of a node that could not be imported."""
+        """An argument as converters take it. Raises _Missing for a value of a node that could not be imported."""
         if isinstance(value, Ref):
             if value.name not in self.values:
                 raise _Missing(value.name)
@@ -100,21 +170,24 @@ class Translator(Emitter):
             return parse_extent(value.text, self.symbols)
         if isinstance(value, (tuple, list)):
             return [self.argument(v) for v in value]
+        if isinstance(value, Mapping):
+            return {key: self.argument(v) for key, v in value.items()}
         return value
 
     def _bind(self, node: AtenNode, result: Any) -> None:
-        results = list(result) if isinstance(result, (tuple, list)) else [result]
-        if node.listed and len(node.outputs) == 1 and node.outputs[0]:  # a list that `getitem` takes apart
-            self.values[node.outputs[0]] = results
+        if node.listed and len(node.outputs) == 1 and node.outputs[0] and self.outputs[0] is None:
+            self.values[node.outputs[0]] = list(result)  # that `getitem` takes apart
             return
-        for name, meta, value in zip(node.outputs, self.outputs, results, strict=False):
+        for name, meta, value in zip(node.outputs, self.outputs, _flat(result), strict=False):
             if name is not None and value is not None:
-                self.values[name] = self._stated(name, meta, value)
+                self.values[name] = self._stated(node, name, meta, value)
 
-    def _stated(self, name: str, meta: Any, value: Any) -> Any:
+    def _stated(self, node: AtenNode, name: str, meta: Any, value: Any) -> Any:
         """A result with the shape and dtype that the exporter states."""
         if not isinstance(meta, TensorMeta) or not isinstance(value, relax.Expr):
             return value
+        if node.casts:
+            value = self.cast(value, meta.dtype)
         if self.dtype(value) != meta.dtype:
             raise Unsupported(f"it gives {self.dtype(value)} where the program states {meta.dtype}")
         return self.emit(self.as_known(value, [self.extent(e) for e in meta.shape], meta.dtype), name)
@@ -124,41 +197,17 @@ class _Missing(Exception):
     """A value of a node that could not be imported."""
 
 
-def translate(program: Program, converters: Mapping[str, Converter] | None = None) -> IRModule:
-    """The module of a program, weights bound. Raises CompileError that lists everything that cannot be imported."""
-    t = Translator(program, converters)
-    params = _parameters(t)
-    with t.function(params, {"num_input": len(params)}):
-        t.walk(program.graph)
-        t.problems.raise_all()
-        results = [t.argument(out.value) for out in program.outputs if out.kind == "user"]
-        t.result(results[0] if len(results) == 1 else results)
-    return t.module()
+def _flat(results: Any) -> list[Any]:
+    if isinstance(results, (list, tuple)):
+        return [leaf for part in results for leaf in _flat(part)]
+    return [results]
 
 
-def _parameters(t: Translator) -> list[relax.Var]:
-    """The user's inputs as parameters; weights become constants."""
-    made = []
-    for given in t.program.inputs:
-        meta = t.program.graph.values[given.value]
-        if given.kind == "user":
-            if given.constant is not None or not isinstance(meta, TensorMeta):
-                continue
-            for extent in meta.shape:
-                _declare(t, extent)
-            t.values[given.value] = t.parameter(given.value, [t.extent(e) for e in meta.shape], meta.dtype)
-            made.append(t.values[given.value])
-        else:
-            t.values[given.value] = _weight(t, given)
-    return made
+def _inlined(program: Program) -> Program:
+    from dataclasses import replace
 
-
-def _weight(t: Translator, given: Input) -> relax.Constant:
-    weight = t.program.weights[given.target]
-    return t.constant(weight.load(), weight.dtype, given.target)
-
-
-def _declare(t: Translator, extent: int | str) -> None:
-    """A symbol that an input's shape has for the first time."""
-    if isinstance(extent, str) and extent.isidentifier() and extent not in t.symbols:
-        t.symbols[extent] = t.symbol(extent)
+    graph = inlined(program.graph)
+    if graph is program.graph:
+        return program
+    outputs = tuple(replace(out, value=value) for out, value in zip(program.outputs, graph.outputs, strict=True))
+    return replace(program, graph=graph, outputs=outputs)

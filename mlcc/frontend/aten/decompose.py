@@ -1,0 +1,32 @@
+"""Decomposing operators that have no converter, by PyTorch's own definitions; all others stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def decomposed(exported: torch.export.ExportedProgram, targets: Iterable[str]) -> torch.export.ExportedProgram:
+    """The program with these operators decomposed where PyTorch knows how; itself if it knows for none."""
+    import torch
+
+    known = torch.export.default_decompositions()
+    table: dict[Any, Any] = {}
+    for target in targets:
+        overload = _overload(torch, target)
+        if overload is not None and overload in known:
+            table[overload] = known[overload]
+    return exported.run_decompositions(table) if table else exported
+
+
+def _overload(torch: Any, target: str) -> Any:
+    """The operator of a name; of one that writes, the functional one, which is what decomposing meets."""
+    namespace, _, rest = target.partition(".")
+    name, _, overload = rest.rpartition(".")
+    if name.endswith("_") and not name.endswith("__"):
+        name = name[:-1]
+    packet = getattr(getattr(torch.ops, namespace, None), name, None)
+    return getattr(packet, overload, None)

@@ -1,0 +1,270 @@
+"""Programs without writes: in-place operators become functional, writes through views update what is viewed.
+
+A value that is a view knows what it is a view of. A write makes a new value; through a view, an updated one of all that
+it views, up to the tensor that owns the memory; other views of that tensor are taken anew when they are used next.
+Inputs and buffers that a program writes to become outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from mlcc.frontend.aten.graph import Argument, AtenNode, Graph, Inner, Output, Program, Ref, TensorMeta
+from mlcc.frontend.aten.layout import is_contiguous
+from mlcc.frontend.aten.schema import refs
+from mlcc.frontend.aten.views import Step, View, as_arguments, view_steps
+from mlcc.frontend.problems import Unsupported
+
+_WRITES_IN_DISGUISE = {
+    "__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__idiv__": "div", "__iand__": "bitwise_and",
+    "__ior__": "bitwise_or", "__ixor__": "bitwise_xor", "__ilshift__": "bitwise_left_shift",
+    "__irshift__": "bitwise_right_shift", "_index_put_impl_": "index_put",
+}  # fmt: skip
+_RESHAPED = frozenset(("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "as_strided", "detach"))
+_STORED = {"user": "user_input_mutation", "parameter": "parameter_mutation"}  # others: buffer_mutation
+
+Refuse = Callable[[AtenNode, Unsupported], None]
+
+
+def functional(program: Program, refuse: Refuse) -> Program:
+    """The program without writes. `refuse` is told of nodes that cannot be said so."""
+    made = Functional(program.graph, refuse, _shared_inputs(program))
+    graph = made.graph()
+    outputs = [replace(given, value=value) for given, value in zip(program.outputs, graph.outputs, strict=True)]
+    known = {given.target for given in outputs if given.kind.endswith("_mutation")}
+    for given in program.inputs:
+        value = made.changed(given.value)
+        target = given.target or given.value
+        if value is not None and target not in known:
+            outputs.append(Output(value, _STORED.get(given.kind, "buffer_mutation"), target))
+    graph = replace(graph, outputs=tuple(given.value for given in outputs))
+    return replace(program, graph=graph, outputs=tuple(outputs))
+
+
+def _shared_inputs(program: Program) -> dict[str, str]:
+    """Inputs that share memory with another one that is used: name -> the other's name."""
+    used = {ref.name for node in program.graph.nodes for ref in refs(node.arguments.values())}
+    by_storage: dict[str, list[str]] = {}
+    for given in program.inputs:
+        weight = program.weights.get(given.target)
+        if weight is not None and weight.storage and given.value in used:
+            by_storage.setdefault(weight.storage, []).append(given.value)
+    return {name: other for names in by_storage.values() for name in names for other in names if other != name}
+
+
+@dataclass
+class _Storage:
+    """Memory that values share."""
+
+    current: Ref
+    version: int = 0
+
+
+@dataclass
+class _Value:
+    """A value and what it is a view of; `current` is what stands for it now, as of `version` of its storage."""
+
+    storage: _Storage
+    parent: str | None
+    step: Step | None
+    current: Ref
+    version: int
+
+
+class Functional:
+    """Rewrites one graph."""
+
+    def __init__(self, graph: Graph, refuse: Refuse, shared: Mapping[str, str]) -> None:
+        self.given, self.refuse, self.shared = graph, refuse, shared
+        self.metas = dict(graph.values)
+        self.nodes: list[AtenNode] = []
+        self.values: dict[str, _Value] = {}
+        self.taken = {name for node in graph.nodes for name in node.outputs if name} | set(graph.inputs)
+        self.node: AtenNode | None = None
+
+    def graph(self) -> Graph:
+        """The graph without writes."""
+        for node in self.given.nodes:
+            self.node = node
+            try:
+                self._node(node)
+            except Unsupported as problem:
+                self.refuse(node, problem)
+        outputs = tuple(self._resolved(value) for value in self.given.outputs)
+        return Graph(self.given.inputs, tuple(self.nodes), outputs, self.metas)
+
+    def changed(self, name: str) -> Ref | None:
+        """What an input became, if it was written to."""
+        value = self.values.get(name)
+        return value.storage.current if value is not None and value.storage.version else None
+
+    # ------------------------------------------------------------ nodes
+
+    def _node(self, node: AtenNode) -> None:
+        name = written_name(node.target)
+        if name is None:
+            self._plain(node)
+        elif name in _RESHAPED:  # in place, but nothing is written: from here on the result is used
+            self._plain(replace(node, target=f"aten.{name}.{node.target.rpartition('.')[2]}"))
+        else:
+            self._write(node, name)
+
+    def _plain(self, node: AtenNode) -> None:
+        """A node that writes nothing; its results may be views."""
+        if node.target.startswith("aten.as_strided."):
+            node = self._of_memory(node)
+        arguments = {key: self._resolved(value) for key, value in node.arguments.items()}
+        self.nodes.append(replace(node, arguments=arguments))
+        for name, view in zip(node.outputs, view_steps(node, self.metas), strict=False):
+            if name and view is not None:
+                self._add_view(name, view, Ref(name))
+
+    def _of_memory(self, node: AtenNode) -> AtenNode:
+        """`as_strided` of a view as one of the tensor that owns the memory: places are counted in there."""
+        given = node.arguments.get("self")
+        owner = given.name if isinstance(given, Ref) else ""
+        while owner in self.values and self.values[owner].parent is not None:
+            owner = self.values[owner].parent or owner
+        if not is_contiguous(self._meta(owner)):
+            raise Unsupported("places in memory of a tensor that does not lie in order")
+        if Ref(owner) != given and not isinstance(node.arguments.get("storage_offset"), int):
+            raise Unsupported("places in memory that are counted from where a view begins")
+        return replace(node, arguments={**node.arguments, "self": Ref(owner)})
+
+    def _write(self, node: AtenNode, name: str) -> None:
+        written = node.arguments.get("self")
+        meta = self.metas.get(written.name) if isinstance(written, Ref) else None
+        if not isinstance(written, Ref) or not isinstance(meta, TensorMeta):
+            raise Unsupported("it writes to something that is no tensor of the program")
+        arguments = {key: self._resolved(value) for key, value in node.arguments.items()}
+        result = node.outputs[0] if node.outputs else None
+        made = self._new_value(node, name, arguments, meta, result)
+        self._store(written.name, made)
+        if result:
+            self.metas.setdefault(result, meta)
+            self._add_view(result, View(written.name, Step()), made)
+
+    def _new_value(
+        self, node: AtenNode, name: str, arguments: dict[str, Argument], meta: TensorMeta, result: str | None
+    ) -> Ref:
+        """What a tensor becomes that an operator writes to."""
+        if name == "copy" or name == "fill" and isinstance(arguments.get("value"), Ref):
+            return self._fitted(arguments.get("src", arguments.get("value")), meta, result)
+        if name == "fill":
+            given = {"self": arguments["self"], "fill_value": arguments.get("value")}
+            return self.emit("aten.full_like.default", given, meta, result)
+        if name == "zero":
+            return self.emit("aten.zeros_like.default", {"self": arguments["self"]}, meta, result)
+        arguments.pop("unsafe", None)
+        return self.emit(f"aten.{name}.{node.target.rpartition('.')[2]}", arguments, meta, result, casts=True)
+
+    def _fitted(self, source: Argument, meta: TensorMeta, result: str | None) -> Ref:
+        """A value in the dtype and shape of the tensor that it is copied to."""
+        known = self.metas.get(source.name) if isinstance(source, Ref) else None
+        if not isinstance(source, Ref) or not isinstance(known, TensorMeta):
+            raise Unsupported("what it copies is no tensor of the program")
+        if known.dtype != meta.dtype:
+            source = self._cast(source, replace(known, dtype=meta.dtype))
+        if known.shape == meta.shape:
+            return source
+        return self.emit("aten.expand.default", {"self": source, "size": as_arguments(meta.shape)}, meta, result)
+
+    def _cast(self, source: Ref, meta: TensorMeta, result: str | None = None) -> Ref:
+        return self.emit("aten._to_copy.default", {"self": source, "dtype": meta.dtype}, meta, result)
+
+    # ------------------------------------------------------------ values
+
+    def emit(
+        self,
+        target: str,
+        arguments: Mapping[str, Argument],
+        meta: TensorMeta,
+        name: str | None = None,
+        casts: bool = False,
+    ) -> Ref:
+        """Append a node that gives one tensor, under a new name if none is given."""
+        assert self.node is not None
+        name = name or self._fresh(self.node.place.node or "value")
+        self.metas[name] = meta
+        self.nodes.append(AtenNode(target, arguments, (name,), self.node.place, casts=casts))
+        return Ref(name)
+
+    def _fresh(self, hint: str) -> str:
+        number = 1
+        while f"{hint}_{number}" in self.taken:
+            number += 1
+        self.taken.add(f"{hint}_{number}")
+        return f"{hint}_{number}"
+
+    def _value(self, name: str) -> _Value:
+        """A value; one that no view made owns its memory."""
+        if name not in self.values:
+            self.values[name] = _Value(_Storage(Ref(name)), None, None, Ref(name), 0)
+        return self.values[name]
+
+    def _add_view(self, name: str, view: View, current: Ref) -> None:
+        storage = self._value(view.of).storage
+        self.values[name] = _Value(storage, view.of, view.step, current, storage.version)
+
+    def _resolved(self, value: Argument) -> Argument:
+        """An argument with what stands for its values now."""
+        if isinstance(value, Ref):
+            return self._read(value.name)
+        if isinstance(value, (tuple, list)):
+            return tuple(self._resolved(part) for part in value)
+        if isinstance(value, Mapping):
+            return {key: self._resolved(part) for key, part in value.items()}
+        return Inner(self._inner(value.graph)) if isinstance(value, Inner) else value
+
+    def _inner(self, graph: Graph) -> Graph:
+        """A graph that is an argument, without writes."""
+        made = Functional(graph, self.refuse, {})
+        found = made.graph()
+        if any(made.changed(name) for name in graph.inputs):
+            raise Unsupported("a graph inside it writes to a tensor from outside")
+        return found
+
+    def _read(self, name: str) -> Ref:
+        """What stands for a value now: views are taken anew after writes."""
+        value = self.values.get(name)
+        if value is None:
+            return Ref(name)
+        if value.parent is None:
+            return value.storage.current
+        if value.version != value.storage.version:
+            assert value.step is not None
+            base = self._read(value.parent)
+            value.current = value.step.again(self, base, self._meta(value.parent), self._meta(name))
+            value.version = value.storage.version
+        return value.current
+
+    def _store(self, name: str, new: Ref) -> None:
+        """Let a value be `new` from here on, and with it all that shares its memory."""
+        value = self._value(name)
+        if value.parent is None:
+            if name in self.shared:
+                raise Unsupported(f"it writes to `{name}`, whose memory is that of `{self.shared[name]}`, too")
+            value.storage.current = new
+            value.storage.version += 1
+        else:
+            assert value.step is not None
+            base = self._read(value.parent)
+            self._store(value.parent, value.step.back(self, base, new, self._meta(value.parent), self._meta(name)))
+        value.current, value.version = new, value.storage.version
+
+    def _meta(self, name: str) -> TensorMeta:
+        meta = self.metas.get(name)
+        if not isinstance(meta, TensorMeta):
+            raise Unsupported(f"the program does not state the shape of `{name}`")
+        return meta
+
+
+def written_name(target: str) -> str | None:
+    """The functional name of an operator that writes to its `self`: `relu` of `aten.relu_.default`. Else None."""
+    if not target.startswith("aten."):
+        return None
+    name = target.split(".")[1]
+    if name in _WRITES_IN_DISGUISE:
+        return _WRITES_IN_DISGUISE[name]
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else None

@@ -1,0 +1,93 @@
+"""Graphs that only say under which mode their nodes were traced, put in the place of the nodes that call them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mlcc.frontend.aten.graph import Argument, AtenNode, Graph, Inner, Meta, Ref
+
+_WRAPPERS = frozenset(
+    f"higher_order.{name}"
+    for name in (
+        "wrap_with_set_grad_enabled", "wrap_with_autocast", "invoke_subgraph", "tag_activation_checkpoint", "wrap",
+        "wrap_activation_checkpoint", "strict_mode", "hints_wrapper",
+    )
+)  # fmt: skip
+
+
+def inlined(graph: Graph) -> Graph:
+    """The graph with what such graphs hold in their place, at any depth."""
+    if not any(node.target in _WRAPPERS or _inner(node) for node in graph.nodes):
+        return graph
+    made = _Inliner(graph)
+    for node in graph.nodes:
+        made.add(node, made.replaced)
+    return replace(
+        graph,
+        nodes=tuple(made.nodes),
+        outputs=tuple(made.known(o, made.replaced) for o in graph.outputs),
+        values=made.values,
+    )
+
+
+def _inner(node: AtenNode) -> Inner | None:
+    return next((value for value in node.arguments.values() if isinstance(value, Inner)), None)
+
+
+class _Inliner:
+    def __init__(self, graph: Graph) -> None:
+        self.nodes: list[AtenNode] = []
+        self.values: dict[str, Meta] = dict(graph.values)
+        self.replaced: dict[str, Argument] = {}
+        self.taken = {name for node in graph.nodes for name in node.outputs if name} | set(graph.inputs)
+
+    def add(self, node: AtenNode, names: dict[str, Argument]) -> None:
+        """Append a node, or those of the graph that it calls; `names` says what values of its graph are outside."""
+        arguments = {key: self.known(value, names) for key, value in node.arguments.items()}
+        inner = _inner(node) if node.target in _WRAPPERS else None
+        if inner is None:
+            arguments = {k: Inner(inlined(v.graph)) if isinstance(v, Inner) else v for k, v in arguments.items()}
+            outputs = tuple(self._renamed(name, names) for name in node.outputs)
+            self.nodes.append(replace(node, arguments=arguments, outputs=outputs))
+            return
+        inside = dict(zip(inner.graph.inputs, _operands(arguments, inner), strict=False))
+        for part in inner.graph.nodes:
+            for name in filter(None, part.outputs):
+                self._name(name, inner.graph.values.get(name), inside)
+            self.add(part, inside)
+        for name, value in zip(node.outputs, inner.graph.outputs, strict=False):
+            if name:
+                names[name] = self.known(value, inside)
+
+    def known(self, value: Argument, names: Mapping[str, Argument]) -> Argument:
+        """An argument with the names that its values have outside."""
+        if isinstance(value, Ref):
+            return names.get(value.name, value)
+        if isinstance(value, (tuple, list)):
+            return tuple(self.known(part, names) for part in value)
+        return value
+
+    def _name(self, name: str, meta: Meta | None, names: dict[str, Argument]) -> None:
+        """Give a value inside a name that nothing outside has."""
+        fresh, number = name, 1
+        while fresh in self.taken:
+            fresh, number = f"{name}_{number}", number + 1
+        self.taken.add(fresh)
+        if meta is not None:
+            self.values[fresh] = meta
+        names[name] = Ref(fresh)
+
+    @staticmethod
+    def _renamed(name: str | None, names: Mapping[str, Argument]) -> str | None:
+        found = names.get(name) if name else None
+        return found.name if isinstance(found, Ref) else name
+
+
+def _operands(arguments: Mapping[str, Argument], inner: Inner) -> list[Argument]:
+    """What the graph is called with: the arguments after it, those in tuples one by one; names of graphs are none."""
+    listed = list(arguments.values())
+    after = listed[next(i for i, value in enumerate(listed) if isinstance(value, Inner)) + 1 :]
+    flat = [part for value in after for part in (value if isinstance(value, tuple) else (value,))]
+    count = len(inner.graph.inputs)
+    return flat[len(flat) - count :] if len(flat) > count and isinstance(flat[0], str) else flat[:count]

@@ -1,0 +1,190 @@
+"""The module of a program: `main` with its parameters and results, the ranges of symbols, the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc.frontend.aten.graph import Input, NumberMeta, Program, TensorMeta
+from mlcc.frontend.aten.parameters import Names, solved
+from mlcc.frontend.aten.schema import refs
+from mlcc.frontend.aten.symbols import symbols_of
+from mlcc.frontend.aten.table import Converter
+from mlcc.frontend.aten.translate import Translator
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.module import IRModule
+from mlcc.ops import values
+
+_LEAST = 2  # PyTorch takes symbols to be at least so much, and runs its programs with less
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a program becomes a module."""
+
+    keep_params: bool = False  # parameters of the model are parameters of `main`
+    keep_state: bool = False  # buffers that the program changes are parameters of `main`
+    unwrap: bool = False  # one result is no tuple
+    dim_names: Mapping[str, Any] = field(default_factory=dict)
+    converters: Mapping[str, Converter] = field(default_factory=dict)
+
+
+def translate(program: Program, options: Options = Options()) -> IRModule:  # noqa: B008
+    """The module of a program. Raises CompileError that lists everything that cannot be imported."""
+    t = Translator(program, options.converters)
+    main = _Main(t, options)
+    params = main.parameters()
+    results = [out for out in t.program.outputs if out.kind in ("user", "loss")]
+    changed = [out for out in t.program.outputs if out.kind.endswith("_mutation")]
+    attrs = {"num_input": main.inputs, **main.bounds()}
+    if changed:
+        attrs["mutated"] = [out.target for out in changed]
+    if main.kept:
+        attrs["params"] = [weight.load() for weight in main.kept]
+    with t.function(params, attrs):
+        main.check_sizes()
+        t.walk(t.program.graph)
+        t.problems.raise_all()
+        made = [_result(t, out.value) for out in (*results, *changed)]
+        made = [value for value in made if value is not None]
+        t.result(made[0] if options.unwrap and len(made) == 1 else made)
+    return t.module()
+
+
+def _result(t: Translator, value: Any) -> Any:
+    """A result: a tensor or a number. None and strings are nothing that a program computes, and are left out."""
+    found = t.argument(value)
+    if found is None or isinstance(found, str):
+        return None
+    if isinstance(found, (bool, int, tir.Expr)):
+        return relax.PrimValue(c.as_expr(found) if isinstance(found, tir.Expr) else c.const(found, _kind(found)))
+    return t.scalar(found, "float64") if isinstance(found, float) else found
+
+
+def _kind(value: bool | int) -> str:
+    return "bool" if isinstance(value, bool) else "int64"
+
+
+class _Main:
+    """The parameters of `main`: the user's inputs in `forward`'s order, then what is kept of the model's own tensors."""
+
+    def __init__(self, t: Translator, options: Options) -> None:
+        self.t, self.options = t, options
+        self.program = t.program
+        self.names = Names(self.program, options.dim_names)
+        self.inputs = 0
+        self.kept: list[Any] = []
+        self._derived: list[tuple[relax.Var, int, str]] = []  # parameter, axis, what its extent is
+        self._constants: dict[Any, relax.Constant] = {}
+
+    def parameters(self) -> list[relax.Var]:
+        """The parameters; weights that are no parameters become constants where the program uses them."""
+        users = [given for given in self.program.inputs if given.kind == "user"]
+        for given in users:
+            self._declare(self._meta(given))
+        made = [param for given in users if (param := self._user(given)) is not None]
+        self.inputs = len(made)
+        changed = {out.target for out in self.program.outputs if out.kind.endswith("_mutation")}
+        nodes = self.program.graph.nodes
+        used = {ref.name for node in nodes for ref in refs(node.arguments.values())}
+        used |= {ref.name for ref in refs(self.program.graph.outputs)}
+        for given in self.program.inputs:
+            if given.kind == "user" or given.target not in self.program.weights:
+                continue
+            is_parameter = given.kind == "parameter" and self.options.keep_params
+            if is_parameter or (self.options.keep_state and given.kind != "parameter" and given.target in changed):
+                made.append(self._weight_parameter(given))
+                if is_parameter:
+                    self.kept.append(self.program.weights[given.target])
+            elif given.value in used:
+                self.t.values[given.value] = self._constant(given)
+        return made
+
+    def _meta(self, given: Input) -> TensorMeta | NumberMeta | None:
+        return self.program.graph.values.get(given.value)
+
+    def _declare(self, meta: TensorMeta | NumberMeta | None) -> None:
+        """Make the symbols that stand alone as an extent."""
+        extents: Iterable[Any] = meta.shape if isinstance(meta, TensorMeta) else [meta.value] if meta else []
+        for extent in extents:
+            if isinstance(extent, str) and extent.isidentifier() and extent not in self.t.symbols:
+                self.t.symbols[extent] = self.names.variable(extent)
+
+    def _user(self, given: Input) -> relax.Var | None:
+        """A parameter; None for an input that the program was exported with as a constant."""
+        meta = self._meta(given)
+        if isinstance(meta, TensorMeta):
+            param = self._tensor(given.value, meta)
+        elif isinstance(meta, NumberMeta) and isinstance(meta.value, str) and meta.value in self.t.symbols:
+            symbol = self.t.symbols[meta.value]
+            param = relax.Var(given.value, relax.PrimStructInfo(DType.of("int64"), symbol))
+            self.t.values[given.value] = symbol
+            return param
+        else:
+            self.t.values[given.value] = given.constant
+            return None
+        self.t.values[given.value] = param
+        return param
+
+    def _tensor(self, name: str, meta: TensorMeta) -> relax.Var:
+        """A parameter that is a tensor. What an extent like `2*s + 1` says of `s` is found when `main` begins."""
+        extents: list[int | tir.Expr] = []
+        derived: list[tuple[int, str]] = []
+        for axis, extent in enumerate(meta.shape):
+            unknown = isinstance(extent, str) and any(s not in self.t.symbols for s in symbols_of(extent))
+            if unknown:
+                derived.append((axis, str(extent)))
+                extents.append(self.t.symbol(f"{name}_{axis}"))
+            else:
+                extents.append(self.t.extent(extent))
+        param = self.t.parameter(name, extents, meta.dtype)
+        self._derived += [(param, axis, text) for axis, text in derived]
+        return param
+
+    def _weight_parameter(self, given: Input) -> relax.Var:
+        weight = self.program.weights[given.target]
+        made = self.t.parameter(given.value, weight.shape, weight.dtype)
+        self.t.values[given.value] = made
+        return made
+
+    def _constant(self, given: Input) -> relax.Constant:
+        """A weight as a constant; tensors that share all their memory are one."""
+        weight = self.program.weights[given.target]
+        key = (weight.storage, weight.layout, weight.shape, weight.dtype) if weight.storage else given.target
+        if key not in self._constants:
+            self._constants[key] = self.t.constant(weight.load(), weight.dtype, given.target)
+        return self._constants[key]
+
+    # ------------------------------------------------------------ sizes
+
+    def bounds(self) -> dict[str, dict[str, int]]:
+        """The ranges of symbols, as attributes of `main`."""
+        ranges = {
+            self.t.symbols[s].name: r
+            for s, r in self.program.ranges.items()
+            if isinstance(self.t.symbols.get(s), tir.Var)
+        }  # type: ignore[union-attr]
+        least = {name: low for name, (low, _) in ranges.items() if low > 0}
+        most = {name: high for name, (_, high) in ranges.items() if high is not None}
+        found = {"tir_var_lower_bound": least, "tir_var_upper_bound": most}
+        return {name: part for name, part in found.items() if part}
+
+    def check_sizes(self) -> None:
+        """Find the symbols that extents are made of, and let run time hold symbols to their ranges."""
+        for param, axis, text in self._derived:
+            unknown = [s for s in symbols_of(text) if s not in self.t.symbols]
+            if unknown:
+                self.t.symbols[unknown[0]] = self.names.variable(unknown[0])
+                self.t.define(unknown[0], solved(text, unknown, self.t.shape(param)[axis], self.t.symbols))
+        for param in dict.fromkeys(param for param, _, _ in self._derived):
+            meta = self.program.graph.values[param.name]
+            assert isinstance(meta, TensorMeta)
+            shape = [self.t.extent(e) for e in meta.shape]
+            info = values.tensor_info(shape, meta.dtype)
+            self.t.values[param.name] = self.t.bb.match_cast(param, info, param.name)
+        for symbol, (least, most) in self.program.ranges.items():
+            if symbol in self.t.symbols:
+                self.t.hold(self.t.symbols[symbol], least if least > _LEAST else None, most)

@@ -1,0 +1,237 @@
+"""`.pt2` files: exported programs as `torch.export.save` writes them, read without torch and without pickle.
+
+The archive is a zip of JSON and raw weights. PyTorch writes it so from 2.9 on (schema 8); 2.8 and older pickle the
+weights, and are refused. Nothing in a file is believed: `mlcc.runtime.npz` says how the archive is judged,
+`mlcc.frontend.aten.schema` how the program is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, error
+from mlcc.files import map_file
+from mlcc.frontend.aten.graph import Program, Weight
+from mlcc.frontend.aten.schema import (
+    Malformed,
+    dtype_name,
+    extent,
+    get,
+    graph_of,
+    input_of,
+    output_of,
+    range_of,
+)  # fmt: skip
+from mlcc.frontend.aten.symbols import readable
+from mlcc.ir.dtypes import DType
+from mlcc.ir.tensor_data import storage_dtype
+from mlcc.runtime.npz import Archive, Damaged
+
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
+
+    import numpy as np
+
+MAJOR = 8  # of the schema that is read
+LARGEST_PROGRAM = 512 << 20  # bytes of JSON
+MOST_NODES = 400_000
+_LARGEST_CONFIG = 256 << 20
+_MOST_DIMENSIONS = 32
+_WRITE = "write one with torch.export.save(torch.export.export(model, inputs), path)"
+
+
+def read_pt2(path: str, model: str | None = None) -> Program:
+    """The program in a `.pt2` file; of several, the one that `model` names. Weights stay in the file until they load.
+
+    Raises CompileError: E0001 for what cannot be read, E1010 for what is damaged, E1011 for what an older PyTorch wrote
+    or pickled, E1012 for what is too large.
+    """
+    try:
+        data = map_file(path)
+        if bytes(data[:2]) != b"PK":
+            raise CompileError(error("E1010", f"{path} is no .pt2 file", help=_WRITE))
+        return _Reader(path, Archive(data), model).program()
+    except (Damaged, Malformed) as problem:
+        raise _damaged(path, str(problem)) from None
+    except RecursionError:
+        raise _damaged(path, "it is nested too deeply") from None
+
+
+def _damaged(path: str, why: str, help: str | None = None) -> CompileError:
+    return CompileError(error("E1010", f"cannot read {path}: {why}", help=help))
+
+
+def _older(path: str, what: str) -> CompileError:
+    name = os.path.basename(path)
+    help = (
+        "where you trust the file, save it anew with PyTorch 2.9 or later: "
+        f"torch.export.save(torch.export.load({name!r}), {name.removesuffix('.pt2') + '-new.pt2'!r})"
+    )
+    return CompileError(error("E1011", f"cannot read {path}: {what}", help=help))
+
+
+class _Reader:
+    """Reads one program of an archive. Raises Damaged or Malformed for what is not sound."""
+
+    def __init__(self, path: str, archive: Archive, model: str | None) -> None:
+        self.path, self.archive = path, archive
+        roots = {name.partition("/")[0] for name in archive.members}
+        self.root = min(roots) if len(roots) == 1 else ""
+        self.model = self._model(model)
+
+    def _model(self, wanted: str | None) -> str:
+        """The name of the program in the archive."""
+        files = {name.rpartition("/")[2] for name in self.archive.members}
+        if "serialized_exported_program.json" in files:
+            raise _older(self.path, "it was written by PyTorch 2.7 or earlier")
+        if "data.pkl" in files:
+            raise _damaged(self.path, "it is a file of torch.save or torch.jit.save, no exported program", _WRITE)
+        prefix = f"{self.root}/models/"
+        models = sorted(n[len(prefix) : -len(".json")] for n in self.archive.members if n.startswith(prefix))
+        if not models:
+            raise Damaged("it holds no exported program (`models/*.json`)")
+        if wanted is None and len(models) > 1 or wanted is not None and wanted not in models:
+            listed = ", ".join(f"`{m[:60]}`" for m in models[:8])
+            raise _damaged(self.path, f"it holds the programs {listed}", "say which one to read")
+        return wanted or models[0]
+
+    def program(self) -> Program:
+        """The program."""
+        found = self._json(f"models/{self.model}.json", LARGEST_PROGRAM, MOST_NODES)
+        version = get(get(found, "schema_version", dict), "major", int)
+        if version < MAJOR:
+            raise _older(self.path, f"its schema is version {version}, mlcc reads version {MAJOR}")
+        if version > MAJOR:
+            raise Malformed(f"its schema is version {version}, mlcc reads version {MAJOR}")
+        module = get(found, "graph_module", dict)
+        signature = get(module, "signature", dict)
+        ranges = get(found, "range_constraints", dict)
+        program = Program(
+            os.path.basename(self.path),
+            graph_of(get(module, "graph", dict)),
+            tuple(input_of(spec) for spec in get(signature, "input_specs", list)),
+            tuple(output_of(spec) for spec in get(signature, "output_specs", list)),
+            {
+                **self._weights("data/weights", f"{self.model}_weights_config.json"),
+                **self._weights("data/constants", f"{self.model}_constants_config.json"),
+            },
+            {str(readable(name)): range_of(given) for name, given in ranges.items() if isinstance(given, dict)},
+        )
+        _check_signature(program)
+        return program
+
+    def _json(self, name: str, largest: int, most: int | None = None) -> dict[str, Any]:
+        """A JSON file of the archive."""
+        entry = self.archive.members.get(f"{self.root}/{name}")
+        if entry is None:
+            raise Damaged(f"it has no `{name}`")
+        if entry.file_size > largest:
+            raise CompileError(error("E1012", f"{self.path}: `{name}` has {entry.file_size} bytes; read are {largest}"))
+        text = b"".join(self.archive.unpacked(entry))
+        if most is not None and text.count(b'"target"') > most:
+            raise CompileError(error("E1012", f"{self.path}: the program has more than {most} nodes"))
+        try:
+            found = json.loads(text)
+        except ValueError:
+            raise Damaged(f"`{name}` is no JSON") from None
+        if not isinstance(found, dict):
+            raise Damaged(f"`{name}` is no JSON object")
+        return found
+
+    # ------------------------------------------------------------ weights
+
+    def _weights(self, folder: str, config: str) -> dict[str, Weight]:
+        """The weights that a configuration lists."""
+        if f"{self.root}/{folder}/{config}" not in self.archive.members:
+            if f"{self.root}/{folder}/{self.model}.pt" in self.archive.members:
+                raise _older(self.path, "its weights are pickled, as PyTorch 2.8 did")
+            raise Damaged(f"it has no `{folder}/{config}`")
+        entries = get(self._json(f"{folder}/{config}", _LARGEST_CONFIG), "config", dict)
+        return {key: self._weight(key, folder, entry) for key, entry in entries.items()}
+
+    def _weight(self, key: str, folder: str, given: Any) -> Weight:
+        if get(given, "use_pickle", bool):
+            raise _older(self.path, f"`{key}` is pickled: an object, or a tensor of a class of its own")
+        meta = get(given, "tensor_meta", dict)
+        shape, strides = _integers(meta, "sizes"), _integers(meta, "strides")
+        offset = _integer(meta.get("storage_offset"))
+        is_sound = len(strides) == len(shape) <= _MOST_DIMENSIONS and min((offset, *shape, *strides), default=0) >= 0
+        if not is_sound or math.prod(max(n, 1) for n in shape) >= 1 << 50 or max((0, *strides)) >= 1 << 50:
+            raise Malformed(f"the weight `{key}` has the shape {list(shape)[:8]}, strides {list(strides)[:8]}")
+        storage = f"{folder}/{get(given, 'path_name', str)}"
+        dtype = dtype_name(meta)
+        return Weight(
+            dtype, shape, self._loader(key, storage, dtype, shape, strides, offset), storage, (*strides, offset)
+        )
+
+    def _loader(
+        self, key: str, storage: str, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> Callable[[], np.ndarray]:
+        """The function that reads a weight, once its place in the file is known to be sound."""
+        entry = self.archive.members.get(f"{self.root}/{storage}")
+        if entry is None:
+            raise Damaged(f"the weight `{key}` lies in `{storage}`, which is missing")
+        try:
+            element = DType.of(dtype)
+        except ValueError:
+            return _refuse(self.path, f"the weight `{key}` is {dtype}, which mlcc does not have")
+        end = 0 if 0 in shape else 1 + offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        if end * element.bytes > entry.file_size:
+            raise Damaged(f"the weight `{key}` reaches past the end of `{storage}`")
+        kind = storage_dtype(element)
+
+        def load() -> np.ndarray:
+            import numpy as np
+
+            try:
+                flat = np.frombuffer(self._content(entry, end * element.bytes), kind, end) if end else np.empty(0, kind)
+            except Damaged as problem:
+                raise _damaged(self.path, str(problem)) from None
+            steps = [s * element.bytes for s in strides]
+            return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps, writeable=False)
+
+        return load
+
+    def _content(self, entry: ZipInfo, needed: int) -> Any:
+        """The bytes of a member, of which so many are used: where they lie in the file, or unpacked."""
+        if entry.compress_type == 0:
+            return self.archive.stored(entry)
+        if entry.file_size > max(4 * needed, 1 << 20):
+            raise Damaged(f"`{entry.filename}` unpacks to {entry.file_size} bytes, of which {needed} are used")
+        return b"".join(self.archive.unpacked(entry))
+
+
+def _refuse(path: str, why: str) -> Callable[[], Any]:
+    def load() -> Any:
+        raise _damaged(path, why)
+
+    return load
+
+
+def _check_signature(program: Program) -> None:
+    """Raise Malformed where the signature does not fit the graph and the weights."""
+    inputs = program.inputs
+    if len(inputs) != len(program.graph.inputs) or len(program.outputs) != len(program.graph.outputs):
+        raise Malformed("the signature has other inputs or outputs than the graph")
+    for given, name in zip(inputs, program.graph.inputs, strict=True):
+        if name and given.value != name:
+            raise Malformed(f"the signature calls the input `{name}` `{given.value}`")
+        if given.kind in ("parameter", "buffer", "constant") and given.target not in program.weights:
+            raise Malformed(f"the weight `{given.target}` is missing")
+        if given.kind == "custom_obj":
+            raise Malformed(f"`{given.target}` is an object of a class of its own, which no tensor program needs")
+
+
+def _integer(value: Any) -> int:
+    found = extent(value)
+    if type(found) is not int:
+        raise Malformed("a weight has a symbolic shape")
+    return found
+
+
+def _integers(meta: Any, field: str) -> tuple[int, ...]:
+    return tuple(_integer(e) for e in get(meta, field, list))

@@ -1,0 +1,315 @@
+"""Programs in the JSON of `torch.export`: nodes, arguments, shapes and the signature as plain data.
+
+Nothing is believed: what is missing or of another type raises Malformed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from mlcc.frontend.aten.graph import (
+    Argument,
+    AtenNode,
+    Extent,
+    Graph,
+    Inner,
+    Input,
+    Meta,
+    NumberMeta,
+    Output,
+    Ref,
+    TensorMeta,
+)  # fmt: skip
+from mlcc.frontend.aten.symbols import readable
+from mlcc.frontend.place import Place, own_line
+
+DEEPEST = 40  # graphs within graphs
+_MOST_DIMENSIONS = 64
+
+DTYPES = {
+    1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64",
+    9: "complex32", 10: "complex64", 11: "complex128", 12: "bool", 13: "bfloat16", 28: "uint16", 29: "float8_e4m3fn",
+    30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz", 33: "float8_e8m0fnu", 34: "uint32", 35: "uint64",
+}  # fmt: skip
+_MEMORY_FORMATS = {1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format"}
+_LAYOUTS = {
+    1: "sparse_coo", 2: "sparse_csr", 3: "sparse_csc", 4: "sparse_bsr", 5: "sparse_bsc", 6: "_mkldnn", 7: "strided",
+}  # fmt: skip
+_FLOATS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+_UNUSED = re.compile(r".*_unused_\d+(_\d+)?")
+
+
+class Malformed(Exception):
+    """What is wrong with a program, in words."""
+
+
+def get(value: Any, field: str, kind: type) -> Any:
+    """A field of a JSON object, of this type. Raises Malformed."""
+    found = value.get(field) if isinstance(value, dict) else None
+    if type(found) is not kind:
+        raise Malformed(f"`{field}` is missing or malformed")
+    return found
+
+
+def only(value: Any) -> tuple[str, Any]:
+    """The one field of a JSON object: which of several kinds it is, and what. Raises Malformed."""
+    if not isinstance(value, dict) or len(value) != 1:
+        raise Malformed(f"`{str(value)[:80]}` is malformed")
+    ((kind, found),) = value.items()
+    return str(kind), found
+
+
+# ---------------------------------------------------------------- graphs
+
+
+def graph_of(given: Any, depth: int = 0) -> Graph:
+    """A graph, with the graphs in its arguments."""
+    if depth > DEEPEST:
+        raise Malformed("it is nested too deeply")
+    values: dict[str, Meta] = {name: tensor_meta(meta) for name, meta in get(given, "tensor_values", dict).items()}
+    for field, dtype in (("sym_int_values", "int64"), ("sym_float_values", "float64"), ("sym_bool_values", "bool")):
+        values.update((name, NumberMeta(dtype, extent(value))) for name, value in (given.get(field) or {}).items())
+    nodes = tuple(_node(node, depth) for node in get(given, "nodes", list))
+    inputs = tuple(_name(a) for a in get(given, "inputs", list))
+    outputs = tuple(argument(a, depth) for a in get(given, "outputs", list))
+    _check_order(inputs, nodes, outputs)
+    return Graph(inputs, nodes, outputs, values)
+
+
+def _node(node: Any, depth: int) -> AtenNode:
+    raw = get(node, "target", str)
+    target = target_name(raw)
+    has_schema = raw.startswith("torch.ops.") and not raw.startswith("torch.ops.higher_order.")
+    arguments: dict[str, Argument] = {}
+    for i, given in enumerate(get(node, "inputs", list)):
+        name = get(given, "name", str)
+        by_name = name and (has_schema or given.get("kind") == 2)
+        arguments[name if by_name else f"arg{i}"] = argument(get(given, "arg", dict), depth)
+    produced = get(node, "outputs", list)
+    is_list = node.get("is_hop_single_tensor_return") is False or any("as_tensors" in only(o) for o in produced)
+    outputs = tuple(_used(name) for output in produced for name in _names(output))
+    named = str(node.get("name") or next((n for n in outputs if n), ""))
+    return AtenNode(target, arguments, outputs, _place(node, target, named), is_list or len(produced) > 1)
+
+
+def target_name(target: str) -> str:
+    """`torch.ops.aten.conv2d.default` as `aten.conv2d.default`, `_operator.add` as `operator.add`."""
+    return target.removeprefix("_") if target.startswith("_operator.") else target.removeprefix("torch.ops.")
+
+
+def _used(name: str) -> str | None:
+    """The name of a result; None for one that nobody uses, which the exporter names so."""
+    return None if not name or _UNUSED.fullmatch(name) else name
+
+
+def _names(given: Any) -> list[str]:
+    """The names of the results that an argument stands for."""
+    kind, value = only(given)
+    if kind == "as_tensors" and isinstance(value, list):
+        return [get(v, "name", str) for v in value]
+    if kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
+        return [get(value, "as_name", str)]
+    return [""] if kind == "as_none" else [get(value, "name", str)]
+
+
+def _name(given: Any) -> str:
+    """The name of an input of a graph; "" for a constant."""
+    _, value = only(given)
+    return str(value.get("name") or value.get("as_name") or "") if isinstance(value, dict) else ""
+
+
+def _place(node: Any, target: str, name: str) -> Place:
+    """The innermost module, and the innermost line of the user's own program."""
+    metadata = node.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise Malformed("the metadata of a node are malformed")
+    last = str(metadata.get("nn_module_stack") or "").rpartition(";")[2]
+    _, module, kind = last.rsplit(",", 2) if last.count(",") >= 2 else ("", "", "")
+    if module.startswith("_empty"):
+        module = kind = ""
+    return Place(target, name, module, kind.rpartition(".")[2], own_line(str(metadata.get("stack_trace") or "")))
+
+
+def _check_order(inputs: Iterable[str], nodes: Iterable[AtenNode], outputs: Iterable[Argument]) -> None:
+    """Raise Malformed if a node takes what no input and no earlier node gives, or a name stands for two values."""
+    known = {name for name in inputs if name}
+    for node in nodes:
+        for ref in refs(node.arguments.values()):
+            if ref.name not in known:
+                raise Malformed(f"`{node.place.node}` takes `{ref.name}`, which nothing before it gives")
+        for name in filter(None, node.outputs):
+            if name in known:
+                raise Malformed(f"`{name}` stands for two values")
+            known.add(name)
+    for ref in refs(outputs):
+        if ref.name not in known:
+            raise Malformed(f"the result `{ref.name}` is given by nothing")
+
+
+def refs(arguments: Iterable[Argument]) -> list[Ref]:
+    """The values that arguments mention, but those inside graphs."""
+    found: list[Ref] = []
+    for given in arguments:
+        if isinstance(given, Ref):
+            found.append(given)
+        elif isinstance(given, (tuple, list)):
+            found += refs(given)
+        elif isinstance(given, Mapping):
+            found += refs(given.values())
+    return found
+
+
+# ---------------------------------------------------------------- arguments
+
+
+def argument(given: Any, depth: int = 0) -> Argument:
+    """An argument of a node, or an output of a graph."""
+    kind, value = only(given)
+    if kind == "as_graph":
+        return Inner(graph_of(get(value, "graph", dict), depth + 1))
+    if kind == "as_string_to_argument" and isinstance(value, dict):
+        return {str(key): argument(part, depth) for key, part in value.items()}
+    read = _ARGUMENTS.get(kind)
+    if read is None:
+        raise Malformed(f"an argument is of the kind `{kind[:60]}`, which is not known")
+    try:
+        return read(value)
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
+        raise Malformed(f"an argument of the kind `{kind}` is malformed: {str(value)[:80]}") from None
+
+
+def _of(kind: type) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError(kind.__name__)
+        return value
+
+    return read
+
+
+def _each(read: Callable[[Any], Argument]) -> Callable[[Any], Argument]:
+    return lambda value: tuple(read(v) for v in _of(list)(value))
+
+
+def _float(value: Any) -> float:
+    return _FLOATS[value] if isinstance(value, str) else float(value)
+
+
+def _ref(value: Any) -> Ref:
+    return Ref(_of(str)(value["name"]))
+
+
+def _symbolic(value: Any) -> Argument:
+    """A number of run time by its name, or a known one."""
+    ((kind, found),) = value.items()
+    return Ref(_of(str)(found)) if kind == "as_name" else _float(found) if kind == "as_float" else _of(int)(found)
+
+
+def _symbolic_bool(value: Any) -> Argument:
+    ((kind, found),) = value.items()
+    return Ref(_of(str)(found)) if kind == "as_name" else _of(bool)(found)
+
+
+def _optional(value: Any) -> Argument:
+    return _ref(value["as_tensor"]) if "as_tensor" in value else None
+
+
+def _device(value: Any) -> str:
+    index = value.get("index")
+    return str(value["type"]) if index is None else f"{value['type']}:{index}"
+
+
+def _constant(value: Any) -> Any:
+    return None
+
+
+_ARGUMENTS: dict[str, Callable[[Any], Argument]] = {
+    "as_none": _constant, "as_tensor": _ref, "as_tensors": _each(_ref), "as_nested_tensors": _each(_each(_ref)),
+    "as_int": _of(int), "as_ints": _each(_of(int)), "as_int_lists": _each(_each(_of(int))), "as_float": _float,
+    "as_floats": _each(_float), "as_float_lists": _each(_each(_float)), "as_string": _of(str),
+    "as_strings": _each(_of(str)), "as_bool": _of(bool), "as_bools": _each(_of(bool)), "as_sym_int": _symbolic,
+    "as_sym_ints": _each(_symbolic), "as_sym_bool": _symbolic_bool, "as_sym_bools": _each(_symbolic_bool),
+    "as_sym_float": _symbolic, "as_sym_floats": _each(_symbolic), "as_optional_tensor": _optional,
+    "as_optional_tensors": _each(_optional), "as_scalar_type": lambda v: DTYPES[v], "as_device": _device,
+    "as_memory_format": lambda v: _MEMORY_FORMATS[v], "as_layout": lambda v: _LAYOUTS[v], "as_custom_obj": _ref,
+    "as_operator": lambda v: target_name(_of(str)(v)),
+    "as_complex": lambda v: complex(_float(v["real"]), _float(v["imag"])),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------- shapes and dtypes
+
+
+def tensor_meta(meta: Any) -> TensorMeta:
+    """What is stated of a tensor."""
+    shape = tuple(extent(e) for e in get(meta, "sizes", list))
+    strides = tuple(extent(e) for e in get(meta, "strides", list))
+    is_sound = all(isinstance(e, str) or (type(e) is int and 0 <= e < 1 << 62) for e in shape)
+    if len(shape) > _MOST_DIMENSIONS or not is_sound or len(strides) != len(shape):
+        raise Malformed(f"a tensor has the shape {list(shape)[:8]}")
+    return TensorMeta(dtype_name(meta), shape, strides)
+
+
+def dtype_name(meta: Any) -> str:
+    """The dtype of a tensor."""
+    found = DTYPES.get(get(meta, "dtype", int))
+    if found is None:
+        raise Malformed(f"a tensor has the dtype {meta['dtype']}, which is not known")
+    return found
+
+
+def extent(value: Any) -> Extent | Any:
+    """A number, or the text of an expression."""
+    kind, found = only(value)
+    try:
+        if kind == "as_expr":
+            return readable(get(found, "expr_str", str))
+        if kind in ("as_int", "as_bool", "as_float"):
+            return _ARGUMENTS[kind](found)
+    except (ValueError, TypeError, KeyError) as problem:
+        raise Malformed(f"a number is malformed: {problem}") from None
+    raise Malformed(f"a number is of the kind `{kind[:60]}`, which is not known")
+
+
+def range_of(given: Any) -> tuple[int, int | None]:
+    """The least and the greatest value of a symbol."""
+    least, most = given.get("min_val"), given.get("max_val")
+    return least if type(least) is int else 0, most if type(most) is int else None
+
+
+# ---------------------------------------------------------------- the signature
+
+_STORED = {
+    "parameter": ("parameter", "parameter_name"), "buffer": ("buffer", "buffer_name"),
+    "tensor_constant": ("constant", "tensor_constant_name"), "custom_obj": ("custom_obj", "custom_obj_name"),
+}  # fmt: skip
+
+
+def input_of(spec: Any) -> Input:
+    """An input of the outermost graph."""
+    kind, value = only(spec)
+    if kind == "constant_input":
+        field, found = only(get(value, "value", dict))
+        return Input(get(value, "name", str), "user", "", _ARGUMENTS[field](found) if field in _ARGUMENTS else None)
+    given = get(value, "arg", dict)
+    if kind == "user_input":
+        name = _name(given)
+        return Input(name, "user", "", None if name else argument(given))
+    if kind == "token":
+        return Input(get(given, "name", str), "token")
+    if kind not in _STORED:
+        raise Malformed(f"an input is of the kind `{kind[:60]}`, which is not known")
+    shown, field = _STORED[kind]
+    return Input(get(given, "name", str), shown, get(value, field, str), None, value.get("persistent") is not False)
+
+
+def output_of(spec: Any) -> Output:
+    """An output of the outermost graph."""
+    kind, value = only(spec)
+    given = get(value, "arg", dict)
+    made = Ref(get(given, "name", str)) if "name" in given else argument(given)
+    target = next((str(v) for k, v in value.items() if k.endswith("_name")), "")
+    return Output(made, kind.removesuffix("_output"), target)

@@ -1,0 +1,68 @@
+"""Converters that users supply: those of this package's table, and those written for TVM's importer.
+
+A converter of ours is `convert(t, **arguments)`, with the arguments' names in the operator's schema; TVM's is
+`convert(node, importer)`, with `node.args` and `importer.env`, `importer.block_builder`, `importer.retrieve_args`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from mlcc.frontend.aten.graph import Argument, Ref
+
+if TYPE_CHECKING:
+    from mlcc.frontend.aten.table import Converter
+    from mlcc.frontend.aten.translate import Translator
+
+_NAMESPACES = ("aten", "operator", "higher_order", "quantized_decomposed", "torch", "torchvision")
+
+
+def supplied(converters: Mapping[str, Converter]) -> dict[str, Converter]:
+    """The converters by the names of operators as programs have them; a name without a namespace is one of `aten`."""
+    made = {}
+    for name, convert in converters.items():
+        has_namespace = "::" in name or name.partition(".")[0] in _NAMESPACES or name.count(".") > 1
+        target = name.replace("::", ".") if has_namespace else f"aten.{name}"
+        made[target.removeprefix("torch.ops.")] = _of_node(convert) if _takes_a_node(convert) else convert
+    return made
+
+
+def _takes_a_node(convert: Converter) -> bool:
+    """Whether a converter is one as TVM has them: two parameters, of which the first is a node."""
+    try:
+        parameters = list(inspect.signature(convert).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
+    return len(plain) == len(parameters) == 2 and ("node" in plain[0].name or "importer" in plain[1].name)
+
+
+class _Env(dict[Argument, Any]):
+    """The values of nodes; what is no value stands for itself."""
+
+    def __missing__(self, key: Argument) -> Any:
+        return key
+
+
+def _of_node(convert: Converter) -> Converter:
+    def converted(t: Translator, **arguments: Any) -> Any:
+        node = t.node
+        assert node is not None
+        env = _Env({Ref(name): value for name, value in t.values.items()})
+        args = tuple(node.arguments.values())
+        seen = SimpleNamespace(
+            args=args, kwargs={}, name=node.place.node, target=node.target, op="call_function", meta=dict(t.described())
+        )
+        importer = SimpleNamespace(
+            env=env,
+            block_builder=t.bb,
+            retrieve_args=lambda _: list(arguments.values()),
+            shape_of=t.op.shape_of,
+            translator=t,
+        )
+        return convert(seen, importer)
+
+    return converted
