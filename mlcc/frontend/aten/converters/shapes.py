@@ -125,8 +125,15 @@ def joint_shape(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
 
 
 def permuted(t: Translator, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
-    """The value with its axes in another order; itself if that is the old one."""
-    return value if list(axes) == list(range(len(axes))) else t.emit(op.permute_dims(value, list(axes)))
+    """The value with its axes in another order. What was permuted already is permuted once, or not at all."""
+    order = list(axes)
+    before = t.bb.lookup_binding(value)
+    if isinstance(before, relax.Call) and before.op == _PERMUTE and before.attrs["axes"] is not None:
+        value, order = before.args[0], [before.attrs["axes"][axis] % len(order) for axis in order]
+    return value if order == list(range(len(order))) else t.emit(op.permute_dims(value, order))
+
+
+_PERMUTE = tir.Op("relax.permute_dims")
 
 
 @converts("aten.permute", "aten.permute_copy")

@@ -1,0 +1,84 @@
+"""Attention, kept as one operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc.frontend.aten.converters.reductions import reduced
+from mlcc.frontend.aten.converters.shapes import broadcast, joint_shape, permuted, product
+from mlcc.frontend.aten.table import converts
+from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax
+from mlcc.relax import op
+
+_TURNED = (0, 2, 1, 3)  # (batch, heads, length, width) to (batch, length, heads, width), and back
+
+
+@converts("aten.scaled_dot_product_attention")
+def _attention(
+    t: Translator, query: relax.Expr, key: relax.Expr, value: relax.Expr, attn_mask: relax.Expr | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+) -> relax.Expr:  # fmt: skip
+    return attention(t, query, key, value, attn_mask, dropout_p, is_causal, scale)
+
+
+@converts(
+    "aten._scaled_dot_product_flash_attention_for_cpu", "aten._scaled_dot_product_flash_attention",
+    "aten._scaled_dot_product_efficient_attention", "aten._scaled_dot_product_attention_math",
+    "aten._scaled_dot_product_fused_attention_overrideable",
+)  # fmt: skip
+def _fused_attention(
+    t: Translator, query: relax.Expr, key: relax.Expr, value: relax.Expr, dropout_p: float = 0.0,
+    is_causal: bool = False, attn_mask: relax.Expr | None = None, attn_bias: relax.Expr | None = None,
+    scale: float | None = None, **settings: Any,
+) -> list[Any]:  # fmt: skip
+    mask = attn_mask if attn_bias is None else attn_bias
+    return [attention(t, query, key, value, mask, dropout_p, is_causal, scale), *[None] * 8]
+
+
+def attention(
+    t: Translator, query: relax.Expr, key: relax.Expr, value: relax.Expr, mask: relax.Expr | None, dropout: float,
+    causal: bool, scale: float | None,
+) -> relax.Expr:  # fmt: skip
+    """softmax(scale * query @ key.T + mask) @ value; rows that see nothing are 0."""
+    if dropout:
+        raise Unsupported("dropout of training", "export the model in eval mode")
+    if causal and mask is not None:
+        raise Unsupported("a mask beside is_causal")
+    shape = [*t.shape(query)[:-1], t.shape(value)[-1]]
+    operands = (query, key, value)
+    outer = joint_shape([t.shape(x)[:-3] for x in operands])
+    turned = [permuted(t, _four(t, x, outer), _TURNED) for x in operands]
+    factor = None if scale is None else float(scale)
+    if mask is None:
+        made = t.emit(op.nn.attention(*turned, scale=factor, causal_mask="TopLeft" if causal else None))
+        return t.reshape(permuted(t, made, _TURNED), shape)
+    if t.ndim(mask) > 4:
+        mask = broadcast(t, mask, [*outer, *t.shape(mask)[-3:]])
+    bias, seen = _bias(t, _four(t, mask), t.dtype(query))
+    made = t.emit(op.nn.attention_bias(*turned, bias, scale=factor))
+    back = permuted(t, made, _TURNED)
+    return t.reshape(t.emit(op.where(seen, back, t.scalar(0, t.dtype(query)))), shape)
+
+
+def _four(t: Translator, value: relax.Expr, outer: Sequence[Dim] | None = None) -> relax.Expr:
+    """The value with four dimensions; those before the heads are one batch, of the extents `outer`."""
+    shape: list[Dim] = [*t.shape(value)]
+    shape = [*[1] * (3 - len(shape)), *shape]
+    rest = shape[-3:]
+    batch = shape[:-3] if outer is None else [*outer]
+    wide = t.reshape(value, shape) if outer is None else broadcast(t, t.reshape(value, shape), [*batch, *rest])
+    return t.reshape(wide, [product(batch), *rest])
+
+
+def _bias(t: Translator, mask: relax.Expr, dtype: str) -> tuple[relax.Expr, relax.Expr]:
+    """What is added to scores, and which rows see anything."""
+    lowest = t.scalar(-math.inf, dtype)
+    if t.dtype(mask) == "bool":
+        return t.emit(op.where(mask, t.scalar(0, dtype), lowest)), reduced(t, op.max, mask, -1, True)
+    bias = t.cast(mask, dtype)
+    return bias, reduced(t, op.max, t.emit(op.not_equal(bias, lowest)), -1, True)

@@ -1,0 +1,55 @@
+"""Windows of data, as convolutions and pools have them: arguments for each dimension, the elements that they see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax, tir
+from mlcc.relax import op
+
+if TYPE_CHECKING:
+    from mlcc.frontend.aten.translate import Translator
+
+Ints = int | Sequence[int]
+
+
+def each(values: Ints, count: int) -> list[int]:
+    """A number for each spatial dimension; one stands for all."""
+    given = [values] if isinstance(values, int) else list(values)
+    made = given * count if len(given) == 1 else given
+    if len(made) != count or not all(isinstance(value, int) for value in made):
+        raise Unsupported(f"{given} for {count} spatial dimensions")
+    return made
+
+
+def sliding(t: Translator, count: Dim, kernel: int, stride: int, pad: int, dilation: int) -> relax.Expr:
+    """Where windows look along a dimension, of shape (windows, kernel)."""
+    begins = op.subtract(
+        op.multiply(op.arange(0, count, 1, "int64"), t.scalar(stride, "int64")), t.scalar(pad, "int64")
+    )
+    within = op.multiply(op.arange(0, kernel, 1, "int64"), t.scalar(dilation, "int64"))
+    return t.emit(op.add(op.expand_dims(begins, [1]), within))
+
+
+def windows(
+    t: Translator, value: relax.Expr, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
+) -> relax.Expr:
+    """All windows that fit: batch, channels, a dimension for each place, then one for each of the kernel."""
+    positions = []
+    for extent, k, s, d in zip(t.shape(value)[2:], kernel, strides, dilation, strict=True):
+        size = tir.const_int(extent)
+        if size is None:
+            raise Unsupported("windows of data of symbolic size")
+        positions.append(sliding(t, (size - d * (k - 1) - 1) // s + 1, k, s, 0, d))
+    return taken(t, value, positions)
+
+
+def taken(t: Translator, value: relax.Expr, positions: Sequence[relax.Expr]) -> relax.Expr:
+    """What lies at these places: batch, channels, the windows' dimensions, then the kernel's."""
+    n = len(positions)
+    for at, places in enumerate(positions):
+        value = t.emit(op.take(value, places, 2 + 2 * at))
+    return t.emit(op.permute_dims(value, [0, 1, *range(2, 2 + 2 * n, 2), *range(3, 3 + 2 * n, 2)]))

@@ -1,0 +1,133 @@
+"""ATen operators of neural networks: convolutions, pools, normalisations, attention, images."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tests.frontend.operator_check import Case, check_cases
+
+
+def test_convolutions(torch: Any) -> None:
+    r, f = torch.randn, torch.nn.functional
+    image, kernel, bias = r(2, 4, 9, 8), r(6, 4, 3, 2), r(6)
+    cases: dict[str, Case] = {
+        "conv2d": (f.conv2d, [image, kernel, bias]),
+        "conv2d no bias": (f.conv2d, [image, kernel]),
+        "conv2d all": (lambda x, w, b: f.conv2d(x, w, b, (2, 1), (1, 2), (1, 3), 1), [image, kernel, bias]),
+        "conv2d groups": (lambda x, w: f.conv2d(x, w, groups=4), [image, r(8, 1, 3, 3)]),
+        "conv2d same": (lambda x, w: f.conv2d(x, w, padding="same"), [image, kernel]),
+        "conv2d valid": (lambda x, w: f.conv2d(x, w, padding="valid"), [image, kernel]),
+        "conv2d no batch": (f.conv2d, [image[0], kernel, bias]),
+        "conv1d": (lambda x, w, b: f.conv1d(x, w, b, 2, 1), [r(2, 4, 9), r(6, 4, 3), r(6)]),
+        "conv3d": (lambda x, w, b: f.conv3d(x, w, b, 1, 1), [r(1, 2, 4, 5, 4), r(3, 2, 2, 3, 2), r(3)]),
+        "transposed": (lambda x, w, b: f.conv_transpose2d(x, w, b, 2, 1, 1), [image, r(4, 3, 3, 3), r(3)]),
+        "transposed groups": (lambda x, w: f.conv_transpose2d(x, w, None, 1, 0, 0, 2, 2), [image, r(4, 3, 3, 3)]),
+        "transposed 1d": (lambda x, w: f.conv_transpose1d(x, w, None, 3, 1, 2), [r(2, 4, 9), r(4, 3, 4)]),
+        "transposed 3d": (lambda x, w: f.conv_transpose3d(x, w, None, 2), [r(1, 2, 3, 3, 2), r(2, 3, 2, 2, 2)]),
+        "transposed dilated": (
+            lambda x, w: f.conv_transpose2d(x, w, None, 1, 2, 1, 1, 2),
+            [image, r(4, 3, 3, 3)],
+        ),
+        "unfold": (lambda x: f.unfold(x, (3, 2), 1, 1, 2), [image]),
+        "fold": (lambda x: f.fold(x, (5, 6), (2, 3), 1, 1, (2, 1)), [r(2, 12, 18)]),
+    }
+    check_cases(cases)
+
+
+def test_pools(torch: Any) -> None:
+    r, f = torch.randn, torch.nn.functional
+    image, line, volume = r(2, 3, 9, 8), r(2, 3, 9), r(1, 2, 5, 6, 7)
+    odd = image.clone()
+    odd[0, 0, 2, 2] = math.nan
+    cases: dict[str, Case] = {
+        "max": (lambda x: f.max_pool2d(x, 2), [image]),
+        "max all": (lambda x: f.max_pool2d(x, (3, 2), (2, 1), (1, 1), (1, 2), True), [image]),
+        "max no batch": (lambda x: f.max_pool2d(x, 2), [image[0]]),
+        "max 1d": (lambda x: f.max_pool1d(x, 3, 2, 1), [line]),
+        "max 3d": (lambda x: f.max_pool3d(x, 2, 1), [volume]),
+        "max places": (lambda x: f.max_pool2d(x, (3, 2), (2, 1), 1, return_indices=True), [image]),
+        "max places ceil": (lambda x: f.max_pool2d(x, 3, 2, ceil_mode=True, return_indices=True), [image]),
+        "max places NaN": (lambda x: f.max_pool2d(x, 3, 2, return_indices=True)[1], [odd]),
+        "max places 1d": (lambda x: f.max_pool1d(x, 3, 2, 1, return_indices=True), [line]),
+        "max places 3d": (lambda x: f.max_pool3d(x, 2, return_indices=True), [volume]),
+        "unpool": (lambda x: f.max_unpool2d(*f.max_pool2d(x, 2, return_indices=True), 2), [r(2, 3, 8, 6)]),
+        "avg": (lambda x: f.avg_pool2d(x, 2), [image]),
+        "avg all": (lambda x: f.avg_pool2d(x, (3, 2), (2, 1), (1, 1), True), [image]),
+        "avg no pads": (lambda x: f.avg_pool2d(x, 3, 2, 1, count_include_pad=False), [image]),
+        "avg divisor": (lambda x: f.avg_pool2d(x, 3, 2, 1, divisor_override=5), [image]),
+        "avg 1d": (lambda x: f.avg_pool1d(x, 3, 2, 1), [line]),
+        "avg 3d": (lambda x: f.avg_pool3d(x, 2, 1, 1), [volume]),
+        "adaptive": (lambda x: f.adaptive_avg_pool2d(x, (4, 3)), [image]),
+        "adaptive 1": (lambda x: f.adaptive_avg_pool2d(x, 1), [image]),
+        "adaptive none": (lambda x: f.adaptive_avg_pool2d(x, (None, 2)), [image]),
+        "adaptive 1d": (lambda x: f.adaptive_avg_pool1d(x, 4), [line]),
+        "adaptive 3d": (lambda x: f.adaptive_avg_pool3d(x, (2, 3, 2)), [volume]),
+        "adaptive max": (lambda x: f.adaptive_max_pool2d(x, (4, 3), return_indices=True), [image]),
+        "adaptive max 1d": (lambda x: f.adaptive_max_pool1d(x, 5), [line]),
+        "adaptive max 3d": (lambda x: f.adaptive_max_pool3d(x, 2), [volume]),
+        "lp": (lambda x: f.lp_pool2d(x, 2, 3, 2), [image]),
+    }
+    check_cases(cases)
+
+
+def test_normalisations(torch: Any) -> None:
+    r, f = torch.randn, torch.nn.functional
+    x, mean, var = r(2, 6, 4, 5), r(6), torch.rand(6) + 0.5
+    cases: dict[str, Case] = {
+        "layer": (lambda x, w, b: f.layer_norm(x, (5,), w, b), [x, r(5), r(5)]),
+        "layer plain": (lambda x: f.layer_norm(x, (4, 5), eps=0.1), [x]),
+        "layer no bias": (lambda x, w: f.layer_norm(x, (5,), w), [x, r(5)]),
+        "native layer": (lambda x, w, b: torch.native_layer_norm(x, (5,), w, b, 1e-5), [x, r(5), r(5)]),
+        "rms": (lambda x, w: f.rms_norm(x, (5,), w, 1e-6), [x, r(5)]),
+        "rms plain": (lambda x: f.rms_norm(x, (4, 5)), [x]),
+        "group": (lambda x, w, b: f.group_norm(x, 3, w, b), [x, r(6), r(6)]),
+        "group plain": (lambda x: f.group_norm(x, 2), [x]),
+        "group 2d": (lambda x: f.group_norm(x, 2), [r(3, 6)]),
+        "instance": (lambda x, w, b: f.instance_norm(x, weight=w, bias=b), [x, r(6), r(6)]),
+        "instance eval": (lambda x, m, v: f.instance_norm(x, m, v, use_input_stats=False), [x, mean, var]),
+        "batch": (lambda x, m, v, w, b: f.batch_norm(x, m, v, w, b), [x, mean, var, r(6), r(6)]),
+        "batch plain": (lambda x, m, v: f.batch_norm(x, m, v, eps=0.1), [x, mean, var]),
+        "batch 2d": (lambda x, m, v: f.batch_norm(x, m, v), [r(3, 6), mean, var]),
+        "batch statistics": (lambda x: f.batch_norm(x, None, None, training=True), [x]),
+        "weight": (lambda v, g: torch._weight_norm(v, g, 0), [r(4, 3, 2), r(4, 1, 1)]),
+        "weight last": (lambda v, g: torch._weight_norm(v, g, 2), [r(4, 3, 2), r(1, 1, 2)]),
+        "cosine": (f.cosine_similarity, [x, r(2, 6, 4, 5)]),
+        "pairwise": (f.pairwise_distance, [r(3, 4), r(3, 4)]),
+        "local response": (lambda x: f.local_response_norm(x, 3), [x]),
+        "functional": (
+            lambda x, m, v: torch.ops.aten._native_batch_norm_legit_functional(x, None, None, m, v, True, 0.2, 1e-5),
+            [x, mean, var],
+        ),
+    }
+    check_cases(cases)
+
+
+def test_attention(torch: Any) -> None:
+    r, attend = torch.randn, torch.nn.functional.scaled_dot_product_attention
+    q, k, v = r(2, 4, 5, 8), r(2, 4, 6, 8), r(2, 4, 6, 3)
+    seen = torch.rand(2, 1, 5, 6) > 0.4
+    seen[1, 0, 2] = False
+    cases: dict[str, Case] = {
+        "plain": (attend, [q, k, v]),
+        "scale": (lambda q, k, v: attend(q, k, v, scale=0.3), [q, k, v]),
+        "causal": (lambda q, k, v: attend(q, k, v, is_causal=True), [q, k, v]),
+        "causal longer": (lambda q, k, v: attend(k, q, q, is_causal=True), [q, k, v]),
+        "mask": (lambda q, k, v, m: attend(q, k, v, attn_mask=m), [q, k, v, r(2, 4, 5, 6)]),
+        "mask wide": (lambda q, k, v, m: attend(q, k, v, attn_mask=m), [q, k, v, r(5, 6)]),
+        "bool": (lambda q, k, v, m: attend(q, k, v, attn_mask=m), [q, k, v, seen]),
+        "infinite": (lambda q, k, v, m: attend(q, k, v, torch.where(m, 0.0, -math.inf)), [q, k, v, seen]),
+        "3d": (lambda q, k, v: attend(q[0], k[0], v[0]), [q, k, v]),
+        "3d mask": (lambda q, k, v, m: attend(q[0], k[0], v[0], m), [q, k, v, r(4, 5, 6)]),
+        "2d": (lambda q, k, v: attend(q[0, 0], k[0, 0], v[0, 0]), [q, k, v]),
+        "5d": (lambda q, k, v: attend(q[None], k[None], v[None]), [q, k, v]),
+        "groups": (lambda q, k, v: attend(q, k[:, :2], v[:, :2], enable_gqa=True), [q, k, v]),
+        "one head": (lambda q, k, v: attend(q, k[:, :1].expand(-1, 4, -1, -1), v), [q, k, v]),
+    }
+    check_cases(cases)
+
+
+def test_attention_of_a_module(torch: Any) -> None:
+    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()
+    cases: dict[str, Case] = {"layer": (layer, [torch.randn(2, 5, 16)])}
+    check_cases(cases)
