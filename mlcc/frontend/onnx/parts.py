@@ -1,0 +1,67 @@
+"""Parts that converters of several families are made of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.onnx.translate import OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import DType
+
+
+def scalars(t: OnnxTranslator, like: relax.Expr) -> Callable[[bool | int | float], relax.Constant]:
+    """Makes scalars of a tensor's dtype."""
+    return functools.partial(t.scalar, dtype=t.dtype(like))
+
+
+def is_float(t: OnnxTranslator, value: relax.Expr) -> bool:
+    """Whether a tensor is of floats."""
+    return DType.of(t.dtype(value)).is_float
+
+
+def along(t: OnnxTranslator, rank: int, axis: int, extent: Dim, dtype: str = "int64") -> relax.Expr:
+    """0, 1, 2 and so on along one axis of `rank` dimensions."""
+    made = t.op.arange(0, extent, 1, dtype)
+    return t.reshape(made, [extent if i == axis else 1 for i in range(rank)])
+
+
+def split_axis(t: OnnxTranslator, value: relax.Expr, axis: int, extents: Sequence[Dim]) -> relax.Expr:
+    """An axis as several."""
+    shape = t.shape(value)
+    return t.reshape(value, [*shape[:axis], *extents, *shape[axis + 1 :]])
+
+
+def slice_axis(t: OnnxTranslator, value: relax.Expr, axis: int, begin: Dim, end: Dim) -> relax.Expr:
+    """A part of one axis."""
+    return t.emit(t.op.strided_slice(value, [axis], [begin], [end], assume_inbound=True))
+
+
+def swap_axes(t: OnnxTranslator, value: relax.Expr, one: int, other: int) -> relax.Expr:
+    """Two axes in each other's place."""
+    order = list(range(t.ndim(value)))
+    order[one], order[other] = order[other], order[one]
+    return t.emit(t.op.permute_dims(value, order))
+
+
+def known(extent: Dim, what: str) -> int:
+    """An extent that must be a number here. Raises Unsupported for others."""
+    found = extent if isinstance(extent, int) else tir.const_int(extent)
+    if found is None:
+        raise Unsupported(f"{what} must be a number here, it is `{extent}`")
+    return found
+
+
+def quotient(extent: Dim, parts: int) -> Dim:
+    """What one of equal parts of an extent has."""
+    found = extent if isinstance(extent, int) else tir.const_int(extent)
+    return construct.floordiv(extent, parts) if found is None else found // parts
+
+
+def choice(node_value: str, allowed: Sequence[str], what: str) -> str:
+    """An attribute that is one of a few words. Raises Unsupported for others."""
+    if node_value not in allowed:
+        raise Unsupported(f'`{what}="{node_value}"` is not known')
+    return node_value
