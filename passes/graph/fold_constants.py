@@ -84,26 +84,7 @@ class _Folder(RelaxMutator):
     # ------------------------------------------------------------ operators
 
     def fold(self, call: relax.Call) -> relax.Expr | None:
-        if is_call(call, "relax.tensor_to_shape"):
-            return _tensor_to_shape(call)
-        op = ops.get(call.op.name)
-        if op is None or not op.pure:
-            return None
-        values = [_value(a) for a in call.args]
-        if any(v is None for v in values) or not self.worthwhile(call):
-            return None
-        if op.short == "shape_to_tensor":
-            return _constant(values[0], call.struct_info)
-        if op.impl.numpy is None:
-            return None
-        import numpy as np
-
-        with np.errstate(all="ignore"):
-            made = _constant(op.impl.numpy(call, *values), call.struct_info)
-        for leaf in (leaf for a in call.args for leaf in _leaves(a)):
-            if isinstance(leaf, relax.Constant):
-                leaf.data.release()
-        return made
+        return fold_call(call, self.limit, self.created)
 
     def fold_tir(self, call: relax.Call) -> relax.Expr | None:
         """The results of a TIR function on constants; None if they are large, or take long."""
@@ -112,7 +93,7 @@ class _Folder(RelaxMutator):
         if not isinstance(func, tir.PrimFunc) or not isinstance(arguments, relax.Tuple) or len(call.args) > 2:
             return None
         constants = [a.data for a in arguments.fields if isinstance(a, relax.Constant) and a.data.array is not None]
-        if len(constants) != len(arguments.fields) or not self.worthwhile(call):
+        if len(constants) != len(arguments.fields) or not worthwhile(call, self.limit, self.created):
             return None
         outputs = _results(call.struct_info)
         shapes = [*(d.shape for d in constants), *([tir.const_int(d) for d in info.dims or ()] for info in outputs)]
@@ -124,15 +105,41 @@ class _Folder(RelaxMutator):
             return None if made is None else made[0]
         return relax.Tuple(tuple(made), call.struct_info)
 
-    def worthwhile(self, call: relax.Call) -> bool:
-        sizes = [_size(info) for info in _results(call.struct_info)]
-        if not sizes or any(size is None for size in sizes):
-            return False
-        size = sum(filter(None, sizes))
-        leaves = [leaf for a in call.args for leaf in _leaves(a)]
-        given = sum(leaf.data.size for leaf in leaves if isinstance(leaf, relax.Constant))
-        made = any(isinstance(leaf.struct_info, relax.TensorStructInfo) for leaf in leaves)
-        return size <= max(self.limit if made else min(self.limit, self.created), given)
+
+def fold_call(call: relax.Call, limit: int = 1 << 16, created: int = 1 << 10) -> relax.Expr | None:
+    """The result of an operator whose operands are all known; None if they are not, or it is left to run time."""
+    if is_call(call, "relax.tensor_to_shape"):
+        return _tensor_to_shape(call)
+    op = ops.get(call.op.name) if isinstance(call.op, tir.Op) else None
+    if op is None or not op.pure:
+        return None
+    values = [_value(a) for a in call.args]
+    if any(v is None for v in values) or not worthwhile(call, limit, created):
+        return None
+    if op.short == "shape_to_tensor":
+        return _constant(values[0], call.struct_info)
+    if op.impl.numpy is None:
+        return None
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        made = _constant(op.impl.numpy(call, *values), call.struct_info)
+    for leaf in (leaf for a in call.args for leaf in _leaves(a)):
+        if isinstance(leaf, relax.Constant):
+            leaf.data.release()
+    return made
+
+
+def worthwhile(call: relax.Call, limit: int, created: int) -> bool:
+    """Whether the result of a call is small enough to be a constant; see FoldConstants."""
+    sizes = [_size(info) for info in _results(call.struct_info)]
+    if not sizes or any(size is None for size in sizes):
+        return False
+    size = sum(filter(None, sizes))
+    leaves = [leaf for a in call.args for leaf in _leaves(a)]
+    given = sum(leaf.data.size for leaf in leaves if isinstance(leaf, relax.Constant))
+    made = any(isinstance(leaf.struct_info, relax.TensorStructInfo) for leaf in leaves)
+    return size <= max(limit if made else min(limit, created), given)
 
 
 def _results(info: relax.StructInfo | None) -> list[relax.TensorStructInfo]:

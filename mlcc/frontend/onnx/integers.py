@@ -1,0 +1,386 @@
+"""Integers that are known while a model is imported: numbers, and expressions over its symbolic extents.
+
+What exporters compute shapes with (`Shape`, `Gather`, `Concat`, `Mul`, ...) is evaluated here, element by element, so
+that `Reshape` and its like get symbolic shapes instead of tensors that are known at run time only.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.dtypes import BOOL, INT64, DType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mlcc.frontend.onnx.node import OnnxNode
+
+Element: TypeAlias = int | tir.Expr
+
+LIMIT = 4096  # elements that are evaluated here; larger tensors are left to run time
+_NODES = 200  # of an expression, above which it is no longer followed
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """A tensor of integers or bools whose elements are known as numbers and expressions (an array of objects)."""
+
+    elements: np.ndarray
+    dtype: str
+    expr: Any = None  # the relax expression it was made into, if it was needed as one
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether any element is not a number."""
+        return any(isinstance(e, tir.Expr) for e in self.elements.reshape(-1))
+
+
+def known(elements: Any, shape: Sequence[int], dtype: str) -> Known:
+    """From a flat list of elements."""
+    import numpy as np
+
+    made = np.empty(len(elements), object)
+    made[:] = [plain(e) for e in elements]
+    return Known(made.reshape(tuple(shape)), dtype)
+
+
+def plain(element: Any) -> Element:
+    """A number where the expression is one."""
+    number = tir.const_int(element) if isinstance(element, tir.Expr) else int(element)
+    return element if number is None else number
+
+
+class Evaluator:
+    """Evaluates nodes on known integers; what it knows of symbols is that they are no less than 0."""
+
+    def __init__(self) -> None:
+        self._analyzer = Analyzer()
+        self._bound: set[tir.Var] = set()
+
+    def evaluate(self, node: OnnxNode, inputs: Sequence[Known | None]) -> Known | None:
+        """The result of a node; None if it is not evaluated here."""
+        rule = _RULES.get(node.operator) if not node.domain else None
+        if rule is None:
+            return None
+        try:
+            made = rule(self, node, *inputs)
+        except (_Leave, IndexError, ValueError, TypeError, ZeroDivisionError, OverflowError):
+            return None
+        return made if made is not None and made.elements.size <= LIMIT else None
+
+    def simplify(self, element: Any) -> Element:
+        """An equal element in canonical form. Raises _Leave for expressions that grow too large."""
+        if not isinstance(element, tir.Expr):
+            return int(element)
+        self._declare(element)
+        made = plain(self._analyzer.simplify(element))
+        if isinstance(made, tir.Expr) and made.dtype.is_bool and self._analyzer.prove(made):
+            return 1
+        if isinstance(made, tir.Expr) and made.dtype.is_bool and self._analyzer.prove(c.logical_not(made)):
+            return 0
+        return made
+
+    def _declare(self, element: tir.Expr) -> None:
+        from mlcc.ir.node import walk
+
+        for count, node in enumerate(walk(element)):
+            if count > _NODES:
+                raise _Leave
+            if isinstance(node, tir.Var) and node not in self._bound:
+                self._bound.add(node)
+                self._analyzer.bind_bound(node, 0, 2**62)
+
+    def map(self, fn: Callable[..., Any], *operands: Known, dtype: str = "") -> Known:
+        """A function of single elements over broadcast operands."""
+        import numpy as np
+
+        arrays = np.broadcast_arrays(*(o.elements for o in operands))
+        if arrays[0].size > LIMIT:
+            raise _Leave
+        flat = [self.simplify(fn(*values)) for values in zip(*(a.reshape(-1).tolist() for a in arrays), strict=True)]
+        return self.fit(known(flat, arrays[0].shape, dtype or operands[0].dtype))
+
+    def fit(self, value: Known) -> Known:
+        """The value, its numbers inside the range of its dtype. Raises _Leave where they are not: run time wraps."""
+        kind = DType.of(value.dtype)
+        if kind.is_bool:
+            return value
+        low, high = (0, 2**kind.bits - 1) if kind.is_uint else (-(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1)
+        if any(isinstance(e, int) and not low <= e <= high for e in value.elements.reshape(-1)):
+            raise _Leave
+        return value
+
+
+class _Leave(Exception):
+    """What is asked for is not evaluated while importing."""
+
+
+# ---------------------------------------------------------------- rules
+
+Rule: TypeAlias = Callable[..., "Known | None"]
+_RULES: dict[str, Rule] = {}
+
+
+def _rule(*operators: str) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        _RULES.update(dict.fromkeys(operators, rule))
+        return rule
+
+    return register
+
+
+def _moved(operand: Known, elements: np.ndarray) -> Known:
+    """The same elements in other places."""
+    return Known(elements, operand.dtype)
+
+
+def _list(node: OnnxNode, name: str, value: Known | None) -> list[int] | None:
+    """A list of numbers: an attribute in old opsets, an input in new ones."""
+    found = node.attribute(name) if value is None else value.elements.reshape(-1).tolist()
+    if found is None:
+        return None
+    if any(not isinstance(n, int) for n in found):
+        raise _Leave
+    return [int(n) for n in found]
+
+
+@_rule("Identity")
+def _identity(e: Evaluator, node: OnnxNode, x: Known) -> Known:
+    return x
+
+
+@_rule("Gather")
+def _gather(e: Evaluator, node: OnnxNode, x: Known, indices: Known) -> Known:
+    import numpy as np
+
+    if indices.symbolic:
+        raise _Leave
+    return _moved(
+        x, np.asarray(np.take(x.elements, indices.elements.astype("int64"), node.attribute("axis", 0)), object)
+    )
+
+
+@_rule("Slice")
+def _slice(
+    e: Evaluator, node: OnnxNode, x: Known, starts: Known | None = None, ends: Known | None = None,
+    axes: Known | None = None, steps: Known | None = None,
+) -> Known:  # fmt: skip
+    begin, end = _list(node, "starts", starts), _list(node, "ends", ends)
+    if begin is None or end is None:
+        raise _Leave
+    where = _list(node, "axes", axes) or list(range(len(begin)))
+    stride = _list(node, "steps", steps) or [1] * len(begin)
+    index = [slice(None)] * x.elements.ndim
+    for axis, first, last, step in zip(where, begin, end, stride, strict=True):
+        extent = x.elements.shape[axis]
+        stop = None if step < 0 and last < -extent else last
+        index[axis] = slice(first, stop, step)
+    return _moved(x, x.elements[tuple(index)])
+
+
+@_rule("Concat")
+def _concat(e: Evaluator, node: OnnxNode, *parts: Known) -> Known:
+    import numpy as np
+
+    return _moved(parts[0], np.concatenate([p.elements for p in parts], node.attribute("axis", 0)))
+
+
+@_rule("Unsqueeze")
+def _unsqueeze(e: Evaluator, node: OnnxNode, x: Known, axes: Known | None = None) -> Known:
+    import numpy as np
+
+    return _moved(x, np.expand_dims(x.elements, tuple(_list(node, "axes", axes) or ())))
+
+
+@_rule("Squeeze")
+def _squeeze(e: Evaluator, node: OnnxNode, x: Known, axes: Known | None = None) -> Known:
+    import numpy as np
+
+    where = _list(node, "axes", axes)
+    return _moved(x, np.squeeze(x.elements, None if where is None else tuple(where)))
+
+
+@_rule("Reshape")
+def _reshape(e: Evaluator, node: OnnxNode, x: Known, shape: Known | None = None) -> Known:
+    wanted = _list(node, "shape", shape)
+    if wanted is None:
+        raise _Leave
+    if not node.attribute("allowzero", 0):
+        wanted = [x.elements.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
+    return _moved(x, x.elements.reshape(wanted))
+
+
+@_rule("Flatten")
+def _flatten(e: Evaluator, node: OnnxNode, x: Known) -> Known:
+    axis = node.attribute("axis", 1) % max(x.elements.ndim, 1)
+    return _moved(x, x.elements.reshape(math.prod(x.elements.shape[:axis]), -1))
+
+
+@_rule("Transpose")
+def _transpose(e: Evaluator, node: OnnxNode, x: Known) -> Known:
+    return _moved(x, x.elements.transpose(node.attribute("perm")))
+
+
+@_rule("Expand")
+def _expand(e: Evaluator, node: OnnxNode, x: Known, shape: Known) -> Known:
+    import numpy as np
+
+    wanted = np.broadcast_shapes(x.elements.shape, tuple(_list(node, "", shape) or ()))
+    if math.prod(wanted) > LIMIT:
+        raise _Leave
+    return _moved(x, np.broadcast_to(x.elements, wanted))
+
+
+@_rule("Tile")
+def _tile(e: Evaluator, node: OnnxNode, x: Known, repeats: Known) -> Known:
+    import numpy as np
+
+    times = _list(node, "", repeats) or []
+    if math.prod(times) * x.elements.size > LIMIT:
+        raise _Leave
+    return _moved(x, np.tile(x.elements, times))
+
+
+@_rule("Cast")
+def _cast(e: Evaluator, node: OnnxNode, x: Known) -> Known:
+    from mlcc.frontend.onnx.elements import dtype_of
+
+    wanted = DType.of(dtype_of(node.attribute("to")))
+    if wanted.is_bool:
+        return e.map(c.as_bool, x, dtype="bool")
+    if not wanted.is_int or wanted.bits < 32:
+        raise _Leave
+    fn = (lambda v: c.cast(INT64, v)) if DType.of(x.dtype).is_bool else _same
+    return e.map(fn, x, dtype=str(wanted))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@_rule("ConstantOfShape")
+def _constant_of_shape(e: Evaluator, node: OnnxNode, shape: Known) -> Known:
+    import numpy as np
+
+    extents = _list(node, "", shape) or []
+    data = node.attribute("value")
+    if data is None or not (data.dtype.is_int or data.dtype.is_bool) or not 0 <= math.prod(extents) <= LIMIT:
+        raise _Leave
+    return Known(np.full(extents, int(data.array.reshape(-1)[0]), object), str(data.dtype))
+
+
+@_rule("Range")
+def _range(e: Evaluator, node: OnnxNode, start: Known, limit: Known, delta: Known) -> Known:
+    first, last, step = (v.elements.reshape(-1)[0] for v in (start, limit, delta))
+    if isinstance(step, tir.Expr) or step == 0:
+        raise _Leave
+    count = e.simplify(c.sub(_operand(last), _operand(first)))
+    if isinstance(count, tir.Expr):
+        raise _Leave
+    length = max(-(-count // step), 0)
+    if length > LIMIT:
+        raise _Leave
+    return known([e.simplify(c.add(_operand(first), i * step)) for i in range(length)], (length,), start.dtype)
+
+
+def _operand(value: Any) -> tir.Expr:
+    """An element as an operand of expressions; bools stay bools."""
+    return value if isinstance(value, tir.Expr) else c.const(int(value), INT64)
+
+
+def _bool(value: Any) -> tir.Expr:
+    return value if isinstance(value, tir.Expr) else c.const(bool(value), BOOL)
+
+
+def _truncated(a: Any, b: Any) -> tir.Expr:
+    """The quotient toward zero, which ONNX's `Div` of integers is."""
+    if tir.const_int(_operand(b)) == 0:
+        raise _Leave
+    return c.div(_operand(a), _operand(b))
+
+
+def _mod(a: Any, b: Any) -> tir.Expr:
+    if tir.const_int(_operand(b)) == 0:
+        raise _Leave
+    return c.floormod(_operand(a), _operand(b))
+
+
+def _chosen(condition: Any, yes: Any, no: Any) -> tir.Expr:
+    if not isinstance(condition, tir.Expr):
+        return _operand(yes if condition else no)
+    return tir.Select(INT64, c.as_bool(condition), _operand(yes), _operand(no))
+
+
+def _absolute(value: Any) -> tir.Expr:
+    return c.maximum(_operand(value), c.sub(0, _operand(value)))
+
+
+def _sign(value: Any) -> tir.Expr:
+    return c.minimum(c.maximum(_operand(value), -1), 1)
+
+
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "Add": c.add, "Sub": c.sub, "Mul": c.mul, "Div": _truncated, "Min": c.minimum, "Max": c.maximum,
+    "Neg": lambda a: c.sub(0, a), "Abs": _absolute, "Sign": _sign,
+}  # fmt: skip
+_COMPARISONS: dict[str, Callable[..., Any]] = {
+    "Equal": c.equal, "Less": c.less, "LessOrEqual": c.less_equal, "Greater": c.greater,
+    "GreaterOrEqual": c.greater_equal,
+}  # fmt: skip
+_LOGIC: dict[str, Callable[..., Any]] = {"And": c.logical_and, "Or": c.logical_or, "Not": c.logical_not}
+
+
+def _elementwise(fn: Callable[..., Any], dtype: str, operand: Callable[[Any], tir.Expr]) -> Rule:
+    def rule(e: Evaluator, node: OnnxNode, *operands: Known) -> Known:
+        if len(operands) > 2:
+            return functools.reduce(lambda a, b: e.map(converted, a, b, dtype=dtype), operands)
+        return e.map(converted, *operands, dtype=dtype)
+
+    def converted(*values: Any) -> Any:
+        return fn(*map(operand, values))
+
+    return rule
+
+
+_RULES.update({name: _elementwise(fn, "", _operand) for name, fn in _ELEMENTWISE.items()})
+_RULES.update({name: _elementwise(fn, "bool", _operand) for name, fn in _COMPARISONS.items()})
+_RULES.update({name: _elementwise(fn, "bool", _bool) for name, fn in _LOGIC.items()})
+
+
+@_rule("Mod")
+def _remainder(e: Evaluator, node: OnnxNode, a: Known, b: Known) -> Known:
+    if node.attribute("fmod", 0):
+        raise _Leave
+    return e.map(_mod, a, b)
+
+
+@_rule("Where")
+def _where(e: Evaluator, node: OnnxNode, condition: Known, yes: Known, no: Known) -> Known:
+    return e.map(_chosen, condition, yes, no, dtype=yes.dtype)
+
+
+@_rule("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
+def _reduce(e: Evaluator, node: OnnxNode, x: Known, axes: Known | None = None) -> Known:
+    import numpy as np
+
+    where = _list(node, "axes", axes)
+    if not where and node.attribute("noop_with_empty_axes", 0):
+        return x
+    rank = x.elements.ndim
+    over = sorted(a % rank for a in where) if where else list(range(rank))
+    kept = [a for a in range(rank) if a not in over]
+    fn = {"ReduceProd": c.mul, "ReduceSum": c.add, "ReduceMax": c.maximum, "ReduceMin": c.minimum}[node.operator]
+    rows = x.elements.transpose(kept + over).reshape(math.prod(x.elements.shape[a] for a in kept), -1)
+    if not rows.shape[-1] or rows.size > LIMIT:
+        raise _Leave
+    flat = [e.simplify(functools.reduce(fn, map(_operand, row))) for row in rows.tolist()]
+    keep = node.attribute("keepdims", 1)
+    shape = [1 if a in over else n for a, n in enumerate(x.elements.shape) if keep or a not in over]
+    return e.fit(Known(np.array([*flat, None], object)[:-1].reshape(shape), x.dtype))

@@ -1,0 +1,86 @@
+"""Nodes of ONNX graphs with their attributes as Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mlcc.frontend.onnx.elements import sparse_data, tensor_data
+from mlcc.frontend.problems import Unsupported
+
+if TYPE_CHECKING:
+    import onnx
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxNode:
+    """A node with its attributes as Python values: numbers, strings, lists, `TensorData`, graphs."""
+
+    operator: str
+    domain: str  # "" for ai.onnx
+    name: str
+    inputs: tuple[str, ...]  # "" for one that is left out
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    version: int  # of its domain's opset
+    proto: onnx.NodeProto
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute, or what the schema has in its place. Raises Unsupported for one that cannot be read."""
+        value = self.attributes.get(name, default)
+        if isinstance(value, Unsupported):
+            raise value
+        return value
+
+    @property
+    def title(self) -> str:
+        """The operator with its domain, as messages name it."""
+        return f"{self.domain}.{self.operator}" if self.domain else self.operator
+
+
+def read_node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> OnnxNode:
+    """A node of a graph whose operators are of these opsets."""
+    domain = plain_domain(proto.domain)
+    attributes = {a.name: attribute_value(a) for a in proto.attribute}
+    version = opsets.get(domain, 1)
+    return OnnxNode(
+        proto.op_type, domain, proto.name, tuple(proto.input), tuple(proto.output), attributes, version, proto
+    )
+
+
+def plain_domain(domain: str) -> str:
+    """The name of a domain; ONNX's own has two."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def attribute_value(proto: onnx.AttributeProto) -> Any:
+    """An attribute as a Python value; `Unsupported` in place of one that cannot be read, to be raised by its use."""
+    read = _READ.get(proto.type)
+    if read is None:
+        return Unsupported(f"the attribute `{proto.name}` is of an unknown type")
+    try:
+        return read(proto)
+    except Unsupported as problem:
+        return problem
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", errors="replace")
+
+
+# AttributeProto.AttributeType -> its value
+_READ: dict[int, Callable[[Any], Any]] = {
+    1: lambda a: a.f,
+    2: lambda a: a.i,
+    3: lambda a: _text(a.s),
+    4: lambda a: tensor_data(a.t),
+    5: lambda a: a.g,
+    6: lambda a: list(a.floats),
+    7: lambda a: list(a.ints),
+    8: lambda a: [_text(s) for s in a.strings],
+    9: lambda a: [tensor_data(t) for t in a.tensors],
+    10: lambda a: list(a.graphs),
+    11: lambda a: sparse_data(a.sparse_tensor),
+    13: lambda a: a.tp,
+}
