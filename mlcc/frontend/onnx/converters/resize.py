@@ -1,0 +1,234 @@
+"""Resize and Upsample."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.onnx.interpolation import CROP, ResizedAxis, Resizing, beyond, nearest_places, weights
+from mlcc.frontend.onnx.parts import choice, is_float, scalars, swap_axes
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import DType
+
+MODES = ("nearest", "linear", "cubic")
+METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
+POLICIES = {"stretch": None, "not_larger": min, "not_smaller": max}
+
+
+@converts("Upsample", since=7)
+def _upsample_of_attribute(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    return _upsample(t, node, x, [float(s) for s in node.attribute("scales")])
+
+
+@converts("Upsample", since=9)
+@converts("Resize", since=10)
+def _upsample_of_input(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scales: relax.Expr) -> relax.Expr:
+    return _upsample(t, node, x, [float(s) for s in t.array(scales)])
+
+
+def _upsample(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scales: Sequence[float]) -> relax.Expr:
+    mode = {"bilinear": "linear"}.get(node.attribute("mode", "nearest"), node.attribute("mode", "nearest"))
+    how = Resizing(choice(mode, MODES[:2], "mode"), "asymmetric", "floor", -0.75, False, False, 0.0)
+    targets = [_scaled(d, s) for d, s in zip(t.shape(x), scales, strict=True)]
+    return resized(t, x, how, list(range(t.ndim(x))), targets, scales, ())
+
+
+@converts("Resize", since=11)
+def _resize(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    x: relax.Expr,
+    roi: relax.Expr | None = None,
+    scales: relax.Expr | None = None,
+    sizes: relax.Expr | None = None,
+) -> relax.Expr:
+    how = Resizing(
+        choice(node.attribute("mode", "nearest"), MODES, "mode"),
+        node.attribute("coordinate_transformation_mode", "half_pixel"),
+        node.attribute("nearest_mode", "round_prefer_floor"),
+        node.attribute("cubic_coeff_a", -0.75),
+        bool(node.attribute("exclude_outside", 0)),
+        bool(node.attribute("antialias", 0)),
+        node.attribute("extrapolation_value", 0.0),
+    )
+    axes = [t.axis(x, a) for a in node.attribute("axes", range(t.ndim(x)))]
+    cut = [float(v) for v in t.array(roi)] if roi is not None and how.coordinates == CROP else ()
+    if _given(t, scales):
+        assert scales is not None
+        factors = [float(v) for v in t.array(scales)]
+        targets = [_scaled(t.shape(x)[a], s) for a, s in zip(axes, factors, strict=True)]
+        return resized(t, x, how, axes, targets, factors, cut)
+    if not _given(t, sizes):
+        raise Unsupported("neither scales nor sizes are given")
+    assert sizes is not None
+    policy = choice(node.attribute("keep_aspect_ratio_policy", "stretch"), list(POLICIES), "keep_aspect_ratio_policy")
+    return resized(t, x, how, axes, *_wanted(t, x, axes, t.integers(sizes), policy), cut)
+
+
+def _given(t: OnnxTranslator, value: relax.Expr | None) -> bool:
+    """Whether an input is there and has elements; up to opset 12 what is left out may be empty."""
+    return value is not None and tir.const_int(t.shape(value)[0]) != 0
+
+
+def _scaled(extent: Dim, scale: float) -> Dim:
+    """floor(extent * scale)"""
+    number = extent if isinstance(extent, int) else tir.const_int(extent)
+    if number is not None:
+        return math.floor(number * scale + 1e-6)
+    whole = round(scale) if scale >= 1 else round(1 / scale)
+    if abs((scale if scale >= 1 else 1 / scale) - whole) > 1e-6:
+        raise Unsupported(f"the symbolic extent `{extent}` is scaled by {scale}, no whole number: give sizes")
+    if whole == 1:
+        return extent
+    if scale < 1:
+        raise Unsupported(f"the symbolic extent `{extent}` may not be a multiple of {whole}: give sizes")
+    return construct.mul(extent, whole)
+
+
+def _wanted(
+    t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], sizes: Sequence[Dim], policy: str
+) -> tuple[list[Dim], list[float | None]]:
+    """The extents of the result and their scales; None for a scale that is symbolic, that of the extents."""
+    before = [tir.const_int(t.shape(x)[a]) for a in axes]
+    after = [s if isinstance(s, int) else tir.const_int(s) for s in sizes]
+    scales = [None if b is None or s is None else s / b for b, s in zip(before, after, strict=True)]
+    pick = POLICIES[policy]
+    if pick is None:
+        return list(sizes), list(scales)
+    known = [s for s in scales if s is not None]
+    if len(known) != len(scales):
+        raise Unsupported(f'`keep_aspect_ratio_policy="{policy}"` needs extents that are numbers')
+    scale = pick(known)
+    return [math.floor(scale * b + 0.5) for b in before if b is not None], [scale] * len(scales)
+
+
+def resized(
+    t: OnnxTranslator,
+    x: relax.Expr,
+    how: Resizing,
+    axes: Sequence[int],
+    targets: Sequence[Dim],
+    scales: Sequence[float | None],
+    roi: Sequence[float],
+) -> relax.Expr:
+    """The tensor with these axes resized."""
+    shape = list(t.shape(x))
+    for axis, target in zip(axes, targets, strict=True):
+        shape[axis] = target if isinstance(target, tir.Expr) else construct.const(target, "int64")
+    parts = []
+    for i, (axis, scale) in enumerate(zip(axes, scales, strict=True)):
+        span = (roi[i], roi[len(axes) + i]) if roi else (0.0, 1.0)
+        before, after = tir.const_int(t.shape(x)[axis]), tir.const_int(shape[axis])
+        if before is None or after is None:
+            return _by_operator(t, x, how, shape, (0.0, 1.0) if not roi else None)
+        parts.append(ResizedAxis(axis, before, after, after / before if scale is None else scale, *span))
+    parts = [part for part in parts if not part.same(how)]
+    if not parts:
+        return x
+    if all(p.after for p in parts) and _continuous(t, x, how, parts) or _repeats(t, how, parts):
+        plain = how if how.mode != "nearest" else replace(how, coordinates="asymmetric", nearest="floor")
+        found = _spatial(t, x, [p.axis for p in parts])
+        if found is not None:
+            return _by_operator(t, x, plain, shape, (0.0, 1.0))
+    return _moved(t, x, how, parts) if how.mode == "nearest" else _mixed(t, x, how, parts)
+
+
+def _continuous(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> bool:
+    """Whether the operator of the library computes the same."""
+    plain = how.coordinates not in (CROP, "half_pixel_symmetric") and not how.antialias
+    return plain and how.mode != "nearest" and not how.exclude and is_float(t, x) and all(p.exact for p in parts)
+
+
+def _repeats(t: OnnxTranslator, how: Resizing, parts: Sequence[ResizedAxis]) -> bool:
+    """Whether each pixel is repeated a whole number of times."""
+    import numpy as np
+
+    def whole(part: ResizedAxis) -> bool:
+        if part.before == 0 or part.after == 0 or part.after % part.before:
+            return False
+        return bool(np.all(nearest_places(how, part) == np.arange(part.after) // (part.after // part.before)))
+
+    return how.mode == "nearest" and how.coordinates != CROP and all(whole(p) for p in parts)
+
+
+def _spatial(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int]) -> int | None:
+    """How many trailing axes hold all of these, if the operators of the library take that."""
+    rank = t.ndim(x)
+    return rank - 2 if 3 <= rank <= 5 and min(axes) >= 2 else None
+
+
+def _by_operator(
+    t: OnnxTranslator, x: relax.Expr, how: Resizing, shape: Sequence[Dim], span: tuple[float, float] | None
+) -> relax.Expr:
+    """By `R.image.resize2d` or `R.image.resize3d`."""
+    from mlcc.ops.relations import Fit, fit
+    from mlcc.ops.values import tensor_info
+
+    old = t.shape(x)
+    changed = [i for i in range(len(old)) if fit(tensor_info([shape[i]], "bool"), tensor_info([old[i]], "bool")) is not Fit.COVERS]
+    if not changed:
+        return x
+    space = _spatial(t, x, changed)
+    coordinates = {"half_pixel_symmetric": "half_pixel"}.get(how.coordinates, how.coordinates)
+    if space is None or how.antialias or span is None:
+        raise Unsupported(f"`{how.mode}` of extents that are symbolic, antialiased, cut or not the last ones")
+    options = {
+        "method": METHODS[how.mode],
+        "coordinate_transformation_mode": coordinates,
+        "rounding_method": how.nearest if how.mode == "nearest" else "",
+        "cubic_alpha": how.alpha,
+        "cubic_exclude": int(how.exclude),
+    }
+    if space == 3:
+        return t.op.image.resize3d(x, t.shape_expr(shape[2:]), **options)
+    if space == 2:
+        return t.op.image.resize2d(x, t.shape_expr(shape[2:]), **options)
+    rows = t.op.expand_dims(x, [2])
+    return t.op.squeeze(t.op.image.resize2d(rows, t.shape_expr([1, shape[2]]), **options), [2])
+
+
+def _moved(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
+    """Pixels moved to where they are the nearest."""
+    for part in parts:
+        made = t.op.take(x, t.constant(nearest_places(how, part)), part.axis)
+        x = _outside(t, t.emit(made), how, part)
+    return x
+
+
+def _mixed(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
+    """Pixels mixed by products with matrices of weights."""
+    dtype = DType.of(t.dtype(x))
+    wide = "float64" if dtype.bytes > 4 or dtype.is_int and dtype.bytes == 4 else "float32"
+    made, last = t.cast(x, wide), t.ndim(x) - 1
+    for part in parts:
+        matrix = t.constant(weights(how, part).T.astype(wide))
+        rows = made if part.axis == last else swap_axes(t, made, part.axis, last)
+        mixed = t.emit(t.op.matmul(rows, matrix))
+        made = mixed if part.axis == last else swap_axes(t, mixed, part.axis, last)
+        made = _outside(t, made, how, part)
+    return _narrowed(t, made, dtype)
+
+
+def _narrowed(t: OnnxTranslator, value: relax.Expr, dtype: DType) -> relax.Expr:
+    """Back in the dtype of the data: integers rounded and clipped."""
+    if dtype.is_int:
+        low = 0 if dtype.is_uint else -(2 ** (dtype.bits - 1))
+        high = 2 ** (dtype.bits - (not dtype.is_uint)) - 1
+        value = t.emit(t.op.clip(t.op.round(value), low, high))
+    return t.cast(value, dtype)
+
+
+def _outside(t: OnnxTranslator, value: relax.Expr, how: Resizing, part: ResizedAxis) -> relax.Expr:
+    """The stated value at places that lie outside the data."""
+    if how.coordinates != CROP:
+        return value
+    mask = beyond(how, part)
+    if not mask.any():
+        return value
+    shape = [part.after if i == part.axis else 1 for i in range(t.ndim(value))]
+    return t.emit(t.op.where(t.constant(mask.reshape(shape)), scalars(t, value)(how.outside), value))

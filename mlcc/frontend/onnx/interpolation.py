@@ -1,0 +1,131 @@
+"""Places and weights by which ONNX resizes one axis, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlcc.frontend.problems import Unsupported
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CROP = "tf_crop_and_resize"
+
+
+@dataclass(frozen=True, slots=True)
+class Resizing:
+    """How a node resizes: its attributes, with the names of the schema."""
+
+    mode: str  # nearest, linear, cubic
+    coordinates: str
+    nearest: str
+    alpha: float
+    exclude: bool
+    antialias: bool
+    outside: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResizedAxis:
+    """One axis: its extent before and after, the stated scale, and the part that is cut out."""
+
+    axis: int
+    before: int
+    after: int
+    scale: float
+    begin: float = 0.0
+    end: float = 1.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether the scale is that of the extents, up to rounding of float32."""
+        return abs(self.scale * self.before - self.after) <= 1e-6 * max(self.after, 1)
+
+    def same(self, how: Resizing) -> bool:
+        """Whether nothing changes."""
+        cut = how.coordinates == CROP and (self.begin, self.end) != (0.0, 1.0)
+        return self.before == self.after and self.exact and not cut
+
+
+def coordinates(how: Resizing, part: ResizedAxis) -> np.ndarray:
+    """Where each place of the result lies in the data."""
+    import numpy as np
+
+    at, last, after = np.arange(part.after, dtype="float64"), part.before - 1, part.scale * part.before
+    halves = (at + 0.5) / part.scale - 0.5
+    one = part.after == 1 or after == 1
+    match how.coordinates:
+        case "half_pixel":
+            return halves
+        case "pytorch_half_pixel":
+            return halves if not one else np.zeros(part.after)
+        case "half_pixel_symmetric":
+            return part.before / 2 * (1 - part.after / after) + halves
+        case "align_corners":
+            return at * last / (after - 1) if not one else np.zeros(part.after)
+        case "asymmetric":
+            return at / part.scale
+        case "tf_half_pixel_for_nn":
+            return (at + 0.5) / part.scale
+        case "tf_crop_and_resize" if one:
+            return np.full(part.after, (part.begin + part.end) / 2 * last)
+        case "tf_crop_and_resize":
+            return part.begin * last + at * (part.end - part.begin) * last / (after - 1)
+    raise Unsupported(f'`coordinate_transformation_mode="{how.coordinates}"` is not known')
+
+
+def nearest_places(how: Resizing, part: ResizedAxis) -> np.ndarray:
+    """The place in the data that each place of the result is moved from."""
+    import numpy as np
+
+    at = coordinates(how, part)
+    rounded = {
+        "round_prefer_floor": lambda: np.ceil(at - 0.5),
+        "round_prefer_ceil": lambda: np.floor(at + 0.5),
+        "floor": lambda: np.floor(at),
+        "ceil": lambda: np.ceil(at),
+    }.get(how.nearest)
+    if rounded is None:
+        raise Unsupported(f'`nearest_mode="{how.nearest}"` is not known')
+    return np.clip(rounded().astype("int64"), 0, part.before - 1)
+
+
+def weights(how: Resizing, part: ResizedAxis) -> np.ndarray:
+    """A matrix, a row for each place of the result: what each place of the data counts there."""
+    import numpy as np
+
+    at = coordinates(how, part)
+    first = np.ceil(at).astype("int64") - 1  # the place on the left; its right neighbour where `at` is whole
+    share = at - first
+    scale = min(part.scale, 1.0) if how.antialias else 1.0
+    reach = 1 if how.mode == "linear" else 2
+    begin = int(np.floor(-reach / scale) + 1)
+    steps = np.arange(begin, 2 - begin if how.mode == "cubic" else 2 - begin)
+    distance = np.abs(steps[None, :] - share[:, None]) * scale
+    counts = np.clip(1 - distance, 0, 1) if how.mode == "linear" else _cubic(distance, how.alpha)
+    places = first[:, None] + steps[None, :]
+    if how.exclude:
+        counts = np.where((places < 0) | (places >= part.before), 0, counts)
+    if how.exclude or how.antialias:
+        total = counts.sum(1, keepdims=True)
+        counts = counts / np.where(total == 0, 1, total)
+    made = np.zeros((part.after, part.before))
+    rows = np.broadcast_to(np.arange(part.after)[:, None], places.shape)
+    np.add.at(made, (rows, np.clip(places, 0, part.before - 1)), counts)
+    return made
+
+
+def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    """The cubic convolution kernel."""
+    import numpy as np
+
+    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+
+
+def beyond(how: Resizing, part: ResizedAxis) -> np.ndarray:
+    """Which places of the result lie outside the data, where that has a value of its own."""
+    at = coordinates(how, part)
+    return (at < 0) | (at > part.before - 1)
