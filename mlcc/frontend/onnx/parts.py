@@ -11,6 +11,8 @@ from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
 
+MICROSOFT = "com.microsoft"  # the domain of what onnxruntime adds
+
 
 def scalars(t: OnnxTranslator, like: relax.Expr) -> Callable[[bool | int | float], relax.Constant]:
     """Makes scalars of a tensor's dtype."""

@@ -18,6 +18,9 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.narrow import decode, is_narrow
 from tests.frontend.onnx_suite.cases import SuiteCase
 
+# What the suite computes step by step in bfloat16 is rounded at each; here an operator rounds once.
+TOLERANCE = {"bfloat16": (2**-6, 2**-7)}
+
 Run = Callable[..., Any]
 
 
@@ -77,6 +80,10 @@ def judge(case: SuiteCase, mode: str, build: Callable[[IRModule], Run] = interpr
 def _flat(values: Any) -> list[Any]:
     if isinstance(values, (list, tuple)):
         return [leaf for part in values for leaf in _flat(part)]
+    if hasattr(values, "data_type"):  # a TensorProto, of elements that NumPy lacks
+        from onnx import numpy_helper
+
+        return [numpy_helper.to_array(values)]
     return [values]
 
 
@@ -92,6 +99,7 @@ def _difference(found: list[Any], expected: list[Any], case: SuiteCase) -> str:
         return f"{len(found)} outputs, not {len(expected)}"
     for at, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
         mine, theirs = np.asarray(mine), np.asarray(theirs)
+        theirs_dtype = theirs.dtype
         if mine.shape != theirs.shape:
             return f"output {at} has shape {mine.shape}, not {theirs.shape}"
         if theirs.dtype.isbuiltin != 1:
@@ -99,7 +107,8 @@ def _difference(found: list[Any], expected: list[Any], case: SuiteCase) -> str:
             mine, theirs = (decode(mine, dtype) if is_narrow(dtype) else mine), theirs.astype("float32")
         elif mine.dtype != theirs.dtype:
             return f"output {at} is {mine.dtype}, not {theirs.dtype}"
-        if not np.allclose(mine, theirs, rtol=case.rtol, atol=case.atol, equal_nan=True):
+        rtol, atol = TOLERANCE.get(str(theirs_dtype), (case.rtol, case.atol))
+        if not np.allclose(mine, theirs, rtol=rtol, atol=atol, equal_nan=True):
             return f"output {at} is off by {_worst(mine, theirs):.3g}"
     return ""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mlcc.frontend.onnx.parts import along, choice, is_float, scalars
+from mlcc.frontend.onnx.parts import MICROSOFT, along, choice, is_float, scalars
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.ir import relax
 from mlcc.ops.shapes import product
 
-MICROSOFT = "com.microsoft"
+
 SELU = 1.67326319217681884765625, 1.05070102214813232421875
 
 

@@ -1,0 +1,137 @@
+"""Quantized tensors: to and from them, and products of their integers."""
+
+from __future__ import annotations
+
+from mlcc.frontend.onnx.elements import dtype_of
+from mlcc.frontend.onnx.parts import MICROSOFT, scalars
+from mlcc.frontend.onnx.quantization import (
+    centred, dequantized, is_zero, one_for_all, product, quantized, rounded, rows,
+)  # fmt: skip
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax
+from mlcc.ir.dtypes import DType
+
+
+@converts("QuantizeLinear", since=10)
+@converts("QuantizeLinear", domain=MICROSOFT)
+def _quantize(
+    t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scale: relax.Expr, zero: relax.Expr | None = None
+) -> relax.Expr:
+    stated = node.attribute("output_dtype", 0)
+    dtype = t.dtype(zero) if zero is not None else dtype_of(stated) if stated else "uint8"
+    if not DType.of(dtype).is_int:
+        if not node.attribute("saturate", 1):
+            raise Unsupported("8-bit floats without saturation are not supported")
+        if zero is not None and t.constant_array(zero) is not None and not is_zero(t, zero):
+            raise Unsupported("the zero point of 8-bit floats must be 0")
+    precision = node.attribute("precision", 0)
+    if precision:
+        x = t.cast(x, dtype_of(precision))
+    return quantized(t, x, scale, zero, dtype, _axis(t, node, x, scale), node.attribute("block_size", 0))
+
+
+@converts("DequantizeLinear", since=10)
+@converts("DequantizeLinear", domain=MICROSOFT)
+def _dequantize(
+    t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scale: relax.Expr, zero: relax.Expr | None = None
+) -> relax.Expr:
+    stated = node.attribute("output_dtype", 0)
+    dtype = dtype_of(stated) if stated else None
+    return dequantized(t, x, scale, zero, _axis(t, node, x, scale), node.attribute("block_size", 0), dtype)
+
+
+def _axis(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scale: relax.Expr) -> int:
+    """The axis that scales lie along; it means nothing where one is for all."""
+    return 0 if one_for_all(t, scale) else t.axis(x, node.attribute("axis", 1))
+
+
+@converts("DynamicQuantizeLinear", since=11)
+def _dynamic_quantize(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Expr]:
+    return list(quantized_by_range(t, x))
+
+
+def quantized_by_range(t: OnnxTranslator, x: relax.Expr) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
+    """Elements as uint8, with scale and zero point of the range from the least to the greatest of them and of 0."""
+    s = scalars(t, x)
+    high, low = t.emit(t.op.maximum(t.op.max(x), s(0))), t.emit(t.op.minimum(t.op.min(x), s(0)))
+    reach = t.op.divide(t.op.subtract(high, low), s(255))
+    scale = t.emit(t.op.where(t.op.equal(high, low), s(1 / 255), reach))
+    point = t.emit(t.op.divide(t.op.negative(low), scale))
+    zero = rounded(t, point, None, "uint8")
+    return rounded(t, t.emit(t.op.divide(x, scale)), zero, "uint8"), scale, zero
+
+
+@converts("MatMulInteger", since=10)
+def _matmul_integer(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    a: relax.Expr,
+    b: relax.Expr,
+    a_zero: relax.Expr | None = None,
+    b_zero: relax.Expr | None = None,
+) -> relax.Expr:
+    return product_of_integers(t, a, b, a_zero, b_zero)
+
+
+def product_of_integers(
+    t: OnnxTranslator, a: relax.Expr, b: relax.Expr, a_zero: relax.Expr | None, b_zero: relax.Expr | None
+) -> relax.Expr:
+    """(a - zero point) @ (b - zero point); points may be one for each row of a, and each column of b."""
+    left, right = (centred(t, v, z, max(t.ndim(v) - n, 0)) for v, z, n in ((a, a_zero, 2), (b, b_zero, 1)))
+    return product(t, left, right)
+
+
+@converts("QLinearMatMul", since=10)
+def _qlinear_matmul(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    a: relax.Expr,
+    a_scale: relax.Expr,
+    a_zero: relax.Expr,
+    b: relax.Expr,
+    b_scale: relax.Expr,
+    b_zero: relax.Expr,
+    scale: relax.Expr,
+    zero: relax.Expr,
+) -> relax.Expr:
+    whole = product_of_integers(t, a, b, a_zero, b_zero)
+    factor = t.op.multiply(t.cast(rows(t, a_scale), "float32"), t.cast(b_scale, "float32"))
+    return requantized(t, whole, t.emit(t.op.divide(factor, t.cast(rows(t, scale), "float32"))), rows(t, zero))
+
+
+def requantized(t: OnnxTranslator, whole: relax.Expr, factor: relax.Expr, zero: relax.Expr) -> relax.Expr:
+    """Integers times a factor, plus the zero point, in its dtype."""
+    return rounded(t, t.emit(t.op.multiply(t.cast(whole, "float32"), factor)), zero, t.dtype(zero))
+
+
+@converts("MatMulIntegerToFloat", domain=MICROSOFT)
+def _matmul_integer_to_float(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    a: relax.Expr,
+    b: relax.Expr,
+    a_scale: relax.Expr,
+    b_scale: relax.Expr,
+    a_zero: relax.Expr | None = None,
+    b_zero: relax.Expr | None = None,
+    bias: relax.Expr | None = None,
+) -> relax.Expr:
+    whole = product_of_integers(t, a, b, a_zero, b_zero)
+    made = t.op.multiply(t.cast(whole, t.dtype(a_scale)), t.op.multiply(rows(t, a_scale), b_scale))
+    return made if bias is None else t.op.add(made, bias)
+
+
+@converts("DynamicQuantizeMatMul", domain=MICROSOFT)
+def _dynamic_quantize_matmul(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    a: relax.Expr,
+    b: relax.Expr,
+    b_scale: relax.Expr,
+    b_zero: relax.Expr | None = None,
+    bias: relax.Expr | None = None,
+) -> relax.Expr:
+    left, scale, zero = quantized_by_range(t, a)
+    return _matmul_integer_to_float(t, node, left, b, scale, b_scale, zero, b_zero, bias)

@@ -1,0 +1,194 @@
+"""Attention over heads, as ONNX and onnxruntime have it: masks of several kinds, a cap on scores, scores as a result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.onnx.parts import along, quotient, scalars, split_axis, swap_axes
+from mlcc.frontend.onnx.translate import OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+
+BEFORE, CAPPED, BIASED, WEIGHTS = range(4)  # what of the scores is a result
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Queries, keys and values: (batch, heads, length, width)."""
+
+    query: relax.Expr
+    key: relax.Expr
+    value: relax.Expr
+    scale: float | None = None  # 1 / sqrt(width)
+    cap: float = 0.0
+    softmax_dtype: str | None = None
+
+
+@dataclass
+class Mask:
+    """What is added to the scores: a tensor, with -inf where a query does not see a key.
+
+    All parts broadcast to (batch, heads, queries, keys). `corner` is a causal mask that `R.nn.attention` knows.
+    """
+
+    t: OnnxTranslator
+    dtype: str
+    added: relax.Expr | None = None
+    seen: relax.Expr | None = None
+    corner: str | None = None
+
+    def add(self, values: relax.Expr) -> None:
+        """Add numbers to the scores."""
+        cast = self.t.cast(four_dimensions(self.t, values), self.dtype)
+        self.added = cast if self.added is None else self.t.emit(self.t.op.add(self.added, cast))
+
+    def hide_unless(self, seen: relax.Expr) -> None:
+        """Hide keys from queries but for those where a mask of bools holds."""
+        wide = four_dimensions(self.t, seen)
+        self.seen = wide if self.seen is None else self.t.emit(self.t.op.logical_and(self.seen, wide))
+
+    def bias(self) -> relax.Expr | None:
+        """One tensor for all, but for `corner`."""
+        if self.seen is None:
+            return self.added
+        zero, least = (self.t.scalar(v, self.dtype) for v in (0.0, float("-inf")))
+        return self.t.emit(self.t.op.where(self.seen, zero if self.added is None else self.added, least))
+
+    def expand_corner(self, queries: Dim, keys: Dim) -> None:
+        """Say the causal mask that stands in `corner` as a mask of bools."""
+        if self.corner is not None:
+            offset: Dim = 0 if self.corner == "TopLeft" else difference(keys, queries)
+            self.hide_unless(window(self.t, queries, keys, offset, -1, 0))
+            self.corner = None
+
+
+def four_dimensions(t: OnnxTranslator, mask: relax.Expr) -> relax.Expr:
+    """A mask with dimensions of extent 1 in front."""
+    missing = 4 - t.ndim(mask)
+    return mask if missing <= 0 else t.emit(t.op.expand_dims(mask, list(range(missing))))
+
+
+def difference(one: Dim, other: Dim) -> Dim:
+    """one - other, as a number where it is one."""
+    made = construct.sub(*(construct.const(d, "int64") if isinstance(d, int) else d for d in (one, other)))
+    number = tir.const_int(made)
+    return made if number is None else number
+
+
+def window(
+    t: OnnxTranslator, queries: Dim, keys: Dim, offset: Dim | relax.Expr, left: int, right: int
+) -> relax.Expr:
+    """Which keys lie within a window around each query; -1 leaves a side open.
+
+    The first query stands at `offset` among the keys; a vector has one for each of the batch.
+    """
+    rows, columns = along(t, 4, 2, queries), along(t, 4, 3, keys)
+    if isinstance(offset, relax.Expr):
+        rows = t.op.add(rows, t.reshape(t.cast(offset, "int64"), [*t.shape(offset), 1, 1, 1]))
+    elif not (isinstance(offset, int) and offset == 0):
+        rows = t.op.add(rows, t.op.shape_to_tensor(t.shape_expr([offset])))
+    seen = []
+    if right >= 0:
+        seen.append(t.op.less_equal(columns, t.op.add(rows, t.scalar(right, "int64")) if right else rows))
+    if left >= 0:
+        seen.append(t.op.greater_equal(columns, t.op.subtract(rows, t.scalar(left, "int64"))))
+    return t.emit(seen[0] if len(seen) == 1 else t.op.logical_and(*seen))
+
+
+def padding(t: OnnxTranslator, keys: Dim, lengths: relax.Expr) -> relax.Expr:
+    """Which keys come before the length of their sequence."""
+    ends = t.reshape(t.cast(lengths, "int64"), [*t.shape(lengths), 1, 1, 1])
+    return t.emit(t.op.less(along(t, 4, 3, keys), ends))
+
+
+def split_heads(t: OnnxTranslator, value: relax.Expr, heads: int) -> relax.Expr:
+    """(batch, length, heads * width) as (batch, heads, length, width)."""
+    if heads <= 0:
+        raise Unsupported("tensors of 3 dimensions need a number of heads")
+    width = quotient(t.shape(value)[2], heads)
+    return swap_axes(t, split_axis(t, value, 2, [heads, width]), 1, 2)
+
+
+def join_heads(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
+    """(batch, heads, length, width) as (batch, length, heads * width)."""
+    batch, heads, length, width = t.shape(value)
+    return t.reshape(swap_axes(t, value, 1, 2), [batch, length, construct.mul(heads, width)])
+
+
+def extended(t: OnnxTranslator, past: relax.Expr | None, new: relax.Expr) -> relax.Expr:
+    """Keys or values behind those of before."""
+    return new if past is None else t.emit(t.op.concat([past, new], 2))
+
+
+def attend(t: OnnxTranslator, heads: Heads, mask: Mask, wanted: int | None = None) -> tuple[relax.Expr, Any]:
+    """The values that each query sees, weighted, as (batch, heads, length, width); and the scores that are wanted."""
+    if wanted is None and not heads.cap:
+        return _fused(t, heads, mask), None
+    return _step_by_step(t, heads, mask, wanted)
+
+
+def _fused(t: OnnxTranslator, heads: Heads, mask: Mask) -> relax.Expr:
+    """By `R.nn.attention`."""
+    q, k, v = (swap_axes(t, value, 1, 2) for value in (heads.query, heads.key, t.cast(heads.value, t.dtype(heads.query))))
+    bias = mask.bias()
+    if bias is None:
+        made = t.op.nn.attention(q, k, v, scale=heads.scale, causal_mask=mask.corner)
+    else:
+        bias = _of_all_keys(t, bias, t.shape(k)[1])
+        made = t.op.nn.attention_bias(q, k, v, bias, scale=heads.scale, causal_mask=mask.corner)
+    turned = swap_axes(t, t.emit(made), 1, 2)
+    return _unless_blind(t, turned, bias)
+
+
+def _of_all_keys(t: OnnxTranslator, bias: relax.Expr, keys: Dim) -> relax.Expr:
+    """The bias with an element for each key."""
+    shape = t.shape(bias)
+    if tir.const_int(shape[3]) != 1 or (keys if isinstance(keys, int) else tir.const_int(keys)) == 1:
+        return bias
+    return t.emit(t.op.broadcast_to(bias, t.shape_expr([*shape[:3], keys])))
+
+
+def _unless_blind(t: OnnxTranslator, value: relax.Expr, bias: relax.Expr | None) -> relax.Expr:
+    """0 for queries that see no key."""
+    if bias is None:
+        return value
+    array = t.constant_array(bias)
+    least = t.scalar(float("-inf"), t.dtype(bias))
+    if array is not None and not (array.max(-1) == float("-inf")).any():
+        return value
+    blind = t.op.equal(t.op.max(bias, [3], keepdims=True), least)
+    return t.emit(t.op.where(blind, scalars(t, value)(0), value))
+
+
+def _step_by_step(t: OnnxTranslator, heads: Heads, mask: Mask, wanted: int | None) -> tuple[relax.Expr, Any]:
+    """Operator by operator."""
+    query, key, value = heads.query, heads.key, heads.value
+    own, shared = (t.shape(v)[1] for v in (query, key))
+    groups = tir.const_int(construct.floordiv(own, shared))
+    if groups is None:
+        raise Unsupported("numbers of heads must be known")
+    if groups != 1:
+        key, value = (t.emit(t.op.repeat(v, groups, 1)) for v in (key, value))
+    scale = heads.scale
+    if scale is None:
+        width = tir.const_int(t.shape(query)[3])
+        if not width:
+            raise Unsupported("the width of heads must be known")
+        scale = width**-0.5
+    s = scalars(t, query)
+    scores = t.emit(t.op.matmul(t.op.multiply(query, s(scale)), t.op.permute_dims(key, [0, 1, 3, 2])))
+    found = {BEFORE: scores}
+    if heads.cap:
+        scores = t.emit(t.op.multiply(t.op.tanh(t.op.divide(scores, s(heads.cap))), s(heads.cap)))
+    found[CAPPED] = scores
+    mask.expand_corner(t.shape(query)[2], t.shape(key)[2])
+    bias = mask.bias()
+    if bias is not None:
+        scores = t.emit(t.op.add(scores, bias))
+    found[BIASED] = scores
+    weights = t.emit(t.op.nn.softmax(t.cast(scores, heads.softmax_dtype or t.dtype(scores)), -1))
+    weights = _unless_blind(t, t.cast(weights, t.dtype(query)), bias)
+    found[WEIGHTS] = weights
+    return t.emit(t.op.matmul(weights, t.cast(value, t.dtype(query)))), found.get(wanted)  # type: ignore[arg-type]

@@ -1,0 +1,123 @@
+"""Numbers with a scale and a zero point: one for all, one for each place along an axis, or one for each block."""
+
+from __future__ import annotations
+
+from mlcc.frontend.onnx.parts import known
+from mlcc.frontend.onnx.translate import OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ops.quantize import FLOATS, NARROW
+
+
+def one_for_all(t: OnnxTranslator, value: relax.Expr) -> bool:
+    """Whether a scale or zero point is a single number."""
+    return all(tir.const_int(e) == 1 for e in t.shape(value))
+
+
+def parameter(t: OnnxTranslator, value: relax.Expr, like: relax.Expr, axis: int, block: int = 0) -> relax.Expr:
+    """A scale or zero point in a shape that broadcasts to the data."""
+    rank = t.ndim(like)
+    if one_for_all(t, value):
+        return t.reshape(value, [])
+    if not block:
+        if t.ndim(value) != 1:
+            raise Unsupported("scales and zero points have one dimension, or a block size")
+        return t.reshape(value, [t.shape(value)[0] if i == axis else 1 for i in range(rank)])
+    if t.ndim(value) != rank:
+        raise Unsupported("scales of blocks have as many dimensions as the data")
+    repeated = t.emit(t.op.repeat(value, block, axis))
+    extent, covered = t.shape(like)[axis], t.shape(repeated)[axis]
+    if tir.const_int(construct.sub(extent, covered)) == 0:
+        return repeated
+    return t.emit(t.op.strided_slice(repeated, [axis], [0], [extent], assume_inbound=True))
+
+
+def quantized(
+    t: OnnxTranslator,
+    x: relax.Expr,
+    scale: relax.Expr,
+    zero: relax.Expr | None,
+    dtype: str,
+    axis: int = 0,
+    block: int = 0,
+) -> relax.Expr:
+    """round(x / scale) + zero point, as far as the dtype reaches."""
+    if not DType.of(t.dtype(x)).is_float or t.dtype(x) == "bfloat16":
+        x = t.cast(x, "float32")
+    scale = t.cast(scale, t.dtype(x))
+    if not block and t.dtype(x) in FLOATS and dtype in NARROW:
+        return t.emit(t.op.quantize(x, _flat(t, scale), _point(t, zero, dtype), axis, dtype))
+    moved = t.op.divide(x, parameter(t, scale, x, axis, block))
+    if not DType.of(dtype).is_int:
+        return t.emit(t.op.astype(moved, dtype))
+    return rounded(t, t.emit(moved), None if zero is None else parameter(t, zero, x, axis, block), dtype)
+
+
+def rounded(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr:
+    """round(x) + zero point, as far as the dtype of integers reaches."""
+    whole = t.op.round(x)
+    if zero is not None:
+        whole = t.op.add(whole, t.cast(zero, t.dtype(x)))
+    of = DType.of(dtype)
+    low, high = (getattr(bound(of), "value") for bound in (construct.min_value, construct.max_value))  # noqa: B009
+    return t.cast(t.emit(t.op.clip(whole, low, high)), dtype)
+
+
+def dequantized(
+    t: OnnxTranslator,
+    x: relax.Expr,
+    scale: relax.Expr,
+    zero: relax.Expr | None,
+    axis: int = 0,
+    block: int = 0,
+    dtype: str | None = None,
+) -> relax.Expr:
+    """(x - zero point) * scale"""
+    dtype = dtype or t.dtype(scale)
+    given = t.dtype(x)
+    if not block and dtype in FLOATS and t.dtype(scale) in FLOATS and given in (*NARROW, "int32"):
+        return t.emit(t.op.dequantize(x, _flat(t, scale), _point(t, zero, given), axis, dtype))
+    wide = t.cast(x, "float32")
+    if zero is not None:
+        wide = t.emit(t.op.subtract(wide, t.cast(parameter(t, zero, x, axis, block), "float32")))
+    factor = t.cast(parameter(t, scale, x, axis, block), "float32")
+    return t.cast(t.emit(t.op.multiply(wide, factor)), dtype)
+
+
+def centred(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, axis: int = 0) -> relax.Expr:
+    """x - zero point as int32, or x as it is where that point is 0."""
+    if zero is None or is_zero(t, zero):
+        return x
+    return t.emit(t.op.subtract(t.cast(x, "int32"), t.cast(parameter(t, zero, x, axis), "int32")))
+
+
+def is_zero(t: OnnxTranslator, value: relax.Expr) -> bool:
+    """Whether all elements are known to be 0."""
+    array = t.constant_array(value)
+    return array is not None and not array.any()
+
+
+def product(t: OnnxTranslator, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+    """The product of matrices of integers, exactly, in int32."""
+    if t.dtype(a) != t.dtype(b):
+        a, b = t.cast(a, "int32"), t.cast(b, "int32")
+    return t.emit(t.op.matmul(a, b, out_dtype="int32"))
+
+
+def rows(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
+    """A parameter of the rows of a matrix, with a dimension for its columns."""
+    if t.ndim(value) != 1 or one_for_all(t, value):
+        return value
+    return t.reshape(value, [known(t.shape(value)[0], "the number of rows"), 1])
+
+
+def _flat(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
+    return t.reshape(value, []) if one_for_all(t, value) else value
+
+
+def _point(t: OnnxTranslator, zero: relax.Expr | None, dtype: str) -> relax.Expr:
+    """The zero point as `R.quantize` takes it."""
+    if zero is None or not DType.of(dtype).is_int:
+        return t.scalar(0, dtype if DType.of(dtype).is_int and dtype != "bool" else "int8")
+    return _flat(t, zero)
