@@ -1,0 +1,40 @@
+"""Determinants, by elimination with the greatest pivot."""
+
+from __future__ import annotations
+
+from mlcc.frontend.onnx.parts import along, known, scalars, slice_axis
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax
+from mlcc.ops.shapes import product
+
+LARGEST = 64  # rows: each is some operators
+
+
+@converts("Det", since=11)
+def _det(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    *outer, rows, columns = t.shape(x)
+    size = known(rows, "the number of rows")
+    if known(columns, "the number of columns") != size or not 0 < size <= LARGEST:
+        raise Unsupported(f"determinants of ({size}, {columns}) matrices; square ones of 1 to {LARGEST} rows are possible")
+    count, s = product(outer), scalars(t, x)
+    left = t.reshape(x, [count, size, size])
+    made: relax.Expr | None = None
+    for n in range(size, 1, -1):
+        column = t.op.squeeze(slice_axis(t, left, 2, 0, 1), [2])
+        at = t.emit(t.op.argmax(t.op.abs(column), 1, keepdims=True))  # (count, 1)
+        chosen = t.emit(t.op.expand_dims(t.op.equal(at, along(t, 2, 1, n)), [2]))
+        first = slice_axis(t, left, 1, 0, 1)
+        row = t.emit(t.op.sum(t.op.where(chosen, left, s(0)), [1], keepdims=True))
+        pivot = slice_axis(t, row, 2, 0, 1)  # (count, 1, 1)
+        sign = t.op.where(t.op.equal(at, t.scalar(0, "int64")), s(1), s(-1))
+        factor = t.emit(t.op.multiply(t.op.squeeze(pivot, [2]), sign))
+        made = factor if made is None else t.emit(t.op.multiply(made, factor))
+        rest = slice_axis(t, t.emit(t.op.where(chosen, first, left)), 1, 1, n)
+        safe = t.op.where(t.op.equal(pivot, s(0)), s(1), pivot)
+        share = t.emit(t.op.divide(slice_axis(t, rest, 2, 0, 1), safe))
+        below = t.op.subtract(slice_axis(t, rest, 2, 1, n), t.op.multiply(share, slice_axis(t, row, 2, 1, n)))
+        left = t.emit(below)
+    last = t.reshape(left, [count, 1])
+    return t.reshape(last if made is None else t.emit(t.op.multiply(made, last)), outer)

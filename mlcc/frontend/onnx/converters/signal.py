@@ -1,0 +1,176 @@
+"""Fourier transforms of constant length as products with matrices, windows, mel filters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from mlcc.frontend.onnx.elements import dtype_of
+from mlcc.frontend.onnx.parts import known
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LONGEST = 8192  # places of a transform: its matrix has four times the square of it
+FLOAT = 1  # what ONNX calls float32
+HAMMING = 25 / 46
+BLACKMAN = 0.42, -0.5, 0.08
+
+Window: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # of places between 0 and 1
+
+
+@converts("DFT", since=17)
+def _dft_along_attribute(
+    t: OnnxTranslator, node: OnnxNode, x: relax.Expr, length: relax.Expr | None = None
+) -> relax.Expr:
+    return _dft(t, node, x, length, node.attribute("axis", 1))
+
+
+@converts("DFT", since=20)
+def _dft_along_input(
+    t: OnnxTranslator, node: OnnxNode, x: relax.Expr, length: relax.Expr | None = None, axis: relax.Expr | None = None
+) -> relax.Expr:
+    return _dft(t, node, x, length, t.scalar_of(axis, -2))
+
+
+def _dft(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, length: relax.Expr | None, axis: int) -> relax.Expr:
+    axis, rank = t.axis(x, int(axis)), t.ndim(x)
+    if axis == rank - 1:
+        raise Unsupported("the last axis is that of real and imaginary parts")
+    inverse, half = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
+    extent = known(t.shape(x)[axis], "the length of a transform")
+    default = 2 * (extent - 1) if inverse and half else extent
+    count = int(t.scalar_of(length, default))
+    order = [i for i in range(rank - 1) if i != axis] + [axis, rank - 1]
+    turned = x if order == list(range(rank)) else t.emit(t.op.permute_dims(x, order))
+    made = transformed(t, turned, count, inverse, half)
+    back = [order.index(i) for i in range(rank)]
+    return made if back == list(range(rank)) else t.op.permute_dims(made, back)
+
+
+def transformed(t: OnnxTranslator, x: relax.Expr, count: int, inverse: bool, half: bool) -> relax.Expr:
+    """The Fourier transform of (..., places, parts), a part for real numbers and two for complex ones."""
+    *outer, places, parts = t.shape(x)
+    extent, width = known(places, "the length of a transform"), known(parts, "the number of parts")
+    if width not in (1, 2):
+        raise Unsupported(f"numbers have 1 or 2 parts, not {width}")
+    if not 0 < count <= LONGEST:
+        raise Unsupported(f"transforms of {count} places, of 1 to {LONGEST} are possible")
+    used = min(extent, count // 2 + 1 if inverse and half else count)
+    matrix = _fourier(used, count, width, inverse, half)
+    kept, made_parts = matrix.shape[2:]
+    if used < extent:
+        x = t.emit(t.op.strided_slice(x, [len(outer)], [0], [used], assume_inbound=True))
+    rows = t.reshape(x, [*outer, used * width])
+    table = t.constant(matrix.reshape(used * width, kept * made_parts).astype(t.dtype(x)))
+    return t.reshape(t.emit(t.op.matmul(rows, table)), [*outer, kept, made_parts])
+
+
+def _fourier(used: int, count: int, width: int, inverse: bool, half: bool) -> np.ndarray:
+    """What each part of each place counts in each part of each place of the result."""
+    import numpy as np
+
+    kept = count // 2 + 1 if half and not inverse else count
+    angles = 2 * math.pi * (np.outer(np.arange(used), np.arange(kept)) % count) / count
+    cos, sin = np.cos(angles), np.sin(angles) * (1 if inverse else -1)
+    whole = np.stack([np.stack([cos, sin], -1), np.stack([-sin, cos], -1)], 1)[:, :width]
+    if inverse:
+        whole = whole / count
+    if inverse and half:  # of real numbers: the other half of the spectrum is the mirror image
+        twice = np.array([1.0 if 2 * k in (0, count) else 2.0 for k in range(used)])
+        whole = whole[..., :1] * twice[:, None, None, None]
+    return whole
+
+
+@converts("STFT", since=17)
+def _stft(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    x: relax.Expr,
+    step: relax.Expr,
+    window: relax.Expr | None = None,
+    length: relax.Expr | None = None,
+) -> relax.Expr:
+    import numpy as np
+
+    extent, hop = known(t.shape(x)[1], "the length of the signal"), int(t.scalar_of(step))
+    if length is not None:
+        count = int(t.scalar_of(length))
+    else:
+        count = extent if window is None else known(t.shape(window)[0], "the length of the window")
+    if hop <= 0 or not 0 < count <= extent:
+        raise Unsupported(f"frames of {count} places, every {hop}, of a signal of {extent}")
+    frames = 1 + (extent - count) // hop
+    places = np.arange(frames)[:, None] * hop + np.arange(count)[None, :]
+    if t.ndim(x) == 2:
+        x = t.emit(t.op.expand_dims(x, [2]))
+    cut = t.emit(t.op.take(x, t.constant(places), 1))
+    if window is not None:
+        cut = t.emit(t.op.multiply(cut, t.reshape(window, [count, 1])))
+    return transformed(t, cut, count, False, bool(node.attribute("onesided", 1)))
+
+
+@converts("HannWindow", since=17)
+def _hann(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
+    import numpy as np
+
+    return _window(t, node, size, lambda at: np.sin(at * np.pi) ** 2)
+
+
+@converts("HammingWindow", since=17)
+def _hamming(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
+    import numpy as np
+
+    return _window(t, node, size, lambda at: HAMMING - np.cos(2 * np.pi * at) * (1 - HAMMING))
+
+
+@converts("BlackmanWindow", since=17)
+def _blackman(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
+    import numpy as np
+
+    return _window(t, node, size, lambda at: sum(f * np.cos(2 * np.pi * n * at) for n, f in enumerate(BLACKMAN)))
+
+
+def _window(t: OnnxTranslator, node: OnnxNode, size: relax.Expr, function: Window) -> relax.Expr:
+    import numpy as np
+
+    count = int(t.scalar_of(size))
+    steps = count if node.attribute("periodic", 1) else count - 1
+    at = np.arange(count) / steps if steps else np.zeros(count)
+    return t.constant(function(at).astype(dtype_of(node.attribute("output_datatype", FLOAT))))
+
+
+@converts("MelWeightMatrix", since=17)
+def _mel(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    bins: relax.Expr,
+    length: relax.Expr,
+    rate: relax.Expr,
+    lowest: relax.Expr,
+    highest: relax.Expr,
+) -> relax.Expr:
+    import numpy as np
+
+    count, size, sampled = (int(t.scalar_of(v)) for v in (bins, length, rate))
+    low, high = (2595 * math.log10(1 + t.scalar_of(v) / 700) for v in (lowest, highest))
+    edges = np.arange(count + 2) * ((high - low) / (count + 2)) + low
+    hertz = 700 * np.expm1(edges / 2595 * math.log(10))
+    places = ((size + 1) * hertz // sampled).astype("int64")
+    at, made = np.arange(size // 2 + 1), np.zeros((size // 2 + 1, count))
+    for i in range(count):
+        left, centre, right = places[i : i + 3]
+        if left == centre:
+            made[centre, i] = 1
+        else:
+            rising = (at >= left) & (at <= centre)
+            made[rising, i] = (at[rising] - left) / (centre - left)
+        falling = (at >= centre) & (at < right)
+        if right > centre:
+            made[falling, i] = (right - at[falling]) / (right - centre)
+    return t.constant(made.astype(dtype_of(node.attribute("output_datatype", FLOAT))))
