@@ -77,9 +77,7 @@ def difference(one: Dim, other: Dim) -> Dim:
     return made if number is None else number
 
 
-def window(
-    t: OnnxTranslator, queries: Dim, keys: Dim, offset: Dim | relax.Expr, left: int, right: int
-) -> relax.Expr:
+def window(t: OnnxTranslator, queries: Dim, keys: Dim, offset: Dim | relax.Expr, left: int, right: int) -> relax.Expr:
     """Which keys lie within a window around each query; -1 leaves a side open.
 
     The first query stands at `offset` among the keys; a vector has one for each of the batch.
@@ -131,7 +129,9 @@ def attend(t: OnnxTranslator, heads: Heads, mask: Mask, wanted: int | None = Non
 
 def _fused(t: OnnxTranslator, heads: Heads, mask: Mask) -> relax.Expr:
     """By `R.nn.attention`."""
-    q, k, v = (swap_axes(t, value, 1, 2) for value in (heads.query, heads.key, t.cast(heads.value, t.dtype(heads.query))))
+    q, k, v = (
+        swap_axes(t, value, 1, 2) for value in (heads.query, heads.key, t.cast(heads.value, t.dtype(heads.query)))
+    )
     bias = mask.bias()
     if bias is None:
         made = t.op.nn.attention(q, k, v, scale=heads.scale, causal_mask=mask.corner)

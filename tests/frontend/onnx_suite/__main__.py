@@ -13,10 +13,14 @@ from tests.frontend.onnx_suite.verdicts import State, Verdict, compiled, interpr
 def main() -> int:
     """Run the cases that are asked for. Returns 1 if one gave wrong numbers or crashed."""
     parser = argparse.ArgumentParser(prog="python -m tests.frontend.onnx_suite", description=__doc__)
-    parser.add_argument("--mode", choices=cases.MODES, action="append", help="shapes as initializers, as inputs, or both")
+    parser.add_argument(
+        "--mode", choices=cases.MODES, action="append", help="shapes as initializers, as inputs, or both"
+    )
     parser.add_argument("--operator", action="append", help="only cases of this operator")
     parser.add_argument("--case", action="append", help="only this case")
-    parser.add_argument("--opt-level", type=int, help="compile at this level; without, the interpreter runs the modules")
+    parser.add_argument(
+        "--opt-level", type=int, help="compile at this level; without, the interpreter runs the modules"
+    )
     parser.add_argument("--show", type=int, default=400, help="how many cases that do not pass are listed")
     parser.add_argument("--plain", action="store_true", help="only tensors of plain dtypes")
     options = parser.parse_args()

@@ -17,7 +17,8 @@ EXPANDED = "_expanded"
 FILES = ("simple", "pytorch-converted", "pytorch-operator")
 
 PLAIN = frozenset(
-    {"float16", "float32", "float64", "bool"} | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+    {"float16", "float32", "float64", "bool"}
+    | {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 )
 
 # Inputs that the schema asks for as tensors and that real models have as initializers: shapes, axes, pads, counts.

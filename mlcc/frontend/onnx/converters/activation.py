@@ -8,7 +8,6 @@ from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.ir import relax
 from mlcc.ops.shapes import product
 
-
 SELU = 1.67326319217681884765625, 1.05070102214813232421875
 
 

@@ -6,9 +6,17 @@ from typing import Any
 
 from mlcc.frontend.onnx.elements import dtype_of
 from mlcc.frontend.onnx.heads import (
-    Heads, Mask, attend, difference, extended, join_heads, padding, split_heads, window,
+    Heads,
+    Mask,
+    attend,
+    difference,
+    extended,
+    join_heads,
+    padding,
+    split_heads,
+    window,
 )  # fmt: skip
-from mlcc.frontend.onnx.parts import known, slice_axis, swap_axes
+from mlcc.frontend.onnx.parts import known, slice_axis
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported

@@ -17,7 +17,9 @@ def _det(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     *outer, rows, columns = t.shape(x)
     size = known(rows, "the number of rows")
     if known(columns, "the number of columns") != size or not 0 < size <= LARGEST:
-        raise Unsupported(f"determinants of ({size}, {columns}) matrices; square ones of 1 to {LARGEST} rows are possible")
+        raise Unsupported(
+            f"determinants of ({size}, {columns}) matrices; square ones of 1 to {LARGEST} rows are possible"
+        )
     count, s = product(outer), scalars(t, x)
     left = t.reshape(x, [count, size, size])
     made: relax.Expr | None = None

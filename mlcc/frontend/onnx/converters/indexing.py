@@ -33,9 +33,7 @@ def _reduction(node: OnnxNode) -> str:
 
 @converts("Scatter", since=9)
 @converts("ScatterElements", since=11)
-def _scatter(
-    t: OnnxTranslator, node: OnnxNode, x: relax.Expr, indices: relax.Expr, updates: relax.Expr
-) -> relax.Expr:
+def _scatter(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, indices: relax.Expr, updates: relax.Expr) -> relax.Expr:
     return t.op.scatter_elements(x, indices, updates, t.axis(x, node.attribute("axis", 0)), _reduction(node))
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from mlcc.frontend.onnx.elements import dtype_of
 from mlcc.frontend.onnx.parts import MICROSOFT, scalars
 from mlcc.frontend.onnx.quantization import (
-    centred, dequantized, is_zero, one_for_all, product, quantized, rounded, rows,
+    centred,
+    dequantized,
+    is_zero,
+    one_for_all,
+    product,
+    quantized,
+    rounded,
+    rows,
 )  # fmt: skip
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator

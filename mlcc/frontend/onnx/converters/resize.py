@@ -170,7 +170,11 @@ def _by_operator(
     from mlcc.ops.values import tensor_info
 
     old = t.shape(x)
-    changed = [i for i in range(len(old)) if fit(tensor_info([shape[i]], "bool"), tensor_info([old[i]], "bool")) is not Fit.COVERS]
+    changed = [
+        i
+        for i in range(len(old))
+        if fit(tensor_info([shape[i]], "bool"), tensor_info([old[i]], "bool")) is not Fit.COVERS
+    ]
     if not changed:
         return x
     space = _spatial(t, x, changed)

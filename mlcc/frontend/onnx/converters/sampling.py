@@ -165,9 +165,7 @@ def _max_unpool(
 
 
 @converts("Col2Im", since=18)
-def _col2im(
-    t: OnnxTranslator, node: OnnxNode, x: relax.Expr, image: relax.Expr, block: relax.Expr
-) -> relax.Expr:
+def _col2im(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, image: relax.Expr, block: relax.Expr) -> relax.Expr:
     """A transposed convolution whose kernels put each element of a patch in its place."""
     import numpy as np
 
@@ -225,7 +223,11 @@ def _deform_conv(
         raise Unsupported("deformable convolutions of images only")
     kernel = [known(e, "the kernel's extents") for e in t.shape(w)[2:]]
     strides, dilations = node.attribute("strides", [1, 1]), node.attribute("dilations", [1, 1])
-    pads, groups, shares = node.attribute("pads", [0] * 4), node.attribute("group", 1), node.attribute("offset_group", 1)
+    pads, groups, shares = (
+        node.attribute("pads", [0] * 4),
+        node.attribute("group", 1),
+        node.attribute("offset_group", 1),
+    )
     (batch, channels, *size), (out, taps) = t.shape(x), (t.shape(w)[0], math.prod(kernel))
     space = list(t.shape(offset)[2:])
     each = construct.floordiv(channels, shares)
