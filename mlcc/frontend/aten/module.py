@@ -69,7 +69,7 @@ def _kind(value: bool | int) -> str:
 
 
 class _Main:
-    """The parameters of `main`: the user's inputs in `forward`'s order, then what is kept of the model's own tensors."""
+    """The parameters of `main`: inputs in the order of `forward`, then what is kept of the tensors of the model."""
 
     def __init__(self, t: Translator, options: Options) -> None:
         self.t, self.options = t, options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlcc.errors import Span
@@ -27,6 +27,8 @@ from mlcc.frontend.place import spans
 from mlcc.frontend.problems import Problems, Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
+from mlcc.relax import convert
+from mlcc.relax.construct import make_seq
 
 
 class Translator(Emitter):
@@ -80,6 +82,26 @@ class Translator(Emitter):
             given = self.shape_expr([value])
         self.bb.match_cast(given, relax.ShapeStructInfo((symbol,), 1), self._hint)
         return symbol
+
+    def inside(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
+        """Emit the nodes of a graph that is an argument, here; gives its results."""
+        outside, node, outputs = self.values, self.node, self.outputs
+        self.values = dict(zip(graph.inputs, operands, strict=False))
+        try:
+            self.walk(graph)
+            return [self.argument(value) for value in graph.outputs]
+        finally:
+            self.values, self.node, self.outputs = outside, node, outputs
+
+    def branch(self, graph: Graph, operands: Sequence[Any]) -> relax.SeqExpr:
+        """A graph that is an argument as a sequence of its own, which gives the tuple of its results."""
+        self.bb._begin_binding_block()
+        try:
+            made = self.inside(graph, operands)
+            result = self.emit(convert.as_expr(made))
+        finally:
+            block = self.bb._end_block()
+        return make_seq([block], result)
 
     def hold(self, value: tir.Expr, least: int | None, most: int | None) -> None:
         """Let run time check that a number lies in a range."""
