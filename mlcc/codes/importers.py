@@ -55,5 +55,27 @@ CODES = {
         "`--compare` runs the model by its own framework on generated inputs: PyTorch for .pt2; ONNX Runtime, or the "
         "reference evaluator of the onnx package, for .onnx. The framework is not installed, or it refused the model "
         "or every input that was tried. `--size NAME=N` says which sizes are good.",
+    "E1010": (
+        "a .pt2 file cannot be read",
+        "The file is no archive of `torch.export.save`, or it is damaged: cut off, not JSON, with weights that lie "
+        "outside of the file, or nodes that take what nothing gives. Nothing in a file is believed, and nothing of it "
+        "is run. Write it anew with torch.export.save(program, path).",
+    ),
+    "E1011": (
+        "a .pt2 file is of an older PyTorch, or has pickled data",
+        "mlcc reads `.pt2` files as PyTorch 2.9 and later write them, of JSON and raw weights. Older versions pickle "
+        "weights, as PyTorch still does with objects and tensors of classes of their own; reading a pickle runs code, "
+        "which an importer never does. Load the file with a newer PyTorch, if you trust it, and save it anew.",
+    ),
+    "E1012": (
+        "a .pt2 file is larger than what is read",
+        "The program in the file has more nodes, or more bytes of JSON, than any model has. Weights may be of any "
+        "size.",
+    ),
+    "E1013": (
+        "a name for an extent does not fit",
+        '`dim_names` gives symbolic extents of inputs names: by input and axis, `{"x.0": "batch"}`, or by the name that '
+        "PyTorch has for the symbol. The input or axis does not exist, the extent is a number, or two extents that may "
+        "differ have one name. An extent such as `a*b` of an input is refused as well, if no other gives `a` and `b`.",
     ),
 }

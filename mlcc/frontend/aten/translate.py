@@ -212,7 +212,8 @@ class Translator(Emitter):
             value = self.cast(value, meta.dtype)
         if self.dtype(value) != meta.dtype:
             raise Unsupported(f"it gives {self.dtype(value)} where the program states {meta.dtype}")
-        return self.emit(self.as_known(value, [self.extent(e) for e in meta.shape], meta.dtype), name)
+        known = self.as_known(value, [self.extent(e) for e in meta.shape], meta.dtype)
+        return known if isinstance(known, relax.Constant) else self.emit(known, name)
 
 
 class _Missing(Exception):

@@ -1,0 +1,111 @@
+"""Numbers of run time: those that the data give, arithmetic on them, and what a program asserts of them.
+
+Most need nothing of this: the exporter states them as expressions over sizes, which the translator takes as they are.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.frontend.aten.graph import NumberMeta
+from mlcc.frontend.aten.promotion import as_tensor
+from mlcc.frontend.aten.symbols import parse_extent, symbols_of
+from mlcc.frontend.aten.table import converts
+from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax, tir
+
+Number = Any  # a Python number, `tir.Expr` of integers or bools, or a tensor of rank 0 for floats of run time
+
+
+@converts("aten.item", "aten._local_scalar_dense")
+def _item(t: Translator, self: relax.Expr) -> Number:
+    """The only element: an integer becomes a symbol, for extents may be made of it; a float stays a tensor."""
+    scalar = t.reshape(self, [])
+    dtype = t.dtype(scalar)
+    stated = t.outputs[0].value if t.outputs and isinstance(t.outputs[0], NumberMeta) else None
+    if dtype.startswith(("float", "bfloat")):
+        return t.cast(scalar, "float64")
+    if not isinstance(stated, str):
+        raise Unsupported("the program does not state the number that it takes from a tensor")
+    vector = t.emit(t.op.reshape(t.cast(scalar, "int64"), t.shape_expr([1])))
+    if dtype == "bool":  # stated as `Eq(u0, 1)`
+        unknown = [name for name in symbols_of(stated) if name not in t.symbols]
+        if len(unknown) != 1:
+            raise Unsupported(f"the program takes `{stated[:80]}` from a tensor")
+        t.define(unknown[0], vector)
+        return parse_extent(stated, t.symbols)
+    if not stated.isidentifier():
+        raise Unsupported(f"the program takes `{stated[:80]}` from a tensor")
+    return t.define(stated, vector)
+
+
+@converts("aten._assert_scalar")
+def _assert_scalar(t: Translator, self: Number, assert_msg: str = "") -> None:
+    """Run time checks what the program asserts."""
+    if isinstance(self, tir.Expr):
+        t.check(self)
+    elif isinstance(self, relax.Expr):
+        raise Unsupported("it asserts something of floats that the data give")
+    elif not self:
+        raise Unsupported(f"it asserts what never holds: {assert_msg}")
+
+
+@converts("aten._assert_async", "aten._functional_assert_async")
+def _assert_tensor(t: Translator, self: relax.Expr, **arguments: Any) -> None:
+    raise Unsupported("it asserts something of the data", "leave the assertion out of the program")
+
+
+@converts("aten.sym_constrain_range", "aten.sym_constrain_range_for_size")
+def _constrain(t: Translator, size: Number, min: int | None = None, max: int | None = None) -> None:
+    """Run time checks the range."""
+    if isinstance(size, tir.Expr):
+        t.hold(size, min, max)
+
+
+# ---------------------------------------------------------------- floats of run time
+
+
+def _float(t: Translator, value: Number) -> relax.Expr:
+    return as_tensor(t, value, "float64")
+
+
+def _arithmetic(name: str, fold: Callable[[Any, Any], Any]) -> None:
+    @converts(f"operator.{name}")
+    def convert(t: Translator, arg0: Number, arg1: Number) -> Number:
+        if not isinstance(arg0, (relax.Expr, tir.Expr)) and not isinstance(arg1, (relax.Expr, tir.Expr)):
+            return fold(arg0, arg1)
+        made: Callable[..., relax.Expr] = getattr(t.op, _OPERATORS[name])
+        return t.emit(made(_float(t, arg0), _float(t, arg1)))
+
+
+_OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "floor_mod", "pow": "power",
+}  # fmt: skip
+for _name in _OPERATORS:
+    _arithmetic(_name, getattr(operator, _name))
+
+
+@converts("operator.neg")
+def _neg(t: Translator, arg0: Number) -> Number:
+    return t.emit(t.op.negative(_float(t, arg0)))
+
+
+@converts("torch.sym_float")
+def _sym_float(t: Translator, arg0: Number) -> Number:
+    return _float(t, arg0)
+
+
+@converts("torch.sym_max", "torch.sym_min")
+def _extreme(t: Translator, arg0: Number, arg1: Number) -> Number:
+    assert t.node is not None
+    made = t.op.maximum if t.node.target.endswith("max") else t.op.minimum
+    return t.emit(made(_float(t, arg0), _float(t, arg1)))
+
+
+@converts("torch.sym_sqrt", "torch._sym_sqrt", "math.sqrt")
+def _sqrt(t: Translator, arg0: Number) -> Number:
+    return t.emit(t.op.sqrt(_float(t, arg0)))

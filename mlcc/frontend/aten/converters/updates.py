@@ -1,0 +1,119 @@
+"""Tensors with a part replaced: how writes through views are said, and parts by their place in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mlcc.frontend.aten.converters.shapes import from_front, plus
+from mlcc.frontend.aten.table import converts
+from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct as c
+from mlcc.ir import relax, tir
+from mlcc.relax import op
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@converts("aten.slice_scatter")
+def _slice_scatter(
+    t: Translator, self: relax.Expr, src: relax.Expr, dim: int = 0, start: Dim | None = None, end: Dim | None = None,
+    step: int = 1,
+) -> relax.Expr:  # fmt: skip
+    axis = t.axis(self, dim)
+    extent = t.shape(self)[axis]
+    count = t.shape(src)[axis]
+    if step == 1 and not start and c.equal(extent, count) == c.const(True, "bool"):
+        return src
+    begin = _clamped(0 if start is None else start, extent)
+    last = plus(begin, count) if step == 1 else _clamped(extent if end is None else end, extent)
+    return t.emit(op.slice_scatter(self, t.cast(src, t.dtype(self)), begin, last, step, axis))
+
+
+@converts("aten.select_scatter")
+def _select_scatter(t: Translator, self: relax.Expr, src: relax.Expr, dim: int, index: Dim) -> relax.Expr:
+    axis = t.axis(self, dim)
+    begin = from_front(index, t.shape(self)[axis])
+    part = t.emit(op.expand_dims(t.cast(src, t.dtype(self)), [axis]))
+    return t.emit(op.slice_scatter(self, part, begin, plus(begin, 1), 1, axis))
+
+
+def _clamped(bound: Dim, extent: tir.Expr) -> Dim:
+    """A bound of a slice, counted from the front and within the extent, as torch takes it."""
+    known = tir.const_int(extent)
+    if isinstance(bound, int) and known is not None:
+        return min(max(bound + known if bound < 0 else bound, 0), known)
+    found = from_front(bound, extent)
+    return 0 if isinstance(found, int) and found == 0 else c.maximum(c.minimum(found, extent), c.const(0, "int64"))
+
+
+# ---------------------------------------------------------------- by place
+
+
+@converts("aten.diagonal_scatter")
+def _diagonal_scatter(
+    t: Translator, self: relax.Expr, src: relax.Expr, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> relax.Expr:
+    return _replaced(t, self, src, _places(t, self).diagonal(offset, dim1, dim2))
+
+
+@converts("aten.as_strided", "aten.as_strided_copy")
+def _as_strided(
+    t: Translator, self: relax.Expr, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
+) -> relax.Expr:
+    places = _strided(t, self, size, stride, storage_offset)
+    flat = t.reshape(self, [_size(t, self)])
+    taken = t.emit(op.take(flat, t.constant(places.reshape(-1)), 0))
+    return t.reshape(taken, list(places.shape))
+
+
+@converts("aten.as_strided_scatter")
+def _as_strided_scatter(
+    t: Translator, self: relax.Expr, src: relax.Expr, size: Sequence[Dim], stride: Sequence[Dim],
+    storage_offset: Dim | None = None,
+) -> relax.Expr:  # fmt: skip
+    return _replaced(t, self, src, _strided(t, self, size, stride, storage_offset))
+
+
+def _size(t: Translator, value: relax.Expr) -> int:
+    return int(_places(t, value).size)
+
+
+def _places(t: Translator, value: relax.Expr) -> np.ndarray:
+    """The number of each element."""
+    import numpy as np
+
+    shape = t.static_shape(value)
+    if shape is None:
+        raise Unsupported("elements by their place in memory, of a tensor of symbolic shape")
+    return np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)
+
+
+def _strided(
+    t: Translator, value: relax.Expr, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None
+) -> np.ndarray:
+    """The numbers of the elements that strides give, of a tensor that lies in order."""
+    import numpy as np
+
+    places = _places(t, value).reshape(-1)
+    if not all(isinstance(n, int) for n in (*size, *stride, offset or 0)):
+        raise Unsupported("elements by their place in memory, of symbolic sizes")
+    found = np.full((), int(offset or 0))  # type: ignore[arg-type]
+    for n, step in zip(size, stride, strict=True):
+        found = found[..., None] + np.arange(n) * step  # type: ignore[arg-type]
+    if found.size and (found.min() < 0 or found.max() >= places.size):
+        raise Unsupported("elements that lie outside of the tensor's memory")
+    return found
+
+
+def _replaced(t: Translator, value: relax.Expr, part: relax.Expr, places: np.ndarray) -> relax.Expr:
+    """The value with the elements at these places replaced."""
+    if len(set(places.reshape(-1).tolist())) != places.size:
+        raise Unsupported("it writes to elements that appear several times")
+    flat = t.reshape(value, [_size(t, value)])
+    updates = t.reshape(t.cast(part, t.dtype(value)), [int(places.size)])
+    made = t.emit(op.scatter_elements(flat, t.constant(places.reshape(-1)), updates, 0))
+    return t.reshape(made, t.shape(value))
