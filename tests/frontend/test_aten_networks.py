@@ -16,7 +16,7 @@ def test_convolutions(torch: Any) -> None:
         "conv2d no bias": (f.conv2d, [image, kernel]),
         "conv2d all": (lambda x, w, b: f.conv2d(x, w, b, (2, 1), (1, 2), (1, 3), 1), [image, kernel, bias]),
         "conv2d groups": (lambda x, w: f.conv2d(x, w, groups=4), [image, r(8, 1, 3, 3)]),
-        "conv2d same": (lambda x, w: f.conv2d(x, w, padding="same"), [image, kernel]),
+        "conv2d same": (lambda x, w: f.conv2d(x, w, padding="same", dilation=2), [image, kernel]),
         "conv2d valid": (lambda x, w: f.conv2d(x, w, padding="valid"), [image, kernel]),
         "conv2d no batch": (f.conv2d, [image[0], kernel, bias]),
         "conv1d": (lambda x, w, b: f.conv1d(x, w, b, 2, 1), [r(2, 4, 9), r(6, 4, 3), r(6)]),
@@ -128,6 +128,73 @@ def test_attention(torch: Any) -> None:
 
 
 def test_attention_of_a_module(torch: Any) -> None:
-    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()
+    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval().requires_grad_(False)
     cases: dict[str, Case] = {"layer": (layer, [torch.randn(2, 5, 16)])}
     check_cases(cases)
+
+
+def test_borders(torch: Any) -> None:
+    f = torch.nn.functional
+    x = torch.randn(2, 3, 5, 6)
+    cases: dict[str, Case] = {
+        "constant": (lambda x: f.pad(x, (1, 2, 0, 3), value=1.5), [x]),
+        "cut": (lambda x: f.pad(x, (-1, 2, -2, 0)), [x]),
+        "infinite": (lambda x: f.pad(x, (1, 1), value=-math.inf), [x]),
+        "ints": (lambda x: f.pad(x, (1, 1), value=3), [torch.arange(6).reshape(2, 3)]),
+        "bools": (lambda x: f.pad(x > 0, (1, 1), value=True), [x]),
+        **{mode: (_pad(f, mode), [x]) for mode in ("reflect", "replicate", "circular")},
+        "replicate cut": (lambda x: f.pad(x, (1, -1, 2, 0), "replicate"), [x]),
+    }
+    check_cases(cases)
+
+
+def _pad(f: Any, mode: str) -> Any:
+    return lambda x: f.pad(x, (1, 2, 3, 1), mode)
+
+
+def test_images_of_other_sizes(torch: Any) -> None:
+    f = torch.nn.functional
+    line, image, volume = torch.randn(2, 3, 7), torch.randn(2, 3, 5, 6), torch.randn(1, 2, 3, 4, 5)
+    cases: dict[str, Case] = {}
+    for mode, x, n in (
+        ("nearest", line, 1), ("nearest", image, 2), ("nearest", volume, 3), ("nearest-exact", line, 1),
+        ("nearest-exact", image, 2), ("nearest-exact", volume, 3), ("linear", line, 1), ("bilinear", image, 2),
+        ("trilinear", volume, 3), ("bicubic", image, 2),
+    ):  # fmt: skip
+        sizes: list[Any] = [(10, 4, 7)[:n], (3, 8, 2)[:n], (1, 1, 1)[:n]]
+        for arguments in [{"size": size} for size in sizes] + [{"scale_factor": s} for s in (2, 1.5, 0.6)]:
+            for corners in (False, True) if "linear" in mode or mode == "bicubic" else (None,):
+                name = f"{mode} {arguments} {corners}"
+                cases[f"{name} {n}"] = (_resized(f, mode, align_corners=corners, **arguments), [x])
+    for mode in ("bilinear", "bicubic"):
+        for size in ((3, 4), (8, 2), (5, 9)):
+            cases[f"antialias {mode} {size}"] = (_resized(f, mode, size=size, antialias=True), [image])
+    cases["recomputed"] = (_resized(f, "bilinear", scale_factor=1.7, recompute_scale_factor=True), [image])
+    check_cases(cases)
+
+
+def _resized(f: Any, mode: str, **arguments: Any) -> Any:
+    return lambda x: f.interpolate(x, mode=mode, **arguments)
+
+
+def test_grids(torch: Any) -> None:
+    f = torch.nn.functional
+    image, grid = torch.randn(2, 3, 5, 6), torch.rand(2, 4, 3, 2) * 2.4 - 1.2
+    cases: dict[str, Case] = {}
+    for mode in ("bilinear", "nearest", "bicubic"):
+        for border in ("zeros", "border", "reflection"):
+            for corners in (False, True):
+                cases[f"{mode} {border} {corners}"] = (_sampled(f, mode, border, corners), [image, grid])
+    cases["volume"] = (_sampled(f, "bilinear", "zeros", False), [torch.randn(1, 2, 3, 4, 5), torch.rand(1, 2, 3, 2, 3)])
+    for corners in (False, True):
+        cases[f"affine {corners}"] = (_affine(f, (2, 3, 4, 5), corners), [torch.randn(2, 2, 3)])
+        cases[f"affine 3d {corners}"] = (_affine(f, (2, 1, 3, 4, 2), corners), [torch.randn(2, 3, 4)])
+    check_cases(cases)
+
+
+def _sampled(f: Any, mode: str, border: str, corners: bool) -> Any:
+    return lambda x, g: f.grid_sample(x, g, mode, border, corners)
+
+
+def _affine(f: Any, size: Any, corners: bool) -> Any:
+    return lambda theta: f.affine_grid(theta, size, corners)

@@ -338,15 +338,15 @@ def _threshold(t: Translator, self: relax.Expr, threshold: Value, value: Value) 
 
 @converts("aten.logaddexp")
 def _logaddexp(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    return _log_of_sum(t, *together(t, self, other, floating=True), 1.0)
+    return log_of_sum(t, *together(t, self, other, floating=True), 1.0)
 
 
 @converts("aten.logaddexp2")
 def _logaddexp2(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    return _log_of_sum(t, *together(t, self, other, floating=True), math.log(2))
+    return log_of_sum(t, *together(t, self, other, floating=True), math.log(2))
 
 
-def _log_of_sum(t: Translator, x: relax.Expr, y: relax.Expr, unit: float) -> relax.Expr:
+def log_of_sum(t: Translator, x: relax.Expr, y: relax.Expr, unit: float = 1.0) -> relax.Expr:
     """max + log1p(exp(-|x - y|)), with logarithms in `unit`; equal infinities are themselves."""
     dtype = t.dtype(x)
     difference = t.emit(op.negative(op.abs(op.subtract(x, y))))
@@ -386,15 +386,15 @@ def _ldexp(t: Translator, self: Value, other: Value) -> relax.Expr:
 
 @converts("aten.xlogy", "aten.special_xlogy")
 def _xlogy(t: Translator, self: Value, other: Value) -> relax.Expr:
-    return _times_log(t, *together(t, self, other, floating=True), op.log)
+    return times_log(t, *together(t, self, other, floating=True), op.log)
 
 
 @converts("aten.special_xlog1py")
 def _xlog1py(t: Translator, self: Value, other: Value) -> relax.Expr:
-    return _times_log(t, *together(t, self, other, floating=True), op.log1p)
+    return times_log(t, *together(t, self, other, floating=True), op.log1p)
 
 
-def _times_log(t: Translator, x: relax.Expr, y: relax.Expr, log: Callable[..., relax.Call]) -> relax.Expr:
+def times_log(t: Translator, x: relax.Expr, y: relax.Expr, log: Callable[..., relax.Call]) -> relax.Expr:
     zero = t.scalar(0, t.dtype(x))
     product = t.emit(op.multiply(x, t.emit(log(y))))
     at_zero = t.emit(op.where(op.equal(x, zero), zero, product))

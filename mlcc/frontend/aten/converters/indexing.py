@@ -1,0 +1,437 @@
+"""Operators that pick or write elements at places which tensors give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc.frontend.aten.converters.arithmetic import scaled
+from mlcc.frontend.aten.converters.shapes import (
+    broadcast,
+    from_front,
+    joint_shape,
+    minus,
+    number,
+    part,
+    permuted,
+    plus,
+    product,
+    same_shape,
+    simple,
+)
+from mlcc.frontend.aten.promotion import Value, as_tensor
+from mlcc.frontend.aten.table import converts
+from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+from mlcc.relax import op
+
+Indices = Sequence[relax.Expr | None]
+
+# ---------------------------------------------------------------- x[i, :, j]
+
+
+@converts("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def _index(t: Translator, self: relax.Expr, indices: Indices) -> relax.Expr:
+    chosen = _numbers(t, indices)
+    axes = list(chosen)
+    if not axes:
+        return self
+    if len(axes) == 1:
+        return op.take(self, chosen[axes[0]], axes[0])
+    front = permuted(t, self, _front(t, self, axes))
+    picked = t.emit(op.index_tensor(front, list(chosen.values())))
+    return _placed(t, picked, axes, len(joint_shape([t.shape(index) for index in chosen.values()])))
+
+
+def _numbers(t: Translator, indices: Indices) -> dict[int, relax.Expr]:
+    """The tensors of indices by their axes, one of bools as those of its true elements for each of its axes."""
+    made: dict[int, relax.Expr] = {}
+    axis = 0
+    for index in indices:
+        if index is None:
+            axis += 1
+        elif t.dtype(index) in ("bool", "uint8"):
+            for column in true_places(t, index):
+                made[axis] = column
+                axis += 1
+        else:
+            made[axis] = index
+            axis += 1
+    return made
+
+
+def true_places(t: Translator, mask: relax.Expr) -> list[relax.Expr]:
+    """The places of elements that are not zero, a vector for each axis; how many there are is a new symbol."""
+    from mlcc.frontend.aten.symbols import symbols_of
+
+    places = t.emit(op.nonzero(t.cast(mask, "bool")))
+    meta = t.outputs[0] if t.outputs else None
+    unknown = [
+        name
+        for extent in getattr(meta, "shape", ())
+        if isinstance(extent, str)
+        for name in symbols_of(extent)
+        if name not in t.symbols
+    ]
+    if len(set(unknown)) != 1:
+        raise Unsupported("the program does not state how many elements a mask picks")
+    count = t.symbols.setdefault(unknown[0], t.symbol(unknown[0]))
+    known = t.bb.match_cast(places, _info([t.ndim(mask), count], "int64"))
+    return [t.emit(op.squeeze(part(t, known, 0, at, at + 1), [0])) for at in range(t.ndim(mask))]
+
+
+def _info(shape: Sequence[Dim], dtype: str) -> relax.TensorStructInfo:
+    from mlcc.ops import values
+
+    return values.tensor_info(shape, dtype)
+
+
+def _front(t: Translator, value: relax.Expr, axes: Sequence[int]) -> list[int]:
+    """The order of axes with these first."""
+    return [*axes, *(axis for axis in range(t.ndim(value)) if axis not in axes)]
+
+
+def _placed(t: Translator, picked: relax.Expr, axes: Sequence[int], rank: int) -> relax.Expr:
+    """What was picked, its first `rank` axes brought to the place of the indices if these stand side by side."""
+    return permuted(t, picked, _order(t.ndim(picked), axes, rank))
+
+
+def _order(ndim: int, axes: Sequence[int], rank: int) -> list[int]:
+    """The axes of a result of indexing, by those that it has with the picked ones first."""
+    adjacent = list(axes) == list(range(axes[0], axes[0] + len(axes)))
+    begin = axes[0] if adjacent else 0
+    rest = list(range(rank, ndim))
+    return [*rest[:begin], *range(rank), *rest[begin:]]
+
+
+@converts("aten.index_put", "aten._unsafe_index_put", "aten._index_put_impl")
+def _index_put(
+    t: Translator, self: relax.Expr, indices: Indices, values: relax.Expr, accumulate: bool = False,
+    unsafe: bool = False,
+) -> relax.Expr:  # fmt: skip
+    given = [index for index in indices if index is not None]
+    masks = [index for index in given if t.dtype(index) in ("bool", "uint8")]
+    if masks:
+        if len(given) > 1 or indices[0] is None or accumulate:
+            raise Unsupported("a mask beside other indices, or with accumulate")
+        return _masked_put(t, self, masks[0], values)
+    chosen = dict(_numbers(t, indices))
+    axes = list(chosen)
+    order = _front(t, self, axes)
+    front = permuted(t, self, order)
+    places = joint_shape([t.shape(index) for index in chosen.values()])
+    whole = [*places, *t.shape(front)[len(axes) :]]
+    layout = _order(len(whole), axes, len(places))
+    wide = broadcast(t, t.cast(values, t.dtype(self)), [whole[axis] for axis in layout])
+    updates = permuted(t, wide, [layout.index(axis) for axis in range(len(whole))])
+    made = t.emit(op.index_put(front, list(chosen.values()), updates, accumulate))
+    return permuted(t, made, [order.index(axis) for axis in range(len(order))])
+
+
+def _masked_put(t: Translator, value: relax.Expr, mask: relax.Expr, values: relax.Expr) -> relax.Expr:
+    """x[mask] = values: the k-th true element takes the k-th value."""
+    rest = t.ndim(value) - t.ndim(mask)
+    there = t.reshape(t.cast(mask, "bool"), [*t.shape(mask), *[1] * rest])
+    updates = t.cast(values, t.dtype(value))
+    first = tir.const_int(t.shape(values)[0]) if t.ndim(values) == rest + 1 else 1
+    if t.ndim(values) > rest and first != 1:
+        flat = t.reshape(t.cast(mask, "int64"), [product(t.shape(mask))])
+        nth = op.subtract(op.cumsum(flat, axis=0), t.scalar(1, "int64"))
+        taken = t.emit(op.take(updates, op.maximum(nth, t.scalar(0, "int64")), 0, mode="clip"))
+        updates = t.reshape(taken, [*t.shape(mask), *t.shape(taken)[1:]])
+    elif t.ndim(values) > rest:
+        updates = t.reshape(updates, t.shape(updates)[1:])
+    return op.where(there, updates, value)
+
+
+@converts("aten.masked_scatter")
+def _masked_scatter(t: Translator, self: relax.Expr, mask: relax.Expr, source: relax.Expr) -> relax.Expr:
+    shape = t.out_shape()
+    wide = broadcast(t, mask, shape)
+    return _masked_put(t, broadcast(t, self, shape), wide, t.reshape(source, [product(t.shape(source))]))
+
+
+@converts("aten.masked_select")
+def _masked_select(t: Translator, self: relax.Expr, mask: relax.Expr) -> relax.Expr:
+    shape = joint_shape([t.shape(self), t.shape(mask)])
+    value, where = broadcast(t, self, shape), broadcast(t, mask, shape)
+    count = product(shape)
+    return op.take(t.reshape(value, [count]), true_places(t, t.reshape(where, [count]))[0], 0)
+
+
+@converts("aten.nonzero", "aten.argwhere")
+def _nonzero(t: Translator, self: relax.Expr) -> relax.Expr:
+    if not t.ndim(self):
+        raise Unsupported("the places of a number")
+    return op.stack(true_places(t, self), 1)
+
+
+# ---------------------------------------------------------------- one axis
+
+
+@converts("aten.index_select", "aten.index_select_copy")
+def _index_select(t: Translator, self: relax.Expr, dim: int, index: relax.Expr) -> relax.Expr:
+    if not t.ndim(self):
+        return self
+    return op.take(self, t.reshape(index, [product(t.shape(index))]), t.axis(self, dim))
+
+
+@converts("aten.index_add")
+def _index_add(
+    t: Translator, self: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr, alpha: Value = 1
+) -> relax.Expr:
+    return _along(t, self, dim, index, scaled(t, source, alpha, t.dtype(self)), True)
+
+
+@converts("aten.index_copy")
+def _index_copy(t: Translator, self: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr) -> relax.Expr:
+    return _along(t, self, dim, index, source, False)
+
+
+@converts("aten.index_fill")
+def _index_fill(t: Translator, self: relax.Expr, dim: int, index: relax.Expr, value: Value) -> relax.Expr:
+    return _along(t, self, dim, index, as_tensor(t, value, t.dtype(self)), False)
+
+
+def _along(
+    t: Translator, value: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr, accumulate: bool
+) -> relax.Expr:
+    """Slices of the value replaced or added to, at places of one axis."""
+    if not t.ndim(value):
+        value = t.reshape(value, [1])
+        made = _along(t, value, 0, index, t.reshape(source, [1]), accumulate)
+        return t.reshape(made, [])
+    axis = t.axis(value, dim)
+    order = [axis, *(a for a in range(t.ndim(value)) if a != axis)]
+    places = t.reshape(index, [product(t.shape(index))])
+    updates = permuted(t, source, order) if t.ndim(source) else source
+    made = t.emit(op.index_put(permuted(t, value, order), [places], updates, accumulate))
+    return permuted(t, made, [order.index(a) for a in range(len(order))])
+
+
+@converts("aten.index_reduce")
+def _index_reduce(
+    t: Translator, self: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr, reduce: str,
+    include_self: bool = True,
+) -> relax.Expr:  # fmt: skip
+    axis = t.axis(self, dim)
+    shape: list[Dim] = [1] * t.ndim(self)
+    shape[axis] = product(t.shape(index))
+    wide = broadcast(t, t.reshape(index, shape), t.shape(source))
+    return _reduced(t, self, axis, wide, source, reduce, include_self)
+
+
+# ---------------------------------------------------------------- elements
+
+
+@converts("aten.gather")
+def _gather(t: Translator, self: relax.Expr, dim: int, index: relax.Expr, sparse_grad: bool = False) -> relax.Expr:
+    shape = t.shape(index)
+    if not t.ndim(self) or not shape:
+        one, at = (t.reshape(v, [product(t.shape(v))]) for v in (self, index))
+        return t.reshape(t.emit(op.gather_elements(one, at, 0)), shape)
+    return op.gather_elements(self, index, t.axis(self, dim))
+
+
+@converts("aten.take")
+def _take(t: Translator, self: relax.Expr, index: relax.Expr) -> relax.Expr:
+    return op.take(t.reshape(self, [product(t.shape(self))]), index, 0)
+
+
+@converts("aten.take_along_dim")
+def _take_along_dim(t: Translator, self: relax.Expr, indices: relax.Expr, dim: int | None = None) -> relax.Expr:
+    if dim is None:
+        flat = [t.reshape(value, [product(t.shape(value))]) for value in (self, indices)]
+        return op.gather_elements(*flat, 0)
+    axis = t.axis(self, dim)
+    shape = joint_shape([[1 if a == axis else e for a, e in enumerate(t.shape(v))] for v in (self, indices)])
+    one, two = (
+        broadcast(t, v, [t.shape(v)[axis] if a == axis else e for a, e in enumerate(shape)]) for v in (self, indices)
+    )
+    return op.gather_elements(one, two, axis)
+
+
+@converts("aten.scatter.src", "aten.scatter.reduce")
+def _scatter(
+    t: Translator, self: relax.Expr, dim: int, index: relax.Expr, src: relax.Expr, reduce: str = "update"
+) -> relax.Expr:
+    return _scattered(t, self, dim, index, src, {"multiply": "mul"}.get(reduce, reduce))
+
+
+@converts("aten.scatter.value", "aten.scatter.value_reduce")
+def _scatter_value(
+    t: Translator, self: relax.Expr, dim: int, index: relax.Expr, value: Value, reduce: str = "update"
+) -> relax.Expr:
+    wide = t.emit(op.broadcast_to(as_tensor(t, value, t.dtype(self)), t.shape_expr(t.shape(index))))
+    return _scattered(t, self, dim, index, wide, {"multiply": "mul"}.get(reduce, reduce))
+
+
+@converts("aten.scatter_add")
+def _scatter_add(t: Translator, self: relax.Expr, dim: int, index: relax.Expr, src: relax.Expr) -> relax.Expr:
+    return _scattered(t, self, dim, index, src, "add")
+
+
+@converts("aten.scatter_reduce.two")
+def _scatter_reduce(
+    t: Translator, self: relax.Expr, dim: int, index: relax.Expr, src: relax.Expr, reduce: str,
+    include_self: bool = True,
+) -> relax.Expr:  # fmt: skip
+    return _reduced(t, *_of_vectors(t, self, dim, index, src), reduce, include_self)
+
+
+def _scattered(
+    t: Translator, value: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr, reduction: str
+) -> relax.Expr:
+    data, axis, places, updates = _of_vectors(t, value, dim, index, source)
+    made = t.emit(op.scatter_elements(data, places, updates, axis, reduction))
+    return t.reshape(made, t.shape(value))
+
+
+def _of_vectors(
+    t: Translator, value: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr
+) -> tuple[relax.Expr, int, relax.Expr, relax.Expr]:
+    """Operands of a scatter, of at least one dimension; the source is cut to the size of the index."""
+    if t.static_shape(index) == (0,) and t.ndim(value) != 1:
+        index = t.reshape(index, [0] * max(t.ndim(value), 1))
+    if not t.ndim(value):
+        value, index, source = (t.reshape(v, [product(t.shape(v))]) for v in (value, index, source))
+    for axis, extent in enumerate(t.shape(index)):
+        source = part(t, source, axis, 0, extent)
+    return value, t.axis(value, dim), index, source
+
+
+def _reduced(
+    t: Translator, value: relax.Expr, axis: int, index: relax.Expr, source: relax.Expr, reduce: str, include: bool
+) -> relax.Expr:
+    return op.scatter_reduce(value, index, source, axis, reduce, include)
+
+
+# ---------------------------------------------------------------- slices
+
+
+@converts("aten.select_scatter")
+def _select_scatter(t: Translator, self: relax.Expr, src: relax.Expr, dim: int, index: Dim) -> relax.Expr:
+    axis = t.axis(self, dim)
+    begin = from_front(index, t.shape(self)[axis])
+    updates = t.emit(op.expand_dims(t.cast(src, t.dtype(self)), [axis]))
+    return _written(t, self, updates, axis, begin, plus(begin, 1), 1)
+
+
+@converts("aten.slice_scatter")
+def _slice_scatter(
+    t: Translator, self: relax.Expr, src: relax.Expr, dim: int = 0, start: Dim | None = None, end: Dim | None = None,
+    step: int = 1,
+) -> relax.Expr:  # fmt: skip
+    axis = t.axis(self, dim)
+    extent = t.shape(self)[axis]
+    begin = 0 if start is None else bounded(start, extent)
+    stop = extent if end is None else bounded(end, extent)
+    shape = list(t.shape(self))
+    length = minus(stop, begin)
+    shape[axis] = number(simple(construct.floordiv(construct.maximum(number(plus(length, step - 1)), 0), number(step))))
+    if tir.const_int(shape[axis]) == 0:
+        return self
+    return _written(t, self, broadcast(t, t.cast(src, t.dtype(self)), shape), axis, begin, stop, step)
+
+
+def bounded(place: Dim, extent: tir.Expr) -> Dim:
+    """A bound of a slice, counted from the front and brought into the extent."""
+    value = number(place)
+    if isinstance(place, int):
+        value = number(plus(extent, place)) if place < 0 else value
+        if place == 0 or place >= 2**62:
+            return 0 if place == 0 else simple(extent)
+    return simple(construct.maximum(construct.minimum(value, extent), construct.const(0, "int64")))
+
+
+def _written(
+    t: Translator, value: relax.Expr, source: relax.Expr, axis: int, begin: Dim, end: Dim, step: int
+) -> relax.Expr:
+    if same_shape(t.shape(value), t.shape(source)) and step == 1:
+        return source  # all of it
+    return op.slice_scatter(value, source, begin, end, step, axis)
+
+
+@converts("aten.diagonal_scatter")
+def _diagonal_scatter(
+    t: Translator, self: relax.Expr, src: relax.Expr, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> relax.Expr:
+    axes = [t.axis(self, dim1), t.axis(self, dim2)]
+    length = t.shape(src)[-1]
+    places = t.emit(op.arange(0, length, 1, "int64"))
+    rows, columns = (t.emit(op.add(places, t.scalar(moved, "int64"))) for moved in (max(-offset, 0), max(offset, 0)))
+    order = _front(t, self, axes)
+    updates = permuted(t, src, [t.ndim(src) - 1, *range(t.ndim(src) - 1)])
+    made = t.emit(op.index_put(permuted(t, self, order), [rows, columns], updates))
+    return permuted(t, made, [order.index(axis) for axis in range(len(order))])
+
+
+# ---------------------------------------------------------------- tables of rows
+
+
+@converts("aten.embedding")
+def _embedding(t: Translator, weight: relax.Expr, indices: relax.Expr, **settings: Any) -> relax.Expr:
+    return op.take(weight, indices, 0)
+
+
+@converts("aten.one_hot")
+def _one_hot(t: Translator, self: relax.Expr, num_classes: int = -1) -> relax.Expr:
+    if num_classes < 0:
+        raise Unsupported("a number of classes that the data give", "state num_classes")
+    classes = op.arange(0, num_classes, 1, "int64")
+    return op.astype(op.equal(op.expand_dims(t.cast(self, "int64"), [t.ndim(self)]), classes), "int64")
+
+
+@converts("aten.embedding_bag", "aten._embedding_bag", "aten._embedding_bag_forward_only")
+def _embedding_bag(
+    t: Translator, weight: relax.Expr, indices: relax.Expr, offsets: relax.Expr, scale_grad_by_freq: bool = False,
+    mode: int = 0, sparse: bool = False, per_sample_weights: relax.Expr | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> list[Any]:  # fmt: skip
+    dtype = t.dtype(weight)
+    count = t.shape(indices)[0]
+    bags: Dim = t.shape(offsets)[0]
+    if include_last_offset:
+        bags = minus(bags, 1)
+        offsets = part(t, offsets, 0, 0, bags)
+    places = t.emit(op.arange(0, count, 1, "int64"))
+    after = op.bucketize(places, t.cast(offsets, "int64"), right=True)
+    bag = t.emit(op.subtract(t.cast(t.emit(after), "int64"), t.scalar(1, "int64")))
+    rows = t.emit(op.take(weight, indices, 0))
+    if per_sample_weights is not None:
+        rows = t.emit(op.multiply(rows, op.expand_dims(per_sample_weights, [1])))
+    kept: relax.Expr = t.full([count], True, "bool")
+    if padding_idx is not None and padding_idx != -1:
+        row = plus(t.shape(weight)[0], padding_idx) if padding_idx < 0 else padding_idx
+        kept = t.emit(op.not_equal(indices, as_tensor(t, row, t.dtype(indices))))
+    shape = [bags, t.shape(weight)[1]]
+    column = t.emit(op.expand_dims(kept, [1]))
+    if mode == 2:
+        return [_greatest_rows(t, shape, bag, column, rows), None, None, None]
+    made = _summed(t, shape, bag, column, rows)
+    if mode == 1:
+        sizes = _summed(t, [bags, 1], bag, column, t.full([count, 1], 1, dtype))
+        made = t.emit(op.divide(made, op.maximum(sizes, t.scalar(1, dtype))))
+    return [made, None, None, None]
+
+
+def _summed(t: Translator, shape: Sequence[Dim], bag: relax.Expr, kept: relax.Expr, rows: relax.Expr) -> relax.Expr:
+    dtype = t.dtype(rows)
+    used = t.emit(op.where(kept, rows, t.scalar(0, dtype)))
+    return t.emit(op.index_put(t.full(shape, 0, dtype), [bag], used, True))
+
+
+def _greatest_rows(
+    t: Translator, shape: Sequence[Dim], bag: relax.Expr, kept: relax.Expr, rows: relax.Expr
+) -> relax.Expr:
+    """The greatest elements of each bag; 0 in empty ones."""
+    import math
+
+    dtype = t.dtype(rows)
+    lowest = t.scalar(-math.inf, dtype)
+    used = t.emit(op.where(kept, rows, lowest))
+    wide = broadcast(t, t.emit(op.expand_dims(bag, [1])), t.shape(rows))
+    made = t.emit(op.scatter_elements(t.full(shape, -math.inf, dtype), wide, used, 0, "max"))
+    return t.emit(op.where(op.equal(made, lowest), t.scalar(0, dtype), made))

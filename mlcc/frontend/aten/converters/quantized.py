@@ -1,0 +1,132 @@
+"""Quantization as pt2e exports it: steps of integers with a scale and a zero point."""
+
+from __future__ import annotations
+
+from mlcc.frontend.aten.converters.elementwise import between
+from mlcc.frontend.aten.promotion import Value, as_tensor
+from mlcc.frontend.aten.table import converts
+from mlcc.frontend.aten.translate import Translator
+from mlcc.ir import relax
+from mlcc.relax import op
+
+
+@converts(
+    "quantized_decomposed.quantize_per_tensor.default", "quantized_decomposed.quantize_per_tensor.tensor",
+    "quantized_decomposed.quantize_per_tensor.tensor2",
+)  # fmt: skip
+def _quantize(
+    t: Translator, input: relax.Expr, scale: Value, zero_point: Value, quant_min: Value, quant_max: Value, dtype: str
+) -> relax.Expr:
+    return t.cast(_stepped(t, input, scale, zero_point, quant_min, quant_max), dtype)
+
+
+@converts("quantized_decomposed.quantize_per_channel")
+def _quantize_channels(
+    t: Translator, input: relax.Expr, scales: relax.Expr, zero_points: relax.Expr, axis: int, quant_min: int,
+    quant_max: int, dtype: str,
+) -> relax.Expr:  # fmt: skip
+    at = t.axis(input, axis)
+    wide = [_channels(t, input, at, value) for value in (scales, zero_points)]
+    return t.cast(_stepped(t, input, *wide, quant_min, quant_max), dtype)
+
+
+@converts("quantized_decomposed.quantize_per_token")
+def _quantize_tokens(
+    t: Translator, input: relax.Expr, scales: relax.Expr, zero_points: relax.Expr, quant_min: int, quant_max: int,
+    dtype: str,
+) -> relax.Expr:  # fmt: skip
+    return t.cast(_stepped(t, input, scales, zero_points, quant_min, quant_max), dtype)
+
+
+def _channels(t: Translator, value: relax.Expr, axis: int, each: relax.Expr) -> relax.Expr:
+    """One number for each place along an axis, as it broadcasts with the value."""
+    return t.reshape(each, [t.shape(each)[0], *[1] * (t.ndim(value) - axis - 1)])
+
+
+def _stepped(
+    t: Translator, value: relax.Expr, scale: Value, zero_point: Value, least: Value, most: Value
+) -> relax.Expr:
+    """clamp(round(x * (1 / scale)) + zero_point, least, most) in float32, as PyTorch's reference computes it."""
+    dtype = "float32"
+    if isinstance(scale, relax.Expr):
+        inverse: relax.Expr = t.emit(op.divide(t.scalar(1, dtype), t.cast(scale, dtype)))
+    else:
+        inverse = t.scalar(1.0 / float(scale), dtype)  # type: ignore[arg-type]
+    steps = op.round(op.multiply(t.cast(value, dtype), inverse))
+    moved = t.emit(op.add(steps, as_tensor(t, zero_point, dtype)))
+    return between(t, moved, as_tensor(t, least, dtype), as_tensor(t, most, dtype))
+
+
+# ---------------------------------------------------------------- back
+
+
+@converts(
+    "quantized_decomposed.dequantize_per_tensor.default", "quantized_decomposed.dequantize_per_tensor.tensor",
+    "quantized_decomposed.dequantize_per_tensor.tensor2",
+)  # fmt: skip
+def _dequantize(
+    t: Translator, input: relax.Expr, scale: Value, zero_point: Value, quant_min: Value, quant_max: Value, dtype: str,
+    out_dtype: str | None = None,
+) -> relax.Expr:  # fmt: skip
+    return _floats(t, input, scale, zero_point, out_dtype)
+
+
+@converts("quantized_decomposed.dequantize_per_channel")
+def _dequantize_channels(
+    t: Translator, input: relax.Expr, scales: relax.Expr, zero_points: relax.Expr | None, axis: int, quant_min: int,
+    quant_max: int, dtype: str, out_dtype: str | None = None,
+) -> relax.Expr:  # fmt: skip
+    at = t.axis(input, axis)
+    zero = 0 if zero_points is None else _channels(t, input, at, zero_points)
+    return _floats(t, input, _channels(t, input, at, scales), zero, out_dtype)
+
+
+@converts("quantized_decomposed.dequantize_per_token")
+def _dequantize_tokens(
+    t: Translator, input: relax.Expr, scales: relax.Expr, zero_points: relax.Expr, quant_min: int, quant_max: int,
+    dtype: str, output_dtype: str = "float32",
+) -> relax.Expr:  # fmt: skip
+    return _floats(t, input, scales, zero_points, output_dtype)
+
+
+def _floats(t: Translator, value: relax.Expr, scale: Value, zero_point: Value, dtype: str | None) -> relax.Expr:
+    """(x - zero_point) * scale."""
+    wide = "float32"
+    steps: relax.Expr = t.cast(value, wide)
+    if isinstance(zero_point, relax.Expr) or zero_point != 0:
+        steps = t.emit(op.subtract(steps, as_tensor(t, zero_point, wide)))
+    return t.cast(t.emit(op.multiply(steps, as_tensor(t, scale, wide))), dtype or wide)
+
+
+# ---------------------------------------------------------------- parameters from the data
+
+
+@converts("quantized_decomposed.choose_qparams.tensor", "quantized_decomposed.choose_qparams_symmetric.tensor")
+def _choose(
+    t: Translator, input: relax.Expr, quant_min: int, quant_max: int, eps: float, dtype: str
+) -> list[relax.Expr]:
+    """Scale and zero point with which the range of the data fills the steps; 0 is one of them."""
+    zero = t.scalar(0, "float32")
+    low, high = (t.emit(edge) for edge in (op.minimum(zero, op.min(input)), op.maximum(zero, op.max(input))))
+    scale = op.divide(op.subtract(high, low), t.scalar(quant_max - quant_min, "float32"))
+    factor = t.emit(op.maximum(scale, t.scalar(eps, "float32")))
+    place = op.subtract(t.scalar(quant_min, "float32"), op.round(op.divide(low, factor)))
+    bounded = between(t, t.emit(place), t.scalar(quant_min, "float32"), t.scalar(quant_max, "float32"))
+    return [t.cast(factor, "float64"), t.cast(bounded, "int64")]
+
+
+@converts("aten.fake_quantize_per_tensor_affine", "aten.fake_quantize_per_tensor_affine.tensor_qparams")
+def _fake_quantize(
+    t: Translator, self: relax.Expr, scale: Value, zero_point: Value, quant_min: int, quant_max: int
+) -> relax.Expr:
+    return _floats(t, _stepped(t, self, scale, zero_point, quant_min, quant_max), scale, zero_point, t.dtype(self))
+
+
+@converts("aten.fake_quantize_per_channel_affine")
+def _fake_quantize_channels(
+    t: Translator, self: relax.Expr, scale: relax.Expr, zero_point: relax.Expr, axis: int, quant_min: int,
+    quant_max: int,
+) -> relax.Expr:  # fmt: skip
+    at = t.axis(self, axis)
+    factor, zero = (_channels(t, self, at, value) for value in (scale, zero_point))
+    return _floats(t, _stepped(t, self, factor, zero, quant_min, quant_max), factor, zero, t.dtype(self))

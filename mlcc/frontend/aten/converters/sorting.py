@@ -1,0 +1,219 @@
+"""Orders, greatest elements, places in sorted sequences, counts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mlcc.frontend.aten.converters.shapes import chosen, product
+from mlcc.frontend.aten.promotion import Value, is_float, together
+from mlcc.frontend.aten.table import converts
+from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax
+from mlcc.relax import op
+
+
+@converts("aten.sort")
+def _sort(
+    t: Translator, self: relax.Expr, dim: int = -1, descending: bool = False, stable: bool | None = None
+) -> list[relax.Expr]:
+    if not t.ndim(self):
+        return [self, t.scalar(0, "int64")]
+    axis = t.axis(self, dim)
+    order = t.emit(op.argsort(self, axis=axis, descending=descending, dtype="int64"))
+    return [t.emit(op.gather_elements(self, order, axis)), order]
+
+
+@converts("aten.argsort")
+def _argsort(
+    t: Translator, self: relax.Expr, dim: int = -1, descending: bool = False, stable: bool = False
+) -> relax.Expr:
+    return _sort(t, self, dim, descending)[1]
+
+
+@converts("aten.msort")
+def _msort(t: Translator, self: relax.Expr) -> relax.Expr:
+    return _sort(t, self, 0)[0]
+
+
+@converts("aten.topk")
+def _topk(
+    t: Translator, self: relax.Expr, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> list[relax.Expr]:
+    if not isinstance(k, int):
+        raise Unsupported("a symbolic k")
+    if not t.ndim(self):
+        return _sort(t, self)
+    made = t.emit(op.topk(self, k, t.axis(self, dim), "both", largest, "int64"))
+    return [t.emit(made[0]), t.emit(made[1])]
+
+
+@converts("aten.kthvalue")
+def _kthvalue(t: Translator, self: relax.Expr, k: int, dim: int = -1, keepdim: bool = False) -> list[relax.Expr]:
+    if not t.ndim(self):
+        return _sort(t, self)
+    axis = t.axis(self, dim)
+    picked = [chosen(t, value, axis, k - 1) for value in _sort(t, self, axis)]
+    return [t.emit(op.expand_dims(value, [axis])) for value in picked] if keepdim else picked
+
+
+@converts("aten.median.dim", "aten.nanmedian.dim")
+def _median(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) -> list[relax.Expr]:
+    raise Unsupported("medians along an axis")
+
+
+@converts("aten.median.default")
+def _median_of_all(t: Translator, self: relax.Expr) -> relax.Expr:
+    values = _sort(t, t.reshape(self, [product(t.shape(self))]), 0)[0]
+    count = product(t.shape(self))
+    if not isinstance(count, int):
+        raise Unsupported("the median of a symbolic number of elements")
+    middle = chosen(t, values, 0, (count - 1) // 2)
+    if not is_float(t.dtype(self)):
+        return middle
+    last = chosen(t, values, 0, count - 1)  # NaN stands last
+    return op.where(op.isnan(last), last, middle)
+
+
+@converts("aten.searchsorted")
+def _searchsorted(
+    t: Translator, sorted_sequence: relax.Expr, self: Value, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: relax.Expr | None = None,
+) -> relax.Expr:  # fmt: skip
+    if sorter is not None:
+        raise Unsupported("a sorter")
+    after = right or side == "right"
+    edges, values = together(t, sorted_sequence, self)
+    if t.ndim(edges) == 1:
+        return t.cast(t.emit(op.bucketize(values, edges, right=after)), "int32" if out_int32 else "int64")
+    wide = op.expand_dims(edges, [t.ndim(edges) - 1])
+    test = op.less_equal if after else op.less
+    before = t.emit(op.astype(test(wide, op.expand_dims(values, [t.ndim(values)])), "int64"))
+    return t.cast(t.emit(op.sum(before, axis=[-1])), "int32" if out_int32 else "int64")
+
+
+@converts("aten.bucketize")
+def _bucketize(
+    t: Translator, self: Value, boundaries: relax.Expr, out_int32: bool = False, right: bool = False
+) -> relax.Expr:
+    return _searchsorted(t, boundaries, self, out_int32, right)
+
+
+@converts("aten.isin")
+def _isin(
+    t: Translator, elements: Value | None = None, test_elements: Value | None = None, element: Value | None = None,
+    test_element: Value | None = None, assume_unique: bool = False, invert: bool = False,
+) -> relax.Expr:  # fmt: skip
+    given = [value for value in (elements, element) if value is not None]
+    wanted = [value for value in (test_elements, test_element) if value is not None]
+    x, y = together(t, given[0], wanted[0])
+    lines = t.reshape(y, [product(t.shape(y))])
+    equal = op.equal(op.expand_dims(x, [t.ndim(x)]), lines)
+    found = t.emit(op.max(equal, axis=[-1]))
+    return op.logical_not(found) if invert else found
+
+
+@converts("aten.histc")
+def _histc(t: Translator, self: relax.Expr, bins: int = 100, min: float = 0, max: float = 0) -> relax.Expr:
+    if min == max:
+        raise Unsupported("bounds that the data give")
+    dtype = t.dtype(self)
+    flat = t.reshape(self, [product(t.shape(self))])
+    low, high = t.scalar(min, dtype), t.scalar(max, dtype)
+    inside = t.emit(op.logical_and(op.greater_equal(flat, low), op.less_equal(flat, high)))
+    place = op.divide(op.multiply(op.subtract(flat, low), t.scalar(bins, dtype)), t.scalar(max - min, dtype))
+    at = op.minimum(op.astype(op.where(inside, place, t.scalar(0, dtype)), "int64"), t.scalar(bins - 1, "int64"))
+    ones = op.where(inside, t.scalar(1, dtype), t.scalar(0, dtype))
+    return op.scatter_elements(t.full([bins], 0, dtype), t.emit(at), t.emit(ones), 0, "add")
+
+
+# ---------------------------------------------------------------- running extremes
+
+
+@converts("aten.cummax", "aten._cummax_helper")
+def _cummax(t: Translator, self: relax.Expr, dim: int) -> list[relax.Expr]:
+    return _running_extreme(t, self, dim, op.greater_equal)
+
+
+@converts("aten.cummin", "aten._cummin_helper")
+def _cummin(t: Translator, self: relax.Expr, dim: int) -> list[relax.Expr]:
+    return _running_extreme(t, self, dim, op.less_equal)
+
+
+def _running_extreme(t: Translator, value: relax.Expr, dim: int, better: Any) -> list[relax.Expr]:
+    """Extremes so far and their places, the last among equals: a scan in log2(n) steps."""
+    if not t.ndim(value):
+        return [value, t.scalar(0, "int64")]
+    axis = t.axis(value, dim)
+    extent = _steps(t, value, axis)
+    line = [1] * t.ndim(value)
+    line[axis] = extent
+    places = t.reshape(t.emit(op.arange(0, extent, 1, "int64")), line)
+    at: relax.Expr = t.emit(op.broadcast_to(places, t.shape_expr(t.shape(value))))
+    step = 1
+    while step < extent:
+        early, early_at = (_delayed(t, x, axis, step, extent) for x in (value, at))
+        later = better(value, early)
+        if is_float(t.dtype(value)):
+            later = op.logical_and(op.logical_or(later, op.isnan(value)), op.logical_or(
+                op.isnan(value), op.logical_not(op.isnan(early))))  # fmt: skip
+        own = t.emit(later)
+        value, at = t.emit(op.where(own, value, early)), t.emit(op.where(own, at, early_at))
+        step *= 2
+    return [value, at]
+
+
+def _steps(t: Translator, value: relax.Expr, axis: int) -> int:
+    extent = t.shape(value)[axis]
+    from mlcc.ir import tir
+
+    size = tir.const_int(extent)
+    if size is None:
+        raise Unsupported("a scan of symbolic length")
+    return size
+
+
+def _delayed(t: Translator, value: relax.Expr, axis: int, step: int, extent: int) -> relax.Expr:
+    """The value moved `step` places on; the first elements stay where they are."""
+    from mlcc.frontend.aten.converters.shapes import part
+
+    head, rest = part(t, value, axis, 0, step), part(t, value, axis, 0, extent - step)
+    return t.emit(op.concat([head, rest], axis))
+
+
+@converts("aten.logcumsumexp")
+def _logcumsumexp(t: Translator, self: relax.Expr, dim: int) -> relax.Expr:
+    from mlcc.frontend.aten.converters.arithmetic import log_of_sum
+    from mlcc.frontend.aten.converters.shapes import part
+
+    if not t.ndim(self):
+        return self
+    axis = t.axis(self, dim)
+    extent = _steps(t, self, axis)
+    value, step = self, 1
+    while step < extent:
+        rest = [*t.shape(value)]
+        lowest = t.full([*rest[:axis], step, *rest[axis + 1 :]], -math.inf, t.dtype(value))
+        early = t.emit(op.concat([lowest, part(t, value, axis, 0, extent - step)], axis))
+        value = t.emit(log_of_sum(t, value, early))
+        step *= 2
+    return value
+
+
+# ---------------------------------------------------------------- distances
+
+
+@converts("aten.cdist", "aten._cdist_forward", "aten._euclidean_dist")
+def _cdist(
+    t: Translator, x1: relax.Expr, x2: relax.Expr, p: float = 2.0, compute_mode: int | None = None
+) -> relax.Expr:
+    from mlcc.frontend.aten.converters.reductions import norm
+
+    away = op.subtract(op.expand_dims(x1, [t.ndim(x1) - 1]), op.expand_dims(x2, [t.ndim(x2) - 2]))
+    return norm(t, t.emit(away), float(p), [-1], False)
+
+
+@converts("aten.bincount")
+def _bincount(t: Translator, self: relax.Expr, weights: relax.Expr | None = None, minlength: int = 0) -> relax.Expr:
+    raise Unsupported("a number of bins that the data give")
