@@ -78,4 +78,22 @@ CODES = {
         "PyTorch has for the symbol. The input or axis does not exist, the extent is a number, or two extents that may "
         "differ have one name. An extent such as `a*b` of an input is refused as well, if no other gives `a` and `b`.",
     ),
+    "E1030": (
+        "PyTorch does not run the graph",
+        "A graph of `torch.fx` is run once with tensors that have shapes but no elements, to see which operators it "
+        "takes. PyTorch raised an error: the shapes or dtypes in `input_info` do not suit the model, or what it does "
+        "depends on elements.",
+    ),
+    "E1031": (
+        "a wrong description of inputs",
+        "`input_info` has an entry for each placeholder of the graph that has no default value, in their order: "
+        "`((shape), dtype)`, a shape alone for float32, or a tensor. Extents are numbers, names of symbols, or "
+        "expressions over them.",
+    ),
+    "E1032": (
+        "a graph that is right for some sizes only",
+        "The description of the inputs has symbols, and the model decides by their value: for other values it would "
+        "run other operators. Give such an extent as a number, or as an expression for which the decision is always "
+        "the same, such as `2*n` for a size that must be even.",
+    ),
 }

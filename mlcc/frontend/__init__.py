@@ -6,6 +6,7 @@ from typing import Any as _Any
 _PUBLIC = {
     "detach_params": "mlcc.frontend.params",
     "from_exported_program": "mlcc.frontend.aten.importer",
+    "from_fx": "mlcc.frontend.fx.importer",
     "from_pt2": "mlcc.frontend.aten.importer",
 }
 

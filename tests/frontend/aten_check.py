@@ -26,12 +26,14 @@ def check(model: Any, *inputs: Any, dynamic: Any = None, again: tuple[Any, ...] 
     run = mlcc.load(mlcc.build(mlcc.parse(mlcc.script(module)), target="llvm{cpu=native}", opt_level=opt_level))["main"]
     for given in (inputs, *again):
         with torch.no_grad():
-            expected = _flat(model(*given))
-        found = _flat(run(*(g for g in given if isinstance(g, torch.Tensor))))
-        assert len(found) == len(expected)
-        for mine, theirs in zip(found, expected, strict=True):
-            compare(np.asarray(mine), np.asarray(theirs))
+            compare_all(run(*(g for g in given if isinstance(g, torch.Tensor))), model(*given))
     return module
+
+
+def compare_all(found: Any, expected: Any) -> None:
+    """Equal numbers of results, each equal."""
+    for mine, theirs in zip(_flat(found), _flat(expected), strict=True):
+        compare(np.asarray(mine), np.asarray(theirs))
 
 
 def compare(mine: np.ndarray, theirs: np.ndarray) -> None:
@@ -46,6 +48,8 @@ def compare(mine: np.ndarray, theirs: np.ndarray) -> None:
 
 
 def _flat(results: Any) -> list[Any]:
+    if isinstance(results, dict):
+        return _flat(list(results.values()))
     if isinstance(results, (list, tuple)):
         return [leaf for part in results for leaf in _flat(part)]
     return [results]

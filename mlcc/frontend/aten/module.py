@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ class Options:
     unwrap: bool = False  # one result is no tuple
     dim_names: Mapping[str, Any] = field(default_factory=dict)
     converters: Mapping[str, Converter] = field(default_factory=dict)
+    arranged: Callable[[list[Any]], list[Any]] = list  # results as the model returns them, nested
 
 
 def translate(program: Program, options: Options = Options()) -> IRModule:  # noqa: B008
@@ -48,7 +49,8 @@ def translate(program: Program, options: Options = Options()) -> IRModule:  # no
         main.check_sizes()
         t.walk(t.program.graph)
         t.problems.raise_all()
-        made = [_result(t, out.value) for out in (*results, *changed)]
+        made = options.arranged([_result(t, out.value) for out in results])
+        made += [_result(t, out.value) for out in changed]
         made = [value for value in made if value is not None]
         t.result(made[0] if options.unwrap and len(made) == 1 else made)
     return t.module()

@@ -1,0 +1,1 @@
+"""Graphs of `torch.fx`, given or captured by `torch.compile`, as relax modules."""

@@ -1,0 +1,40 @@
+"""What a trace takes for granted of the symbols: PyTorch decided by the sizes that stood for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sympy
+
+from mlcc.errors import CompileError, Diagnostic, error
+from mlcc.frontend.fx.inputs import FakeInputs
+
+_HELP = "give such an extent as a number, or as an expression for which it always holds, such as `2*n` for an even size"
+
+
+def ranges_of(given: FakeInputs) -> dict[str, tuple[int, int | None]]:
+    """The ranges of symbols, by PyTorch's names, for which the trace is right.
+
+    Raises CompileError E1032 if it takes more for granted than that symbols are at most some number.
+    """
+    env = given.mode.shape_env
+    assumed = [guard.expr for guard in env.guards]
+    found = [_diagnostic(expr, given.names) for expr in assumed if not _is_limit(expr)]
+    ranges: dict[str, tuple[int, int | None]] = {}
+    for expr in assumed:
+        if _is_limit(expr):
+            most = int(expr.rhs) - isinstance(expr, sympy.Lt)
+            ranges[str(expr.lhs)] = 0, min(most, ranges.get(str(expr.lhs), (0, most))[1] or most)
+    if found:
+        raise CompileError(found)
+    return ranges
+
+
+def _is_limit(expr: sympy.Basic) -> bool:
+    """Whether a condition is `symbol < number` or `symbol <= number`."""
+    return isinstance(expr, (sympy.Lt, sympy.Le)) and expr.lhs.is_Symbol and expr.rhs.is_Integer
+
+
+def _diagnostic(expr: sympy.Basic, names: Mapping[str, str]) -> Diagnostic:
+    shown = expr.subs({symbol: sympy.Symbol(names.get(str(symbol), str(symbol))) for symbol in expr.free_symbols})
+    return error("E1032", f"the graph is right only where `{shown}`", help=_HELP)

@@ -1,0 +1,133 @@
+"""Trace a `torch.fx` graph into a graph of ATen operators.
+
+The graph is interpreted once with fake tensors, whose extents may be symbols, while a dispatch mode records the ATen
+operators that run. So modules, functions, methods and Python arithmetic on shapes mean what they mean in PyTorch, and
+the result has the operators of `torch.export`. No element is computed and nothing of the model changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.utils import _pytree as pytree
+
+from mlcc.frontend.fx.decompositions import missing_decompositions
+
+_NAME = "mlcc_name"  # in the meta data of an ATen node: the name of the fx node that it ends
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A traced graph. `bound` says what each placeholder is: a tensor of the model with its name, None for an input.
+    The first `held` ones are tensors of the model that callers do not pass."""
+
+    module: torch.fx.GraphModule
+    bound: tuple[tuple[str, torch.Tensor] | None, ...]
+    held: int = 0
+    structure: pytree.TreeSpec | None = None  # of the results, which the graph gives as a flat list
+
+
+def traced(model: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any) -> Trace:
+    """The ATen graph of a graph module for inputs that belong to a FakeTensorMode.
+
+    Errors that the model raises with tensors of these shapes are raised.
+    """
+    places = _tensors(model)
+    weights = {name: getattr(owner, attribute) for name, (owner, attribute) in _first(places).items()}
+    fakes = {name: mode.from_tensor(tensor.detach(), static_shapes=True) for name, tensor in weights.items()}
+    structure: list[pytree.TreeSpec] = []
+
+    def run(weight: dict[str, torch.Tensor], input: list[Any]) -> list[Any]:
+        by_tensor = {id(weights[name]): fake for name, fake in weight.items()}
+        with _swapped(places, by_tensor):
+            result = _Recorder(model).run(*input)
+        leaves, spec = pytree.tree_flatten(result)
+        structure.append(spec)
+        return leaves
+
+    record = make_fx(run, missing_decompositions(), pre_dispatch=True, _allow_non_fake_inputs=True)
+    with mode, torch.no_grad(), torch.fx.traceback.preserve_node_meta():
+        module = record(fakes, list(inputs))
+    _name_nodes(module.graph, [f"p_{name.replace('.', '_')}" for name in weights], model.graph)
+    return Trace(module, (*weights.items(), *[None] * len(inputs)), len(weights), structure[-1])
+
+
+@contextmanager
+def one_convolution() -> Iterator[None]:
+    """Convolutions of one backend: which one it is decides strides only, but choosing by size would be a guard."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        with torch.backends.nnpack.flags(enabled=False):
+            yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+class _Recorder(torch.fx.Interpreter):
+    """Runs an fx graph. ATen nodes get the meta data of the fx node that is running, and the last one its name."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        mode = get_proxy_mode()
+        graph = mode.tracer.graph if mode is not None else None
+        before = graph and graph._root._prev
+        with torch.fx.traceback.set_current_meta(n):
+            result = super().run_node(n)
+        if graph is not None and graph._root._prev is not before:
+            graph._root._prev.meta[_NAME] = n.name
+        return result
+
+
+def _name_nodes(graph: torch.fx.Graph, weights: Sequence[str], model: torch.fx.Graph) -> None:
+    """Call placeholders as the model calls them, and other nodes as the fx nodes that they end."""
+    given = [node.name for node in model.find_nodes(op="placeholder")]
+    for node, name in zip(graph.find_nodes(op="placeholder"), [*weights, *given], strict=False):
+        node._rename(name)
+    for node in graph.nodes:
+        if _NAME in node.meta and node.name != node.meta[_NAME]:
+            node._rename(node.meta[_NAME])
+
+
+# ---------------------------------------------------------------- the tensors of a model
+
+_Places = dict[str, tuple[torch.nn.Module, str]]  # by dotted name: the module that holds the tensor, the attribute
+
+
+def _tensors(model: torch.nn.Module) -> _Places:
+    """Parameters, buffers and other tensors that are attributes; what is tied has several places."""
+    found: _Places = {}
+    for prefix, module in model.named_modules(remove_duplicate=True):
+        for held in (module._parameters, module._buffers, module.__dict__):
+            for attribute, value in held.items():
+                if isinstance(value, torch.Tensor):
+                    found[f"{prefix}.{attribute}" if prefix else attribute] = (module, attribute)
+    return found
+
+
+def _first(places: _Places) -> _Places:
+    """The first place of each tensor."""
+    by_tensor: dict[int, str] = {}
+    for name, (owner, attribute) in places.items():
+        by_tensor.setdefault(id(getattr(owner, attribute)), name)
+    return {name: places[name] for name in by_tensor.values()}
+
+
+@contextmanager
+def _swapped(places: _Places, by_tensor: Mapping[int, torch.Tensor]) -> Iterator[None]:
+    """The model with other tensors in its attributes, while the block runs."""
+    before: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for owner, attribute in places.values():
+            for held in (owner._parameters, owner._buffers, owner.__dict__):
+                if isinstance(held.get(attribute), torch.Tensor):
+                    before.append((held, attribute, held[attribute]))
+                    held[attribute] = by_tensor[id(held[attribute])]
+        yield
+    finally:
+        for held, attribute, tensor in before:
+            held[attribute] = tensor

@@ -1,0 +1,111 @@
+"""From an fx graph and the types of its inputs to a relax module."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from mlcc.errors import CompileError, error
+from mlcc.frontend.aten.graph import Program, TensorMeta
+from mlcc.frontend.aten.module import Options, translate
+from mlcc.frontend.aten.table import Converter
+from mlcc.frontend.fx.assumptions import ranges_of
+from mlcc.frontend.fx.inputs import FakeInputs, fake_inputs
+from mlcc.frontend.fx.program import program_of
+from mlcc.frontend.fx.trace import Trace, one_convolution, traced
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ops.relations import variables
+
+# Sizes that stand for symbols where PyTorch decides by one, tried in turn: halves of halves, as image networks need
+# them, then small ones, which fit tables of positions. Symbols get different ones.
+_SIZES = ([32 * n for n in (3, 5, 7, 11, 13, 17, 19, 23)], [5, 7, 11, 13, 17, 19, 23, 29])
+
+
+def translated(
+    model: torch.fx.GraphModule, types: Sequence[relax.TensorStructInfo], *, converters: Mapping[str, Converter],
+    keep_params: bool, unwrap: bool,
+) -> IRModule:  # fmt: skip
+    """The module of a graph. Raises CompileError that lists everything that cannot be imported."""
+    _check_count(model, len(types))
+    trace, given, ranges = _traced(model, types)
+    program = replace(program_of(trace, type(model).__name__), ranges=ranges)
+    single = trace.structure is not None and trace.structure.is_leaf()
+    options = Options(
+        keep_params=keep_params, unwrap=unwrap or single, converters=converters,
+        dim_names={symbol: name for symbol, name in given.names.items() if _is_alone(symbol, program)},
+        arranged=functools.partial(_nested, trace.structure),
+    )  # fmt: skip
+    return translate(program, options)
+
+
+def _is_alone(symbol: str, program: Program) -> bool:
+    metas = (program.graph.values.get(user.value) for user in program.inputs if user.kind == "user")
+    return any(symbol in meta.shape for meta in metas if isinstance(meta, TensorMeta))
+
+
+def _check_count(model: torch.fx.GraphModule, count: int) -> None:
+    """Raise CompileError E1031 if the graph takes another number of inputs."""
+    nodes = list(model.graph.find_nodes(op="placeholder"))
+    if not len([node for node in nodes if not node.args]) <= count <= len(nodes):
+        message = f"the graph takes {', '.join(node.name for node in nodes) or 'no inputs'}: {count} are described"
+        raise CompileError(error("E1031", message, help="`input_info` has an entry for each, in this order"))
+
+
+def _traced(
+    model: torch.fx.GraphModule, types: Sequence[relax.TensorStructInfo]
+) -> tuple[Trace, FakeInputs, dict[str, tuple[int, int | None]]]:
+    """The trace that takes the least for granted of the symbols, and their ranges for which it is right.
+
+    Raises CompileError E1030 where PyTorch cannot run the graph, E1032 where no trace is right for all sizes.
+    """
+    found: list[tuple[Trace, FakeInputs, dict[str, tuple[int, int | None]]]] = []
+    problems: list[Exception] = []
+    for sizes in _sizes([v.name for v in variables(*types)]):
+        given = fake_inputs(types, sizes)
+        try:
+            with one_convolution():
+                trace = traced(model, given.tensors, given.mode)
+            found.append((trace, given, ranges_of(given)))
+        except Exception as problem:  # whatever the model's own code raises
+            problems.append(problem)
+        else:
+            if not found[-1][2]:
+                return found[-1]
+    if found:
+        return found[0]
+    refused = next((problem for problem in problems if isinstance(problem, CompileError)), None)
+    if refused is not None:
+        raise refused
+    raise CompileError(error("E1030", _reason(problems[0]))) from problems[0]
+
+
+def _reason(problem: Exception) -> str:
+    """The first paragraph of what PyTorch says, and the node at which it happens."""
+    what, _, where = str(problem).partition("\n\nWhile executing ")
+    node = where.partition(" ")[0]
+    return f"PyTorch does not run the graph with these inputs: {what.strip()}" + (f" (at `{node}`)" if node else "")
+
+
+def _sizes(symbols: Sequence[str]) -> Iterator[dict[str, int]]:
+    for sizes in _SIZES if symbols else _SIZES[:1]:
+        yield {name: sizes[i % len(sizes)] + i // len(sizes) for i, name in enumerate(symbols)}
+
+
+def _nested(structure: pytree.TreeSpec, results: list[Any]) -> list[Any]:
+    """Results as the model returns them: tuples for its tuples, lists and dicts, whose keys are dropped as None is."""
+    made = _tuples(pytree.tree_unflatten(results, structure))
+    return made if isinstance(made, list) else [made]
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _tuples(list(value.values()))
+    if isinstance(value, (list, tuple)):
+        return [_tuples(part) for part in value if part is not None]
+    return value
