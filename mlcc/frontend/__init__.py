@@ -3,12 +3,19 @@
 import importlib as _importlib
 from typing import Any as _Any
 
+from mlcc.frontend.fx.entry_point import offer as _offer
+
 _PUBLIC = {
     "detach_params": "mlcc.frontend.params",
+    "dynamo_capture_subgraphs": "mlcc.frontend.fx.capture",
     "from_exported_program": "mlcc.frontend.aten.importer",
     "from_fx": "mlcc.frontend.fx.importer",
     "from_pt2": "mlcc.frontend.aten.importer",
+    "relax_dynamo": "mlcc.frontend.fx.capture",
 }
+
+
+_offer()
 
 
 def __getattr__(name: str) -> _Any:

@@ -1,0 +1,126 @@
+"""The backend `mlcc` of `torch.compile`.
+
+A graph that needs no gradients, writes to no input and returns no view of one is traced to ATen operators as
+`torch.export` has them, attention, convolutions and norms whole. Others go through AOTAutograd, which makes them
+functional, writes mutations back, and splits a backward graph off. A graph with operators that have no converter is
+run by PyTorch, with a warning that names them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._subclasses import FakeTensor
+
+import mlcc
+from mlcc.errors import CompileError
+from mlcc.frontend.fx.decompositions import missing_decompositions
+from mlcc.frontend.fx.module import function_of
+from mlcc.frontend.fx.options import Options
+from mlcc.frontend.fx.purity import is_pure
+from mlcc.frontend.fx.runner import Runner
+from mlcc.frontend.fx.trace import Trace, traced
+
+_count = itertools.count()  # of the graphs, which have numbers in warnings
+
+
+def mlcc_backend(
+    graph: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """Compile a graph that `torch.compile` captured. Raises ValueError for options that do not exist."""
+    if mode is not None:
+        raise ValueError(f"the mlcc backend has no modes such as {mode!r}: use options={{...}}")
+    return compile_graph(graph, inputs, Options.of(options))
+
+
+def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Options) -> Callable[..., Any]:
+    """Compile a captured graph for its inputs."""
+    trace = None if _needs_gradients(inputs) else _pure_trace(graph, inputs, settings)
+    if trace is not None:
+        return _compiled(trace, settings) or graph.forward
+    return _by_autograd(graph, inputs, settings)
+
+
+def _needs_gradients(inputs: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+
+
+def _pure_trace(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Options) -> Trace | None:
+    """The graph with the operators of `torch.export`, if it is a function of its inputs and nothing else."""
+    if torch.is_autocast_enabled("cpu") or any(True for _ in graph.parameters()):
+        return None
+    try:
+        trace = traced_graph(graph)
+    except Exception:  # whatever PyTorch cannot trace so, AOTAutograd may
+        return None
+    if not is_pure(trace.module.graph):
+        return None
+    return frozen(trace, inputs) if settings.freeze else trace
+
+
+def traced_graph(graph: torch.fx.GraphModule) -> Trace:
+    """The ATen graph of a captured graph, with PyTorch's own symbols."""
+    examples = [node.meta["example_value"] for node in graph.graph.find_nodes(op="placeholder")]
+    return traced(graph, examples, next(x.fake_mode for x in examples if isinstance(x, FakeTensor)))
+
+
+def frozen(trace: Trace, inputs: Sequence[Any], names: Mapping[int, str] | None = None) -> Trace:
+    """The trace with parameters and buffers, which have the same memory in every call, bound. `names` are those of
+    tensors, by identity."""
+    bound = list(trace.bound)
+    nodes = list(trace.module.graph.find_nodes(op="placeholder"))
+    for at, tensor in enumerate(inputs, trace.held):
+        if hasattr(tensor, "_dynamo_static_input_type"):
+            name = (names or {}).get(id(tensor), "")
+            if name:
+                nodes[at]._rename(f"p_{name.replace('.', '_')}")
+            bound[at] = name or nodes[at].name, tensor
+    return replace(trace, bound=tuple(bound))
+
+
+def _by_autograd(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Options) -> Callable[..., Any]:
+    """Compile what AOTAutograd makes of the graph: one functional graph, or a forward and a backward one."""
+
+    def compile_part(part: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+        run = _compiled(Trace(part, (None,) * len(part.graph.find_nodes(op="placeholder"))), settings)
+        return _boxed(run or part.forward)
+
+    made: Callable[..., Any] = aot_autograd(fw_compiler=compile_part, decompositions=missing_decompositions())
+    return made(graph, inputs)
+
+
+def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+    """`run` with its arguments in a list, which it empties: their memory may be reused."""
+
+    def boxed(args: list[Any]) -> Any:
+        given = list(args)
+        args.clear()
+        return run(*given)
+
+    boxed._boxed_call = True  # type: ignore[attr-defined]
+    return boxed
+
+
+def _compiled(trace: Trace, settings: Options) -> Callable[..., Any] | None:
+    """The compiled graph; None, after a warning, if there are operators that cannot be imported."""
+    number = next(_count)
+    outputs = trace.module.graph.output_node().all_input_nodes
+    if not any(isinstance(node.meta.get("val"), torch.Tensor) for node in outputs):
+        return None  # nothing to compute
+    try:
+        made = function_of(trace, f"graph {number}")
+        artifact = mlcc.build(settings.prepared(made.module), target=settings.target, opt_level=settings.opt_level)
+    except CompileError as problem:
+        if settings.strict:
+            raise
+        reasons = "; ".join(found.message for found in problem.diagnostics)
+        warnings.warn(f"mlcc: graph {number} of torch.compile is run by PyTorch: {reasons}", stacklevel=2)
+        return None
+    return Runner(made, mlcc.load(artifact)["main"])

@@ -1,0 +1,204 @@
+"""A traced graph with symbols of its own as a relax module, whose `main` takes and returns tensors alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from mlcc.errors import CompileError, error
+from mlcc.frontend.aten.graph import Argument, Meta, NumberMeta, Program, Ref, TensorMeta
+from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.fx.program import program_of
+from mlcc.frontend.fx.purity import storages, written
+from mlcc.frontend.fx.trace import Trace
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where the value of a symbol is found: an extent of an input, or, where `axis` is None, the input itself."""
+
+    input: int
+    axis: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An output that is a number: an expression over symbols, as sympy prints it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An output that is a result of `main`."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An output that shares memory with another: a view of a result of `main`."""
+
+    index: int
+    size: tuple[Number, ...]
+    stride: tuple[Number, ...]
+    offset: Number
+
+
+Output: TypeAlias = Result | View | Number | None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFunction:
+    """The module of a graph, and which of the graph's inputs and outputs `main` has."""
+
+    module: IRModule
+    tensors: tuple[int, ...]  # positions of the inputs that are parameters of `main`
+    sizes: tuple[int, ...]  # positions of the inputs that are elements of its last parameter, a shape
+    results: tuple[torch.Tensor, ...]  # fake tensors: what PyTorch foretells of the results of `main`
+    outputs: tuple[Output, ...]
+    symbols: Mapping[str, Extent]
+
+
+def function_of(trace: Trace, name: str) -> GraphFunction:
+    """The module of a traced graph. Raises CompileError that lists everything that cannot be imported."""
+    try:
+        return _function_of(trace, Translator(program_of(trace, name)))
+    except Unsupported as problem:
+        raise CompileError(error("E1002", problem.reason, help=problem.help)) from None
+
+
+def _function_of(trace: Trace, t: Translator) -> GraphFunction:
+    users = _users(trace, t.program)
+    symbols = _symbols(users)
+    t.symbols.update({symbol: t.symbol(symbol) for symbol in symbols})
+    for given in t.program.inputs:
+        if given.kind != "user":
+            weight = t.program.weights[given.target]
+            t.values[given.value] = t.constant(weight.load(), weight.dtype, given.target)
+    tensors = [user for user in users if isinstance(user.meta, TensorMeta) and user.is_used]
+    params = [_parameter(t, user) for user in tensors]
+    sizes = {symbol: place.input for symbol, place in symbols.items() if place.axis is None}
+    if sizes:
+        params.append(relax.Var("sizes", relax.ShapeStructInfo(tuple(t.symbols[s] for s in sizes), len(sizes))))
+    for user in users:
+        if isinstance(user.meta, NumberMeta):
+            t.values[user.name] = t.extent(str(user.meta.value))
+    results, outputs = _outputs(trace.module.graph, [out.value for out in t.program.outputs])
+    with t.function(params):
+        t.walk(t.program.graph)
+        t.problems.raise_all()
+        t.result([t.argument(result) for result in results])
+    positions = tuple(user.position for user in tensors)
+    return GraphFunction(
+        t.module(), positions, tuple(sizes.values()), tuple(results.values()), tuple(outputs), symbols
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- inputs
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    """An input that callers pass."""
+
+    position: int
+    name: str
+    meta: Meta | None
+    is_used: bool  # by nodes, or for the symbols in its shape
+
+
+def _users(trace: Trace, program: Program) -> list[_User]:
+    nodes = list(trace.module.graph.find_nodes(op="placeholder"))
+    found = []
+    for index, (node, bound) in enumerate(zip(nodes, trace.bound, strict=True)):
+        if bound is None:
+            meta = program.graph.values.get(node.name)
+            symbolic = isinstance(meta, TensorMeta) and any(isinstance(extent, str) for extent in meta.shape)
+            found.append(_User(index - trace.held, node.name, meta, bool(node.users) or symbolic))
+    return found
+
+
+def _symbols(users: Sequence[_User]) -> dict[str, Extent]:
+    """Where each symbol is found, in an extent of a tensor if there is one."""
+    found: dict[str, Extent] = {}
+    for user in users:
+        for axis, extent in enumerate(user.meta.shape if isinstance(user.meta, TensorMeta) else ()):
+            if isinstance(extent, str) and extent.isidentifier():
+                found.setdefault(extent, Extent(user.position, axis))
+    for user in users:
+        if isinstance(user.meta, NumberMeta) and str(user.meta.value).isidentifier():
+            found.setdefault(str(user.meta.value), Extent(user.position, None))
+    return found
+
+
+def _parameter(t: Translator, user: _User) -> relax.Var:
+    assert isinstance(user.meta, TensorMeta)
+    made = t.parameter(user.name, [t.extent(extent) for extent in user.meta.shape], user.meta.dtype)
+    t.values[user.name] = made
+    return made
+
+
+# ---------------------------------------------------------------- outputs
+
+
+def _outputs(graph: torch.fx.Graph, values: Sequence[Argument]) -> tuple[dict[Ref, torch.Tensor], list[Output]]:
+    """The values that `main` returns with fake tensors for them, and how the graph's outputs are made of them.
+
+    Tensors that share memory are views of the one that owns it. Raises Unsupported where it cannot be returned.
+    """
+    given = graph.output_node().args[0]
+    bases = _bases(graph)
+    results: dict[Ref, torch.Tensor] = {}
+    outputs: list[Output] = []
+    for node, value in zip(given, values, strict=True):  # type: ignore[arg-type]
+        fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
+        base = bases.get(node)
+        if base is not None:
+            index = _index(results, Ref(base.name), base.meta["val"])
+            outputs.append(View(index, _numbers(fake.shape), _numbers(fake.stride()), _number(fake.storage_offset())))
+        elif isinstance(fake, torch.Tensor):
+            outputs.append(Result(_index(results, value, fake)))
+        elif fake is None or isinstance(fake, (int, float, torch.SymInt)):
+            outputs.append(None if fake is None else _number(fake))
+        else:
+            raise Unsupported(f"the graph returns {type(fake).__name__}")
+    return results, outputs
+
+
+def _index(results: dict[Ref, torch.Tensor], name: Ref, fake: torch.Tensor) -> int:
+    """The position of a result, which is added if it is new."""
+    results.setdefault(name, fake)
+    return list(results).index(name)
+
+
+def _bases(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:
+    """For the outputs that share memory with other outputs: the tensors that own it, which nodes made."""
+    sharing: dict[StorageWeakRef, set[torch.fx.Node]] = {}
+    for node in graph.output_node().all_input_nodes:
+        for storage in storages([node]):
+            sharing.setdefault(storage, set()).add(node)
+    sharing = {storage: nodes for storage, nodes in sharing.items() if len(nodes) > 1}
+    changed = {storage for node in graph.nodes for storage in storages(written(node))} if sharing else set()
+    found: dict[torch.fx.Node, torch.fx.Node] = {}
+    for storage, nodes in sharing.items():
+        owner = next(node for node in graph.nodes if storage in storages([node]))
+        if storage in changed or not isinstance(owner.meta["val"], torch.Tensor):
+            raise Unsupported("results share memory that the graph writes to")
+        found.update(dict.fromkeys(nodes, owner))
+    return found
+
+
+def _numbers(extents: Iterable[Any]) -> tuple[Number, ...]:
+    return tuple(_number(extent) for extent in extents)
+
+
+def _number(value: Any) -> Number:
+    return Number(str(value.node.expr) if isinstance(value, torch.SymInt) else repr(value))

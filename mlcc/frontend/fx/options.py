@@ -1,0 +1,40 @@
+"""The options of `torch.compile(model, backend="mlcc", options={...})`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from mlcc.driver import run_passes
+from mlcc.ir.module import IRModule
+from mlcc.passes.manage.manager import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How graphs of `torch.compile` are compiled."""
+
+    opt_level: int | None = None  # of `mlcc.build`
+    target: str = "llvm{cpu=native}"
+    strict: bool = False  # raise for a graph that cannot be compiled, which PyTorch would run instead
+    freeze: bool = False  # bind parameters as constants: later changes of them are not seen
+
+    pipeline: str | Pipeline | Callable[[IRModule], IRModule] | None = None  # of passes before those of `mlcc.build`
+
+    def prepared(self, module: IRModule) -> IRModule:
+        """The module after the pipeline."""
+        if self.pipeline is None:
+            return module
+        if callable(self.pipeline):
+            return self.pipeline(module)
+        return run_passes(module, self.pipeline, target=self.target)
+
+    @staticmethod
+    def of(given: Mapping[str, Any] | None) -> Options:
+        """Options by name. Raises ValueError for one that does not exist."""
+        known = [f.name for f in fields(Options)]
+        for name in given or {}:
+            if name not in known:
+                raise ValueError(f"the mlcc backend has no option {name!r}, only {', '.join(known)}")
+        return Options(**(given or {}))
