@@ -146,10 +146,19 @@ def _empty() -> Signature:
 def _missing(name: str, param: Param, given: dict[str, Any], span: Span | None) -> list[relax.Expr]:
     """What stands for an argument that was left out: nothing at the end of a call, else a null value."""
     if name != "memory.view":
+        _refuse_gap(name, param, given, span)
         return []
     if param.kind == "datatype":
         return [relax.Call(tir.Op("relax.null_value"), (), struct_info=relax.ObjectStructInfo(), span=span)]
     return [relax.Tuple((), relax.TupleStructInfo(()), span=span)]
+
+
+def _refuse_gap(name: str, param: Param, given: dict[str, Any], span: Span | None) -> None:
+    """Arguments are told apart by their place: one that is left out must not have one after it."""
+    arguments = [p.name for p in (signature(name) or _empty()).arguments]
+    later = [n for n in arguments[arguments.index(param.name) + 1 :] if given.get(n) is not None]
+    if later:
+        raise _error("E0441", f"`R.{name}`: `{param.name}` is left out, and `{later[0]}` after it is given", span)
 
 
 def _error(code: str, message: str, span: Span | None, help: str | None = None) -> CompileError:

@@ -664,6 +664,31 @@ class _nn:
         scale: bool = True,
     ) -> _relax.Call: ...
     @staticmethod
+    def gru(
+        x: _Expr,
+        w: _Expr,
+        r: _Expr,
+        b: _Expr,
+        h0: _Expr,
+        lengths: _Expr | None = None,
+        direction: str = "forward",
+        activations: str = "sigmoid, tanh",
+        clip: float | None = None,
+        linear_before_reset: bool = False,
+    ) -> _relax.Call: ...
+    @staticmethod
+    def gru_steps(
+        gates: _Expr,
+        r: _Expr,
+        b: _Expr,
+        h0: _Expr,
+        lengths: _Expr | None = None,
+        direction: str = "forward",
+        activations: str = "sigmoid, tanh",
+        clip: float | None = None,
+        linear_before_reset: bool = False,
+    ) -> _relax.Call: ...
+    @staticmethod
     def instance_norm(
         data: _Expr,
         gamma: _Expr,
@@ -690,6 +715,35 @@ class _nn:
     def leakyrelu(data: _Expr, alpha: float = 0.01) -> _relax.Call: ...
     @staticmethod
     def log_softmax(data: _Expr, axis: int = -1) -> _relax.Call: ...
+    @staticmethod
+    def lstm(
+        x: _Expr,
+        w: _Expr,
+        r: _Expr,
+        b: _Expr,
+        h0: _Expr,
+        c0: _Expr,
+        lengths: _Expr | None = None,
+        peepholes: _Expr | None = None,
+        direction: str = "forward",
+        activations: str = "sigmoid, tanh, tanh",
+        clip: float | None = None,
+        input_forget: bool = False,
+    ) -> _relax.Call: ...
+    @staticmethod
+    def lstm_steps(
+        gates: _Expr,
+        r: _Expr,
+        b: _Expr,
+        h0: _Expr,
+        c0: _Expr,
+        lengths: _Expr | None = None,
+        peepholes: _Expr | None = None,
+        direction: str = "forward",
+        activations: str = "sigmoid, tanh, tanh",
+        clip: float | None = None,
+        input_forget: bool = False,
+    ) -> _relax.Call: ...
     @staticmethod
     def max_pool1d(
         data: _Expr,
@@ -749,6 +803,29 @@ class _nn:
     def relu(x: _Expr) -> _relax.Call: ...
     @staticmethod
     def rms_norm(data: _Expr, weight: _Expr, axes: int | _Sequence[int] = -1, epsilon: float = 1e-05) -> _relax.Call: ...
+    @staticmethod
+    def rnn(
+        x: _Expr,
+        w: _Expr,
+        r: _Expr,
+        b: _Expr,
+        h0: _Expr,
+        lengths: _Expr | None = None,
+        direction: str = "forward",
+        activations: str = "tanh",
+        clip: float | None = None,
+    ) -> _relax.Call: ...
+    @staticmethod
+    def rnn_steps(
+        gates: _Expr,
+        r: _Expr,
+        b: _Expr,
+        h0: _Expr,
+        lengths: _Expr | None = None,
+        direction: str = "forward",
+        activations: str = "tanh",
+        clip: float | None = None,
+    ) -> _relax.Call: ...
     @staticmethod
     def selu(x: _Expr) -> _relax.Call: ...
     @staticmethod

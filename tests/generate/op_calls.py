@@ -699,6 +699,30 @@ def _images(g: Draw) -> Case:
     return Case(g.name, (x, (g.size(1), g.size(1))), {**modes, "layout": layout})
 
 
+@_for("nn.lstm nn.gru nn.rnn nn.lstm_steps nn.gru_steps nn.rnn_steps")
+def _recurrent(g: Draw) -> Case:
+    kind = g.name[len("nn.") :].removesuffix("_steps")
+    gates, acts = {"lstm": (4, 3), "gru": (3, 2), "rnn": (1, 1)}[kind]
+    direction = g.pick("forward", "reverse", "bidirectional")
+    count, hidden = 1 + (direction == "bidirectional"), g.pick(1, 2, 5, 17)
+    steps, batch, inputs = g.dim(0, 5), g.dim(), g.dim(1, 3)
+    given = [g.t((steps, batch, inputs), "part"), g.t((count, gates * hidden, inputs), "part")]
+    if g.name.endswith("_steps"):
+        given = [g.t((steps, batch, count * gates * hidden))]
+    given += [g.t((count, gates * hidden, hidden), "part"), g.t((count, 2 * gates * hidden))]
+    given += [g.t((count, batch, hidden))] * (1 + (kind == "lstm"))
+    if g.flip():
+        given.append(g.place((batch,), steps + 1, dtypes=("int32", "int64")))
+        given += [g.t((count, 3 * hidden))] if kind == "lstm" and g.flip() else []
+    keyed: dict[str, Any] = {"direction": direction, "clip": g.pick(None, 0.5)}
+    if g.flip():
+        names = ("tanh", "sigmoid", "hard_sigmoid(0.25, 0.5)", "softsign", "scaled_tanh(0.5, 2)")  # nothing grows
+        keyed["activations"] = ", ".join(g.pick(*names) for _ in range(acts * g.pick(1, count)))
+    if kind != "rnn":
+        keyed[{"lstm": "input_forget", "gru": "linear_before_reset"}[kind]] = g.flip()
+    return Case(g.name, tuple(given), keyed)
+
+
 @_for("vision.multiclass_nms vision.multiclass_nms_padded vision.valid_rows")
 def _detection(g: Draw) -> Case:
     if g.name == "vision.valid_rows":

@@ -1,0 +1,87 @@
+"""The activations of recurrent layers by name, as ONNX defines them: `tanh`, `hard_sigmoid(0.2, 0.5)`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc import te
+from mlcc.ops.lazy import np
+from mlcc.ops.topi import number
+from mlcc.te.scalar import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """One with its numbers: what it does to an element, and to an array."""
+
+    name: str
+    numbers: tuple[float, ...]
+
+    def __call__(self, x: Scalar) -> Scalar:
+        return _TABLE[self.name].lower(x, *(number(v, x.dtype) for v in self.numbers))
+
+    def numpy(self, x: Any) -> Any:
+        return _TABLE[self.name].numpy(x, *(x.dtype.type(v) for v in self.numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    defaults: tuple[float, ...]
+    lower: Callable[..., Scalar]
+    numpy: Callable[..., Any]
+
+
+def _zero(x: Scalar) -> Scalar:
+    return te.const(0, x.dtype)
+
+
+def _one(x: Scalar) -> Scalar:
+    return te.const(1, x.dtype)
+
+
+_TABLE: dict[str, _Known] = {
+    "sigmoid": _Known((), te.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
+    "tanh": _Known((), te.tanh, lambda x: np.tanh(x)),
+    "relu": _Known((), lambda x: te.max(x, _zero(x)), lambda x: np.maximum(x, 0)),
+    "affine": _Known((1.0, 0.0), lambda x, a, b: a * x + b, lambda x, a, b: a * x + b),
+    "leaky_relu": _Known(
+        (0.01,), lambda x, a: te.select(x >= _zero(x), x, a * x), lambda x, a: np.where(x >= 0, x, a * x)
+    ),
+    "thresholded_relu": _Known(
+        (1.0,), lambda x, a: te.select(x >= a, x, _zero(x)), lambda x, a: np.where(x >= a, x, 0)
+    ),
+    "scaled_tanh": _Known((1.0, 1.0), lambda x, a, b: a * te.tanh(b * x), lambda x, a, b: a * np.tanh(b * x)),
+    "hard_sigmoid": _Known(
+        (0.2, 0.5),
+        lambda x, a, b: te.max(te.min(a * x + b, _one(x)), _zero(x)),
+        lambda x, a, b: np.clip(a * x + b, 0, 1),
+    ),
+    "elu": _Known(
+        (1.0,),
+        lambda x, a: te.select(x >= _zero(x), x, a * (te.exp(x) - _one(x))),
+        lambda x, a: np.where(x >= 0, x, a * (np.exp(x) - 1)),
+    ),
+    "softsign": _Known((), lambda x: x / (_one(x) + te.abs(x)), lambda x: x / (1 + np.abs(x))),
+    "softplus": _Known((), lambda x: te.log(te.exp(x) + _one(x)), lambda x: np.log(np.exp(x) + 1)),
+}
+NAMES = tuple(_TABLE)
+_PART = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*(?:,|$)")
+
+
+def parse(text: str) -> tuple[Activation, ...]:
+    """The activations that a text lists. Raises ValueError."""
+    made, at = [], 0
+    while at < len(text):
+        found = _PART.match(text, at)
+        known = None if found is None else _TABLE.get(found[1])
+        if found is None or known is None:
+            raise ValueError(f"`{text[at:].strip()}` is none of {', '.join(NAMES)}")
+        numbers = tuple(float(n) for n in found[2].split(",")) if found[2] else ()
+        if len(numbers) > len(known.defaults):
+            raise ValueError(f"`{found[1]}` takes {len(known.defaults)} numbers, {len(numbers)} are given")
+        made.append(Activation(found[1], numbers + known.defaults[len(numbers) :]))
+        at = found.end()
+    return tuple(made)

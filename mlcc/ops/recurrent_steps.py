@@ -1,0 +1,451 @@
+"""The steps of recurrent layers: a loop over time that multiplies the state by its weights and computes the gates.
+
+The state of a step is that of the one before, so that time is serial. On CPUs a step of all rows of the batch is a
+product of small matrices in register tiles: ROWS rows of the batch by a panel of the weights, or one row by PANELS of
+them for what is left; then the gates, lane by lane. On devices of many threads a block takes a row, with its state in
+shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc import te
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import INT64
+from mlcc.ops.activations import Activation
+from mlcc.ops.lazy import np
+from mlcc.ops.topi import number
+from mlcc.te import statements as code
+from mlcc.te.scalar import Scalar
+from mlcc.te.statements import THREADS, Cells
+
+LANES = 16  # columns of a vector
+PANEL = 32  # columns of a panel of weights
+ROWS, PANELS = 4, 4  # a tile is ROWS rows by a panel, or a row by PANELS panels
+MOST_SHARED = 1024  # hidden elements whose state fits shared memory
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What a layer does: its kind, gates, directions, the activations of all directions and ONNX's switches."""
+
+    kind: str
+    gates: int
+    directions: int
+    reverse: bool
+    activations: tuple[Activation, ...]
+    clip: float | None
+    linear_before_reset: bool
+    input_forget: bool
+
+    def backward(self, direction: int) -> bool:
+        """Whether a direction begins with the last step."""
+        return self.reverse or direction == 1
+
+    def of(self, direction: int) -> tuple[Activation, ...]:
+        """The activations of a direction."""
+        count = len(self.activations) // self.directions
+        return self.activations[direction * count : (direction + 1) * count]
+
+    def clipped(self, x: Scalar) -> Scalar:
+        """What goes into an activation."""
+        if self.clip is None:
+            return x
+        return te.max(te.min(x, number(self.clip, x.dtype)), number(-self.clip, x.dtype))
+
+    def np_clip(self, x: Any) -> Any:
+        return x if self.clip is None else np.clip(x, -self.clip, self.clip)
+
+
+class _Operands:
+    """The tensors of a call by name, but for the recurrent weights."""
+
+    def __init__(self, layer: Layer, gates: te.Tensor, r: te.Tensor, b: te.Tensor, *rest: te.Tensor) -> None:
+        names = ["h0", "c0", "lengths", "peepholes"] if layer.kind == "lstm" else ["h0", "lengths"]
+        self.real, self.weights = gates.dtype, r
+        self.hidden = tir.const_int(r.buffer.shape[2])
+        self.tensors = {"gates": gates, "b": b, **dict(zip(names, rest, strict=False))}
+
+    def turned(self) -> te.Tensor:
+        """The recurrent weights (directions, hidden, gates), in the dtype of the computation."""
+        r = self.weights
+        shape = (r.shape[0], r.shape[2], r.shape[1])
+        return te.compute(shape, lambda d, k, g: r(d, g, k).astype(self.real), name="recurrent_weights")  # type: ignore[no-any-return]
+
+    def cells(self, ins: Sequence[tir.Buffer]) -> dict[str, Cells]:
+        return {name: Cells(buffer) for name, buffer in zip(self.tensors, ins, strict=True)}
+
+
+Each = Callable[[Callable[[Scalar], Any]], Any]  # statements for every hidden element
+State = tuple[Callable[[Scalar], Scalar], Callable[[Scalar, Scalar], Any]]  # how an element is loaded and stored
+
+
+class _Row:
+    """The gates of one row of the batch in one direction: statements for each hidden element, from the `product` of the
+    state with the recurrent weights."""
+
+    def __init__(
+        self, layer: Layer, direction: int, cells: dict[str, Cells], hidden: Scalar, state: Callable[[str], State],
+        product: Callable[[int, Scalar], Scalar],
+    ) -> None:  # fmt: skip
+        self.layer, self.direction, self.cells, self.hidden = layer, direction, cells, hidden
+        self.acts = layer.of(direction)
+        self.state, self.product = state, product
+
+    def gate(self, number: int, at: Scalar, n: Scalar, j: Scalar, recurrent: bool = True) -> Scalar:
+        """What goes into a gate: the input's share, the biases and the state's share."""
+        real = self.cells["gates"].dtype
+        column = self.hidden * number + j
+        width = self.hidden * self.layer.gates
+        given = self.cells["gates"][at, n, width * self.direction + column] + self.bias(column).astype(real)
+        return given + self.past(number, j) if recurrent else given
+
+    def past(self, number: int, j: Scalar) -> Scalar:
+        """The state's share of a gate, with its bias."""
+        column = self.hidden * number + j
+        bias = self.bias(self.hidden * self.layer.gates + column).astype(self.cells["gates"].dtype)
+        return self.product(number, column) + bias
+
+    def bias(self, column: Scalar) -> Scalar:
+        return self.cells["b"][self.direction, column]
+
+    def active(self, which: int, x: Scalar) -> Scalar:
+        return self.acts[which](self.layer.clipped(x))
+
+    def peephole(self, number: int, x: Scalar, c: Scalar, j: Scalar) -> Scalar:
+        if "peepholes" not in self.cells:
+            return x
+        return x + self.cells["peepholes"][self.direction, self.hidden * number + j].astype(x.dtype) * c
+
+    def lstm(self, at: Scalar, n: Scalar, j: Scalar) -> Any:
+        """i, o, f, c in this order; the cell's state, then the hidden one."""
+        get, put = self.state("c")
+        old = get(j)
+        i = self.active(0, self.peephole(0, self.gate(0, at, n, j), old, j))
+        one = te.const(1, i.dtype)
+        if self.layer.input_forget:
+            f = one - i
+        else:
+            f = self.active(0, self.peephole(2, self.gate(2, at, n, j), old, j))
+        new = self.active(1, self.gate(3, at, n, j))
+        now = get(j)
+        o = self.active(0, self.peephole(1, self.gate(1, at, n, j), now, j))
+        return put(f * old + i * new, j), self.hide(o * self.acts[2](now), at, n, j)
+
+    def hide(self, value: Scalar, at: Scalar, n: Scalar, j: Scalar) -> Any:
+        """Keep the hidden state, and give it out."""
+        get, put = self.state("h")
+        return put(value, j), self.cells["every"].set(get(j), at, self.direction, n, j)
+
+    def reset(self, at: Scalar, n: Scalar, j: Scalar) -> Any:
+        """The state that the reset gate lets through, where that is what the weights are multiplied with."""
+        _, put = self.state("past")
+        get, _ = self.state("h")
+        return put(self.active(0, self.gate(1, at, n, j)) * get(j), j)
+
+    def gru(self, at: Scalar, n: Scalar, j: Scalar) -> Any:
+        """z, r, h in this order."""
+        get, _ = self.state("h")
+        past = self.past(2, j)
+        if self.layer.linear_before_reset:
+            past = self.active(0, self.gate(1, at, n, j)) * past
+        new = self.active(1, self.gate(2, at, n, j, recurrent=False) + past)
+        z = self.active(0, self.gate(0, at, n, j))
+        return self.hide((te.const(1, z.dtype) - z) * new + z * get(j), at, n, j)
+
+    def rnn(self, at: Scalar, n: Scalar, j: Scalar) -> Any:
+        return self.hide(self.active(0, self.gate(0, at, n, j)), at, n, j)
+
+
+def _two_products(layer: Layer) -> bool:
+    """Whether the last gate's product is of the state after the reset gate."""
+    return layer.kind == "gru" and not layer.linear_before_reset
+
+
+# ---------------------------------------------------------------- one thread
+
+
+def _lanes(extent: Scalar, known: int | None, body: Callable[[Scalar], Any]) -> Any:
+    """`body` for every number below the extent, LANES at a time in vectors."""
+    if known is None or known < LANES:
+        return code.loop(extent, body, "j")
+    whole = known // LANES
+    main = code.loop(whole, lambda o: _vector(lambda i: body(o * LANES + i)), "o")
+    rest = code.loop(known % LANES, lambda i: body(i + whole * LANES), "j")
+    return (main, rest) if known % LANES else main
+
+
+def _vector(body: Callable[[Scalar], Any]) -> tir.For:
+    """`body` of LANES numbers in one vector."""
+    var = tir.Var("lane", INT64)
+    zero, extent = construct.const(0, INT64), construct.const(LANES, INT64)
+    return tir.For(var, zero, extent, tir.ForKind.VECTORIZED, code.flat(body(Scalar(var))))
+
+
+class _Product:
+    """The product of a state (batch, hidden) with the weights of some gates, into memory of its own.
+
+    The weights are packed into panels of PANEL columns, the last one filled up with zeros, so that a tile reads memory
+    in order; where the hidden size is not known, they are only transposed.
+    """
+
+    def __init__(self, given: _Operands, batch: Scalar, first: int, gates: int) -> None:
+        r, real, self.known = given.weights, given.real, given.hidden
+        self.hidden, self.batch, self.tile = r.shape[2], batch, None
+        self.first, count = self.hidden * first, self.hidden * gates
+        if self.known is None:
+            self.weights = given.turned()
+            self.count = count
+            self.acc = code.scratch(f"acc_{first}", (batch, count), real)
+            return
+        known = self.known
+        self.panels = -(-known * gates // PANEL)
+
+        def packed(d: Scalar, panel: Scalar, k: Scalar, lane: Scalar) -> Scalar:
+            column = panel * PANEL + lane
+            value = r(d, column + known * first, k).astype(real)
+            return value if known * gates % PANEL == 0 else te.if_then_else(column < known * gates, value, 0)
+
+        shape = (r.shape[0], self.panels, known, PANEL)
+        self.weights = te.compute(shape, packed, name="recurrent_weights_packed")
+        self.acc = code.scratch(f"acc_{first}", (batch, self.panels * PANEL), real)
+        self.tile = code.scratch(f"tile_{first}", (max(ROWS, PANELS) * PANEL,), real, "local")
+
+    @property
+    def buffers(self) -> tuple[tir.Buffer, ...]:
+        return tuple(c.buffer for c in (self.acc, self.tile) if c is not None)
+
+    def value(self, n: Scalar, column: Scalar) -> Scalar:
+        return self.acc[n, column - self.first]
+
+    def all(self, source: Cells, weights: Cells, direction: int) -> Any:
+        """The statements for all rows."""
+        if self.known is None:
+            return code.loop(self.batch, lambda n: self._plain(source, weights, direction, n), "n")
+        blocks, several = self.batch // ROWS, self.panels // PANELS
+
+        def block(o: Scalar) -> Any:
+            return self._over(self.panels, lambda p: self._tile(source, weights, direction, o * ROWS, p, ROWS, 1))
+
+        def row(o: Scalar) -> Any:
+            n = blocks * ROWS + o
+            wide = self._over(several, lambda p: self._tile(source, weights, direction, n, p * PANELS, 1, PANELS))
+            rest = self.panels - several * PANELS
+            narrow = self._over(rest, lambda p: self._tile(source, weights, direction, n, p + several * PANELS, 1, 1))
+            return wide, narrow
+
+        return code.loop(blocks, block, "o"), code.loop(self.batch - blocks * ROWS, row, "n")
+
+    def _over(self, count: int, body: Callable[[Scalar], Any]) -> Any:
+        return code.loop(count, body, "panel") if count else ()
+
+    def _plain(self, source: Cells, weights: Cells, direction: int, n: Scalar) -> Any:
+        def add(k: Scalar) -> Any:
+            def one(g: Scalar) -> Any:
+                return self.acc.set(self.acc[n, g] + source[n, k] * weights[direction, k, self.first + g], n, g)
+
+            return code.loop(self.count, one, "g")
+
+        clear = code.loop(self.count, lambda g: self.acc.set(te.const(0, self.acc.dtype), n, g), "g")
+        return clear, code.loop(self.hidden, add, "k")
+
+    def _tile(
+        self, source: Cells, weights: Cells, direction: int, n: Scalar, panel: Scalar, rows: int, panels: int
+    ) -> Any:
+        """Some rows by some panels, in registers: each element of the state times a row of a panel."""
+        assert self.tile is not None
+        tile, acc = self.tile, self.acc
+        parts = [(r, p, v) for r in range(rows) for p in range(panels) for v in range(PANEL // LANES)]
+
+        def each(body: Callable[[int, int, Scalar, Scalar], Any]) -> list[Any]:
+            """`body(row, panel, column, place in the tile)` of all columns, LANES at a time."""
+            return [
+                _vector(lambda i, r=r, p=p, v=v: body(r, p, i + v * LANES, i + ((r * panels + p) * PANEL + v * LANES)))
+                for r, p, v in parts
+            ]
+
+        def add(k: Scalar) -> Any:
+            def term(r: int, p: int, column: Scalar, at: Scalar) -> Any:
+                return tile.set(tile[at] + source[n + r, k] * weights[direction, panel + p, k, column], at)
+
+            return each(term)
+
+        clear = each(lambda r, p, column, at: tile.set(te.const(0, acc.dtype), at))
+        store = each(lambda r, p, column, at: acc.set(tile[at], n + r, (panel + p) * PANEL + column))
+        return clear, code.loop(self.known or 0, add, "k"), store
+
+
+def steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
+    """The lowering for one thread."""
+    given = _Operands(layer, *tensors)
+    sequence, batch, _ = given.tensors["gates"].shape
+    hidden = given.weights.shape[2]
+    names = ["h", *(["c"] if layer.kind == "lstm" else []), *(["past"] if _two_products(layer) else [])]
+    held = {name: code.scratch(f"state_{name}", (batch, hidden), given.real) for name in names}
+    split = layer.gates - _two_products(layer)  # gates of the first product
+    products = [_Product(given, batch, 0, split)]
+    products += [_Product(given, batch, split, 1)] if _two_products(layer) else []
+    infos = call.struct_info.fields  # type: ignore[union-attr]
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        weights = [Cells(b) for b in ins[: len(products)]]
+        cells = given.cells(ins[len(products) :]) | {"every": Cells(outs[0])}
+        last = dict(zip("hc", (Cells(b) for b in outs[1:]), strict=False))
+
+        def each(fn: Callable[[Scalar], Any]) -> Any:
+            return _lanes(hidden, given.hidden, fn)
+
+        def rows(fn: Callable[[Scalar], Any]) -> Any:
+            return code.loop(batch, fn, "n")
+
+        def begin(d: int, n: Scalar) -> Any:
+            made = [each(lambda j, s=s: held[s].set(cells[f"{s}0"][d, n, j], n, j)) for s in last]
+            if "lengths" not in cells or "past" not in held:
+                return made
+            return made, each(lambda j: held["past"].set(te.const(0, given.real), n, j))  # rows that have no step
+
+        def end(d: int, n: Scalar) -> Any:
+            return [each(lambda j, s=s: last[s].set(held[s][n, j], d, n, j)) for s in last]
+
+        def gate(d: int, step: Scalar, n: Scalar, which: str) -> Any:
+            def state(name: str) -> State:
+                return lambda j: held[name][n, j], lambda value, j: held[name].set(value, n, j)
+
+            row = _Row(layer, d, cells, hidden, state, lambda which, column: products[which >= split].value(n, column))
+            return _at(layer, d, cells, sequence, step, n, lambda at: each(lambda j: getattr(row, which)(at, n, j)))
+
+        def one(d: int, step: Scalar) -> Any:
+            parts = [products[0].all(held["h"], weights[0], d)]
+            if _two_products(layer):
+                parts.append(rows(lambda n: gate(d, step, n, "reset")))
+                parts.append(products[1].all(held["past"], weights[1], d))
+            parts.append(rows(lambda n: gate(d, step, n, layer.kind)))
+            silent = rows(lambda n: _silent(d, cells, step, n, each)) if "lengths" in cells else ()
+            return parts, silent
+
+        return [
+            [
+                rows(lambda n, d=d: begin(d, n)),
+                code.loop(sequence, lambda t, d=d: one(d, t), "t"),
+                rows(lambda n, d=d: end(d, n)),
+            ]
+            for d in range(layer.directions)
+        ]
+
+    scratch = (*(c.buffer for c in held.values()), *(b for p in products for b in p.buffers))
+    return _made(layer, [*(p.weights for p in products), *given.tensors.values()], infos, body, scratch)
+
+
+def _made(layer: Layer, tensors: Sequence[te.Tensor], infos: Any, body: Any, scratch: Any) -> Any:
+    dims, dtypes = [i.dims for i in infos], [i.dtype for i in infos]
+    return te.extern(dims, tensors, body, f"T_{layer.kind}_steps", dtypes, scratch=scratch)
+
+
+def _length(cells: dict[str, Cells], sequence: Scalar, n: Scalar) -> Scalar:
+    """The number of steps of a row of the batch."""
+    if "lengths" not in cells:
+        return sequence
+    return te.max(te.min(cells["lengths"][n].astype("int64"), sequence), te.const(0, "int64"))
+
+
+def _at(
+    layer: Layer, d: int, cells: dict[str, Cells], sequence: Scalar, step: Scalar, n: Scalar,
+    body: Callable[[Scalar], Any],
+) -> Any:  # fmt: skip
+    """`body` of the place in time that a step stands for, where the row has one."""
+    length = _length(cells, sequence, n)
+    made = body(length - 1 - step if layer.backward(d) else step)
+    return code.when(step < length, made) if "lengths" in cells else made
+
+
+def _silent(d: int, cells: dict[str, Cells], step: Scalar, n: Scalar, each: Each) -> Any:
+    """Zeros where a row of the batch has ended."""
+    every = cells["every"]
+    zero = te.const(0, every.dtype)
+    length = _length(cells, every.shape[0], n)
+    return code.when(step >= length, each(lambda j: every.set(zero, step, d, n, j)))
+
+
+# ---------------------------------------------------------------- many threads
+
+
+def many_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
+    """The lowering for devices of many threads; None where the state does not fit shared memory."""
+    given = _Operands(layer, *tensors)
+    if given.hidden is None or given.hidden > MOST_SHARED:
+        return None
+    turned, known = given.turned(), given.hidden
+    sequence, batch, _ = given.tensors["gates"].shape
+    hidden = given.weights.shape[2]
+    names = ["h", *(["c"] if layer.kind == "lstm" else []), *(["past"] if _two_products(layer) else [])]
+    sizes = {**dict.fromkeys(names, known), "acc": known * layer.gates}
+    every_held = [  # a kernel's shared memory is its own: each direction is one
+        {name: code.scratch(f"{name}_{d}", (size,), given.real, "shared") for name, size in sizes.items()}
+        for d in range(layer.directions)
+    ]
+    totals = [code.scratch(f"total_{d}", (1,), given.real, "local") for d in range(layer.directions)]
+    infos = call.struct_info.fields  # type: ignore[union-attr]
+
+    def threads(count: int, fn: Callable[[Scalar], Any]) -> Any:
+        def one(t: Scalar) -> Any:
+            if count <= THREADS:
+                return code.when(t < count, fn(t))
+            rounds = -(-count // THREADS)
+            return code.loop(rounds, lambda o: code.when(o * THREADS + t < count, fn(o * THREADS + t)), "o")
+
+        return code.bound(THREADS, "threadIdx.x", one)
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        weights, cells = Cells(ins[0]), given.cells(ins[1:]) | {"every": Cells(outs[0])}
+        last = dict(zip("hc", (Cells(b) for b in outs[1:]), strict=False))
+
+        def multiply(d: int, source: Cells, first: int, count: int) -> Any:
+            total, acc = totals[d], every_held[d]["acc"]
+
+            def column(g: Scalar) -> Any:
+                at = g + first * known
+
+                def add(k: Scalar) -> Any:
+                    return total.set(total[0] + source[k] * weights[d, k, at], 0)
+
+                return total.set(0, 0), code.loop(known, add, "k"), acc.set(total[0], at)
+
+            return threads(count * known, column)
+
+        def one(d: int, n: Scalar, step: Scalar) -> Any:
+            held = every_held[d]
+
+            def state(name: str) -> State:
+                return lambda j: held[name][j], lambda value, j: held[name].set(value, j)
+
+            row = _Row(layer, d, cells, hidden, state, lambda _, column: held["acc"][column])
+            length = _length(cells, sequence, n)
+            at = length - 1 - step if layer.backward(d) else step
+            parts = [multiply(d, held["h"], 0, layer.gates - _two_products(layer))]
+            if _two_products(layer):
+                parts.append(threads(known, lambda j: row.reset(at, n, j)))
+                parts.append(multiply(d, held["past"], 2, 1))
+            return parts, threads(known, lambda j: getattr(row, layer.kind)(at, n, j))
+
+        def direction(d: int, n: Scalar) -> Any:
+            length, held = _length(cells, sequence, n), every_held[d]
+            every, zero = cells["every"], te.const(0, cells["every"].dtype)
+
+            def silent(t: Scalar) -> Any:
+                return threads(known, lambda j: every.set(zero, length + t, d, n, j))
+
+            rest = code.loop(sequence - length, silent, "t") if "lengths" in cells else ()
+            return (
+                [threads(known, lambda j, s=s: held[s].set(cells[f"{s}0"][d, n, j], j)) for s in last],
+                code.loop(length, lambda t: one(d, n, t), "t"),
+                [threads(known, lambda j, s=s: last[s].set(held[s][j], d, n, j)) for s in last],
+                rest,
+            )
+
+        return [code.bound(batch, "blockIdx.x", lambda n, d=d: direction(d, n)) for d in range(layer.directions)]
+
+    scratch = (*(c.buffer for held in every_held for c in held.values()), *(c.buffer for c in totals))
+    return _made(layer, [turned, *given.tensors.values()], infos, body, scratch)
