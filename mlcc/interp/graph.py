@@ -33,6 +33,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs, replace
 from mlcc.ops.relations import evaluate
 from mlcc.ops.sizes import too_large
+from mlcc.relax.tail_calls import tail_calls
 
 
 def _with_sizes(call: relax.Call, sizes: Sizes) -> relax.Call:
@@ -110,6 +111,7 @@ class Machine:
         self.env = env
         self._programs: dict[tir.PrimFunc, Program] = {}
         self._constants: dict[relax.Constant, Tensor] = {}
+        self._tail_calls: dict[relax.Function, frozenset[relax.Call]] = {}
         self._rules: dict[type, Callable[[Any, Frame], Any]] = {
             relax.Var: self._var, relax.DataflowVar: self._var, relax.Constant: self._constant,
             relax.ShapeExpr: self._shape, relax.PrimValue: self._prim, relax.StringImm: lambda e, f: e.value,
@@ -121,7 +123,15 @@ class Machine:
     # ------------------------------------------------------------ functions
 
     def call(self, func: relax.Function, args: Sequence[Any], values: dict[relax.Var, Any], sizes: Sizes) -> Any:
-        """Run a function whose body may use `values` and `sizes` of where it was made."""
+        """Run a function whose body may use `values` and `sizes` of where it was made; again where it ends with a call
+        of itself."""
+        while True:
+            made = self._pass(func, args, values, sizes)
+            if not isinstance(made, _Again):
+                return made
+            args = made.args
+
+    def _pass(self, func: relax.Function, args: Sequence[Any], values: dict[relax.Var, Any], sizes: Sizes) -> Any:
         frame = Frame(dict(values), dict(sizes))
         if len(args) != len(func.params):
             message = f"the function takes {len(func.params)} arguments, {len(args)} were given"
@@ -178,7 +188,7 @@ class Machine:
     def _binding(self, binding: relax.Binding, frame: Frame) -> None:
         assert isinstance(binding, (relax.VarBinding, relax.MatchCast))
         value = self.expr(binding.value, frame)
-        if isinstance(binding, relax.MatchCast):
+        if isinstance(binding, relax.MatchCast) and not isinstance(value, _Again):
             try:
                 match(binding.struct_info, value, frame.sizes, f"`{binding.var.name}`")
             except Mismatch as wrong:
@@ -238,13 +248,25 @@ class Machine:
     def _call(self, call: relax.Call, frame: Frame) -> Any:
         if not isinstance(call.op, tir.Op):
             callee = self.expr(call.op, frame)
-            return self.apply(callee, [self.expr(a, frame) for a in call.args], call)
+            args = [self.expr(a, frame) for a in call.args]
+            return _Again(args) if self._is_tail_call(call) else self.apply(callee, args, call)
         name = call.op.name.removeprefix("relax.")
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self, call, frame)
         args = [self.expr(a, frame) for a in call.args]
         return self._operator(name, _with_sizes(call, frame.sizes), args, frame.sizes)
+
+    def _is_tail_call(self, call: relax.Call) -> bool:
+        """Whether a function of the module calls itself here as the last thing that it does."""
+        func = self.module.functions.get(call.op.name) if isinstance(call.op, relax.GlobalVar) else None
+        if not isinstance(func, relax.Function):
+            return False
+        known = self._tail_calls.get(func)
+        if known is None:
+            assert isinstance(call.op, relax.GlobalVar)
+            known = self._tail_calls[func] = tail_calls(call.op.name, func)
+        return call in known
 
     def _operator(self, name: str, call: relax.Call, args: list[Any], sizes: Sizes) -> Any:
         from mlcc.ops.registry import get
@@ -419,6 +441,13 @@ class Machine:
             case "dtype_lanes":
                 return np.uint16(dtype.lanes)
         return np.uint8(code.get(dtype.kind, 2))
+
+
+@dataclass(slots=True, eq=False)
+class _Again:
+    """In place of the value of a function that ends by calling itself: what it is called with."""
+
+    args: list[Any]
 
 
 @dataclass(slots=True, eq=False)

@@ -142,6 +142,11 @@ class _Reader:
                 then = self.steps(raw["then"], names, depth + 1)
                 other = self.steps(raw.get("else", ()), names, depth + 1)
                 return branch(test, then, other)
+            case "loop":
+                return loop(self.steps(raw["body"], names, depth + 1))
+            case "again":
+                self.dynamic = True
+                return next_pass
             case "measure":
                 self.dynamic = True
                 name, place, code = str(raw["name"]), self.place(raw["from"], names), _integer(raw["code"])
@@ -253,6 +258,27 @@ def branch(test: Callable[[Runner, Values], Any], then: Sequence[Operation], oth
     return operation
 
 
+class _NextPass(Exception):
+    """Ends a pass of the innermost loop."""
+
+
+def next_pass(run: Runner, values: Values) -> None:
+    raise _NextPass
+
+
+def loop(body: Sequence[Operation]) -> Operation:
+    def operation(run: Runner, values: Values) -> None:
+        while True:
+            try:
+                for step in body:
+                    step(run, values)
+                return
+            except _NextPass:
+                pass
+
+    return operation
+
+
 def _rounded(kind: str, value: Compute) -> Compute:
     """The value of a scalar argument in the parameter's dtype."""
     rounded = ROUND.get(kind)
@@ -268,6 +294,8 @@ def _collect_measured(raw: Any, found: list[str], depth: int) -> None:
         elif step["do"] == "if" and depth < DEPTH:
             _collect_measured(step["then"], found, depth + 1)
             _collect_measured(step.get("else", ()), found, depth + 1)
+        elif step["do"] == "loop" and depth < DEPTH:
+            _collect_measured(step["body"], found, depth + 1)
 
 
 HostStep = Callable[[Runner, int, Values], None]  # run, where the program's part of the workspace starts, values

@@ -17,12 +17,14 @@ from mlcc.targets.plan.context import AnyPlanning
 from mlcc.targets.plan.manifest import symbol_names
 from mlcc.targets.plan.prim import offset_bytes
 from mlcc.targets.plan.steps import (
+    Again,
     Branch,
     CallKernel,
     CallPacked,
     Check,
     Copy,
     HostFunction,
+    Loop,
     Measure,
     Memory,
     Place,
@@ -141,6 +143,10 @@ class _Writer:
             case Branch(condition=condition, then_steps=then, else_steps=other):
                 made = {"do": "if", "cond": self.condition(condition), "then": self.steps(then)}
                 return made | ({"else": self.steps(other)} if other else {})
+            case Loop(steps=steps):
+                return {"do": "loop", "body": self.steps(steps)}
+            case Again():
+                return {"do": "again"}
 
     def _program(self, step: CallKernel) -> dict[str, Any]:
         args = [self.pointer(a) if isinstance(a, Tensor) else self.scalar(a.value) for a in step.args]

@@ -10,6 +10,7 @@ from mlcc.targets.plan.dims import choose
 from mlcc.targets.plan.steps import (
     Branch,
     Copy,
+    Ended,
     Memory,
     Scalar,
     Scope,
@@ -63,6 +64,10 @@ def _join(p: Planner, step: Branch, first: tuple[Value, set[Memory]], second: tu
     """The value of a branch, from those of its two sides."""
     (one, one_made), (two, two_made) = first, second
     match one, two:
+        case Ended(), _:
+            return two
+        case _, Ended():
+            return one
         case (Tuple(fields=a), Tuple(fields=b)) if len(a) == len(b):
             pairs = zip(a, b, strict=True)
             return Tuple(tuple(_join(p, step, (x, one_made), (y, two_made)) for x, y in pairs))

@@ -14,7 +14,18 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.runtime.abi import ALIGNMENT
 from mlcc.targets.plan.dims import Dims
-from mlcc.targets.plan.steps import Branch, CallKernel, Copy, HostFunction, Memory, Place, Step, tensors_of, walk_steps
+from mlcc.targets.plan.steps import (
+    Branch,
+    CallKernel,
+    Copy,
+    HostFunction,
+    Loop,
+    Memory,
+    Place,
+    Step,
+    tensors_of,
+    walk_steps,
+)
 
 
 def lay_out(func: HostFunction) -> None:
@@ -38,6 +49,8 @@ def drop_needless(steps: list[Step]) -> list[Step]:
             step.else_steps = drop_needless(step.else_steps)
             if not step.then_steps and not step.else_steps:
                 continue
+        if isinstance(step, Loop):
+            step.steps = drop_needless(step.steps)
         made.append(step)
     return made
 
@@ -48,9 +61,13 @@ def _same_place(step: Copy) -> bool:
 
 
 def lifetimes(func: HostFunction) -> list[Memory]:
-    """Number the steps in order; `first` and `last` of every temporary that is used, in order of first use."""
+    """Number the steps in order; `first` and `last` of every temporary that is used, in order of first use.
+
+    What a loop uses that was there before it is used until its end, as the next pass wants it again.
+    """
     found: dict[Memory, None] = {}
-    for number, step in enumerate(walk_steps(func.steps)):
+    steps = list(walk_steps(func.steps))
+    for number, step in enumerate(steps):
         step.number = number
         memories = [t.memory for t in tensors_of(step)]
         if isinstance(step, CallKernel) and step.workspace is not None:
@@ -62,6 +79,12 @@ def lifetimes(func: HostFunction) -> list[Memory]:
             found.setdefault(root)
             root.first = number if root.first < 0 else root.first
             root.last = number
+    loops = [step for step in steps if isinstance(step, Loop)]
+    for step in reversed(loops):  # inner ones first
+        end = max([step.number, *(s.number for s in walk_steps(step.steps))])
+        for memory in found:
+            if memory.first < step.number <= memory.last < end:
+                memory.last = end
     return list(found)
 
 

@@ -15,7 +15,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import BOOL, INT64, DType
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ir.visit import substitute
-from mlcc.targets.plan import branch, calls
+from mlcc.targets.plan import branch, calls, loop
 from mlcc.targets.plan.context import AnyPlanning
 from mlcc.targets.plan.dims import Dims, as_number, plain, widen
 from mlcc.targets.plan.measured import NOT_KNOWN, Measured
@@ -26,6 +26,7 @@ from mlcc.targets.plan.steps import (
     Closure,
     Constraint,
     Copy,
+    Ended,
     HostFunction,
     Leaf,
     Measure,
@@ -62,6 +63,7 @@ class Planner:
         self.constraints: list[Constraint] = []
         self.lines: dict[int, int] = {}
         self.conditional = 0  # branches around what is planned
+        self.loops: list[loop.Active] = []  # what is planned stands in, the innermost last
         self.measured = Measured(self.dims)
         self.findings: list[Diagnostic] = []
         self._active: list[tuple[str, relax.Function]] = []
@@ -231,12 +233,10 @@ class Planner:
     def inline(self, callee: Closure, args: list[Value], span: Span | None) -> Value:
         """Plan the body of another function in place of its call. Raises CompileError for recursion."""
         name, func = callee.name, callee.func
-        active = [f for _, f in self._active]
-        if func in active:
-            chain = " -> ".join([*(n for n, _ in self._active[active.index(func) :]), name])
-            raise refusal("E0756", f"relax functions call each other in a circle: {chain}", span)
         if len(args) != len(func.params):
             raise refusal("E0752", f"`{name}` takes {len(func.params)} arguments, not {len(args)}", span)
+        if any(f is func for _, f in self._active):
+            return loop.again(self, callee, args, span)
         self._inlined += 1
         if self._inlined > _MOST_CALLS:
             raise refusal("E0754", f"`{self.name}` comes to more than {_MOST_CALLS} calls of relax functions", span)
@@ -248,9 +248,19 @@ class Planner:
             scope.values[param] = arg
         self._active.append((name, func))
         try:
-            return self.sequence(func.body, scope)
+            return loop.loop(self, callee, scope) if loop.is_loop(callee) else self.sequence(func.body, scope)
         finally:
             self._active.pop()
+
+    @property
+    def depth(self) -> int:
+        """How many calls what is planned stands in."""
+        return len(self._active)
+
+    def chain(self, callee: Closure) -> str:
+        """The calls that lead from a function to itself."""
+        active = [f for _, f in self._active]
+        return " -> ".join([*(n for n, _ in self._active[active.index(callee.func) :]), callee.name])
 
     def dim(self, expr: tir.Expr, scope: Scope) -> tir.Expr:
         """An extent in terms of the symbols of the entry."""
@@ -340,6 +350,8 @@ class Planner:
             case relax.PrimStructInfo(), Scalar():
                 pass
             case relax.FuncStructInfo(), Closure():
+                pass
+            case _, Ended():
                 pass
             case _, Unknown(reason=reason):
                 if reason is None:

@@ -116,7 +116,12 @@ class Unknown:
     reason: str | None = None
 
 
-Value = Tensor | Scalar | Shape | Tuple | Text | Storage | Closure | Unknown
+@dataclass(frozen=True, slots=True, eq=False)
+class Ended:
+    """No value: what comes after is not reached, the next pass of a loop is."""
+
+
+Value = Tensor | Scalar | Shape | Tuple | Text | Storage | Closure | Unknown | Ended
 
 
 def byte_size(dims: tuple[tir.Expr, ...], dtype: DType) -> tir.Expr:
@@ -202,16 +207,33 @@ class Branch:
     number: int = 0
 
 
-Step = CallKernel | CallPacked | Copy | Check | Measure | Branch
+@dataclass(eq=False, slots=True)
+class Loop:
+    """Do the steps, and from the first one on again as long as `Again` comes up."""
+
+    steps: list[Step] = field(default_factory=list)
+    number: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Again:
+    """Begin the next pass of the innermost loop."""
+
+    number: int = 0
+
+
+Step = CallKernel | CallPacked | Copy | Check | Measure | Branch | Loop | Again
 
 
 def walk_steps(steps: list[Step]) -> Iterator[Step]:
-    """All steps in order, branches opened."""
+    """All steps in order, branches and loops opened."""
     for step in steps:
         yield step
         if isinstance(step, Branch):
             yield from walk_steps(step.then_steps)
             yield from walk_steps(step.else_steps)
+        elif isinstance(step, Loop):
+            yield from walk_steps(step.steps)
 
 
 def tensors_of(step: Step) -> Iterator[Tensor]:

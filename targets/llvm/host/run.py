@@ -24,12 +24,14 @@ from mlcc.targets.llvm.host.packed_calls import PackedCalls
 from mlcc.targets.plan.prim import offset_bytes
 from mlcc.targets.plan.steps import (
     ZERO,
+    Again,
     Branch,
     CallKernel,
     CallPacked,
     Check,
     Copy,
     HostFunction,
+    Loop,
     Measure,
     Memory,
     Place,
@@ -62,6 +64,7 @@ class Run:
         self.code = DimCode(self.fn, func.dims, {})
         self._pointers: dict[Memory, Operand] = {}
         self._failures: dict[int, str] = {}
+        self._heads: list[str] = []  # of the loops around
 
     def emit(self) -> None:
         self._read_symbols()
@@ -201,6 +204,11 @@ class Run:
                     self._measure(step)
                 case Branch():
                     self._branch(step)
+                case Loop():
+                    self._loop(step)
+                case Again():
+                    self.fn.br(self._heads[-1])
+                    self.fn.start(self.fn.label("after"))  # which nothing reaches
 
     def _kernel(self, step: CallKernel) -> None:
         fn = self.fn
@@ -285,7 +293,25 @@ class Run:
                 self._steps(steps)
             fn.br(done)
         fn.start(done)
-        for inner in walk_steps([*step.then_steps, *step.else_steps]):
+        self._reload([*step.then_steps, *step.else_steps])
+
+    def _loop(self, step: Loop) -> None:
+        fn = self.fn
+        head, done = fn.label("head"), fn.label("done")
+        fn.br(head)
+        fn.start(head)
+        self._heads.append(head)
+        with self.code.scope():
+            self._steps(step.steps)
+        self._heads.pop()
+        fn.br(done)
+        fn.start(done)
+        self._reload(step.steps)
+
+    def _reload(self, steps: list[Step]) -> None:
+        """Know the symbols again that some steps have read."""
+        fn = self.fn
+        for inner in walk_steps(steps):
             if isinstance(inner, Measure):
                 self._know(inner.symbol, fn.load("i64", self._cells[inner.symbol], 8))
 

@@ -1,0 +1,27 @@
+"""Calls of a function to itself that are the last thing it does: a relax function of these is a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlcc.ir import relax
+
+
+def tail_calls(name: str, func: relax.Function) -> frozenset[relax.Call]:
+    """The calls of the function `name` in its own body whose value is its own result, whatever branch they stand in."""
+    return frozenset(c for c in _last(func.body) if isinstance(c.op, relax.GlobalVar) and c.op.name == name)
+
+
+def _last(expr: relax.Expr) -> Iterator[relax.Call]:
+    """The calls that give the value of an expression, with nothing after them."""
+    if isinstance(expr, relax.Call):
+        yield expr
+    elif isinstance(expr, relax.If):
+        yield from _last(expr.true_branch)
+        yield from _last(expr.false_branch)
+    elif isinstance(expr, relax.SeqExpr):
+        bindings = [b for block in expr.blocks for b in block.bindings]
+        result: relax.Expr = expr.body
+        while bindings and isinstance(bindings[-1], relax.VarBinding) and bindings[-1].var is result:
+            result = bindings.pop().value
+        yield from _last(result)
