@@ -260,3 +260,21 @@ def _taps(kernel: Sequence[int], axis: int, dilation: int, pad: int) -> np.ndarr
     import numpy as np
 
     return (np.indices(kernel)[axis] * dilation - pad).reshape(1, -1, 1, 1)
+
+
+@converts("NonMaxSuppression", since=10)
+def _non_max_suppression(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    boxes: relax.Expr,
+    scores: relax.Expr,
+    most: relax.Expr | None = None,
+    overlap: relax.Expr | None = None,
+    least: relax.Expr | None = None,
+) -> relax.Expr:
+    most = t.scalar(0, "int64") if most is None else most
+    overlap = t.scalar(0, "float32") if overlap is None else overlap
+    given = [] if least is None else [least]
+    centred = bool(node.attribute("center_point_box", 0))
+    found = t.op.vision.multiclass_nms(boxes, scores, most, overlap, *given, center_point_box=centred)
+    return t.as_known(found, [t.symbol("kept"), 3], "int64")

@@ -1,0 +1,87 @@
+"""Attention whose state does not grow: recurrences of outer products, and the convolution in front of them."""
+
+from __future__ import annotations
+
+from mlcc.frontend.onnx.heads import difference, join_heads, split_heads
+from mlcc.frontend.onnx.parts import choice, known, scalars, slice_axis
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+
+RULES = {"linear": (False, False), "gated": (True, False), "delta": (False, True), "gated_delta": (True, True)}
+
+
+@converts("LinearAttention", since=27)
+def _linear_attention(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    query: relax.Expr,
+    key: relax.Expr,
+    value: relax.Expr,
+    past: relax.Expr | None = None,
+    decay: relax.Expr | None = None,
+    beta: relax.Expr | None = None,
+) -> list[relax.Expr]:
+    """Step by step, in float32."""
+    rule = choice(node.attribute("update_rule", "gated_delta"), list(RULES), "update_rule")
+    if (decay is not None, beta is not None) != RULES[rule]:
+        raise Unsupported(f'`update_rule="{rule}"` goes with other inputs')
+    own, shared = node.attribute("q_num_heads", 0), node.attribute("kv_num_heads", 0)
+    if own <= 0 or shared <= 0 or own % shared:
+        raise Unsupported(f"{own} heads of queries cannot be shared out to {shared} heads of keys")
+    wide = [
+        t.cast(split_heads(t, v, n), "float32") for v, n in ((query, own), (key, shared), (value, shared))
+    ]
+    gate = None if decay is None else t.emit(t.op.exp(_of_heads(t, decay, shared)))
+    rate = None if beta is None else _of_heads(t, beta, shared)
+    batch, _, length, width = t.shape(wide[1])
+    steps, depth = known(length, "the length of the sequence"), known(width, "the width of keys")
+    state = t.full([batch, shared, width, t.shape(wide[2])[3]], 0, "float32") if past is None else t.cast(past, "float32")
+    scale = node.attribute("scale", 0.0) or depth**-0.5
+    made = []
+    for i in range(steps):
+        q, k, v = (slice_axis(t, x, 2, i, i + 1) for x in wide)  # (batch, heads, 1, width)
+        column = t.emit(t.op.permute_dims(k, [0, 1, 3, 2]))
+        if gate is not None:
+            now = t.op.permute_dims(slice_axis(t, gate, 2, i, i + 1), [0, 1, 3, 2])
+            state = t.emit(t.op.multiply(state, now))
+        if rate is not None:
+            kept = t.op.subtract(v, t.op.matmul(k, state))
+            v = t.emit(t.op.multiply(slice_axis(t, rate, 2, i, i + 1), kept))
+        state = t.emit(t.op.add(state, t.op.multiply(column, v)))
+        read = state if own == shared else t.op.repeat(state, own // shared, 1)
+        made.append(t.emit(t.op.matmul(q, read)))
+    every = t.emit(t.op.concat(made, 2)) if len(made) > 1 else made[0]
+    every = t.emit(t.op.multiply(every, scalars(t, every)(scale)))
+    kind = t.dtype(query if past is None else past)
+    return [t.cast(join_heads(t, every), t.dtype(query)), t.cast(state, kind)]
+
+
+def _of_heads(t: OnnxTranslator, value: relax.Expr, heads: int) -> relax.Expr:
+    """Numbers for each head, or for each place of its keys; or one for all heads."""
+    last = tir.const_int(t.shape(value)[2])
+    return t.cast(split_heads(t, value, 1 if last == 1 else heads), "float32")
+
+
+@converts("CausalConvWithState", since=27)
+def _causal_conv(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    x: relax.Expr,
+    weight: relax.Expr,
+    bias: relax.Expr | None = None,
+    past: relax.Expr | None = None,
+) -> list[relax.Expr]:
+    batch, channels, length = t.shape(x)
+    reach = known(t.shape(weight)[2], "the width of the kernel") - 1
+    groups = known(channels, "the number of channels")
+    before = t.full([batch, channels, reach], 0, t.dtype(x)) if past is None else past
+    whole = t.emit(t.op.concat([before, x], 2)) if reach else x
+    made = t.op.nn.conv1d(whole, weight, groups=groups)
+    if bias is not None:
+        made = t.op.add(made, t.reshape(bias, [groups, 1]))
+    if choice(node.attribute("activation", "none"), ("none", "silu", "swish"), "activation") != "none":
+        made = t.op.nn.silu(made)
+    end = construct.add(length, reach)
+    return [t.emit(made), slice_axis(t, whole, 2, difference(end, reach), end)]
