@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Sequence
 
 from mlcc.frontend.emitter import Dim
-from mlcc.frontend.onnx.translate import OnnxTranslator
+from mlcc.frontend.onnx.table import converter
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
@@ -67,3 +68,12 @@ def choice(node_value: str, allowed: Sequence[str], what: str) -> str:
     if node_value not in allowed:
         raise Unsupported(f'`{what}="{node_value}"` is not known')
     return node_value
+
+
+def standard(t: OnnxTranslator, node: OnnxNode, operator: str, version: int, *inputs: relax.Expr | None) -> relax.Expr:
+    """What an operator of ONNX itself, of that version, makes of a node's attributes and these inputs."""
+    convert = converter("", operator, version)
+    if convert is None:
+        raise Unsupported(f"there is no way to import `{operator}`")
+    made = convert(t, node, *inputs)
+    return t.emit(made if isinstance(made, relax.Expr) else made[0])

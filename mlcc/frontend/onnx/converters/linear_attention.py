@@ -30,14 +30,14 @@ def _linear_attention(
     own, shared = node.attribute("q_num_heads", 0), node.attribute("kv_num_heads", 0)
     if own <= 0 or shared <= 0 or own % shared:
         raise Unsupported(f"{own} heads of queries cannot be shared out to {shared} heads of keys")
-    wide = [
-        t.cast(split_heads(t, v, n), "float32") for v, n in ((query, own), (key, shared), (value, shared))
-    ]
+    wide = [t.cast(split_heads(t, v, n), "float32") for v, n in ((query, own), (key, shared), (value, shared))]
     gate = None if decay is None else t.emit(t.op.exp(_of_heads(t, decay, shared)))
     rate = None if beta is None else _of_heads(t, beta, shared)
     batch, _, length, width = t.shape(wide[1])
     steps, depth = known(length, "the length of the sequence"), known(width, "the width of keys")
-    state = t.full([batch, shared, width, t.shape(wide[2])[3]], 0, "float32") if past is None else t.cast(past, "float32")
+    state = (
+        t.full([batch, shared, width, t.shape(wide[2])[3]], 0, "float32") if past is None else t.cast(past, "float32")
+    )
     scale = node.attribute("scale", 0.0) or depth**-0.5
     made = []
     for i in range(steps):

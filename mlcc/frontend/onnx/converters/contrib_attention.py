@@ -1,0 +1,185 @@
+"""Attention of onnxruntime: with projections and biases inside, masks as numbers, and rotary embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.frontend.onnx.converters.attention import rotated
+from mlcc.frontend.onnx.heads import (
+    WEIGHTS, Heads, Mask, attend, difference, extended, join_heads, padding, split_heads, window,
+)  # fmt: skip
+from mlcc.frontend.onnx.parts import MICROSOFT, along, known, quotient, scalars, slice_axis, swap_axes
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+
+FILTER = -10000.0  # what is added to the scores of masked keys
+BEAMS = "beams and buffers that past and present keys share are not supported"
+
+
+def _numbers_mask(t: OnnxTranslator, node: OnnxNode, mask: Mask, given: relax.Expr, keys: tir.Expr) -> None:
+    """Add `mask_filter_value` to the scores of keys whose mask is 0, or that lie behind the end of their sequence."""
+    rank = t.ndim(given)
+    if rank == 1:
+        seen = padding(t, keys, given)
+    elif rank in (2, 3):
+        wide = t.emit(t.op.expand_dims(given, [1] if rank == 3 else [1, 2]))
+        seen = t.emit(t.op.not_equal(wide, scalars(t, wide)(0)))
+    else:
+        raise Unsupported(f"a mask of {rank} dimensions")
+    hidden = node.attribute("mask_filter_value", FILTER)
+    s = (t.scalar(v, mask.dtype) for v in (0.0, max(hidden, -65504.0) if mask.dtype == "float16" else hidden))
+    mask.add(t.emit(t.op.where(seen, *s)))
+
+
+def _causal(t: OnnxTranslator, mask: Mask, queries: tir.Expr, new: tir.Expr, keys: tir.Expr) -> None:
+    """Hide keys behind each query."""
+    past = difference(keys, new)
+    if past == 0:
+        mask.corner = "TopLeft"
+    elif difference(queries, new) == 0:
+        mask.corner = "BottomRight"
+    else:
+        mask.hide_unless(window(t, queries, keys, past, -1, 0))
+
+
+@converts("MultiHeadAttention", domain=MICROSOFT)
+def _multi_head_attention(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    query: relax.Expr,
+    key: relax.Expr | None = None,
+    value: relax.Expr | None = None,
+    bias: relax.Expr | None = None,
+    key_mask: relax.Expr | None = None,
+    added: relax.Expr | None = None,
+    past_key: relax.Expr | None = None,
+    past_value: relax.Expr | None = None,
+    past_length: relax.Expr | None = None,
+    beams: relax.Expr | None = None,
+) -> list[Any]:
+    if past_length is not None or beams is not None:
+        raise Unsupported(BEAMS)
+    count = node.attribute("num_heads")
+    q, k, v = _three(t, query, key, value, bias, count)
+    every_key, every_value = extended(t, past_key, k), extended(t, past_value, v)
+    mask, keys = Mask(t, t.dtype(q)), t.shape(every_key)[2]
+    if key_mask is not None:
+        if t.ndim(key_mask) == 2:
+            _as_long_as(t, key_mask, keys)
+        _numbers_mask(t, node, mask, key_mask, keys)
+    if added is not None:
+        mask.add(added)
+    if node.attribute("unidirectional", 0):
+        _causal(t, mask, t.shape(q)[2], t.shape(k)[2], keys)
+    wanted = WEIGHTS if len(node.outputs) > 3 and node.outputs[3] else None
+    heads = Heads(q, every_key, every_value, node.attribute("scale") or None)
+    made, weights = attend(t, heads, mask, wanted)
+    return [join_heads(t, made), every_key, every_value, weights]
+
+
+def _as_long_as(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> None:
+    missing = difference(keys, t.shape(mask)[1])
+    if isinstance(missing, int) and missing:
+        raise Unsupported(f"a mask of {t.shape(mask)[1]} keys, there are {keys}")
+
+
+def _three(
+    t: OnnxTranslator,
+    query: relax.Expr,
+    key: relax.Expr | None,
+    value: relax.Expr | None,
+    bias: relax.Expr | None,
+    count: int,
+) -> list[relax.Expr]:
+    """Queries, keys and values as (batch, heads, length, width), from each of the forms that they may come in."""
+    if t.ndim(query) == 5:
+        parts = _packed(t, query, 3)
+    elif key is not None and t.ndim(key) == 5:
+        parts = [split_heads(t, query, count), *_packed(t, key, 2)]
+    elif key is None or value is None:
+        raise Unsupported("keys and values are left out")
+    else:
+        parts = [split_heads(t, v, count) if t.ndim(v) == 3 else v for v in (query, key, value)]
+    if bias is None:
+        return parts
+    made, at = [], 0
+    for part in parts:
+        width = known(t.shape(part)[3], "the width of heads")
+        own = slice_axis(t, bias, 0, at, at + count * width)
+        made.append(t.emit(t.op.add(part, t.reshape(own, [count, 1, width]))))
+        at += count * width
+    return made
+
+
+def _packed(t: OnnxTranslator, value: relax.Expr, parts: int) -> list[relax.Expr]:
+    """(batch, length, heads, parts, width) as its parts."""
+    return [swap_axes(t, t.emit(t.op.squeeze(slice_axis(t, value, 3, i, i + 1), [3])), 1, 2) for i in range(parts)]
+
+
+@converts("Attention", domain=MICROSOFT)
+def _projected_attention(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    x: relax.Expr,
+    weights: relax.Expr,
+    bias: relax.Expr | None = None,
+    given: relax.Expr | None = None,
+    past: relax.Expr | None = None,
+    added: relax.Expr | None = None,
+    past_length: relax.Expr | None = None,
+) -> list[Any]:
+    if past_length is not None or node.attribute("past_present_share_buffer", 0):
+        raise Unsupported(BEAMS)
+    if node.attribute("do_rotary", 0):
+        raise Unsupported("`do_rotary=1`")
+    count = node.attribute("num_heads")
+    third = known(quotient(t.shape(weights)[1], 3), "the width of the projection")
+    widths = list(node.attribute("qkv_hidden_sizes", ())) or [third] * 3
+    projected = t.op.matmul(x, weights)
+    projected = t.emit(projected if bias is None else t.op.add(projected, bias))
+    ends = [sum(widths[: i + 1]) for i in range(3)]
+    q, k, v = (
+        split_heads(t, slice_axis(t, projected, 2, end - width, end), count)
+        for end, width in zip(ends, widths, strict=True)
+    )
+    before = [None, None] if past is None else [
+        t.emit(t.op.squeeze(slice_axis(t, past, 0, i, i + 1), [0])) for i in range(2)
+    ]  # fmt: skip
+    key, value = extended(t, before[0], k), extended(t, before[1], v)
+    mask, keys = Mask(t, t.dtype(q)), t.shape(key)[2]
+    if given is not None:
+        if t.ndim(given) == 1 and not _one_each(t, given, x):
+            raise Unsupported("a mask with the ends and the starts of sequences")
+        _numbers_mask(t, node, mask, given, keys)
+    if added is not None:
+        mask.add(added)
+    if node.attribute("unidirectional", 0):
+        _causal(t, mask, t.shape(q)[2], t.shape(k)[2], keys)
+    made, _ = attend(t, Heads(q, key, value, node.attribute("scale") or None), mask)
+    present = t.op.stack([key, value], 0) if len(node.outputs) > 1 and node.outputs[1] else None
+    return [join_heads(t, made), present]
+
+
+def _one_each(t: OnnxTranslator, mask: relax.Expr, x: relax.Expr) -> bool:
+    return tir.const_int(construct.sub(t.shape(mask)[0], t.shape(x)[0])) == 0
+
+
+@converts("RotaryEmbedding", domain=MICROSOFT)
+def _rotary(
+    t: OnnxTranslator, node: OnnxNode, x: relax.Expr, positions: relax.Expr, cos: relax.Expr, sin: relax.Expr
+) -> relax.Expr:
+    if node.attribute("is_packed_batching", 0) or node.attribute("scale", 1.0) != 1:
+        raise Unsupported("packed batches, or a scale")
+    flat, size = t.ndim(x) == 3, node.attribute("rotary_embedding_dim", 0)
+    heads = x
+    if flat:
+        width = 2 * known(t.shape(cos)[1], "the width of the tables")
+        count = node.attribute("num_heads", 0) or known(t.shape(x)[2], "the width of the input") // width
+        heads = split_heads(t, x, count)
+    if t.ndim(positions) == 1:
+        positions = t.emit(t.op.add(along(t, 2, 1, t.shape(heads)[2]), t.cast(positions, "int64")))
+    cos, sin = (t.emit(t.op.take(table, positions, 0)) for table in (cos, sin))
+    made = rotated(t, heads, cos, sin, bool(node.attribute("interleaved", 0)), size)
+    return join_heads(t, made) if flat else made

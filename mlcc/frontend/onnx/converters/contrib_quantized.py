@@ -1,0 +1,194 @@
+"""Operators of onnxruntime on quantized tensors: what they stand for is computed, then quantized again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from mlcc.frontend.onnx.converters.quantized import product_of_integers, requantized
+from mlcc.frontend.onnx.parts import MICROSOFT, scalars, standard, swap_axes
+from mlcc.frontend.onnx.quantization import centred, dequantized, one_for_all, quantized
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax
+
+Real: TypeAlias = Callable[[OnnxTranslator, OnnxNode, relax.Expr], relax.Expr]
+
+
+@converts("QLinearConv", since=10)
+@converts("QLinearConv", domain=MICROSOFT)
+def _qlinear_conv(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    x: relax.Expr,
+    x_scale: relax.Expr,
+    x_zero: relax.Expr | None,
+    w: relax.Expr,
+    w_scale: relax.Expr,
+    w_zero: relax.Expr | None,
+    scale: relax.Expr,
+    zero: relax.Expr | None = None,
+    bias: relax.Expr | None = None,
+) -> relax.Expr:
+    if node.attribute("channels_last", 0):
+        raise Unsupported("`channels_last=1`")
+    whole = _conv_of_integers(t, node, x, w, x_zero, w_zero, bias)
+    if not one_for_all(t, w_scale):
+        w_scale = t.reshape(w_scale, [*t.shape(w_scale), *[1] * (t.ndim(x) - 2)])
+    else:
+        w_scale = t.reshape(w_scale, [])
+    factor = t.op.divide(t.op.multiply(t.reshape(x_scale, []), w_scale), t.reshape(scale, []))
+    return requantized(t, whole, t.emit(factor), _point(t, zero, t.dtype(x)))
+
+
+@converts("ConvInteger", since=10)
+def _conv_integer(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    x: relax.Expr,
+    w: relax.Expr,
+    x_zero: relax.Expr | None = None,
+    w_zero: relax.Expr | None = None,
+) -> relax.Expr:
+    return _conv_of_integers(t, node, x, w, x_zero, w_zero, None)
+
+
+def _conv_of_integers(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    x: relax.Expr,
+    w: relax.Expr,
+    x_zero: relax.Expr | None,
+    w_zero: relax.Expr | None,
+    bias: relax.Expr | None,
+) -> relax.Expr:
+    """The convolution in int32; what lies outside the data is their zero point."""
+    left, right = (t.cast(centred(t, v, z, 0), "int32") for v, z in ((x, x_zero), (w, w_zero)))
+    return standard(t, node, "Conv", 11, left, right, bias)
+
+
+def _point(t: OnnxTranslator, zero: relax.Expr | None, dtype: str) -> relax.Expr:
+    return t.scalar(0, dtype) if zero is None else t.reshape(zero, [])
+
+
+def _requantized(
+    t: OnnxTranslator, value: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str
+) -> relax.Expr:
+    return quantized(t, value, scale, zero, dtype)
+
+
+def _pairwise(name: str, combine: Callable[[OnnxTranslator, relax.Expr, relax.Expr], relax.Expr]) -> None:
+    """Register a converter for an operator of two quantized tensors."""
+
+    @converts(name, domain=MICROSOFT)
+    def convert(
+        t: OnnxTranslator,
+        node: OnnxNode,
+        a: relax.Expr,
+        a_scale: relax.Expr,
+        a_zero: relax.Expr | None,
+        b: relax.Expr,
+        b_scale: relax.Expr,
+        b_zero: relax.Expr | None,
+        scale: relax.Expr,
+        zero: relax.Expr | None = None,
+    ) -> relax.Expr:
+        left, right = dequantized(t, a, a_scale, a_zero), dequantized(t, b, b_scale, b_zero)
+        return _requantized(t, t.emit(combine(t, left, right)), scale, zero, t.dtype(a))
+
+
+_pairwise("QLinearAdd", lambda t, a, b: t.op.add(a, b))
+_pairwise("QLinearMul", lambda t, a, b: t.op.multiply(a, b))
+
+
+def _single(name: str, compute: Real) -> None:
+    """Register a converter for an operator of one quantized tensor."""
+
+    @converts(name, domain=MICROSOFT)
+    def convert(
+        t: OnnxTranslator,
+        node: OnnxNode,
+        x: relax.Expr,
+        x_scale: relax.Expr,
+        x_zero: relax.Expr | None,
+        scale: relax.Expr,
+        zero: relax.Expr | None = None,
+    ) -> relax.Expr:
+        made = compute(t, node, dequantized(t, x, x_scale, x_zero))
+        return _requantized(t, t.emit(made), scale, zero, t.dtype(x))
+
+
+def _pooled(operator: str) -> Real:
+    def pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+        if not node.attribute("channels_last", 0):
+            return standard(t, node, operator, 11, x)
+        rank = t.ndim(x)
+        front = t.emit(t.op.permute_dims(x, [0, rank - 1, *range(1, rank - 1)]))
+        return t.op.permute_dims(standard(t, node, operator, 11, front), [0, *range(2, rank), 1])
+
+    return pool
+
+
+_single("QLinearSigmoid", lambda t, node, x: t.op.sigmoid(x))
+_single("QLinearLeakyRelu", lambda t, node, x: t.op.nn.leakyrelu(x, node.attribute("alpha", 0.01)))
+_single("QLinearAveragePool", _pooled("AveragePool"))
+_single("QLinearGlobalAveragePool", _pooled("GlobalAveragePool"))
+_single("QLinearSoftmax", lambda t, node, x: standard(t, node, "Softmax", node.attribute("opset", 13), x))
+
+
+@converts("QLinearConcat", domain=MICROSOFT)
+def _qlinear_concat(
+    t: OnnxTranslator, node: OnnxNode, scale: relax.Expr, zero: relax.Expr, *parts: relax.Expr
+) -> relax.Expr:
+    if len(parts) % 3:
+        raise Unsupported("each tensor has a scale and a zero point")
+    real = [dequantized(t, *parts[i : i + 3]) for i in range(0, len(parts), 3)]
+    made = t.emit(t.op.concat(real, t.axis(parts[0], node.attribute("axis"))))
+    return _requantized(t, made, scale, zero, t.dtype(zero))
+
+
+@converts("QLinearWhere", domain=MICROSOFT)
+def _qlinear_where(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    condition: relax.Expr,
+    x: relax.Expr,
+    x_scale: relax.Expr,
+    x_zero: relax.Expr,
+    y: relax.Expr,
+    y_scale: relax.Expr,
+    y_zero: relax.Expr,
+    scale: relax.Expr,
+    zero: relax.Expr,
+) -> relax.Expr:
+    one, other = dequantized(t, x, x_scale, x_zero), dequantized(t, y, y_scale, y_zero)
+    return _requantized(t, t.emit(t.op.where(condition, one, other)), scale, zero, t.dtype(zero))
+
+
+@converts("QGemm", domain=MICROSOFT)
+def _qgemm(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    a: relax.Expr,
+    a_scale: relax.Expr,
+    a_zero: relax.Expr | None,
+    b: relax.Expr,
+    b_scale: relax.Expr,
+    b_zero: relax.Expr | None,
+    bias: relax.Expr | None = None,
+    scale: relax.Expr | None = None,
+    zero: relax.Expr | None = None,
+) -> relax.Expr:
+    left, right = (
+        swap_axes(t, v, 0, 1) if node.attribute(name, 0) else v for v, name in ((a, "transA"), (b, "transB"))
+    )
+    whole = product_of_integers(t, left, right, a_zero, b_zero)
+    if bias is not None:
+        whole = t.emit(t.op.add(whole, bias))
+    factor = t.op.multiply(t.reshape(a_scale, []), b_scale if not one_for_all(t, b_scale) else t.reshape(b_scale, []))
+    factor = t.emit(t.op.multiply(factor, scalars(t, a_scale)(node.attribute("alpha", 1.0))))
+    if scale is None:
+        return t.op.multiply(t.cast(whole, t.dtype(a_scale)), factor)
+    made = t.emit(t.op.divide(factor, t.reshape(scale, [])))
+    return requantized(t, whole, made, _point(t, zero, t.dtype(a)))
