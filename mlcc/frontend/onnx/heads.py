@@ -1,4 +1,4 @@
-"""Attention over heads, as ONNX and onnxruntime have it: masks of several kinds, a cap on scores, scores as a result."""
+"""Attention over heads, as ONNX and onnxruntime have it: masks of several kinds, a cap on scores, scores as results."""
 
 from __future__ import annotations
 

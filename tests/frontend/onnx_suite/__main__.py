@@ -1,4 +1,4 @@
-"""`python -m tests.frontend.onnx_suite`: the whole suite, what fails of it, and with `--write` the table of docs/onnx.md."""
+"""`python -m tests.frontend.onnx_suite`: the whole suite; `--write` puts the result into the table of docs/onnx.md."""
 
 from __future__ import annotations
 

@@ -6,7 +6,16 @@ from typing import Any
 
 from mlcc.frontend.onnx.converters.attention import rotated
 from mlcc.frontend.onnx.heads import (
-    WEIGHTS, Heads, Mask, attend, difference, extended, join_heads, padding, split_heads, window,
+    WEIGHTS,
+    Heads,
+    Mask,
+    attend,
+    difference,
+    extended,
+    join_heads,
+    padding,
+    split_heads,
+    window,
 )  # fmt: skip
 from mlcc.frontend.onnx.parts import MICROSOFT, along, known, quotient, scalars, slice_axis, swap_axes
 from mlcc.frontend.onnx.table import converts
