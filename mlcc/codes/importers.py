@@ -12,6 +12,81 @@ CODES = {
         "mlcc knows the operator, but not with these arguments, dtypes or shapes; the message says what is in the way. "
         "Nothing is guessed: a model is imported whole or not at all.",
     ),
+    "E1010": (
+        "a .pt2 file cannot be read",
+        "The file is no archive of `torch.export.save`, or it is damaged: cut off, not JSON, with weights that lie "
+        "outside of the file, or nodes that take what nothing gives. Nothing in a file is believed, and nothing of it "
+        "is run. Write it anew with torch.export.save(program, path).",
+    ),
+    "E1011": (
+        "a .pt2 file is of an older PyTorch, or has pickled data",
+        "mlcc reads `.pt2` files as PyTorch 2.9 and later write them, of JSON and raw weights. Older versions pickle "
+        "weights, as PyTorch still does with objects and tensors of classes of their own; reading a pickle runs code, "
+        "which an importer never does. Load the file with a newer PyTorch, if you trust it, and save it anew.",
+    ),
+    "E1012": (
+        "a .pt2 file is larger than what is read",
+        "The program in the file has more nodes, or more bytes of JSON, than any model has. Weights may be of any "
+        "size.",
+    ),
+    "E1013": (
+        "a name for an extent does not fit",
+        '`dim_names` gives symbolic extents of inputs names: by input and axis, `{"x.0": "batch"}`, or by the name that '
+        "PyTorch has for the symbol. The input or axis does not exist, the extent is a number, or two extents that may "
+        "differ have one name. An extent such as `a*b` of an input is refused as well, if no other gives `a` and `b`.",
+    ),
+    "E1030": (
+        "PyTorch does not run the graph",
+        "A graph of `torch.fx` is run once with tensors that have shapes but no elements, to see which operators it "
+        "takes. PyTorch raised an error: the shapes or dtypes in `input_info` do not suit the model, or what it does "
+        "depends on elements.",
+    ),
+    "E1031": (
+        "a wrong description of inputs",
+        "`input_info` has an entry for each placeholder of the graph that has no default value, in their order: "
+        "`((shape), dtype)`, a shape alone for float32, or a tensor. Extents are numbers, names of symbols, or "
+        "expressions over them.",
+    ),
+    "E1032": (
+        "a graph that is right for some sizes only",
+        "The description of the inputs has symbols, and the model decides by their value: for other values it would "
+        "run other operators. Give such an extent as a number, or as an expression for which the decision is always "
+        "the same, such as `2*n` for a size that must be even.",
+    ),
+    "E1040": (
+        "the package onnx is missing",
+        "Files in ONNX's format are read with the package `onnx`, which mlcc needs for nothing else. "
+        "`pip install 'mlcc[onnx]'` installs it.",
+    ),
+    "E1041": (
+        "what was given is no ONNX model",
+        "The file or the bytes are no protobuf of an ONNX model: cut off, damaged, or something else. Files of ONNX's "
+        "text formats are not read; a model of more than 2 GiB keeps its weights in other files (external data).",
+    ),
+    "E1042": (
+        "an ONNX model of a version that is not known",
+        "Models of IR versions 3 to 14 and of opsets 7 to 28 are read. What later versions mean is not guessed; older "
+        "models are brought to a later opset by `onnx.version_converter.convert_version`.",
+    ),
+    "E1043": (
+        "an ONNX graph is not sound",
+        "Every value of a graph is made once, by a node, an input or an initializer, and no value depends on itself. "
+        "The message says what is missing, made twice or in a circle. `onnx.checker.check_model` looks at more.",
+    ),
+    "E1044": (
+        "the external data of an ONNX model cannot be read",
+        "Weights may lie in files beside the model. Such a file lies in the model's folder or below it: absolute paths, "
+        "`..` and links that lead out are refused, and so is a place beyond the end of the file.",
+    ),
+    "E1045": (
+        "an ONNX model is too large",
+        "A model is imported up to 250,000 nodes, functions and loops unrolled, with graphs nested at most 64 deep.",
+    ),
+    "E1046": (
+        "an input or output of an ONNX model cannot be one of a function",
+        "Inputs are tensors of a known number of dimensions and a dtype that mlcc has. A shape that the model leaves out "
+        "or leaves open is given by `shape_dict=` or `--shape NAME=n,3,224,224`; it must not contradict the model.",
+    ),
     "E1070": (
         "a .safetensors cannot hold an array",
         "A .safetensors has dtypes of its own: bool, integers and floats of 8 to 64 bits, bfloat16 and two 8-bit "
@@ -55,45 +130,5 @@ CODES = {
         "`--compare` runs the model by its own framework on generated inputs: PyTorch for .pt2; ONNX Runtime, or the "
         "reference evaluator of the onnx package, for .onnx. The framework is not installed, or it refused the model "
         "or every input that was tried. `--size NAME=N` says which sizes are good.",
-    "E1010": (
-        "a .pt2 file cannot be read",
-        "The file is no archive of `torch.export.save`, or it is damaged: cut off, not JSON, with weights that lie "
-        "outside of the file, or nodes that take what nothing gives. Nothing in a file is believed, and nothing of it "
-        "is run. Write it anew with torch.export.save(program, path).",
-    ),
-    "E1011": (
-        "a .pt2 file is of an older PyTorch, or has pickled data",
-        "mlcc reads `.pt2` files as PyTorch 2.9 and later write them, of JSON and raw weights. Older versions pickle "
-        "weights, as PyTorch still does with objects and tensors of classes of their own; reading a pickle runs code, "
-        "which an importer never does. Load the file with a newer PyTorch, if you trust it, and save it anew.",
-    ),
-    "E1012": (
-        "a .pt2 file is larger than what is read",
-        "The program in the file has more nodes, or more bytes of JSON, than any model has. Weights may be of any "
-        "size.",
-    ),
-    "E1013": (
-        "a name for an extent does not fit",
-        '`dim_names` gives symbolic extents of inputs names: by input and axis, `{"x.0": "batch"}`, or by the name that '
-        "PyTorch has for the symbol. The input or axis does not exist, the extent is a number, or two extents that may "
-        "differ have one name. An extent such as `a*b` of an input is refused as well, if no other gives `a` and `b`.",
-    ),
-    "E1030": (
-        "PyTorch does not run the graph",
-        "A graph of `torch.fx` is run once with tensors that have shapes but no elements, to see which operators it "
-        "takes. PyTorch raised an error: the shapes or dtypes in `input_info` do not suit the model, or what it does "
-        "depends on elements.",
-    ),
-    "E1031": (
-        "a wrong description of inputs",
-        "`input_info` has an entry for each placeholder of the graph that has no default value, in their order: "
-        "`((shape), dtype)`, a shape alone for float32, or a tensor. Extents are numbers, names of symbols, or "
-        "expressions over them.",
-    ),
-    "E1032": (
-        "a graph that is right for some sizes only",
-        "The description of the inputs has symbols, and the model decides by their value: for other values it would "
-        "run other operators. Give such an extent as a number, or as an expression for which the decision is always "
-        "the same, such as `2*n` for a size that must be even.",
     ),
 }

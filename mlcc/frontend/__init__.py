@@ -12,6 +12,7 @@ _PUBLIC = {
     "from_fx": "mlcc.frontend.fx.importer",
     "from_pt2": "mlcc.frontend.aten.importer",
     "relax_dynamo": "mlcc.frontend.fx.capture",
+    "from_onnx": "mlcc.frontend.onnx.importer",
 }
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mlcc.frontend.onnx.elements import sparse_data, tensor_data
 from mlcc.frontend.problems import Unsupported
+from mlcc.ir.tensor_data import TensorData
 
 if TYPE_CHECKING:
     import onnx
@@ -39,10 +40,20 @@ class OnnxNode:
         return f"{self.domain}.{self.operator}" if self.domain else self.operator
 
 
-def read_node(proto: onnx.NodeProto, opsets: Mapping[str, int]) -> OnnxNode:
-    """A node of a graph whose operators are of these opsets."""
+Reader: TypeAlias = "Callable[[onnx.TensorProto], TensorData]"
+
+
+def read_node(
+    proto: onnx.NodeProto, opsets: Mapping[str, int], read: Reader = tensor_data, outer: Mapping[str, Any] | None = None
+) -> OnnxNode:
+    """A node of a graph whose operators are of these opsets; `outer` are the attributes of the function around it."""
     domain = plain_domain(proto.domain)
-    attributes = {a.name: attribute_value(a) for a in proto.attribute}
+    attributes = {}
+    for given in proto.attribute:
+        if not given.ref_attr_name:
+            attributes[given.name] = attribute_value(given, read)
+        elif outer is not None and given.ref_attr_name in outer:
+            attributes[given.name] = outer[given.ref_attr_name]
     version = opsets.get(domain, 1)
     return OnnxNode(
         proto.op_type, domain, proto.name, tuple(proto.input), tuple(proto.output), attributes, version, proto
@@ -54,13 +65,13 @@ def plain_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def attribute_value(proto: onnx.AttributeProto) -> Any:
+def attribute_value(proto: onnx.AttributeProto, read: Reader = tensor_data) -> Any:
     """An attribute as a Python value; `Unsupported` in place of one that cannot be read, to be raised by its use."""
-    read = _READ.get(proto.type)
-    if read is None:
+    convert = _VALUES.get(proto.type)
+    if convert is None:
         return Unsupported(f"the attribute `{proto.name}` is of an unknown type")
     try:
-        return read(proto)
+        return convert(proto, read)
     except Unsupported as problem:
         return problem
 
@@ -70,17 +81,17 @@ def _text(value: bytes) -> str:
 
 
 # AttributeProto.AttributeType -> its value
-_READ: dict[int, Callable[[Any], Any]] = {
-    1: lambda a: a.f,
-    2: lambda a: a.i,
-    3: lambda a: _text(a.s),
-    4: lambda a: tensor_data(a.t),
-    5: lambda a: a.g,
-    6: lambda a: list(a.floats),
-    7: lambda a: list(a.ints),
-    8: lambda a: [_text(s) for s in a.strings],
-    9: lambda a: [tensor_data(t) for t in a.tensors],
-    10: lambda a: list(a.graphs),
-    11: lambda a: sparse_data(a.sparse_tensor),
-    13: lambda a: a.tp,
+_VALUES: dict[int, Callable[[Any, Reader], Any]] = {
+    1: lambda a, read: a.f,
+    2: lambda a, read: a.i,
+    3: lambda a, read: _text(a.s),
+    4: lambda a, read: read(a.t),
+    5: lambda a, read: a.g,
+    6: lambda a, read: list(a.floats),
+    7: lambda a, read: list(a.ints),
+    8: lambda a, read: [_text(s) for s in a.strings],
+    9: lambda a, read: [read(t) for t in a.tensors],
+    10: lambda a, read: list(a.graphs),
+    11: lambda a, read: sparse_data(a.sparse_tensor),
+    13: lambda a, read: a.tp,
 }

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mlcc.errors import Span
-from mlcc.frontend.emitter import Emitter
+from mlcc.errors import CompileError, Span, error
+from mlcc.frontend.emitter import Dim, Emitter, Shape
+from mlcc.frontend.onnx.elements import sparse_data
+from mlcc.frontend.onnx.functions import Functions
 from mlcc.frontend.onnx.integers import Element, Evaluator, Known, known, plain
-from mlcc.frontend.onnx.node import OnnxNode
+from mlcc.frontend.onnx.node import OnnxNode, attribute_value, read_node
+from mlcc.frontend.onnx.order import ordered, unsound
+from mlcc.frontend.onnx.places import place_of_node
+from mlcc.frontend.onnx.reader import OnnxModel, opsets_of
 from mlcc.frontend.onnx.table import Converter, converter
-from mlcc.frontend.place import Place, spans
+from mlcc.frontend.place import spans
 from mlcc.frontend.problems import Problems, Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import TensorData
+from mlcc.ops import values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,12 +33,29 @@ if TYPE_CHECKING:
 
 # A value of a graph: a tensor, integers that are known, a sequence or optional value, what is left out, or the reason
 # why it cannot be used.
-Value: TypeAlias = "relax.Expr | Known | list[Any] | Unsupported | None"
+Value: TypeAlias = "relax.Expr | Known | list[Any] | Unsupported | _Sentinel | None"
 
 _FOLD_LIMIT = 4096  # elements of operands and result of what is evaluated at import
 _KNOWN_LIMIT = 1024  # elements of constants that integers are computed with
 
+NODE_LIMIT = 250_000
+
 __all__ = ["OnnxNode", "OnnxTranslator", "Value", "translate"]
+
+
+class _Sentinel:
+    """A value that is its own meaning."""
+
+
+MISSING = _Sentinel()  # the value of a node that could not be imported
+
+
+class Missing(Exception):
+    """What is asked for depends on a node that could not be imported."""
+
+
+class Unknown(Exception):
+    """Nothing says what an operator computes."""
 
 
 class OnnxTranslator(Emitter):
@@ -42,14 +67,18 @@ class OnnxTranslator(Emitter):
     `t.integers(value)` (numbers and expressions); `t.known(value)` is None where these would raise.
     """
 
-    def __init__(self, name: str, opsets: Mapping[str, int]) -> None:
+    def __init__(self, model: OnnxModel, converters: Mapping[str, Converter] | None = None) -> None:
         super().__init__()
-        self.name = name
-        self.opsets = opsets
-        self.values: dict[str, Value] = {"": None}
+        self.model = model
+        self.own = dict(converters or {})
+        self.opsets: Mapping[str, int] = opsets_of(model.proto.opset_import)
+        self.values: MutableMapping[str, Value] = {"": None}
         self.problems = Problems()
         self.evaluator = Evaluator()
         self._known: dict[relax.Expr, Known] = {}
+        self._attributes: Mapping[str, Any] | None = None  # of the function whose body is walked
+        self._functions = Functions(model.proto)
+        self._count = 0  # nodes walked
 
     # ------------------------------------------------------------ for converters
 
@@ -85,6 +114,36 @@ class OnnxTranslator(Emitter):
             return [int(v) for v in array.reshape(-1)]
         symbolic = None if value is None else self._known.get(value)
         return None if symbolic is None else list(symbolic.elements.reshape(-1))
+
+    def extents(self, value: relax.Expr, limit: Dim | None = None) -> list[Dim]:
+        """The elements of an integer vector as extents: known ones, or what the tensor says at run time.
+
+        `limit` is what an extent can be at most, if it is a number: memory is planned by that.
+        """
+        found = self.known(value)
+        if found is not None:
+            return list(found)
+        length = self.static_shape(value)
+        if length is None or len(length) != 1:
+            raise Unsupported("how many dimensions the result has is known at run time only")
+        made = self.emit(self.op.tensor_to_shape(self.cast(value, "int64")))
+        symbols = [self.fresh("extent") for _ in range(length[0])]
+        self.bb.match_cast(made, relax.ShapeStructInfo(tuple(symbols), length[0]))
+        most = None if limit is None else plain(c.as_expr(limit))
+        return [c.minimum(s, most) for s in symbols] if isinstance(most, int) and most > 0 else list(symbols)
+
+    def with_shape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
+        """The value with a shape that run time checks; symbols that are new get their values there."""
+        return self.bb.match_cast(self.emit(value), values.tensor_info(shape, self.dtype(value)), self._hint)
+
+    def fresh(self, name: str) -> tir.Var:
+        """A symbol of its own."""
+        return self.symbol(self.bb.get_unique_name(name))
+
+    def tensor_of(self, elements: Shape, dtype: str, shape: Sequence[int] | None = None) -> relax.Expr:
+        """A tensor of integers that are known, a vector unless a shape is given."""
+        listed = list(elements)
+        return self.tensor(known(listed, (len(listed),) if shape is None else shape, dtype))  # type: ignore[no-any-return]
 
     def scalar_of(self, value: relax.Expr | None, default: Any = None) -> Any:
         """The only element of a constant as a number; `default` for an input that is left out."""
@@ -127,28 +186,30 @@ class OnnxTranslator(Emitter):
 
     # ------------------------------------------------------------ walking
 
-    def walk(self, nodes: Iterable[OnnxNode]) -> None:
+    def walk(self, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
         """Emit every node; problems are gathered, and what depends on them is left out."""
-        listed = list(nodes)
-        places = (Place(n.title, n.name) for n in listed)
-        for node, span in zip(listed, spans(self.name, places), strict=True):
-            self.node(node, span)
+        nodes = ordered(graph.node, self.values.__contains__, f"the graph `{graph.name}`")
+        for proto, span in zip(nodes, spans(self.model.name, map(place_of_node, nodes)), strict=True):
+            self._count += 1
+            if self._count > NODE_LIMIT:
+                raise CompileError(error("E1045", f"{self.model.name} has more than {NODE_LIMIT} nodes"))
+            self._node(read_node(proto, self.opsets, self.model.tensor, self._attributes), span)
 
-    def node(self, node: OnnxNode, span: Span) -> None:
+    def _node(self, node: OnnxNode, span: Span) -> None:
         """Emit a node; a problem is noted."""
-        convert: Converter | None = converter(node.domain, node.operator, node.version)
-        if any(name not in self.values for name in node.inputs):
-            return  # made by a node that could not be imported
         inputs = [self.values[name] for name in node.inputs]
+        for name in node.outputs:
+            if name:
+                self.values[name] = MISSING
+        if any(value is MISSING for value in inputs):
+            return  # made by a node that could not be imported
         try:
             with self.at(span, next((name for name in node.outputs if name), "")):
-                made = self._evaluated(node, inputs)
-                if made is not None:
-                    self.values[node.outputs[0]] = made
-                elif convert is None:
-                    self.problems.unknown(node.title, span)
-                else:
-                    self._bind(node, convert(self, node, *(self.tensor(v) for v in inputs)))
+                self._bind(node, self._said(node, inputs))
+        except Unknown:
+            self.problems.unknown(node.title, span)
+        except Missing:
+            pass
         except Unsupported as problem:
             self.problems.unsupported(node.title, span, problem)
         except TypeError as problem:
@@ -156,12 +217,99 @@ class OnnxTranslator(Emitter):
                 raise
             self.problems.unsupported(node.title, span, Unsupported("it has more or fewer inputs than its schema"))
 
+    def _said(self, node: OnnxNode, inputs: Sequence[Value]) -> Any:
+        """What a node's outputs are: by the model's own function, known integers, a converter, a schema's function."""
+        own = self.own.get(node.title)
+        function = self._functions.of_model(node) if own is None else None
+        if function is not None:
+            return self.call(function, node, inputs)
+        made = self._evaluated(node, inputs) if own is None else None
+        if made is not None:
+            return [made]
+        convert = own or converter(node.domain, node.operator, node.version)
+        if convert is not None:
+            return convert(self, node, *(self.tensor(v) for v in inputs))
+        function = self._functions.of_schema(node, [self._type(v) for v in inputs])
+        if function is None:
+            raise Unknown
+        return self.call(function, node, inputs)
+
+    def _type(self, value: Value) -> str | None:
+        """The dtype of a value, if it is a tensor."""
+        if isinstance(value, Known):
+            return value.dtype
+        return self.dtype(value) if isinstance(value, relax.Expr) else None
+
+    # ------------------------------------------------------------ graphs inside of graphs
+
+    def call(self, function: onnx.FunctionProto, node: OnnxNode, inputs: Sequence[Value]) -> list[Value]:
+        """The outputs of a function of the model, its body in place of the call."""
+        given = dict(zip(function.input, inputs, strict=False))
+        attributes = {a.name: attribute_value(a, self.model.tensor) for a in function.attribute_proto}
+        attributes.update(node.attributes)
+        before = self.opsets, self._attributes, self.values
+        self.opsets, self._attributes = opsets_of(function.opset_import), attributes
+        self.values = {"": None, **dict.fromkeys(function.input), **given}
+        try:
+            with self._functions.entered(function):
+                self.walk(function)
+            return self._outputs(function.output)
+        finally:
+            self.opsets, self._attributes, self.values = before
+
+    def inline(self, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
+        """The outputs of a graph that is an attribute, its body in place of the node; it sees the values around it."""
+        if len(inputs) != len(graph.input):
+            raise Unsupported(f"the graph `{graph.name}` has {len(graph.input)} inputs, {len(inputs)} are given")
+        outer = self.values
+        self.values = ChainMap({}, outer)
+        try:
+            self.initializers(graph)
+            self.values.update(zip((value.name for value in graph.input), inputs, strict=True))
+            self.walk(graph)
+            return self._outputs([out.name for out in graph.output])
+        finally:
+            self.values = outer
+
+    def _outputs(self, names: Sequence[str]) -> list[Value]:
+        for name in names:
+            if name not in self.values:
+                raise unsound("a graph", f"its result `{name}` is made by nothing")
+        found = [self.values[name] for name in names]
+        if any(value is MISSING for value in found):
+            raise Missing
+        return found
+
+    def initializers(self, graph: onnx.GraphProto) -> None:
+        """The constants of a graph as values."""
+        dense = ((tensor.name, functools.partial(self._weight, tensor)) for tensor in graph.initializer)
+        sparse = ((tensor.values.name, functools.partial(_dense, self, tensor)) for tensor in graph.sparse_initializer)
+        seen = set()
+        for name, read in (*dense, *sparse):
+            if name in seen:
+                raise unsound(f"the graph `{graph.name}`", f"there are two initializers `{name}`")
+            seen.add(name)
+            try:
+                self.values[name] = read()
+            except Unsupported as problem:
+                self.values[name] = problem  # raised by what reads it
+
+    def _weight(self, proto: onnx.TensorProto) -> relax.Constant:
+        made = weight(self, self.model.tensor(proto))
+        if self.model.owned:
+            proto.ClearField("raw_data")  # memory would hold it twice
+        return made
+
+    # ------------------------------------------------------------ results
+
     def _bind(self, node: OnnxNode, result: Any) -> None:
         """Give the outputs of a node their values: an expression, or a list of one for each."""
         results = [result] if isinstance(result, relax.Expr) or result is None else list(result)
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 self.values[name] = self.emit(value, name) if isinstance(value, relax.Expr) else value
+        if any(name and self.values[name] is MISSING for name in node.outputs):
+            raise Unsupported("one of its outputs is not computed")
 
     def _evaluated(self, node: OnnxNode, inputs: Sequence[Value]) -> Value:
         """The result of a node on integers that are known; None if it is left to its converter."""
@@ -199,9 +347,11 @@ class OnnxTranslator(Emitter):
         """A value as operand of the evaluation of integers."""
         if value is None or isinstance(value, Known):
             return value
-        if isinstance(value, relax.Constant) and value.data.array is not None and value.data.size <= _KNOWN_LIMIT:
-            if value.data.dtype.is_int or value.data.dtype.is_bool:
-                return Known(value.data.array.astype(object), str(value.data.dtype))
+        if isinstance(value, relax.Constant):
+            data = value.data
+            if data.array is None or data.size > _KNOWN_LIMIT or not (data.dtype.is_int or data.dtype.is_bool):
+                return _UNKNOWN
+            return Known(data.array.astype(object), str(data.dtype))
         return self._known.get(value, _UNKNOWN) if isinstance(value, relax.Expr) else _UNKNOWN
 
 
@@ -240,38 +390,18 @@ def _leaves(args: Iterable[relax.Expr]) -> Iterable[relax.Expr]:
             yield arg
 
 
-def translate(model: onnx.ModelProto, name: str = "model.onnx") -> IRModule:
-    """The module of a model, weights bound. Raises CompileError that lists everything that cannot be imported."""
-    from mlcc.frontend.onnx.elements import dtype_of, tensor_data
-    from mlcc.frontend.onnx.node import plain_domain, read_node
-
-    opsets = {plain_domain(o.domain): o.version for o in model.opset_import}
-    t = OnnxTranslator(name, opsets)
-    for tensor in model.graph.initializer:
-        t.values[tensor.name] = weight(t, tensor_data(tensor))
-    params = []
-    symbols: dict[str, tir.Expr] = {}
-    for given in model.graph.input:
-        if given.name not in t.values:
-            kind = given.type.tensor_type
-            extents = [_extent(t, symbols, d) for d in kind.shape.dim]
-            t.values[given.name] = t.parameter(given.name, extents, dtype_of(kind.elem_type))
-            params.append(t.values[given.name])
-    with t.function(params, {"num_input": len(params)}):  # type: ignore[arg-type]
-        t.walk(read_node(n, opsets) for n in model.graph.node)
-        t.problems.raise_all()
-        results = [t.tensor(t.values[out.name]) for out in model.graph.output]
-        t.result(results[0] if len(results) == 1 else results)
-    return t.module()
-
-
 def weight(t: Emitter, data: TensorData) -> relax.Constant:
     """A tensor of the model as a constant."""
     assert data.array is not None
     return t.constant(data.array, str(data.dtype), data.key)
 
 
-def _extent(t: Emitter, symbols: dict[str, tir.Expr], dim: onnx.TensorShapeProto.Dimension) -> int | tir.Expr:
-    if dim.dim_param:
-        return symbols.setdefault(dim.dim_param, t.symbol(dim.dim_param))
-    return int(dim.dim_value)
+def _dense(t: Emitter, proto: onnx.SparseTensorProto) -> relax.Constant:
+    return weight(t, sparse_data(proto))
+
+
+def translate(model: Any, name: str | None = None) -> IRModule:
+    """The module of a model, weights bound. Raises CompileError that lists everything that cannot be imported."""
+    from mlcc.frontend.onnx.importer import from_onnx
+
+    return from_onnx(model, name=name)

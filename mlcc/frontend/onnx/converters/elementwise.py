@@ -1,17 +1,183 @@
-"""Functions of single elements."""
+"""Functions of single elements: arithmetic, comparisons, logic, bits, conversions."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.frontend.onnx.elements import dtype_of
+from mlcc.frontend.onnx.parts import choice, is_float, scalars
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
-from mlcc.ir import relax
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax
+from mlcc.ir.dtypes import DType
+
+# Operators that are one of relax: name -> name there
+_DIRECT = {
+    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Add": "add", "And": "logical_and", "Asin": "asin",
+    "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh", "BitwiseAnd": "bitwise_and", "BitwiseNot": "bitwise_not",
+    "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh",
+    "Div": "divide", "Equal": "equal", "Erf": "erf", "Exp": "exp", "Floor": "floor", "Greater": "greater",
+    "GreaterOrEqual": "greater_equal", "IsNaN": "isnan", "Less": "less", "LessOrEqual": "less_equal", "Log": "log",
+    "Mul": "multiply", "Neg": "negative", "Not": "logical_not", "Or": "logical_or", "Round": "round",
+    "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt", "Sub": "subtract", "Tan": "tan",
+    "Tanh": "tanh", "Where": "where", "Xor": "logical_xor",
+}  # fmt: skip
 
 
-@converts("Relu", since=6)
+def _direct(name: str) -> Callable[..., relax.Expr]:
+    def convert(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
+        return getattr(t.op, name)(*operands)  # type: ignore[no-any-return]
+
+    return convert
+
+
+for _operator, _name in _DIRECT.items():
+    converts(_operator)(_direct(_name))
+
+
+@converts("Relu")
 def _relu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     return t.op.nn.relu(x)
 
 
-@converts("Add", since=7)
-def _add(t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-    return t.op.add(a, b)
+@converts("Reciprocal")
+def _reciprocal(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    return t.op.divide(scalars(t, x)(1), x)
+
+
+@converts("Pow")
+def _pow(t: OnnxTranslator, node: OnnxNode, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
+    dtype = t.dtype(base)
+    if is_float(t, exponent) and not is_float(t, base):
+        return t.cast(t.emit(t.op.power(t.cast(base, t.dtype(exponent)), exponent)), dtype)
+    return t.op.power(base, t.cast(exponent, dtype))
+
+
+@converts("Mod")
+def _mod(t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+    if node.attribute("fmod", 0):
+        return t.op.mod(a, b)
+    if is_float(t, a):
+        raise Unsupported("the remainder of floats needs `fmod=1`")
+    return t.op.floor_mod(a, b)
+
+
+# ---------------------------------------------------------------- of several operands
+
+
+@converts("Sum")
+def _sum(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
+    return functools.reduce(lambda a, b: t.emit(t.op.add(a, b)), operands)
+
+
+@converts("Mean")
+def _mean(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
+    return t.op.divide(_sum(t, node, *operands), scalars(t, operands[0])(len(operands)))
+
+
+@converts("Max")
+def _max(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
+    return functools.reduce(functools.partial(_extreme, t, t.op.maximum), operands)
+
+
+@converts("Min")
+def _min(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
+    return functools.reduce(functools.partial(_extreme, t, t.op.minimum), operands)
+
+
+def _extreme(t: OnnxTranslator, of: Callable[..., Any], a: relax.Expr, b: relax.Expr) -> relax.Expr:
+    """The greater or the lesser; NaN where either is. The operators of relax give the second one for a NaN."""
+    if not is_float(t, a) or _has_no_nan(t, a):
+        return t.emit(of(a, b))
+    if _has_no_nan(t, b):
+        return t.emit(of(b, a))
+    return t.emit(t.op.where(t.op.isnan(a), a, of(a, b)))
+
+
+def _has_no_nan(t: OnnxTranslator, value: relax.Expr) -> bool:
+    array = t.constant_array(value)
+    return array is not None and array.size <= 16 and not (array != array).any()
+
+
+# ---------------------------------------------------------------- ranges, tests
+
+
+@converts("Clip")
+def _clip_attributes(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    low, high = node.attribute("min"), node.attribute("max")
+    scalar = scalars(t, x)
+    return _clip(t, node, x, None if low is None else scalar(low), None if high is None else scalar(high))
+
+
+@converts("Clip", since=11)
+def _clip(
+    t: OnnxTranslator, node: OnnxNode, x: relax.Expr, low: relax.Expr | None = None, high: relax.Expr | None = None
+) -> relax.Expr:
+    least, most = t.constant_array(low), t.constant_array(high)
+    if least is not None and most is not None and is_float(t, x) and least.item() <= most.item():
+        return t.op.clip(x, least.item(), most.item())
+    if low is not None:
+        x = _extreme(t, t.op.maximum, x, low)
+    return x if high is None else _extreme(t, t.op.minimum, x, high)
+
+
+@converts("IsInf")
+def _is_inf(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    zero, infinite = scalars(t, x)(0), t.emit(t.op.isinf(x))
+    if not node.attribute("detect_positive", 1):
+        infinite = t.emit(t.op.logical_and(infinite, t.op.less(x, zero)))
+    if not node.attribute("detect_negative", 1):
+        infinite = t.emit(t.op.logical_and(infinite, t.op.greater(x, zero)))
+    return infinite
+
+
+@converts("BitShift")
+def _bit_shift(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, count: relax.Expr) -> relax.Expr:
+    left = choice(node.attribute("direction"), ("LEFT", "RIGHT"), "direction") == "LEFT"
+    return t.op.left_shift(x, count) if left else t.op.right_shift(x, count)
+
+
+# ---------------------------------------------------------------- conversions
+
+
+@converts("Cast")
+def _cast(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    return _converted(t, node, x, dtype_of(node.attribute("to")))
+
+
+@converts("CastLike")
+def _cast_like(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, like: relax.Expr) -> relax.Expr:
+    return _converted(t, node, x, t.dtype(like))
+
+
+def _converted(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, dtype: str) -> relax.Expr:
+    """The elements in another dtype. 8-bit floats take their greatest value for what is greater, if asked for."""
+    if dtype.startswith("float8") and node.attribute("saturate", 1) and t.dtype(x) != dtype:
+        wide = t.cast(x, "float64" if t.dtype(x) == "float64" else "float32")
+        most = float(construct.max_value(DType.of(dtype)).value)  # type: ignore[attr-defined]
+        low, high = (t.scalar(v, t.dtype(wide)) for v in (-most, most))
+        x = _extreme(t, t.op.minimum, _extreme(t, t.op.maximum, wide, low), high)
+    return t.cast(x, dtype)
+
+
+@converts("BitCast", since=26)
+def _bit_cast(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    from mlcc import te
+
+    dtype = dtype_of(node.attribute("to"))
+    if DType.of(dtype).bits != DType.of(t.dtype(x)).bits or "bool" in (dtype, t.dtype(x)):
+        raise Unsupported(f"the bits of {t.dtype(x)} are no {dtype}")
+
+    def bits_as(data: te.Tensor) -> te.Tensor:
+        return te.compute(data.shape, lambda *i: _reinterpreted(dtype, data(*i)), name="bits_as")
+
+    return t.bb.emit_te(bits_as, x)
+
+
+def _reinterpreted(dtype: str, element: Any) -> Any:
+    from mlcc.te.scalar import Scalar, raw
+
+    return Scalar(construct.call(dtype, "tir.reinterpret", raw(element)))

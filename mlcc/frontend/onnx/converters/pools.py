@@ -1,0 +1,141 @@
+"""Pools over windows and over everything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from mlcc.frontend.onnx.parts import along, scalars
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.frontend.onnx.windows import Window, spatial_rank, window
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax
+from mlcc.ir.dtypes import DType
+from mlcc.ops.shapes import product
+
+
+def _window(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> Window:
+    spatial_rank(t, x)
+    return window(t, node, x, node.attribute("kernel_shape", []))
+
+
+def _pooled(t: OnnxTranslator, name: str, x: relax.Expr, found: Window, ceil: bool, count_pads: bool) -> relax.Expr:
+    pool = getattr(t.op.nn, f"{name}_pool{found.spatial}d")
+    return t.emit(pool(x, found.kernel, found.strides, found.pads, found.dilations, ceil, count_pads))
+
+
+@converts("AveragePool")
+def _average_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    count_pads = bool(node.attribute("count_include_pad", 0))
+    return _pooled(t, "avg", x, _window(t, node, x), bool(node.attribute("ceil_mode", 0)), count_pads)
+
+
+@converts("LpPool")
+def _lp_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    found, ceil = _window(t, node, x), bool(node.attribute("ceil_mode", 0))
+    if ceil:  # a window that is cut off must not be divided by less
+        raise Unsupported("`ceil_mode` of `LpPool`")
+    return _norm(
+        t,
+        node,
+        x,
+        lambda v: t.op.multiply(_pooled(t, "avg", v, found, ceil, True), scalars(t, x)(math.prod(found.kernel))),
+    )
+
+
+def _norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, total: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
+    """The p-norm of what is added up."""
+    order = node.attribute("p", 2)
+    scalar = scalars(t, x)
+    if order == 1:
+        return total(t.emit(t.op.abs(x)))
+    powers = t.op.multiply(x, x) if order == 2 else t.op.power(t.op.abs(x), scalar(order))
+    summed = t.emit(total(t.emit(powers)))
+    return t.op.sqrt(summed) if order == 2 else t.op.power(summed, scalar(1 / order))
+
+
+@converts("GlobalAveragePool")
+def _global_average(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    return t.op.mean(x, list(range(2, t.ndim(x))), True)
+
+
+@converts("GlobalMaxPool")
+def _global_max(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    return t.op.max(x, list(range(2, t.ndim(x))), True)
+
+
+@converts("GlobalLpPool")
+def _global_norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    return _norm(t, node, x, lambda v: t.op.sum(v, list(range(2, t.ndim(x))), True))
+
+
+# ---------------------------------------------------------------- maxima and their places
+
+
+@converts("MaxPool")
+def _max_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Expr]:
+    found, ceil = _window(t, node, x), bool(node.attribute("ceil_mode", 0))
+    made = _pooled(t, "max", x, found, ceil, False)
+    if len(node.outputs) < 2 or not node.outputs[1]:
+        return [made]
+    return [made, _places(t, x, made, found, bool(node.attribute("storage_order", 0)))]
+
+
+def _places(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window, columns: bool) -> relax.Expr:
+    """Where in the flat tensor the maxima stand: the first of equal ones in each window."""
+    shape, rank = t.shape(made), t.ndim(x)
+    wide = _bordered(t, x, made, found)
+    offsets = _positions(found)
+    seen = []
+    for offset in offsets:
+        begins = [o * d for o, d in zip(offset, found.dilations, strict=True)]
+        spans = [construct.mul(construct.sub(n, 1), s) for n, s in zip(shape[2:], found.strides, strict=True)]
+        ends = [t.simplify(construct.add(b, construct.add(span, 1))) for b, span in zip(begins, spans, strict=True)]
+        part = t.op.strided_slice(wide, list(range(2, rank)), begins, ends, found.strides)
+        seen.append(t.emit(part))
+    chosen = t.emit(t.op.argmax(t.op.stack(seen, 0), 0, False))
+    return _flat_places(t, x, chosen, found, columns)
+
+
+def _bordered(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window) -> relax.Expr:
+    """The operand with a border of the least value, as wide as windows reach."""
+    dtype = DType.of(t.dtype(x))
+    least = float("-inf") if dtype.is_float else construct.min_value(dtype).value  # type: ignore[attr-defined]
+    flat = [0, 0, 0, 0]
+    for before, after, stride in zip(found.before, found.after, found.strides, strict=True):
+        flat += [before, after + stride - 1]
+    return t.emit(t.op.nn.pad(x, flat, "constant", least)) if any(flat) else x
+
+
+def _positions(found: Window) -> list[tuple[int, ...]]:
+    """The elements of a window, in order."""
+    import itertools
+
+    if math.prod(found.kernel) > 1024:
+        raise Unsupported(f"indices of maxima in windows of {found.kernel}")
+    return list(itertools.product(*(range(k) for k in found.kernel)))
+
+
+def _flat_places(t: OnnxTranslator, x: relax.Expr, chosen: relax.Expr, found: Window, columns: bool) -> relax.Expr:
+    shape, given, rank = t.shape(chosen), t.shape(x), t.ndim(x)
+    number = scalars(t, chosen)
+    order = range(found.spatial)
+    flat: relax.Expr = number(0)
+    rest = chosen
+    places: dict[int, relax.Expr] = {}
+    for at in reversed(order):
+        step = t.op.multiply(t.op.floor_mod(rest, number(found.kernel[at])), number(found.dilations[at]))
+        begin = t.op.multiply(along(t, rank, 2 + at, shape[2 + at]), number(found.strides[at]))
+        places[at] = t.emit(t.op.add(begin, t.op.subtract(step, number(found.before[at]))))
+        rest = t.emit(t.op.floor_divide(rest, number(found.kernel[at])))
+    size = product(given[2:])
+    images = t.op.add(
+        t.op.multiply(along(t, rank, 0, shape[0]), t.tensor_of([given[1]], "int64", ())), along(t, rank, 1, shape[1])
+    )
+    flat = t.emit(t.op.multiply(images, t.tensor_of([size], "int64", ())))
+    for at in order:
+        beyond = list(order)[:at] if columns else list(order)[at + 1 :]
+        stride = product([given[2 + i] for i in beyond])
+        flat = t.emit(t.op.add(flat, t.op.multiply(places[at], t.tensor_of([stride], "int64", ()))))
+    return flat

@@ -1,0 +1,140 @@
+"""Reductions, places of extremes, and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mlcc.frontend.onnx.parts import is_float, scalars
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.ir import construct, relax, tir
+from mlcc.ops.shapes import product
+
+Reduce = Callable[[OnnxTranslator, relax.Expr, Sequence[int], bool], relax.Expr]
+
+
+def _direct(name: str) -> Reduce:
+    def reduce(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
+        return t.emit(getattr(t.op, name)(x, list(axes), keep))
+
+    return reduce
+
+
+def _extreme(name: str) -> Reduce:
+    def reduce(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
+        made = t.emit(getattr(t.op, name)(x, list(axes), keep))
+        if is_float(t, x) and any(tir.const_int(t.shape(x)[a]) == 0 for a in axes):  # of nothing: an infinity
+            return t.full(t.shape(made), float("-inf") if name == "max" else float("inf"), t.dtype(x))
+        return made
+
+    return reduce
+
+
+def _in_floats(t: OnnxTranslator, x: relax.Expr, of: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
+    """A function of floats; integers are converted and the result is converted back."""
+    dtype = t.dtype(x)
+    return of(x) if is_float(t, x) else t.cast(t.emit(of(t.cast(x, "float64"))), dtype)
+
+
+def _l1(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
+    return t.emit(t.op.sum(t.op.abs(x), list(axes), keep))
+
+
+def _sum_square(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
+    return t.emit(t.op.sum(t.op.multiply(x, x), list(axes), keep))
+
+
+def _l2(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
+    return _in_floats(t, x, lambda v: t.op.sqrt(_sum_square(t, v, axes, keep)))
+
+
+def _log_sum(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
+    return _in_floats(t, x, lambda v: t.op.log(t.op.sum(v, list(axes), keep)))
+
+
+def _log_sum_exp(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
+    """The greatest element is taken out, so that no exponential overflows."""
+
+    def of(v: relax.Expr) -> relax.Expr:
+        greatest = t.emit(t.op.max(v, list(axes), True))
+        shift = t.emit(t.op.where(t.op.isfinite(greatest), greatest, scalars(t, v)(0)))
+        total = t.emit(t.op.sum(t.op.exp(t.op.subtract(v, shift)), list(axes), keep))
+        return t.op.add(t.op.log(total), shift if keep else t.op.squeeze(shift, list(axes)))
+
+    return _in_floats(t, x, of)
+
+
+_REDUCTIONS: dict[str, tuple[Reduce, int]] = {  # how, and since which opset `axes` is an input
+    "ReduceSum": (_direct("sum"), 13), "ReduceMean": (_direct("mean"), 18), "ReduceProd": (_direct("prod"), 18),
+    "ReduceMax": (_extreme("max"), 18), "ReduceMin": (_extreme("min"), 18), "ReduceL1": (_l1, 18),
+    "ReduceL2": (_l2, 18), "ReduceSumSquare": (_sum_square, 18), "ReduceLogSum": (_log_sum, 18),
+    "ReduceLogSumExp": (_log_sum_exp, 18),
+}  # fmt: skip
+
+
+def _of_attribute(reduce: Reduce) -> Callable[..., relax.Expr]:
+    def convert(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+        return reduce(t, x, _axes(t, x, node.attribute("axes")), bool(node.attribute("keepdims", 1)))
+
+    return convert
+
+
+def _of_input(reduce: Reduce) -> Callable[..., relax.Expr]:
+    def convert(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr | None = None) -> relax.Expr:
+        given = None if axes is None or _is_empty(t, axes) else [int(a) for a in t.array(axes).reshape(-1)]
+        keep = bool(node.attribute("keepdims", 1))
+        if not given and node.attribute("noop_with_empty_axes", 0):  # each element is reduced by itself
+            return reduce(t, t.emit(t.op.expand_dims(x, [0])), [0], False)
+        return reduce(t, x, _axes(t, x, given), keep)
+
+    return convert
+
+
+def _is_empty(t: OnnxTranslator, axes: relax.Expr) -> bool:
+    return t.static_shape(axes) == (0,)
+
+
+def _axes(t: OnnxTranslator, x: relax.Expr, given: Sequence[int] | None) -> list[int]:
+    """The axes of a reduction, all unless some are given."""
+    return sorted({t.axis(x, a) for a in given}) if given else list(range(t.ndim(x)))
+
+
+for _name, (_reduce, _version) in _REDUCTIONS.items():
+    converts(_name)(_of_attribute(_reduce))
+    converts(_name, since=_version)(_of_input(_reduce))
+
+
+@converts("ArgMax", "ArgMin")
+def _arg(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    axis, keep = t.axis(x, node.attribute("axis", 0)), bool(node.attribute("keepdims", 1))
+    place = t.op.argmax if node.operator == "ArgMax" else t.op.argmin
+    if not node.attribute("select_last_index", 0):
+        return place(x, axis, keep)
+    from_end = t.emit(place(t.op.flip(x, axis), axis, keep))
+    last = construct.sub(t.shape(x)[axis], 1)
+    return t.op.subtract(t.tensor_of([last], "int64", ()), from_end)
+
+
+# ---------------------------------------------------------------- softmax
+
+
+@converts("Softmax", since=13)
+def _softmax(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    return t.op.nn.softmax(x, t.axis(x, node.attribute("axis", -1)))
+
+
+@converts("LogSoftmax", since=13)
+def _log_softmax(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    return t.op.nn.log_softmax(x, t.axis(x, node.attribute("axis", -1)))
+
+
+@converts("Softmax", "LogSoftmax")
+def _flat_softmax(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    """Before opset 13: over all axes from `axis` on, as of a matrix."""
+    of: Any = t.op.nn.softmax if node.operator == "Softmax" else t.op.nn.log_softmax
+    axis, shape = t.axis(x, node.attribute("axis", 1)), t.shape(x)
+    if axis == len(shape) - 1 or all(tir.const_int(n) == 1 for n in shape[axis + 1 :]):
+        return of(x, axis)
+    matrix = t.reshape(x, [product(shape[:axis]), product(shape[axis:])])
+    return t.reshape(t.emit(of(matrix, -1)), shape)

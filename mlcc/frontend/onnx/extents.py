@@ -1,0 +1,70 @@
+"""Arithmetic of extents: quotients that cancel, shapes that broadcast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.onnx.integers import plain
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ops.relations import same
+
+if TYPE_CHECKING:
+    from mlcc.frontend.onnx.translate import OnnxTranslator
+
+
+def quotient(t: OnnxTranslator, extents: Sequence[Dim], parts: Sequence[Dim]) -> Dim:
+    """The product of `extents` over that of `parts`, equal factors cancelled: also where a symbol among them is 0."""
+    number, factors = _factors(extents)
+    divisor, others = _factors(parts)
+    for factor in list(others):
+        twin = next((f for f in factors if same(f, factor)), None)
+        if twin is not None:
+            factors.remove(twin)
+            others.remove(factor)
+    shared = math.gcd(number, divisor) or 1
+    above, below = _product(number // shared, factors), _product(divisor // shared, others)
+    if tir.const_int(c.as_expr(below)) == 0:
+        raise Unsupported("an extent of -1 beside one of 0 is not determined")
+    return t.simplify(c.floordiv(above, below))
+
+
+def _factors(extents: Sequence[Dim]) -> tuple[int, list[tir.Expr]]:
+    """A product as a number times expressions that are no products."""
+    number, factors, todo = 1, [], list(extents)
+    while todo:
+        extent = plain(todo.pop())
+        if isinstance(extent, int):
+            number *= extent
+        elif isinstance(extent, tir.Mul):
+            todo += [extent.lhs, extent.rhs]
+        else:
+            factors.append(extent)
+    return number, factors
+
+
+def _product(number: int, factors: Sequence[tir.Expr]) -> tir.Expr:
+    made: tir.Expr = c.const(number, "int64")
+    for factor in reversed(factors):
+        made = c.mul(factor, made)
+    return made
+
+
+def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> list[Dim]:
+    """The shape that two shapes broadcast to; where symbols differ, the greater extent."""
+    rank = max(len(one), len(other))
+    padded = [[1] * (rank - len(shape)) + [plain(n) for n in shape] for shape in (one, other)]
+    return [_wider(a, b) for a, b in zip(*padded, strict=True)]
+
+
+def _wider(a: Dim, b: Dim) -> Dim:
+    if a == 1 or (isinstance(b, int) and b != 1):
+        return b
+    if b == 1 or isinstance(a, int):
+        return a
+    assert isinstance(a, tir.Expr) and isinstance(b, tir.Expr)
+    return a if same(a, b) else c.maximum(a, b)

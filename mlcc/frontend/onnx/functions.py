@@ -1,0 +1,72 @@
+"""Functions that a model defines, or that schemas of ONNX define operators by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mlcc.frontend.onnx.elements import NUMBERS
+from mlcc.frontend.onnx.node import OnnxNode, plain_domain
+from mlcc.frontend.problems import Unsupported
+
+if TYPE_CHECKING:
+    import onnx
+
+DEPTH_LIMIT = 64  # calls inside of calls
+
+
+class Functions:
+    """The functions that nodes may be calls of, and those that are being inlined."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self._model = {(plain_domain(f.domain), f.name, f.overload): f for f in model.functions}
+        self._inside: list[str] = []
+
+    def of_model(self, node: OnnxNode) -> onnx.FunctionProto | None:
+        """The function of the model that a node calls."""
+        return self._model.get((node.domain, node.operator, node.proto.overload)) if self._model else None
+
+    def of_schema(self, node: OnnxNode, types: Sequence[str | None]) -> onnx.FunctionProto | None:
+        """What a node's schema says that it computes; None if it has no such function."""
+        import onnx
+
+        try:
+            schema = onnx.defs.get_schema(node.operator, node.version, node.domain)
+        except onnx.defs.SchemaError:
+            return None
+        if schema.has_function:
+            return schema.function_body
+        if not schema.has_context_dependent_function:
+            return None
+        try:
+            body = schema.get_context_dependent_function(
+                node.proto.SerializeToString(), [_type(dtype) for dtype in types]
+            )
+        except (RuntimeError, ValueError, TypeError):
+            return None
+        function = onnx.FunctionProto()
+        function.ParseFromString(body)
+        return function if function.node else None
+
+    @contextmanager
+    def entered(self, function: onnx.FunctionProto) -> Iterator[None]:
+        """While a function's body is walked. Raises Unsupported for one that calls itself."""
+        key = f"{function.domain}.{function.name}.{function.overload}"
+        if key in self._inside or len(self._inside) >= DEPTH_LIMIT:
+            raise Unsupported("it calls itself")
+        self._inside.append(key)
+        try:
+            yield
+        finally:
+            self._inside.pop()
+
+
+def _type(dtype: str | None) -> bytes:
+    """A type of a tensor for the schemas of ONNX."""
+    import onnx
+
+    made: Any = onnx.TypeProto()
+    if dtype is not None:
+        made.tensor_type.elem_type = NUMBERS[dtype]
+    return made.SerializeToString()  # type: ignore[no-any-return]

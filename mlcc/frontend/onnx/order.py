@@ -1,0 +1,85 @@
+"""Nodes of a graph in an order in which each finds its inputs made; what is wrong with a graph as a whole."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mlcc.errors import CompileError, error
+
+if TYPE_CHECKING:
+    import onnx
+
+DEPTH_LIMIT = 64  # graphs inside of graphs
+
+
+def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], what: str) -> list[onnx.NodeProto]:
+    """The nodes, each after those whose results it reads, else as they stand.
+
+    Raises CompileError E1043 for names that nothing makes or that are made twice, and for cycles.
+    """
+    made: dict[str, int] = {}
+    for at, node in enumerate(nodes):
+        for name in node.output:
+            if name and name in made:
+                raise unsound(what, f"`{name}` is made by two nodes")
+            if name:
+                made[name] = at
+    reads = [_reads(node) for node in nodes]
+    for node, names in zip(nodes, reads, strict=True):
+        for name in names:
+            if name not in made and not is_known(name):
+                raise unsound(what, f"`{node.op_type}` reads `{name}`, which nothing makes")
+    waits = [{made[name] for name in names if name in made} for names in reads]
+    if all(all(source < at for source in sources) for at, sources in enumerate(waits)):
+        return list(nodes)
+    return [nodes[at] for at in _sorted(waits, what)]
+
+
+def _sorted(waits: list[set[int]], what: str) -> list[int]:
+    """A topological order, by Kahn's algorithm, the least number first."""
+    users: list[list[int]] = [[] for _ in waits]
+    for at, sources in enumerate(waits):
+        for source in sources:
+            users[source].append(at)
+    left = [len(sources) for sources in waits]
+    ready = [at for at, count in enumerate(left) if count == 0]
+    order = []
+    while ready:
+        at = heapq.heappop(ready)
+        order.append(at)
+        for user in users[at]:
+            left[user] -= 1
+            if left[user] == 0:
+                heapq.heappush(ready, user)
+    if len(order) != len(waits):
+        raise unsound(what, "its nodes depend on one another in a circle")
+    return order
+
+
+def _reads(node: onnx.NodeProto, depth: int = 0) -> set[str]:
+    """The names that a node reads, with those that its graphs take from outside."""
+    names = {name for name in node.input if name}
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
+            names |= _captured(graph, depth + 1)
+    return names
+
+
+def _captured(graph: onnx.GraphProto, depth: int) -> set[str]:
+    """The names that a graph inside of a node takes from outside."""
+    if depth > DEPTH_LIMIT:
+        raise CompileError(error("E1045", f"graphs are nested more than {DEPTH_LIMIT} deep"))
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own |= {sparse.values.name for sparse in graph.sparse_initializer}
+    reads = {out.name for out in graph.output}
+    for node in graph.node:
+        own |= set(node.output)
+        reads |= _reads(node, depth)
+    return reads - own
+
+
+def unsound(what: str, reason: str) -> CompileError:
+    """What is wrong with a graph as a whole."""
+    return CompileError(error("E1043", f"{what} is not sound: {reason}"))

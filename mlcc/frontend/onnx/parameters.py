@@ -1,0 +1,193 @@
+"""The inputs and outputs of an ONNX graph as those of `main`: names, shapes with symbols, dtypes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
+from mlcc.frontend.aten.symbols import parse_extent
+from mlcc.frontend.onnx.elements import dtype_of
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    import onnx
+
+    from mlcc.frontend.onnx.translate import OnnxTranslator
+
+Extent = int | str  # a number, or the name of a symbol
+
+
+class Parameters:
+    """The parameters of `main`, made of the inputs of a graph that no initializer gives a value."""
+
+    def __init__(
+        self, t: OnnxTranslator, graph: onnx.GraphProto, shapes: Mapping[str, Sequence[Extent]],
+        dtypes: str | Mapping[str, str], sanitize: bool,
+    ) -> None:  # fmt: skip
+        self.t = t
+        self.made: list[relax.Var] = []
+        self.symbols: dict[str, int | tir.Expr] = {}
+        self._shapes, self._dtypes, self._sanitize = shapes, dtypes, sanitize
+        self._names: set[str] = set()
+        inputs = [given for given in graph.input if given.name not in t.values]
+        self._refuse_unknown([given.name for given in inputs])
+        problems: list[Diagnostic] = []
+        stated = []
+        for given in inputs:
+            try:
+                stated.append((given.name, self._extents(given), self._dtype(given)))
+            except CompileError as problem:
+                problems += problem.diagnostics
+        if problems:
+            raise CompileError(problems)
+        self._declare([extent for _, extents, _ in stated for extent in extents])
+        for name, extents, dtype in stated:
+            shape = [self._extent(extent) for extent in extents]
+            self.made.append(t.parameter(self._name(name), shape, dtype))
+            t.values[name] = self.made[-1]
+
+    # ------------------------------------------------------------ what is stated
+
+    def _refuse_unknown(self, names: Sequence[str]) -> None:
+        """Refuse shapes and dtypes of inputs that there are not."""
+        stated = {} if isinstance(self._dtypes, str) else self._dtypes
+        for name in (*self._shapes, *stated):
+            if name not in names:
+                help = did_you_mean(name, list(names)) or f"its inputs are {', '.join(names) or 'none'}"
+                raise _refused(f"the model has no input `{name}`", help)
+
+    def _extents(self, given: onnx.ValueInfoProto) -> list[Extent]:
+        """The extents of an input; unnamed open ones get names of their own."""
+        kind = given.type.WhichOneof("value")
+        if kind != "tensor_type":
+            raise _refused(f"the input `{given.name}` is a {(kind or 'value without type').removesuffix('_type')}")
+        known = given.type.tensor_type.shape.dim if given.type.tensor_type.HasField("shape") else None
+        wanted = self._shapes.get(given.name)
+        if known is None and wanted is None:
+            raise _refused(f"the number of dimensions of the input `{given.name}` is not known", "give it a shape")
+        stated = None if known is None else [_stated(dim, f"{given.name}_{i}") for i, dim in enumerate(known)]
+        if wanted is None:
+            assert stated is not None
+            return stated
+        if stated is not None and len(stated) != len(wanted):
+            raise _refused(f"the input `{given.name}` has {len(stated)} dimensions, the shape given {len(wanted)}")
+        for old, new in zip(stated or [], wanted, strict=False):
+            if isinstance(old, int) and isinstance(new, int) and old != new:
+                raise _refused(f"the input `{given.name}` is of shape {stated}, not {list(wanted)}")
+            if isinstance(old, str):
+                self._rename(old, new)
+        return list(wanted)
+
+    def _rename(self, symbol: str, wanted: Extent) -> None:
+        """Note what a symbol of the model is called, or which number it is."""
+        known = self.symbols.get(symbol, wanted)
+        if known != wanted:
+            raise _refused(f"`{symbol}` cannot be {known} and {wanted}")
+        self.symbols[symbol] = wanted  # type: ignore[assignment]
+
+    def _dtype(self, given: onnx.ValueInfoProto) -> str:
+        if not isinstance(self._dtypes, str) and given.name in self._dtypes:
+            return str(DType.of(self._dtypes[given.name]))
+        number = given.type.tensor_type.elem_type
+        if number == 0:
+            return str(DType.of(self._dtypes)) if isinstance(self._dtypes, str) else "float32"
+        try:
+            return dtype_of(number)
+        except Unsupported as problem:
+            raise _refused(f"the input `{given.name}`: {problem.reason}") from None
+
+    # ------------------------------------------------------------ symbols
+
+    def _declare(self, extents: Sequence[Extent]) -> None:
+        """Make the symbols of all names; a name may be an expression over others that stand alone."""
+        renamed = {name: new for name, new in self.symbols.items() if isinstance(new, (int, str))}
+        self.symbols = {}
+        taken: set[str] = set()
+        for extent in extents:
+            name = renamed.get(extent, extent) if isinstance(extent, str) else extent
+            if isinstance(name, str) and name.isidentifier() and name not in self.symbols:
+                self.symbols[name] = self.t.symbol(name)
+                taken.add(name)
+        for old, new in renamed.items():
+            self.symbols[old] = new if isinstance(new, int) else self.symbols[new]
+        for extent in extents:
+            if isinstance(extent, str) and extent not in self.symbols:
+                self.symbols[extent] = self._expression(extent) or self.t.symbol(_identifier(extent, taken))
+
+    def _expression(self, text: str) -> tir.Expr | None:
+        """The name of an extent as an expression over the others: `2*n`, `past + 1`."""
+        known = {name: extent for name, extent in self.symbols.items() if isinstance(extent, tir.Expr)}
+        try:
+            return parse_extent(text, known)
+        except Unsupported:
+            return None
+
+    def _extent(self, extent: Extent) -> int | tir.Expr:
+        return extent if isinstance(extent, int) else self.symbols[extent]
+
+    def _name(self, name: str) -> str:
+        """The name of a parameter."""
+        if not self._sanitize and not (name.isidentifier() and name.isascii()):
+            raise _refused(f"`{name}` is no name for a parameter", "leave `sanitize_input_names` as it is")
+        return _identifier(name, self._names)
+
+    # ------------------------------------------------------------ results
+
+    def results(self, graph: onnx.GraphProto) -> Any:
+        """What `main` gives: the only output, or a tuple. Refuses what contradicts the model's own statements."""
+        t, made = self.t, []
+        if not graph.output:
+            raise _refused("the model has no outputs")
+        for out in graph.output:
+            if out.name not in t.values:
+                raise _refused(f"nothing makes the output `{out.name}`")
+            made.append(self._result(out))
+        return made[0] if len(made) == 1 else made
+
+    def _result(self, out: onnx.ValueInfoProto) -> Any:
+        t = self.t
+        try:
+            with t.at(None, out.name):
+                value = t.tensor(t.values[out.name])
+        except Unsupported as problem:
+            raise _refused(f"the output `{out.name}`: {problem.reason}") from None
+        if value is None or not isinstance(value, (relax.Expr, list)):
+            raise _refused(f"the output `{out.name}` has no value")
+        if isinstance(value, relax.Expr):
+            number = out.type.tensor_type.elem_type
+            if number and number != _number(t.dtype(value)):
+                raise _refused(f"the output `{out.name}` is {t.dtype(value)}, the model says otherwise")
+        return value
+
+
+def _number(dtype: str) -> int:
+    from mlcc.frontend.onnx.elements import NUMBERS
+
+    return NUMBERS[dtype]
+
+
+def _stated(dim: onnx.TensorShapeProto.Dimension, otherwise: str) -> Extent:
+    """The extent that a model states: a number, the name of a symbol, or a name made up for one that is open."""
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    return dim.dim_param or otherwise
+
+
+def _identifier(name: str, taken: set[str]) -> str:
+    """A name that text may have, which no other input has."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
+    plain = f"_{plain}" if plain[0].isdigit() else plain
+    made, count = plain, 0
+    while made in taken:
+        count += 1
+        made = f"{plain}_{count}"
+    taken.add(made)
+    return made
+
+
+def _refused(message: str, help: str | None = None) -> CompileError:
+    return CompileError(error("E1046", message, help=help))

@@ -1,0 +1,50 @@
+"""Where nodes of an ONNX graph come from: modules and source lines, as exporters write them down."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from typing import TYPE_CHECKING
+
+from mlcc.frontend.onnx.node import plain_domain
+from mlcc.frontend.place import Place
+
+if TYPE_CHECKING:
+    import onnx
+
+_SCOPES = "pkg.torch.onnx.name_scopes"
+_CLASSES = "pkg.torch.onnx.class_hierarchy"
+_TRACE = "pkg.torch.onnx.stack_trace"
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+_LONGEST = 20_000  # characters of a note that are looked at
+
+
+def place_of_node(proto: onnx.NodeProto) -> Place:
+    """The place of a node, with what PyTorch's exporter notes of its module."""
+    domain = plain_domain(proto.domain)
+    operator = f"{domain}.{proto.op_type}" if domain else proto.op_type
+    notes = {entry.key: entry.value for entry in proto.metadata_props}
+    scopes, classes = _listed(notes.get(_SCOPES, "")), _listed(notes.get(_CLASSES, ""))
+    module = scopes[-2] if len(scopes) > 1 else ""  # the last one is the node
+    kind = classes[-2].rpartition(".")[2] if module and len(classes) > 1 else ""
+    return Place(operator, proto.name, module, kind, _line(notes.get(_TRACE, "")))
+
+
+def _listed(text: str) -> list[str]:
+    """A list of strings that was written with `repr`."""
+    if not text.startswith("[") or len(text) > _LONGEST:
+        return []
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return []
+    return [str(part) for part in found] if isinstance(found, list) else []
+
+
+def _line(trace: str) -> str:
+    """The innermost line of a stack trace that is not torch's own: `resnet.py:97`."""
+    frames = [
+        (path, line) for path, line in _FRAME.findall(trace[-_LONGEST:]) if "/torch/" not in path.replace("\\", "/")
+    ]
+    return f"{os.path.basename(frames[-1][0])}:{frames[-1][1]}" if frames else ""

@@ -1,0 +1,165 @@
+"""Reading ONNX models: files, bytes and `ModelProto`s, and the tensors that they keep beside them.
+
+Nothing of a model runs. What a file of a stranger may do wrong ends in a diagnostic: truncated protobuf, versions that
+are not known, external data outside of the model's folder or beyond the end of their file.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, error
+from mlcc.files import file_map, read_bytes
+from mlcc.frontend.onnx.elements import tensor_data
+from mlcc.frontend.onnx.node import plain_domain
+from mlcc.ir.tensor_data import TensorData
+
+if TYPE_CHECKING:
+    import onnx
+
+OLDEST, NEWEST = 7, 28  # opsets
+IR_VERSIONS = range(3, 15)
+_EXTERNAL = 1  # TensorProto.DataLocation
+_READ_LIMIT = 2**31 - 1  # bytes of a protobuf
+
+
+@dataclass
+class OnnxModel:
+    """A model and the folder that its external data lie in."""
+
+    proto: onnx.ModelProto
+    name: str
+    folder: str | None = None
+    owned: bool = False  # whether its fields may be emptied, once they are read
+    _maps: dict[str, Any] = field(default_factory=dict)
+
+    def tensor(self, proto: onnx.TensorProto) -> TensorData:
+        """A tensor of the model. Raises Unsupported for one that is not sound or of a type that mlcc lacks."""
+        if proto.data_location != _EXTERNAL:
+            return tensor_data(proto)
+        return tensor_data(proto, self._external(proto))
+
+    def _external(self, proto: onnx.TensorProto) -> memoryview:
+        """The bytes of a tensor that lie in another file of the model's folder."""
+        entries = {entry.key: entry.value for entry in proto.external_data}
+        location = entries.get("location", "")
+        content = self._map(location, proto.name)
+        try:
+            offset = int(entries.get("offset", "0"))
+            length = int(entries["length"]) if "length" in entries else len(content) - offset
+        except ValueError:
+            raise _outside(proto.name, "its place in the file is no number") from None
+        if offset < 0 or length < 0 or offset + length > len(content):
+            raise _outside(proto.name, f"`{location}` has {len(content)} bytes, not {offset} + {length}")
+        return memoryview(content)[offset : offset + length]
+
+    def _map(self, location: str, name: str) -> Any:
+        """The content of a file of external data, mapped; the file is in the model's folder."""
+        if location in self._maps:
+            return self._maps[location]
+        if self.folder is None:
+            raise _outside(name, "the model was given without its folder", "give the path of the model's file")
+        folder = os.path.realpath(self.folder)
+        parts = location.replace("\\", "/").split("/")
+        if not location or "\0" in location or os.path.isabs(location) or ".." in parts:
+            raise _outside(name, f"`{location}` is no path inside of the model's folder")
+        path = os.path.realpath(os.path.join(folder, location))
+        if os.path.commonpath([path, folder]) != folder:
+            raise _outside(name, f"`{location}` is a link out of the model's folder")
+        self._maps[location] = _mapped(path, location, name)
+        return self._maps[location]
+
+
+def _mapped(path: str, location: str, name: str) -> Any:
+    import mmap
+
+    try:
+        if not os.path.isfile(path):
+            raise _outside(name, f"there is no file `{location}` beside the model")
+        if os.path.getsize(path) == 0:
+            return b""
+        with open(path, "rb") as file:
+            return file_map()(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as problem:
+        raise _outside(name, f"cannot read `{location}`: {problem.strerror}") from None
+
+
+def _outside(name: str, reason: str, help: str | None = None) -> CompileError:
+    return CompileError(error("E1044", f"the data of `{name}` cannot be read: {reason}", help=help))
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_model(source: Any, name: str | None = None) -> OnnxModel:
+    """The model that is a path, bytes, or a `ModelProto`.
+
+    Raises CompileError: E1040 without the onnx package, E1041 for what is no model, E1042 for versions not known.
+    """
+    onnx = onnx_package()
+    if isinstance(source, onnx.ModelProto):
+        model = OnnxModel(source, name or "model.onnx")
+    elif isinstance(source, (bytes, bytearray, memoryview)):
+        model = OnnxModel(_parse(bytes(source), name or "model.onnx"), name or "model.onnx", owned=True)
+    elif isinstance(source, (str, os.PathLike)):
+        model = _read_file(os.fspath(source), name)
+    else:
+        raise TypeError(f"a model is a path, bytes or an onnx.ModelProto, not {type(source).__name__}")
+    _check_versions(model)
+    return model
+
+
+def onnx_package() -> Any:
+    """The onnx package. Raises CompileError E1040 where it is missing."""
+    try:
+        import onnx
+    except ImportError:
+        help = "install it with `pip install 'mlcc[onnx]'`"
+        raise CompileError(error("E1040", "reading .onnx files needs the package `onnx`", help=help)) from None
+    return onnx
+
+
+def _read_file(path: str, name: str | None) -> OnnxModel:
+    try:
+        size = os.path.getsize(path)
+    except (OSError, ValueError):
+        size = 0  # reading says what is wrong
+    if size > _READ_LIMIT:
+        help = "save it with onnx.save_model(..., save_as_external_data=True)"
+        raise CompileError(error("E1041", f"{path} has {size} bytes; a model file has at most 2 GiB", help=help))
+    proto = _parse(read_bytes(path), path)
+    return OnnxModel(proto, name or os.path.basename(path), os.path.dirname(path) or ".", owned=True)
+
+
+def _parse(data: bytes, name: str) -> onnx.ModelProto:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+    except (DecodeError, ValueError):
+        raise CompileError(error("E1041", f"{name} is no ONNX model, or it is damaged")) from None
+    if not proto.HasField("graph") or not proto.ir_version:
+        raise CompileError(error("E1041", f"{name} is no ONNX model: it has no graph or no version"))
+    return proto
+
+
+def _check_versions(model: OnnxModel) -> None:
+    """Raise CompileError E1042 for a model of versions that are not known here."""
+    proto = model.proto
+    if proto.ir_version not in IR_VERSIONS:
+        known = f"{IR_VERSIONS[0]} to {IR_VERSIONS[-1]}"
+        raise CompileError(error("E1042", f"{model.name} is of IR version {proto.ir_version}; {known} are known"))
+    for given in proto.opset_import:
+        if plain_domain(given.domain) == "" and not OLDEST <= given.version <= NEWEST:
+            help = f"convert it with onnx.version_converter.convert_version(model, {NEWEST - 7})"
+            message = f"{model.name} uses opset {given.version}; {OLDEST} to {NEWEST} are known"
+            raise CompileError(error("E1042", message, help=help))
+
+
+def opsets_of(imports: Any) -> dict[str, int]:
+    """The versions of the domains that a model or a function uses."""
+    return {plain_domain(o.domain): o.version for o in imports}

@@ -1,0 +1,91 @@
+"""The attributes that convolutions and pools share: windows, strides, dilations, pads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlcc.frontend.onnx.parts import choice
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax, tir
+
+if TYPE_CHECKING:
+    from mlcc.frontend.onnx.node import OnnxNode
+    from mlcc.frontend.onnx.translate import OnnxTranslator
+
+AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sliding window over spatial dimensions."""
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    before: list[int]
+    after: list[int]
+
+    @property
+    def pads(self) -> list[int]:
+        """As relax has them: those before, then those after."""
+        return [*self.before, *self.after]
+
+    @property
+    def reach(self) -> list[int]:
+        """How many elements the window spans."""
+        return [d * (k - 1) + 1 for d, k in zip(self.dilations, self.kernel, strict=True)]
+
+    @property
+    def spatial(self) -> int:
+        """The number of spatial dimensions."""
+        return len(self.kernel)
+
+
+def numbers(node: OnnxNode, name: str, count: int, default: int, least: int = 1) -> list[int]:
+    """An attribute with a number for each spatial dimension."""
+    found = node.attribute(name) or [default] * count
+    if len(found) != count or any(n < least for n in found):
+        raise Unsupported(f"`{name}` of {list(found)} for {count} spatial dimensions")
+    return list(found)
+
+
+def spatial_rank(t: OnnxTranslator, x: relax.Expr) -> int:
+    """The number of spatial dimensions, which is 1, 2 or 3."""
+    rank = t.ndim(x) - 2
+    if rank not in (1, 2, 3):
+        raise Unsupported(f"{rank} spatial dimensions; 1, 2 and 3 are supported")
+    return rank
+
+
+def window(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, kernel: Sequence[int]) -> Window:
+    """The window that a node moves over its operand."""
+    count = t.ndim(x) - 2
+    if len(kernel) != count or any(k < 1 for k in kernel):
+        raise Unsupported(f"a window of {list(kernel)} over {count} spatial dimensions")
+    strides, dilations = numbers(node, "strides", count, 1), numbers(node, "dilations", count, 1)
+    auto = choice(node.attribute("auto_pad", "NOTSET"), AUTO, "auto_pad")
+    pads = node.attribute("pads") or [0] * (2 * count)
+    if len(pads) != 2 * count:
+        raise Unsupported(f"{len(pads)} pads for {count} spatial dimensions")
+    found = Window(list(kernel), strides, dilations, list(pads[:count]), list(pads[count:]))
+    if auto == "NOTSET":
+        return found
+    if auto == "VALID":
+        return Window(found.kernel, strides, dilations, [0] * count, [0] * count)
+    totals = [_same(tir.const_int(n), s, r) for n, s, r in zip(t.shape(x)[2:], strides, found.reach, strict=True)]
+    less, more = [n // 2 for n in totals], [n - n // 2 for n in totals]
+    before, after = (less, more) if auto == "SAME_UPPER" else (more, less)
+    return Window(found.kernel, strides, dilations, before, after)
+
+
+def _same(extent: int | None, stride: int, reach: int) -> int:
+    """The pads with which there are as many windows as strides begin in the data."""
+    if stride == 1:
+        return reach - 1
+    if extent is None:
+        raise Unsupported(
+            "`auto_pad` over a symbolic extent with a stride depends on the extent", "state the pads, or the extent"
+        )
+    return max((-(-extent // stride) - 1) * stride + reach - extent, 0)
