@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mlcc.errors import CompileError, Span, error
@@ -26,6 +26,8 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import values
+from mlcc.relax import convert
+from mlcc.relax.construct import flat, make_seq
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +50,7 @@ class _Sentinel:
 
 
 MISSING = _Sentinel()  # the value of a node that could not be imported
+NOTHING = _Sentinel()  # an optional value without element
 
 
 class Missing(Exception):
@@ -144,6 +147,15 @@ class OnnxTranslator(Emitter):
         """A tensor of integers that are known, a vector unless a shape is given."""
         listed = list(elements)
         return self.tensor(known(listed, (len(listed),) if shape is None else shape, dtype))  # type: ignore[no-any-return]
+
+    def block(self, body: Callable[[], Any]) -> relax.SeqExpr:
+        """What `body` emits and gives, as a branch that run time chooses."""
+        self.bb._begin(False)
+        try:
+            result = self.bb._leaf(convert.as_expr(body()))
+        finally:
+            bindings = self.bb._end_block()
+        return make_seq([*flat(bindings)], result)
 
     def scalar_of(self, value: relax.Expr | None, default: Any = None) -> Any:
         """The only element of a constant as a number; `default` for an input that is left out."""

@@ -1,0 +1,112 @@
+"""Sequences and optional values, which vanish: a sequence is a list of the values that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc.frontend.onnx.converters.structure import parts
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import NOTHING, OnnxNode, OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax, tir
+
+# A converter's result is the list of a node's outputs: a sequence stands in such a list.
+
+
+@converts("SequenceEmpty")
+def _empty(t: OnnxTranslator, node: OnnxNode) -> list[Any]:
+    return [[]]
+
+
+@converts("SequenceConstruct")
+def _construct(t: OnnxTranslator, node: OnnxNode, *elements: Any) -> list[Any]:
+    return [list(elements)]
+
+
+@converts("SequenceAt")
+def _at(t: OnnxTranslator, node: OnnxNode, sequence: Any, position: relax.Expr) -> list[Any]:
+    return [_listed(sequence)[_place(t, position, len(_listed(sequence)))]]
+
+
+@converts("SequenceInsert")
+def _insert(
+    t: OnnxTranslator, node: OnnxNode, sequence: Any, element: Any, position: relax.Expr | None = None
+) -> list[Any]:
+    made = list(_listed(sequence))
+    at = len(made) if position is None else _place(t, position, len(made), 1)
+    return [[*made[:at], element, *made[at:]]]
+
+
+@converts("SequenceErase")
+def _erase(t: OnnxTranslator, node: OnnxNode, sequence: Any, position: relax.Expr | None = None) -> list[Any]:
+    made = list(_listed(sequence))
+    at = len(made) - 1 if position is None else _place(t, position, len(made))
+    if not made:
+        raise Unsupported("the sequence is empty")
+    return [[*made[:at], *made[at + 1 :]]]
+
+
+@converts("SequenceLength")
+def _length(t: OnnxTranslator, node: OnnxNode, sequence: Any) -> relax.Expr:
+    return t.scalar(len(_listed(sequence)), "int64")
+
+
+@converts("ConcatFromSequence")
+def _concat(t: OnnxTranslator, node: OnnxNode, sequence: Any) -> relax.Expr:
+    elements, axis = _listed(sequence), node.attribute("axis")
+    if not elements:
+        raise Unsupported("the sequence is empty")
+    if node.attribute("new_axis", 0):
+        return t.op.stack(elements, axis)
+    return elements[0] if len(elements) == 1 else t.op.concat(elements, t.axis(elements[0], axis))  # type: ignore[no-any-return]
+
+
+@converts("SplitToSequence")
+def _split(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, split: relax.Expr | None = None) -> list[Any]:
+    axis = t.axis(x, node.attribute("axis", 0))
+    extent = tir.const_int(t.shape(x)[axis])
+    keep = bool(node.attribute("keepdims", 1)) or split is not None
+    if split is not None and t.ndim(split):
+        return [parts(t, x, axis, t.integers(split))]
+    if extent is None:
+        raise Unsupported("the length of the sequence is known at run time only")
+    size = 1 if split is None else int(t.array(split).item())
+    if size < 1:
+        raise Unsupported(f"parts of {size} elements")
+    made = parts(t, x, axis, [min(size, extent - at) for at in range(0, extent, size)]) if extent else []
+    return [made if keep else [t.emit(t.op.squeeze(part, [axis])) for part in made]]
+
+
+def _listed(sequence: Any) -> Sequence[Any]:
+    if not isinstance(sequence, list):
+        raise Unsupported("the sequence is not made while the model is imported")
+    return sequence
+
+
+def _place(t: OnnxTranslator, position: relax.Expr, length: int, more: int = 0) -> int:
+    """A position in a sequence, counted from the front."""
+    at = int(t.array(position).item())
+    if not -length <= at < length + more:
+        raise Unsupported(f"position {at} of a sequence of {length}")
+    return at + length if at < 0 else at
+
+
+# ---------------------------------------------------------------- optional values
+
+
+@converts("Optional")
+def _optional(t: OnnxTranslator, node: OnnxNode, value: Any = None) -> list[Any]:
+    return [NOTHING if value is None else value]
+
+
+@converts("OptionalHasElement")
+def _has_element(t: OnnxTranslator, node: OnnxNode, value: Any = None) -> relax.Expr:
+    return t.scalar(value is not None and value is not NOTHING, "bool")
+
+
+@converts("OptionalGetElement")
+def _get_element(t: OnnxTranslator, node: OnnxNode, value: Any) -> list[Any]:
+    if value is NOTHING or value is None:
+        raise Unsupported("the optional value is empty")
+    return [value]
