@@ -241,7 +241,11 @@ def _activations(t: OnnxTranslator, node: OnnxNode, default: Sequence[str], coun
         raise Unsupported(f"{len(default) * count} activations are needed, not {len(names)}")
     alphas, betas = (iter(node.attribute(f"activation_{name}", ())) for name in ("alpha", "beta"))
     limit = node.attribute("clip", 0.0)
-    made = [_activation(t, name, alphas, betas, limit) for name in names]
+    gates = max(len(default) - 1, 1)  # what the cell's state goes through is not clipped
+    made = [
+        _activation(t, name, alphas, betas, limit if i % len(default) < gates or len(default) < 3 else 0.0)
+        for i, name in enumerate(names)
+    ]
     return [made[i : i + len(default)] for i in range(0, len(made), len(default))]
 
 
