@@ -31,7 +31,8 @@ CODES = {
     ),
     "E1013": (
         "a name for an extent does not fit",
-        '`dim_names` gives symbolic extents of inputs names: by input and axis, `{"x.0": "batch"}`, or by the name that '
+        '`dim_names` gives symbolic extents of inputs names: by input and axis, `{"x.0": "batch"}`, or by the name '
+        "that "
         "PyTorch has for the symbol. The input or axis does not exist, the extent is a number, or two extents that may "
         "differ have one name. An extent such as `a*b` of an input is refused as well, if no other gives `a` and `b`.",
     ),
@@ -75,7 +76,8 @@ CODES = {
     ),
     "E1044": (
         "the external data of an ONNX model cannot be read",
-        "Weights may lie in files beside the model. Such a file lies in the model's folder or below it: absolute paths, "
+        "Weights may lie in files beside the model. Such a file lies in the model's folder or below it: absolute "
+        "paths, "
         "`..` and links that lead out are refused, and so is a place beyond the end of the file.",
     ),
     "E1045": (
@@ -84,7 +86,8 @@ CODES = {
     ),
     "E1046": (
         "an input or output of an ONNX model cannot be one of a function",
-        "Inputs are tensors of a known number of dimensions and a dtype that mlcc has. A shape that the model leaves out "
+        "Inputs are tensors of a known number of dimensions and a dtype that mlcc has. A shape that the model "
+        "leaves out "
         "or leaves open is given by `shape_dict=` or `--shape NAME=n,3,224,224`; it must not contradict the model.",
     ),
     "E1070": (

@@ -62,7 +62,7 @@ def padded(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, bord
     for at in range(len(pad) - 2, -1, -2):
         widths += [int(pad[at]), int(pad[at + 1])]  # type: ignore[arg-type]
     widths = [0] * (2 * t.ndim(value) - len(widths)) + widths
-    if mode == "constant" and isinstance(border, (int, float)):
+    if mode == "constant" and isinstance(border, (int, float)) and math.isfinite(border):
         return op.nn.pad(value, widths, pad_value=float(border))
     if mode == "constant":
         return _joined(t, value, pad, mode, border)

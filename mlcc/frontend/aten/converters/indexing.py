@@ -8,23 +8,22 @@ from typing import Any
 from mlcc.frontend.aten.converters.arithmetic import scaled
 from mlcc.frontend.aten.converters.shapes import (
     broadcast,
-    from_front,
+    chosen,
     joint_shape,
     minus,
-    number,
     part,
     permuted,
     plus,
     product,
-    same_shape,
-    simple,
 )
 from mlcc.frontend.aten.promotion import Value, as_tensor
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
 from mlcc.frontend.problems import Unsupported
-from mlcc.ir import construct, relax, tir
+from mlcc.ir import relax, tir
+from mlcc.ops.relations import variables
+from mlcc.ops.values import tensor_info
 from mlcc.relax import op
 
 Indices = Sequence[relax.Expr | None]
@@ -34,18 +33,18 @@ Indices = Sequence[relax.Expr | None]
 
 @converts("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def _index(t: Translator, self: relax.Expr, indices: Indices) -> relax.Expr:
-    chosen = _numbers(t, indices)
-    axes = list(chosen)
+    picks = _numbers(t, self, indices)
+    axes = list(picks)
     if not axes:
         return self
     if len(axes) == 1:
-        return op.take(self, chosen[axes[0]], axes[0])
+        return op.take(self, picks[axes[0]], axes[0])
     front = permuted(t, self, _front(t, self, axes))
-    picked = t.emit(op.index_tensor(front, list(chosen.values())))
-    return _placed(t, picked, axes, len(joint_shape([t.shape(index) for index in chosen.values()])))
+    picked = t.emit(op.index_tensor(front, list(picks.values())))
+    return _placed(t, picked, axes, len(joint_shape([t.shape(index) for index in picks.values()])))
 
 
-def _numbers(t: Translator, indices: Indices) -> dict[int, relax.Expr]:
+def _numbers(t: Translator, value: relax.Expr, indices: Indices) -> dict[int, relax.Expr]:
     """The tensors of indices by their axes, one of bools as those of its true elements for each of its axes."""
     made: dict[int, relax.Expr] = {}
     axis = 0
@@ -53,7 +52,7 @@ def _numbers(t: Translator, indices: Indices) -> dict[int, relax.Expr]:
         if index is None:
             axis += 1
         elif t.dtype(index) in ("bool", "uint8"):
-            for column in true_places(t, index):
+            for column in true_places(t, index, value):
                 made[axis] = column
                 axis += 1
         else:
@@ -62,30 +61,16 @@ def _numbers(t: Translator, indices: Indices) -> dict[int, relax.Expr]:
     return made
 
 
-def true_places(t: Translator, mask: relax.Expr) -> list[relax.Expr]:
-    """The places of elements that are not zero, a vector for each axis; how many there are is a new symbol."""
-    from mlcc.frontend.aten.symbols import symbols_of
-
-    places = t.emit(op.nonzero(t.cast(mask, "bool")))
-    meta = t.outputs[0] if t.outputs else None
-    unknown = [
-        name
-        for extent in getattr(meta, "shape", ())
-        if isinstance(extent, str)
-        for name in symbols_of(extent)
-        if name not in t.symbols
-    ]
-    if len(set(unknown)) != 1:
+def true_places(t: Translator, mask: relax.Expr, *operands: relax.Expr) -> list[relax.Expr]:
+    """The places of elements that are not zero, a vector for each axis. How many there are is the symbol in the stated
+    shape that no operand has."""
+    used = {v for value in (mask, *operands) for v in variables(*t.shape(value))}
+    unknown = [e for e in t.out_shape() if isinstance(e, tir.Var) and e not in used]
+    if len(unknown) != 1:
         raise Unsupported("the program does not state how many elements a mask picks")
-    count = t.symbols.setdefault(unknown[0], t.symbol(unknown[0]))
-    known = t.bb.match_cast(places, _info([t.ndim(mask), count], "int64"))
+    places = t.emit(op.nonzero(t.cast(mask, "bool")))
+    known = t.bb.match_cast(places, tensor_info([t.ndim(mask), unknown[0]], "int64"))
     return [t.emit(op.squeeze(part(t, known, 0, at, at + 1), [0])) for at in range(t.ndim(mask))]
-
-
-def _info(shape: Sequence[Dim], dtype: str) -> relax.TensorStructInfo:
-    from mlcc.ops import values
-
-    return values.tensor_info(shape, dtype)
 
 
 def _front(t: Translator, value: relax.Expr, axes: Sequence[int]) -> list[int]:
@@ -117,16 +102,16 @@ def _index_put(
         if len(given) > 1 or indices[0] is None or accumulate:
             raise Unsupported("a mask beside other indices, or with accumulate")
         return _masked_put(t, self, masks[0], values)
-    chosen = dict(_numbers(t, indices))
-    axes = list(chosen)
+    picks = _numbers(t, self, indices)
+    axes = list(picks)
     order = _front(t, self, axes)
     front = permuted(t, self, order)
-    places = joint_shape([t.shape(index) for index in chosen.values()])
+    places = joint_shape([t.shape(index) for index in picks.values()])
     whole = [*places, *t.shape(front)[len(axes) :]]
     layout = _order(len(whole), axes, len(places))
     wide = broadcast(t, t.cast(values, t.dtype(self)), [whole[axis] for axis in layout])
     updates = permuted(t, wide, [layout.index(axis) for axis in range(len(whole))])
-    made = t.emit(op.index_put(front, list(chosen.values()), updates, accumulate))
+    made = t.emit(op.index_put(front, list(picks.values()), updates, accumulate))
     return permuted(t, made, [order.index(axis) for axis in range(len(order))])
 
 
@@ -158,14 +143,14 @@ def _masked_select(t: Translator, self: relax.Expr, mask: relax.Expr) -> relax.E
     shape = joint_shape([t.shape(self), t.shape(mask)])
     value, where = broadcast(t, self, shape), broadcast(t, mask, shape)
     count = product(shape)
-    return op.take(t.reshape(value, [count]), true_places(t, t.reshape(where, [count]))[0], 0)
+    return op.take(t.reshape(value, [count]), true_places(t, t.reshape(where, [count]), self)[0], 0)
 
 
 @converts("aten.nonzero", "aten.argwhere")
 def _nonzero(t: Translator, self: relax.Expr) -> relax.Expr:
     if not t.ndim(self):
         raise Unsupported("the places of a number")
-    return op.stack(true_places(t, self), 1)
+    return op.permute_dims(op.nonzero(t.cast(self, "bool")))
 
 
 # ---------------------------------------------------------------- one axis
@@ -308,66 +293,6 @@ def _reduced(
     return op.scatter_reduce(value, index, source, axis, reduce, include)
 
 
-# ---------------------------------------------------------------- slices
-
-
-@converts("aten.select_scatter")
-def _select_scatter(t: Translator, self: relax.Expr, src: relax.Expr, dim: int, index: Dim) -> relax.Expr:
-    axis = t.axis(self, dim)
-    begin = from_front(index, t.shape(self)[axis])
-    updates = t.emit(op.expand_dims(t.cast(src, t.dtype(self)), [axis]))
-    return _written(t, self, updates, axis, begin, plus(begin, 1), 1)
-
-
-@converts("aten.slice_scatter")
-def _slice_scatter(
-    t: Translator, self: relax.Expr, src: relax.Expr, dim: int = 0, start: Dim | None = None, end: Dim | None = None,
-    step: int = 1,
-) -> relax.Expr:  # fmt: skip
-    axis = t.axis(self, dim)
-    extent = t.shape(self)[axis]
-    begin = 0 if start is None else bounded(start, extent)
-    stop = extent if end is None else bounded(end, extent)
-    shape = list(t.shape(self))
-    length = minus(stop, begin)
-    shape[axis] = number(simple(construct.floordiv(construct.maximum(number(plus(length, step - 1)), 0), number(step))))
-    if tir.const_int(shape[axis]) == 0:
-        return self
-    return _written(t, self, broadcast(t, t.cast(src, t.dtype(self)), shape), axis, begin, stop, step)
-
-
-def bounded(place: Dim, extent: tir.Expr) -> Dim:
-    """A bound of a slice, counted from the front and brought into the extent."""
-    value = number(place)
-    if isinstance(place, int):
-        value = number(plus(extent, place)) if place < 0 else value
-        if place == 0 or place >= 2**62:
-            return 0 if place == 0 else simple(extent)
-    return simple(construct.maximum(construct.minimum(value, extent), construct.const(0, "int64")))
-
-
-def _written(
-    t: Translator, value: relax.Expr, source: relax.Expr, axis: int, begin: Dim, end: Dim, step: int
-) -> relax.Expr:
-    if same_shape(t.shape(value), t.shape(source)) and step == 1:
-        return source  # all of it
-    return op.slice_scatter(value, source, begin, end, step, axis)
-
-
-@converts("aten.diagonal_scatter")
-def _diagonal_scatter(
-    t: Translator, self: relax.Expr, src: relax.Expr, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> relax.Expr:
-    axes = [t.axis(self, dim1), t.axis(self, dim2)]
-    length = t.shape(src)[-1]
-    places = t.emit(op.arange(0, length, 1, "int64"))
-    rows, columns = (t.emit(op.add(places, t.scalar(moved, "int64"))) for moved in (max(-offset, 0), max(offset, 0)))
-    order = _front(t, self, axes)
-    updates = permuted(t, src, [t.ndim(src) - 1, *range(t.ndim(src) - 1)])
-    made = t.emit(op.index_put(permuted(t, self, order), [rows, columns], updates))
-    return permuted(t, made, [order.index(axis) for axis in range(len(order))])
-
-
 # ---------------------------------------------------------------- tables of rows
 
 
@@ -393,19 +318,20 @@ def _embedding_bag(
     dtype = t.dtype(weight)
     count = t.shape(indices)[0]
     bags: Dim = t.shape(offsets)[0]
+    places = t.emit(op.arange(0, count, 1, "int64"))
+    kept: relax.Expr = t.full([count], True, "bool")
     if include_last_offset:
         bags = minus(bags, 1)
+        kept = t.emit(op.less(places, t.cast(chosen(t, offsets, 0, bags), "int64")))
         offsets = part(t, offsets, 0, 0, bags)
-    places = t.emit(op.arange(0, count, 1, "int64"))
     after = op.bucketize(places, t.cast(offsets, "int64"), right=True)
     bag = t.emit(op.subtract(t.cast(t.emit(after), "int64"), t.scalar(1, "int64")))
     rows = t.emit(op.take(weight, indices, 0))
     if per_sample_weights is not None:
         rows = t.emit(op.multiply(rows, op.expand_dims(per_sample_weights, [1])))
-    kept: relax.Expr = t.full([count], True, "bool")
     if padding_idx is not None and padding_idx != -1:
         row = plus(t.shape(weight)[0], padding_idx) if padding_idx < 0 else padding_idx
-        kept = t.emit(op.not_equal(indices, as_tensor(t, row, t.dtype(indices))))
+        kept = t.emit(op.logical_and(kept, op.not_equal(indices, as_tensor(t, row, t.dtype(indices)))))
     shape = [bags, t.shape(weight)[1]]
     column = t.emit(op.expand_dims(kept, [1]))
     if mode == 2:

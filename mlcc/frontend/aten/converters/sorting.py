@@ -86,10 +86,16 @@ def _searchsorted(
     after = right or side == "right"
     edges, values = together(t, sorted_sequence, self)
     if t.ndim(edges) == 1:
-        return t.cast(t.emit(op.bucketize(values, edges, right=after)), "int32" if out_int32 else "int64")
+        made = t.emit(op.bucketize(values, edges, out_int32, after))
+        return (
+            op.where(op.isnan(values), as_tensor(t, t.shape(edges)[0], t.dtype(made)), made)
+            if (is_float(t.dtype(values)))
+            else made
+        )  # NaN belongs behind all
     wide = op.expand_dims(edges, [t.ndim(edges) - 1])
-    test = op.less_equal if after else op.less
-    before = t.emit(op.astype(test(wide, op.expand_dims(values, [t.ndim(values)])), "int64"))
+    after_or_equal = op.greater if after else op.greater_equal
+    behind = after_or_equal(wide, op.expand_dims(values, [t.ndim(values)]))  # nothing is behind NaN
+    before = t.emit(op.astype(op.logical_not(behind), "int64"))
     return t.cast(t.emit(op.sum(before, axis=[-1])), "int32" if out_int32 else "int64")
 
 
