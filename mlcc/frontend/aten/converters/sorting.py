@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from mlcc.frontend.aten.converters.shapes import chosen, product
-from mlcc.frontend.aten.promotion import Value, is_float, together
+from mlcc.frontend.aten.promotion import Value, as_tensor, is_float, together
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
