@@ -13,7 +13,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.node import Attrs
 from mlcc.ops import values
-from mlcc.ops.relations import Fit, fit
+from mlcc.ops.relations import possible
 from mlcc.recursion import deep_recursion
 from mlcc.relax import convert
 from mlcc.relax.construct import flat, function_info, global_vars, make_function, make_seq
@@ -143,7 +143,7 @@ class BlockBuilder:
         made = self._leaf(value)
         known = made.struct_info
         free = any(isinstance(v, tir.Var) for v in _variables(struct_info))
-        if known is not None and not free and fit(struct_info, known) is Fit.CONTRADICTS:
+        if known is not None and not free and not possible(struct_info, known):
             message = f"the value is `{known}`, it can never be `{struct_info}`"
             raise CompileError(error("E0462", message, made.span))
         var = self._variable(frame.dataflow, name_hint, struct_info)
