@@ -24,7 +24,7 @@ def check_cases(cases: Mapping[str, Case], opt_level: int = 1, sizes: Sequence[i
 
     model = _model(torch, cases)
     flat = [x for _, tensors in cases.values() for x in tensors]
-    dynamic = [_dynamic(torch, x) for x in flat] if sizes else None
+    dynamic = tuple(_dynamic(torch, x) for x in flat) if sizes else None
     exported = torch.export.export(model, tuple(flat), dynamic_shapes=None if dynamic is None else {"tensors": dynamic})
     module = from_exported_program(exported)
     run = mlcc.load(mlcc.build(mlcc.parse(mlcc.script(module)), target="llvm{cpu=native}", opt_level=opt_level))["main"]

@@ -198,3 +198,34 @@ def _sampled(f: Any, mode: str, border: str, corners: bool) -> Any:
 
 def _affine(f: Any, size: Any, corners: bool) -> Any:
     return lambda theta: f.affine_grid(theta, size, corners)
+
+
+def test_recurrent_layers(torch: Any) -> None:
+    nn = torch.nn
+    x, h = torch.randn(3, 5, 4), torch.randn(4, 5, 6)
+    cases: dict[str, Case] = {}
+    for kind in (nn.LSTM, nn.GRU, nn.RNN):
+        for arguments in ({}, {"batch_first": True}, {"bidirectional": True, "num_layers": 2}, {"bias": False}):
+            layer = kind(4, 6, **arguments).eval().requires_grad_(False)
+            cases[f"{kind.__name__} {arguments}"] = (layer, [x])
+    cases["relu"] = (nn.RNN(4, 6, nonlinearity="relu").requires_grad_(False), [x])
+    cases["state"] = (nn.GRU(4, 6, 2, bidirectional=True).requires_grad_(False), [x, h])
+    for cell in (nn.GRUCell, nn.RNNCell):
+        cases[cell.__name__] = (cell(4, 6).requires_grad_(False), [x[0], h[0]])
+    cell = nn.LSTMCell(4, 6).requires_grad_(False)
+    cases["LSTMCell"] = (lambda x, h: cell(x, (h, h + 1)), [x[0], h[0]])
+    check_cases(cases)
+    check_cases({"LSTM": (nn.LSTM(4, 6, 2).requires_grad_(False), [x])}, sizes=(1, 7))
+
+
+def test_regions(torch: Any, torchvision: Any) -> None:
+    ops = torchvision.ops
+    image = torch.randn(2, 3, 8, 9)
+    boxes = torch.tensor([[0, 0, 0, 5, 5], [1, 1.5, 2, 7, 6.5], [0, 3, 3, 3.5, 4]])
+    cases: dict[str, Case] = {
+        "align": (lambda x, b: ops.roi_align(x, b, (3, 2), 0.7, 2, True), [image, boxes]),
+        "align adaptive": (lambda x, b: ops.roi_align(x, b, 4), [image, boxes]),
+        "pool": (lambda x, b: ops.roi_pool(x, b, (3, 2), 0.9), [image, boxes]),
+        "nms": (lambda b, s: ops.nms(b, s, 0.4), [torch.rand(9, 4).cumsum(1), torch.rand(9)]),
+    }
+    check_cases(cases)

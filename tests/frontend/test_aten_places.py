@@ -71,7 +71,7 @@ def test_masks(torch: Any) -> None:
 
     class Masks(torch.nn.Module):  # type: ignore[misc, name-defined]
         def forward(self, x: Any, m: Any) -> Any:
-            return x[m], x.nonzero(), x.masked_select(m[:, None])
+            return x[m], x.nonzero(), x.masked_select(m[:, None]), torch.unique(x)
 
     x, m = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 4.0]]), torch.tensor([True, False, True])
     check_cases({"masks": (Masks(), [x, m])})
@@ -112,10 +112,11 @@ def test_orders(torch: Any) -> None:
         "cummin": lambda x: x.cummin(0), "logcumsumexp": lambda x: x.logcumsumexp(1),
         "isin": lambda x: torch.isin(x, x[0, :2]), "histc": lambda x: torch.histc(x, 5, -2, 2),
         "cdist": lambda x: torch.cdist(x, x[:2]), "cdist 1": lambda x: torch.cdist(x, x[:2], p=1.0),
+        "median dim": lambda x: x.median(1), "median keep": lambda x: x.median(0, True), "pdist": torch.pdist,
         "renorm": lambda x: torch.renorm(x, 2, 0, 1.5),
     }  # fmt: skip
     cases: dict[str, Case] = {name: (function, [x]) for name, function in functions.items()}
-    for name in ("sort", "median", "cummax", "cummin", "logcumsumexp", "sort down"):
+    for name in ("sort", "median", "median dim", "cummax", "cummin", "logcumsumexp", "sort down"):
         cases[f"{name} of NaN"] = (functions[name], [odd])
     for name in ("stable", "argsort", "cummax", "cummin"):
         cases[f"{name} of ties"] = (functions[name], [ties])

@@ -183,6 +183,16 @@ def _no_stats(
     return [made, mean, t.emit(op.rsqrt(op.add(variance, t.scalar(eps, t.dtype(variance)))))]
 
 
+@converts("aten._native_batch_norm_legit.default")
+def _legit(
+    t: Translator, input: relax.Expr, weight: relax.Expr | None, bias: relax.Expr | None, running_mean: relax.Expr,
+    running_var: relax.Expr, training: bool, momentum: float, eps: float,
+) -> list[Any]:  # fmt: skip
+    if training:
+        _refuse_training(running_mean)
+    return _no_training(t, input, weight, bias, running_mean, running_var, momentum, eps)
+
+
 @converts("aten._native_batch_norm_legit_functional")
 def _functional(
     t: Translator, input: relax.Expr, weight: relax.Expr | None, bias: relax.Expr | None, running_mean: relax.Expr,

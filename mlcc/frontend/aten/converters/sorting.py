@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from mlcc.frontend.aten.converters.shapes import chosen, product
+from mlcc.frontend.aten.converters.arithmetic import log_of_sum
+from mlcc.frontend.aten.converters.reductions import norm
+from mlcc.frontend.aten.converters.shapes import chosen, part, product
 from mlcc.frontend.aten.promotion import Value, as_tensor, is_float, together
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
-from mlcc.ir import relax
+from mlcc.ir import relax, tir
 from mlcc.relax import op
 
 
@@ -58,9 +60,33 @@ def _kthvalue(t: Translator, self: relax.Expr, k: int, dim: int = -1, keepdim: b
     return [t.emit(op.expand_dims(value, [axis])) for value in picked] if keepdim else picked
 
 
-@converts("aten.median.dim", "aten.nanmedian.dim")
+@converts("aten.median.dim")
 def _median(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) -> list[relax.Expr]:
-    raise Unsupported("medians along an axis")
+    if not t.ndim(self):
+        return _sort(t, self)
+    axis = t.axis(self, dim)
+    count = _steps(t, self, axis)
+    values, order = _sort(t, self, axis)
+    picked = [chosen(t, x, axis, (count - 1) // 2) for x in (values, order)]
+    if is_float(t.dtype(self)):  # NaN stands last; the first of them is the median if there is one
+        missing = t.emit(op.isnan(self))
+        there = t.emit(op.isnan(chosen(t, values, axis, count - 1)))
+        first = op.argmax(op.astype(missing, "int8"), axis=axis)
+        nan = t.scalar(math.nan, t.dtype(self))
+        picked = [t.emit(op.where(there, nan, picked[0])), t.emit(op.where(there, first, picked[1]))]
+    return [t.emit(op.expand_dims(x, [axis])) for x in picked] if keepdim else picked
+
+
+@converts("aten._unique2")
+def _unique(
+    t: Translator, self: relax.Expr, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> list[relax.Expr | None]:
+    flat = t.reshape(self, [product(t.shape(self))])
+    made = t.emit(op.unique(flat, True, False, return_inverse, return_counts, 0))
+    if not return_inverse and not return_counts:
+        return [made, None, None]
+    inverse = t.reshape(t.emit(made[1]), t.shape(self)) if return_inverse else None
+    return [t.emit(made[0]), inverse, t.emit(made[1 + return_inverse]) if return_counts else None]
 
 
 @converts("aten.median.default")
@@ -172,8 +198,6 @@ def _running_extreme(t: Translator, value: relax.Expr, dim: int, better: Any) ->
 
 def _steps(t: Translator, value: relax.Expr, axis: int) -> int:
     extent = t.shape(value)[axis]
-    from mlcc.ir import tir
-
     size = tir.const_int(extent)
     if size is None:
         raise Unsupported("a scan of symbolic length")
@@ -182,17 +206,12 @@ def _steps(t: Translator, value: relax.Expr, axis: int) -> int:
 
 def _delayed(t: Translator, value: relax.Expr, axis: int, step: int, extent: int) -> relax.Expr:
     """The value moved `step` places on; the first elements stay where they are."""
-    from mlcc.frontend.aten.converters.shapes import part
-
     head, rest = part(t, value, axis, 0, step), part(t, value, axis, 0, extent - step)
     return t.emit(op.concat([head, rest], axis))
 
 
 @converts("aten.logcumsumexp")
 def _logcumsumexp(t: Translator, self: relax.Expr, dim: int) -> relax.Expr:
-    from mlcc.frontend.aten.converters.arithmetic import log_of_sum
-    from mlcc.frontend.aten.converters.shapes import part
-
     if not t.ndim(self):
         return self
     axis = t.axis(self, dim)
@@ -214,10 +233,19 @@ def _logcumsumexp(t: Translator, self: relax.Expr, dim: int) -> relax.Expr:
 def _cdist(
     t: Translator, x1: relax.Expr, x2: relax.Expr, p: float = 2.0, compute_mode: int | None = None
 ) -> relax.Expr:
-    from mlcc.frontend.aten.converters.reductions import norm
-
     away = op.subtract(op.expand_dims(x1, [t.ndim(x1) - 1]), op.expand_dims(x2, [t.ndim(x2) - 2]))
     return norm(t, t.emit(away), float(p), [-1], False)
+
+
+@converts("aten._pdist_forward", "aten.pdist")
+def _pdist(t: Translator, self: relax.Expr, p: float = 2.0) -> relax.Expr:
+    import numpy as np
+
+    shape = t.static_shape(self)
+    if shape is None:
+        raise Unsupported("distances of a symbolic number of rows")
+    one, two = (t.constant(places.astype("int64")) for places in np.triu_indices(shape[0], 1))
+    return norm(t, t.emit(op.subtract(op.take(self, one, 0), op.take(self, two, 0))), float(p), [-1], False)
 
 
 @converts("aten.bincount")
