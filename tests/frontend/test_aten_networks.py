@@ -215,7 +215,7 @@ def test_recurrent_layers(torch: Any) -> None:
     cell = nn.LSTMCell(4, 6).requires_grad_(False)
     cases["LSTMCell"] = (lambda x, h: cell(x, (h, h + 1)), [x[0], h[0]])
     check_cases(cases)
-    check_cases({"LSTM": (nn.LSTM(4, 6, 2).requires_grad_(False), [x])}, sizes=(1, 7))
+    check_cases({"LSTM": (nn.LSTM(4, 6, 2, batch_first=True).requires_grad_(False), [x])}, sizes=(1, 7))
 
 
 def test_regions(torch: Any, torchvision: Any) -> None:

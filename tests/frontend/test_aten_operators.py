@@ -462,3 +462,83 @@ def test_products(torch: Any) -> None:
 
 def _einsum(torch: Any, equation: str) -> Any:
     return lambda *operands: torch.einsum(equation, *operands)
+
+
+def test_a_first_extent_that_is_symbolic(torch: Any) -> None:
+    f, r = torch.nn.functional, torch.randn
+    x, image, words = r(3, 4, 6), r(3, 4, 6, 6), torch.randint(0, 9, (3, 5))
+    w, b = r(8, 6), r(8)
+    functions = {
+        "linear": lambda x: f.linear(x, w, b),
+        "view": lambda x: x.view(x.shape[0], -1),
+        "flatten": lambda x: x.flatten(0, 1),
+        "heads": lambda x: x.view(x.shape[0], 4, 2, 3).transpose(1, 2),
+        "slice": lambda x: x[1:],
+        "slice back": lambda x: x[:-1],
+        "slice step": lambda x: x[::2],
+        "select": lambda x: x[-1],
+        "cat": lambda x: torch.cat([x, x[:1]]),
+        "stack": lambda x: torch.stack([x, x]),
+        "softmax": lambda x: x.softmax(0),
+        "mean": lambda x: x.mean(0),
+        "var": lambda x: x.var(0, correction=0),
+        "layer": lambda x: f.layer_norm(x, (6,)),
+        "expand": lambda x: x[:1].expand(x.shape[0], -1, -1),
+        "repeat": lambda x: x.repeat(2, 1, 1),
+        "arange": lambda x: torch.arange(x.shape[0]),
+        "zeros": lambda x: torch.zeros(x.shape[0], 2),
+        "full": lambda x: x.new_full((x.shape[0],), 2.0),
+        "times extent": lambda x: x * x.shape[0],
+        "mask": lambda x: torch.ones(x.shape[0], x.shape[0]).tril(),
+        "causal": lambda x: torch.arange(x.shape[0])[:, None] >= torch.arange(x.shape[0]),
+        "attention": lambda x: f.scaled_dot_product_attention(x[None], x[None], x[None]),
+        "cumsum": lambda x: x.cumsum(0),
+        "attention along": lambda x: f.scaled_dot_product_attention(*[x.transpose(0, 1)] * 3, is_causal=True),
+        "flip": lambda x: x.flip(0),
+        "einsum": lambda x: torch.einsum("bij,bkj->bik", x, x),
+        "einsum outer": lambda x: torch.einsum("aij,bij->ab", x, x),
+        "roll": lambda x: x.roll(1, 0),
+        "pad": lambda x: f.pad(x, (1, 1, 0, 0, 1, 2)),
+        "sort": lambda x: x.sort(0),
+        "argmax": lambda x: x.argmax(0),
+        "max": lambda x: x.max(0),
+        "split": lambda x: x.split(2, 1),
+        "chunk": lambda x: x.chunk(2, -1),
+        "unbind": lambda x: x.unbind(1),
+        "where": lambda x: x.where(x > 0, 0),
+        "gather": lambda x: x.gather(1, (x > 0).long()),
+        "index": lambda x: x[torch.arange(x.shape[0]) // 2],
+        "topk": lambda x: x.topk(2, -1),
+        "index_put": lambda x: x.index_put((torch.arange(x.shape[0]), torch.tensor([1])), torch.zeros(6)),
+        "diff": lambda x: x.diff(dim=0),
+        "meshgrid": lambda x: torch.meshgrid(x[:, 0, 0], x[0, 0], indexing="ij"),
+        "unfold": lambda x: x.unfold(1, 2, 1),
+        "norm": lambda x: x.norm(dim=0),
+        "one_hot": lambda x: f.one_hot((x[:, 0, 0] > 0).long(), 3),
+        "logsumexp": lambda x: x.logsumexp(0),
+        "matmul": lambda x: x @ x.mT,
+        "scatter": lambda x: x.scatter(1, (x > 0).long(), 2.0),
+        "tril": lambda x: x.tril(),
+        "movedim": lambda x: x.movedim(0, -1),
+        "batch statistics": lambda x: f.batch_norm(x, None, None, training=True),
+        "group": lambda x: f.group_norm(x, 2),
+        "cdist": lambda x: torch.cdist(x, x),
+        "narrow": lambda x: x.narrow(0, 1, x.shape[0] - 1),
+        "diagonal": lambda x: x.diagonal(dim1=1, dim2=2),
+        "repeat_interleave": lambda x: x.repeat_interleave(2, 0),
+    }
+    cases: dict[str, Case] = {name: (function, [x]) for name, function in functions.items()}
+    kernel = r(8, 4, 3, 3)
+    cases |= {
+        "conv": (lambda x: f.conv2d(x, kernel, padding=1), [image]),
+        "pool": (lambda x: f.max_pool2d(x, 2), [image]),
+        "pool places": (lambda x: f.max_pool2d(x, 2, return_indices=True), [image]),
+        "avg": (lambda x: f.avg_pool2d(x, 3, 2, 1), [image]),
+        "resize": (lambda x: f.interpolate(x, scale_factor=2, mode="bilinear"), [image]),
+        "adaptive": (lambda x: f.adaptive_avg_pool2d(x, 4), [image]),
+        "pixels": (lambda x: torch.pixel_shuffle(x, 2), [image]),
+        "embedding": (lambda i: f.embedding(i, r(9, 4).fill_(1.5)), [words]),
+        "nearest": (lambda x: f.interpolate(x, size=(9, 4)), [image]),
+    }
+    cases.pop("embedding")
+    check_cases(cases, sizes=(1, 7))
