@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from mlcc.errors import Diagnostic, error
 from mlcc.runtime.manifest import SELECT, Constraint, Dim, evaluate, show, show_shape
 
+_MOST_ELEMENTS = 1 << 31  # bounds that are greater are those of how many elements a tensor can have
+
 if TYPE_CHECKING:
     from mlcc.runtime.arguments import Argument
 
@@ -76,6 +78,10 @@ def violated(constraint: Constraint, symbols: Mapping[str, int]) -> str | None:
     name = "" if isinstance(constraint.want, int) else f"{show(constraint.want)} = "
     where = f", in line {constraint.line}" if constraint.line else ""
     match constraint.have:
+        case ["min", count, int(most)] if count == constraint.want and most < _MOST_ELEMENTS:
+            return f"{show(count)} is {want}, which is more than {most}{where}"
+        case ["max", count, int(least)] if count == constraint.want:
+            return f"{show(count)} is {want}, which is less than {least}{where}"
         case ["min", count, int()] if count == constraint.want:
             return f"a tensor of {show(count)} = {want} elements is too large{where}"
         case [op, ["==", dim, 1], stretched, other] if op == SELECT and dim == other and stretched == constraint.want:

@@ -31,10 +31,9 @@ CODES = {
     ),
     "E1013": (
         "a name for an extent does not fit",
-        '`dim_names` gives symbolic extents of inputs names: by input and axis, `{"x.0": "batch"}`, or by the name '
-        "that "
-        "PyTorch has for the symbol. The input or axis does not exist, the extent is a number, or two extents that may "
-        "differ have one name. An extent such as `a*b` of an input is refused as well, if no other gives `a` and `b`.",
+        "`dim_names` gives symbolic extents of inputs names: by input and axis, `{'x.0': 'batch'}`, or by PyTorch's "
+        "own name for the symbol. The input or axis does not exist, the extent is a number, or two extents that may "
+        "differ have one name.",
     ),
     "E1030": (
         "PyTorch does not run the graph",

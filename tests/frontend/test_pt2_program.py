@@ -223,3 +223,32 @@ def test_modes_are_inlined(torch: Any, tmp_path: Path) -> None:
             return z.add_(1) * x
 
     agree(torch, tmp_path, function_model(torch, forward), torch.randn(3, 4))
+
+
+def test_numbers_that_the_data_give(torch: Any, tmp_path: Path) -> None:
+    def forward(m: Any, x: Any, k: Any) -> Any:
+        n = k.item()
+        torch._check(n >= 0)
+        torch._check(n <= x.shape[0])
+        torch._check(n <= 3)
+        return x[:n] * 2, x.sum() * x.max().item(), n + 1
+
+    x, k = torch.randn(3, 4), torch.tensor([2])
+    agree(torch, tmp_path, function_model(torch, forward), x, k, again=((x, torch.tensor([0])), (x, torch.tensor([3]))))
+
+
+def test_numbers_computed_from_sizes(torch: Any, tmp_path: Path) -> None:
+    def forward(m: Any, x: Any) -> Any:
+        n = x.shape[0]
+        return x / n**0.5, x * (n / 3), x[: max(n // 2, 1)], torch.zeros(min(n, 3), n % 4 + 1) + x.mean(), n * n - 1
+
+    n = torch.export.Dim("n", min=2, max=20)
+    model = function_model(torch, forward)
+    agree(
+        torch,
+        tmp_path,
+        model,
+        torch.randn(5, 4),
+        dynamic=(({0: n},),),
+        again=((torch.randn(2, 4),), (torch.randn(20, 4),)),
+    )

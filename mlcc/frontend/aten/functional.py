@@ -82,6 +82,8 @@ class Functional:
         self.values: dict[str, _Value] = {}
         self.taken = {name for node in graph.nodes for name in node.outputs if name} | set(graph.inputs)
         self.node: AtenNode | None = None
+        # whether it matters which values are views
+        self.looks = any(written_name(n.target) or n.target.startswith("aten.as_strided.") for n in graph.nodes)
 
     def graph(self) -> Graph:
         """The graph without writes."""
@@ -116,7 +118,8 @@ class Functional:
             node = self._of_memory(node)
         arguments = {key: self._resolved(value) for key, value in node.arguments.items()}
         self.nodes.append(replace(node, arguments=arguments))
-        for name, view in zip(node.outputs, view_steps(node, self.metas), strict=False):
+        views = view_steps(node, self.metas) if self.looks else ()
+        for name, view in zip(node.outputs, views, strict=False):
             if name and view is not None:
                 self._add_view(name, view, Ref(name))
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from mlcc.frontend.aten.graph import Program
+    from mlcc.frontend.request import Request
     from mlcc.ir.module import IRModule
 
 
@@ -65,6 +66,14 @@ def from_pt2(
         dict(custom_convert_map or {}),
     )  # fmt: skip
     return translate(read_pt2(os.fspath(path), model), options)
+
+
+def read_model(path: str, request: Request) -> IRModule:
+    """The module of a `.pt2` file as the command line reads it: one result is no tuple."""
+    from mlcc.frontend.aten.pt2 import read_pt2
+
+    options = Options(unwrap=True, converters=request.converters, allow_packed=request.allow_packed)
+    return translate(read_pt2(path), options)
 
 
 def unknown_targets(program: Program, converters: Mapping[str, Converter] | None = None) -> list[str]:

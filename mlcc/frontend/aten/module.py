@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlcc.errors import CompileError, error
 from mlcc.frontend.aten.graph import Input, NumberMeta, Program, TensorMeta
 from mlcc.frontend.aten.parameters import Names, solved
 from mlcc.frontend.aten.schema import refs
 from mlcc.frontend.aten.symbols import symbols_of
 from mlcc.frontend.aten.table import Converter
 from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
@@ -31,11 +33,19 @@ class Options:
     dim_names: Mapping[str, Any] = field(default_factory=dict)
     converters: Mapping[str, Converter] = field(default_factory=dict)
     arranged: Callable[[list[Any]], list[Any]] = list  # results as the model returns them, nested
+    allow_packed: bool = False  # operators without a converter become packed functions
 
 
 def translate(program: Program, options: Options = Options()) -> IRModule:  # noqa: B008
     """The module of a program. Raises CompileError that lists everything that cannot be imported."""
-    t = Translator(program, options.converters)
+    try:
+        return _translated(program, options)
+    except Unsupported as problem:  # of inputs or results: those of nodes are gathered
+        raise CompileError(error("E1002", f"{program.name}: {problem.reason}", help=problem.help)) from None
+
+
+def _translated(program: Program, options: Options) -> IRModule:
+    t = Translator(program, options.converters, options.allow_packed)
     main = _Main(t, options)
     params = main.parameters()
     results = [out for out in t.program.outputs if out.kind in ("user", "loss")]

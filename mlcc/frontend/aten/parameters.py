@@ -86,15 +86,12 @@ def _wrong(message: str, help: str | None) -> CompileError:
 
 
 def solved(text: str, unknown: Sequence[str], extent: tir.Expr, symbols: Mapping[str, tir.Expr]) -> tir.Expr:
-    """The value of a symbol, given what an expression that is linear in it is equal to. Raises CompileError E1013."""
+    """The value of a symbol, given what an expression that is linear in it is equal to. Raises Unsupported."""
     name = unknown[0]
-    try:
-        if len(unknown) > 1:
-            raise Unsupported(f"an input's extent is `{text}`, from which {' and '.join(unknown)} cannot be found")
-        zero, one, two = (parse_extent(text, {**symbols, name: c.const(n, "int64")}) for n in (0, 1, 2))
-        factor, more = tir.const_int(c.sub(one, zero)), tir.const_int(c.sub(two, one))
-        if factor is None or factor < 1 or factor != more:
-            raise Unsupported(f"an input's extent is `{text}`, from which {name} cannot be found")
-    except Unsupported as problem:
-        raise CompileError(error("E1013", problem.reason)) from None
+    if len(unknown) > 1:
+        raise Unsupported(f"an input's extent is `{text}`, from which {' and '.join(unknown)} cannot be found")
+    zero, one, two = (parse_extent(text, {**symbols, name: c.const(n, "int64")}) for n in (0, 1, 2))
+    factor, more = tir.const_int(c.sub(one, zero)), tir.const_int(c.sub(two, one))
+    if factor is None or factor < 1 or factor != more:
+        raise Unsupported(f"an input's extent is `{text}`, from which {name} cannot be found")
     return c.floordiv(c.sub(extent, zero), c.const(factor, "int64"))

@@ -27,7 +27,9 @@ from mlcc.frontend.place import spans
 from mlcc.frontend.problems import Problems, Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
+from mlcc.ops import values
 from mlcc.relax import convert
+from mlcc.relax.calls import call_dps_packed
 from mlcc.relax.construct import make_seq
 
 
@@ -39,8 +41,11 @@ class Translator(Emitter):
     states. A number of run time that the exporter states as an expression over known symbols needs no converter.
     """
 
-    def __init__(self, program: Program, converters: Mapping[str, Converter] | None = None) -> None:
+    def __init__(
+        self, program: Program, converters: Mapping[str, Converter] | None = None, allow_packed: bool = False
+    ) -> None:
         super().__init__()
+        self.allow_packed = allow_packed  # operators without a converter become packed functions
         self.problems = Problems()
         self.name = program.name
         self.program = functional(_inlined(program), self._refuse)
@@ -81,7 +86,11 @@ class Translator(Emitter):
         else:
             given = self.shape_expr([value])
         self.bb.match_cast(given, relax.ShapeStructInfo((symbol,), 1), self._hint)
-        return symbol
+        most = self.program.ranges.get(name, (0, None))[1]
+        if isinstance(value, relax.Expr) and most is not None:  # memory is planned by what an extent can be at most
+            self.hold(symbol, None, most)
+            self.symbols[name] = c.minimum(symbol, c.const(most, "int64"))
+        return self.symbols[name]
 
     def inside(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
         """Emit the nodes of a graph that is an argument, here; gives its results."""
@@ -105,10 +114,11 @@ class Translator(Emitter):
 
     def hold(self, value: tir.Expr, least: int | None, most: int | None) -> None:
         """Let run time check that a number lies in a range."""
-        inside = value if least is None else c.maximum(value, c.const(least, "int64"))
-        inside = inside if most is None else c.minimum(inside, c.const(most, "int64"))
-        if inside is not value:
-            self.bb.match_cast(self.shape_expr([inside]), relax.ShapeStructInfo((value,), 1), "in_range")
+        ends = [c.maximum(value, c.const(least, "int64"))] if least is not None else []
+        ends += [c.minimum(value, c.const(most, "int64"))] if most is not None else []
+        for inside in ends:
+            if tir.const_int(inside) is None:
+                self.bb.match_cast(self.shape_expr([inside]), relax.ShapeStructInfo((value,), 1), "in_range")
 
     def check(self, condition: tir.Expr) -> None:
         """Let run time check a condition."""
@@ -139,7 +149,7 @@ class Translator(Emitter):
         convert = self.own.get(node.target) or self.own.get(node.target.rpartition(".")[0])
         if convert is None and self._is_known_number(node):
             return
-        convert = convert or converter(node.target)
+        convert = convert or converter(node.target) or (packed if self.allow_packed else None)
         if convert is None:
             self.problems.unknown(node.target, span)
             return
@@ -214,6 +224,17 @@ class Translator(Emitter):
             raise Unsupported(f"it gives {self.dtype(value)} where the program states {meta.dtype}")
         known = self.as_known(value, [self.extent(e) for e in meta.shape], meta.dtype)
         return known if isinstance(known, relax.Constant) else self.emit(known, name)
+
+
+def packed(t: Translator, **arguments: Any) -> list[relax.Expr]:
+    """A call of the packed function that has the operator's name, with its tensors and numbers."""
+    assert t.node is not None
+    given = [
+        value for value in _flat(list(arguments.values())) if isinstance(value, (relax.Expr, tir.Expr, int, float))
+    ]
+    infos = [values.tensor_info(t.out_shape(i), t.out_dtype(i)) for i in range(len(t.outputs))]
+    made = t.emit(call_dps_packed(t.node.target, given, infos if len(infos) > 1 else infos[0]))
+    return [t.emit(relax.TupleGetItem(made, i)) for i in range(len(infos))] if len(infos) > 1 else [made]
 
 
 class _Missing(Exception):
