@@ -216,6 +216,13 @@ def _text(
     return Case(build, inputs or tokens(), _batch_and_length, "transformers", heavy)
 
 
+def _of_batch(case: Case) -> Case:
+    """The model where only the batch may vary."""
+    import dataclasses
+
+    return dataclasses.replace(case, dynamic=_first_is_batch, inputs=tokens(shapes=((2, 7), (3, 7), (1, 7))))
+
+
 def _pixels(config: str, model: str, side: int = 32, **options: Any) -> Case:
     case = _text(config, model, inputs=image(side), **options)
     return Case(case.build, image(side), _first_is_batch, "transformers")
@@ -467,7 +474,8 @@ CASES: dict[str, Case] = {
                     vocab_size=99, new_decoder_architecture=False),
     "t5_encoder": _text("T5Config", "T5EncoderModel", d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4,
                         vocab_size=99),
-    "mamba": _text("MambaConfig", "MambaForCausalLM", hidden_size=16, state_size=4, num_hidden_layers=2, vocab_size=99),
+    "mamba": _of_batch(_text("MambaConfig", "MambaForCausalLM", hidden_size=16, state_size=4, num_hidden_layers=2,
+                             vocab_size=99)),
     "vit": _pixels("ViTConfig", "ViTModel", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                    intermediate_size=48, image_size=32, patch_size=8),
     "dinov2": _pixels("Dinov2Config", "Dinov2Model", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,

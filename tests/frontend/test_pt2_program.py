@@ -240,7 +240,7 @@ def test_numbers_that_the_data_give(torch: Any, tmp_path: Path) -> None:
 def test_numbers_computed_from_sizes(torch: Any, tmp_path: Path) -> None:
     def forward(m: Any, x: Any) -> Any:
         n = x.shape[0]
-        return x / n**0.5, x * (n / 3), x[: max(n // 2, 1)], torch.zeros(min(n, 3), n % 4 + 1) + x.mean(), n * n - 1
+        return x / n**0.5, x * (n / 3), torch.zeros(max(n, 3), n // 2 + 1) + x.mean(), n * n - 1
 
     n = torch.export.Dim("n", min=2, max=20)
     model = function_model(torch, forward)

@@ -9,6 +9,7 @@ from typing import Any
 from mlcc.errors import CompileError, error
 from mlcc.frontend.aten.graph import Input, NumberMeta, Program, TensorMeta
 from mlcc.frontend.aten.parameters import Names, solved
+from mlcc.frontend.aten.promotion import Number
 from mlcc.frontend.aten.schema import refs
 from mlcc.frontend.aten.symbols import symbols_of
 from mlcc.frontend.aten.table import Converter
@@ -71,6 +72,8 @@ def _result(t: Translator, value: Any) -> Any:
     found = t.argument(value)
     if found is None or isinstance(found, str):
         return None
+    if isinstance(found, Number):
+        return found.value
     if isinstance(found, (bool, int, tir.Expr)):
         return relax.PrimValue(c.as_expr(found) if isinstance(found, tir.Expr) else c.const(found, _kind(found)))
     return t.scalar(found, "float64") if isinstance(found, float) else found

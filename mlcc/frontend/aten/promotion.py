@@ -7,6 +7,7 @@ A tensor decides over a tensor of rank 0, and that over a number, unless the wea
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from mlcc.frontend.problems import Unsupported
@@ -16,7 +17,15 @@ from mlcc.ir.dtypes import DType
 if TYPE_CHECKING:
     from mlcc.frontend.aten.translate import Translator
 
-Value: TypeAlias = relax.Expr | tir.Expr | bool | int | float  # an operand as converters get it
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A float that is known at run time: a tensor of rank 0, which promotes as a Python number does."""
+
+    value: relax.Expr
+
+
+Value: TypeAlias = relax.Expr | tir.Expr | Number | bool | int | float  # an operand as converters get it
 
 _SIGNED = ("int8", "int16", "int32", "int64")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -85,6 +94,8 @@ def number_type(value: Value) -> str:
         return "bool" if value.dtype.is_bool else "int64" if value.dtype.is_int else _DEFAULT_FLOAT
     if isinstance(value, bool):
         return "bool"
+    if isinstance(value, Number):
+        return _DEFAULT_FLOAT
     if isinstance(value, (int, float)):
         return "int64" if isinstance(value, int) else _DEFAULT_FLOAT
     raise Unsupported(f"{type(value).__name__} as an operand")
@@ -102,8 +113,8 @@ def sum_of(dtype: str) -> str:
 
 def as_tensor(t: Translator, value: Value, dtype: str) -> relax.Expr:
     """An operand as a tensor of that dtype."""
-    if isinstance(value, relax.Expr):
-        return t.cast(value, dtype)
+    if isinstance(value, (relax.Expr, Number)):
+        return t.cast(value.value if isinstance(value, Number) else value, dtype)
     if not isinstance(value, tir.Expr):
         try:
             return t.scalar(value, dtype)

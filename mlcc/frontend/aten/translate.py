@@ -162,10 +162,10 @@ class Translator(Emitter):
             pass
         except Unsupported as problem:
             self.problems.unsupported(node.target, span, problem)
-        except TypeError as problem:
-            if "argument" not in str(problem):
-                raise
-            self.problems.unsupported(node.target, span, Unsupported(f"its arguments are not known: {problem}"))
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError) as problem:
+            # of what a converter gets, nothing is checked before it uses it
+            why = f"its arguments are not as the operator has them ({type(problem).__name__}: {str(problem)[:200]})"
+            self.problems.unsupported(node.target, span, Unsupported(why))
 
     def _is_known_number(self, node: AtenNode) -> bool:
         """Bind a number of run time to the expression that the exporter states for it, if that is known."""

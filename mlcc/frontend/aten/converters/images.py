@@ -164,12 +164,12 @@ def _plain(extent: tir.Expr, target: Dim, scale: float | None, kind: str) -> boo
     """Whether `R.image.resize2d` has the coordinates that PyTorch has: it knows no factors, only sizes."""
     before, after = tir.const_int(extent), tir.const_int(number(target))
     whole = before is not None and after is not None and before > 0 and after % before == 0
-    if kind == "nearest":
-        return whole and scale in (None, after // before)  # type: ignore[operator]
-    if kind not in ("linear", "cubic"):
+    if kind == "nearest" and before is not None and after is not None:
+        return whole and scale in (None, after // before)
+    if kind not in ("linear", "cubic", "nearest"):
         return False
     if scale is None:
-        return True
+        return kind != "nearest"
     if before is not None and after is not None:
         return before * scale == after
     return float(scale).is_integer() and same(

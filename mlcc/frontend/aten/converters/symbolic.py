@@ -10,24 +10,24 @@ from collections.abc import Callable
 from typing import Any
 
 from mlcc.frontend.aten.graph import NumberMeta
-from mlcc.frontend.aten.promotion import as_tensor
+from mlcc.frontend.aten.promotion import Number, as_tensor
 from mlcc.frontend.aten.symbols import parse_extent, symbols_of
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
 
-Number = Any  # a Python number, `tir.Expr` of integers or bools, or a tensor of rank 0 for floats of run time
+Scalar = Any  # a Python number, `tir.Expr` of integers or bools, or `Number` for floats of run time
 
 
 @converts("aten.item", "aten._local_scalar_dense")
-def _item(t: Translator, self: relax.Expr) -> Number:
+def _item(t: Translator, self: relax.Expr) -> Scalar:
     """The only element: an integer becomes a symbol, for extents may be made of it; a float stays a tensor."""
     scalar = t.reshape(self, [])
     dtype = t.dtype(scalar)
     stated = t.outputs[0].value if t.outputs and isinstance(t.outputs[0], NumberMeta) else None
     if dtype.startswith(("float", "bfloat")):
-        return t.cast(scalar, "float64")
+        return Number(t.cast(scalar, "float64"))
     if not isinstance(stated, str):
         raise Unsupported("the program does not state the number that it takes from a tensor")
     vector = t.emit(t.op.reshape(t.cast(scalar, "int64"), t.shape_expr([1])))
@@ -43,11 +43,11 @@ def _item(t: Translator, self: relax.Expr) -> Number:
 
 
 @converts("aten._assert_scalar")
-def _assert_scalar(t: Translator, self: Number, assert_msg: str = "") -> None:
+def _assert_scalar(t: Translator, self: Scalar, assert_msg: str = "") -> None:
     """Run time checks what the program asserts."""
     if isinstance(self, tir.Expr):
         t.check(self)
-    elif isinstance(self, relax.Expr):
+    elif isinstance(self, Number):
         raise Unsupported("it asserts something of floats that the data give")
     elif not self:
         raise Unsupported(f"it asserts what never holds: {assert_msg}")
@@ -59,7 +59,7 @@ def _assert_tensor(t: Translator, self: relax.Expr, **arguments: Any) -> None:
 
 
 @converts("aten.sym_constrain_range", "aten.sym_constrain_range_for_size")
-def _constrain(t: Translator, size: Number, min: int | None = None, max: int | None = None) -> None:
+def _constrain(t: Translator, size: Scalar, min: int | None = None, max: int | None = None) -> None:
     """Run time checks the range."""
     if isinstance(size, tir.Expr):
         t.hold(size, min, max)
@@ -68,17 +68,17 @@ def _constrain(t: Translator, size: Number, min: int | None = None, max: int | N
 # ---------------------------------------------------------------- floats of run time
 
 
-def _float(t: Translator, value: Number) -> relax.Expr:
+def _float(t: Translator, value: Scalar) -> relax.Expr:
     return as_tensor(t, value, "float64")
 
 
 def _arithmetic(name: str, fold: Callable[[Any, Any], Any]) -> None:
     @converts(f"operator.{name}")
-    def convert(t: Translator, arg0: Number, arg1: Number) -> Number:
-        if not isinstance(arg0, (relax.Expr, tir.Expr)) and not isinstance(arg1, (relax.Expr, tir.Expr)):
+    def convert(t: Translator, arg0: Scalar, arg1: Scalar) -> Scalar:
+        if not isinstance(arg0, (Number, tir.Expr)) and not isinstance(arg1, (Number, tir.Expr)):
             return fold(arg0, arg1)
         made: Callable[..., relax.Expr] = getattr(t.op, _OPERATORS[name])
-        return t.emit(made(_float(t, arg0), _float(t, arg1)))
+        return Number(t.emit(made(_float(t, arg0), _float(t, arg1))))
 
 
 _OPERATORS = {
@@ -90,22 +90,22 @@ for _name in _OPERATORS:
 
 
 @converts("operator.neg")
-def _neg(t: Translator, arg0: Number) -> Number:
-    return t.emit(t.op.negative(_float(t, arg0)))
+def _neg(t: Translator, arg0: Scalar) -> Scalar:
+    return Number(t.emit(t.op.negative(_float(t, arg0))))
 
 
 @converts("torch.sym_float")
-def _sym_float(t: Translator, arg0: Number) -> Number:
-    return _float(t, arg0)
+def _sym_float(t: Translator, arg0: Scalar) -> Scalar:
+    return Number(_float(t, arg0))
 
 
 @converts("torch.sym_max", "torch.sym_min")
-def _extreme(t: Translator, arg0: Number, arg1: Number) -> Number:
+def _extreme(t: Translator, arg0: Scalar, arg1: Scalar) -> Scalar:
     assert t.node is not None
     made = t.op.maximum if t.node.target.endswith("max") else t.op.minimum
-    return t.emit(made(_float(t, arg0), _float(t, arg1)))
+    return Number(t.emit(made(_float(t, arg0), _float(t, arg1))))
 
 
 @converts("torch.sym_sqrt", "torch._sym_sqrt", "math.sqrt")
-def _sqrt(t: Translator, arg0: Number) -> Number:
-    return t.emit(t.op.sqrt(_float(t, arg0)))
+def _sqrt(t: Translator, arg0: Scalar) -> Scalar:
+    return Number(t.emit(t.op.sqrt(_float(t, arg0))))
