@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import inspect
 import os
 import sys
@@ -70,7 +72,6 @@ def _imported(torch: Any, exported: Any) -> Any:
 
 def _differs(torch: Any, model: Any, run: Any, given: tuple[Any, ...]) -> str:
     """How the results depart from PyTorch's; "" if they do not."""
-    import copy
 
     with torch.no_grad():
         expected = leaves(copy.deepcopy(model)(*given))
@@ -117,6 +118,7 @@ def main(arguments: list[str]) -> None:
         except Exception as problem:
             wrong = f"{type(problem).__name__}: {_line(problem)}"
         right += not wrong
+        gc.collect()
         print(f"{'ok  ' if not wrong else 'FAIL'} {name} {time.perf_counter() - start:.1f}s {wrong}", flush=True)
     print(f"{right} of {len(tried)} right")
 

@@ -155,7 +155,12 @@ class _Reader:
 
     def _weight(self, key: str, folder: str, given: Any) -> Weight:
         if get(given, "use_pickle", bool):
-            raise _older(self.path, f"`{key}` is pickled: an object, or a tensor of a class of its own")
+            is_object = given.get("tensor_meta") is None
+            what = "an object" if is_object else "a tensor"
+            help = "export the model with plain tensors in its place"
+            raise CompileError(
+                error("E1011", f"cannot read {self.path}: `{key}` is {what} of a class of its own, pickled", help=help)
+            )
         meta = get(given, "tensor_meta", dict)
         shape, strides = _integers(meta, "sizes"), _integers(meta, "strides")
         offset = _integer(meta.get("storage_offset"))
