@@ -126,7 +126,7 @@ def _vision(name: str, side: int = 64, **options: Any) -> Case:
         import torchvision
 
         made = getattr(torchvision.models, name)(weights=None, **options)
-        return lively(made, *image(side)(5))
+        return lively(made, *image(side)(3))
 
     return Case(build, image(side), _first_is_batch, "torchvision")
 
@@ -135,7 +135,7 @@ def _timm(name: str, side: int = 64, heavy: bool = False, **options: Any) -> Cas
     def build() -> Any:
         import timm
 
-        return lively(timm.create_model(name, pretrained=False, num_classes=10, **options), *image(side)(5))
+        return lively(timm.create_model(name, pretrained=False, num_classes=10, **options), *image(side)(3))
 
     return Case(build, image(side), _first_is_batch, "timm", heavy)
 
@@ -164,7 +164,7 @@ def _segmentation(name: str) -> Case:
         import torchvision
 
         made = getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None, num_classes=5)
-        return lively(_First.of(made), *image(64)(5))
+        return lively(_First.of(made), *image(64)(3))
 
     return Case(build, image(64), _first_is_batch, "torchvision")
 

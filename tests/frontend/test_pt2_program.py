@@ -113,6 +113,7 @@ def function_model(torch: Any, function: Any) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("state", torch.arange(12.0).reshape(3, 4))
+            self.drop = torch.nn.Dropout(0.5, inplace=True)
 
         def forward(self, *inputs: Any) -> Any:
             return function(self, *inputs)
@@ -144,7 +145,7 @@ WRITES = {
     "reshape that views": lambda m, x: (y := x * 1, v := y.reshape(2, 6), v.add_(1), y, v)[3:],
     "contiguous": lambda m, x: (y := x * 1, y.contiguous().add_(1), y.t().contiguous().add_(1), y)[3],
     "conversion that is none": lambda m, x: (y := x * 1, y.to(x.dtype).add_(1), y.float().add_(1), y)[3],
-    "dropout that is none": lambda m, x: (y := x * 1, m.training or y.add_(1), y)[2],
+    "dropout that is none": lambda m, x: (y := x * 1, m.drop(y).add_(1), y)[2],
     "as_strided": lambda m, x: (y := x * 1, y.as_strided((2, 2), (5, 1), 1).add_(10), y)[2],
     "buffer": lambda m, x: (m.state.add_(x), m.state.sum(0))[1],
     "buffer row": lambda m, x: (m.state[1].copy_(x[0]), m.state * 2)[1],

@@ -21,6 +21,7 @@ _WRITES_IN_DISGUISE = {
     "__ior__": "bitwise_or", "__ixor__": "bitwise_xor", "__ilshift__": "bitwise_left_shift",
     "__irshift__": "bitwise_right_shift", "_index_put_impl_": "index_put",
 }  # fmt: skip
+_CALLED_INPUT = frozenset(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"))  # `self` in place
 _RESHAPED = frozenset(("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "as_strided", "detach"))
 _STORED = {"user": "user_input_mutation", "parameter": "parameter_mutation"}  # others: buffer_mutation
 
@@ -160,6 +161,8 @@ class Functional:
         if name == "zero":
             return self.emit("aten.zeros_like.default", {"self": arguments["self"]}, meta, result)
         arguments.pop("unsafe", None)
+        if name in _CALLED_INPUT:
+            arguments = {"input" if key == "self" else key: value for key, value in arguments.items()}
         return self.emit(f"aten.{name}.{node.target.rpartition('.')[2]}", arguments, meta, result, casts=True)
 
     def _fitted(self, source: Argument, meta: TensorMeta, result: str | None) -> Ref:
