@@ -56,9 +56,9 @@ class _Inliner:
             for name in filter(None, part.outputs):
                 self._name(name, inner.graph.values.get(name), inside)
             self.add(part, inside)
-        for name, value in zip(node.outputs, inner.graph.outputs, strict=False):
-            if name:
-                names[name] = self.known(value, inside)
+        for result, value in zip(node.outputs, inner.graph.outputs, strict=False):
+            if result:
+                names[result] = self.known(value, inside)
 
     def known(self, value: Argument, names: Mapping[str, Argument]) -> Argument:
         """An argument with the names that its values have outside."""

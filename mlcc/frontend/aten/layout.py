@@ -34,7 +34,7 @@ def is_contiguous(meta: TensorMeta) -> bool:
 
 def is_view(source: TensorMeta, result: TensorMeta) -> bool:
     """Whether a tensor can be given another shape without moving its elements."""
-    return _asked(lambda x, y: _view_strides(*x, y[0]) is not None, source, result)
+    return _asked(lambda x, y: _view_strides(x[0], x[1], y[0]) is not None, source, result)
 
 
 _Layout = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -133,10 +134,10 @@ def _parts(node: Any, value: Any, renamed: dict[str, str]) -> list[tuple[str | N
     found: list[tuple[str | None, Any]] = []
     for index, part in enumerate(value):
         users = [u for u in node.users if u.args[1] == index] if node is not None else []
-        first = users[0] if users else None
-        for other in users[1:]:
-            renamed[other.name] = first.name
-        found += _parts(first, part, renamed) if isinstance(part, list) else [(first and first.name, part)]
+        first: Any = users[0] if users else None
+        name = first.name if users else None
+        renamed.update((other.name, name) for other in users[1:])
+        found += _parts(first, part, renamed) if isinstance(part, list) else [(name, part)]
     return found
 
 
@@ -227,9 +228,7 @@ def _number(value: Any) -> Extent | Any:
 
 @functools.lru_cache(maxsize=4096)
 def _expression(expression: Any) -> Extent | Any:
-    from sympy import srepr
-
-    return readable(srepr(expression))
+    return readable(importlib.import_module("sympy").srepr(expression))
 
 
 def _place(node: Any) -> Place:

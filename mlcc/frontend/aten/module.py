@@ -177,11 +177,8 @@ class _Main:
 
     def bounds(self) -> dict[str, dict[str, int]]:
         """The ranges of symbols, as attributes of `main`."""
-        ranges = {
-            self.t.symbols[s].name: r
-            for s, r in self.program.ranges.items()
-            if isinstance(self.t.symbols.get(s), tir.Var)
-        }  # type: ignore[union-attr]
+        symbols = self.t.symbols
+        ranges = {v.name: r for s, r in self.program.ranges.items() if isinstance(v := symbols.get(s), tir.Var)}
         least = {name: low for name, (low, _) in ranges.items() if low > 0}
         most = {name: high for name, (_, high) in ranges.items() if high is not None}
         found = {"tir_var_lower_bound": least, "tir_var_upper_bound": most}

@@ -25,7 +25,8 @@ class Number:
     value: relax.Expr
 
 
-Value: TypeAlias = relax.Expr | tir.Expr | Number | bool | int | float  # an operand as converters get it
+Value: TypeAlias = relax.Expr | tir.Expr | bool | int | float  # an operand as converters get it
+Operand: TypeAlias = Value | Number
 
 _SIGNED = ("int8", "int16", "int32", "int64")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -64,7 +65,7 @@ def _promote_integers(a: str, b: str) -> str:
     return "int16" if other == "int8" else other
 
 
-def result_type(t: Translator, *values: Value) -> str:
+def result_type(t: Translator, *values: Operand) -> str:
     """The dtype that operands are brought to (`torch.result_type`)."""
     tensors, scalars, numbers = "", "", ""
     for value in values:
@@ -88,7 +89,7 @@ def _outrank(stronger: str, weaker: str) -> str:
     return promote(stronger, weaker) if category(weaker) > category(stronger) else stronger
 
 
-def number_type(value: Value) -> str:
+def number_type(value: Operand) -> str:
     """The dtype that a number has by itself."""
     if isinstance(value, tir.Expr):
         return "bool" if value.dtype.is_bool else "int64" if value.dtype.is_int else _DEFAULT_FLOAT
@@ -111,7 +112,7 @@ def sum_of(dtype: str) -> str:
     return dtype if is_float(dtype) else "int64"
 
 
-def as_tensor(t: Translator, value: Value, dtype: str) -> relax.Expr:
+def as_tensor(t: Translator, value: Operand, dtype: str) -> relax.Expr:
     """An operand as a tensor of that dtype."""
     if isinstance(value, (relax.Expr, Number)):
         return t.cast(value.value if isinstance(value, Number) else value, dtype)

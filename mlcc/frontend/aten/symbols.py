@@ -236,6 +236,7 @@ def _divided(a: Any, b: Any) -> Any:
 
 
 def _power(base: Any, exponent: ast.expr) -> Any:
-    if not isinstance(exponent, ast.Constant) or exponent.value not in (1, 2, 3, 4):
+    power = exponent.value if isinstance(exponent, ast.Constant) else None
+    if not isinstance(power, int) or not 1 <= power <= 4:
         raise ValueError("exponent")
-    return functools.reduce(_times, [base] * exponent.value)
+    return functools.reduce(_times, [base] * power)

@@ -99,11 +99,12 @@ def _strided(
     import numpy as np
 
     places = _places(t, value).reshape(-1)
-    if not all(isinstance(n, int) for n in (*size, *stride, offset or 0)):
+    sizes, steps, begin = ([n for n in given if isinstance(n, int)] for given in (size, stride, [offset or 0]))
+    if len(sizes) != len(size) or len(steps) != len(sizes) or not begin:
         raise Unsupported("elements by their place in memory, of symbolic sizes")
-    found = np.full((), int(offset or 0))  # type: ignore[arg-type]
-    for n, step in zip(size, stride, strict=True):
-        found = found[..., None] + np.arange(n) * step  # type: ignore[arg-type]
+    found = np.full((), begin[0])
+    for n, step in zip(sizes, steps, strict=True):
+        found = found[..., None] + np.arange(n) * step
     if found.size and (found.min() < 0 or found.max() >= places.size):
         raise Unsupported("elements that lie outside of the tensor's memory")
     return found
