@@ -8,7 +8,7 @@ from tests.frontend.model_check import outcome
 from tests.frontend.models import CASES
 
 SHARE = {
-    "torchvision_squeezenet1_1": False, "timm_lcnet_050": False, "llama": True, "bert": True, "own_gcn": True,
+    "torchvision_squeezenet1_1": False, "llama": True, "bert": True, "own_gcn": True,
     "own_unet": True, "own_cached_decoder": False, "own_quantized": True,
 }  # fmt: skip
 EVERY = [(name, dynamic) for name, case in CASES.items() for dynamic in (False, True) if not dynamic or case.dynamic]
