@@ -247,11 +247,6 @@ def between(t: Translator, value: relax.Expr, low: relax.Expr | None, high: rela
     return value if high is None else t.emit(op.minimum(high, value))
 
 
-def of_bool(t: Translator, condition: relax.Expr, yes: float, no: float, dtype: str) -> relax.Var:
-    """One of two numbers, by a condition."""
-    return t.emit(op.where(condition, t.scalar(yes, dtype), t.scalar(no, dtype)))
-
-
 @converts("aten.heaviside")
 def _heaviside(t: Translator, self: relax.Expr, values: relax.Expr) -> relax.Expr:
     dtype = t.dtype(self)

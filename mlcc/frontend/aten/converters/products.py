@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from mlcc.frontend.aten.converters.arithmetic import scaled
-from mlcc.frontend.aten.converters.shapes import broadcast, diagonal, permuted, product, rolled, same_shape
+from mlcc.frontend.aten.converters.joins import rolled
+from mlcc.frontend.aten.converters.shapes import broadcast, diagonal, permuted, product, same_shape
 from mlcc.frontend.aten.promotion import Value, together
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator

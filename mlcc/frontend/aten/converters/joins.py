@@ -1,0 +1,169 @@
+"""Operators that join and repeat tensors, and those that shuffle elements between axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc.frontend.aten.converters.shapes import broadcast, minus, number, part, permuted, plus, product, simple
+from mlcc.frontend.aten.promotion import together
+from mlcc.frontend.aten.table import converts
+from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+from mlcc.relax import op
+
+# ---------------------------------------------------------------- joins and repetitions
+
+
+@converts("aten.cat", "aten.concat", "aten.concatenate")
+def _cat(t: Translator, tensors: list[relax.Expr], dim: int = 0) -> relax.Expr:
+    made = together(t, *tensors) if len({t.dtype(x) for x in tensors}) > 1 else tensors
+    kept = [x for x in made if t.static_shape(x) != (0,)] or made[:1]  # an empty vector fits to any shape
+    return kept[0] if len(kept) == 1 else op.concat(kept, t.axis(kept[0], dim))
+
+
+@converts("aten.stack")
+def _stack(t: Translator, tensors: list[relax.Expr], dim: int = 0) -> relax.Expr:
+    made = together(t, *tensors)
+    axis = dim % (t.ndim(made[0]) + 1)
+    return op.expand_dims(made[0], [axis]) if len(made) == 1 else op.stack(made, axis)
+
+
+@converts("aten.hstack")
+def _hstack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
+    return _cat(t, [_at_least(t, x, 1) for x in tensors], 1 if t.ndim(tensors[0]) > 1 else 0)
+
+
+@converts("aten.vstack", "aten.row_stack")
+def _vstack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
+    return _cat(t, [_at_least(t, x, 2) for x in tensors], 0)
+
+
+@converts("aten.dstack")
+def _dstack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
+    return _cat(t, [_at_least(t, x, 3) for x in tensors], 2)
+
+
+@converts("aten.column_stack")
+def _column_stack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
+    return _cat(t, [x if t.ndim(x) > 1 else t.reshape(x, [product(t.shape(x)), 1]) for x in tensors], 1)
+
+
+def _at_least(t: Translator, value: relax.Expr, rank: int) -> relax.Expr:
+    """The value with axes of extent 1 as `atleast_1d` and its kin add them: in front, of three one behind."""
+    shape: list[Dim] = [*t.shape(value)]
+    if rank == 3 and 0 < len(shape) < 3:
+        return t.reshape(value, [*[1] * (2 - len(shape)), *shape, 1])
+    return t.reshape(value, [*[1] * (rank - len(shape)), *shape])
+
+
+@converts("aten.repeat", "aten.tile")
+def _repeat(
+    t: Translator, self: relax.Expr, repeats: list[Dim] | None = None, dims: list[Dim] | None = None
+) -> relax.Expr:
+    counts = list(repeats if repeats is not None else dims or [])
+    shape: list[Dim] = [*t.shape(self)]
+    rank = max(len(counts), len(shape))
+    counts, shape = [1] * (rank - len(counts)) + counts, [1] * (rank - len(shape)) + shape
+    if all(isinstance(count, int) for count in counts):
+        value = t.reshape(self, shape)
+        return value if all(count == 1 for count in counts) else op.tile(value, counts)
+    value = t.reshape(self, [extent for size in shape for extent in (1, size)])
+    spread = broadcast(t, value, [extent for pair in zip(counts, shape, strict=True) for extent in pair])
+    return t.reshape(spread, t.out_shape())
+
+
+@converts("aten.repeat_interleave.self_int")
+def _repeat_interleave(
+    t: Translator, self: relax.Expr, repeats: Dim, dim: int | None = None, output_size: Any = None
+) -> relax.Expr:
+    if not isinstance(repeats, int):
+        raise Unsupported("a symbolic number of repetitions")
+    if dim is None:
+        return op.repeat(t.reshape(self, [product(t.shape(self))]), repeats, 0)
+    return op.repeat(self, repeats, t.axis(self, dim))
+
+
+@converts("aten.roll")
+def _roll(t: Translator, self: relax.Expr, shifts: list[Dim], dims: Sequence[int] = ()) -> relax.Expr:
+    shape = t.shape(self)
+    if not dims:
+        flat = rolled(t, t.reshape(self, [product(shape)]), 0, shifts[0])
+        return t.reshape(flat, shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        self = rolled(t, self, t.axis(self, dim), shift)
+    return self
+
+
+def rolled(t: Translator, value: relax.Expr, axis: int, shift: Dim) -> relax.Expr:
+    """The value moved along an axis; what leaves at the end comes back at the front."""
+    extent = t.shape(value)[axis]
+    known = tir.const_int(extent)
+    if known == 0 or shift == 0:
+        return value
+    cut = minus(extent, simple(construct.floormod(number(shift), number(extent))))
+    front, back = part(t, value, axis, 0, cut), part(t, value, axis, cut, extent)
+    return value if front is value or back is value else t.emit(op.concat([back, front], axis))
+
+
+@converts("aten.diff")
+def _diff(
+    t: Translator, self: relax.Expr, n: int = 1, dim: int = -1, prepend: relax.Expr | None = None,
+    append: relax.Expr | None = None,
+) -> relax.Expr:  # fmt: skip
+    axis = t.axis(self, dim)
+    joined = together(t, *(x for x in (prepend, self, append) if x is not None))
+    value = joined[0] if len(joined) == 1 else t.emit(op.concat(joined, axis))
+    for _ in range(n):
+        extent = t.shape(value)[axis]
+        if tir.const_int(extent) == 0:
+            break
+        later, earlier = part(t, value, axis, 1, extent), part(t, value, axis, 0, minus(extent, 1))
+        value = t.emit((op.not_equal if t.dtype(value) == "bool" else op.subtract)(later, earlier))
+    return value
+
+
+@converts("aten.pixel_shuffle")
+def _pixel_shuffle(t: Translator, self: relax.Expr, upscale_factor: int) -> relax.Expr:
+    return op.nn.pixel_shuffle(self, upscale_factor)
+
+
+@converts("aten.pixel_unshuffle")
+def _pixel_unshuffle(t: Translator, self: relax.Expr, downscale_factor: int) -> relax.Expr:
+    r, shape = downscale_factor, t.shape(self)
+    rest, (channels, _, _) = shape[:-3], shape[-3:]
+    height, width = t.out_shape()[-2:]
+    n = len(rest)
+    split = t.reshape(self, [*rest, channels, height, r, width, r])
+    moved = permuted(t, split, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
+    return t.reshape(moved, t.out_shape())
+
+
+@converts("aten.channel_shuffle", "aten.native_channel_shuffle")
+def _channel_shuffle(t: Translator, self: relax.Expr, groups: int) -> relax.Expr:
+    batch, channels, *rest = t.shape(self)
+    each = simple(construct.floordiv(channels, number(groups)))
+    split = t.reshape(self, [batch, groups, each, *rest])
+    return t.reshape(permuted(t, split, [0, 2, 1, *range(3, t.ndim(split))]), t.out_shape())
+
+
+@converts("aten.block_diag")
+def _block_diag(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
+    blocks = [t.reshape(x, [*[1] * (2 - t.ndim(x)), *t.shape(x)]) for x in together(t, *tensors)]
+    height, width = t.out_shape()
+    made: list[relax.Expr] = []
+    row: Dim = 0
+    column: Dim = 0
+    for block in blocks:
+        rows, columns = t.shape(block)
+        row, column = plus(row, rows), plus(column, columns)
+        made.append(_at_column(t, block, minus(column, columns), minus(width, column)))
+    return made[0] if len(made) == 1 else op.concat(made, 0)
+
+
+def _at_column(t: Translator, block: relax.Expr, before: Dim, after: Dim) -> relax.Expr:
+    rows, dtype = t.shape(block)[0], t.dtype(block)
+    sides = [t.full([rows, columns], 0, dtype) for columns in (before, after)]
+    return t.emit(op.concat([sides[0], block, sides[1]], 1))
