@@ -5,6 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+import mlcc
+from mlcc.frontend.aten.graph import AtenNode, Graph, Input, Output, Program, Ref, TensorMeta
+from mlcc.frontend.aten.module import translate
+from mlcc.frontend.place import Place
 from tests.frontend.operator_check import Case, check_cases
 
 
@@ -218,14 +224,30 @@ def test_recurrent_layers(torch: Any) -> None:
     check_cases({"LSTM": (nn.LSTM(4, 6, 2, batch_first=True).requires_grad_(False), [x])}, sizes=(1, 7))
 
 
-def test_regions(torch: Any, torchvision: Any) -> None:
-    ops = torchvision.ops
-    image = torch.randn(2, 3, 8, 9)
-    boxes = torch.tensor([[0, 0, 0, 5, 5], [1, 1.5, 2, 7, 6.5], [0, 3, 3, 3.5, 4]])
-    cases: dict[str, Case] = {
-        "align": (lambda x, b: ops.roi_align(x, b, (3, 2), 0.7, 2, True), [image, boxes]),
-        "align adaptive": (lambda x, b: ops.roi_align(x, b, 4), [image, boxes]),
-        "pool": (lambda x, b: ops.roi_pool(x, b, (3, 2), 0.9), [image, boxes]),
-        "nms": (lambda b, s: ops.nms(b, s, 0.4), [torch.rand(9, 4).cumsum(1), torch.rand(9)]),
-    }
-    check_cases(cases)
+def _called(target: str, arguments: dict[str, Any], inputs: dict[str, TensorMeta], result: TensorMeta) -> Any:
+    """A program of one call, built; no torchvision is needed."""
+    node = AtenNode(target, {name: Ref(name) for name in inputs} | arguments, ("y",), Place(target, "y"))
+    values = inputs | {"y": result}
+    graph = Graph(tuple(inputs), (node,), (Ref("y"),), values)
+    program = Program("regions", graph, tuple(Input(n, "user") for n in inputs), (Output(Ref("y"), "user"),), {})
+    return mlcc.load(mlcc.build(translate(program), target="llvm{cpu=native}", opt_level=1))["main"]
+
+
+def test_regions_of_torchvision() -> None:
+    image = np.broadcast_to(np.arange(9, dtype="float32"), (1, 1, 8, 9)).copy()  # a ramp: samples are exact
+    boxes = np.array([[0, 2, 2, 8, 6], [0, 4, 2, 12, 12]], "float32")
+    inputs = {"input": TensorMeta("float32", (1, 1, 8, 9)), "rois": TensorMeta("float32", (2, 5))}
+    settings = {"spatial_scale": 0.5, "pooled_height": 2, "pooled_width": 3, "sampling_ratio": 2, "aligned": True}
+    run = _called("torchvision.roi_align.default", settings, inputs, TensorMeta("float32", (2, 1, 2, 3)))
+    wanted = [[x1 / 2 - 0.5 + (k + 0.5) * (x2 - x1) / 6 for k in range(3)] for _, x1, _, x2, _ in boxes.tolist()]
+    np.testing.assert_allclose(_array(run(image, boxes))[:, 0, 1], wanted, rtol=1e-5)
+
+    inputs = {"dets": TensorMeta("float32", (4, 4)), "scores": TensorMeta("float32", (4,))}
+    run = _called("torchvision.nms.default", {"iou_threshold": 0.5}, inputs, TensorMeta("int64", ("u0",)))
+    dets = np.array([[0, 0, 4, 4], [0, 0, 4, 3.9], [2, 2, 6, 6], [8, 8, 9, 9]], "float32")
+    kept = run(dets, np.array([0.5, 0.9, 0.4, 0.95], "float32"))
+    assert _array(kept).tolist() == [3, 1, 2]
+
+
+def _array(result: Any) -> Any:
+    return np.asarray(result[0] if isinstance(result, (list, tuple)) else result)

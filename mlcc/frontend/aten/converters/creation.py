@@ -138,11 +138,13 @@ def _evenly(start: float, end: float, steps: int, floats: bool) -> Any:
 
 
 def as_constant(t: Translator, array: Any, dtype: str) -> relax.Constant:
-    """A NumPy array as a constant of that dtype."""
+    """An array or a list as a constant of that dtype."""
+    import numpy as np
+
     from mlcc.ir.dtypes import DType
     from mlcc.ir.narrow import encode
 
-    return t.constant(encode(array, DType.of(dtype)), dtype)
+    return t.constant(encode(np.asarray(array), DType.of(dtype)), dtype)
 
 
 @converts("aten.eye")

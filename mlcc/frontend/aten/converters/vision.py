@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlcc.frontend.aten.converters.creation import as_constant
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
@@ -31,6 +32,9 @@ def _roi_align(
 ) -> relax.Expr:  # fmt: skip
     size = [pooled_height, pooled_width]
     ratio = sampling_ratio if sampling_ratio > 0 else -1
+    if aligned:  # `R.vision.roi_align` leaves half a pixel to the caller
+        half = 0.5 / spatial_scale
+        rois = t.emit(op.subtract(rois, as_constant(t, [0, half, half, half, half], t.dtype(rois))))
     return op.vision.roi_align(input, rois, size, float(spatial_scale), ratio, aligned)
 
 
