@@ -25,7 +25,7 @@ from mlcc.frontend.fx.module import function_of
 from mlcc.frontend.fx.options import Options
 from mlcc.frontend.fx.purity import is_pure
 from mlcc.frontend.fx.runner import Runner
-from mlcc.frontend.fx.trace import Trace, traced
+from mlcc.frontend.fx.trace import ModelError, Trace, traced
 
 _count = itertools.count()  # of the graphs, which have numbers in warnings
 
@@ -58,7 +58,7 @@ def _pure_trace(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Op
         return None
     try:
         trace = traced_graph(graph)
-    except Exception:  # whatever PyTorch cannot trace so, AOTAutograd may
+    except ModelError:  # what cannot be traced so, AOTAutograd may know how to trace
         return None
     if not is_pure(trace.module.graph):
         return None

@@ -21,6 +21,10 @@ from mlcc.frontend.fx.decompositions import missing_decompositions
 _NAME = "mlcc_name"  # in the meta data of an ATen node: the name of the fx node that it ends
 
 
+class ModelError(Exception):
+    """An error that the model raised as it was traced."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """A traced graph. `bound` says what each placeholder is: a tensor of the model with its name, None for an input.
@@ -33,10 +37,7 @@ class Trace:
 
 
 def traced(model: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any) -> Trace:
-    """The ATen graph of a graph module for inputs that belong to a FakeTensorMode.
-
-    Errors that the model raises with tensors of these shapes are raised.
-    """
+    """The ATen graph of a graph module for inputs that belong to a FakeTensorMode. Raises ModelError."""
     places = _tensors(model)
     weights = {name: getattr(owner, attribute) for name, (owner, attribute) in _first(places).items()}
     fakes = {name: mode.from_tensor(tensor.detach(), static_shapes=True) for name, tensor in weights.items()}
@@ -45,7 +46,7 @@ def traced(model: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any) -> Tra
     def run(weight: dict[str, torch.Tensor], input: list[Any]) -> list[Any]:
         by_tensor = {id(weights[name]): fake for name, fake in weight.items()}
         with _swapped(places, by_tensor):
-            result = _Recorder(model).run(*input)
+            result = _run(model, input)
         leaves, spec = pytree.tree_flatten(result)
         structure.append(spec)
         return leaves
@@ -55,6 +56,13 @@ def traced(model: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any) -> Tra
         module = record(fakes, list(inputs))
     _name_nodes(module.graph, [f"p_{name.replace('.', '_')}" for name in weights], model.graph)
     return Trace(module, (*weights.items(), *[None] * len(inputs)), len(weights), structure[-1])
+
+
+def _run(model: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    try:
+        return _Recorder(model).run(*inputs)
+    except Exception as problem:  # whatever PyTorch and the model's own code raise
+        raise ModelError(str(problem)) from problem
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from mlcc.frontend.aten.table import Converter
 from mlcc.frontend.fx.assumptions import ranges_of
 from mlcc.frontend.fx.inputs import FakeInputs, fake_inputs
 from mlcc.frontend.fx.program import program_of
-from mlcc.frontend.fx.trace import Trace, one_convolution, traced
+from mlcc.frontend.fx.trace import ModelError, Trace, one_convolution, traced
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ops.relations import variables
@@ -65,23 +65,23 @@ def _traced(
     Raises CompileError E1030 where PyTorch cannot run the graph, E1032 where no trace is right for all sizes.
     """
     found: list[tuple[Trace, FakeInputs, dict[str, tuple[int, int | None]]]] = []
-    problems: list[Exception] = []
+    problems: list[CompileError | ModelError] = []
     for sizes in _sizes([v.name for v in variables(*types)]):
         given = fake_inputs(types, sizes)
         try:
             with one_convolution():
                 trace = traced(model, given.tensors, given.mode)
             found.append((trace, given, ranges_of(given)))
-        except Exception as problem:  # whatever the model's own code raises
+        except (CompileError, ModelError) as problem:
             problems.append(problem)
         else:
             if not found[-1][2]:
                 return found[-1]
     if found:
         return found[0]
-    refused = next((problem for problem in problems if isinstance(problem, CompileError)), None)
-    if refused is not None:
-        raise refused
+    refused = [problem for problem in problems if isinstance(problem, CompileError)]
+    if refused:
+        raise refused[0]
     raise CompileError(error("E1030", _reason(problems[0]))) from problems[0]
 
 
