@@ -9,6 +9,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
 from mlcc.ops import values
+from mlcc.ops.relations import Fit, fit
 from mlcc.relax import convert
 from mlcc.relax.construct import prim_value as _prim_value
 from mlcc.relax.convert import newer_names
@@ -69,9 +70,17 @@ def extern(name: str, struct_info: relax.StructInfo | None = None) -> relax.Exte
 
 
 def const(value: Any, dtype: Any = None) -> relax.Constant:
-    """A number, list or array as a constant. Without a dtype, int64 becomes int32 and float64 float32, as in TVM."""
+    """A number, list or array as a constant. Without a dtype, int64 becomes int32 and float64 float32, as in TVM.
+
+    `dtype` may be the type of a tensor, as in older TVM; its shape has to be the array's.
+    """
     import numpy as np
 
+    if isinstance(dtype, relax.TensorStructInfo):
+        made = const(value, dtype.dtype)
+        if fit(dtype, made.struct_info) is not Fit.COVERS:
+            raise CompileError(error("E0905", f"the constant is `{made.struct_info}`, not `{dtype}`"))
+        return made
     if isinstance(value, relax.Constant):
         return value
     if isinstance(value, (bool, int, float, list, tuple, np.generic)):

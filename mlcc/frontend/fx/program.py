@@ -21,9 +21,9 @@ def program_of(trace: Trace, name: str) -> Program:
         if bound is None:
             inputs.append(Input(node.name, "user"))
             continue
-        name, tensor = bound
-        weights[name] = weight_of(tensor, name)
-        inputs.append(Input(node.name, "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer", name))
+        key, tensor = bound
+        weights[key] = weight_of(tensor, key)
+        inputs.append(Input(node.name, "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer", key))
     for node in trace.module.graph.find_nodes(op="get_attr"):
         tensor = _attribute(trace.module, node.target)
         if isinstance(tensor, torch.Tensor):
