@@ -279,7 +279,10 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "E0756": (
         "relax functions call each other in a circle",
-        "The memory of a native function is planned before it runs, which a recursion makes impossible.",
+        "The memory of a native function is planned before it runs, which a recursion makes impossible. A loop is "
+        "possible: a function that calls itself as the last thing it does, in a branch, with arguments of the shapes "
+        "that it was called with, and never in all branches. Scalars and shapes stay what they are from pass to pass; "
+        "tensors without dimensions may change.",
     ),
     "E0757": (
         "a shape or dtype must be known",

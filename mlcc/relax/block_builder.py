@@ -224,6 +224,18 @@ class BlockBuilder:
 
     # ------------------------------------------------------------ functions
 
+    def emit_while(
+        self, condition: Callable[..., Any], body: Callable[..., Any], init: Any, name_hint: str = "loop"
+    ) -> relax.Var:
+        """Bind a variable to what is left of `init`, a tuple, after `values = body(*values)` as long as
+        `condition(*values)` holds. Both are called once, with variables, to build functions of the module.
+
+        What they use of the outside has to be among the values; shapes stay as they are.
+        """
+        from mlcc.relax.loops import while_loop
+
+        return self.emit(while_loop(self, condition, body, init, name_hint))
+
     def emit_func_output(self, output: Any, params: Any = None) -> relax.GlobalVar:
         """End the function with its result. Parameters are given here or to `function`."""
         if not self._functions_open:

@@ -22,6 +22,6 @@ def _last(expr: relax.Expr) -> Iterator[relax.Call]:
     elif isinstance(expr, relax.SeqExpr):
         bindings = [b for block in expr.blocks for b in block.bindings]
         result: relax.Expr = expr.body
-        while bindings and isinstance(bindings[-1], relax.VarBinding) and bindings[-1].var is result:
-            result = bindings.pop().value
+        while bindings and bindings[-1].var is result:
+            result = bindings.pop().value  # type: ignore[attr-defined]
         yield from _last(result)

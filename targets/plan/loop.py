@@ -81,8 +81,8 @@ def again(p: Planner, callee: Closure, args: list[Value], span: Span | None) -> 
     copies: list[tuple[Tensor, Tensor]] = []
     for param, arg in zip(callee.func.params, args, strict=True):
         what = f"argument `{param.name}` of `{callee.name}`"
-        p.match(param.struct_info, arg, now.scope, what, span)
         _pair(p, now.carried[param], arg, what, span, copies)
+        p.match(param.struct_info, arg, now.scope, what, span)
     places = {_root(v) for target, _ in copies for v in (target,)}
     for at, (target, source) in enumerate(copies):
         if _root(source) in places and _root(source) is not _root(target):  # another copy may come before
@@ -92,6 +92,11 @@ def again(p: Planner, callee: Closure, args: list[Value], span: Span | None) -> 
     p.steps += [Copy(target, source) for target, source in copies]
     p.steps.append(Again())
     return Ended()
+
+
+def _changes(what: str, span: Span | None) -> CompileError:
+    help = "give what changes as a tensor without dimensions"
+    return refusal("E0756", f"{what} is no tensor, and changes from one pass to the next", span, help=help)
 
 
 def _root(value: Tensor) -> Memory:
@@ -130,12 +135,11 @@ def _pair(
             for index, (a, b) in enumerate(zip(before, after, strict=True)):
                 _pair(p, a, b, f"{what}[{index}]", span, copies)
         case Shape(dims=before), Shape(dims=after) if len(before) == len(after):
-            for a, b in zip(before, after, strict=True):
-                p.require_equal(a, b, what, span)
+            if not all(map(p.dims.equal, before, after)):
+                raise _changes(what, span)
         case Scalar(value=a), Scalar(value=b) if not a.dtype.is_float and not b.dtype.is_float:
             if not p.dims.equal(a, b):
-                help = "give what changes as a tensor without dimensions"
-                raise refusal("E0756", f"{what} is a scalar, and changes from one pass to the next", span, help=help)
+                raise _changes(what, span)
         case (Unknown(reason=None), _) | (_, Unknown(reason=None)):
             raise CompileError(())
         case _ if old is not new:

@@ -1,0 +1,116 @@
+"""Loops as relax functions: one that calls itself as the last thing it does, see `mlcc.relax.tail_calls`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mlcc.ir import relax, tir
+from mlcc.ir.node import EMPTY, walk
+from mlcc.ir.visit import substitute
+from mlcc.ops.relations import Fit, fit
+from mlcc.ops.shapes import describe
+from mlcc.relax import convert
+from mlcc.relax.construct import call_function, get_item, make_function, make_tuple, shape_expr
+from mlcc.relax.scopes import misuse
+
+if TYPE_CHECKING:
+    from mlcc.relax.block_builder import BlockBuilder
+
+
+def while_loop(
+    builder: BlockBuilder, condition: Callable[..., Any], body: Callable[..., Any], init: Iterable[Any], hint: str
+) -> relax.Call:
+    """The call of a loop function, with three functions added to the module: `hint`, its condition and its body."""
+    values = [builder.normalize(convert.as_expr(v)) for v in init]
+    values = [v if isinstance(v, (relax.Var, relax.Constant)) else builder.emit(v) for v in values]
+    sizes = _sizes(values)
+    carried = [relax.Var(_name(v, i), v.struct_info) for i, v in enumerate(values)]
+    params = carried + ([relax.Var("sizes", sizes.struct_info)] if sizes else [])
+    name = builder.get_unique_name(hint)
+    test = _part(builder, f"{name}_condition", params, lambda given: condition(*given[: len(carried)]))
+    step = _part(builder, f"{name}_body", params, lambda given: _same(builder, body(*given[: len(carried)]), carried))
+    builder.update_func(name, _loop(builder, name, test, step, params, len(carried)))
+    for function in (test.name, step.name, name):
+        builder.update_func(function, _with_own_symbols(builder.get()[function]))
+    return call_function(name, builder.get()[name], (*values, *([sizes] if sizes else [])))
+
+
+def _with_own_symbols(func: Any) -> Any:
+    """The function over symbolic variables that no other one has."""
+    symbols = dict.fromkeys(n for n in walk(func) if isinstance(n, tir.Var))
+    return substitute(func, {old: tir.Var(old.name, old.dtype) for old in symbols})
+
+
+def _name(value: relax.Expr, index: int) -> str:
+    return value.name if isinstance(value, relax.Var) else f"v{index}"
+
+
+def _sizes(values: Sequence[relax.Expr]) -> relax.ShapeExpr | None:
+    """The symbolic sizes that stand alone in no extent: they are passed on, so that the functions know them."""
+    infos = [v.struct_info for v in values if isinstance(v.struct_info, relax.TensorStructInfo)]
+    alone = {d for i in infos for d in i.dims or ()}
+    used = dict.fromkeys(n for i in infos for d in i.dims or () for n in walk(d) if isinstance(n, tir.Var))
+    missing = [v for v in used if v not in alone]
+    return shape_expr(missing) if missing else None
+
+
+def _part(
+    builder: BlockBuilder, name: str, like: Sequence[relax.Var], make: Callable[[list[relax.Var]], Any]
+) -> relax.GlobalVar:
+    """A private function of the loop's parameters that returns what `make` gives."""
+    params = [relax.Var(p.name, p.struct_info) for p in like]
+    with builder.function(builder.get_unique_name(name), params, private=True):
+        return builder.emit_func_output(make(params))
+
+
+def _same(builder: BlockBuilder, made: Any, carried: Sequence[relax.Var]) -> relax.Tuple:
+    """The next values, which have the shapes of the ones before; run time sees to it where it is not known."""
+    values = list(made) if isinstance(made, (tuple, list)) else [made]
+    if len(values) != len(carried):
+        raise misuse(f"the body of the loop gives {len(values)} values, it carries {len(carried)}")
+    done: list[relax.Expr] = []
+    for value, old in zip(values, carried, strict=True):
+        new = builder.normalize(convert.as_expr(value))
+        info = old.struct_info
+        assert info is not None
+        relation = fit(info, new.struct_info or relax.ObjectStructInfo())
+        if relation is Fit.CONTRADICTS:
+            message = f"`{old.name}` of the loop is {describe(info)}, after a pass {describe(new.struct_info)}"
+            raise misuse(message, "what a loop carries keeps its shape and dtype")
+        if relation is Fit.NARROWS:
+            new = builder.match_cast(new, info)
+        done.append(new)
+    return make_tuple(done)
+
+
+def _loop(
+    builder: BlockBuilder,
+    name: str,
+    test: relax.GlobalVar,
+    step: relax.GlobalVar,
+    like: Sequence[relax.Var],
+    count: int,
+) -> relax.Function:
+    """if test(values): the function again, of step(values); else: values."""
+    params = tuple(relax.Var(p.name, p.struct_info) for p in like)
+    carried, rest = params[:count], params[count:]
+    module = builder.get()
+    result = relax.TupleStructInfo(tuple(p.struct_info or relax.ObjectStructInfo() for p in carried))
+    condition = call_function(test.name, module[test.name], params)
+    on = relax.Var("on", condition.struct_info)
+    following = relax.Var("following", result)
+    items = [relax.Var(f"{p.name}_next", p.struct_info) for p in carried]
+    bindings = [relax.VarBinding(following, call_function(step.name, module[step.name], params))]
+    bindings += [relax.VarBinding(v, get_item(following, i)) for i, v in enumerate(items)]
+    infos = tuple(p.struct_info or relax.ObjectStructInfo() for p in params)
+    itself = relax.GlobalVar(name, relax.FuncStructInfo(infos, result, True))
+    again = relax.Var("again", result)
+    bindings.append(relax.VarBinding(again, relax.Call(itself, (*items, *rest), struct_info=result)))
+    then = relax.SeqExpr((relax.BindingBlock(tuple(bindings)),), again, result)
+    end = relax.Var("end", result)
+    other = relax.SeqExpr((relax.BindingBlock((relax.VarBinding(end, make_tuple(carried)),)),), end, result)
+    made = relax.Var("made", result)
+    choice = relax.If(on, then, other, result)
+    block = relax.BindingBlock((relax.VarBinding(on, condition), relax.VarBinding(made, choice)))
+    return make_function(params, relax.SeqExpr((block,), made, result), EMPTY, is_pure=True)
