@@ -837,6 +837,19 @@ class _nn:
 
 nn: _nn
 
+class _random:
+    """The operators `random.*`."""
+    @staticmethod
+    def bits(key: _Expr, shape: _Shape, dtype: _Dtype = "uint32") -> _relax.Call: ...
+    @staticmethod
+    def integers(key: _Expr, shape: _Shape, low: int, high: int, dtype: _Dtype = "int64") -> _relax.Call: ...
+    @staticmethod
+    def normal(key: _Expr, shape: _Shape, dtype: _Dtype = "float32") -> _relax.Call: ...
+    @staticmethod
+    def uniform(key: _Expr, shape: _Shape, dtype: _Dtype = "float32") -> _relax.Call: ...
+
+random: _random
+
 class _vision:
     """The operators `vision.*`."""
     @staticmethod

@@ -699,6 +699,14 @@ def _images(g: Draw) -> Case:
     return Case(g.name, (x, (g.size(1), g.size(1))), {**modes, "layout": layout})
 
 
+@_for("random.bits random.uniform random.normal random.integers")
+def _random(g: Draw) -> Case:
+    keyed: dict[str, Any] = {"dtype": g.dtype}
+    if g.name == "random.integers":
+        keyed |= g.pick({"low": 0, "high": 7}, {"low": -5, "high": 100}, {"low": 0, "high": 2**32})
+    return Case(g.name, (g.t((2,), dtype="int64"), g.shape()), keyed)
+
+
 @_for("nn.lstm nn.gru nn.rnn nn.lstm_steps nn.gru_steps nn.rnn_steps")
 def _recurrent(g: Draw) -> Case:
     kind = g.name[len("nn.") :].removesuffix("_steps")
