@@ -10,7 +10,7 @@ FAMILIES = (
     "unary", "binary", "create", "manipulate", "join", "index", "reduce", "linalg", "nn", "norm", "pad", "conv",
     "conv_transpose", "pool", "attention", "loss", "resize", "sample", "region", "detection", "quantize", "grad",
     "builtin", "gather", "scatter", "scatter_reduce", "scan", "sort", "einsum", "sets", "layout", "ccl", "recurrent",
-    "random",
+    "random", "signal",
 )  # fmt: skip
 
 

@@ -77,11 +77,11 @@ def _word(value: int) -> Scalar:
 
 
 def _low(a: Scalar) -> Scalar:
-    return a & _word(LOW)
+    return a & _word(LOW)  # type: ignore[no-any-return]
 
 
 def _right(a: Scalar, count: int) -> Scalar:
-    return a >> _word(count)
+    return a >> _word(count)  # type: ignore[no-any-return]
 
 
 class _Philox:
@@ -164,7 +164,7 @@ def _fraction(words: Cells, at: int, dtype: DType) -> Scalar:
     else:
         whole = _right(words[at], 32 - bits)
     real = DType.of("float64" if dtype.bits > 32 else "float32")
-    return whole.astype("int64").astype(real) * te.const(2.0**-bits, real)
+    return whole.astype("int64").astype(real) * te.const(2.0**-bits, real)  # type: ignore[no-any-return]
 
 
 def _uniform(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:

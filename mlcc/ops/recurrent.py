@@ -156,8 +156,8 @@ def expand_layer(cell: Cell) -> Any:
         weights = emit("permute_dims", emit("reshape", w, relax_shape(columns, inputs)), None)
         made = emit("matmul", rows, weights, "float32" if dtype.bits < 32 else None)
         every = emit("reshape", made, relax_shape(sequence, batch, columns))
-        rest += [None] * (2 + len(cell.states) + len(cell.extras) - len(rest))
-        return bind_call(f"nn.{cell.name}_steps", (every, *rest), dict(call.attrs.items()), call.span)
+        left_out = [None] * (2 + len(cell.states) + len(cell.extras) - len(rest))
+        return bind_call(f"nn.{cell.name}_steps", (every, *rest, *left_out), dict(call.attrs.items()), call.span)
 
     return expand
 

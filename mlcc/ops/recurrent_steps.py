@@ -54,7 +54,7 @@ class Layer:
         """What goes into an activation."""
         if self.clip is None:
             return x
-        return te.max(te.min(x, number(self.clip, x.dtype)), number(-self.clip, x.dtype))
+        return te.max(te.min(x, number(self.clip, x.dtype)), number(-self.clip, x.dtype))  # type: ignore[no-any-return]
 
     def np_clip(self, x: Any) -> Any:
         return x if self.clip is None else np.clip(x, -self.clip, self.clip)
@@ -101,13 +101,13 @@ class _Row:
         column = self.hidden * number + j
         width = self.hidden * self.layer.gates
         given = self.cells["gates"][at, n, width * self.direction + column] + self.bias(column).astype(real)
-        return given + self.past(number, j) if recurrent else given
+        return given + self.past(number, j) if recurrent else given  # type: ignore[no-any-return]
 
     def past(self, number: int, j: Scalar) -> Scalar:
         """The state's share of a gate, with its bias."""
         column = self.hidden * number + j
         bias = self.bias(self.hidden * self.layer.gates + column).astype(self.cells["gates"].dtype)
-        return self.product(number, column) + bias
+        return self.product(number, column) + bias  # type: ignore[no-any-return]
 
     def bias(self, column: Scalar) -> Scalar:
         return self.cells["b"][self.direction, column]
@@ -118,7 +118,7 @@ class _Row:
     def peephole(self, number: int, x: Scalar, c: Scalar, j: Scalar) -> Scalar:
         if "peepholes" not in self.cells:
             return x
-        return x + self.cells["peepholes"][self.direction, self.hidden * number + j].astype(x.dtype) * c
+        return x + self.cells["peepholes"][self.direction, self.hidden * number + j].astype(x.dtype) * c  # type: ignore[no-any-return]
 
     def lstm(self, at: Scalar, n: Scalar, j: Scalar) -> Any:
         """i, o, f, c in this order; the cell's state, then the hidden one."""
@@ -262,10 +262,11 @@ class _Product:
 
         def each(body: Callable[[int, int, Scalar, Scalar], Any]) -> list[Any]:
             """`body(row, panel, column, place in the tile)` of all columns, LANES at a time."""
-            return [
-                _vector(lambda i, r=r, p=p, v=v: body(r, p, i + v * LANES, i + ((r * panels + p) * PANEL + v * LANES)))
-                for r, p, v in parts
-            ]
+
+            def part(r: int, p: int, v: int) -> tir.For:
+                return _vector(lambda i: body(r, p, i + v * LANES, i + ((r * panels + p) * PANEL + v * LANES)))
+
+            return [part(*numbers) for numbers in parts]
 
         def add(k: Scalar) -> Any:
             def term(r: int, p: int, column: Scalar, at: Scalar) -> Any:
@@ -302,13 +303,19 @@ def steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
             return code.loop(batch, fn, "n")
 
         def begin(d: int, n: Scalar) -> Any:
-            made = [each(lambda j, s=s: held[s].set(cells[f"{s}0"][d, n, j], n, j)) for s in last]
+            def load(name: str) -> Any:
+                return each(lambda j: held[name].set(cells[f"{name}0"][d, n, j], n, j))
+
+            made = [load(name) for name in last]
             if "lengths" not in cells or "past" not in held:
                 return made
             return made, each(lambda j: held["past"].set(te.const(0, given.real), n, j))  # rows that have no step
 
         def end(d: int, n: Scalar) -> Any:
-            return [each(lambda j, s=s: last[s].set(held[s][n, j], d, n, j)) for s in last]
+            def store(name: str) -> Any:
+                return each(lambda j: last[name].set(held[name][n, j], d, n, j))
+
+            return [store(name) for name in last]
 
         def gate(d: int, step: Scalar, n: Scalar, which: str) -> Any:
             def state(name: str) -> State:
@@ -326,14 +333,11 @@ def steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
             silent = rows(lambda n: _silent(d, cells, step, n, each)) if "lengths" in cells else ()
             return parts, silent
 
-        return [
-            [
-                rows(lambda n, d=d: begin(d, n)),
-                code.loop(sequence, lambda t, d=d: one(d, t), "t"),
-                rows(lambda n, d=d: end(d, n)),
-            ]
-            for d in range(layer.directions)
-        ]
+        def direction(d: int) -> Any:
+            every_step = code.loop(sequence, lambda t: one(d, t), "t")
+            return rows(lambda n: begin(d, n)), every_step, rows(lambda n: end(d, n))
+
+        return [direction(d) for d in range(layer.directions)]
 
     scratch = (*(c.buffer for c in held.values()), *(b for p in products for b in p.buffers))
     return _made(layer, [*(p.weights for p in products), *given.tensors.values()], infos, body, scratch)
@@ -348,7 +352,7 @@ def _length(cells: dict[str, Cells], sequence: Scalar, n: Scalar) -> Scalar:
     """The number of steps of a row of the batch."""
     if "lengths" not in cells:
         return sequence
-    return te.max(te.min(cells["lengths"][n].astype("int64"), sequence), te.const(0, "int64"))
+    return te.max(te.min(cells["lengths"][n].astype("int64"), sequence), te.const(0, "int64"))  # type: ignore[no-any-return]
 
 
 def _at(
@@ -438,14 +442,20 @@ def many_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
                 return threads(known, lambda j: every.set(zero, length + t, d, n, j))
 
             rest = code.loop(sequence - length, silent, "t") if "lengths" in cells else ()
-            return (
-                [threads(known, lambda j, s=s: held[s].set(cells[f"{s}0"][d, n, j], j)) for s in last],
-                code.loop(length, lambda t: one(d, n, t), "t"),
-                [threads(known, lambda j, s=s: last[s].set(held[s][j], d, n, j)) for s in last],
-                rest,
-            )
 
-        return [code.bound(batch, "blockIdx.x", lambda n, d=d: direction(d, n)) for d in range(layer.directions)]
+            def load(name: str) -> Any:
+                return threads(known, lambda j: held[name].set(cells[f"{name}0"][d, n, j], j))
+
+            def store(name: str) -> Any:
+                return threads(known, lambda j: last[name].set(held[name][j], d, n, j))
+
+            every_step = code.loop(length, lambda t: one(d, n, t), "t")
+            return [load(name) for name in last], every_step, [store(name) for name in last], rest
+
+        def kernel(d: int) -> Any:
+            return code.bound(batch, "blockIdx.x", lambda n: direction(d, n))
+
+        return [kernel(d) for d in range(layer.directions)]
 
     scratch = (*(c.buffer for held in every_held for c in held.values()), *(c.buffer for c in totals))
     return _made(layer, [turned, *given.tensors.values()], infos, body, scratch)

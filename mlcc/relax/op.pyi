@@ -850,6 +850,19 @@ class _random:
 
 random: _random
 
+class _signal:
+    """The operators `signal.*`."""
+    @staticmethod
+    def dft(
+        x: _Expr,
+        length: _Scalar | None = None,
+        axis: int = -2,
+        inverse: bool = False,
+        onesided: bool = False,
+    ) -> _relax.Call: ...
+
+signal: _signal
+
 class _vision:
     """The operators `vision.*`."""
     @staticmethod

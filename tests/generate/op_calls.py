@@ -707,6 +707,15 @@ def _random(g: Draw) -> Case:
     return Case(g.name, (g.t((2,), dtype="int64"), g.shape()), keyed)
 
 
+@_for("signal.dft")
+def _transforms(g: Draw) -> Case:
+    shape = g.shape(1, 3, 1)
+    length = () if g.flip() else (g.pick(1, 4, 6),)
+    inverse = g.flip()
+    keyed = {"axis": g.rng.randrange(len(shape)), "inverse": inverse, "onesided": not inverse and g.flip()}
+    return Case(g.name, (g.t((*shape, g.pick(1, 2))), *length), keyed)
+
+
 @_for("nn.lstm nn.gru nn.rnn nn.lstm_steps nn.gru_steps nn.rnn_steps")
 def _recurrent(g: Draw) -> Case:
     kind = g.name[len("nn.") :].removesuffix("_steps")

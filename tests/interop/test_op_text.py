@@ -111,7 +111,7 @@ BEYOND_TVM = {
     "relax.expm1", "relax.log1p", "relax.scatter_reduce", "relax.vision.multiclass_nms",
     "relax.vision.multiclass_nms_padded", "relax.nn.lstm", "relax.nn.gru", "relax.nn.rnn", "relax.nn.lstm_steps",
     "relax.nn.gru_steps", "relax.nn.rnn_steps", "relax.random.bits", "relax.random.uniform", "relax.random.normal",
-    "relax.random.integers", "relax.vision.valid_rows",
+    "relax.random.integers", "relax.signal.dft", "relax.vision.valid_rows",
 }  # fmt: skip
 
 
