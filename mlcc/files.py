@@ -110,10 +110,9 @@ def release_pages(array: np.ndarray) -> None:
 
     import numpy as np
 
-    base: object = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    mapped = base.obj if isinstance(base, memoryview) else base
+    mapped: object = array
+    while isinstance(mapped, (np.ndarray, memoryview)):
+        mapped = mapped.base if isinstance(mapped, np.ndarray) else mapped.obj
     if array.flags.writeable or not isinstance(mapped, file_map()) or not hasattr(mmap, "MADV_DONTNEED"):
         return
     start = _address(array) - _address(np.frombuffer(mapped, np.uint8))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 ABI_VERSION = 1
 MANIFEST_SECTION = ".mlcc.manifest"
 CONSTANTS_SECTION = ".rodata.mlcc"
+FAR_CONSTANTS_SECTION = ".lrodata.mlcc"  # linkers for x86-64 put it where it moves nothing else out of reach
+FAR_CONSTANTS = 1 << 30  # bytes of constants from which on code reaches them by 64-bit addresses
 ALIGNMENT = 64  # of workspaces, constants and planned buffers
 CPU, CUDA_HOST = 1, 3  # DLDeviceType values that a CPU function can read
 

@@ -18,6 +18,7 @@ RELOCATABLE, SHARED = 1, 3
 
 PROGBITS, SYMTAB, STRTAB, RELA, NOBITS, REL, INIT_ARRAY, FINI_ARRAY, PREINIT_ARRAY = 1, 2, 3, 4, 8, 9, 14, 15, 16
 WRITE, ALLOC, EXECINSTR, TLS, COMPRESSED = 0x1, 0x2, 0x4, 0x400, 0x800
+FAR = 0x10000000  # of x86-64: code reaches the section by 64-bit addresses alone (SHF_X86_64_LARGE)
 UNDEFINED = 0
 LOCAL, GLOBAL, WEAK = 0, 1, 2
 FUNC, FILE, TLS_SYMBOL, IFUNC = 2, 4, 6, 10
@@ -31,7 +32,8 @@ PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
 Data = bytes | mmap.mmap  # the content of a file
 
 LONGEST_NAME = 4096
-MOST_MEMORY = 1 << 31  # addresses inside one image are 32 bits apart
+MOST_MEMORY = 1 << 31  # addresses inside one image are 32 bits apart, but for constants that are far
+MOST_CONSTANTS = 1 << 46
 
 
 class Section(NamedTuple):
@@ -45,6 +47,11 @@ class Section(NamedTuple):
     info: int
     align: int
     entsize: int
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it holds constants that lie behind everything else, however large."""
+        return self.size > MOST_MEMORY // 2 and self.flags & ~FAR == ALLOC
 
     @property
     def is_loaded(self) -> bool:
@@ -116,7 +123,7 @@ def read_sections(data: Data) -> tuple[Section, ...]:
     for index, (_, kind, _, _, offset, size, _, _, align, _) in enumerate(raw):
         if index and kind != NOBITS and offset + size > len(data):
             raise damaged(f"section {index} lies outside the file")
-        if size > MOST_MEMORY or align & (align - 1) or align > 65536:
+        if size > (MOST_CONSTANTS if kind == PROGBITS else MOST_MEMORY) or align & (align - 1) or align > 65536:
             raise damaged(f"section {index} has an impossible size or alignment")
     names = raw[names_at]
     if names[1] != STRTAB:

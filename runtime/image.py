@@ -1,6 +1,7 @@
 """Linking a relocatable object into memory: layout, slots for outside symbols, relocation, page protection.
 
 Text is r-x, constants (and the slot table, once filled) r--, the rest rw-; no page is ever writable and executable.
+Constants of more than 1 GiB lie behind everything else, where code reaches them by slots.
 An image stays for the life of the process: code of it may run in another thread, or be called by a pool.
 """
 
@@ -36,16 +37,18 @@ class Layout:
     slot: dict[int, int] = field(default_factory=dict)  # symbol index -> the word that holds its address
     text_end: int = 0
     constant_end: int = 0
+    far: int = 0  # where constants begin that are too many to lie between text and data
     end: int = 0
 
 
 def lay_out(obj: ObjectFile) -> Layout:
-    """Text and stubs, then constants and slots, then data; each group starts on a page."""
+    """Text and stubs, then constants and slots, then data, then far constants; each group starts on a page."""
     made = Layout()
     loaded = [s for s in obj.sections if s.is_loaded]
     text = [s for s in loaded if s.flags & elf.EXECINSTR]
     data = [s for s in loaded if s.flags & elf.WRITE and not s.name.startswith(".data.rel.ro")]
-    constants = [s for s in loaded if s not in text and s not in data]
+    far = [s for s in loaded if s.is_far]
+    constants = [s for s in loaded if s not in text and s not in data and s not in far]
     outside = sorted(
         {r.symbol for rs in obj.relocations.values() for r in rs if obj.symbols[r.symbol].section == elf.UNDEFINED}
     )
@@ -61,9 +64,10 @@ def lay_out(obj: ObjectFile) -> Layout:
         made.slot[symbol] = at
         at += 8
     made.constant_end = at = _align(at, PAGE)
-    made.end = max(_align(_place(made, data, at), PAGE), PAGE)
-    if made.end > elf.MOST_MEMORY - PAGE:
-        raise damaged("it needs more than 2 GiB")
+    made.far = max(_align(_place(made, data, at), PAGE), PAGE)
+    if made.far > elf.MOST_MEMORY - PAGE:
+        raise damaged("it needs more than 2 GiB beside its constants")
+    made.end = _align(_place(made, far, made.far), PAGE)
     return made
 
 
@@ -313,6 +317,7 @@ def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None], file: Lar
         raise damaged("it was written to while it was loaded")
     protect(base, layout.text_end, READ | EXEC)
     protect(base + layout.text_end, layout.constant_end - layout.text_end, READ)
+    protect(base + layout.far, layout.end - layout.far, READ)
     flush_instructions(base, base + layout.text_end)
     where = {s.name: base + layout.section[s.section] + s.value for s in obj.symbols if s.section in layout.section}
     functions = {
@@ -330,7 +335,8 @@ def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None], file: Lar
         for s in obj.symbols
         if s.type == elf.FUNC and s.section in layout.section
     )
-    made = Image(base, functions, (base + layout.text_end, base + layout.constant_end), code)
+    end = layout.end if layout.end > layout.far else layout.constant_end
+    made = Image(base, functions, (base + layout.text_end, base + end), code)
     _IMAGES.append((made, pages))
     return made
 

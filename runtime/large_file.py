@@ -101,7 +101,7 @@ def _large_constants(handle: int, size: int) -> tuple[tuple[int, int], ...]:
     found = []
     for at in range(0, len(table) - elf.SECTION_HEADER.size + 1, elf.SECTION_HEADER.size):
         _, kind, flags, _, offset, length, *_ = elf.SECTION_HEADER.unpack_from(table, at)
-        if kind == elf.PROGBITS and flags == elf.ALLOC and length >= LARGE and offset + length <= size:
+        if kind == elf.PROGBITS and flags & ~elf.FAR == elf.ALLOC and length >= LARGE and offset + length <= size:
             found.append((offset, offset + length))
     found.sort()
     apart = all(before[1] <= after[0] for before, after in zip(found, found[1:], strict=False))

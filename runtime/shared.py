@@ -298,7 +298,8 @@ def _segments(data: bytes, fields: tuple[int, ...]) -> tuple[list[Segment], tupl
 
 
 def _segment(data: bytes, made: Segment, align: int, before: list[Segment]) -> Segment:
-    if made.offset + made.size > len(data) or made.size > made.memory or made.address + made.memory > elf.MOST_MEMORY:
+    end = made.address + made.memory
+    if made.offset + made.size > len(data) or made.size > made.memory or end > elf.MOST_CONSTANTS:
         raise damaged("a segment lies outside the file")
     if align < PAGE or align & (align - 1) or align > 1 << 21 or (made.address - made.offset) % align:
         raise damaged("a segment is not aligned to pages")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mlcc.runtime.npz import Judge
 
 
+_THROUGH_A_FILE = 1 << 28  # bytes from which on an object that is run at once is written and read, piece by piece
+
+
 def target_option(default: str) -> Callable[[Any], Any]:
     """`--target`, and `--fast-math` as a part of it."""
     target = click.option(
@@ -385,9 +388,16 @@ def load_executable(
     pieces = build_object(
         path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True
     )
-    made = b"".join(pieces)
-    del pieces  # which hold the constants, too
-    return load(made, allow_extern=allow_extern)
+    if sum(map(len, pieces)) < _THROUGH_A_FILE:
+        made = b"".join(pieces)
+        del pieces  # which hold the constants, too
+        return load(made, allow_extern=allow_extern)
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(prefix="mlcc-", suffix=".o") as file:  # not twice in memory
+        file.writelines(pieces)
+        file.flush()
+        return load(file.name, allow_extern=allow_extern)
 
 
 def inputs_options(command: Any) -> Any:

@@ -9,14 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from mlcc.errors import CompileError, error
-from mlcc.files import Content, write_files
+from mlcc.files import Content, pieces_of, write_files
 from mlcc.ir.tensor_data import TensorData
 from mlcc.outputs import Outputs, check_suffix, kind_of
-from mlcc.runtime.abi import ALIGNMENT, CONSTANTS_SECTION, MANIFEST_SECTION, PLACEHOLDER_PREFIX
-from mlcc.runtime.elf import ALLOC
+from mlcc.runtime.abi import (
+    ALIGNMENT,
+    CONSTANTS_SECTION,
+    FAR_CONSTANTS,
+    FAR_CONSTANTS_SECTION,
+    MANIFEST_SECTION,
+    PLACEHOLDER_PREFIX,
+)  # fmt: skip
+from mlcc.runtime.elf import ALLOC, FAR
 from mlcc.targets.artifact import Artifact
 from mlcc.targets.llvm.backend import BACKEND
-from mlcc.targets.llvm.codegen.context import CONSTANTS
+from mlcc.targets.llvm.codegen.context import CONSTANTS, constants_declaration
 from mlcc.targets.llvm.codegen.native_functions import Natives
 from mlcc.targets.llvm.object.compile import Compiled, Machine, assembly, linked_ir
 from mlcc.targets.llvm.object.header import c_header
@@ -128,17 +135,23 @@ class ObjectArtifact(Artifact):
         sections: list[NewSection] = []
         define: dict[str, Definition] = {}
         if self.constants:
-            section = NewSection(CONSTANTS_SECTION, ALLOC, ALIGNMENT, tuple(self._constant_pieces()))
+            section = self._constants_section()
             define[CONSTANTS] = Definition(0, 0, section.size)
             sections.append(section)
         facts = json.dumps({**self._facts(prefix), "checksum": "00000000"}).encode() + b"\0"
         sections.append(NewSection(MANIFEST_SECTION, 0, 1, (facts,)))
         return finish(self._code, sections, define, lambda name: name.replace(PLACEHOLDER_PREFIX, prefix))
 
+    def _constants_section(self) -> NewSection:
+        pieces = tuple(self._constant_pieces())
+        if sum(map(len, pieces)) >= FAR_CONSTANTS and self.machine.triple.startswith("x86_64"):
+            return NewSection(FAR_CONSTANTS_SECTION, ALLOC | FAR, ALIGNMENT, pieces)
+        return NewSection(CONSTANTS_SECTION, ALLOC, ALIGNMENT, pieces)
+
     def _constant_pieces(self) -> Iterator[Buffer]:
         for data in self.constants:
-            if data.nbytes:
-                yield memoryview(data.array).cast("B")  # type: ignore[arg-type]
+            if data.array is not None:
+                yield from pieces_of(data.array)
             gap = -data.nbytes % ALIGNMENT
             if gap:
                 yield bytes(gap)
@@ -146,7 +159,8 @@ class ObjectArtifact(Artifact):
     def _text(self, kind: str) -> str:
         """Assembly or LLVM IR, with the constants in it."""
         if self.natives.texts:
-            declared = f"@{CONSTANTS} = external hidden constant [0 x i8], align {ALIGNMENT}"
+            size = sum(len(p) for p in self._constant_pieces())
+            declared = f"@{CONSTANTS} = {constants_declaration(size >= FAR_CONSTANTS)}"
             made = self._with_natives(self.text.replace(declared, self._constants_ir()), kind)
             return made.asm if kind == "asm" else made.llvm_ir
         units = [(unit.text, unit.code) for unit in self.units]

@@ -5,14 +5,16 @@ Plans are made for any target whose context is a `PlanContext`: it says what cal
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from mlcc.ir import tir
+from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
+from mlcc.ir.node import find
 from mlcc.ir.tensor_data import TensorData
-from mlcc.runtime.abi import ALIGNMENT, DETAIL_SHIFT, KIND_BY_NAME
+from mlcc.runtime.abi import ALIGNMENT, DETAIL_SHIFT, FAR_CONSTANTS, KIND_BY_NAME
 from mlcc.runtime.manifest import PackedSpec
 from mlcc.targets.plan.signature import KernelSignature
 
@@ -46,7 +48,7 @@ class PlanContext(Protocol):
 C = TypeVar("C", bound=PlanContext)
 
 
-@dataclass(slots=True)
+@dataclass
 class Planning(Generic[C]):
     """Collected while functions are planned and emitted; numbers are given in order of first use."""
 
@@ -58,6 +60,12 @@ class Planning(Generic[C]):
     texts: dict[tuple[str, str], int] = field(default_factory=dict)
     _by_content: dict[tuple[str, int], int] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
+
+    @functools.cached_property
+    def has_far_constants(self) -> bool:
+        """Whether the constants of the module are too many to lie within reach of 32-bit addresses."""
+        found = {id(n.data): n.data.nbytes for f in self.module.functions.values() for n in find(f, relax.Constant)}
+        return sum(found.values()) >= FAR_CONSTANTS
 
     def constant(self, data: TensorData) -> int:
         """The number of a constant; equal ones are kept once. `offsets` says where in the section it lies."""

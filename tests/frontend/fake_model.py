@@ -52,9 +52,8 @@ def read_model(path: str, request: Request) -> IRModule:
         if name not in request.converters:
             problems.unknown(name, where[0])
     problems.raise_all()
-    arrays = weights(said["layers"], said["width"])
-    if "file" in said:
-        arrays = dict(load_arrays(os.path.join(os.path.dirname(path), said["file"])))
+    beside = os.path.join(os.path.dirname(path), said.get("file", ""))
+    arrays = dict(load_arrays(beside)) if "file" in said else weights(said["layers"], said["width"])
     t = Emitter()
     batch = t.symbol("s0")
     param = t.parameter("x", [batch, said["width"]], "float32")

@@ -10,6 +10,7 @@ from typing import Any
 from mlcc.errors import Diagnostic
 from mlcc.ir import tir
 from mlcc.ir.versions import cpu_of, version_names
+from mlcc.runtime.abi import ALIGNMENT
 from mlcc.targets.llvm.codegen.ir_text import ModuleText
 from mlcc.targets.llvm.codegen.native_functions import NativeFunction
 from mlcc.targets.llvm.codegen.signature import Kernel
@@ -21,6 +22,11 @@ from mlcc.targets.plan.exports import numbered
 # pointers to DLTensors; 0 or an error code. The host part defines it wherever a slot is used.
 PACKED_CALL = "mlcc_packed_call"
 CONSTANTS = "mlcc_unnamed_prefix_constants"  # the symbol of the data section with the weights
+
+
+def constants_declaration(is_far: bool) -> str:
+    """The declaration of CONSTANTS: a symbol within reach, or one whose address code takes from a slot."""
+    return f"external {'' if is_far else 'hidden '}constant [0 x i8], align {ALIGNMENT}"
 
 
 @dataclass(frozen=True, slots=True)

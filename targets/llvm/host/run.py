@@ -13,7 +13,7 @@ from mlcc.ir.dtypes import FLOAT64
 from mlcc.ir.node import walk
 from mlcc.runtime.abi import OFFSET
 from mlcc.targets.llvm.codegen import casts
-from mlcc.targets.llvm.codegen.context import CONSTANTS, Shared
+from mlcc.targets.llvm.codegen.context import CONSTANTS, Shared, constants_declaration
 from mlcc.targets.llvm.codegen.dim_code import DimCode
 from mlcc.targets.llvm.codegen.emitter import Emitter
 from mlcc.targets.llvm.codegen.ir_text import NULL, FunctionText, integer
@@ -143,7 +143,7 @@ class Run:
             return
         fn = self.fn
         if memory.place is Place.CONSTANT:
-            self.shared.ctx.module.global_(CONSTANTS, "external hidden constant [0 x i8], align 64")
+            self.shared.ctx.module.global_(CONSTANTS, constants_declaration(self.shared.has_far_constants))
             at = self.shared.offsets[memory.index]
             made = fn.gep("i8", Operand("ptr", f"@{CONSTANTS}"), integer("i64", at))
         elif memory.place is Place.TEMPORARY:

@@ -7,14 +7,28 @@ added here, streamed from where the data lie. The result is a list of pieces; on
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from mlcc.files import release_pages
 from mlcc.runtime import elf
 from mlcc.runtime.elf import HEADER, SECTION_HEADER, SYMBOL
 from mlcc.runtime.manifest import checksum_place
 
 Buffer = bytes | bytearray | memoryview
+_HIDDEN = 2  # from other objects and libraries
+
+
+class Pieces(list[Buffer]):
+    """The content of a file in pieces. Going over them gives back the pages of mapped files behind each."""
+
+    def __iter__(self) -> Iterator[Buffer]:
+        import numpy as np
+
+        for piece in super().__iter__():
+            yield piece
+            if isinstance(piece, memoryview) and piece.readonly:
+                release_pages(np.frombuffer(piece, np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +56,7 @@ class Definition:
 
 def finish(
     obj: bytes, sections: Sequence[NewSection], define: Mapping[str, Definition], rename: Callable[[str], str]
-) -> list[Buffer]:
+) -> Pieces:
     """The object with sections added, symbols defined and renamed, and the checksum of its manifest filled in."""
     old = elf.read_sections(obj)
     symtab = next(s for s in old if s.type == elf.SYMTAB)
@@ -56,7 +70,7 @@ def finish(
     new_names = [table.add(s.name) for s in sections]
     _symbols(code, obj, symtab, strings, table, define, rename, len(old))
 
-    pieces: list[Buffer] = [code]
+    pieces = Pieces([code])
     at = len(code)
     headers = [SECTION_HEADER.pack(*([0] * 10))]
     for section, name in zip(old[1:], names[1:], strict=True):
@@ -108,7 +122,7 @@ def _symbols(
         place = define.get(name)
         if place is not None:
             section, value, size = first + place.section, place.offset, place.size
-            info = info & 0xF0 | 1  # an object
+            info, other = info & 0xF0 | 1, _HIDDEN  # an object
         SYMBOL.pack_into(code, at, table.add(rename(name)), info, other, section, value, size)
 
 
@@ -119,7 +133,7 @@ def _pad(pieces: list[Buffer], at: int, align: int) -> int:
     return at + gap
 
 
-def _with_checksum(pieces: list[Buffer]) -> list[Buffer]:
+def _with_checksum(pieces: Pieces) -> Pieces:
     """Fill in the checksum, taken over the whole object with zeros in its place."""
     crc = 0
     for piece in pieces:
