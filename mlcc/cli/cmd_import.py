@@ -31,11 +31,10 @@ DIFFERENT = 3
 )  # fmt: skip
 @click.option("--weights-as-inputs", is_flag=True, help="Let `main` take the weights as parameters (`run --params`).")
 @model_options
-@click.option("--dtype", type=click.Choice(["float16", "bfloat16"]), help="Keep and compute float32 in this dtype.")
 @click.option(
     "--compare", is_flag=True,
-    help="Run the model by its own framework, too, on generated inputs; exit 3 and write nothing if a result differs. "
-    "This runs what the file says with your rights: not for files of strangers.",
+    help="Run the model by its own framework, too, on generated inputs, with the weights that it has; exit 3 and write "
+    "nothing if a result differs. This runs what the file says with your rights: not for files of strangers.",
 )  # fmt: skip
 @click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="A size for --compare, such as b=2; repeatable.")
 @click.option("--rtol", default=1e-4, show_default=True, help="What --compare allows, of the largest element.")
@@ -43,7 +42,7 @@ DIFFERENT = 3
 @force_option
 def command(
     file: str, output: str, data: str | None, weights: tuple[str, ...], weights_as_inputs: bool,
-    shapes: tuple[str, ...], dims: tuple[str, ...], maps: tuple[str, ...], allow_packed: bool, dtype: str | None,
+    shapes: tuple[str, ...], dims: tuple[str, ...], maps: tuple[str, ...],
     compare: bool, sizes: tuple[str, ...], rtol: float, seed: int, force: bool,
 ) -> int:  # fmt: skip
     """Import a model of another framework, FILE.onnx or FILE.pt2, as text.
@@ -72,14 +71,11 @@ def command(
     outputs.settle()
     files = [load_arrays(path) for path in weights]
     with progress_shown():
-        module = _with_files(read_model(file, model_request(shapes, dims, maps, allow_packed)), files)
-        need_weights(module)
-        if dtype is not None:
-            from mlcc.frontend.precision import in_dtype
-
-            module = in_dtype(module, dtype)
+        module = read_model(file, model_request(shapes, dims, maps))
     if compare and not _agrees(file, module, wanted, rtol, seed):
         return DIFFERENT
+    module = _with_files(module, files)
+    need_weights(module)
     apart = {}
     if weights_as_inputs:
         module, apart = with_weights_as_inputs(module)

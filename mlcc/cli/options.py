@@ -184,9 +184,6 @@ def model_options(command: Any) -> Any:
     """What is said of a model beside its file; `model_request` takes the values."""
     for option in (
         click.option(
-            "--allow-packed", is_flag=True, help="Let operators that mlcc lacks be packed functions of their names."
-        ),
-        click.option(
             "--map", "maps", multiple=True, metavar="FILE",
             help="Converters for operators: CONVERTERS of a Python file. It runs with your rights.",
         ),
@@ -200,14 +197,14 @@ def model_options(command: Any) -> Any:
     return command
 
 
-def model_request(shapes: Sequence[str], dims: Sequence[str], maps: Sequence[str], allow_packed: bool) -> Request:
+def model_request(shapes: Sequence[str], dims: Sequence[str], maps: Sequence[str]) -> Request:
     """What `model_options` say. Raises CompileError."""
     from mlcc.frontend.request import Request, parse_ranges, parse_shapes
     from mlcc.frontend.source import load_converters
 
     stated, ranges = parse_shapes(shapes)
     converters = {key: value for path in maps for key, value in load_converters(path).items()}
-    return Request(stated, parse_ranges(dims, ranges), converters, allow_packed)
+    return Request(stated, parse_ranges(dims, ranges), converters)
 
 
 def data_option(command: Any) -> Any:

@@ -22,14 +22,12 @@ _SIZE = re.compile(r"([A-Za-z_]\w*)=(\d{1,19})")
 class Request:
     """What an importer gets beside the file.
 
-    `converters` says operators, by the names that importers call them by, in place of or beside the importer's own
-    table. With `allow_packed`, an operator that has no converter becomes a call of a packed function of its name.
+    `converters` says operators, by the names that importers call them by, in place of or beside the importer's table.
     """
 
     shapes: Mapping[str, tuple[Extent, ...]] = field(default_factory=dict)  # of inputs
     ranges: Mapping[str, Range] = field(default_factory=dict)  # of symbols
     converters: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    allow_packed: bool = False
 
 
 def parse_shapes(texts: Iterable[str]) -> tuple[dict[str, tuple[Extent, ...]], dict[str, Range]]:

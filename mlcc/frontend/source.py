@@ -13,8 +13,8 @@ from mlcc.ir.module import IRModule
 
 # suffix -> the function that imports a file: (path, request) -> module, weights bound as constants with names
 IMPORTERS: dict[str, str] = {
-    ".onnx": "mlcc.frontend.onnx.importer:read_model",
-    ".pt2": "mlcc.frontend.aten.importer:read_model",
+    ".onnx": "mlcc.frontend.models:read_onnx",
+    ".pt2": "mlcc.frontend.models:read_pt2",
 }
 _EXPORT = "export it where it was made: torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
 _BOTH_WAYS = (

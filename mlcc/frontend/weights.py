@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, error
+from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import find
-from mlcc.ir.tensor_data import TensorData
+from mlcc.ir.tensor_data import INLINE_LIMIT, TensorData
 from mlcc.ir.visit import substitute
 from mlcc.relax.construct import make_function
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from mlcc.array_files import Joined
 
 _SHOWN = 5
 
@@ -28,9 +31,10 @@ def weights_of(module: IRModule) -> dict[str, list[relax.Constant]]:
     return found
 
 
-def with_weights(module: IRModule, arrays: Mapping[str, np.ndarray]) -> tuple[IRModule, list[str], list[str]]:
+def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str], list[str]]:
     """The module with data from files in the place of its own: (it, its weights and the files' arrays without a
-    counterpart). Raises CompileError E1072 for data of another dtype or shape, and where no name is the same."""
+    counterpart). Raises CompileError E1072 for data of another dtype or shape, where no name is the same, and where a
+    weight seems to go by another name."""
     from mlcc.array_files import read_array
     from mlcc.grammar.constants import as_tensor, like
 
@@ -56,10 +60,24 @@ def with_weights(module: IRModule, arrays: Mapping[str, np.ndarray]) -> tuple[IR
     if known and not made and not wrong:
         help = f"the model has {listed(list(known))}; the files have {listed(list(arrays))}"
         wrong.append(error("E1072", "no array has the name of a weight", help=help))
+    left = [name for name in known if name not in arrays]
+    unused = [name for name in arrays if name not in known]
+    wrong += _renamed({name: known[name][0].data for name in left}, {name: arrays.kind(name)[0] for name in unused})
     if wrong:
         raise CompileError(wrong)
-    left = [name for name in known if name not in arrays]
-    return _with_main(module, substitute(module.functions["main"], made)), left, [n for n in arrays if n not in known]
+    return _with_main(module, substitute(module.functions["main"], made)), left, unused
+
+
+def _renamed(left: Mapping[str, TensorData], unused: Mapping[str, tuple[int, ...]]) -> list[Diagnostic]:
+    """Findings on weights without a value that arrays without a weight could be for: of as many elements."""
+    help = "the exporter has renamed, transposed or folded it: export the model with these weights, or as .pt2"
+    wrong = []
+    for name, data in left.items():
+        rivals = [f"`{other}`" for other, shape in unused.items() if math.prod(shape) == data.size > INLINE_LIMIT]
+        if rivals:
+            text = f"no array is called `{name}`, as a weight of the model is, and {rivals[0]} is as large"
+            wrong.append(error("E1072", text, help=help))
+    return wrong
 
 
 def need_weights(module: IRModule) -> None:

@@ -1,0 +1,20 @@
+"""The importers of model files as `mlcc.frontend.source` calls them: (path, request) -> module, weights bound."""
+
+from __future__ import annotations
+
+from mlcc.frontend.request import Request
+from mlcc.ir.module import IRModule
+
+
+def read_pt2(path: str, request: Request) -> IRModule:
+    """The module of an exported program. Its symbols have the names of the export; see `symbols.state_shapes`."""
+    from mlcc.frontend.aten.importer import from_pt2
+
+    return from_pt2(path, unwrap_unit_return_tuple=True, custom_convert_map=request.converters)
+
+
+def read_onnx(path: str, request: Request) -> IRModule:
+    """The module of an ONNX model. Shapes that are stated take the place of the model's own."""
+    from mlcc.frontend.onnx.importer import from_onnx
+
+    return from_onnx(path, dict(request.shapes), custom_convert_map=request.converters)
