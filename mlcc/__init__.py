@@ -31,6 +31,9 @@ _PUBLIC = {
     "build": "mlcc.driver",
     "lint": "mlcc.verify",
     "load": "mlcc.loading",
+    "load_arrays": "mlcc.array_files",
+    "save_arrays": "mlcc.array_files",
+    "arguments_by_name": "mlcc.call_by_name",
     "apply_schedule": "mlcc.passes.schedule.mls.run",
     "Schedule": "mlcc.passes.schedule.schedule",
     "get_num_threads": "mlcc.runtime.threads",
@@ -38,7 +41,7 @@ _PUBLIC = {
     "register_func": "mlcc.runtime.registry",
     "register_tensor_intrin": "mlcc.passes.schedule.tensor_intrin",
 }
-_MODULES = ("ir", "relax", "runtime", "te")
+_MODULES = ("frontend", "ir", "relax", "runtime", "te")
 
 
 def __getattr__(name: str) -> _Any:

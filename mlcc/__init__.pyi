@@ -3,6 +3,7 @@
 Written by scripts/stubs.py from what is there at run time.
 """
 
+from mlcc import frontend as frontend
 from mlcc import ir as ir
 from mlcc import relax as relax
 from mlcc import runtime as runtime
@@ -25,6 +26,9 @@ from mlcc.driver import run_passes as run_passes
 from mlcc.driver import build as build
 from mlcc.verify import lint as lint
 from mlcc.loading import load as load
+from mlcc.array_files import load_arrays as load_arrays
+from mlcc.array_files import save_arrays as save_arrays
+from mlcc.call_by_name import arguments_by_name as arguments_by_name
 from mlcc.passes.schedule.mls.run import apply_schedule as apply_schedule
 from mlcc.passes.schedule.schedule import Schedule as Schedule
 from mlcc.runtime.threads import get_num_threads as get_num_threads

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from io import BufferedReader
 from typing import IO, TYPE_CHECKING
 
 from mlcc.errors import CompileError, error
@@ -46,7 +47,7 @@ def read_bytes(path: str) -> bytes:
     return data
 
 
-def note_read(path: str, data: bytes | IO[bytes]) -> None:
+def note_read(path: str, data: bytes | BufferedReader) -> None:
     """Tell those who record reads of a file and its content, or the file, open at its start."""
     recorders, seen = _reads.get(), _seen.get()
     if seen is not None:

@@ -77,12 +77,13 @@ def interleave(
     loaded: list[Executable], func: str, arrays: Mapping[str, np.ndarray], number: int | None, repeat: int
 ) -> list[list[float]]:
     """Seconds per call: `repeat` rounds, in each of which every competitor gives one sample in turn."""
-    from mlcc.cli.cmd_run import arguments, find_function
+    from mlcc.call_by_name import arguments_by_name
+    from mlcc.cli.cmd_run import find_function
 
     running = []
     for exe in loaded:
         callee = find_function(exe, func)
-        given = arguments(callee, arrays)
+        given = arguments_by_name(callee, arrays)
         outputs = len(callee.output_names)
         while outputs and given and given[-1] is None:
             given.pop()

@@ -11,6 +11,7 @@ from mlcc.cli.options import check_data_option, data_option, force_option, model
 if TYPE_CHECKING:
     from mlcc.array_files import ArrayFile
     from mlcc.ir.module import IRModule
+    from mlcc.ir.tensor_data import TensorData
 
 DIFFERENT = 3
 
@@ -76,7 +77,7 @@ def command(
         return DIFFERENT
     module = _with_files(module, files)
     need_weights(module)
-    apart = {}
+    apart: dict[str, TensorData] = {}
     if weights_as_inputs:
         module, apart = with_weights_as_inputs(module)
     write_module(module, output, data=data, outputs=outputs, comments=comment_of, files=files, apart=apart)

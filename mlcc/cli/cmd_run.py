@@ -91,8 +91,10 @@ def command(
 
 def call_by_name(exe: Any, func: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Call a function with arrays matched by name; results as `out` or `out0`, ...; raises CompileError E0004/E0005."""
+    from mlcc.call_by_name import arguments_by_name
+
     callee = find_function(exe, func)
-    result = callee.call_with_fresh_outputs(arguments(callee, arrays))
+    result = callee.call_with_fresh_outputs(arguments_by_name(callee, arrays))
     values = flatten(result)
     if len(values) == 1:
         return {"out": values[0]}
@@ -107,35 +109,6 @@ def find_function(exe: Any, func: str) -> Any:
         hint = did_you_mean(func, exe.functions) or f"it has {', '.join(exe.functions) or 'none'}"
         raise CompileError(error("E0005", f"there is no public function `{func}`", help=hint))
     return exe[func]
-
-
-def arguments(callee: Any, arrays: Mapping[str, np.ndarray]) -> list[Any]:
-    """One value per parameter; the fields of a tuple parameter `t` are the arrays `t.0`, `t.1`, ..."""
-    from mlcc.cli.options import match_inputs
-    from mlcc.runtime.arguments import array_judge
-
-    leaves = [leaf for param in callee.spec.params for leaf in named_leaves(param, param.name)]
-    names = [name for name, _ in leaves]
-    judges = {name: array_judge(leaf, f"argument `{name}` of `{callee.name}`") for name, leaf in leaves}
-    found = match_inputs(arrays, names, f"`{callee.name}`", callee.output_names, judges)
-    given = dict(zip(names, found, strict=True))
-
-    def value(param: Any, name: str) -> Any:
-        if param.kind == "tuple":
-            return tuple(value(part, f"{name}.{i}") for i, part in enumerate(param.fields))
-        array = given[name]
-        if array is None or param.kind == "tensor":
-            return array
-        return tuple(int(v) for v in array.reshape(-1)) if param.kind == "shape" else array.reshape(-1)[0].item()
-
-    return [value(param, param.name) for param in callee.spec.params]
-
-
-def named_leaves(param: Any, name: str) -> list[tuple[str, Any]]:
-    """The arrays that a parameter takes, by name."""
-    if param.kind != "tuple":
-        return [(name, param)]
-    return [leaf for i, part in enumerate(param.fields) for leaf in named_leaves(part, f"{name}.{i}")]
 
 
 def flatten(result: Any) -> list[np.ndarray]:

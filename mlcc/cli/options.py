@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,12 +12,9 @@ import click
 from mlcc.passes.manage.levels import DEFAULT, MEANING, level_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mlcc.array_files import Inputs
     from mlcc.frontend.request import Request
     from mlcc.runtime.executable import Executable
-    from mlcc.runtime.npz import Judge
 
 
 _THROUGH_A_FILE = 1 << 28  # bytes from which on an object that is run at once is written and read, piece by piece
@@ -417,45 +414,3 @@ def load_inputs(paths: tuple[str, ...], weights: tuple[str, ...] = ()) -> Inputs
     from mlcc.array_files import Inputs, load_arrays
 
     return Inputs(map(load_arrays, paths), map(load_arrays, weights))
-
-
-def match_inputs(
-    arrays: Mapping[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = (),
-    judges: Mapping[str, Judge] | None = None,
-) -> list[np.ndarray | None]:  # fmt: skip
-    """The arrays in the order of the parameters; None for an optional one that is missing. `judges` see what an array
-    is before it is read.
-
-    Raises CompileError E0004 that lists every missing and every unknown name.
-    """
-    from mlcc.array_files import names_of_parameters, read_array
-    from mlcc.errors import CompileError, did_you_mean, error
-
-    found = names_of_parameters(arrays, names)
-    known = {array for arrays_of in found.values() for array in arrays_of}
-    findings = [
-        error("E0004", f"no array for parameter `{n}` of {func}", help=did_you_mean(n, set(arrays) - set(names)))
-        for n in names
-        if not found[n] and n not in optional
-    ]
-    findings += [
-        error("E0004", f"{' and '.join(f'`{a}`' for a in found[n])} are both for parameter `{n}` of {func}")
-        for n in names
-        if len(found[n]) > 1
-    ]
-    findings += [
-        error(
-            "E0004", f"{func} has no parameter `{n}`",
-            help=did_you_mean(n, names) or f"its parameters are {', '.join(names) or 'none'}",
-        )
-        for n in arrays
-        if n not in known and n not in getattr(arrays, "weights", ())
-    ]  # fmt: skip
-    if findings:
-        raise CompileError(findings)
-    judges = judges or {}
-    return [read_array(arrays, found[n][0], judges.get(n, _anything)) if found[n] else None for n in names]
-
-
-def _anything(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-    return False

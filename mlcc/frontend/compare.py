@@ -198,13 +198,13 @@ def with_all_values(module: IRModule) -> tuple[IRModule, list[Place], list[DType
     places and the values' dtypes."""
     func = module.functions["main"]
     assert isinstance(func, relax.Function) and isinstance(func.body, relax.SeqExpr)
-    last: dict[str, tuple[Place, relax.Var]] = {}
+    last: dict[str, tuple[Place, relax.Var, DType]] = {}
     for block in func.body.blocks:
         for binding in block.bindings:
             place = place_of(binding.span) or place_of(getattr(getattr(binding, "value", None), "span", None))
             info = binding.var.struct_info
             if place is not None and place.node and isinstance(info, relax.TensorStructInfo) and info.dtype is not None:
-                last[place.node] = (place, binding.var)
+                last[place.node] = (place, binding.var, info.dtype)
     body = func.body
     fresh = {
         b.var: relax.Var(b.var.name, b.var.struct_info)
@@ -213,9 +213,8 @@ def with_all_values(module: IRModule) -> tuple[IRModule, list[Place], list[DType
         if isinstance(b.var, relax.DataflowVar)
     }
     blocks = [relax.BindingBlock(block.bindings) for block in body.blocks]
-    made = substitute(make_seq(blocks, make_tuple([body.body, *(var for _, var in last.values())])), fresh)
+    made = substitute(make_seq(blocks, make_tuple([body.body, *(var for _, var, _ in last.values())])), fresh)
     done = make_function(func.params, made, func.attrs, None, func.is_pure)
     copy = module.copy()
     copy.functions["main"] = done
-    dtypes = [var.struct_info.dtype for _, var in last.values()]
-    return copy, [place for place, _ in last.values()], dtypes
+    return copy, [place for place, _, _ in last.values()], [dtype for _, _, dtype in last.values()]

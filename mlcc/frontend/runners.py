@@ -98,12 +98,14 @@ class TorchRunner:
         """The user's inputs in order, tensors and what the export fixed."""
         arrays = iter(inputs)
         values = {node.name: node.meta.get("val") for node in self._program.graph.nodes if node.op == "placeholder"}
-        made = []
+        made: list[Any] = []
         for spec in self._program.graph_signature.input_specs:
             if spec.kind.name == "USER_INPUT":
                 meta = values.get(getattr(spec.arg, "name", ""))
-                is_tensor = isinstance(meta, self._torch.Tensor)
-                made.append(self._tensor(next(arrays), meta.dtype) if is_tensor else getattr(spec.arg, "value", None))
+                if isinstance(meta, self._torch.Tensor):
+                    made.append(self._tensor(next(arrays), meta.dtype))
+                else:
+                    made.append(getattr(spec.arg, "value", None))
         return made
 
     def _tensor(self, array: np.ndarray, dtype: Any) -> Any:
@@ -116,7 +118,7 @@ class TorchRunner:
         torch = self._torch
         data = tensor.detach().cpu()
         is_lacking = data.dtype == torch.bfloat16 or str(data.dtype).startswith("torch.float8")
-        return (data.float() if is_lacking else data).contiguous().numpy()  # type: ignore[no-any-return]
+        return (data.float() if is_lacking else data).contiguous().numpy()
 
 
 def _copied(torch: Any, value: Any) -> Any:

@@ -94,9 +94,9 @@ def _bound(param: relax.Var, func: relax.Function, dtype: DType) -> int:
     same = {param}
     bounds = []
     for binding, _ in all_bindings(func.body):
-        value = getattr(binding, "value", None)
+        value: Any = getattr(binding, "value", None)
         if is_call(value, "relax.astype") and value.args[0] in same:
-            same.add(binding.var)  # type: ignore[attr-defined]
+            same.add(binding.var)
         elif is_call(value, "relax.take") and value.args[1] in same:
             bounds.append(_extent_of(value))
     known = [bound for bound in bounds if bound is not None]

@@ -73,8 +73,8 @@ def _importer(path: str) -> Callable[[str, Request], IRModule]:
         help = _ELSEWHERE.get(suffix, did_you_mean(suffix, IMPORTERS) or f"models are {known}").format(path=path)
         raise CompileError(error("E1074", f"{path} is no model that mlcc imports ({known})", help=help))
     module, _, name = where.partition(":")
-    found: Any = getattr(importlib.import_module(module), name)
-    return found  # type: ignore[no-any-return]
+    found: Callable[[str, Request], IRModule] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def load_converters(path: str) -> dict[str, Callable[..., Any]]:

@@ -22,8 +22,30 @@ def state_shapes(module: IRModule, shapes: Mapping[str, tuple[Extent, ...]], ran
     assert isinstance(func, relax.Function)
     values = _values(func, shapes)
     if values:
+        known = _bounds(func, values)
         func = bind_symbols(func, values, {}, module)
+        func = func.with_attr(known) if known else func
     return module if not values and not ranges else _with_main(module, func, _ranges(func, ranges))
+
+
+def _bounds(func: relax.Function, values: Mapping[tir.Var, tir.Expr]) -> dict[str, dict[str, int]]:
+    """The ranges that the function states, by the new names of its symbols. Raises CompileError E1075 for a number
+    outside the range of the symbol that it stands for."""
+    by_name = {var.name: value for var, value in values.items()}
+    wrong: list[Diagnostic] = []
+    made: dict[str, dict[str, int]] = {}
+    for key, sign in ((_LEAST, 1), (_GREATEST, -1)):
+        for name, bound in dict(func.attrs.get(key) or {}).items():
+            value = by_name.get(name)
+            number = None if value is None else tir.const_int(value)
+            if number is None:
+                made.setdefault(key, {})[value.name if isinstance(value, tir.Var) else name] = bound
+            elif (number - int(bound)) * sign < 0:
+                end = "least" if sign > 0 else "greatest"
+                wrong.append(error("E1075", f"`{name}` is stated as {number}, and {bound} is its {end} value"))
+    if wrong:
+        raise CompileError(wrong)
+    return {key: made.get(key, {}) for key in (_LEAST, _GREATEST) if func.attrs.get(key)}
 
 
 def _with_main(module: IRModule, func: relax.Function, attrs: Mapping[str, object]) -> IRModule:

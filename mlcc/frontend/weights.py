@@ -39,7 +39,7 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
     from mlcc.grammar.constants import as_tensor, like
 
     known = weights_of(module)
-    wrong = []
+    wrong: list[Diagnostic] = []
     made: dict[Any, Any] = {}
     for name in (name for name in known if name in arrays):
         old = known[name][0].data

@@ -65,7 +65,7 @@ class Planning(Generic[C]):
     def has_far_constants(self) -> bool:
         """Whether the constants of the module are too many to lie within reach of 32-bit addresses."""
         found = {id(n.data): n.data.nbytes for f in self.module.functions.values() for n in find(f, relax.Constant)}
-        return sum(found.values()) >= FAR_CONSTANTS
+        return bool(sum(found.values()) >= FAR_CONSTANTS)
 
     def constant(self, data: TensorData) -> int:
         """The number of a constant; equal ones are kept once. `offsets` says where in the section it lies."""

@@ -20,7 +20,7 @@ STOREYS = """
     mlcc.runtime mlcc.codes
     mlcc.files
     mlcc.array_files
-    mlcc.options mlcc.outputs
+    mlcc.options mlcc.outputs mlcc.call_by_name
     mlcc.ir
     mlcc.arith mlcc.machine
     mlcc.cache
