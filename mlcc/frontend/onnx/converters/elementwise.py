@@ -60,8 +60,6 @@ def _pow(t: OnnxTranslator, node: OnnxNode, base: relax.Expr, exponent: relax.Ex
 def _mod(t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Expr) -> relax.Expr:
     if node.attribute("fmod", 0):
         return t.op.mod(a, b)
-    if is_float(t, a):
-        raise Unsupported("the remainder of floats needs `fmod=1`")
     return t.op.floor_mod(a, b)
 
 
@@ -168,6 +166,8 @@ def _bit_cast(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     from mlcc import te
 
     dtype = dtype_of(node.attribute("to"))
+    if (t.dtype(x), dtype) == ("bool", "uint8"):
+        return t.cast(x, dtype)
     if DType.of(dtype).bits != DType.of(t.dtype(x)).bits or "bool" in (dtype, t.dtype(x)):
         raise Unsupported(f"the bits of {t.dtype(x)} are no {dtype}")
 
@@ -180,4 +180,4 @@ def _bit_cast(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 def _reinterpreted(dtype: str, element: Any) -> Any:
     from mlcc.te.scalar import Scalar, raw
 
-    return Scalar(construct.call(dtype, "tir.reinterpret", raw(element)))
+    return Scalar(construct.call(dtype, "reinterpret", raw(element)))

@@ -138,3 +138,16 @@ def _mean_variance(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Ex
     axes = list(node.attribute("axes") or [0, 2, 3])
     centred = t.emit(t.op.subtract(x, t.op.mean(x, axes, True)))
     return t.op.divide(centred, t.op.add(t.op.std(x, axes, True), scalars(t, x)(1e-9)))
+
+
+@converts("LpNormalization")
+def _lp_normalization(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    axis, order = t.axis(x, node.attribute("axis", -1)), node.attribute("p", 2)
+    if order not in (1, 2):
+        raise Unsupported(f"`p` is {order}, 1 and 2 are possible")
+    terms = t.op.abs(x) if order == 1 else t.op.multiply(x, x)
+    total = t.op.sum(terms, [axis], True)
+    norm = t.emit(total if order == 1 else t.op.sqrt(total))
+    s = scalars(t, x)
+    nothing = t.emit(t.op.equal(norm, s(0)))
+    return t.op.where(nothing, s(0), t.op.divide(x, t.op.where(nothing, s(1), norm)))

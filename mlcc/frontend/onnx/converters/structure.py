@@ -434,5 +434,6 @@ def _space_to_depth(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.E
     n, depth, height, width = t.shape(x)
     high, wide = quotient(t, [height], [size]), quotient(t, [width], [size])
     split = t.reshape(x, [n, depth, high, size, wide, size])
-    moved = t.emit(t.op.permute_dims(split, [0, 3, 5, 1, 2, 4]))
+    depth_first = choice(node.attribute("mode", "DCR"), ("DCR", "CRD"), "mode") == "DCR"
+    moved = t.emit(t.op.permute_dims(split, [0, 3, 5, 1, 2, 4] if depth_first else [0, 1, 3, 5, 2, 4]))
     return t.reshape(moved, [n, t.simplify(c.mul(depth, size * size)), high, wide])
