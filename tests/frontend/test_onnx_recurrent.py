@@ -79,3 +79,11 @@ def test_other_activations(names: list[str], alphas: list[float], betas: list[fl
 @pytest.mark.parametrize("operator", GATES)
 def test_compiled(operator: str) -> None:
     _check(operator, _layer(operator, 2), direction="bidirectional", opt_level=1)
+
+
+@pytest.mark.parametrize("operator", GATES)
+def test_of_symbolic_length(operator: str) -> None:
+    inputs = _layer(operator, states=False)[:4]
+    for steps in (1, 7):
+        inputs[0] = np.random.default_rng(steps).standard_normal((steps, 2, WIDTH), "float32")
+        _check(operator, inputs, symbolic=((0, 0), (0, 1)), opt_level=1)
