@@ -288,9 +288,12 @@ def _known(made: relax.Call, info: relax.StructInfo | None) -> relax.Call:
     return relax.Call(made.op, made.args, made.attrs, made.sinfo_args, info or relax.ObjectStructInfo(), span=made.span)
 
 
-def _call_value(fw: FunctionWalk, cst: tree.Call) -> relax.Call:
-    """A call of what an expression gives: a function of the module, a closure, a packed function."""
+def _call_value(fw: FunctionWalk, cst: tree.Call) -> Any:
+    """A call of what an expression gives: a function of the module, a closure, a packed function. `float("inf")`, which
+    attributes may be, is a number."""
     head = cst.function
+    if isinstance(head, tree.Name) and head.id == "float" and fw.find(head.id) is None:
+        return relax_const.literal(fw, cst)
     if isinstance(head, tree.Attribute) and not is_module(fw, head.base):
         method = _method(fw, cst)
         if method is not None:

@@ -155,10 +155,10 @@ def _unless_blind(t: OnnxTranslator, value: relax.Expr, bias: relax.Expr | None)
     if bias is None:
         return value
     array = t.constant_array(bias)
-    least = t.scalar(float("-inf"), t.dtype(bias))
     if array is not None and not (array.max(-1) == float("-inf")).any():
         return value
-    blind = t.op.equal(t.op.max(bias, [3], keepdims=True), least)
+    hidden = t.op.equal(bias, t.scalar(float("-inf"), t.dtype(bias)))
+    blind = t.emit(t.op.min(hidden, [3], keepdims=True))  # all of them
     return t.emit(t.op.where(blind, scalars(t, value)(0), value))
 
 

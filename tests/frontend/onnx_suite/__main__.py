@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 
 from tests.frontend.onnx_suite import cases
+from tests.frontend.onnx_suite.report import write
 from tests.frontend.onnx_suite.verdicts import State, Verdict, compiled, interpreted, judge
 
 
@@ -23,6 +24,7 @@ def main() -> int:
     )
     parser.add_argument("--show", type=int, default=400, help="how many cases that do not pass are listed")
     parser.add_argument("--plain", action="store_true", help="only tensors of plain dtypes")
+    parser.add_argument("--write", action="store_true", help="put the result into docs/onnx.md")
     options = parser.parse_args()
     build = interpreted if options.opt_level is None else compiled(options.opt_level)
     found = []
@@ -33,6 +35,8 @@ def main() -> int:
             continue
         found += [judge(case, mode, build) for mode in options.mode or cases.MODES]
     _show(found, options.show)
+    if options.write:
+        write(found)
     return int(any(v.state in (State.WRONG, State.CRASHED) for v in found))
 
 

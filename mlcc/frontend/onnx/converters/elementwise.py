@@ -53,7 +53,28 @@ def _pow(t: OnnxTranslator, node: OnnxNode, base: relax.Expr, exponent: relax.Ex
     dtype = t.dtype(base)
     if is_float(t, exponent) and not is_float(t, base):
         return t.cast(t.emit(t.op.power(t.cast(base, t.dtype(exponent)), exponent)), dtype)
-    return t.op.power(base, t.cast(exponent, dtype))
+    if is_float(t, base):
+        return t.op.power(base, t.cast(exponent, dtype))
+    return _integer_power(t, base, t.cast(exponent, dtype))
+
+
+def _integer_power(t: OnnxTranslator, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
+    """The power by squaring. Beyond 63, where only 0, 1 and -1 do not overflow, what counts is whether exponents are
+    even; below 0 as well, where powers of others are 0."""
+    s = scalars(t, base)
+    positive = DType.of(t.dtype(base)).is_uint
+    size = exponent if positive else t.emit(t.op.abs(exponent))
+    odd = t.op.bitwise_and(size, s(1))
+    size = t.emit(t.op.where(t.op.greater(size, s(63)), t.op.add(odd, s(62)), size))
+    made, factor = s(1), base
+    for bit in range(6):
+        chosen = t.op.not_equal(t.op.bitwise_and(size, s(1 << bit)), s(0))
+        made = t.emit(t.op.multiply(made, t.op.where(chosen, factor, s(1))))
+        factor = t.emit(t.op.multiply(factor, factor))
+    if positive:
+        return made
+    unit = t.op.equal(t.op.abs(base), s(1))
+    return t.op.where(t.op.logical_or(t.op.greater_equal(exponent, s(0)), unit), made, s(0))
 
 
 @converts("Mod")

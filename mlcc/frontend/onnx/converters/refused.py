@@ -1,0 +1,42 @@
+"""Operators that need what a compiler of tensors does not have, with the reason that is given for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+
+RANDOM = "it draws random numbers"
+STRINGS = "there are no strings"
+TRAINING = "it belongs to training"
+TREES = "classic machine learning is not supported"
+
+_REASONS = {
+    RANDOM: ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    STRINGS: ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
+    "compressed images are decoded before": ("ImageDecoder",),
+}
+_DOMAINS = {
+    ("ai.onnx.ml", TREES): (
+        "ArrayFeatureExtractor", "Binarizer", "CategoryMapper", "DictVectorizer", "FeatureVectorizer", "Imputer",
+        "LabelEncoder", "LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder", "SVMClassifier",
+        "SVMRegressor", "Scaler", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor", "ZipMap",
+    ),
+    ("ai.onnx.preview.training", TRAINING): ("Adagrad", "Adam", "Gradient", "Momentum"),
+}  # fmt: skip
+
+
+def _refuse(reason: str, help: str, domain: str, *operators: str) -> None:
+    """Register a converter that gives a reason."""
+
+    @converts(*operators, domain=domain)
+    def convert(t: OnnxTranslator, node: OnnxNode, *inputs: Any) -> Any:
+        raise Unsupported(reason, help)
+
+
+for _reason, _operators in _REASONS.items():
+    _refuse(_reason, "do this outside of the model, and give it the result as an input", "", *_operators)
+for (_domain, _reason), _operators in _DOMAINS.items():
+    _refuse(_reason, "export the part of the model that is a network", _domain, *_operators)
