@@ -54,7 +54,7 @@ def _product(number: int, factors: Sequence[tir.Expr]) -> tir.Expr:
     return made
 
 
-def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> list[Dim]:
+def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> Sequence[Dim]:
     """The shape that two shapes broadcast to; where symbols differ, the greater extent."""
     rank = max(len(one), len(other))
     padded = [[1] * (rank - len(shape)) + [plain(n) for n in shape] for shape in (one, other)]

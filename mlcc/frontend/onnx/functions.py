@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlcc.frontend.onnx.elements import NUMBERS
 from mlcc.frontend.onnx.node import OnnxNode, plain_domain
+from mlcc.frontend.onnx.schemas import schema_of
 from mlcc.frontend.problems import Unsupported
 
 if TYPE_CHECKING:
@@ -31,12 +32,11 @@ class Functions:
         """What a node's schema says that it computes; None if it has no such function."""
         import onnx
 
-        try:
-            schema = onnx.defs.get_schema(node.operator, node.version, node.domain)
-        except onnx.defs.SchemaError:
+        schema = schema_of(node.operator, node.version, node.domain)
+        if schema is None:
             return None
         if schema.has_function:
-            return schema.function_body
+            return schema.function_body  # type: ignore[no-any-return]
         if not schema.has_context_dependent_function:
             return None
         try:

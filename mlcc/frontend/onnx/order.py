@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, error
 
@@ -20,6 +20,8 @@ def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], wh
     Raises CompileError E1043 for names that nothing makes or that are made twice, and for cycles.
     """
     made: dict[str, int] = {}
+    for node in nodes:
+        need_texts(node.op_type, node.domain, node.name, *node.input, *node.output)
     for at, node in enumerate(nodes):
         for name in node.output:
             if name and name in made:
@@ -78,6 +80,12 @@ def _captured(graph: onnx.GraphProto, depth: int) -> set[str]:
         own |= set(node.output)
         reads |= _reads(node, depth)
     return reads - own
+
+
+def need_texts(*names: Any) -> None:
+    """Raise CompileError E1043 for names that are no text, which protobuf gives as bytes."""
+    if not all(isinstance(name, str) for name in names):
+        raise unsound("the model", "a name in it is no UTF-8")
 
 
 def unsound(what: str, reason: str) -> CompileError:

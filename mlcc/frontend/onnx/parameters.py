@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.frontend.aten.symbols import parse_extent
 from mlcc.frontend.onnx.elements import dtype_of
+from mlcc.frontend.onnx.order import need_texts
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
@@ -33,6 +34,7 @@ class Parameters:
         self.symbols: dict[str, int | tir.Expr] = {}
         self._shapes, self._dtypes, self._sanitize = shapes, dtypes, sanitize
         self._names: set[str] = set()
+        need_texts(*(given.name for given in graph.input), *(out.name for out in graph.output))
         inputs = [given for given in graph.input if given.name not in t.values]
         self._refuse_unknown([given.name for given in inputs])
         problems: list[Diagnostic] = []
@@ -49,6 +51,7 @@ class Parameters:
             shape = [self._extent(extent) for extent in extents]
             self.made.append(t.parameter(self._name(name), shape, dtype))
             t.values[name] = self.made[-1]
+        t.extents_by_name.update(self.symbols)
 
     # ------------------------------------------------------------ what is stated
 
@@ -174,6 +177,7 @@ def _stated(dim: onnx.TensorShapeProto.Dimension, otherwise: str) -> Extent:
     """The extent that a model states: a number, the name of a symbol, or a name made up for one that is open."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
+    need_texts(dim.dim_param)
     return dim.dim_param or otherwise
 
 

@@ -24,7 +24,7 @@ def place_of_node(proto: onnx.NodeProto) -> Place:
     """The place of a node, with what PyTorch's exporter notes of its module."""
     domain = plain_domain(proto.domain)
     operator = f"{domain}.{proto.op_type}" if domain else proto.op_type
-    notes = {entry.key: entry.value for entry in proto.metadata_props}
+    notes = {str(entry.key): str(entry.value) for entry in proto.metadata_props}
     scopes, classes = _listed(notes.get(_SCOPES, "")), _listed(notes.get(_CLASSES, ""))
     module = scopes[-2] if len(scopes) > 1 else ""  # the last one is the node
     kind = classes[-2].rpartition(".")[2] if module and len(classes) > 1 else ""

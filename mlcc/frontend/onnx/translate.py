@@ -14,9 +14,10 @@ from mlcc.frontend.onnx.elements import sparse_data
 from mlcc.frontend.onnx.functions import Functions
 from mlcc.frontend.onnx.integers import Element, Evaluator, Known, known, plain
 from mlcc.frontend.onnx.node import OnnxNode, attribute_value, read_node
-from mlcc.frontend.onnx.order import ordered, unsound
+from mlcc.frontend.onnx.order import need_texts, ordered, unsound
 from mlcc.frontend.onnx.places import place_of_node
 from mlcc.frontend.onnx.reader import OnnxModel, opsets_of
+from mlcc.frontend.onnx.schemas import check
 from mlcc.frontend.onnx.table import Converter, converter
 from mlcc.frontend.place import spans
 from mlcc.frontend.problems import Problems, Unsupported
@@ -41,6 +42,9 @@ _FOLD_LIMIT = 4096  # elements of operands and result of what is evaluated at im
 _KNOWN_LIMIT = 1024  # elements of constants that integers are computed with
 
 NODE_LIMIT = 250_000
+
+# What converters raise for attributes and operands that no sound file has.
+_MALFORMED = (TypeError, AttributeError, LookupError, ArithmeticError, ValueError, AssertionError)
 
 __all__ = ["OnnxNode", "OnnxTranslator", "Value", "translate"]
 
@@ -82,6 +86,8 @@ class OnnxTranslator(Emitter):
         self._attributes: Mapping[str, Any] | None = None  # of the function whose body is walked
         self._functions = Functions(model.proto)
         self._count = 0  # nodes walked
+        self._stated: Mapping[str, onnx.ValueInfoProto] = {}  # what the graph at hand says of its values
+        self.extents_by_name: dict[str, int | tir.Expr] = {}  # symbols that the model names
 
     # ------------------------------------------------------------ for converters
 
@@ -113,7 +119,7 @@ class OnnxTranslator(Emitter):
     def known(self, value: relax.Expr | None) -> list[Element] | None:
         """As `integers`; None for what is known at run time only."""
         array = self.constant_array(value)
-        if array is not None and array.dtype.kind in "iub":
+        if array is not None and (array.dtype.kind in "iub" or _integral(array)):
             return [int(v) for v in array.reshape(-1)]
         symbolic = None if value is None else self._known.get(value)
         return None if symbolic is None else list(symbolic.elements.reshape(-1))
@@ -200,11 +206,18 @@ class OnnxTranslator(Emitter):
 
     def walk(self, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
         """Emit every node; problems are gathered, and what depends on them is left out."""
+        self._count += len(graph.node)
+        if self._count > NODE_LIMIT:
+            raise CompileError(error("E1045", f"{self.model.name} has more than {NODE_LIMIT} nodes"))
         nodes = ordered(graph.node, self.values.__contains__, f"the graph `{graph.name}`")
+        before, self._stated = self._stated, {value.name: value for value in graph.value_info}
+        try:
+            self._walk(nodes)
+        finally:
+            self._stated = before
+
+    def _walk(self, nodes: Sequence[onnx.NodeProto]) -> None:
         for proto, span in zip(nodes, spans(self.model.name, map(place_of_node, nodes)), strict=True):
-            self._count += 1
-            if self._count > NODE_LIMIT:
-                raise CompileError(error("E1045", f"{self.model.name} has more than {NODE_LIMIT} nodes"))
             self._node(read_node(proto, self.opsets, self.model.tensor, self._attributes), span)
 
     def _node(self, node: OnnxNode, span: Span) -> None:
@@ -224,13 +237,13 @@ class OnnxTranslator(Emitter):
             pass
         except Unsupported as problem:
             self.problems.unsupported(node.title, span, problem)
-        except TypeError as problem:
-            if "positional argument" not in str(problem):
-                raise
-            self.problems.unsupported(node.title, span, Unsupported("it has more or fewer inputs than its schema"))
+        except _MALFORMED as problem:
+            reason = f"it is not as its schema says ({type(problem).__name__}: {problem})"
+            self.problems.unsupported(node.title, span, Unsupported(reason))
 
     def _said(self, node: OnnxNode, inputs: Sequence[Value]) -> Any:
         """What a node's outputs are: by the model's own function, known integers, a converter, a schema's function."""
+        check(node)
         own = self.own.get(node.title)
         function = self._functions.of_model(node) if own is None else None
         if function is not None:
@@ -298,6 +311,7 @@ class OnnxTranslator(Emitter):
         sparse = ((tensor.values.name, functools.partial(_dense, self, tensor)) for tensor in graph.sparse_initializer)
         seen = set()
         for name, read in (*dense, *sparse):
+            need_texts(name)
             if name in seen:
                 raise unsound(f"the graph `{graph.name}`", f"there are two initializers `{name}`")
             seen.add(name)
@@ -319,9 +333,30 @@ class OnnxTranslator(Emitter):
         results = [result] if isinstance(result, relax.Expr) or result is None else list(result)
         for name, value in zip(node.outputs, results, strict=False):
             if name:
-                self.values[name] = self.emit(value, name) if isinstance(value, relax.Expr) else value
+                self.values[name] = self._kept(name, value) if isinstance(value, relax.Expr) else value
         if any(name and self.values[name] is MISSING for name in node.outputs):
             raise Unsupported("one of its outputs is not computed")
+
+    def _kept(self, name: str, value: relax.Expr) -> relax.Expr:
+        """A result, bound to a variable; where inference knows no shape, with the one that the model states."""
+        made = self.emit(value, name)
+        info, stated = made.struct_info, self._stated.get(name)
+        if not isinstance(info, relax.TensorStructInfo) or info.shape is not None or stated is None:
+            return made
+        kind = stated.type.tensor_type
+        if not kind.HasField("shape") or info.ndim not in (-1, len(kind.shape.dim)):
+            return made
+        return self.with_shape(made, [self._extent(dim) for dim in kind.shape.dim])
+
+    def _extent(self, dim: onnx.TensorShapeProto.Dimension) -> Dim:
+        """An extent that the model states; a name that is new stands for what run time finds."""
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            return int(dim.dim_value)
+        if not dim.dim_param:
+            return self.fresh("extent")
+        if dim.dim_param not in self.extents_by_name:
+            self.extents_by_name[dim.dim_param] = self.fresh(dim.dim_param)
+        return self.extents_by_name[dim.dim_param]
 
     def _evaluated(self, node: OnnxNode, inputs: Sequence[Value]) -> Value:
         """The result of a node on integers that are known; None if it is left to its converter."""
@@ -368,6 +403,11 @@ class OnnxTranslator(Emitter):
 
 
 _UNKNOWN = object()
+
+
+def _integral(array: np.ndarray) -> bool:
+    """Whether a few floats are all integers, as counts may be written."""
+    return array.dtype.kind == "f" and array.size <= 16 and bool((abs(array) < 2**53).all() and (array % 1 == 0).all())
 
 
 def _as_int(element: Any) -> Any:

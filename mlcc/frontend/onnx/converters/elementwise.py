@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlcc.frontend.onnx.elements import dtype_of
+from mlcc.frontend.onnx.extents import broadcast
 from mlcc.frontend.onnx.parts import choice, is_float, scalars
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
@@ -29,9 +30,17 @@ _DIRECT = {
 
 def _direct(name: str) -> Callable[..., relax.Expr]:
     def convert(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
-        return getattr(t.op, name)(*operands)  # type: ignore[no-any-return]
+        return _shaped(t, getattr(t.op, name)(*operands), operands)
 
     return convert
+
+
+def _shaped(t: OnnxTranslator, result: relax.Expr, operands: Sequence[relax.Expr]) -> relax.Expr:
+    """A result with a shape: of extents that may be equal or 1, as `n` and `m`, the greater one."""
+    info = result.struct_info
+    if len(operands) < 2 or not isinstance(info, relax.TensorStructInfo) or info.shape is not None:
+        return result
+    return t.with_shape(result, functools.reduce(broadcast, (t.shape(value) for value in operands)))
 
 
 for _operator, _name in _DIRECT.items():
@@ -89,7 +98,7 @@ def _mod(t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Expr) -> rel
 
 @converts("Sum")
 def _sum(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
-    return functools.reduce(lambda a, b: t.emit(t.op.add(a, b)), operands)
+    return functools.reduce(lambda a, b: t.emit(_shaped(t, t.op.add(a, b), (a, b))), operands)
 
 
 @converts("Mean")

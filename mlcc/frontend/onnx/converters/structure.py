@@ -221,7 +221,19 @@ def _tile(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, repeats: relax.Expr)
 @converts("Concat")
 def _concat(t: OnnxTranslator, node: OnnxNode, *parts: relax.Expr) -> relax.Expr:
     axis = t.axis(parts[0], node.attribute("axis", 1 if node.version < 4 else 0))
-    return parts[0] if len(parts) == 1 else t.op.concat(list(parts), axis)
+    if len(parts) == 1:
+        return parts[0]
+    first = t.shape(parts[0])
+    return t.op.concat([parts[0], *(_beside(t, part, first, axis) for part in parts[1:])], axis)
+
+
+def _beside(t: OnnxTranslator, part: relax.Expr, first: Sequence[tir.Expr], axis: int) -> relax.Expr:
+    """A part that is joined to another: its other extents are equal, which run time checks where it is not known."""
+    shape = list(t.shape(part))
+    if len(shape) != len(first):
+        return part
+    wanted = [own if i == axis else other for i, (own, other) in enumerate(zip(shape, first, strict=True))]
+    return part if all(map(same, shape, wanted)) else t.with_shape(part, wanted)
 
 
 @converts("Split")

@@ -1,0 +1,47 @@
+"""Nodes held against the schemas of their operators: attributes and their types, numbers of inputs and outputs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from mlcc.frontend.onnx.node import OnnxNode
+from mlcc.frontend.problems import Unsupported
+
+
+@functools.lru_cache(maxsize=4096)
+def schema_of(operator: str, version: int, domain: str) -> Any:
+    """The schema of an operator as a version of its domain has it; None for one that the onnx package does not know."""
+    import onnx
+
+    try:
+        return onnx.defs.get_schema(operator, version, domain)
+    except (onnx.defs.SchemaError, TypeError):  # TypeError: a version beyond 32 bits
+        return None
+
+
+def check(node: OnnxNode) -> None:
+    """Raise Unsupported for a node that is not as its schema says. One without schema is not looked at."""
+    schema = schema_of(node.operator, node.version, node.domain)
+    if schema is None:
+        return
+    for what, names, least, most in (
+        ("inputs", node.inputs, schema.min_input, schema.max_input),
+        ("outputs", node.outputs, schema.min_output, schema.max_output),
+    ):
+        if not least <= len(names) <= most:
+            raise Unsupported(f"it has {len(names)} {what}, its schema {_range(least, most)}")
+    known = schema.attributes
+    for given in node.proto.attribute:
+        found = known.get(given.name)
+        if found is None:
+            raise Unsupported(f"it has an attribute `{given.name}`, which its schema has not")
+        if int(found.type.value) != given.type:
+            raise Unsupported(f"the attribute `{given.name}` is not of the type that its schema says")
+    for name, found in known.items():
+        if found.required and name not in node.attributes:
+            raise Unsupported(f"it lacks the attribute `{name}`")
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least}" if least == most else f"{least} to {most}"
