@@ -48,10 +48,15 @@ class ResizedAxis:
         return self.before == self.after and self.exact and not cut
 
 
+_LIMIT = 1 << 20  # places that are computed while a model is imported
+
+
 def coordinates(how: Resizing, part: ResizedAxis) -> np.ndarray:
     """Where each place of the result lies in the data."""
     import numpy as np
 
+    if part.after > _LIMIT:
+        raise Unsupported(f"{part.after} elements along an axis are more than {_LIMIT}")
     at, last, after = np.arange(part.after, dtype="float64"), part.before - 1, part.scale * part.before
     halves = (at + 0.5) / part.scale - 0.5
     one = part.after == 1 or after == 1

@@ -9,6 +9,9 @@ from mlcc.frontend.onnx.node import OnnxNode
 from mlcc.frontend.problems import Unsupported
 
 
+_SINGLE = 0  # an input that is neither optional nor one of many
+
+
 @functools.lru_cache(maxsize=4096)
 def schema_of(operator: str, version: int, domain: str) -> Any:
     """The schema of an operator as a version of its domain has it; None for one that the onnx package does not know."""
@@ -31,6 +34,9 @@ def check(node: OnnxNode) -> None:
     ):
         if not least <= len(names) <= most:
             raise Unsupported(f"it has {len(names)} {what}, its schema {_range(least, most)}")
+    for formal, name in zip(schema.inputs, node.inputs, strict=False):
+        if formal.option.value == _SINGLE and not name:
+            raise Unsupported(f"its input `{formal.name}` is left out")
     known = schema.attributes
     for given in node.proto.attribute:
         found = known.get(given.name)
