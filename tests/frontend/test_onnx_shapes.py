@@ -120,3 +120,21 @@ def test_sequences_vanish() -> None:
     constants = {"two": np.int64(2), "one": np.int64(1), "zero": np.int64(0)}
     given = model(nodes, {"x": (FLOAT, [5, 3])}, {"y": (FLOAT, None), "length": ("int64", [])}, constants)
     check(given, _image(5, 3))
+
+
+def test_weights_as_parameters() -> None:
+    """Weights follow the inputs; what shapes are made of stays bound."""
+    weight = _image(3, 4)
+    given = model(
+        [node("MatMul", ["x", "w.1"], ["p"]), node("Reshape", ["p", "shape"])],
+        {"x": (FLOAT, ["n", 3])},
+        {"y": (FLOAT, None)},
+        {"w.1": weight, "shape": np.array([-1, 2])},
+    )
+    module = from_onnx(given, keep_params_in_input=True)
+    main = module["main"]
+    assert [p.name for p in main.params] == ["x", "w_1"] and main.attrs["num_input"] == 1
+    (kept,) = main.attrs["params"]
+    x = _image(2, 3)
+    run = mlcc.load(mlcc.build(module))["main"]
+    np.testing.assert_allclose(run(x, np.asarray(kept)), (x @ weight).reshape(-1, 2), rtol=1e-5, atol=1e-6)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mlcc.errors import CompileError, error
 from mlcc.frontend.onnx.parameters import Parameters
-from mlcc.frontend.onnx.reader import NEWEST, OLDEST, read_model
+from mlcc.frontend.onnx.reader import NEWEST, OLDEST, OnnxModel, read_model
 from mlcc.frontend.onnx.translate import OnnxTranslator
 from mlcc.ir.module import IRModule
 
@@ -33,17 +34,39 @@ def from_onnx(
     Raises CompileError that lists everything that cannot be imported.
     """
     read = read_model(model, name)
-    t = OnnxTranslator(read, custom_convert_map)
-    if opset is not None:
-        t.opsets = {**t.opsets, "": _opset(opset)}
-    graph = read.proto.graph
-    t.initializers(graph)
-    params = Parameters(t, graph, shape_dict or {}, dtype_dict, sanitize_input_names)
-    with t.function(params.made, {"num_input": len(params.made)}):
+    options = Options(shape_dict or {}, dtype_dict, opset, sanitize_input_names, dict(custom_convert_map or {}))
+    t, module = _imported(read, options)
+    if not keep_params_in_input:
+        return module
+    names = {tensor.name for tensor in read.proto.graph.initializer}
+    return _imported(read, options, names - t.looked_at)[1]  # what shapes depend on stays bound
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a model is imported; see `from_onnx`."""
+
+    shapes: Mapping[str, Sequence[int | str]]
+    dtypes: str | Mapping[str, str]
+    opset: int | None
+    sanitize: bool
+    converters: Mapping[str, Callable[..., Any]]
+
+
+def _imported(model: OnnxModel, options: Options, kept: Container[str] = ()) -> tuple[OnnxTranslator, IRModule]:
+    t = OnnxTranslator(model, options.converters, kept)
+    if options.opset is not None:
+        t.opsets = {**t.opsets, "": _opset(options.opset)}
+    graph = model.proto.graph
+    own = Parameters(t, graph, options.shapes, options.dtypes, options.sanitize)
+    attrs: dict[str, Any] = {"num_input": len(own.made)}
+    if kept:
+        attrs["params"] = [data.array for data in t.kept.values()]
+    with t.function([*own.made, *t.kept], attrs):
         t.walk(graph)
         t.problems.raise_all()
-        t.result(params.results(graph))
-    return t.module()
+        t.result(own.results(graph))
+    return t, t.module()
 
 
 def _opset(version: int) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, Diagnostic, did_you_mean, error
 from mlcc.frontend.aten.symbols import parse_extent
 from mlcc.frontend.onnx.elements import dtype_of
+from mlcc.frontend.onnx.names import identifier
 from mlcc.frontend.onnx.order import need_texts
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
@@ -33,9 +33,10 @@ class Parameters:
         self.made: list[relax.Var] = []
         self.symbols: dict[str, int | tir.Expr] = {}
         self._shapes, self._dtypes, self._sanitize = shapes, dtypes, sanitize
-        self._names: set[str] = set()
         need_texts(*(given.name for given in graph.input), *(out.name for out in graph.output))
-        inputs = [given for given in graph.input if given.name not in t.values]
+        constants = {tensor.name for tensor in graph.initializer}
+        constants |= {sparse.values.name for sparse in graph.sparse_initializer}
+        inputs = [given for given in graph.input if given.name not in constants]
         self._refuse_unknown([given.name for given in inputs])
         problems: list[Diagnostic] = []
         stated = []
@@ -52,6 +53,7 @@ class Parameters:
             self.made.append(t.parameter(self._name(name), shape, dtype))
             t.values[name] = self.made[-1]
         t.extents_by_name.update(self.symbols)
+        t.initializers(graph)
 
     # ------------------------------------------------------------ what is stated
 
@@ -119,7 +121,7 @@ class Parameters:
             self.symbols[old] = new if isinstance(new, int) else self.symbols[new]
         for extent in extents:
             if isinstance(extent, str) and extent not in self.symbols:
-                self.symbols[extent] = self._expression(extent) or self.t.symbol(_identifier(extent, taken))
+                self.symbols[extent] = self._expression(extent) or self.t.symbol(identifier(extent, taken))
 
     def _expression(self, text: str) -> tir.Expr | None:
         """The name of an extent as an expression over the others: `2*n`, `past + 1`."""
@@ -136,7 +138,7 @@ class Parameters:
         """The name of a parameter."""
         if not self._sanitize and not (name.isidentifier() and name.isascii()):
             raise _refused(f"`{name}` is no name for a parameter", "leave `sanitize_input_names` as it is")
-        return _identifier(name, self._names)
+        return identifier(name, self.t.names)
 
     # ------------------------------------------------------------ results
 
@@ -179,18 +181,6 @@ def _stated(dim: onnx.TensorShapeProto.Dimension, otherwise: str) -> Extent:
         return int(dim.dim_value)
     need_texts(dim.dim_param)
     return dim.dim_param or otherwise
-
-
-def _identifier(name: str, taken: set[str]) -> str:
-    """A name that text may have, which no other input has."""
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
-    plain = f"_{plain}" if plain[0].isdigit() else plain
-    made, count = plain, 0
-    while made in taken:
-        count += 1
-        made = f"{plain}_{count}"
-    taken.add(made)
-    return made
 
 
 def _refused(message: str, help: str | None = None) -> CompileError:

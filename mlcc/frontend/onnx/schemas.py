@@ -8,7 +8,6 @@ from typing import Any
 from mlcc.frontend.onnx.node import OnnxNode
 from mlcc.frontend.problems import Unsupported
 
-
 _SINGLE = 0  # an input that is neither optional nor one of many
 
 

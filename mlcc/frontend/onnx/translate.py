@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mlcc.errors import CompileError, Span, error
@@ -13,6 +13,7 @@ from mlcc.frontend.emitter import Dim, Emitter, Shape
 from mlcc.frontend.onnx.elements import sparse_data
 from mlcc.frontend.onnx.functions import Functions
 from mlcc.frontend.onnx.integers import Element, Evaluator, Known, known, plain
+from mlcc.frontend.onnx.names import identifier
 from mlcc.frontend.onnx.node import OnnxNode, attribute_value, read_node
 from mlcc.frontend.onnx.order import need_texts, ordered, unsound
 from mlcc.frontend.onnx.places import place_of_node
@@ -74,8 +75,15 @@ class OnnxTranslator(Emitter):
     `t.integers(value)` (numbers and expressions); `t.known(value)` is None where these would raise.
     """
 
-    def __init__(self, model: OnnxModel, converters: Mapping[str, Converter] | None = None) -> None:
+    def __init__(
+        self, model: OnnxModel, converters: Mapping[str, Converter] | None = None, kept: Container[str] = ()
+    ) -> None:
+        """`kept` are the initializers that become parameters, not constants."""
         super().__init__()
+        self.kept: dict[relax.Var, TensorData] = {}
+        self.looked_at: set[str] = set()  # initializers whose elements the import depends on
+        self._keep = kept
+        self._origins: dict[TensorData, frozenset[str]] = {}  # the initializers that a constant is made of
         self.model = model
         self.own = dict(converters or {})
         self.opsets: Mapping[str, int] = opsets_of(model.proto.opset_import)
@@ -87,6 +95,7 @@ class OnnxTranslator(Emitter):
         self._functions = Functions(model.proto)
         self._count = 0  # nodes walked
         self._stated: Mapping[str, onnx.ValueInfoProto] = {}  # what the graph at hand says of its values
+        self.names: set[str] = set()  # of the parameters
         self.extents_by_name: dict[str, int | tir.Expr] = {}  # symbols that the model names
 
     # ------------------------------------------------------------ for converters
@@ -103,6 +112,7 @@ class OnnxTranslator(Emitter):
         from mlcc.ir.narrow import decode
 
         if isinstance(value, relax.Constant) and value.data.array is not None:
+            self.looked_at |= self._origins.get(value.data, frozenset())
             return decode(value.data.array, value.data.dtype)
         return None
 
@@ -198,8 +208,11 @@ class OnnxTranslator(Emitter):
             return value
         folded = _folded(value)
         if isinstance(folded, relax.Constant):
-            key = hint or self._hint
-            return self.constant(folded.data.array, str(folded.data.dtype), key) if folded.data.size > 1 else folded
+            key = hint or self._hint if folded.data.size > 1 else ""
+            made = self.constant(folded.data.array, str(folded.data.dtype), key)
+            operands = [leaf.data for leaf in _leaves(value.args) if isinstance(leaf, relax.Constant)]
+            self._origins[made.data] = frozenset().union(*(self._origins.get(data, ()) for data in operands))
+            return made
         return super().emit(value, _plain_name(hint or self._hint))
 
     # ------------------------------------------------------------ walking
@@ -273,7 +286,8 @@ class OnnxTranslator(Emitter):
         attributes = {a.name: attribute_value(a, self.model.tensor) for a in function.attribute_proto}
         attributes.update(node.attributes)
         before = self.opsets, self._attributes, self.values
-        self.opsets, self._attributes = opsets_of(function.opset_import), attributes
+        self.opsets = {**self.opsets, **opsets_of(function.opset_import)}
+        self._attributes = attributes
         self.values = {"": None, **dict.fromkeys(function.input), **given}
         try:
             with self._functions.entered(function):
@@ -320,10 +334,14 @@ class OnnxTranslator(Emitter):
             except Unsupported as problem:
                 self.values[name] = problem  # raised by what reads it
 
-    def _weight(self, proto: onnx.TensorProto) -> relax.Constant:
-        made = weight(self, self.model.tensor(proto))
-        if self.model.owned:
-            proto.ClearField("raw_data")  # memory would hold it twice
+    def _weight(self, proto: onnx.TensorProto) -> relax.Expr:
+        data = self.model.tensor(proto)
+        if proto.name in self._keep:
+            var = self.parameter(identifier(proto.name, self.names), data.shape, str(data.dtype))
+            self.kept[var] = data
+            return var
+        made = weight(self, data)
+        self._origins[made.data] = frozenset([proto.name])
         return made
 
     # ------------------------------------------------------------ results
@@ -398,6 +416,7 @@ class OnnxTranslator(Emitter):
             data = value.data
             if data.array is None or data.size > _KNOWN_LIMIT or not (data.dtype.is_int or data.dtype.is_bool):
                 return _UNKNOWN
+            self.looked_at |= self._origins.get(data, frozenset())
             return Known(data.array.astype(object), str(data.dtype))
         return self._known.get(value, _UNKNOWN) if isinstance(value, relax.Expr) else _UNKNOWN
 
