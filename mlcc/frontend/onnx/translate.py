@@ -426,7 +426,9 @@ _UNKNOWN = object()
 
 def _integral(array: np.ndarray) -> bool:
     """Whether a few floats are all integers, as counts may be written."""
-    return array.dtype.kind == "f" and array.size <= 16 and bool((abs(array) < 2**53).all() and (array % 1 == 0).all())
+    if array.dtype.kind != "f" or array.size > 16:
+        return False
+    return all(abs(v) < 2**53 and v.is_integer() for v in array.reshape(-1).tolist())
 
 
 def _as_int(element: Any) -> Any:

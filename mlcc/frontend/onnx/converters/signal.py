@@ -23,6 +23,8 @@ BLACKMAN = 0.42, -0.5, 0.08
 
 Window: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # of places between 0 and 1
 
+_LONGEST = 1 << 24  # elements of a window
+
 
 @converts("DFT", since=17)
 def _dft_along_attribute(
@@ -140,6 +142,8 @@ def _window(t: OnnxTranslator, node: OnnxNode, size: relax.Expr, function: Windo
     import numpy as np
 
     count = int(t.scalar_of(size))
+    if not 0 <= count <= _LONGEST:
+        raise Unsupported(f"a window of {count} elements")
     steps = count if node.attribute("periodic", 1) else count - 1
     at = np.arange(count) / steps if steps else np.zeros(count)
     return t.constant(function(at).astype(dtype_of(node.attribute("output_datatype", FLOAT))))
