@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -266,7 +267,8 @@ def _np_reduce(name: str) -> Callable[..., Any]:
             return np.asarray(x)
         start = {}
         if x.size == 0 and name in ("max", "min"):
-            start = {"initial": worst(call, name == "max")}
+            infinite = -np.inf if name == "max" else np.inf
+            start = {"initial": infinite if x.dtype.kind == "f" else worst(call, name == "max")}
         elif x.size == 0 and name in ("mean", "var", "std"):  # NaN without NumPy's warning
             return np.sum(x, axis=given, keepdims=call.attrs["keepdims"]) * np.asarray(np.nan, x.dtype)
         made = getattr(np, name)(x, axis=given, keepdims=call.attrs["keepdims"], **start)
@@ -276,7 +278,7 @@ def _np_reduce(name: str) -> Callable[..., Any]:
 
 
 def worst(call: relax.Call, largest: bool) -> Any:
-    """The extreme of no elements: the identity of the reduction."""
+    """The extreme of no elements: the least or greatest finite number."""
     dtype = tensor(call, 0).dtype or FLOAT32
     bound = construct.min_value(dtype) if largest else construct.max_value(dtype)
     assert isinstance(bound, (tir.IntImm, tir.FloatImm))
@@ -311,19 +313,31 @@ def _np_arg(name: str) -> Callable[..., Any]:
 _PARAMETERS = "x, axis: ints? = None, keepdims: bool = False"
 
 
-def _entry(reducer: Any, name: str, identity: int | None = None) -> Impl:
+def _entry(reducer: Any, name: str, identity: int | None = None, accurate: Any = None) -> Impl:
     expand = None if identity is None else _filled_if_empty(identity)
     return Impl(
         _PARAMETERS, infer_reduce, _np_reduce(name), _lower_reduce(reducer), FusionKind.COMM_REDUCE, expand=expand,
-        layout=layout_rules.reduce,
+        layout=layout_rules.reduce, accurate=None if accurate is None else _lower_reduce(accurate),
     )  # fmt: skip
+
+
+def _extreme(largest: bool) -> Any:
+    """The greatest or least of elements that may all be infinite; TVM's gives the extreme finite number then."""
+    combine = construct.maximum if largest else construct.minimum
+
+    def identity(dtype: str) -> tir.Expr:
+        if DType.of(dtype).is_float:
+            return construct.const(-math.inf if largest else math.inf, dtype)
+        return construct.min_value(dtype) if largest else construct.max_value(dtype)
+
+    return te.comm_reducer(lambda x, y: Scalar(combine(raw(x), raw(y))), identity, "max" if largest else "min")
 
 
 OPS: dict[str, Impl] = {
     "sum": _entry(te.sum, "sum", 0),
     "prod": _entry(te.prod, "prod", 1),
-    "max": _entry(te.max, "max"),
-    "min": _entry(te.min, "min"),
+    "max": _entry(te.max, "max", accurate=_extreme(True)),
+    "min": _entry(te.min, "min", accurate=_extreme(False)),
     "collapse_sum_like": Impl(
         "data, collapse_target", infer_collapse_sum_like, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE,
         shape_only=(1,), tir_name="collapse_sum",

@@ -11,6 +11,7 @@ at the same indices. With several outputs the new values are bound to variables 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -81,11 +82,18 @@ def _select(condition: Expr, yes: Expr, no: Expr) -> Expr:
     return tir.Select(yes.dtype, condition, yes, no)
 
 
+def _infinite(of_integers: Callable[[DType], Expr], sign: int) -> Callable[[DType], Expr]:
+    """The identity that infinite elements do not change either."""
+    return lambda d: c.const(sign * math.inf, d) if d.is_float else of_integers(d)
+
+
 REDUCERS: tuple[Reducer, ...] = (
     _single("sum", c.add, lambda d: c.const(0, d)),
     _single("product", c.mul, lambda d: c.const(1, d)),
     _single("min", c.minimum, c.max_value),
     _single("max", c.maximum, c.min_value),
+    _single("min", c.minimum, _infinite(c.max_value, 1)),
+    _single("max", c.maximum, _infinite(c.min_value, -1)),
     Reducer(
         "two sums",
         2,
