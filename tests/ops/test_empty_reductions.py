@@ -259,3 +259,23 @@ def main(a: T.handle, B: T.Buffer((4, 8), "float32")):
     axes = [axis.var for n in bound if isinstance(n, tir.Block) for axis in n.iter_vars]
     assert len(loops) == len(set(loops)) == 6
     assert len(axes) == len(set(axes)) == 6
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("opt_level", [0, 1, 2])
+def test_elements_that_are_all_infinite(name: str, opt_level: int) -> None:
+    """The reduction begins with what infinite elements do not change either."""
+    module = mlcc.parse(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((3, 40), "float32")) -> R.Tensor((3,), "float32"):
+        with R.dataflow():
+            y = R.{name}(x, axis=[1])
+            R.output(y)
+        return y
+""")
+    x = np.full((3, 40), -np.inf if name == "max" else np.inf, "float32")
+    x[1, 7] = 2.0
+    made = mlcc.load(mlcc.build(module, opt_level=opt_level))["main"](x)
+    assert np.array_equal(made, getattr(np, name)(x, 1))
