@@ -81,7 +81,7 @@ CODES = {
     ),
     "E1045": (
         "an ONNX model is too large",
-        "A model is imported up to 250,000 nodes, functions and loops unrolled, with graphs nested at most 64 deep.",
+        "A model is imported up to 100,000 nodes, functions and loops unrolled, with graphs nested at most 64 deep.",
     ),
     "E1046": (
         "an input or output of an ONNX model cannot be one of a function",

@@ -57,8 +57,12 @@ def _product(number: int, factors: Sequence[tir.Expr]) -> tir.Expr:
 def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> Sequence[Dim]:
     """The shape that two shapes broadcast to; where symbols differ, the greater extent."""
     rank = max(len(one), len(other))
-    padded = [[1] * (rank - len(shape)) + [plain(n) for n in shape] for shape in (one, other)]
-    return [_wider(a, b) for a, b in zip(*padded, strict=True)]
+    left, right = (_padded(shape, rank) for shape in (one, other))
+    return [_wider(a, b) for a, b in zip(left, right, strict=True)]
+
+
+def _padded(shape: Sequence[Dim], rank: int) -> list[Dim]:
+    return [*[1] * (rank - len(shape)), *(plain(n) for n in shape)]
 
 
 def _wider(a: Dim, b: Dim) -> Dim:

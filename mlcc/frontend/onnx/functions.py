@@ -36,7 +36,7 @@ class Functions:
         if schema is None:
             return None
         if schema.has_function:
-            return schema.function_body  # type: ignore[no-any-return]
+            return schema.function_body
         if not schema.has_context_dependent_function:
             return None
         try:

@@ -6,6 +6,7 @@ are not known, external data outside of the model's folder or beyond the end of 
 
 from __future__ import annotations
 
+import importlib
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -135,12 +136,12 @@ def _read_file(path: str, name: str | None) -> OnnxModel:
 
 def _parse(data: bytes, name: str) -> onnx.ModelProto:
     import onnx
-    from google.protobuf.message import DecodeError
 
+    damaged = importlib.import_module("google.protobuf.message").DecodeError
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
-    except (DecodeError, ValueError):
+    except (damaged, ValueError):
         raise CompileError(error("E1041", f"{name} is no ONNX model, or it is damaged")) from None
     if not proto.HasField("graph") or not proto.ir_version:
         raise CompileError(error("E1041", f"{name} is no ONNX model: it has no graph or no version"))

@@ -42,7 +42,7 @@ Value: TypeAlias = "relax.Expr | Known | list[Any] | Unsupported | _Sentinel | N
 _FOLD_LIMIT = 4096  # elements of operands and result of what is evaluated at import
 _KNOWN_LIMIT = 1024  # elements of constants that integers are computed with
 
-NODE_LIMIT = 250_000
+NODE_LIMIT = 100_000
 
 # What converters raise for attributes and operands that no sound file has.
 _MALFORMED = (TypeError, AttributeError, LookupError, ArithmeticError, ValueError, AssertionError)
@@ -207,7 +207,7 @@ class OnnxTranslator(Emitter):
         if isinstance(value, (relax.Var, relax.Constant)):
             return value
         folded = _folded(value)
-        if isinstance(folded, relax.Constant):
+        if isinstance(folded, relax.Constant) and folded.data.array is not None:
             key = hint or self._hint if folded.data.size > 1 else ""
             made = self.constant(folded.data.array, str(folded.data.dtype), key)
             operands = [leaf.data for leaf in _leaves(value.args) if isinstance(leaf, relax.Constant)]
@@ -324,7 +324,8 @@ class OnnxTranslator(Emitter):
         dense = ((tensor.name, functools.partial(self._weight, tensor)) for tensor in graph.initializer)
         sparse = ((tensor.values.name, functools.partial(_dense, self, tensor)) for tensor in graph.sparse_initializer)
         seen = set()
-        for name, read in (*dense, *sparse):
+        readers: list[tuple[str, Callable[[], relax.Expr]]] = [*dense, *sparse]
+        for name, read in readers:
             need_texts(name)
             if name in seen:
                 raise unsound(f"the graph `{graph.name}`", f"there are two initializers `{name}`")

@@ -30,7 +30,7 @@ def _if(t: OnnxTranslator, node: OnnxNode, condition: relax.Expr) -> list[Any]:
     made = t.bb.emit(relax.If(t.reshape(condition, []), branches[0], branches[1], info))
     if len(node.outputs) == 1:
         return [_shaped(t, made, branches, None)]
-    return [_shaped(t, t.emit(made[i]), branches, i) for i in range(len(node.outputs))]  # type: ignore[index]
+    return [_shaped(t, t.emit(made[i]), branches, i) for i in range(len(node.outputs))]
 
 
 def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqExpr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlcc.frontend.emitter import Dim
 from mlcc.frontend.onnx.parts import choice
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
@@ -17,9 +18,7 @@ def _conv(
     rank = spatial_rank(t, x)
     found = window(t, node, x, _kernel(t, node, weight))
     convolve = {1: t.op.nn.conv1d, 2: t.op.nn.conv2d, 3: t.op.nn.conv3d}[rank]
-    made = t.emit(
-        convolve(x, weight, found.strides, found.pads, found.dilations, node.attribute("group", 1))  # type: ignore[operator]
-    )
+    made = t.emit(convolve(x, weight, found.strides, found.pads, found.dilations, node.attribute("group", 1)))
     return _with_bias(t, made, bias)
 
 
@@ -35,7 +34,7 @@ def _kernel(t: OnnxTranslator, node: OnnxNode, weight: relax.Expr) -> list[int]:
 def _with_bias(t: OnnxTranslator, made: relax.Expr, bias: relax.Expr | None) -> relax.Expr:
     if bias is None:
         return made
-    spread = [1, t.shape(bias)[0], *[1] * (t.ndim(made) - 2)]
+    spread: list[Dim] = [1, t.shape(bias)[0], *[1] * (t.ndim(made) - 2)]
     return t.op.add(made, t.reshape(bias, spread))
 
 
@@ -55,9 +54,7 @@ def _conv_transpose(
         raise Unsupported("an output shape larger than all windows reach")
     pads = [*before, *(max(n, 0) for n in after)]
     convolve = {1: t.op.nn.conv1d_transpose, 2: t.op.nn.conv2d_transpose, 3: t.op.nn.conv3d_transpose}[rank]
-    made = t.emit(
-        convolve(x, weight, strides, pads, extra, dilations, node.attribute("group", 1))  # type: ignore[operator]
-    )
+    made = t.emit(convolve(x, weight, strides, pads, extra, dilations, node.attribute("group", 1)))
     return _with_bias(t, made, bias)
 
 

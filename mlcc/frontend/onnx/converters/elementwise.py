@@ -75,7 +75,8 @@ def _integer_power(t: OnnxTranslator, base: relax.Expr, exponent: relax.Expr) ->
     size = exponent if positive else t.emit(t.op.abs(exponent))
     odd = t.op.bitwise_and(size, s(1))
     size = t.emit(t.op.where(t.op.greater(size, s(63)), t.op.add(odd, s(62)), size))
-    made, factor = s(1), base
+    made: relax.Expr = s(1)
+    factor = base
     for bit in range(6):
         chosen = t.op.not_equal(t.op.bitwise_and(size, s(1 << bit)), s(0))
         made = t.emit(t.op.multiply(made, t.op.where(chosen, factor, s(1))))

@@ -31,7 +31,7 @@ def _normalized(t: OnnxTranslator, x: relax.Expr, given: Sequence[relax.Expr], e
     """By the statistics that are given, computed in their dtype."""
     dtype, inner = t.dtype(x), t.dtype(given[2])
     made = t.emit(t.op.nn.batch_norm(t.cast(x, inner), *(t.cast(v, inner) for v in given), 1, epsilon, training=False))
-    return t.cast(t.emit(made[0]), dtype)  # type: ignore[index]
+    return t.cast(t.emit(made[0]), dtype)
 
 
 def _training(

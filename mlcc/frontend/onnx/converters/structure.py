@@ -63,7 +63,7 @@ def _constant(t: OnnxTranslator, node: OnnxNode) -> relax.Expr:
 def _constant_of_shape(t: OnnxTranslator, node: OnnxNode, shape: relax.Expr) -> relax.Expr:
     import numpy as np
 
-    data = node.attribute("value") or TensorData.of(np.zeros(1, "float32"))
+    data: Any = node.attribute("value") or TensorData.of(np.zeros(1, "float32"))
     value = t.constant(data.array.reshape(()), str(data.dtype))
     return t.op.full(t.shape_expr(t.extents(shape)), value, str(data.dtype))
 
@@ -145,7 +145,7 @@ def _run_time_shape(t: OnnxTranslator, x: relax.Expr, shape: relax.Expr, zero_co
     if length is None:
         raise Unsupported("the length of the shape is known at run time only")
     if zero_copies:
-        copied = [*given, *[0] * length[0]][: length[0]]
+        copied: list[Dim] = [*given, *[0] * length[0]][: length[0]]
         shape = t.emit(t.op.where(t.op.equal(shape, zero), t.tensor_of(copied, "int64"), shape))
     is_open = t.emit(t.op.equal(shape, t.scalar(-1, "int64")))
     others = t.op.maximum(t.op.prod(t.op.where(is_open, one, shape)), one)
@@ -266,7 +266,7 @@ def parts(t: OnnxTranslator, x: relax.Expr, axis: int, lengths: Sequence[Dim]) -
         places.append(t.simplify(c.add(places[-1] if places else c.const(0, "int64"), length)))
     if all(isinstance(p, int) for p in places):
         whole = t.emit(t.op.split(x, places, axis))
-        return [t.emit(whole[i]) for i in range(len(lengths))]  # type: ignore[index]
+        return [t.emit(whole[i]) for i in range(len(lengths))]
     ends: list[Dim] = [*places, t.shape(x)[axis]]
     return [
         t.emit(t.op.strided_slice(x, [axis], [begin], [end], assume_inbound=True))
