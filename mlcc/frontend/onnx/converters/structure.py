@@ -145,7 +145,8 @@ def _run_time_shape(t: OnnxTranslator, x: relax.Expr, shape: relax.Expr, zero_co
     if length is None:
         raise Unsupported("the length of the shape is known at run time only")
     if zero_copies:
-        copied: list[Dim] = [*given, *[0] * length[0]][: length[0]]
+        beyond: list[Dim] = [0] * length[0]
+        copied = [*given, *beyond][: length[0]]
         shape = t.emit(t.op.where(t.op.equal(shape, zero), t.tensor_of(copied, "int64"), shape))
     is_open = t.emit(t.op.equal(shape, t.scalar(-1, "int64")))
     others = t.op.maximum(t.op.prod(t.op.where(is_open, one, shape)), one)
