@@ -35,7 +35,8 @@ def test_interpreted(part: int) -> None:
 
 def test_the_page_has_every_operator() -> None:
     claimed = report.claims(report.PAGE.read_text())
-    missing = {case.operator for case in cases.node_cases()} - set(claimed)
+    recent = [c for c in cases.node_cases() if all(o.version >= 7 for o in c.model.opset_import if not o.domain)]
+    missing = {case.operator for case in recent} - set(claimed)
     assert not missing, f"run `python -m tests.frontend.onnx_suite --write`: {missing}"
 
 
