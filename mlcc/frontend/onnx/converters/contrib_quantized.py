@@ -72,12 +72,6 @@ def _point(t: OnnxTranslator, zero: relax.Expr | None, dtype: str) -> relax.Expr
     return t.scalar(0, dtype) if zero is None else t.reshape(zero, [])
 
 
-def _requantized(
-    t: OnnxTranslator, value: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, dtype: str
-) -> relax.Expr:
-    return quantized(t, value, scale, zero, dtype)
-
-
 def _pairwise(name: str, combine: Callable[[OnnxTranslator, relax.Expr, relax.Expr], relax.Expr]) -> None:
     """Register a converter for an operator of two quantized tensors."""
 
@@ -95,7 +89,7 @@ def _pairwise(name: str, combine: Callable[[OnnxTranslator, relax.Expr, relax.Ex
         zero: relax.Expr | None = None,
     ) -> relax.Expr:
         left, right = dequantized(t, a, a_scale, a_zero), dequantized(t, b, b_scale, b_zero)
-        return _requantized(t, t.emit(combine(t, left, right)), scale, zero, t.dtype(a))
+        return quantized(t, t.emit(combine(t, left, right)), scale, zero, t.dtype(a))
 
 
 _pairwise("QLinearAdd", lambda t, a, b: t.op.add(a, b))
@@ -116,7 +110,7 @@ def _single(name: str, compute: Real) -> None:
         zero: relax.Expr | None = None,
     ) -> relax.Expr:
         made = compute(t, node, dequantized(t, x, x_scale, x_zero))
-        return _requantized(t, t.emit(made), scale, zero, t.dtype(x))
+        return quantized(t, t.emit(made), scale, zero, t.dtype(x))
 
 
 def _pooled(operator: str) -> Real:
@@ -145,7 +139,7 @@ def _qlinear_concat(
         raise Unsupported("each tensor has a scale and a zero point")
     real = [dequantized(t, *parts[i : i + 3]) for i in range(0, len(parts), 3)]
     made = t.emit(t.op.concat(real, t.axis(parts[0], node.attribute("axis"))))
-    return _requantized(t, made, scale, zero, t.dtype(zero))
+    return quantized(t, made, scale, zero, t.dtype(zero))
 
 
 @converts("QLinearWhere", domain=MICROSOFT)
@@ -163,7 +157,7 @@ def _qlinear_where(
     zero: relax.Expr,
 ) -> relax.Expr:
     one, other = dequantized(t, x, x_scale, x_zero), dequantized(t, y, y_scale, y_zero)
-    return _requantized(t, t.emit(t.op.where(condition, one, other)), scale, zero, t.dtype(zero))
+    return quantized(t, t.emit(t.op.where(condition, one, other)), scale, zero, t.dtype(zero))
 
 
 @converts("QGemm", domain=MICROSOFT)
