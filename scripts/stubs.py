@@ -1,10 +1,13 @@
 """Write the type stubs of what is found by name at run time: `mlcc.`, its parts, operators and primitives.
 
+And the index of operators by the files that have them.
+
 `python scripts/stubs.py` rewrites them from the registries; a test holds them equal.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import keyword
 import os
@@ -26,6 +29,7 @@ def stubs() -> dict[Path, str]:
         ROOT / "mlcc" / "__init__.pyi": package(),
         ROOT / "mlcc" / "relax" / "__init__.pyi": relax(),
         ROOT / "mlcc" / "relax" / "op.pyi": operators(),
+        ROOT / "mlcc" / "ops" / "family_index.py": families(),
         ROOT / "runtime" / "__init__.pyi": runtime(),
         ROOT / "passes" / "schedule" / "methods.pyi": primitives(),
     }
@@ -192,6 +196,31 @@ def _operand(shown: inspect.Parameter, param: Any) -> str:
     if (param.optional or param.default_from) and kind != "_Any":
         kind += " | None"
     return f"{shown.name}: {kind}{default(shown)}"
+
+
+FAMILY_INDEX = '''"""Which file of `mlcc/ops` has an operator in its table: by names without prefix.
+
+Written by scripts/stubs.py from what is there at run time.
+"""
+
+_TABLE = """
+{}
+"""
+FAMILY_OF = {{name: line.split()[0] for line in _TABLE.strip().splitlines() for name in line.split()[1:]}}
+'''
+
+
+def families() -> str:
+    """Lines of operators, each behind the name of their file."""
+    from mlcc.ops.entries import FAMILIES
+
+    lines = []
+    for family in FAMILIES:
+        names = " ".join(sorted(importlib.import_module(f"mlcc.ops.{family}").OPS))
+        lines += textwrap.wrap(
+            names, WIDTH, initial_indent=f"{family} ", subsequent_indent=f"{family} ", break_on_hyphens=False
+        )
+    return FAMILY_INDEX.format("\n".join(lines))
 
 
 # ---------------------------------------------------------------- primitives of schedules

@@ -14,9 +14,9 @@ from mlcc.ir import relax, tir
 from mlcc.ir.node import replace
 from mlcc.ops import bind as binding
 from mlcc.ops import guard
-from mlcc.ops.entries import entries
+from mlcc.ops.entries import entries, entry
 from mlcc.ops.layout_rules import Rule
-from mlcc.ops.signature import Param, Signature, aliases, names, short_name, signature, stated_signature
+from mlcc.ops.signature import EXPANDED, Param, Signature, aliases, names, short_name, signature, stated_signature
 
 __all__ = [
     "Cost", "Emit", "FusionKind", "Impl", "Inline", "OpDef", "Param", "Precision", "Signature", "aliases", "bind_call",
@@ -169,7 +169,7 @@ def get(name: str) -> OpDef | None:
     """The operator of that name (with or without prefix `relax.`, `relax.op.` or `R.`), or None."""
     short = short_name(name)
     sig = signature(short)
-    return None if sig is None else OpDef(f"relax.{short}", sig, _guarded(entries()[short]))
+    return None if sig is None else OpDef(f"relax.{short}", sig, _guarded(entry(short)))
 
 
 def register(name: str, impl: Impl) -> None:
@@ -247,7 +247,6 @@ def _relu6(args: tuple[Any, ...], kwargs: dict[str, Any], span: Span | None) -> 
     return bind_call("clip", (*args, *kwargs.values(), 0, 6), {}, span)
 
 
-_EXPAND: dict[str, Callable[[tuple[Any, ...], dict[str, Any], Span | None], relax.Call]] = {
-    "linear": _linear,
-    "nn.relu6": _relu6,
-}
+_EXPAND: dict[str, Callable[[tuple[Any, ...], dict[str, Any], Span | None], relax.Call]] = dict(
+    zip(EXPANDED, (_linear, _relu6), strict=True)
+)

@@ -18,7 +18,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from mlcc.ops.entries import entries
+from mlcc.ops.entries import entries, entry
+from mlcc.ops.family_index import FAMILY_OF
 
 ARGUMENT_KINDS = frozenset(
     {"expr", "exprs", "shape", "scalar", "scalars", "string", "datatype", "func", "rest", "types", "typelist"}
@@ -74,13 +75,16 @@ class Signature:
         return tuple(p for p in self.params if not p.is_attr and not p.is_types)
 
 
+EXPANDED = ("linear", "nn.relu6")  # names of calls of several operators
+
+
 def short_name(name: str) -> str:
     """The operator's name without prefix: `relax.op.nn.relu`, `R.nn.relu` and `nn.relu` are one operator."""
     for prefix in ("relax.op.", "relax.", "R."):
         if name.startswith(prefix):
             name = name[len(prefix) :]
             break
-    return aliases().get(name, name)
+    return name if name in FAMILY_OF or name in EXPANDED else aliases().get(name, name)
 
 
 def names() -> tuple[str, ...]:
@@ -98,8 +102,8 @@ def aliases() -> dict[str, str]:
 def signature(name: str) -> Signature | None:
     """The signature of an operator, or None if there is none of that name."""
     short = short_name(name)
-    entry = entries().get(short)
-    return None if entry is None else stated_signature(entry)
+    found = None if short in EXPANDED else entry(short)
+    return None if found is None else stated_signature(found)
 
 
 def stated_signature(entry: Any) -> Signature:
