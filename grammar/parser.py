@@ -14,10 +14,7 @@ from mlcc.grammar.global_infos import read_global_infos
 from mlcc.grammar.syntax import tree
 from mlcc.grammar.syntax.reader import Tree, parse_syntax, read_source
 from mlcc.grammar.tir import attribute_values
-from mlcc.grammar.tir.calls import declared_dtype
-from mlcc.grammar.tir.types import result_annotation
 from mlcc.grammar.tir.values import Evaluator
-from mlcc.grammar.tir.walk import walk_prim_func
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.module import Func, IRModule
 from mlcc.ir.relax import GlobalVar
@@ -195,6 +192,8 @@ class _Reader:
         if isinstance(value, tree.Call) and isinstance(value.function, tree.Name) and value.function.id == "TypeVar":
             walk.prelude.define(name, TypeVar(name, INT64), span)
             return
+        from mlcc.grammar.tir.calls import declared_dtype
+
         dtype = declared_dtype(Evaluator(walk, walk.prelude), value)
         if dtype is not None:
             walk.prelude.define(name, TypeVar(name, dtype), span)
@@ -232,6 +231,8 @@ class _Reader:
             if self._function_kind(cst) == "T":
                 quiet = len(walk.diagnostics)
                 with walk.attempt():
+                    from mlcc.grammar.tir.types import result_annotation
+
                     dtype = result_annotation(Evaluator(walk, Scope(walk.prelude)), cst.returns)
                     if dtype is not None:
                         walk.return_dtypes[name] = dtype
@@ -239,6 +240,8 @@ class _Reader:
 
     def _function(self, cst: tree.Def) -> Func:
         if self._function_kind(cst) == "T":
+            from mlcc.grammar.tir.walk import walk_prim_func
+
             return walk_prim_func(self.walk, cst)
         from mlcc.grammar.relax.walk import walk_function
 

@@ -15,7 +15,8 @@ from bench import ulps
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.tir import ForKind
-from mlcc.targets.llvm.codegen.vmath import BINARY, ROUNDING, UNARY
+from mlcc.targets.llvm.codegen.vmath import BINARY, OF_C, ROUNDING, UNARY
+from mlcc.targets.llvm.codegen.vmath.formulas import FORMULAS
 from mlcc.targets.llvm.object.compile import Machine, compile_text
 from tests.targets.build import call, elementwise
 from tests.targets.harness import Native, kernel_module
@@ -229,3 +230,7 @@ def test_llvm_intrinsics_by_name_are_the_same_code() -> None:
     np.testing.assert_array_equal(out, run(compiled("exp", "float32", "x86-64", 64), data))
     assert "@expf" not in native.text
     assert "llvm.exp" not in native.text
+
+
+def test_every_name_has_a_formula() -> None:
+    assert [*UNARY, *BINARY, *ROUNDING, *OF_C, "fma"] == [*FORMULAS]

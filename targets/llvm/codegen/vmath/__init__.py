@@ -7,47 +7,21 @@ vectorizes plain loops over them. docs/semantics.md has their measured errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mlcc.targets.llvm.codegen.ir_text import FunctionText, Value, integer, vector
-from mlcc.targets.llvm.codegen.vmath import (
-    circular,
-    errors,
-    exponentials,
-    hyperbolic,
-    logarithms,
-    more,
-    powers,
-    quotients,
-    rounding,
-)
 from mlcc.targets.llvm.codegen.vmath.ops import DOUBLE, FLOAT, Code, Format, Int, Num
 
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
-UNARY: dict[str, Callable[[Code, Num], Num]] = {
-    "exp": exponentials.exp, "exp2": exponentials.exp2, "exp10": exponentials.exp10, "sigmoid": exponentials.sigmoid,
-    "tanh": exponentials.tanh, "sinh": exponentials.sinh, "cosh": exponentials.cosh, "erf": errors.erf,
-    "log": logarithms.log, "log2": logarithms.log2, "log10": logarithms.log10, "log1p": logarithms.log1p,
-    "sqrt": powers.sqrt, "rsqrt": powers.rsqrt, "atan": circular.atan, "asin": circular.asin, "acos": circular.acos,
-    "sin": circular.sin, "cos": circular.cos, "tan": circular.tan,
-    "asinh": hyperbolic.asinh, "acosh": hyperbolic.acosh, "atanh": hyperbolic.atanh,
-}  # fmt: skip
-BINARY: dict[str, Callable[[Code, Num, Num], Num]] = {
-    "pow": powers.pow, "hypot": powers.hypot, "atan2": circular.atan2, "fmod": rounding.fmod,
-    "nextafter": rounding.nextafter,
-}  # fmt: skip
-ROUNDING: dict[str, Callable[[Code, Num], Num]] = {
-    "floor": rounding.floor, "ceil": rounding.ceil, "trunc": rounding.trunc, "nearbyint": rounding.nearbyint,
-}  # fmt: skip
-# functions of C alone, by their names there
-OF_C: dict[str, Callable[..., Num]] = {
-    "expm1": more.expm1, "cbrt": more.cbrt, "round": more.round_away, "fdim": more.fdim, "fmin": more.fmin,
-    "fmax": more.fmax,
-}  # fmt: skip
-_FORMULAS: dict[str, Callable[..., Num]] = {**UNARY, **BINARY, **ROUNDING, **OF_C, "fma": rounding.fma}
+UNARY = (
+    "exp", "exp2", "exp10", "sigmoid", "tanh", "sinh", "cosh", "erf", "log", "log2", "log10", "log1p", "sqrt", "rsqrt",
+    "atan", "asin", "acos", "sin", "cos", "tan", "asinh", "acosh", "atanh",
+)  # fmt: skip
+BINARY = ("pow", "hypot", "atan2", "fmod", "nextafter")
+ROUNDING = ("floor", "ceil", "trunc", "nearbyint")
+OF_C = ("expm1", "cbrt", "round", "fdim", "fmin", "fmax")  # functions of C alone, by their names there
 
 _ATTRS = "alwaysinline nounwind"
 # a vector of more registers than this is worked on in a loop; long code repeats less
@@ -82,6 +56,8 @@ def ldexp(e: Emitter, x: Value, exponent: Value, lanes: int) -> Value:
     if not e.ctx.module.has_helper(symbol):
         params = [(x.type, "x"), (exponent.type, "n")]
         fn = FunctionText(e.ctx.module, x.type, symbol, params, "internal", (), _ATTRS + e.ctx.module.helper_attrs)
+        from mlcc.targets.llvm.codegen.vmath import rounding
+
         code = Code(fn, lanes, form, e.ctx.has_fma, scaling=_scaling(e))
         fn.ret(rounding.ldexp(code, Num(code, fn.params[0]), Int(code, fn.params[1])).v)
         e.ctx.module.helper(symbol, fn.text())
@@ -102,6 +78,8 @@ def quotient(e: Emitter, x: Value, divisor: Value, lanes: int) -> Value:
     if not e.ctx.module.has_helper(symbol):
         params, attrs = [(x.type, "x"), (divisor.type, "d")], _ATTRS + e.ctx.module.helper_attrs
         fn = FunctionText(e.ctx.module, x.type, symbol, params, "internal", (), attrs)
+        from mlcc.targets.llvm.codegen.vmath import quotients
+
         code = Code(fn, lanes, form, True)
         fn.ret(quotients.quotient(code, Num(code, fn.params[0]), fn.params[1], _native_lanes(e, form)).v)
         e.ctx.module.helper(symbol, fn.text())
@@ -144,9 +122,11 @@ def _helper(e: Emitter, name: str, form: Format, lanes: int, arity: int) -> str:
     if lanes > _native_lanes(e, form) and lanes != _piece(e, name, form):
         fn.ret(_in_pieces(e, fn, name, form, lanes))
     else:
+        from mlcc.targets.llvm.codegen.vmath.formulas import FORMULAS
+
         code = Code(fn, lanes, form, e.ctx.has_fma, not e.ctx.is_gpu, _scaling(e))
         formula = e.ctx.formulas.get(name) if form is FLOAT else None
-        fn.ret((formula or _FORMULAS[name])(code, *(Num(code, p) for p in fn.params)).v)
+        fn.ret((formula or FORMULAS[name])(code, *(Num(code, p) for p in fn.params)).v)
     return module.helper(symbol, fn.text())
 
 
