@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mlcc.errors import LoadError, error
@@ -182,6 +182,19 @@ def extract(data: elf.Data) -> dict[str, Any]:
     content = elf.find_section(data, MANIFEST_SECTION)
     if content is None:
         raise elf.damaged("it has no manifest, so mlcc did not make it")
+    return _parsed(content)
+
+
+def extract_from(pieces: Sequence[bytes | bytearray | memoryview]) -> dict[str, Any]:
+    """The manifest of an object in pieces, of which one is the manifest, and constants are not copied together."""
+    for piece in reversed(pieces):
+        if len(piece) < 1 << 24 and piece[:1] == b"{" and checksum_place(bytes(piece)) >= 0:
+            return _parsed(bytes(piece))
+    return extract(b"".join(pieces))
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
+    """The content of the manifest's section as plain data."""
     try:
         raw = json.loads(content.split(b"\0", 1)[0])
     except (ValueError, RecursionError):

@@ -88,10 +88,10 @@ def command(
     if timing:
         observers.append(times)
     if kind == backend.loadable and not observers:
-        from mlcc.runtime.manifest import extract
+        from mlcc.runtime.manifest import extract_from
 
         code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize)
-        made, facts = {output: code}, None if header is None else extract(b"".join(code))
+        made, facts = {output: code}, None if header is None else extract_from(code)
     else:
         with listening(*([times] if timing else [])):
             artifact = build_artifact(

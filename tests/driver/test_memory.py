@@ -50,7 +50,8 @@ def peak(*arguments: str) -> int:
 def compiled(folder: Path, layers: int, constant: str, level: int) -> int:
     path = folder / f"m{layers}.mlc"
     path.write_text("# mlcc.data-file w.npz\n" + text(layers, constant))
-    return peak("compile", str(path), "-t", "llvm", f"-O{level}", "-o", str(folder / "m.o"))
+    header = str(folder / "m.h")
+    return peak("compile", str(path), "-t", "llvm", f"-O{level}", "-o", str(folder / "m.o"), "--header", header)
 
 
 @pytest.mark.parametrize(
