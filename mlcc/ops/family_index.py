@@ -4,9 +4,9 @@ Written by scripts/stubs.py from what is there at run time.
 """
 
 _TABLE = """
-unary abs acos acosh asin asinh atan atanh bitwise_not ceil clip cos cosh erf exp floor isfinite isinf isnan log
-unary logical_not negative nn.gelu nn.gelu_tanh nn.leakyrelu nn.prelu nn.relu nn.selu nn.silu nn.softplus round rsqrt
-unary sigmoid sign sin sinh sqrt square tan tanh trunc
+unary abs acos acosh asin asinh atan atanh bitwise_not ceil clip cos cosh erf exp expm1 floor isfinite isinf isnan log
+unary log1p logical_not negative nn.gelu nn.gelu_tanh nn.leakyrelu nn.prelu nn.relu nn.selu nn.silu nn.softplus round
+unary rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc
 binary add atan2 bitwise_and bitwise_or bitwise_xor divide equal ewise_fma floor_divide floor_mod greater greater_equal
 binary left_shift less less_equal log_add_exp logical_and logical_or logical_xor maximum minimum mod multiply not_equal
 binary power right_shift subtract where
@@ -29,6 +29,7 @@ resize image.resize2d image.resize3d
 sample image.affine_grid image.grid_sample
 region vision.all_class_non_max_suppression vision.get_valid_counts vision.multibox_transform_loc
 region vision.non_max_suppression vision.roi_align vision.roi_pool
+detection vision.multiclass_nms vision.multiclass_nms_padded vision.valid_rows
 quantize dequantize quantize
 grad grad.avg_pool2d_backward grad.max_pool2d_backward grad.take_backward
 builtin assert_op builtin.alloc_tensor builtin.stop_lift_params call_builtin_with_ctx call_dps_packed
@@ -42,11 +43,15 @@ builtin memory.kill_tensor memory.view null_value print shape_of shape_to_tensor
 builtin vm.alloc_storage vm.alloc_tensor vm.call_tir_dyn vm.kill_object wrap_param
 gather dynamic_strided_slice gather_elements gather_nd index_tensor reverse_sequence
 scatter index_put scatter_elements scatter_nd slice_scatter
+scatter_reduce scatter_reduce
 scan bucketize cumprod cumsum multinomial_from_uniform
 sort argsort median sort topk
 einsum einsum
 sets nonzero unique
 layout layout_transform
 ccl ccl.allgather ccl.allreduce ccl.broadcast_from_worker0 ccl.scatter_from_worker0
+recurrent nn.gru nn.gru_steps nn.lstm nn.lstm_steps nn.rnn nn.rnn_steps
+random random.bits random.integers random.normal random.uniform
+signal signal.dft
 """
 FAMILY_OF = {name: line.split()[0] for line in _TABLE.strip().splitlines() for name in line.split()[1:]}
