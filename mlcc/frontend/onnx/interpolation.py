@@ -123,11 +123,10 @@ def weights(how: Resizing, part: ResizedAxis) -> np.ndarray:
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     """The cubic convolution kernel."""
-    import numpy as np
-
     near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+    made: np.ndarray = near * (distance <= 1) + far * ((distance > 1) & (distance < 2))
+    return made
 
 
 def beyond(how: Resizing, part: ResizedAxis) -> np.ndarray:
