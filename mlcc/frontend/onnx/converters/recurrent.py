@@ -105,7 +105,7 @@ def _layer(
     if names is not None:
         options["activations"] = names
     made = t.emit(layer(x, w, r, bias, *first, *given, direction=direction, clip=limit, **options))
-    every, *ends = (t.emit(made[i]) for i in range(1 + len(states)))  # type: ignore[index]
+    every, *ends = (t.emit(made[i]) for i in range(1 + len(states)))
     if batch_first:
         every = t.emit(t.op.permute_dims(every, [2, 0, 1, 3]))
         ends = [swap_axes(t, end, 0, 1) for end in ends]

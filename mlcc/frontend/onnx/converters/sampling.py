@@ -86,7 +86,7 @@ def _greatest_samples(
         raise Unsupported('`mode="max"` needs a sampling ratio')
     sides = [_sides(t, x, regions, axis, pooled[axis] * ratio, pooled[axis], scale, aligned) for axis in range(2)]
     count, channels = t.shape(regions)[0], t.shape(x)[1]
-    grid = [count, pooled[0] * ratio, pooled[1] * ratio]
+    grid: list[Dim] = [count, pooled[0] * ratio, pooled[1] * ratio]
     image = t.op.broadcast_to(t.reshape(t.cast(images, "int64"), [count, 1, 1]), t.shape_expr(grid))
     pixels = t.emit(t.op.permute_dims(x, [0, 2, 3, 1]))
     made: relax.Expr | None = None
@@ -242,7 +242,7 @@ def _deform_conv(
         extent = t.op.astype(t.op.shape_to_tensor(t.shape_expr([size[i]])), t.dtype(offset))
         normal.append(t.op.subtract(t.op.divide(t.op.add(t.op.multiply(place, s(2)), s(1)), extent), s(1)))
     grid = t.emit(t.op.stack([normal[1], normal[0]], 1))  # (images, 2, taps, rows, columns)
-    rows = [construct.mul(batch, shares), 2, construct.mul(taps, space[0]), space[1]]
+    rows: list[Dim] = [construct.mul(batch, shares), 2, construct.mul(taps, space[0]), space[1]]
     parts = t.reshape(x, [construct.mul(batch, shares), each, *size])
     samples = t.emit(t.op.image.grid_sample(parts, t.reshape(grid, rows), "bilinear", "NCHW", "zeros", False))
     samples = t.reshape(samples, [construct.mul(batch, shares), each, taps, *space])
@@ -259,7 +259,8 @@ def _taps(kernel: Sequence[int], axis: int, dilation: int, pad: int) -> np.ndarr
     """Where each tap of a kernel stands along an axis, as (1, taps, 1, 1)."""
     import numpy as np
 
-    return (np.indices(kernel)[axis] * dilation - pad).reshape(1, -1, 1, 1)
+    made: np.ndarray = np.indices(kernel)[axis] * dilation - pad
+    return made.reshape(1, -1, 1, 1)
 
 
 @converts("NonMaxSuppression", since=10)

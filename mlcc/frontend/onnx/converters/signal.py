@@ -135,7 +135,7 @@ def _hamming(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
 def _blackman(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
     import numpy as np
 
-    return _window(t, node, size, lambda at: sum(f * np.cos(2 * np.pi * n * at) for n, f in enumerate(BLACKMAN)))
+    return _window(t, node, size, lambda at: np.polynomial.chebyshev.chebval(np.cos(2 * np.pi * at), BLACKMAN))
 
 
 def _window(t: OnnxTranslator, node: OnnxNode, size: relax.Expr, function: Window) -> relax.Expr:
