@@ -338,12 +338,14 @@ def _threshold(t: Translator, self: relax.Expr, threshold: Value, value: Value) 
 
 @converts("aten.logaddexp")
 def _logaddexp(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    return log_of_sum(t, *together(t, self, other, floating=True), 1.0)
+    x, y = together(t, self, other, floating=True)
+    return log_of_sum(t, x, y, 1.0)
 
 
 @converts("aten.logaddexp2")
 def _logaddexp2(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    return log_of_sum(t, *together(t, self, other, floating=True), math.log(2))
+    x, y = together(t, self, other, floating=True)
+    return log_of_sum(t, x, y, math.log(2))
 
 
 def log_of_sum(t: Translator, x: relax.Expr, y: relax.Expr, unit: float = 1.0) -> relax.Expr:
@@ -386,12 +388,14 @@ def _ldexp(t: Translator, self: Value, other: Value) -> relax.Expr:
 
 @converts("aten.xlogy", "aten.special_xlogy")
 def _xlogy(t: Translator, self: Value, other: Value) -> relax.Expr:
-    return times_log(t, *together(t, self, other, floating=True), op.log)
+    x, y = together(t, self, other, floating=True)
+    return times_log(t, x, y, op.log)
 
 
 @converts("aten.special_xlog1py")
 def _xlog1py(t: Translator, self: Value, other: Value) -> relax.Expr:
-    return times_log(t, *together(t, self, other, floating=True), op.log1p)
+    x, y = together(t, self, other, floating=True)
+    return times_log(t, x, y, op.log1p)
 
 
 def times_log(t: Translator, x: relax.Expr, y: relax.Expr, log: Callable[..., relax.Call]) -> relax.Expr:

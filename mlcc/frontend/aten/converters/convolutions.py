@@ -61,6 +61,7 @@ def convolution(
     batched = t.ndim(value) == n + 2
     x = value if batched else t.emit(op.expand_dims(value, [0]))
     strides, steps = each(stride, n), each(dilation, n)
+    made: relax.Expr
     if output_padding is None:
         pads = _pads(t, weight, padding, steps)
         made = t.emit(_FORWARD[n](x, weight, strides=strides, padding=pads, dilation=steps, groups=groups))

@@ -182,7 +182,7 @@ def _meshgrid(t: Translator, tensors: list[relax.Expr], indexing: str = "ij") ->
     swap = indexing == "xy" and len(lines) > 1
     order = [1, 0, *range(2, len(lines))] if swap else list(range(len(lines)))
     extents = [t.shape(line)[0] for line in lines]
-    made = []
+    made: list[relax.Expr] = []
     for at, line in enumerate(lines):
         shape: list[Dim] = [1] * len(lines)
         shape[order[at]] = extents[at]

@@ -228,8 +228,8 @@ def _take(t: Translator, self: relax.Expr, index: relax.Expr) -> relax.Expr:
 @converts("aten.take_along_dim")
 def _take_along_dim(t: Translator, self: relax.Expr, indices: relax.Expr, dim: int | None = None) -> relax.Expr:
     if dim is None:
-        flat = [t.reshape(value, [product(t.shape(value))]) for value in (self, indices)]
-        return op.gather_elements(*flat, 0)
+        flat, places = (t.reshape(value, [product(t.shape(value))]) for value in (self, indices))
+        return op.gather_elements(flat, places, 0)
     axis = t.axis(self, dim)
     shape = joint_shape([[1 if a == axis else e for a, e in enumerate(t.shape(v))] for v in (self, indices)])
     one, two = (

@@ -66,10 +66,11 @@ def _repeat(
     counts = list(repeats if repeats is not None else dims or [])
     shape: list[Dim] = [*t.shape(self)]
     rank = max(len(counts), len(shape))
-    counts, shape = [1] * (rank - len(counts)) + counts, [1] * (rank - len(shape)) + shape
-    if all(isinstance(count, int) for count in counts):
+    counts, shape = [*[1] * (rank - len(counts)), *counts], [*[1] * (rank - len(shape)), *shape]
+    known = [count for count in counts if isinstance(count, int)]
+    if len(known) == len(counts):
         value = t.reshape(self, shape)
-        return value if all(count == 1 for count in counts) else op.tile(value, counts)
+        return value if all(count == 1 for count in known) else op.tile(value, known)
     value = t.reshape(self, [extent for size in shape for extent in (1, size)])
     spread = broadcast(t, value, [extent for pair in zip(counts, shape, strict=True) for extent in pair])
     return t.reshape(spread, t.out_shape())

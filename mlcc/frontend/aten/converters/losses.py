@@ -144,8 +144,9 @@ def _class_loss(
     t: Translator, predictions: relax.Expr, target: relax.Expr, weight: relax.Expr | None, reduction: int, ignored: int
 ) -> relax.Expr:
     name = _NAMES[reduction]
-    arguments = (predictions, target) if weight is None else (predictions, target, weight)
-    return op.nn.nll_loss(*arguments, reduction=name, ignore_index=ignored)
+    if weight is None:
+        return op.nn.nll_loss(predictions, target, reduction=name, ignore_index=ignored)
+    return op.nn.nll_loss(predictions, target, weight, reduction=name, ignore_index=ignored)
 
 
 @converts("aten.cross_entropy_loss")

@@ -109,7 +109,7 @@ def _greatest_place(t: Translator, value: relax.Expr, positions: Sequence[relax.
 def _spread(t: Translator, places: relax.Expr, at: int, n: int) -> relax.Expr:
     """A (windows, kernel) table of one dimension as a part of all of them."""
     count, kernel = t.shape(places)
-    shape: list[Dim] = [1] * 2 * n
+    shape: list[Dim] = [1 for _ in range(2 * n)]
     shape[at], shape[n + at] = count, kernel
     return t.reshape(places, shape)
 

@@ -10,6 +10,7 @@ from mlcc.frontend.aten.converters.shapes import broadcast, diagonal, permuted, 
 from mlcc.frontend.aten.promotion import Value, together
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.emitter import Dim
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax
 from mlcc.relax import op
@@ -106,9 +107,12 @@ def _vecdot(t: Translator, x: relax.Expr, y: relax.Expr, dim: int = -1) -> relax
 @converts("aten.kron")
 def _kron(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
     rank = max(t.ndim(self), t.ndim(other))
-    x, y = ([*[1] * (rank - t.ndim(v)), *t.shape(v)] for v in (self, other))
-    left = t.reshape(self, [e for extent in x for e in (extent, 1)])
-    right = t.reshape(other, [e for extent in y for e in (1, extent)])
+    x: list[Dim] = [*[1] * (rank - t.ndim(self)), *t.shape(self)]
+    y: list[Dim] = [*[1] * (rank - t.ndim(other)), *t.shape(other)]
+    pairs: list[tuple[Dim, Dim]] = [(extent, 1) for extent in x]
+    left = t.reshape(self, [e for pair in pairs for e in pair])
+    pairs = [(1, extent) for extent in y]
+    right = t.reshape(other, [e for pair in pairs for e in pair])
     return t.reshape(t.emit(op.multiply(left, right)), t.out_shape())
 
 

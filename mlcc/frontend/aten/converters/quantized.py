@@ -26,8 +26,8 @@ def _quantize_channels(
     quant_max: int, dtype: str,
 ) -> relax.Expr:  # fmt: skip
     at = t.axis(input, axis)
-    wide = [_channels(t, input, at, value) for value in (scales, zero_points)]
-    return t.cast(_stepped(t, input, *wide, quant_min, quant_max), dtype)
+    factor, zero = (_channels(t, input, at, value) for value in (scales, zero_points))
+    return t.cast(_stepped(t, input, factor, zero, quant_min, quant_max), dtype)
 
 
 @converts("quantized_decomposed.quantize_per_token")

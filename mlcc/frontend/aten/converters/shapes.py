@@ -115,7 +115,8 @@ def joint_shape(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
     """The shape that tensors broadcast to; where extents may be 1 at run time the first known other one."""
     rank = max(map(len, shapes), default=0)
     made: list[Dim] = []
-    for column in zip(*([1] * (rank - len(shape)) + list(shape) for shape in shapes), strict=True):
+    wide: list[list[Dim]] = [[*[1] * (rank - len(shape)), *shape] for shape in shapes]
+    for column in zip(*wide, strict=True):
         made.append(next((extent for extent in column if tir.const_int(number(extent)) != 1), 1))
     return made
 
@@ -239,8 +240,9 @@ def parts(t: Translator, value: relax.Expr, axis: int, lengths: Sequence[Dim]) -
         ends.append(plus(ends[-1] if ends else 0, length))
     if len(lengths) == 1 and same(number(ends[0]), t.shape(value)[axis]):
         return [value]
-    if all(isinstance(end, int) for end in ends) and tir.const_int(t.shape(value)[axis]) is not None:
-        made = t.emit(op.split(value, ends[:-1], axis))
+    known = [end for end in ends if isinstance(end, int)]
+    if len(known) == len(ends) and tir.const_int(t.shape(value)[axis]) is not None:
+        made = t.emit(op.split(value, known[:-1], axis))
         return [t.emit(made[at]) for at in range(len(lengths))]
     return [part(t, value, axis, begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
 
