@@ -60,7 +60,7 @@ def network(torch: Any) -> Any:
             y = nn.functional.adaptive_avg_pool2d(self.features(x), 4)
             y = y.view(x.size(0), -1) * self.scale
             y = nn.functional.dropout(self.last(y), 0.5, self.training)
-            return y.softmax(-1), x.shape[1:].numel() + len(x.shape)
+            return y.softmax(-1), x.shape[1:].numel() + x.size(0) * x.dim()
 
     return Network()
 
@@ -71,7 +71,7 @@ def test_batch_norm_is_in_the_mode_of_the_model(torch: Any) -> None:
         model, torch.randn(2, 3, 8, 8), info=[(("n", 3, 8, 8), "float32")], again=[(torch.randn(5, 3, 8, 8),)]
     )
     assert "training=True" not in mlcc.script(module)
-    with pytest.raises(mlcc.CompileError, match="dropout of training"):
+    with pytest.raises(mlcc.CompileError, match="of training"):
         from_fx(torch.fx.symbolic_trace(model.train()), [((2, 3, 8, 8), "float32")])
 
 
@@ -80,7 +80,8 @@ def test_parameters_as_inputs(torch: Any) -> None:
     x = torch.randn(2, 3, 8, 8)
     module, params = detach_params(from_fx(torch.fx.symbolic_trace(model), [x], keep_params_as_input=True))
     found = mlcc.load(mlcc.build(module, opt_level=1))["main"](x, *params["main"])
-    compare_all(found, model(x))
+    with torch.no_grad():
+        compare_all(found, model(x))
 
 
 def test_sizes_that_decide(torch: Any) -> None:
