@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import sympy
+import sympy  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.frontend.fx.inputs import FakeInputs

@@ -19,7 +19,7 @@ from mlcc.ir import relax as ir
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ops.relations import variables
-from mlcc.relax.nodes import TensorStructInfo
+from mlcc.relax import TensorStructInfo
 
 _FORM = 'an input is ((shape), dtype), such as (("n", 3, 32, 32), "float32"), or a tensor'
 _OPERATORS: dict[type[tir.Expr], Callable[[Any, Any], Any]] = {

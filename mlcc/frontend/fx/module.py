@@ -158,7 +158,7 @@ def _outputs(graph: torch.fx.Graph, values: Sequence[Argument]) -> tuple[dict[Re
     bases = _bases(graph)
     results: dict[Ref, torch.Tensor] = {}
     outputs: list[Output] = []
-    for node, value in zip(given, values, strict=True):  # type: ignore[arg-type]
+    for node, value in zip(given, values, strict=True):
         fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
         base = bases.get(node)
         if base is not None:

@@ -77,7 +77,7 @@ def one_convolution() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
-class _Recorder(torch.fx.Interpreter):
+class _Recorder(torch.fx.Interpreter):  # type: ignore[misc]
     """Runs an fx graph. ATen nodes get the meta data of the fx node that is running, and the last one its name."""
 
     def run_node(self, n: torch.fx.Node) -> Any:
