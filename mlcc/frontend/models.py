@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlcc.errors import CompileError, error
 from mlcc.frontend.request import Request
 from mlcc.ir.module import IRModule
 
@@ -10,11 +11,15 @@ def read_pt2(path: str, request: Request) -> IRModule:
     """The module of an exported program. Its symbols have the names of the export; see `symbols.state_shapes`."""
     from mlcc.frontend.aten.importer import from_pt2
 
-    return from_pt2(path, unwrap_unit_return_tuple=True, custom_convert_map=request.converters)
+    own = request.converters
+    return from_pt2(path, unwrap_unit_return_tuple=True, custom_convert_map=own, allow_packed=request.allow_packed)
 
 
 def read_onnx(path: str, request: Request) -> IRModule:
     """The module of an ONNX model. Shapes that are stated take the place of the model's own."""
     from mlcc.frontend.onnx.importer import from_onnx
 
+    if request.allow_packed:
+        text = "`--allow-packed` is for .pt2 files: an ONNX model does not state the shape of every value"
+        raise CompileError(error("E1074", text, help="give a converter with `--map FILE.py`"))
     return from_onnx(path, dict(request.shapes), custom_convert_map=request.converters)

@@ -23,11 +23,13 @@ class Request:
     """What an importer gets beside the file.
 
     `converters` says operators, by the names that importers call them by, in place of or beside the importer's table.
+    With `allow_packed`, operators without a converter become calls of packed functions.
     """
 
     shapes: Mapping[str, tuple[Extent, ...]] = field(default_factory=dict)  # of inputs
     ranges: Mapping[str, Range] = field(default_factory=dict)  # of symbols
     converters: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    allow_packed: bool = False
 
 
 def parse_shapes(texts: Iterable[str]) -> tuple[dict[str, tuple[Extent, ...]], dict[str, Range]]:

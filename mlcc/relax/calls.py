@@ -78,7 +78,7 @@ def const(value: Any, dtype: Any = None) -> relax.Constant:
 
     if isinstance(dtype, relax.TensorStructInfo):
         made = const(value, dtype.dtype)
-        if fit(dtype, made.struct_info) is not Fit.COVERS:
+        if made.struct_info is None or fit(dtype, made.struct_info) is not Fit.COVERS:
             raise CompileError(error("E0905", f"the constant is `{made.struct_info}`, not `{dtype}`"))
         return made
     if isinstance(value, relax.Constant):

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import torch
 
     from mlcc.frontend.aten.graph import Program
-    from mlcc.frontend.request import Request
     from mlcc.ir.module import IRModule
 
 
@@ -24,7 +23,7 @@ def from_exported_program(
     exported_program: torch.export.ExportedProgram, *, keep_params_as_input: bool = False,
     unwrap_unit_return_tuple: bool = False, no_bind_return_tuple: bool = False,
     custom_convert_map: Mapping[str, Converter] | None = None, run_ep_decomposition: bool = True,
-    dim_names: Mapping[str, Any] | None = None, keep_state_as_input: bool = False,
+    dim_names: Mapping[str, Any] | None = None, keep_state_as_input: bool = False, allow_packed: bool = False,
 ) -> IRModule:  # fmt: skip
     """The module of an exported program; `main` takes the user's inputs, weights are bound.
 
@@ -33,6 +32,7 @@ def from_exported_program(
     Buffers and inputs that the program writes to come back after the results, the attribute `mutated` names them;
     with `keep_state_as_input` such buffers are parameters, too. With `run_ep_decomposition` PyTorch decomposes
     operators that have no converter, and only those. `dim_names` gives symbolic extents names: `{"x.0": "batch"}`.
+    With `allow_packed` an operator that has no converter becomes a call of a packed function of its name.
 
     Raises CompileError that lists everything that cannot be imported.
     """
@@ -46,7 +46,12 @@ def from_exported_program(
 
         program = program_of(decomposed(exported_program, unknown))
     options = Options(
-        keep_params_as_input, keep_state_as_input, unwrap_unit_return_tuple, dict(dim_names or {}), dict(converters)
+        keep_params_as_input,
+        keep_state_as_input,
+        unwrap_unit_return_tuple,
+        dict(dim_names or {}),
+        dict(converters),
+        allow_packed=allow_packed,
     )
     return translate(program, options)
 
@@ -54,7 +59,7 @@ def from_exported_program(
 def from_pt2(
     path: str | os.PathLike[str], *, model: str | None = None, keep_params_as_input: bool = False,
     unwrap_unit_return_tuple: bool = False, custom_convert_map: Mapping[str, Converter] | None = None,
-    dim_names: Mapping[str, Any] | None = None, keep_state_as_input: bool = False,
+    dim_names: Mapping[str, Any] | None = None, keep_state_as_input: bool = False, allow_packed: bool = False,
 ) -> IRModule:  # fmt: skip
     """The module of the program in a `.pt2` file, which is read without PyTorch. See `from_exported_program`."""
     import os
@@ -63,17 +68,9 @@ def from_pt2(
 
     options = Options(
         keep_params_as_input, keep_state_as_input, unwrap_unit_return_tuple, dict(dim_names or {}),
-        dict(custom_convert_map or {}),
+        dict(custom_convert_map or {}), allow_packed=allow_packed,
     )  # fmt: skip
     return translate(read_pt2(os.fspath(path), model), options)
-
-
-def read_model(path: str, request: Request) -> IRModule:
-    """The module of a `.pt2` file as the command line reads it: one result is no tuple."""
-    from mlcc.frontend.aten.pt2 import read_pt2
-
-    options = Options(unwrap=True, converters=request.converters, allow_packed=request.allow_packed)
-    return translate(read_pt2(path), options)
 
 
 def unknown_targets(program: Program, converters: Mapping[str, Converter] | None = None) -> list[str]:

@@ -136,7 +136,7 @@ def _parts(node: Any, value: Any, renamed: dict[str, str]) -> list[tuple[str | N
         users = [u for u in node.users if u.args[1] == index] if node is not None else []
         first: Any = users[0] if users else None
         name = first.name if users else None
-        renamed.update((other.name, name) for other in users[1:])
+        renamed.update({other.name: name for other in users[1:] if name})
         found += _parts(first, part, renamed) if isinstance(part, list) else [(name, part)]
     return found
 

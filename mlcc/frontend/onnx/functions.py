@@ -69,4 +69,4 @@ def _type(dtype: str | None) -> bytes:
     made: Any = onnx.TypeProto()
     if dtype is not None:
         made.tensor_type.elem_type = NUMBERS[dtype]
-    return made.SerializeToString()  # type: ignore[no-any-return]
+    return made.SerializeToString()

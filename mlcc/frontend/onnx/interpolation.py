@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,15 +86,15 @@ def nearest_places(how: Resizing, part: ResizedAxis) -> np.ndarray:
     import numpy as np
 
     at = coordinates(how, part)
-    rounded = {
-        "round_prefer_floor": lambda: np.ceil(at - 0.5),
-        "round_prefer_ceil": lambda: np.floor(at + 0.5),
-        "floor": lambda: np.floor(at),
-        "ceil": lambda: np.ceil(at),
-    }.get(how.nearest)
-    if rounded is None:
+    rounding: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "round_prefer_floor": lambda place: np.ceil(place - 0.5),
+        "round_prefer_ceil": lambda place: np.floor(place + 0.5),
+        "floor": np.floor,
+        "ceil": np.ceil,
+    }
+    if how.nearest not in rounding:
         raise Unsupported(f'`nearest_mode="{how.nearest}"` is not known')
-    return np.clip(rounded().astype("int64"), 0, part.before - 1)
+    return np.clip(rounding[how.nearest](at).astype("int64"), 0, part.before - 1)
 
 
 def weights(how: Resizing, part: ResizedAxis) -> np.ndarray:

@@ -162,7 +162,7 @@ class OnnxTranslator(Emitter):
     def tensor_of(self, elements: Shape, dtype: str, shape: Sequence[int] | None = None) -> relax.Expr:
         """A tensor of integers that are known, a vector unless a shape is given."""
         listed = list(elements)
-        return self.tensor(known(listed, (len(listed),) if shape is None else shape, dtype))  # type: ignore[no-any-return]
+        return self.tensor(known(listed, (len(listed),) if shape is None else shape, dtype))
 
     def block(self, body: Callable[[], Any]) -> relax.SeqExpr:
         """What `body` emits and gives, as a branch that run time chooses."""
@@ -390,7 +390,7 @@ class OnnxTranslator(Emitter):
             made = self.evaluator.evaluate(node, operands)
         if made is None or made.symbolic:
             return made
-        return self.tensor(made)  # type: ignore[no-any-return]
+        return self.tensor(made)
 
     def _shape(self, node: OnnxNode, inputs: Sequence[Value]) -> Known | None:
         value = inputs[0] if inputs else None

@@ -137,7 +137,7 @@ def _qlinear_concat(
 ) -> relax.Expr:
     if len(parts) % 3:
         raise Unsupported("each tensor has a scale and a zero point")
-    real = [dequantized(t, *parts[i : i + 3]) for i in range(0, len(parts), 3)]
+    real = [dequantized(t, *triple) for triple in zip(parts[::3], parts[1::3], parts[2::3], strict=True)]
     made = t.emit(t.op.concat(real, t.axis(parts[0], node.attribute("axis"))))
     return quantized(t, made, scale, zero, t.dtype(zero))
 

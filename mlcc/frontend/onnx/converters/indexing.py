@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mlcc.frontend.onnx.parts import along, choice
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
@@ -88,7 +90,7 @@ def _unique(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Expr
     total = product(t.shape(x)) if axis is None else t.shape(x)[at[0]]
     count = t.symbol("different")
     shape = [count] if axis is None else [count if i == at[0] else d for i, d in enumerate(t.shape(x))]
-    shapes: list[list[tir.Expr]] = [shape, [count], [total], [count]]
+    shapes: list[Sequence[tir.Expr]] = [shape, [count], [total], [count]]
     dtypes = (t.dtype(x), "int64", "int64", "int64")
     return [t.as_known(t.emit(found[i]), shapes[i], dtypes[i]) for i in range(4)]
 
@@ -142,7 +144,7 @@ def _cumprod(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axis: relax.Expr)
 
 def _running(t: OnnxTranslator, node: OnnxNode, operator: object, x: relax.Expr, axis: relax.Expr) -> relax.Expr:
     (stated,) = t.integers(axis)
-    at, backwards = t.axis(x, int(stated)), bool(node.attribute("reverse", 0))  # type: ignore[call-overload]
+    at, backwards = t.axis(x, int(stated)), bool(node.attribute("reverse", 0))  # type: ignore[arg-type]
     given = t.op.flip(x, at) if backwards else x
     made = operator(given, at, t.dtype(x), bool(node.attribute("exclusive", 0)))  # type: ignore[operator]
     return t.op.flip(made, at) if backwards else made

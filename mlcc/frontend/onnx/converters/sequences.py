@@ -59,7 +59,7 @@ def _concat(t: OnnxTranslator, node: OnnxNode, sequence: Any) -> relax.Expr:
         raise Unsupported("the sequence is empty")
     if node.attribute("new_axis", 0):
         return t.op.stack(elements, axis)
-    return elements[0] if len(elements) == 1 else t.op.concat(elements, t.axis(elements[0], axis))  # type: ignore[no-any-return]
+    return elements[0] if len(elements) == 1 else t.op.concat(elements, t.axis(elements[0], axis))
 
 
 @converts("SplitToSequence")
