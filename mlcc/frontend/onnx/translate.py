@@ -26,7 +26,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.tensor_data import TensorData
+from mlcc.ir.tensor_data import INLINE_LIMIT, TensorData
 from mlcc.ops import values
 from mlcc.relax import convert
 from mlcc.relax.construct import flat, make_seq
@@ -452,8 +452,10 @@ def _folded(value: Any) -> relax.Expr | None:
         return None
     if any(isinstance(leaf, relax.Var) for leaf in _leaves(value.args)):
         return None
-    size = sum(leaf.data.size for leaf in _leaves(value.args) if isinstance(leaf, relax.Constant))
-    return fold_call(value, _FOLD_LIMIT, _FOLD_LIMIT) if size <= _FOLD_LIMIT else None
+    data = [leaf.data for leaf in _leaves(value.args) if isinstance(leaf, relax.Constant)]
+    if value.op.name == "relax.permute_dims" and data[0].dtype.is_float and data[0].size > INLINE_LIMIT:
+        return None  # a weight, which keeps its name in the text; `fold-constants` transposes it
+    return fold_call(value, _FOLD_LIMIT, _FOLD_LIMIT) if sum(d.size for d in data) <= _FOLD_LIMIT else None
 
 
 def _leaves(args: Iterable[relax.Expr]) -> Iterable[relax.Expr]:
