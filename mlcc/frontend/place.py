@@ -74,6 +74,6 @@ def _line(place: Place) -> str:
 
 def own_line(trace: str) -> str:
     """The innermost line of a stack trace of PyTorch that is not torch's own: `resnet.py:97`."""
-    frames = [(path, line) for path, line in _FRAME.findall(trace) if "/torch/" not in path.replace(os.sep, "/")]
+    frames = [(path, line) for path, line in _FRAME.findall(trace) if "/torch/" not in path.replace("\\", "/")]
     frames = [frame for frame in frames if not frame[0].startswith("<")] or frames
     return f"{os.path.basename(frames[-1][0])}:{frames[-1][1]}" if frames else ""

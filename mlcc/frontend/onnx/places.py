@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import os
-import re
 from typing import TYPE_CHECKING
 
 from mlcc.frontend.onnx.node import plain_domain
-from mlcc.frontend.place import Place
+from mlcc.frontend.place import Place, own_line
 
 if TYPE_CHECKING:
     import onnx
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
 _SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASSES = "pkg.torch.onnx.class_hierarchy"
 _TRACE = "pkg.torch.onnx.stack_trace"
-_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 _LONGEST = 20_000  # characters of a note that are looked at
 
 
@@ -28,7 +25,8 @@ def place_of_node(proto: onnx.NodeProto) -> Place:
     scopes, classes = _listed(notes.get(_SCOPES, "")), _listed(notes.get(_CLASSES, ""))
     module = scopes[-2] if len(scopes) > 1 else ""  # the last one is the node
     kind = classes[-2].rpartition(".")[2] if module and len(classes) > 1 else ""
-    return Place(operator, proto.name, module, kind, _line(notes.get(_TRACE, "")))
+    name = proto.name or next(iter(proto.output), "")
+    return Place(operator, name, module, kind, own_line(notes.get(_TRACE, "")[-_LONGEST:]))
 
 
 def _listed(text: str) -> list[str]:
@@ -40,11 +38,3 @@ def _listed(text: str) -> list[str]:
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return []
     return [str(part) for part in found] if isinstance(found, list) else []
-
-
-def _line(trace: str) -> str:
-    """The innermost line of a stack trace that is not torch's own: `resnet.py:97`."""
-    frames = [
-        (path, line) for path, line in _FRAME.findall(trace[-_LONGEST:]) if "/torch/" not in path.replace("\\", "/")
-    ]
-    return f"{os.path.basename(frames[-1][0])}:{frames[-1][1]}" if frames else ""
