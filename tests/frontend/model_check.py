@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import inspect
@@ -18,6 +19,7 @@ import numpy as np
 import mlcc
 from mlcc.errors import MlccError
 from tests.frontend.models import CASES, Case
+from tests.frontend.vision import import_torchvision
 
 TOLERANCE = 1e-4  # of the largest element
 
@@ -106,6 +108,8 @@ def _line(problem: object) -> str:
 def main(arguments: list[str]) -> None:
     """`python -m tests.frontend.model_check [--dynamic] [--fast] [--heavy] [PREFIX...]`: a line for each model, and how
     many are right. With `--fast` at the default level only."""
+    with contextlib.suppress(ImportError):
+        import_torchvision()
     dynamic, levels = "--dynamic" in arguments, (None,) if "--fast" in arguments else (0, None)
     starts = tuple(a for a in arguments if not a.startswith("--")) or ("",)
     wanted = [n for n, c in CASES.items() if n.startswith(starts) and (not c.heavy or "--heavy" in arguments)]
