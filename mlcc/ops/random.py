@@ -145,8 +145,11 @@ def _indices(place: Scalar, dims: tuple[tir.Expr, ...]) -> list[Scalar]:
     """The indices of an element by its number, row by row."""
     made: list[Scalar] = []
     for axis in reversed(range(len(dims))):
-        made.insert(0, place % Scalar(dims[axis]) if axis else place)
-        place = place // Scalar(dims[axis])
+        extent = Scalar(
+            dims[axis] if tir.const_int(dims[axis]) != 0 else construct.const(1, "int64")
+        )  # no division by 0
+        made.insert(0, place % extent if axis else place)
+        place = place // extent
     return made
 
 

@@ -23,6 +23,7 @@ REFUSED = "<refused>"
 # Where struct info differs on purpose: the case as text -> why.
 INFO_DIFFERS = {
     **op_corpus_nn.INFO_DIFFERS,
+    "full((2, 3), 1, 'int32')": "a number is taken for a scalar",
     "reshape(0x3, (3, 0))": "a tensor without elements: 0 is an extent there",
     "split(2x3, 5, 0)": "TVM gives the last part an extent of -2",
     "stack([?-1, ?-1], 1)": "TVM takes an unknown number of dimensions for none",
