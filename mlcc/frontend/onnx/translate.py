@@ -453,7 +453,7 @@ def _folded(value: Any) -> relax.Expr | None:
     if any(isinstance(leaf, relax.Var) for leaf in _leaves(value.args)):
         return None
     data = [leaf.data for leaf in _leaves(value.args) if isinstance(leaf, relax.Constant)]
-    if value.op.name == "relax.permute_dims" and data[0].dtype.is_float and data[0].size > INLINE_LIMIT:
+    if value.op.name == "relax.permute_dims" and any(d.dtype.is_float and d.size > INLINE_LIMIT for d in data):
         return None  # a weight, which keeps its name in the text; `fold-constants` transposes it
     return fold_call(value, _FOLD_LIMIT, _FOLD_LIMIT) if sum(d.size for d in data) <= _FOLD_LIMIT else None
 
