@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.frontend.model_check import outcome
+from tests.frontend.model_check import Way, outcome
 from tests.frontend.models import CASES
 
 SHARE = {
@@ -17,7 +17,7 @@ EVERY = [(name, dynamic) for name, case in CASES.items() for dynamic in (False, 
 @pytest.mark.parametrize(("name", "dynamic"), SHARE.items())
 def test_a_share_of_the_models(request: pytest.FixtureRequest, name: str, dynamic: bool) -> None:
     request.getfixturevalue(CASES[name].package)
-    assert outcome(CASES[name], dynamic, (None,)) == ""
+    assert outcome(CASES[name], Way(dynamic=dynamic, levels=(None,))).wrong == ""
 
 
 @pytest.mark.parametrize(("name", "dynamic"), EVERY)
@@ -25,4 +25,4 @@ def test_all_models(request: pytest.FixtureRequest, all_cases: bool, name: str, 
     if not all_cases:
         pytest.skip("the share above is for every day (--all-cases runs all)")
     request.getfixturevalue(CASES[name].package)
-    assert outcome(CASES[name], dynamic) == ""
+    assert outcome(CASES[name], Way(dynamic=dynamic)).wrong == ""
