@@ -47,6 +47,7 @@ scatter_reduce scatter_reduce
 scan bucketize cumprod cumsum multinomial_from_uniform
 sort argsort median sort topk
 einsum einsum
+grouped nn.grouped_matmul
 sets nonzero unique
 layout layout_transform
 ccl ccl.allgather ccl.allreduce ccl.broadcast_from_worker0 ccl.scatter_from_worker0

@@ -664,6 +664,8 @@ class _nn:
         scale: bool = True,
     ) -> _relax.Call: ...
     @staticmethod
+    def grouped_matmul(data: _Expr, weights: _Expr, ends: _Expr) -> _relax.Call: ...
+    @staticmethod
     def gru(
         x: _Expr,
         w: _Expr,

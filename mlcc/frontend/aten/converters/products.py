@@ -93,6 +93,19 @@ def _added(t: Translator, addend: relax.Expr, made: relax.Expr, beta: Value, alp
     return result if beta == 0 else op.add(result, scaled(t, addend, beta, dtype))
 
 
+@converts("aten._grouped_mm", "transformers.grouped_mm_fallback")
+def _grouped_mm(
+    t: Translator, self: relax.Expr | None = None, mat2: relax.Expr | None = None, offs: relax.Expr | None = None,
+    bias: relax.Expr | None = None, out_dtype: str | None = None, input: relax.Expr | None = None,
+    weight: relax.Expr | None = None,
+) -> relax.Expr:  # fmt: skip
+    data, weights = (next(x for x in pair if x is not None) for pair in ((self, input), (mat2, weight)))
+    if bias is not None or offs is None or (t.ndim(data), t.ndim(weights)) != (2, 3):
+        raise Unsupported("only products of rows in groups with a matrix for each group, without a bias, are supported")
+    made = op.nn.grouped_matmul(data, weights, offs)
+    return made if out_dtype is None else t.cast(made, out_dtype)
+
+
 @converts("aten.outer", "aten.ger")
 def _outer(t: Translator, self: relax.Expr, vec2: relax.Expr) -> relax.Expr:
     return op.outer(*together(t, self, vec2))
