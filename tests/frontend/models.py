@@ -222,8 +222,8 @@ class _First:
                 super().__init__()
                 self.model = model
 
-            def forward(self, *inputs: Any) -> Any:
-                made = self.model(*inputs)
+            def forward(self, x: Any) -> Any:
+                made = self.model(x)
                 return tuple(made.values()) if hasattr(made, "values") else made
 
         return Plain()
@@ -327,9 +327,7 @@ def _module(torch: Any, parts: dict[str, Any], forward: Callable[..., Any]) -> A
                 else:
                     setattr(self, name, part)
 
-        def forward(self, *inputs: Any) -> Any:
-            return forward(self, *inputs)
-
+    Own.forward = forward
     return Own()
 
 

@@ -143,8 +143,8 @@ CASES: dict[str, Case] = {
                           key_dim=[8, 8, 8]),
     "more_pvt": _pixels("PvtConfig", "PvtForImageClassification", 64, image_size=64, hidden_sizes=[8, 16, 24, 32],
                         depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 3, 4]),
-    "more_dpt": _pixels("DPTConfig", "DPTForDepthEstimation", **{**_VIT, "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3],
-                        neck_hidden_sizes=[8, 8, 16, 16], fusion_hidden_size=8),
+    "more_dpt": _pixels("DPTConfig", "DPTForDepthEstimation", **{**_VIT, "num_hidden_layers": 4},
+                        backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 8, 16, 16], fusion_hidden_size=8),
     "more_yolos": _pixels("YolosConfig", "YolosForObjectDetection", **{**_VIT, "image_size": [32, 32]},
                           num_detection_tokens=5),
     "more_siglip_vision": _pixels("SiglipVisionConfig", "SiglipVisionModel", **_VIT),
@@ -184,19 +184,17 @@ CASES: dict[str, Case] = {
         f"more_timm_{name}": _timm(name)
         for name in (
             "nf_resnet26", "eca_nfnet_l0", "convmixer_768_32", "ghostnetv2_100", "mobilenetv4_conv_small",
-            "repvit_m0_9", "hgnet_tiny", "mambaout_femto", "starnet_s1", "fastvit_t8", "mobilevitv2_050", 
+            "repvit_m0_9", "hgnet_tiny", "mambaout_femto", "starnet_s1", "fastvit_t8", "mobilevitv2_050",
             "efficientvit_b0", "hrnet_w18_small", "dpn48b", "selecsls42", "tresnet_m", "gernet_s",
-            "inception_next_tiny", "pvt_v2_b0", "xception41", "rexnet_100", 
-            "lambda_resnet26t",
-            "resnetv2_50", "sequencer2d_s", "tf_efficientnet_b0", "vgg11",
+            "inception_next_tiny", "pvt_v2_b0", "xception41", "rexnet_100", "lambda_resnet26t", "resnetv2_50", "sequencer2d_s", "tf_efficientnet_b0", "vgg11",
         )
     },
     **{
         f"more_timm_{name}": _timm(name, side, img_size=side)
         for name, side in {
             "beit_base_patch16_224": 64, "eva02_tiny_patch14_224": 56, "pit_ti_224": 64, "tnt_s_legacy_patch16_224": 64,
-            "xcit_nano_12_p16_224": 64, "convit_tiny": 64,
-            "coatnet_nano_rw_224": 64, "twins_svt_small": 64, "swinv2_cr_tiny_ns_224": 224,
+            "xcit_nano_12_p16_224": 64, "convit_tiny": 64, "coatnet_nano_rw_224": 64, "twins_svt_small": 64,
+            "swinv2_cr_tiny_ns_224": 224,
             "volo_d1_224": 64, "nest_tiny": 224, "vit_relpos_small_patch16_224": 64, "samvit_base_patch16_224": 64,
             "tiny_vit_5m_224": 224, "gcvit_xxtiny": 224, "hiera_tiny_224": 224,
         }.items()
