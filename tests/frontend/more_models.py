@@ -186,7 +186,8 @@ CASES: dict[str, Case] = {
             "nf_resnet26", "eca_nfnet_l0", "convmixer_768_32", "ghostnetv2_100", "mobilenetv4_conv_small",
             "repvit_m0_9", "hgnet_tiny", "mambaout_femto", "starnet_s1", "fastvit_t8", "mobilevitv2_050",
             "efficientvit_b0", "hrnet_w18_small", "dpn48b", "selecsls42", "tresnet_m", "gernet_s",
-            "inception_next_tiny", "pvt_v2_b0", "xception41", "rexnet_100", "lambda_resnet26t", "resnetv2_50", "sequencer2d_s", "tf_efficientnet_b0", "vgg11",
+            "inception_next_tiny", "pvt_v2_b0", "xception41", "rexnet_100", "lambda_resnet26t",
+            "resnetv2_50", "sequencer2d_s", "tf_efficientnet_b0", "vgg11",
         )
     },
     **{
