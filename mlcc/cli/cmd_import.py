@@ -43,7 +43,7 @@ DIFFERENT = 3
 @force_option
 def command(
     file: str, output: str, data: str | None, weights: tuple[str, ...], weights_as_inputs: bool,
-    shapes: tuple[str, ...], dims: tuple[str, ...], maps: tuple[str, ...], allow_packed: bool,
+    shapes: tuple[str, ...], dims: tuple[str, ...], maps: tuple[str, ...], allow_packed: bool, state_as_inputs: bool,
     compare: bool, sizes: tuple[str, ...], rtol: float, seed: int, force: bool,
 ) -> int:  # fmt: skip
     """Import a model of another framework, FILE.onnx or FILE.pt2, as text.
@@ -72,7 +72,7 @@ def command(
     outputs.settle()
     files = [load_arrays(path) for path in weights]
     with progress_shown():
-        module = read_model(file, model_request(shapes, dims, maps, allow_packed))
+        module = read_model(file, model_request(shapes, dims, maps, allow_packed, state_as_inputs))
     if compare and not _agrees(file, module, wanted, rtol, seed):
         return DIFFERENT
     module = _with_files(module, files)

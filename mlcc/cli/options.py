@@ -188,6 +188,10 @@ def model_options(command: Any) -> Any:
             "--allow-packed", is_flag=True,
             help="Let operators that have no converter be packed functions, which `run --env` supplies (.pt2).",
         ),
+        click.option(
+            "--state-as-inputs", is_flag=True,
+            help="Let buffers that the model changes, such as caches, be parameters behind the inputs (.pt2).",
+        ),
         click.option("--dim", "dims", multiple=True, metavar="NAME:MIN..MAX", help="The range of a symbolic size."),
         click.option(
             "--shape", "shapes", multiple=True, metavar="NAME=N,...",
@@ -198,14 +202,16 @@ def model_options(command: Any) -> Any:
     return command
 
 
-def model_request(shapes: Sequence[str], dims: Sequence[str], maps: Sequence[str], allow_packed: bool) -> Request:
+def model_request(
+    shapes: Sequence[str], dims: Sequence[str], maps: Sequence[str], allow_packed: bool, state_as_inputs: bool
+) -> Request:
     """What `model_options` say. Raises CompileError."""
     from mlcc.frontend.request import Request, parse_ranges, parse_shapes
     from mlcc.frontend.source import load_converters
 
     stated, ranges = parse_shapes(shapes)
     converters = {key: value for path in maps for key, value in load_converters(path).items()}
-    return Request(stated, parse_ranges(dims, ranges), converters, allow_packed)
+    return Request(stated, parse_ranges(dims, ranges), converters, allow_packed, state_as_inputs)
 
 
 def data_option(command: Any) -> Any:

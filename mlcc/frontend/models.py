@@ -11,8 +11,13 @@ def read_pt2(path: str, request: Request) -> IRModule:
     """The module of an exported program. Its symbols have the names of the export; see `symbols.state_shapes`."""
     from mlcc.frontend.aten.importer import from_pt2
 
-    own = request.converters
-    return from_pt2(path, unwrap_unit_return_tuple=True, custom_convert_map=own, allow_packed=request.allow_packed)
+    return from_pt2(
+        path,
+        unwrap_unit_return_tuple=True,
+        custom_convert_map=request.converters,
+        allow_packed=request.allow_packed,
+        keep_state_as_input=request.state_as_inputs,
+    )
 
 
 def read_onnx(path: str, request: Request) -> IRModule:
@@ -22,4 +27,7 @@ def read_onnx(path: str, request: Request) -> IRModule:
     if request.allow_packed:
         text = "`--allow-packed` is for .pt2 files: an ONNX model does not state the shape of every value"
         raise CompileError(error("E1074", text, help="give a converter with `--map FILE.py`"))
+    if request.state_as_inputs:
+        text = "`--state-as-inputs` is for .pt2 files: an ONNX model takes its state as inputs already"
+        raise CompileError(error("E1074", text))
     return from_onnx(path, dict(request.shapes), custom_convert_map=request.converters)

@@ -23,13 +23,15 @@ class Request:
     """What an importer gets beside the file.
 
     `converters` says operators, by the names that importers call them by, in place of or beside the importer's table.
-    With `allow_packed`, operators without a converter become calls of packed functions.
+    With `allow_packed`, operators without a converter become calls of packed functions; with `state_as_inputs`, buffers
+    that the model changes are parameters.
     """
 
     shapes: Mapping[str, tuple[Extent, ...]] = field(default_factory=dict)  # of inputs
     ranges: Mapping[str, Range] = field(default_factory=dict)  # of symbols
     converters: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     allow_packed: bool = False
+    state_as_inputs: bool = False
 
 
 def parse_shapes(texts: Iterable[str]) -> tuple[dict[str, tuple[Extent, ...]], dict[str, Range]]:

@@ -30,9 +30,10 @@ def from_exported_program(
     With `keep_params_as_input` the model's parameters follow the inputs, named `p_...`, and the attribute `params` has
     their values (`detach_params` takes them off). The result is a tuple, of one too, unless `unwrap_unit_return_tuple`.
     Buffers and inputs that the program writes to come back after the results, the attribute `mutated` names them;
-    with `keep_state_as_input` such buffers are parameters, too. With `run_ep_decomposition` PyTorch decomposes
-    operators that have no converter, and only those. `dim_names` gives symbolic extents names: `{"x.0": "batch"}`.
-    With `allow_packed` an operator that has no converter becomes a call of a packed function of its name.
+    with `keep_state_as_input` such buffers are the last parameters, too, in the order in which they come back. With
+    `run_ep_decomposition` PyTorch decomposes operators that have no converter, and only those. `dim_names` gives
+    symbolic extents names: `{"x.0": "batch"}`. With `allow_packed` an operator that has no converter becomes a call of
+    a packed function of its name.
 
     Raises CompileError that lists everything that cannot be imported.
     """

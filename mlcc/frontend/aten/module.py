@@ -102,21 +102,22 @@ class _Main:
             self._declare(self._meta(given))
         made = [param for given in users if (param := self._user(given)) is not None]
         self.inputs = len(made)
-        changed = {out.target for out in self.program.outputs if out.kind.endswith("_mutation")}
+        changed = [out.target for out in self.program.outputs if out.kind.endswith("_mutation")]
+        state: dict[str, relax.Var] = {}
         nodes = self.program.graph.nodes
         used = {ref.name for node in nodes for ref in refs(node.arguments.values())}
         used |= {ref.name for ref in refs(self.program.graph.outputs)}
         for given in self.program.inputs:
             if given.kind == "user" or given.target not in self.program.weights:
                 continue
-            is_parameter = given.kind == "parameter" and self.options.keep_params
-            if is_parameter or (self.options.keep_state and given.kind != "parameter" and given.target in changed):
+            if given.kind == "parameter" and self.options.keep_params:
                 made.append(self._weight_parameter(given))
-                if is_parameter:
-                    self.kept.append(self.program.weights[given.target])
+                self.kept.append(self.program.weights[given.target])
+            elif given.kind != "parameter" and self.options.keep_state and given.target in changed:
+                state[given.target] = self._weight_parameter(given)
             elif given.value in used:
                 self.t.values[given.value] = self._constant(given)
-        return made
+        return [*made, *(state[name] for name in changed if name in state)]
 
     def _meta(self, given: Input) -> TensorMeta | NumberMeta | None:
         return self.program.graph.values.get(given.value)
