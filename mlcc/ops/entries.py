@@ -12,9 +12,9 @@ from mlcc.ops.family_index import FAMILY_OF
 
 FAMILIES = (
     "unary", "binary", "create", "manipulate", "join", "index", "reduce", "linalg", "nn", "norm", "pad", "conv",
-    "conv_transpose", "pool", "attention", "loss", "resize", "sample", "region", "detection", "quantize", "grad",
-    "builtin", "gather", "scatter", "scatter_reduce", "scan", "sort", "einsum", "grouped", "sets", "layout", "ccl",
-    "recurrent", "random", "signal",
+    "conv_transpose", "pool", "attention", "loss", "resize", "sample", "region", "detection", "quantize",
+    "packed", "grad", "builtin", "gather", "scatter", "scatter_reduce", "scan", "sort", "einsum", "grouped", "sets",
+    "layout", "ccl", "recurrent", "random", "signal",
 )  # fmt: skip
 
 _entries: dict[str, Any] = {}

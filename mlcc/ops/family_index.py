@@ -31,6 +31,7 @@ region vision.all_class_non_max_suppression vision.get_valid_counts vision.multi
 region vision.non_max_suppression vision.roi_align vision.roi_pool
 detection vision.multiclass_nms vision.multiclass_nms_padded vision.valid_rows
 quantize dequantize quantize
+packed unpack_bits
 grad grad.avg_pool2d_backward grad.max_pool2d_backward grad.take_backward
 builtin assert_op builtin.alloc_tensor builtin.stop_lift_params call_builtin_with_ctx call_dps_packed
 builtin call_inplace_packed call_pure_packed call_py_func call_tir call_tir_inplace call_tir_with_grad

@@ -31,7 +31,7 @@ def infer_dequantize(call: relax.Call) -> Tensor:
 
 
 def _quantized(call: relax.Call, given: tuple[str, ...], made: tuple[str, ...]) -> Tensor:
-    """One scale and zero point for all, or one for each place along `axis`."""
+    """One scale and zero point for all, one for each place along `axis`, or one for each group of neighbours there."""
     data, scale, zero_point = (tensor(call, i) for i in range(3))
     kinds = ((data, "data", given), (scale, "scale", FLOATS), (zero_point, "zero point", ZERO_POINTS))
     for info, name, dtypes in kinds:
@@ -49,24 +49,46 @@ def _quantized(call: relax.Call, given: tuple[str, ...], made: tuple[str, ...]) 
                 fail(call, "E0445", f"the shape of the {name} must be known")
         elif not all(map(is_one, info.dims)) and not _fits(info.dims, data.dims, at):
             text = f"the {name} {shape_text(info.dims)} does not fit dimension {at} of {shape_text(data.dims)}"
-            fail(call, "E0445", text, "it is one number, or one for each place along `axis`")
+            fail(call, "E0445", text, "it is one number, one for each place along `axis`, or one for each group there")
     return tensor_like(data, DType.of(wanted))
 
 
 def _fits(dims: Dims, data: Dims | None, at: int) -> bool:
-    return len(dims) == 1 and data is not None and prove_equal(dims[0], data[at])
+    """One for each place; or, in as many dimensions as the data have, for each group along `axis`."""
+    if data is None:
+        return False
+    if len(dims) == 1 and prove_equal(dims[0], data[at]):
+        return True
+    same = len(dims) == len(data) and all(
+        prove_equal(*pair) for pair in zip(_without(dims, at), _without(data, at), strict=True)
+    )
+    return same and group_size(dims, data, at) is not None
+
+
+def _without(dims: Dims, at: int) -> Dims:
+    return (*dims[:at], *dims[at + 1 :])
+
+
+def group_size(dims: Dims, data: Dims, at: int) -> int | None:
+    """How many neighbours along an axis of the data share a scale; None where that is not known, or no whole number."""
+    groups, whole = tir.const_int(dims[at]), tir.const_int(data[at])
+    return whole // groups if groups and whole is not None and whole % groups == 0 else None
 
 
 # ---------------------------------------------------------------- lowering
 
 
-def _parameter(call: relax.Call, value: Any, ndim: int, i: Any) -> Scalar:
+def _parameter(call: relax.Call, value: Any, x: te.Tensor, i: Any) -> Scalar:
     """The scale or zero point of the element at `i`."""
     if not isinstance(value, te.Tensor):
         return Scalar(value)
     if all(map(is_one, value.buffer.shape)):
         return value(*[0] * value.ndim)
-    return value(i[call.attrs["axis"] % ndim])
+    at = call.attrs["axis"] % x.ndim
+    size = group_size(value.buffer.shape, x.buffer.shape, at) if value.ndim == x.ndim else 1
+    if value.ndim == 1:
+        return value(i[at] // size if size and size > 1 else i[at])
+    return value(*i[:at], i[at] // size, *i[at + 1 :])
 
 
 def _clipped(value: Any, dtype: DType) -> Any:
@@ -79,9 +101,9 @@ def _lower_quantize(call: relax.Call, x: te.Tensor, scale: Any, zero_point: Any)
     dtype = DType.of(call.attrs["out_dtype"])
 
     def element(*i: Any) -> Any:
-        scaled = x(*i) / _parameter(call, scale, x.ndim, i)
+        scaled = x(*i) / _parameter(call, scale, x, i)
         rounded = te.round(scaled) if dtype.is_int else scaled
-        return _clipped(rounded + _parameter(call, zero_point, x.ndim, i), dtype)
+        return _clipped(rounded + _parameter(call, zero_point, x, i), dtype)
 
     made: te.Tensor = te.compute(x.shape, element, name="quantized")
     return made
@@ -92,12 +114,12 @@ def _lower_dequantize(call: relax.Call, x: te.Tensor, scale: Any, zero_point: An
     dtype = DType.of(call.attrs["out_dtype"])
 
     def element(*i: Any) -> Any:
-        point = _parameter(call, zero_point, x.ndim, i)
+        point = _parameter(call, zero_point, x, i)
         exact = x.dtype.is_int and not point.dtype.is_float
         wide = "int32" if exact else "float32"
         point = point.astype(wide) if isinstance(point.expr, tir.IntImm) or not exact else point
         moved = x(*i).astype(wide) - point
-        real = moved * _parameter(call, scale, x.ndim, i).astype("float32")
+        real = moved * _parameter(call, scale, x, i).astype("float32")
         return real if str(dtype) == "float32" else _clipped(real, dtype)
 
     made: te.Tensor = te.compute(x.shape, element, name="dequantized")
@@ -107,28 +129,30 @@ def _lower_dequantize(call: relax.Call, x: te.Tensor, scale: Any, zero_point: An
 # ---------------------------------------------------------------- NumPy
 
 
-def _np_parameter(call: relax.Call, value: Any, ndim: int) -> Any:
-    value = np.asarray(value)
+def _np_parameter(call: relax.Call, value: Any, x: Any) -> Any:
+    value, at = np.asarray(value), call.attrs["axis"] % max(x.ndim, 1)
     if value.size == 1 and value.ndim != 1:
         return np.reshape(value, ())
-    return np.reshape(value, [-1 if a == call.attrs["axis"] % ndim else 1 for a in range(ndim)])
+    if value.ndim == x.ndim and value.shape[at] not in (0, 1, x.shape[at]):
+        return np.repeat(value, x.shape[at] // value.shape[at], at)
+    return value if value.ndim == x.ndim else np.reshape(value, [-1 if a == at else 1 for a in range(x.ndim)])
 
 
 def _np_quantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any:
     dtype = DType.of(call.attrs["out_dtype"])
-    scaled = x / _np_parameter(call, scale, x.ndim)
-    moved = (np.round(scaled) if dtype.is_int else scaled) + _np_parameter(call, zero_point, x.ndim).astype(x.dtype)
+    scaled = x / _np_parameter(call, scale, x)
+    moved = (np.round(scaled) if dtype.is_int else scaled) + _np_parameter(call, zero_point, x).astype(x.dtype)
     low, high = construct.min_value(dtype), construct.max_value(dtype)
     made = np.clip(moved, low.value, high.value)  # type: ignore[attr-defined]
     return made.astype(str(dtype)) if dtype.is_int else made
 
 
 def _np_dequantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any:
-    point = _np_parameter(call, zero_point, x.ndim)
+    point = _np_parameter(call, zero_point, x)
     exact = np.issubdtype(x.dtype, np.integer) and np.issubdtype(point.dtype, np.integer)
     wide = "int32" if exact else "float32"
     moved = (x.astype(wide) - point.astype(wide)).astype("float32")
-    made = moved * _np_parameter(call, scale, x.ndim).astype("float32")
+    made = moved * _np_parameter(call, scale, x).astype("float32")
     return made if call.attrs["out_dtype"] == "float32" else np.clip(made, -65504, 65504)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.node import walk
+from mlcc.ir.visit import uncast
 from mlcc.passes.auto_schedule.kernel import AnyKernel
 from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Stage
 from mlcc.passes.lowering.divisions import divisions
@@ -20,9 +21,16 @@ def inline_cheap(kernel: AnyKernel[Any]) -> int:
     return kernel.begin("inline", lambda: _inline_cheap(kernel))
 
 
-def _inline_cheap(kernel: AnyKernel[Any]) -> int:
+def inline_all_but(kernel: AnyKernel[Any], kept: BlockRV) -> int:
+    """The same for every stage but one."""
+    return _inline_cheap(kernel, kernel.sch.get(kept).name)
+
+
+def _inline_cheap(kernel: AnyKernel[Any], kept: str = "") -> int:
     done = 0
     for block in kernel.blocks():
+        if kept and kernel.sch.get(block).name == kept:
+            continue
         if _pays(kernel, kernel.stage(block)) and try_inline(kernel, block):
             done += 1
     for block in kernel.blocks() if done else ():
@@ -87,9 +95,20 @@ def _pays(kernel: AnyKernel[Any], stage: Stage) -> bool:
             return False
         times = sum(a.buffer is stage.stores[0].buffer for a in reader.accesses)
         once = times == 1 and len(readers) == 1 and _as_often(stage, reader)
-        if not once and not (cheap and not reader.reduced) and not _copies(stage):
+        if not once and not (cheap and not reader.reduced) and not _copies(stage) and not _widens(stage):
             return False
     return True
+
+
+def _widens(stage: Stage) -> bool:
+    """Does it only convert elements to a larger type, in whichever order they stand?"""
+    store = stage.stores[0]
+    loaded = uncast(store.value)
+    if not isinstance(loaded, tir.BufferLoad) or loaded is store.value:
+        return False
+    narrower = loaded.dtype.bits < store.buffer.dtype.bits and store.buffer.dtype.is_float
+    every = [*loaded.indices, *store.indices]
+    return narrower and all(isinstance(i, tir.Var) for i in every) and set(loaded.indices) == set(store.indices)
 
 
 def _copies(stage: Stage) -> bool:

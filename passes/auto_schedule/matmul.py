@@ -37,6 +37,8 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 LEAST_REUSE = 24  # rows that a panel has to serve before making it takes less time than it saves
 LEAST_REUSE_IN_ROWS = 128  # the same where vectors can be loaded without panels, from more lines and pages
 
+LONG_DOTS = 16  # vectors of a dot product beside whose products the sum of its lanes takes little time
+
 
 def matmul(kernel: Kernel) -> str:
     """The rule: tiles over panels, as the module says."""
@@ -105,8 +107,9 @@ def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
     ready = in_rows and size is not None and size <= facts.l2_bytes * 3 // 4 and (n or 0) >= lanes
     constant = kernel.is_constant(product.rhs.buffer)
     reused = (product.reuse or 0) >= (LEAST_REUSE_IN_ROWS if in_rows else LEAST_REUSE)
-    # how often they serve is not known: panels for one row cost less than one dot product after the other for many
-    unknown = product.reuse is None and not in_rows and (n is None or n >= lanes)
+    # how often they serve is not known: panels for one row cost less than short dot products, one by one, for many
+    long = depth is not None and depth >= LONG_DOTS * lanes
+    unknown = product.reuse is None and not in_rows and not long and (n is None or n >= lanes)
     panels = constant or unknown or (reused and not ready) or groups is not None
     if not panels and not in_rows:
         if why_no_dots(kernel, product) is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlcc.passes.auto_schedule.rule import Rule
 
 RULES: tuple[Rule, ...] = (
+    Rule("decoded", "decoded:decoded"),
     Rule("matvec", "matvec:matvec"),
     Rule("matmul", "matmul:matmul"),
     Rule("dots", "dot_products:dots"),

@@ -15,6 +15,7 @@ from mlcc.ir.node import children, walk
 from mlcc.ir.visit import substitute, used_vars
 from mlcc.passes.lowering.divisions import divisions
 from mlcc.passes.lowering.match_buffer import compact_strides
+from mlcc.passes.schedule.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +210,13 @@ class Stage:
             if not self._analyzer.prove_equal(a, c.mul(b, c.cast(b.dtype, extent))):
                 return False
         return True
+
+
+def stages_of(func: tir.PrimFunc) -> list[Stage]:
+    """The blocks of a function, in order; none where it has no blocks."""
+    root = func.root
+    tree = Tree(func)
+    return [] if root is None else [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]
 
 
 CALL_OPERATIONS = 16  # what exp, a division of vectors and their kin cost, in simple operations

@@ -11,6 +11,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ops import FusionKind
 from mlcc.ops.shapes import shapes_known
+from mlcc.passes.fusion.decoders import with_decoders
 from mlcc.passes.fusion.fusion_graph import Group, Node, Refusal, partition
 from mlcc.passes.fusion.grouping import Grouper, waits, written_in_place
 from mlcc.passes.fusion.op_pattern import kind_of
@@ -27,7 +28,8 @@ class Fuse(Pass):
     Works on operators and on `call_tir` alike: kinds come from the operator table, the attribute `op_pattern`, or the
     blocks of the TIR function. An operation joins the one that all paths from it lead to, so nothing is computed
     twice. Functions that have the attribute are left alone. Level 0 fuses nothing, the others all that can be fused.
-    `mlcc passes --why-fuse` says why which operations fused.
+    `mlcc passes --why-fuse` says why which operations fused. With `dequantize`, products of matrices also take what
+    makes an operand of fewer bytes, as the dequantization of weights does.
 
     Before:  lv = R.matmul(x, w)
              lv1 = R.add(lv, b)
@@ -37,6 +39,7 @@ class Fuse(Pass):
 
     name: ClassVar[str] = "fuse"
     level: Literal[0, 1, 2, 3] = 2
+    dequantize: bool = False
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         if self.level <= 0:
@@ -46,7 +49,7 @@ class Fuse(Pass):
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function) and not is_primitive(func) and "Codegen" not in func.attrs:
-                builder.module.functions[name] = _Fuser(builder, kinds).visit_function(func)
+                builder.module.functions[name] = _Fuser(builder, kinds, self.dequantize).visit_function(func)
         return builder.module
 
 
@@ -108,12 +111,14 @@ def _same_shape(a: relax.Expr, b: relax.Expr) -> bool:
 class _Fuser(Grouper):
     """Rewrites one function."""
 
-    def __init__(self, builder: ModuleBuilder, kinds: Kinds) -> None:
+    def __init__(self, builder: ModuleBuilder, kinds: Kinds, dequantize: bool) -> None:
         super().__init__(builder)
         self.kinds = kinds
+        self.dequantize = dequantize
 
     def groups(self, block: relax.DataflowBlock) -> list[Group]:
-        return fused_groups(block, self.kinds)[1]
+        found = fused_groups(block, self.kinds)[1]
+        return with_decoders(block, found, self.module) if self.dequantize else found
 
     def style(self, group: Group) -> None:
         """Single operations stay as they are."""

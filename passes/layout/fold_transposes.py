@@ -12,12 +12,11 @@ from mlcc.ir.node import replace
 from mlcc.ir.visit import Rewriter
 from mlcc.passes.auto_schedule.contraction import contraction
 from mlcc.passes.auto_schedule.eligibility import why_left_alone
-from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.auto_schedule.stage import stages_of
 from mlcc.passes.fusion.fused_kernel import renew_vars
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
-from mlcc.passes.schedule.tree import Tree
 from mlcc.relax.construct import CALL_TIR, call_tir
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import is_call, tir_callee
@@ -95,7 +94,7 @@ class _Folder(RelaxMutator):
 
 def permutation(func: tir.PrimFunc) -> Axes | None:
     """Where the axes of its input are in its output, for a function that copies a tensor, transposed."""
-    stages = _stages(func)
+    stages = stages_of(func)
     if len(stages) != 1 or len(func.buffers) != 2 or len(stages[0].stores) != 1 or not stages[0].plain:
         return None
     ((store,), (source, target)) = stages[0].stores, func.buffers
@@ -109,16 +108,10 @@ def permutation(func: tir.PrimFunc) -> Axes | None:
     return made if len(set(made)) == len(made) == len(stored) and made != tuple(range(len(made))) else None
 
 
-def _stages(func: tir.PrimFunc) -> list[Stage]:
-    root = func.root
-    tree = Tree(func)
-    return [] if root is None else [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]
-
-
 def _reading(func: tir.PrimFunc, turned: tuple[Axes | None, ...]) -> tir.PrimFunc | None:
     """A product that reads the tensors of which some of its operands are transposed copies; None for what is none, or
     uses such an operand elsewhere."""
-    stages = _stages(func)
+    stages = stages_of(func)
     products = [s for s in stages if s.reduced and not isinstance(contraction(s), str)]
     if len(products) != 1:
         return None

@@ -5,6 +5,8 @@ SHAPES = "normalize,broadcast-operands,check-shapes"
 FOLDED = "fold-constants{created=65536}"
 # what may fuse is read off the TIR functions
 FUSED = "annotate-op-pattern,fuse,fuse-tir{keep-public=true}"
+# the same where products of few rows decode their weights
+FUSED_DECODING = "annotate-op-pattern,fuse{dequantize=true},fuse-tir{keep-public=true}"
 # what operators compute, without TVM's roundings and with indices checked
 LOWERED = "lower-to-tir{accurate=true check-indices=true}"
 PROMOTED = "promote-narrow-floats"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from mlcc.backends import At, Backend
 from mlcc.machine.target import LlvmTarget
 from mlcc.outputs import ASSEMBLY, LLVM_IR, OBJECT, SHARED
-from mlcc.passes.manage.levels import FOLDED, FUSED, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
+from mlcc.passes.manage.levels import FOLDED, FUSED_DECODING, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
 
 _SCHEDULED = (
     f"{SHAPES},canonicalize,{SHARED_WORK},auto-layout,{FOLDED},dead-code,{LOWERED},split-kernels,"
-    f"fold-transposes,dead-code,{FUSED},{PROMOTED},version-kernels,auto-schedule,pack-weights"
+    f"fold-transposes,dead-code,{FUSED_DECODING},{PROMOTED},version-kernels,auto-schedule,pack-weights"
 )
 BACKEND = Backend(
     options=LlvmTarget,

@@ -124,6 +124,12 @@ QUANTIZED = [
     Case("quantize", (T((4, 3)), T((4,)), T((), "int8")), {"axis": 0}),
     Case("dequantize", (T((4, 3), "int8"), T((3,)), T((3,), "int8"))),
     Case("dequantize", (T((4, 3), "uint8"), T((1,)), T((), "uint8"))),
+    Case("dequantize", (T((4, 6), "int8"), T((4, 3)), T((4, 3), "int8"))),
+    Case("dequantize", (T((6, 4), "uint8"), T((2, 4), "float16"), Const(8, "uint8")), {"axis": 0}),
+    Case("dequantize", (T((8,), "int8"), T((2,)), T((2,), "int8"))),
+    Case("quantize", (T((4, 6)), T((4, 2)), Const(0, "int8"))),
+    *(Case("unpack_bits", (T((3, 4), "uint8"),), {"axis": a, "bits": b, "out_dtype": d})
+      for a, b, d in ((0, 4, "int8"), (1, 4, "uint8"), (-1, 2, "int8"), (0, 1, "uint8"), (1, 1, "int8"))),
     Case("dequantize", (T((4, 3), "int32"), T((4,)), T((4,), "float16")), {"axis": -2}),
     Case("dequantize", (T((4, 3), "int16"), Const(0.5, "float32"), Const(-3, "int8")), {"out_dtype": "float16"}),
 ]  # fmt: skip

@@ -1,0 +1,95 @@
+"""Products that take in what makes an operand of fewer bytes: weights are decoded where they are multiplied.
+
+TVM's FuseOps leaves such work outside, so that the operand is written to memory in full and read again. A product of
+few rows takes as long as it takes to read its weights, and those are a fraction of the operand.
+"""
+
+from __future__ import annotations
+
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ops import FusionKind
+from mlcc.passes.auto_schedule.contraction import Contraction, contraction
+from mlcc.passes.auto_schedule.stage import stages_of
+from mlcc.passes.fusion.fusion_graph import Group
+from mlcc.relax.queries import call_arguments, tir_callee, used_vars
+
+MOST_ROWS = 32  # of products: with more of them, an operand that stands decoded in memory is worth its bytes
+LEAST_GAIN = 2  # times as many bytes as it is made from has an operand that is decoded
+
+
+def with_decoders(block: relax.DataflowBlock, groups: list[Group], module: IRModule) -> list[Group]:
+    """The group of each binding, where groups that decode an operand for one product alone are part of the product's.
+
+    The operand is the right one, of whose elements vectors are loaded, and it is a matrix.
+    """
+    made = list(groups)
+    bindings = dict(enumerate(block.bindings))
+    at = {b.var: n for n, b in bindings.items()}
+    users: dict[int, set[int]] = {}
+    for n, binding in bindings.items():
+        for var in used_vars(binding.value):  # type: ignore[attr-defined]
+            if var in at:
+                users.setdefault(at[var], set()).add(n)
+    for n, binding in bindings.items():
+        operand = _decoded_operand(binding, module)
+        source = at.get(operand) if operand is not None else None
+        if source is None or users[source] != {n} or not isinstance(operand, relax.DataflowVar):
+            continue
+        members = [i for i, group in enumerate(made) if group is made[source]]
+        inside = set(members)
+        if n in inside or any(users[i] - inside for i in members if i != source):
+            continue
+        if all(_is_injective(groups[i]) for i in members) and _gains([bindings[i] for i in members], operand):
+            for i in members:
+                made[i] = made[n]
+    return made
+
+
+def _is_injective(group: Group) -> bool:
+    return group.kind <= FusionKind.INJECTIVE
+
+
+def _decoded_operand(binding: relax.Binding, module: IRModule) -> relax.Var | None:
+    """The right operand of a product of few rows, or of a number that is not known."""
+    value = binding.value if isinstance(binding, relax.VarBinding) else None
+    func = module.functions.get(tir_callee(value) or "")
+    if not isinstance(value, relax.Call) or not isinstance(func, tir.PrimFunc):
+        return None
+    stages = stages_of(func)
+    product = contraction(stages[0]) if len(stages) == 1 and stages[0].reduced else "no product"
+    if not isinstance(product, Contraction) or product.rhs.windows or len(product.rhs.places) != 2:
+        return None
+    if product.reuse is not None and product.reuse > MOST_ROWS:
+        return None
+    given = dict(zip(func.buffers, call_arguments(value), strict=False))
+    found = given.get(product.rhs.buffer)
+    return found if isinstance(found, relax.Var) else None
+
+
+def _gains(bindings: list[relax.Binding], operand: relax.Var) -> bool:
+    """Is an operand made of so few bytes that it is worth decoding where it is used?"""
+    inner = {b.var for b in bindings}
+    leaves: dict[relax.Expr, None] = {}
+    for binding in bindings:
+        value = binding.value  # type: ignore[attr-defined]
+        for argument in call_arguments(value) if isinstance(value, relax.Call) else ():
+            if argument not in inner:
+                leaves[argument] = None
+    sizes = [_bytes(leaf) for leaf in leaves]
+    whole = _bytes(operand)
+    return whole is not None and None not in sizes and sum(n for n in sizes if n) * LEAST_GAIN <= whole
+
+
+def _bytes(expr: relax.Expr) -> int | None:
+    """How large a tensor is, if that is known."""
+    info = expr.struct_info
+    if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
+        return None
+    total = max(info.dtype.bits // 8, 1)
+    for extent in info.dims:
+        known = tir.const_int(extent)
+        if known is None:
+            return None
+        total *= known
+    return total
