@@ -421,6 +421,7 @@ def _dot(compiler: ExprCompiler, node: tir.Call) -> Closure:
 
 
 _SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
+    "assume_number": _same,
     "likely": _same, "ret": _return, "reinterpret": _reinterpret, "vectorlow": _half, "vectorhigh": _half,
     "vectorcombine": _combine, "call_extern": _extern, "call_pure_extern": _extern, "call_packed": _packed,
     "call_cpacked": _packed, "address_of": _address_of, "tvm_access_ptr": _access_ptr,

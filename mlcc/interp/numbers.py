@@ -117,11 +117,11 @@ def _truncdiv(a: Value, b: Value) -> Value:
 
 
 def _min(a: Value, b: Value) -> Value:
-    return np.asarray(np.where(a < b, a, b))[()]
+    return np.asarray(np.where((a <= b) | (a != a), a, b))[()]
 
 
 def _max(a: Value, b: Value) -> Value:
-    return np.asarray(np.where(a > b, a, b))[()]
+    return np.asarray(np.where((a >= b) | (a != a), a, b))[()]
 
 
 _COMPARE: dict[type, Binary] = {

@@ -292,7 +292,7 @@ def sub(a: Operand, b: Operand) -> Expr:
 
 
 def mul(a: Operand, b: Operand) -> Expr:
-    """a * b; x * 1 -> x, x * 0 -> 0."""
+    """a * b; x * 1 -> x, and x * 0 -> 0 for integers: a float may be NaN or infinite."""
     a, b = match_types(a, b)
     if not (isinstance(a, _CONSTANTS) or isinstance(b, _CONSTANTS)):
         return tir.Mul(a.dtype, a, b)
@@ -302,7 +302,7 @@ def mul(a: Operand, b: Operand) -> Expr:
     for one, other in ((a, b), (b, a)):
         if _is(one, 1):
             return other
-        if _is(one, 0):
+        if _is(one, 0) and not one.dtype.is_float:
             return one
     return tir.Mul(a.dtype, a, b)
 

@@ -106,7 +106,7 @@ _TABLE = """
     log2 log10 log1p sigmoid erf
 1 same pure float lanewise short widens = sqrt rsqrt
 1 same pure float lanewise instruction widens = fabs
-1 same pure any lanewise instruction widens = abs
+1 same pure any lanewise instruction widens = abs assume_number
 1 same pure float lanewise short widens jumps = floor ceil trunc round nearbyint
 2 same pure match lanewise widens = pow atan2 hypot
 2 same pure match lanewise widens jumps = fmod

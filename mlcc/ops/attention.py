@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ops import topi
 from mlcc.ops.lazy import np
 from mlcc.ops.manipulate import reshape
-from mlcc.ops.nn import softmax
+from mlcc.ops.nn import Element, itself, number, softmax
 from mlcc.ops.registry import Impl, Precision
 from mlcc.ops.shapes import Dims, Tensor, fail, int64, known_different, result, same_dtype, shape_text, tensor
 from mlcc.te.scalar import Scalar, raw
@@ -135,23 +136,24 @@ def _scaled(call: relax.Call, scores: te.Tensor, width: tir.Expr) -> te.Tensor:
     return topi.divide(scores, te.sqrt(topi.converted(width, scores.dtype)))
 
 
-def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any]) -> te.Tensor:
-    """The softmax over the keys that each query sees; a query that sees none has weights of 0."""
+def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any], element: Element) -> te.Tensor:
+    """The softmax over the keys that each query sees; a query that sees none has weights of 0. The greatest score is
+    that of what `element` makes of them."""
     rows = scores.buffer.shape[:2]
     k1, k2 = (te.reduce_axis((0, scores.shape[2]), "k") for _ in range(2))
     least, none = te.min_value(scores.dtype), te.const(0, scores.dtype)
     seen = te.compute(scores.shape, lambda b, i, j: te.select(visible(i, j), scores(b, i, j), least), name="T_masked")
-    most = te.compute(rows, lambda b, i: te.max(seen(b, i, k1), axis=k1), name="T_softmax_maxelem")
+    most = te.compute(rows, lambda b, i: te.max(element(seen(b, i, k1)), axis=k1), name="T_softmax_maxelem")
     power = te.compute(
         scores.shape, lambda b, i, j: te.select(visible(i, j), te.exp(seen(b, i, j) - most(b, i)), none),
         name="T_softmax_exp",
     )  # fmt: skip
     total = te.compute(rows, lambda b, i: te.sum(power(b, i, k2), axis=k2), name="T_softmax_expsum")
 
-    def element(b: Any, i: Any, j: Any) -> Any:
+    def weight(b: Any, i: Any, j: Any) -> Any:
         return power(b, i, j) / te.select(total(b, i) > none, total(b, i), te.const(1, scores.dtype))
 
-    made: te.Tensor = te.compute(scores.shape, element, name="T_softmax_norm")
+    made: te.Tensor = te.compute(scores.shape, weight, name="T_softmax_norm")
     return made
 
 
@@ -173,11 +175,12 @@ def _attend(
 
 
 def _lower_attention(
-    call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None
-) -> te.Tensor:
+    call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None = None, *,
+    element: Element = itself,
+) -> te.Tensor:  # fmt: skip
     mask, window = call.attrs["causal_mask"], _window(call)
     if mask is None:
-        return _attend(call, q, k, v, bias, lambda scores: softmax(scores, 2))
+        return _attend(call, q, k, v, bias, lambda scores: softmax(scores, 2, element))
     ahead = int64(0)
     if mask == "BottomRight":
         ahead = te.abs(Scalar(construct.sub(q.buffer.shape[1], k.buffer.shape[1]))).expr
@@ -186,10 +189,12 @@ def _lower_attention(
         last = i + Scalar(ahead)
         return j <= last if window is None else te.all(j <= last, j > last - window)
 
-    return _attend(call, q, k, v, bias, lambda scores: _masked_softmax(scores, visible))
+    return _attend(call, q, k, v, bias, lambda scores: _masked_softmax(scores, visible, element))
 
 
-def _lower_var_len(call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *bounds: te.Tensor) -> te.Tensor:
+def _lower_var_len(
+    call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *bounds: te.Tensor, element: Element = itself
+) -> te.Tensor:
     """Sequences one after the other in one: a query sees the keys of its own."""
     starts_q, starts_k = bounds[:2]
     mask, window = call.attrs["causal_mask"], _window(call)
@@ -208,7 +213,7 @@ def _lower_var_len(call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *
         return begin, te.if_then_else(inside, starts(number).astype(INT64), te.const(0, INT64))
 
     def bound(which: int) -> Callable[[Any], Any]:
-        def element(i: Any) -> Any:
+        def place(i: Any) -> Any:
             (first, end), (low, high) = span(starts_q, i), span(starts_k, i)
             if mask is None:
                 return (low, high)[which]
@@ -219,7 +224,7 @@ def _lower_var_len(call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *
                 return _minimum(high, diagonal + 1)
             return low if window is None else _maximum(low, diagonal + (1 - window))
 
-        return element
+        return place
 
     low = te.compute((queries,), bound(0), name="first_key")
     high = te.compute((queries,), bound(1), name="end_key")
@@ -227,7 +232,7 @@ def _lower_var_len(call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *
     def visible(i: Any, j: Any) -> Any:
         return te.all(low(i) <= j, j < high(i))
 
-    return _attend(call, q, k, v, None, lambda scores: _masked_softmax(scores, visible))
+    return _attend(call, q, k, v, None, lambda scores: _masked_softmax(scores, visible, element))
 
 
 def _minimum(a: Scalar, b: Scalar) -> Scalar:
@@ -287,13 +292,16 @@ OPS: dict[str, Impl] = {
     "nn.attention": Impl(
         f"query, key, value, {_SCORES}", infer_attention,
         _np_attention, _lower_attention, precision=Precision.HALF,
+        accurate=functools.partial(_lower_attention, element=number),
     ),
     "nn.attention_bias": Impl(
         f"query, key, value, bias, {_SCORES}",
         infer_attention, _np_attention, _lower_attention, precision=Precision.HALF,
+        accurate=functools.partial(_lower_attention, element=number),
     ),
     "nn.attention_var_len": Impl(
         f"query, key, value, seqstart_q, seqstart_k, max_seqlen_q, max_seqlen_k, {_SCORES}",
         infer_attention, _np_var_len, _lower_var_len, precision=Precision.HALF,
+        accurate=functools.partial(_lower_var_len, element=number),
     ),
 }  # fmt: skip

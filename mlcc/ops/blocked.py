@@ -46,18 +46,24 @@ def blocked_impl(
         given = [_join_array(a, _parts(call, inputs[i])) if i in inputs else a for i, a in enumerate(arrays)]
         return _split_array(impl.numpy(_canonical(call, impl, inputs, out), *given), _parts(call, out))
 
-    def lower(call: relax.Call, *tensors: Any) -> Any:
-        assert impl.lower is not None
-        if is_plain(call) or in_place(call):
-            return impl.lower(call, *tensors)
-        inner = _canonical(call, impl, inputs, out)
-        given = [
-            _join_tensor(x, _parts(call, inputs[i]), tensor(inner, i).dims or ()) if i in inputs else x
-            for i, x in enumerate(tensors)
-        ]
-        return _split_tensor(impl.lower(inner, *given), _parts(call, out), tuple(call.struct_info.dims))  # type: ignore[union-attr]
+    def lowering(plain: Callable[..., Any] | None) -> Callable[..., Any] | None:
+        if plain is None:
+            return None
 
-    return replace_impl(impl, infer=infer, numpy=numpy if impl.numpy else None, lower=lower if impl.lower else None)
+        def lower(call: relax.Call, *tensors: Any) -> Any:
+            if is_plain(call) or in_place(call):
+                return plain(call, *tensors)
+            inner = _canonical(call, impl, inputs, out)
+            given = [
+                _join_tensor(x, _parts(call, inputs[i]), tensor(inner, i).dims or ()) if i in inputs else x
+                for i, x in enumerate(tensors)
+            ]
+            return _split_tensor(plain(inner, *given), _parts(call, out), tuple(call.struct_info.dims))  # type: ignore[union-attr]
+
+        return lower
+
+    made = replace_impl(impl, infer=infer, numpy=numpy if impl.numpy else None)
+    return replace_impl(made, lower=lowering(impl.lower), accurate=lowering(impl.accurate))
 
 
 def _canonical(call: relax.Call, impl: Impl, inputs: Mapping[int, str], out: str) -> relax.Call:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlcc import te
@@ -25,6 +26,7 @@ from mlcc.ops.shapes import (
     simplify,
     tensor,
 )
+from mlcc.te.scalar import Scalar
 
 # ---------------------------------------------------------------- inference
 
@@ -106,11 +108,24 @@ def _drop(i: Sequence[Any], at: int) -> list[Any]:
     return [*i[:at], *i[at + 1 :]]
 
 
-def softmax(x: te.Tensor, at: int) -> te.Tensor:
-    """exp(x - max) / sum along an axis, so that nothing overflows."""
+Element = Callable[[Scalar], Scalar]
+
+
+def number(x: Scalar) -> Scalar:
+    """An element of which a maximum may leave out NaN, as NaN comes into the result by another way."""
+    return Scalar(construct.call(x.dtype, "assume_number", x.expr))
+
+
+def itself(x: Scalar) -> Scalar:
+    """The element as it is."""
+    return x
+
+
+def softmax(x: te.Tensor, at: int, seen: Element = itself) -> te.Tensor:
+    """exp(x - max) / sum along an axis, so that nothing overflows; `seen` is what the maximum is of."""
     k1, k2 = (te.reduce_axis((0, x.shape[at]), "k") for _ in range(2))
     outer = _without(x, at)
-    most = te.compute(outer, lambda *i: te.max(x(*_insert(i, at, k1)), axis=k1), name="T_softmax_maxelem")
+    most = te.compute(outer, lambda *i: te.max(seen(x(*_insert(i, at, k1))), axis=k1), name="T_softmax_maxelem")
     power = te.compute(x.shape, lambda *i: te.exp(x(*i) - most(*_drop(i, at))), name="T_softmax_exp")
     total = te.compute(outer, lambda *i: te.sum(power(*_insert(i, at, k2)), axis=k2), name="T_softmax_expsum")
     made: te.Tensor = te.compute(
@@ -119,16 +134,16 @@ def softmax(x: te.Tensor, at: int) -> te.Tensor:
     return made
 
 
-def _lower_softmax(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    return softmax(x, call.attrs["axis"] % x.ndim)
+def _lower_softmax(call: relax.Call, x: te.Tensor, seen: Element = itself) -> te.Tensor:
+    return softmax(x, call.attrs["axis"] % x.ndim, seen)
 
 
-def _lower_log_softmax(call: relax.Call, x: te.Tensor) -> te.Tensor:
+def _lower_log_softmax(call: relax.Call, x: te.Tensor, seen: Element = itself) -> te.Tensor:
     """x - max - log(sum(exp(x - max)))."""
     at = call.attrs["axis"] % x.ndim
     k1, k2 = (te.reduce_axis((0, x.shape[at]), "k") for _ in range(2))
     outer = _without(x, at)
-    most = te.compute(outer, lambda *i: te.max(x(*_insert(i, at, k1)), axis=k1), name="T_softmax_maxelem")
+    most = te.compute(outer, lambda *i: te.max(seen(x(*_insert(i, at, k1))), axis=k1), name="T_softmax_maxelem")
     total = te.compute(outer, lambda *i: te.sum(te.exp(x(*_insert(i, at, k2)) - most(*i)), axis=k2), name="compute")
     made: te.Tensor = te.compute(
         x.shape,
@@ -200,11 +215,11 @@ def _np_cross_entropy(call: relax.Call, x: Any, y: Any) -> Any:
 OPS: dict[str, Impl] = {
     "nn.softmax": Impl(
         "data, axis: int = -1", infer_softmax, _np_softmax, _lower_softmax, FusionKind.OUT_EWISE_FUSABLE,
-        layout=layout_rules.along_axis,
+        layout=layout_rules.along_axis, accurate=functools.partial(_lower_softmax, seen=number),
     ),
     "nn.log_softmax": Impl(
         "data, axis: int = -1", infer_softmax, _np_log_softmax, _lower_log_softmax, FusionKind.OUT_EWISE_FUSABLE,
-        free_layout=layout_rules.along_axis,
+        free_layout=layout_rules.along_axis, accurate=functools.partial(_lower_log_softmax, seen=number),
     ),
     "nn.dropout": Impl(
         "data, rate: float = 0.5", infer_dropout, lambda call, x: (x, np.ones_like(x)), _lower_dropout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from mlcc.ops import layout_rules, topi
 from mlcc.ops.blocked import POOL, blocked_impl
 from mlcc.ops.lazy import np
 from mlcc.ops.pad import pad
-from mlcc.ops.reduce import worst
+from mlcc.ops.reduce import GREATEST, extreme, least
 from mlcc.ops.registry import FusionKind, Impl, Precision
 from mlcc.ops.shapes import (
     Tensor,
@@ -140,12 +141,15 @@ def _windows_unsplit(call: relax.Call) -> bool:
     return whole and layout == call.attrs["out_layout"]
 
 
-def _lower_max_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    padded, places = _windows(call, x, te.min_value(x.dtype))
+def _lower_max_pool(
+    call: relax.Call, x: te.Tensor, reducer: Any = te.max, least: Callable[..., Any] = te.min_value
+) -> te.Tensor:
+    """The greatest of each window, by a reducer and the number that it begins with."""
+    padded, places = _windows(call, x, Scalar(raw(least(str(x.dtype)))))
     window = _pool_axes(call, x, places)
 
     def element(*i: Any) -> Any:
-        return te.max(padded(*_window_index(call, i, places, window)), axis=window)
+        return reducer(padded(*_window_index(call, i, places, window)), axis=window)
 
     return _compute(result_dims(call), element, "pool_max", "pool_max")
 
@@ -234,7 +238,7 @@ def _np_pool(ndim: int, largest: bool) -> Callable[..., Any]:
         out = [tir.const_int(pool_extent(call, int64(x.shape[2 + i]), i, ndim)) or 0 for i in range(ndim)]
         more = [(pads[i], pads[i + ndim] + call.attrs["strides"][i]) for i in range(ndim)]
         widths = [(0, 0), (0, 0), *more]
-        lowest = worst(call, True)
+        lowest = extreme(call, True)
         values = np.pad(x, widths, constant_values=lowest if largest else 0)
         inside = np.pad(np.ones(x.shape[2:]), more)
         if call.attrs["count_include_pad"]:
@@ -287,11 +291,13 @@ def _layouts(n: int) -> str:
 
 
 def _entry(
-    parameters: str, infer: Any, numpy: Any, lower: Any, kind: FusionKind, order: tuple[str, ...] | None = ATTR_ORDER
-) -> Impl:
+    parameters: str, infer: Any, numpy: Any, lower: Any, kind: FusionKind, order: tuple[str, ...] | None = ATTR_ORDER,
+    accurate: Any = None,
+) -> Impl:  # fmt: skip
     return Impl(
-        parameters, infer, numpy, lower, kind, precision=Precision.FOLLOW, layout=layout_rules.pool, attr_order=order
-    )
+        parameters, infer, numpy, lower, kind, precision=Precision.FOLLOW, layout=layout_rules.pool, attr_order=order,
+        accurate=accurate,
+    )  # fmt: skip
 
 
 OPS: dict[str, Impl] = {
@@ -301,7 +307,12 @@ OPS: dict[str, Impl] = {
         (
             "max",
             _entry(
-                f"data, {parameters(n)}", _pool(n), _np_pool(n, True), _lower_max_pool, FusionKind.OUT_EWISE_FUSABLE
+                f"data, {parameters(n)}",
+                _pool(n),
+                _np_pool(n, True),
+                _lower_max_pool,
+                FusionKind.OUT_EWISE_FUSABLE,
+                accurate=functools.partial(_lower_max_pool, reducer=GREATEST, least=least),
             ),
         ),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -133,6 +134,25 @@ def _empty(reducer: Any, x: te.Tensor, places: Sequence[int], keepdims: bool) ->
     return topi.compute_ax(shape, lambda *i: Scalar(step.combiner.identity[0]), f"{x.name}_red")
 
 
+def least(dtype: str) -> tir.Expr:
+    """What no number is below: -inf of floats."""
+    return construct.const(-math.inf, dtype) if DType.of(dtype).is_float else construct.min_value(dtype)
+
+
+def greatest(dtype: str) -> tir.Expr:
+    """What no number is above: inf of floats."""
+    return construct.const(math.inf, dtype) if DType.of(dtype).is_float else construct.max_value(dtype)
+
+
+def _extreme(largest: bool) -> Any:
+    """The greatest or least of elements that may all be infinite; TVM's gives the extreme finite number then."""
+    combine, worst = (construct.maximum, least) if largest else (construct.minimum, greatest)
+    return te.comm_reducer(lambda x, y: Scalar(combine(raw(x), raw(y))), worst, "max" if largest else "min")
+
+
+GREATEST, LEAST = _extreme(True), _extreme(False)
+
+
 def _lower_reduce(reducer: Any) -> Callable[..., Any]:
     return lambda call, x: reduce_with(reducer, x, _places(call, x.ndim), call.attrs["keepdims"])
 
@@ -193,29 +213,43 @@ def _lower_collapse(call: relax.Call, x: te.Tensor, target: Sequence[Any]) -> te
     return topi.compute_ax(shape, element, f"{x.name}_red")
 
 
-def _arg_reducer(largest: bool) -> Any:
+Better = Callable[[Scalar, Scalar], Any]  # whether one number is strictly better than another
+
+
+def _arg_reducer(largest: bool, worst: Any, better: Better, equal: Better) -> Any:
     """Pairs of place and value; of equal values the first place wins, and any place wins against none at all (-1)."""
 
-    def better(a: Scalar, b: Scalar) -> Any:
-        return a > b if largest else a < b
-
     def combine(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
-        wins = te.all(x[0] >= 0, te.any(y[0] < 0, better(x[1], y[1]), te.all(x[1] == y[1], x[0] < y[0])))
+        wins = te.all(x[0] >= 0, te.any(y[0] < 0, better(x[1], y[1]), te.all(equal(x[1], y[1]), x[0] < y[0])))
         return te.select(wins, x[0], y[0]), te.select(better(x[1], y[1]), x[1], y[1])
 
-    def identity(place: str, value: str) -> tuple[Any, Any]:
-        worst = te.min_value(value) if largest else te.max_value(value)
-        return te.const(-1, place), worst
-
-    return te.comm_reducer(combine, identity, name="argmax" if largest else "argmin")
+    name = "argmax" if largest else "argmin"
+    return te.comm_reducer(combine, lambda place, value: (te.const(-1, place), worst(value)), name=name)
 
 
-ARGMAX, ARGMIN = _arg_reducer(True), _arg_reducer(False)
+def _by_order(largest: bool) -> Any:
+    """TVM's: comparisons alone decide, with which NaN is neither greater nor less nor equal."""
+    worst, order = (te.min_value, operator.gt) if largest else (te.max_value, operator.lt)
+    return _arg_reducer(largest, worst, order, operator.eq)
 
 
-def _lower_arg(largest: bool) -> Callable[..., Any]:
-    reducer = ARGMAX if largest else ARGMIN
+def _nan_first(largest: bool) -> Any:
+    """Where there is NaN, the place of the first one, as in NumPy, PyTorch and ONNX."""
+    order = operator.gt if largest else operator.lt
 
+    def better(a: Scalar, b: Scalar) -> Any:
+        return te.any(order(a, b), te.all(a != a, b == b)) if a.dtype.is_float else order(a, b)
+
+    def equal(a: Scalar, b: Scalar) -> Any:
+        return te.any(a == b, te.all(a != a, b != b)) if a.dtype.is_float else a == b
+
+    return _arg_reducer(largest, least if largest else greatest, better, equal)
+
+
+ARGMAX, ARGMIN = _by_order(True), _by_order(False)
+
+
+def _lower_arg(reducer: Any) -> Callable[..., Any]:
     def lowering(call: relax.Call, x: te.Tensor) -> te.Tensor:
         places = _places(call, x.ndim)
 
@@ -267,8 +301,7 @@ def _np_reduce(name: str) -> Callable[..., Any]:
             return np.asarray(x)
         start = {}
         if x.size == 0 and name in ("max", "min"):
-            infinite = -np.inf if name == "max" else np.inf
-            start = {"initial": infinite if x.dtype.kind == "f" else worst(call, name == "max")}
+            start = {"initial": extreme(call, name == "max")}
         elif x.size == 0 and name in ("mean", "var", "std"):  # NaN without NumPy's warning
             return np.sum(x, axis=given, keepdims=call.attrs["keepdims"]) * np.asarray(np.nan, x.dtype)
         made = getattr(np, name)(x, axis=given, keepdims=call.attrs["keepdims"], **start)
@@ -277,10 +310,9 @@ def _np_reduce(name: str) -> Callable[..., Any]:
     return reference
 
 
-def worst(call: relax.Call, largest: bool) -> Any:
-    """The extreme of no elements: the least or greatest finite number."""
-    dtype = tensor(call, 0).dtype or FLOAT32
-    bound = construct.min_value(dtype) if largest else construct.max_value(dtype)
+def extreme(call: relax.Call, largest: bool) -> Any:
+    """The extreme of no elements of the first operand."""
+    bound = (least if largest else greatest)(str(tensor(call, 0).dtype or FLOAT32))
     assert isinstance(bound, (tir.IntImm, tir.FloatImm))
     return bound.value
 
@@ -321,23 +353,11 @@ def _entry(reducer: Any, name: str, identity: int | None = None, accurate: Any =
     )  # fmt: skip
 
 
-def _extreme(largest: bool) -> Any:
-    """The greatest or least of elements that may all be infinite; TVM's gives the extreme finite number then."""
-    combine = construct.maximum if largest else construct.minimum
-
-    def identity(dtype: str) -> tir.Expr:
-        if DType.of(dtype).is_float:
-            return construct.const(-math.inf if largest else math.inf, dtype)
-        return construct.min_value(dtype) if largest else construct.max_value(dtype)
-
-    return te.comm_reducer(lambda x, y: Scalar(combine(raw(x), raw(y))), identity, "max" if largest else "min")
-
-
 OPS: dict[str, Impl] = {
     "sum": _entry(te.sum, "sum", 0),
     "prod": _entry(te.prod, "prod", 1),
-    "max": _entry(te.max, "max", accurate=_extreme(True)),
-    "min": _entry(te.min, "min", accurate=_extreme(False)),
+    "max": _entry(te.max, "max", accurate=GREATEST),
+    "min": _entry(te.min, "min", accurate=LEAST),
     "collapse_sum_like": Impl(
         "data, collapse_target", infer_collapse_sum_like, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE,
         shape_only=(1,), tir_name="collapse_sum",
@@ -358,11 +378,11 @@ OPS: dict[str, Impl] = {
         layout=layout_rules.reduce,
     ),
     "argmax": Impl(
-        "x, axis: int? = None, keepdims: bool = False", infer_arg, _np_arg("argmax"), _lower_arg(True),
-        FusionKind.OUT_EWISE_FUSABLE,
+        "x, axis: int? = None, keepdims: bool = False", infer_arg, _np_arg("argmax"), _lower_arg(ARGMAX),
+        FusionKind.OUT_EWISE_FUSABLE, accurate=_lower_arg(_nan_first(True)),
     ),
     "argmin": Impl(
-        "x, axis: int? = None, keepdims: bool = False", infer_arg, _np_arg("argmin"), _lower_arg(False),
-        FusionKind.OUT_EWISE_FUSABLE,
+        "x, axis: int? = None, keepdims: bool = False", infer_arg, _np_arg("argmin"), _lower_arg(ARGMIN),
+        FusionKind.OUT_EWISE_FUSABLE, accurate=_lower_arg(_nan_first(False)),
     ),
 }  # fmt: skip

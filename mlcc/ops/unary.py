@@ -83,10 +83,8 @@ def _sign(x: Any) -> Any:
 
 
 def _clip(call: relax.Call, x: Any, low: Any, high: Any) -> Any:
-    """min, then max, with the limits in the tensor's dtype; NaN becomes a limit."""
-    least, most = np.asarray(low).astype(x.dtype), np.asarray(high).astype(x.dtype)
-    below = np.where(x < most, x, most)
-    return np.where(below > least, below, least)
+    """min, then max, with the limits in the tensor's dtype."""
+    return np.maximum(np.minimum(x, np.asarray(high).astype(x.dtype)), np.asarray(low).astype(x.dtype))
 
 
 def _sigmoid(x: Any) -> Any:
@@ -306,7 +304,7 @@ _PREFIXED: dict[str, Impl] = {
 OPS: dict[str, Impl] = {
     **{name: dataclasses.replace(impl, tir_name=f"tir_{name}") for name, impl in _PREFIXED.items()},
     "erf": _entry(infer_float, erf, _lower_erf),
-    "nn.relu": _any(lambda x: np.where(x > 0, x, np.zeros_like(x)), lambda v: te.max(v, 0), activation=True),
+    "nn.relu": _any(lambda x: np.maximum(x, np.zeros_like(x)), lambda v: te.max(v, 0), activation=True),
     "nn.gelu": _entry(infer_float, lambda x: x * (0.5 + 0.5 * erf(x * math.sqrt(0.5))), _gelu, activation=True),
     "nn.gelu_tanh": _entry(infer_float, _gelu_tanh, _lower_gelu_tanh, activation=True),
     "nn.selu": _entry(infer_float, _selu, _lower_selu),

@@ -54,7 +54,7 @@ MATH: dict[str, tuple[int, Callable[..., Any]]] = {
     "floor": (1, np.floor), "ceil": (1, np.ceil), "trunc": (1, np.trunc), "nearbyint": (1, np.rint),
     "fabs": (1, np.fabs), "pow": (2, np.power), "rsqrt": (1, lambda x: 1 / np.sqrt(x)),
     "fadd": (2, np.add), "fsub": (2, np.subtract), "fmul": (2, np.multiply), "fdiv": (2, np.divide),
-    "fmin": (2, lambda a, b: a if a < b else b), "fmax": (2, lambda a, b: a if a > b else b),
+    "fmin": (2, lambda a, b: a if a <= b or a != a else b), "fmax": (2, lambda a, b: a if a >= b or a != a else b),
 }  # fmt: skip
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "f<": lambda a, b: a < b, "f<=": lambda a, b: a <= b, "f==": lambda a, b: a == b, "f!=": lambda a, b: a != b,

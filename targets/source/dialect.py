@@ -166,8 +166,8 @@ HELPERS: dict[str, tuple[str, str, str]] = {
         "return b == 0 || (T(-1) < T(0) && b == T(-1)) ? T(0)\n"
         "       : T(a % b + (((a % b != 0) & ((a % b < 0) != (b < 0))) ? b : T(0)));",
     ),
-    "least": ("T", "T a, T b", "return a < b ? a : b;"),
-    "most": ("T", "T a, T b", "return a > b ? a : b;"),
+    "least": ("T", "T a, T b", "return a <= b || a != a ? a : b;"),
+    "most": ("T", "T a, T b", "return a >= b || a != a ? a : b;"),
     "floor_mod": (
         "F", "F a, F b",
         "const F r = fmod(a, b);\n"

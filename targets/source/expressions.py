@@ -184,7 +184,7 @@ def _floormod(w: KernelWriter, node: tir.FloorMod) -> Text:
 
 
 def _extreme(helper: str) -> Callable[[KernelWriter, Any], Text]:
-    """Where one is NaN, the second: so it is not the language's own function for floats."""
+    """NaN where one is NaN: so it is not the language's own function for floats."""
     return lambda w, node: _helper(w, helper, node.lhs, node.rhs)
 
 
@@ -390,7 +390,8 @@ def _return(w: KernelWriter, node: tir.Call) -> Text:
 _CALLS: dict[str, Callable[[KernelWriter, tir.Call], Text]] = {
     "bitwise_and": _bits(BIT_AND, "&"), "bitwise_or": _bits(BIT_OR, "|"), "bitwise_xor": _bits(BIT_XOR, "^"),
     "bitwise_not": _bitwise_not, "shift_left": _shift("shift_up", "<<"), "shift_right": _shift("shift_down", ">>"),
-    "if_then_else": _if_then_else, "likely": _first, "tvm_thread_invariant": _first, "ignore_loop_partition": _first,
+    "if_then_else": _if_then_else, "likely": _first, "tvm_thread_invariant": _first, "assume_number": _first,
+    "ignore_loop_partition": _first,
     "sigmoid": _sigmoid, "isnan": _test("isnan"), "isinf": _test("isinf"), "isfinite": _test("isfinite"),
     "abs": _abs, "fabs": _abs, "fma": _fma, "reinterpret": _reinterpret, "address_of": _address,
     "checked_index": _checked, "tvm_access_ptr": _access_ptr, "infinity": _infinity, "thread_return": _return,

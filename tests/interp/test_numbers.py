@@ -135,7 +135,7 @@ def divided(a: float, b: float) -> float:
 
 FLOAT_OPS = {
     tir.Add: lambda a, b: a + b, tir.Sub: lambda a, b: a - b, tir.Mul: lambda a, b: a * b, tir.Div: divided,
-    tir.Min: lambda a, b: a if a < b else b, tir.Max: lambda a, b: a if a > b else b,
+    tir.Min: lambda a, b: a if a <= b or a != a else b, tir.Max: lambda a, b: a if a >= b or a != a else b,
 }  # fmt: skip
 
 
