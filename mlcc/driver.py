@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mlcc.array_files import ArrayFile
     from mlcc.files import Content
-    from mlcc.grammar.printer.writer import Comments
+    from mlcc.grammar.printer.writer import Style
     from mlcc.ir import relax
     from mlcc.ir.tensor_data import TensorData
     from mlcc.machine.target import Target
@@ -48,28 +48,29 @@ def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
 
 def write_module(
     module: IRModule, path: str, dialect: str = "mlcc", *, data: str | None = None, outputs: Outputs | None = None,
-    more: Mapping[str, Content] | None = None, comments: Comments | None = None, files: Sequence[ArrayFile] = (),
+    more: Mapping[str, Content] | None = None, style: Style | None = None, files: Sequence[ArrayFile] = (),
     apart: Mapping[str, TensorData] | None = None,
 ) -> None:  # fmt: skip
     """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on stdout.
 
     `data` names another file for them, .npz or .safetensors, in the folder of the text or below. A terminal gets the
-    text without them. `outputs` knows what the command reads and writes besides; `more` is written along. `comments`
-    says what to write behind bindings. Constants that are arrays of `files` stay there, if `data` is not given and the
-    text may refer to them. `apart` are arrays to lie beside the text, which does not refer to them. Raises
-    CompileError.
+    text without them. `outputs` knows what the command reads and writes besides; `more` is written along. `style`
+    says what the text has beside the canonical one. Constants that are arrays of `files` stay there, if `data` is not
+    given and the text may refer to them. `apart` are arrays to lie beside the text, which does not refer to them.
+    Raises CompileError.
     """
     from mlcc.array_files import SUFFIXES, arrays_content
     from mlcc.grammar.constants import data_file_line, lies_below, stored_arrays
     from mlcc.grammar.printer.printer import script, script_and_data
+    from mlcc.grammar.printer.writer import CANONICAL
     from mlcc.outputs import Outputs, holds, is_stream, mark
 
     outputs = outputs or Outputs()
     if is_stream(path) and data is None or dialect != "mlcc":
         elided = path == "-" and sys.stdout is not None and sys.stdout.isatty()
-        outputs.save({**(more or {}), path: script(module, dialect, not elided, comments)})
+        outputs.save({**(more or {}), path: script(module, dialect, not elided, style or CANONICAL)})
         return
-    text, tensors = script_and_data(module, comments)
+    text, tensors = script_and_data(module, style or CANONICAL)
     near = [file for file in files if data is None and lies_below(file.path, path)]
     own, used = _apart_from(near, stored_arrays(tensors))
     beside, _ = _apart_from(files if data is None else [], stored_arrays(apart or {}))

@@ -15,7 +15,7 @@ from mlcc.grammar.printer.buffer import declaration
 from mlcc.grammar.printer.global_info import global_infos
 from mlcc.grammar.printer.names import Names, identifier
 from mlcc.grammar.printer.statement import statement
-from mlcc.grammar.printer.writer import DIALECTS, END, START, Comments, Writer
+from mlcc.grammar.printer.writer import CANONICAL, DIALECTS, END, START, Style, Writer
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Node, field_names
@@ -25,14 +25,14 @@ from mlcc.recursion import deep_recursion
 _PREFIXES = {"I": "ir", "R": "relax"}
 
 
-def script(node: Any, dialect: str = "mlcc", data: bool = True, comments: Comments | None = None) -> str:
+def script(node: Any, dialect: str = "mlcc", data: bool = True, style: Style = CANONICAL) -> str:
     """The text of a module, a function, or any other node, in the dialect `mlcc` or `tvm`.
 
     With `data`, the elements of large constants follow as comment lines; else the text has only their references
-    (see `constant_data`). `comments` says what to write behind a binding of a relax function, which is left out where
-    it is as behind the binding before. Raises ValueError for an unknown dialect.
+    (see `constant_data`). A comment that `style` gives is left out where it is as behind the binding before. Raises
+    ValueError for an unknown dialect.
     """
-    return _write(node, dialect, data, comments=comments)[0]
+    return _write(node, dialect, data, style=style)[0]
 
 
 def constant_data(node: Any) -> dict[str, TensorData]:
@@ -40,18 +40,18 @@ def constant_data(node: Any) -> dict[str, TensorData]:
     return script_and_data(node)[1]
 
 
-def script_and_data(node: Any, comments: Comments | None = None) -> tuple[str, dict[str, TensorData]]:
+def script_and_data(node: Any, style: Style = CANONICAL) -> tuple[str, dict[str, TensorData]]:
     """The text of a node without data, and the constants that it refers to by the keys that it uses."""
-    text, out = _write(node, "mlcc", False, comments=comments)
+    text, out = _write(node, "mlcc", False, style=style)
     return text, out.keys.tensors
 
 
 def _write(
-    node: Any, dialect: str, data: bool, trail: list[Any] | None = None, comments: Comments | None = None
+    node: Any, dialect: str, data: bool, trail: list[Any] | None = None, style: Style = CANONICAL
 ) -> tuple[str, Writer]:
     if dialect not in DIALECTS:
         raise ValueError(f"there is no dialect `{dialect}`; there are {', '.join(DIALECTS)}")
-    out = Writer(DIALECTS[dialect], "", trail, comments)
+    out = Writer(DIALECTS[dialect], "", trail, style)
     with deep_recursion():  # statements are written by nested calls
         if isinstance(node, IRModule):
             _module(out, node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from mlcc.grammar.printer.constant import constant
@@ -14,7 +15,7 @@ from mlcc.grammar.printer.tir import write_attributes
 from mlcc.grammar.printer.writer import ATOM, END, START, Child, Part, Parts, Value, Writer, call, handles, separated
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT32, INT64, DType
-from mlcc.ir.node import Attrs, children, find, holds, replace, walk
+from mlcc.ir.node import Node, children, find, holds, replace, walk
 
 # ---------------------------------------------------------------- functions
 
@@ -342,7 +343,8 @@ def _is_destination_call(node: relax.Call) -> bool:
 @handles(relax.Call)
 def _call(out: Writer, node: relax.Call, like: DType | None) -> Parts:
     op = node.op
-    args: list[Part | list[Part]] = [Child(a) for a in node.args]
+    given, attrs = (node.args, node.attrs) if out.style.call is None else out.style.call(node)
+    args: list[Part | list[Part]] = [Child(a) if isinstance(a, Node) else Value(a) for a in given]
     if args and isinstance(node.args[0], relax.ExternFunc) and isinstance(op, tir.Op):
         args[0] = quote(node.args[0].name)
     if isinstance(op, relax.ExternFunc):
@@ -365,14 +367,14 @@ def _call(out: Writer, node: relax.Call, like: DType | None) -> Parts:
         args[2] = ["tir_vars=", Child(node.args[2])]
     if destination:
         args.append([f"{out.dialect.out_sinfo}=", *_results(node.sinfo_args[0])])
-    args += _keywords(node.attrs)
+    args += _keywords(attrs)
     if node.sinfo_args and not destination:
         infos = separated([[Child(s)] for s in node.sinfo_args])
         args.append([f"{out.dialect.sinfo_args}=(", *infos, ",)" if len(node.sinfo_args) == 1 else ")"])
     return ATOM, [name, "(", *separated([a if isinstance(a, list) else [a] for a in args]), ")"]
 
 
-def _keywords(attrs: Attrs) -> list[Part | list[Part]]:
+def _keywords(attrs: Mapping[str, Any]) -> list[Part | list[Part]]:
     return [[f"{key}=", Value(value)] for key, value in attrs.items() if key.isidentifier()]
 
 

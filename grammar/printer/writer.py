@@ -7,7 +7,7 @@ tightly than its place asks for. So no expression is too deep, and the cost is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +83,20 @@ Part = str | Child | Value
 Parts = tuple[int, list[Part]]
 Handler = Callable[["Writer", Any, "DType | None"], Parts]
 
-Comments = Callable[[Any], str | None]  # what to say behind a binding
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What a text says beyond the canonical one, and leaves out.
+
+    `comment` gives what to say behind a binding; `call` the arguments (nodes, or plain values) and the attributes of a
+    relax call that are written. The default is the canonical text.
+    """
+
+    comment: Callable[[Any], str | None] | None = None
+    call: Callable[[Any], tuple[Sequence[Any], Mapping[str, Any]]] | None = None
+
+
+CANONICAL = Style()
 
 HANDLERS: dict[type, Handler] = {}
 _LONGEST_COMMENT = 160  # characters
@@ -123,10 +136,10 @@ class Writer:
     """
 
     def __init__(
-        self, dialect: Dialect, module_name: str = "", trail: list[Any] | None = None, comments: Comments | None = None
+        self, dialect: Dialect, module_name: str = "", trail: list[Any] | None = None, style: Style = CANONICAL
     ) -> None:
         self.dialect = dialect
-        self.comments = comments
+        self.style = style
         self.last_comment = ""
         self.module_name = identifier(module_name) if module_name else ""
         self.lines: list[str] = []
@@ -158,7 +171,7 @@ class Writer:
 
     def comment(self, node: Any, at: int) -> None:
         """Write what is to be said of a binding behind line `at`, its first, unless it is what was said before."""
-        said = self.comments(node) if self.comments is not None and at < len(self.lines) else None
+        said = self.style.comment(node) if self.style.comment is not None and at < len(self.lines) else None
         text = " ".join("".join(c if c.isprintable() else " " for c in said or "").split())[:_LONGEST_COMMENT]
         if text and text != self.last_comment:
             self.lines[at] += f"  # {text}"

@@ -55,7 +55,7 @@ def command(
     from mlcc.cli.options import model_request
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import write_module
-    from mlcc.frontend.place import comment_of
+    from mlcc.frontend.place import STYLE
     from mlcc.frontend.request import parse_sizes
     from mlcc.frontend.source import read_model
     from mlcc.frontend.weights import need_weights
@@ -80,7 +80,7 @@ def command(
     apart: dict[str, TensorData] = {}
     if weights_as_inputs:
         module, apart = with_weights_as_inputs(module)
-    write_module(module, output, data=data, outputs=outputs, comments=comment_of, files=files, apart=apart)
+    write_module(module, output, data=data, outputs=outputs, style=STYLE, files=files, apart=apart)
     return 0
 
 

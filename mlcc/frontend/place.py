@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mlcc.errors import Source, Span
+from mlcc.grammar.printer.writer import Style
+from mlcc.ops.brief import brief_call
 
 if TYPE_CHECKING:
     from mlcc.ir import relax
@@ -42,7 +44,7 @@ class ModelSource(Source):
 def spans(model: str, places: Iterable[Place]) -> list[Span]:
     """A span for each place, all in one source that is called `model`."""
     listed = tuple(places)
-    lines = [_line(place) for place in listed]
+    lines = [_shown(place) for place in listed]
     source = ModelSource(model, "\n".join(lines), places=listed)
     made, start = [], 0
     for line in lines:
@@ -66,10 +68,13 @@ def comment_of(binding: relax.Binding) -> str | None:
     return shown if shown not in ("", getattr(binding.var, "name", "")) else None
 
 
-def _line(place: Place) -> str:
+def _shown(place: Place) -> str:
     where = str(place)
     named = f"{place.node} = {place.operator}" if place.node else place.operator
     return " ".join((named if where in (place.node, place.operator) else f"{named}  # {where}").split())
+
+
+STYLE = Style(comment_of, brief_call)  # of the texts of imported models
 
 
 def own_line(trace: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import mlcc
 from mlcc.grammar.fmt.canonical import format_text
 from mlcc.grammar.printer.printer import script
+from mlcc.grammar.printer.writer import Style
 from mlcc.ir import relax
 
 TEXT = """
@@ -40,7 +41,7 @@ def said(binding: relax.Binding) -> str | None:
 
 def test_comments_stand_behind_their_bindings() -> None:
     module = mlcc.parse(TEXT)
-    text = script(module, comments=said)
+    text = script(module, style=Style(said))
     found = {line.split("=")[0].split(":")[0].strip(): line.partition("  # ")[2] for line in text.splitlines()[3:]}
     assert found["y"] == "layer.0 (Add)" and found["z"] == "" and found["w"] == ""
     assert found["if c"] == "the branch" and found["v"] == "x" * 160
@@ -54,4 +55,4 @@ def test_comments_stand_behind_their_bindings() -> None:
 
 def test_comments_do_not_count_in_other_texts() -> None:
     module: Any = mlcc.parse(TEXT)
-    assert "layer.0" not in module.script() and "layer.0" in script(module["main"], comments=said)
+    assert "layer.0" not in module.script() and "layer.0" in script(module["main"], style=Style(said))

@@ -1,0 +1,70 @@
+"""What the text of an operator's call may leave out, and what stands for itself there: the inverse of `bind`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import FLOAT64, INT64
+from mlcc.ops import values
+from mlcc.ops.signature import REQUIRED, Param, Signature, signature
+
+
+def brief_call(call: relax.Call) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments and attributes that the text of a call has to state: no attribute that operators have by default.
+
+    A scalar argument is a Python number where a number is read as that scalar (of int64, float64 or bool), a tuple of
+    such scalars a list of numbers; all other arguments are the call's.
+    """
+    sig = _signature(call)
+    attrs = {n: value for n, value in call.attrs.items() if sig is None or not _is_default(sig, n, value, call)}
+    kinds = [] if sig is None or any(p.kind == "rest" for p in sig.params) else [p.kind for p in sig.arguments]
+    plain = [_plain(kind, arg) for kind, arg in zip(kinds, call.args, strict=False)]
+    return [*plain, *call.args[len(plain) :]], attrs
+
+
+def _signature(call: relax.Call) -> Signature | None:
+    op = call.op
+    return signature(op.name) if isinstance(op, tir.Op) and op.name.startswith("relax.") else None
+
+
+def _is_default(sig: Signature, name: str, value: Any, call: relax.Call) -> bool:
+    param = sig.param(name)
+    if param is None or not param.is_attr:
+        return False
+    if param.default_from is not None:
+        return param.default_from in call.attrs and _same(call.attrs[param.default_from], value)
+    return param.default is not REQUIRED and _same(_default(param), value)
+
+
+def _default(param: Param) -> Any:
+    try:
+        return values.attribute(param, param.default)
+    except values.BadValue:
+        return REQUIRED
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality that tells 1, 1.0 and True apart, and 0.0 from -0.0."""
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+def _plain(kind: str, arg: relax.Expr) -> Any:
+    if kind == "scalar":
+        number = _number(arg)
+        return arg if number is None else number
+    if kind == "scalars" and isinstance(arg, relax.Tuple) and arg.fields:
+        numbers = [_number(field) for field in arg.fields]
+        return arg if None in numbers else numbers
+    return arg
+
+
+def _number(arg: relax.Expr) -> bool | int | float | None:
+    """The number that a scalar is, if text that has it alone means the same scalar."""
+    value = arg.value if isinstance(arg, relax.PrimValue) else None
+    if isinstance(value, tir.IntImm) and (value.dtype is INT64 or value.dtype.is_bool):
+        return bool(value.value) if value.dtype.is_bool else value.value
+    if isinstance(value, tir.FloatImm) and value.dtype is FLOAT64 and math.isfinite(value.value):
+        return value.value
+    return None
