@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mlcc.errors import CompileError, Span
+from mlcc.frontend.naming import VariableNames
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64, DType
@@ -39,6 +40,7 @@ class Emitter:
         self.bb = BlockBuilder()
         self._span: Span | None = None
         self._hint = ""
+        self._variables = VariableNames()
 
     # ------------------------------------------------------------ places
 
@@ -61,7 +63,22 @@ class Emitter:
         if isinstance(value, relax.Var):
             return value
         made = convert.as_expr(value)
-        return self.bb.emit(made if self._span is None else replace(made, span=self._span), hint or self._hint)
+        name = hint or self._hint
+        var = self.bb.emit(made if self._span is None else replace(made, span=self._span), name)
+        self._variables.emitted(var, name)
+        return var
+
+    def match_cast(self, value: relax.Expr, info: relax.StructInfo) -> relax.Var:
+        """Bind a variable to a value that run time checks to be as `info` says; binds the symbols that are new."""
+        var = self.bb.match_cast(value, info, self._hint)
+        self._variables.emitted(var, self._hint)
+        return var
+
+    def named(self, value: relax.Expr, name: str) -> relax.Expr:
+        """The value, which a value of the source model is: its variable gets that name in the text."""
+        if isinstance(value, relax.Var):
+            self._variables.is_value(value, name)
+        return value
 
     def as_known(self, value: relax.Expr, shape: Shape, dtype: str | DType | None = None) -> relax.Expr:
         """The value with the shape that the source model states for it.
@@ -76,7 +93,7 @@ class Emitter:
             return value
         if relation is Fit.CONTRADICTS:
             raise Unsupported(f"the model states `{wanted}`, its operands give `{found}`")
-        return self.bb.match_cast(self.emit(value), wanted, self._hint)
+        return self.match_cast(self.emit(value), wanted)
 
     # ------------------------------------------------------------ constants
 
@@ -177,7 +194,7 @@ class Emitter:
         self.bb.emit_func_output(convert.as_expr(value))
 
     def module(self) -> IRModule:
-        """The module, its bindings in dataflow blocks."""
+        """The module, its bindings in dataflow blocks, its variables named after the nodes of the source model."""
         from mlcc.driver import run_passes
 
-        return run_passes(self.bb.get(), "to-dataflow{min_size=1},dead-code")
+        return self._variables.applied(run_passes(self.bb.get(), "to-dataflow{min_size=1},dead-code"))

@@ -121,6 +121,18 @@ class BlockBuilder:
         kind = relax.DataflowBlock if frame.dataflow else relax.BindingBlock
         return kind(tuple(frame.bindings))
 
+    def sequence(self, body: Callable[[], Any]) -> relax.SeqExpr:
+        """What `body` emits and returns as an expression of its own: a branch of an `if`.
+
+        Its variables are visible inside only. Raises what `body` raises; nothing is emitted then.
+        """
+        self._begin_binding_block()
+        try:
+            result = self._leaf(body())
+        finally:
+            block = self._end_block()
+        return make_seq([*flat(block)], result)
+
     # ------------------------------------------------------------ bindings
 
     def emit(self, expr: Any, name_hint: str = "") -> relax.Var:

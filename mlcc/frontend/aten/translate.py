@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,7 +31,6 @@ from mlcc.ir import relax, tir
 from mlcc.ops import values
 from mlcc.relax import convert
 from mlcc.relax.calls import call_dps_packed
-from mlcc.relax.construct import make_seq
 
 
 class Translator(Emitter):
@@ -85,7 +85,7 @@ class Translator(Emitter):
             given: relax.Expr = self.emit(self.op.tensor_to_shape(value))
         else:
             given = self.shape_expr([value])
-        self.bb.match_cast(given, relax.ShapeStructInfo((symbol,), 1), self._hint)
+        self.match_cast(given, relax.ShapeStructInfo((symbol,), 1))
         most = self.program.ranges.get(name, (0, None))[1]
         if isinstance(value, relax.Expr) and most is not None:  # memory is planned by what an extent can be at most
             self.hold(symbol, None, most)
@@ -104,13 +104,7 @@ class Translator(Emitter):
 
     def branch(self, graph: Graph, operands: Sequence[Any]) -> relax.SeqExpr:
         """A graph that is an argument as a sequence of its own, which gives the tuple of its results."""
-        self.bb._begin_binding_block()
-        try:
-            made = self.inside(graph, operands)
-            result = self.emit(convert.as_expr(made))
-        finally:
-            block = self.bb._end_block()
-        return make_seq([block], result)
+        return self.bb.sequence(lambda: self.emit(convert.as_expr(self.inside(graph, operands))))
 
     def hold(self, value: tir.Expr, least: int | None, most: int | None) -> None:
         """Let run time check that a number lies in a range."""
@@ -154,7 +148,7 @@ class Translator(Emitter):
             self.problems.unknown(node.target, span)
             return
         try:
-            with self.at(span, next((name for name in node.outputs if name), "")):
+            with self.at(span, _without_mark(_stem(node))):
                 arguments = {name: self.argument(value) for name, value in node.arguments.items()}
                 self._declare_results()
                 self._bind(node, convert(self, **arguments))
@@ -223,7 +217,7 @@ class Translator(Emitter):
         if self.dtype(value) != meta.dtype:
             raise Unsupported(f"it gives {self.dtype(value)} where the program states {meta.dtype}")
         known = self.as_known(value, [self.extent(e) for e in meta.shape], meta.dtype)
-        return known if isinstance(known, relax.Constant) else self.emit(known, name)
+        return known if isinstance(known, relax.Constant) else self.named(self.emit(known), _without_mark(name))
 
 
 def packed(t: Translator, **arguments: Any) -> list[relax.Expr]:
@@ -235,6 +229,17 @@ def packed(t: Translator, **arguments: Any) -> list[relax.Expr]:
     infos = [values.tensor_info(t.out_shape(i), t.out_dtype(i)) for i in range(len(t.outputs))]
     made = t.emit(call_dps_packed(t.node.target, given, infos if len(infos) > 1 else infos[0]))
     return [t.emit(relax.TupleGetItem(made, i)) for i in range(len(infos))] if len(infos) > 1 else [made]
+
+
+def _stem(node: AtenNode) -> str:
+    """What variables of a node are called after: its value; of several values the operator."""
+    named = [name for name in node.outputs if name]
+    return named[0] if len(named) == 1 else node.target.split(".")[1:2][0] if "." in node.target else node.target
+
+
+def _without_mark(name: str) -> str:
+    """The name of a value that was made in place, without the mark of that: `relu__1` is `relu_1`."""
+    return re.sub(r"(?<=[^_])_(?=(_\d+)?$)", "", name)
 
 
 class _Missing(Exception):

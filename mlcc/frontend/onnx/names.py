@@ -15,3 +15,10 @@ def identifier(name: str, taken: set[str]) -> str:
         made = f"{plain}_{count}"
     taken.add(made)
     return made
+
+
+def scopes(name: str) -> list[str]:
+    """The parts of a name like `/layer1/layer1.0/conv1/Conv`, as PyTorch writes scopes, each said once: `layer1.0`,
+    `conv1`, `Conv`."""
+    parts = [part for part in name.split("/") if part]
+    return [part for part, below in zip(parts, [*parts[1:], ""], strict=True) if not below.startswith(f"{part}.")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from mlcc.frontend.onnx.names import scopes
 from mlcc.frontend.onnx.node import plain_domain
 from mlcc.frontend.place import Place, own_line
 
@@ -22,11 +23,16 @@ def place_of_node(proto: onnx.NodeProto) -> Place:
     domain = plain_domain(proto.domain)
     operator = f"{domain}.{proto.op_type}" if domain else proto.op_type
     notes = {str(entry.key): str(entry.value) for entry in proto.metadata_props}
-    scopes, classes = _listed(notes.get(_SCOPES, "")), _listed(notes.get(_CLASSES, ""))
-    module = scopes[-2] if len(scopes) > 1 else ""  # the last one is the node
-    kind = classes[-2].rpartition(".")[2] if module and len(classes) > 1 else ""
+    noted, classes = _listed(notes.get(_SCOPES, "")), _listed(notes.get(_CLASSES, ""))
     name = proto.name or next(iter(proto.output), "")
+    module = noted[-2] if len(noted) > 1 else _module_of(name)  # the last one is the node
+    kind = classes[-2].rpartition(".")[2] if module and len(classes) > 1 else ""
     return Place(operator, name, module, kind, own_line(notes.get(_TRACE, "")[-_LONGEST:]))
+
+
+def _module_of(name: str) -> str:
+    """The module that a name like `/layer1/layer1.0/conv1/Conv` states, as PyTorch's older exporter writes them."""
+    return ".".join(scopes(name)[:-1]) if name.startswith("/") else ""
 
 
 def _listed(text: str) -> list[str]:

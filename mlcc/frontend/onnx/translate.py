@@ -13,7 +13,7 @@ from mlcc.frontend.emitter import Dim, Emitter, Shape
 from mlcc.frontend.onnx.elements import sparse_data
 from mlcc.frontend.onnx.functions import Functions
 from mlcc.frontend.onnx.integers import Element, Evaluator, Known, known, plain
-from mlcc.frontend.onnx.names import identifier
+from mlcc.frontend.onnx.names import identifier, scopes
 from mlcc.frontend.onnx.node import OnnxNode, attribute_value, read_node
 from mlcc.frontend.onnx.order import need_texts, ordered, unsound
 from mlcc.frontend.onnx.places import place_of_node
@@ -28,8 +28,6 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import INLINE_LIMIT, TensorData
 from mlcc.ops import values
-from mlcc.relax import convert
-from mlcc.relax.construct import flat, make_seq
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,13 +145,13 @@ class OnnxTranslator(Emitter):
             raise Unsupported("how many dimensions the result has is known at run time only")
         made = self.emit(self.op.tensor_to_shape(self.cast(value, "int64")))
         symbols = [self.fresh("extent") for _ in range(length[0])]
-        self.bb.match_cast(made, relax.ShapeStructInfo(tuple(symbols), length[0]))
+        self.match_cast(made, relax.ShapeStructInfo(tuple(symbols), length[0]))
         most = None if limit is None else plain(c.as_expr(limit))
         return [c.minimum(s, most) for s in symbols] if isinstance(most, int) and most > 0 else list(symbols)
 
     def with_shape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
         """The value with a shape that run time checks; symbols that are new get their values there."""
-        return self.bb.match_cast(self.emit(value), values.tensor_info(shape, self.dtype(value)), self._hint)
+        return self.match_cast(self.emit(value), values.tensor_info(shape, self.dtype(value)))
 
     def fresh(self, name: str) -> tir.Var:
         """A symbol of its own."""
@@ -163,15 +161,6 @@ class OnnxTranslator(Emitter):
         """A tensor of integers that are known, a vector unless a shape is given."""
         listed = list(elements)
         return self.tensor(known(listed, (len(listed),) if shape is None else shape, dtype))
-
-    def block(self, body: Callable[[], Any]) -> relax.SeqExpr:
-        """What `body` emits and gives, as a branch that run time chooses."""
-        self.bb._begin(False)
-        try:
-            result = self.bb._leaf(convert.as_expr(body()))
-        finally:
-            bindings = self.bb._end_block()
-        return make_seq([*flat(bindings)], result)
 
     def scalar_of(self, value: relax.Expr | None, default: Any = None) -> Any:
         """The only element of a constant as a number; `default` for an input that is left out."""
@@ -358,14 +347,14 @@ class OnnxTranslator(Emitter):
 
     def _kept(self, name: str, value: relax.Expr) -> relax.Expr:
         """A result, bound to a variable; where inference knows no shape, with the one that the model states."""
-        made = self.emit(value, name)
+        made = self.named(self.emit(value, name), _plain_name(name))
         info, stated = made.struct_info, self._stated.get(name)
         if not isinstance(info, relax.TensorStructInfo) or info.shape is not None or stated is None:
             return made
         kind = stated.type.tensor_type
         if not kind.HasField("shape") or info.ndim not in (-1, len(kind.shape.dim)):
             return made
-        return self.with_shape(made, [self._extent(dim) for dim in kind.shape.dim])
+        return self.named(self.with_shape(made, [self._extent(dim) for dim in kind.shape.dim]), _plain_name(name))
 
     def _extent(self, dim: onnx.TensorShapeProto.Dimension) -> Dim:
         """An extent that the model states; a name that is new stands for what run time finds."""
@@ -423,6 +412,7 @@ class OnnxTranslator(Emitter):
 
 
 _UNKNOWN = object()
+_VIEWS = frozenset(["relax.permute_dims", "relax.reshape", "relax.expand_dims"])
 
 
 def _integral(array: np.ndarray) -> bool:
@@ -440,8 +430,8 @@ def _as_int(element: Any) -> Any:
 
 
 def _plain_name(name: str) -> str:
-    """A name of ONNX without what exporters put around it: `/layer/conv/Conv_output_0` is `layer_conv_Conv`."""
-    return re.sub(r"\W+", "_", name.removesuffix("_output_0"), flags=re.ASCII).strip("_") or name
+    """A name of ONNX without what exporters put around it: `/layer1/layer1.0/Conv_output_0` is `layer1_0_Conv`."""
+    return re.sub(r"\W+", "_", "_".join(scopes(name.removesuffix("_output_0"))), flags=re.ASCII).strip("_") or name
 
 
 def _folded(value: Any) -> relax.Expr | None:
@@ -453,8 +443,8 @@ def _folded(value: Any) -> relax.Expr | None:
     if any(isinstance(leaf, relax.Var) for leaf in _leaves(value.args)):
         return None
     data = [leaf.data for leaf in _leaves(value.args) if isinstance(leaf, relax.Constant)]
-    if value.op.name == "relax.permute_dims" and any(d.dtype.is_float and d.size > INLINE_LIMIT for d in data):
-        return None  # a weight, which keeps its name in the text; `fold-constants` transposes it
+    if value.op.name in _VIEWS and any(d.dtype.is_float and d.size > INLINE_LIMIT for d in data):
+        return None  # a weight, which keeps its name in the text; `fold-constants` evaluates this
     return fold_call(value, _FOLD_LIMIT, _FOLD_LIMIT) if sum(d.size for d in data) <= _FOLD_LIMIT else None
 
 

@@ -69,7 +69,7 @@ def true_places(t: Translator, mask: relax.Expr, *operands: relax.Expr) -> list[
     if len(unknown) != 1:
         raise Unsupported("the program does not state how many elements a mask picks")
     places = t.emit(op.nonzero(t.cast(mask, "bool")))
-    known = t.bb.match_cast(places, tensor_info([t.ndim(mask), unknown[0]], "int64"))
+    known = t.match_cast(places, tensor_info([t.ndim(mask), unknown[0]], "int64"))
     return [t.emit(op.squeeze(part(t, known, 0, at, at + 1), [0])) for at in range(t.ndim(mask))]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from mlcc.frontend.aten.converters.shapes import part, parts, permuted, simple
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
@@ -106,9 +108,11 @@ def _ordered(t: Translator, value: relax.Expr, order: Sequence[int]) -> relax.Ex
     """The rows of the gates in another order."""
     if len(order) == 1:
         return value
-    each: Dim = simple(construct.floordiv(t.shape(value)[0], construct.const(len(order), "int64")))
-    gates = parts(t, value, 0, [each] * len(order))
-    return t.emit(op.concat([gates[gate] for gate in order], 0))
+    shape = t.shape(value)
+    each: Dim = simple(construct.floordiv(shape[0], construct.const(len(order), "int64")))
+    gates = t.reshape(value, [len(order), each, *shape[1:]])
+    chosen = t.emit(op.take(gates, t.constant(np.array(order, "int64")), 0, "fast"))
+    return t.reshape(chosen, shape)
 
 
 def _stacked(t: Translator, values: Sequence[relax.Expr]) -> relax.Expr:

@@ -21,7 +21,7 @@ def _nms(t: Translator, dets: relax.Expr, scores: relax.Expr, iou_threshold: flo
     boxes, ranks = t.reshape(dets, [1, count, 4]), t.reshape(scores, [1, 1, count])
     rows = t.emit(op.vision.multiclass_nms(boxes, ranks, limit, threshold))
     kept = t.out_shape()[0]
-    known = t.bb.match_cast(rows, tensor_info([kept, tir.IntImm(INT64, 3)], "int64"))
+    known = t.match_cast(rows, tensor_info([kept, tir.IntImm(INT64, 3)], "int64"))
     return op.take(known, t.scalar(2, "int64"), 1)
 
 

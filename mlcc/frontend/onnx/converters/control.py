@@ -42,7 +42,7 @@ def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqE
             raise Unsupported("a branch that run time chooses must give as many tensors as the node has outputs")
         return results[0] if count == 1 else tuple(results)
 
-    return t.block(body)
+    return t.bb.sequence(body)
 
 
 def _shaped(t: OnnxTranslator, value: relax.Expr, branches: Sequence[relax.SeqExpr], at: int | None) -> relax.Expr:

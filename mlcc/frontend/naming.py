@@ -1,0 +1,101 @@
+"""Names of the variables of an imported function: values are called as in the model, intermediates after them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mlcc.grammar.printer.names import Names
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import find, replace
+from mlcc.ir.visit import substitute
+from mlcc.relax.queries import all_bindings
+
+# what an operator adds to the name of the node that it is a part of, where that is not the operator's own name
+_SHORT = {
+    "permute_dims": "t", "astype": "cast", "expand_dims": "unsqueeze", "strided_slice": "slice",
+    "broadcast_to": "expand", "scatter_elements": "scatter", "gather_elements": "gather", "shape_to_tensor": "shape",
+}  # fmt: skip
+
+
+@dataclass
+class _Emitted:
+    """A variable: the node that it was emitted for, and the name of the node's value, if it is that."""
+
+    node: str
+    value: str = ""
+
+
+class VariableNames:
+    """Collects what variables stand for while a function is built, and names them when it is done.
+
+    A builder names variables when they are emitted; which of a node's variables is its value is known only later.
+    """
+
+    def __init__(self) -> None:
+        self._emitted: dict[str, _Emitted] = {}  # by the builder's name, which is unique
+
+    def emitted(self, var: relax.Var, node: str) -> None:
+        """Note the node that a variable was emitted for."""
+        self._emitted.setdefault(var.name, _Emitted(node))
+
+    def is_value(self, var: relax.Var, name: str) -> None:
+        """Note that a variable is a value of the source model. The first name of a variable is kept."""
+        known = self._emitted.get(var.name)
+        if known is not None and not known.value:
+            known.value = name
+
+    def applied(self, module: IRModule) -> IRModule:
+        """The module with its variables renamed: values `linear`, intermediates `linear_matmul`."""
+        made = module.copy()
+        for name, func in module.functions.items():
+            if isinstance(func, relax.Function):
+                made.functions[name] = self._renamed(func)
+        return made
+
+    def _renamed(self, func: relax.Function) -> relax.Function:
+        names = Names()
+        for name in dict.fromkeys(var.name for var in (*func.params, *find(func, tir.Var))):
+            names.fresh(name)
+        stems = self._stems([binding for binding, _ in all_bindings(func.body)])
+        values = {b: known.value for b, known in stems.items() if known.value}
+        chosen = {binding.var: names.fresh(name) for binding, name in values.items()}
+        for binding, known in stems.items():
+            if not known.value:
+                chosen[binding.var] = names.fresh(_intermediate(binding, known.node, chosen))
+        return substitute(func, {var: replace(var, name=name) for var, name in chosen.items() if name != var.name})
+
+    def _stems(self, bindings: list[relax.Binding]) -> dict[relax.Binding, _Emitted]:
+        """What is known of each variable. Nested operands were emitted before the expression that they are part of."""
+        found: dict[relax.Binding, _Emitted] = {}
+        nested: list[relax.Binding] = []
+        for binding in bindings:
+            known = self._emitted.get(binding.var.name)
+            if known is None:
+                nested.append(binding)
+                continue
+            found.update((part, _Emitted(known.node)) for part in nested)
+            found[binding] = known
+            nested = []
+        return found
+
+
+def _intermediate(binding: relax.Binding, node: str, chosen: Mapping[relax.Var, str]) -> str:
+    """A name for an intermediate of a node: `linear_matmul`; for an item of a tuple the tuple's name with its place."""
+    value = getattr(binding, "value", None)
+    if isinstance(value, relax.TupleGetItem) and value.tuple_value in chosen:
+        return f"{chosen[value.tuple_value]}_{value.index}"
+    return "_".join(part for part in (node, _operator(binding, node)) if part)
+
+
+def _operator(binding: relax.Binding, node: str) -> str:
+    """What a binding computes, as a part of a name. What the node itself is called after is not said again."""
+    if isinstance(binding, relax.MatchCast):
+        return "checked"
+    value = getattr(binding, "value", None)
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tir.Op):
+        return ""
+    name = value.op.name.rpartition(".")[2]
+    several = isinstance(binding.var.struct_info, relax.TupleStructInfo)
+    return "all" if several and node.startswith(name) else _SHORT.get(name, name)
