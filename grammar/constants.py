@@ -226,7 +226,7 @@ class Constants:
     def _files(self, span: Span | None) -> list[ArrayFile]:
         """The files beside the text that are there, opened on first use."""
         if self._beside is None:
-            from mlcc.array_files import load_arrays
+            from mlcc.array_files import ArrayFile
 
             found = [path for path in self._paths() if self._folder is not None and os.path.lexists(path)]
             for path in found:
@@ -235,7 +235,7 @@ class Constants:
                     raise CompileError(
                         error("E0906", f"{path} is a link out of its folder", span, "data are looked for there")
                     )
-            self._beside = [load_arrays(path) for path in found]
+            self._beside = [ArrayFile(path) for path in found]
         return self._beside
 
 

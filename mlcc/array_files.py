@@ -172,12 +172,31 @@ def names_of_parameters(arrays: Iterable[str], params: Sequence[str]) -> dict[st
     return {param: [param] if param in names else names for param, names in found.items()}
 
 
-def load_arrays(path: str) -> ArrayFile:
+def load_arrays(path: str) -> ArrayFile | Joined:
     """The arrays of an .npz or .safetensors by name, each read when it is asked for. Never unpickles.
 
-    Raises CompileError E0003 for what is no sound file of either.
+    `path` may be an index of several files, `model.safetensors.index.json`, or a folder; see `load_files`.
     """
-    return ArrayFile(path)
+    files = load_files(path)
+    return files[0] if len(files) == 1 else Joined(files)
+
+
+def load_files(path: str) -> list[ArrayFile]:
+    """The files that a path of arrays stands for: itself, those of an index, or those of a folder.
+
+    Raises CompileError: E0003 for what is no sound file, for an index that is not, and for an array that is not in the
+    file that the index names.
+    """
+    from mlcc.array_folders import array_files
+
+    found = []
+    for name, keys in array_files(path).items():
+        file = ArrayFile(name)
+        absent = next((key for key in keys if key not in file), None)
+        if absent is not None:
+            raise CompileError(error("E0003", f"{name} has no array `{absent}`, which {path} says it has"))
+        found.append(file)
+    return found
 
 
 # ---------------------------------------------------------------- writing

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mlcc.array_files import SUFFIXES, arrays_content, load_arrays
+from mlcc.array_files import SUFFIXES, ArrayFile, arrays_content
 from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.files import Content, Destination, pieces_of, watch_reads, write_files
 
@@ -287,7 +287,7 @@ def same_array(a: np.ndarray, b: np.ndarray) -> bool:
 
 def _old_arrays(path: str) -> Any:
     try:
-        return load_arrays(path)
+        return ArrayFile(path)
     except CompileError:
         return None
 

@@ -27,8 +27,12 @@ DIFFERENT = 3
 @data_option
 @click.option(
     "--weights", multiple=True, metavar="ARRAYS",
-    help="Values for the weights, by the model's names (.npz, .safetensors); repeatable. A file under the output's "
-    "folder is referred to as it is.",
+    help="Values for the weights, by the model's names: .npz, .safetensors, an index of several, or a folder of them; "
+    "repeatable. A file under the output's folder is referred to as it is.",
+)  # fmt: skip
+@click.option(
+    "--link-weights", is_flag=True,
+    help="Link files of --weights that lie elsewhere into the output's folder, and refer to them: nothing is copied.",
 )  # fmt: skip
 @click.option("--weights-as-inputs", is_flag=True, help="Let `main` take the weights as parameters (`run --params`).")
 @model_options
@@ -42,7 +46,7 @@ DIFFERENT = 3
 @click.option("--seed", default=0, show_default=True, help="Of the inputs of --compare.")
 @force_option
 def command(
-    file: str, output: str, data: str | None, weights: tuple[str, ...], weights_as_inputs: bool,
+    file: str, output: str, data: str | None, weights: tuple[str, ...], link_weights: bool, weights_as_inputs: bool,
     shapes: tuple[str, ...], dims: tuple[str, ...], maps: tuple[str, ...], allow_packed: bool, state_as_inputs: bool,
     compare: bool, sizes: tuple[str, ...], rtol: float, seed: int, force: bool,
 ) -> int:  # fmt: skip
@@ -51,26 +55,27 @@ def command(
     Nothing of FILE is run. What cannot be imported is listed at once, and nothing is written. The text names the
     modules and lines of the model behind its bindings.
     """
-    from mlcc.array_files import load_arrays
+    from mlcc.array_files import load_files
     from mlcc.cli.options import model_request
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import write_module
     from mlcc.frontend.place import STYLE
     from mlcc.frontend.request import parse_sizes
     from mlcc.frontend.source import read_model
-    from mlcc.frontend.weights import need_weights
+    from mlcc.frontend.weights import link_files, need_weights
     from mlcc.frontend.weights import weights_as_inputs as with_weights_as_inputs
     from mlcc.outputs import Outputs
 
     check_data_option(data, output, "mlcc")
-    if weights_as_inputs and output == "-":
-        raise click.UsageError("--weights-as-inputs needs -o FILE: the weights lie beside it")
+    for option, given in (("--weights-as-inputs", weights_as_inputs), ("--link-weights", link_weights)):
+        if given and output == "-":
+            raise click.UsageError(f"{option} needs -o FILE: the weights lie beside it")
     wanted = parse_sizes(sizes)
     outputs = Outputs(force, watch=True)
-    outputs.read(file, *weights, *maps)
+    files = [part for path in weights for part in load_files(path)]
+    outputs.read(file, *(part.path for part in files), *maps)
     outputs.write_module(output, "-o", "mlcc", data)
     outputs.settle()
-    files = [load_arrays(path) for path in weights]
     with progress_shown():
         module = read_model(file, model_request(shapes, dims, maps, allow_packed, state_as_inputs))
     if compare and not _agrees(file, module, wanted, rtol, seed):
@@ -80,6 +85,8 @@ def command(
     apart: dict[str, TensorData] = {}
     if weights_as_inputs:
         module, apart = with_weights_as_inputs(module)
+    if link_weights:
+        link_files(files, output, force)
     write_module(module, output, data=data, outputs=outputs, style=STYLE, files=files, apart=apart)
     return 0
 

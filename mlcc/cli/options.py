@@ -412,7 +412,7 @@ def inputs_options(command: Any) -> Any:
     )(command)  # fmt: skip
     return click.option(
         "--in", "inputs", multiple=True, metavar="ARRAYS",
-        help="Arrays by parameter name, .npz or .safetensors; repeatable.",
+        help="Arrays by parameter name: .npz, .safetensors, an index of several, or a folder; repeatable.",
     )(command)  # fmt: skip
 
 
@@ -421,6 +421,6 @@ def load_inputs(paths: tuple[str, ...], weights: tuple[str, ...] = ()) -> Inputs
 
     Raises CompileError E0003, and E0004 for a name that two files have.
     """
-    from mlcc.array_files import Inputs, load_arrays
+    from mlcc.array_files import Inputs, load_files
 
-    return Inputs(map(load_arrays, paths), map(load_arrays, weights))
+    return Inputs(*([file for path in given for file in load_files(path)] for given in (paths, weights)))

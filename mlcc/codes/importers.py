@@ -133,4 +133,10 @@ CODES = {
         "reference evaluator of the onnx package, for .onnx. The framework is not installed, or it refused the model "
         "or every input that was tried. `--size NAME=N` says which sizes are good.",
     ),
+    "E1085": (
+        "a file of weights cannot be linked",
+        "`mlcc import --link-weights` gives files of --weights that lie elsewhere a hard link in the folder of the "
+        "text, by which the text refers to them. Hard links stay within one file system, and never replace another "
+        "file without --force. Without the option such weights are copied.",
+    ),
 }

@@ -36,7 +36,14 @@ def suffix_of(path: str) -> str:
 
 def is_model(path: str) -> bool:
     """Whether a file is to be imported, and is no text."""
-    return suffix_of(path) in IMPORTERS or suffix_of(path) in (".safetensors", *_ELSEWHERE)
+    return suffix_of(path) in IMPORTERS or suffix_of(path) in (".safetensors", *_ELSEWHERE) or _has_weights(path)
+
+
+def _has_weights(path: str) -> bool:
+    """Whether a path is an index or a folder of weights."""
+    from mlcc.array_folders import SUFFIXES, is_index
+
+    return is_index(path) or (os.path.isdir(path) and any(name.endswith(SUFFIXES) for name in os.listdir(path)))
 
 
 def read_module(path: str, request: Request | None = None) -> IRModule:
@@ -64,7 +71,7 @@ def read_model(path: str, request: Request) -> IRModule:
 
 def _importer(path: str) -> Callable[[str, Request], IRModule]:
     suffix = suffix_of(path)
-    if suffix == ".safetensors":
+    if suffix == ".safetensors" or _has_weights(path):
         text = f"{path} has weights, and no model"
         raise CompileError(error("E1073", text, help=_BOTH_WAYS.format(path=path)))
     where = IMPORTERS.get(suffix)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mlcc.errors import CompileError, Diagnostic, error
+from mlcc.grammar.constants import lies_below
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import find
@@ -17,7 +19,7 @@ from mlcc.relax.construct import make_function
 if TYPE_CHECKING:
     import numpy as np
 
-    from mlcc.array_files import Joined
+    from mlcc.array_files import ArrayFile, Joined
 
 _SHOWN = 5
 
@@ -78,6 +80,34 @@ def _renamed(left: Mapping[str, TensorData], unused: Mapping[str, tuple[int, ...
             text = f"no array is called `{name}`, as a weight of the model is, and {rivals[0]} is as large"
             wrong.append(error("E1072", text, help=help))
     return wrong
+
+
+def link_files(files: Iterable[ArrayFile], text: str, force: bool) -> list[str]:
+    """Give files that lie elsewhere a hard link in the folder of the text at `text`, and let them go by that.
+
+    Returns the links. Raises CompileError E1085 where another file has the name, unless `force`, and where the file
+    system has no link.
+    """
+    made = []
+    for file in files:
+        if lies_below(file.path, text):
+            continue
+        link = os.path.join(os.path.dirname(text), os.path.basename(file.path))
+        try:
+            if os.path.lexists(link) and not os.path.samefile(link, file.path):
+                if not force:
+                    raise CompileError(error("E1085", f"{link} is there already", help="--force replaces it"))
+                os.unlink(link)
+            if not os.path.lexists(link):
+                os.link(os.path.realpath(file.path), link)
+                made.append(link)
+        except OSError as exc:
+            help = "leave out --link-weights to have it copied, or move it into the folder of the text"
+            raise CompileError(
+                error("E1085", f"cannot link {file.path} to {link}: {exc.strerror}", help=help)
+            ) from None
+        file.path = link
+    return made
 
 
 def need_weights(module: IRModule) -> None:

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class BindParams(Pass):
     """Replace parameters of a function by the arrays of their names in an .npz or .safetensors file.
 
-    Parameters without an array stay. Symbolic sizes in the shapes of bound parameters take the arrays' sizes
-    everywhere in the function. Every array must have its parameter. A name that is no identifier, as those of weights
-    in files of others, is also that of the parameter that spells it so: `conv1.weight` of `conv1_weight` or
-    `p_conv1_weight`.
+    The file may be an index of several, `model.safetensors.index.json`, or a folder of them. Parameters without an
+    array stay. Symbolic sizes in the shapes of bound parameters take the arrays' sizes everywhere in the function.
+    Every array must have its parameter. A name that is no identifier, as those of weights in files of others, is also
+    that of the parameter that spells it so: `conv1.weight` of `conv1_weight` or `p_conv1_weight`.
 
     Before:  def main(x: R.Tensor((1, n), "float32"), w: R.Tensor((m, n), "float32"))
     After:   def main(x: R.Tensor((1, 784), "float32"))              # bind-params{params=w.npz}
@@ -57,10 +57,17 @@ def relax_function(module: IRModule, name: str, who: str) -> relax.Function:
 
 
 def load_arrays(path: str, ctx: PassContext) -> Mapping[str, np.ndarray]:
-    """The arrays of a file named in a pipeline. Raises CompileError: E0510 if the pipeline may not name it."""
-    from mlcc.array_files import load_arrays
+    """The arrays of a file named in a pipeline, or of a folder or index of files. Raises CompileError: E0510 if the
+    pipeline may not name it."""
+    import os
 
-    return load_arrays(ctx.path(path))
+    from mlcc.array_files import load_arrays
+    from mlcc.array_folders import array_files
+
+    full = ctx.path(path)
+    for part in array_files(full):
+        ctx.path(os.path.abspath(part))
+    return load_arrays(full)
 
 
 def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRModule) -> relax.Function:

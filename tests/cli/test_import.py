@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def same(*argv: str) -> None:
 def test_text_and_weights(folder: Path) -> None:
     assert run(["import", "net.fake", "-o", "net.mlc"]) == 0
     text = (folder / "net.mlc").read_text()
-    assert re.search(r"dense_0: .* = R.matmul\(x, .*\)  # layers\.0 \(Dense\) net\.py:10\n", text), text
+    assert re.search(r"dense_0_matmul: .* = R.matmul\(x, .*\)  # layers\.0 \(Dense\) net\.py:10\n", text), text
     assert text.count("# layers.0 (Dense)") == 1  # not behind the second binding of the node
     assert 'R.data("layers.0.weight"' in text and "R.const([" in text and "# layers.1 (ReLU)" in text
     assert "sha256=" in text and "mlcc.data" not in text
@@ -129,6 +130,38 @@ def test_weights_from_elsewhere_are_copied(folder: Path) -> None:
     assert run(["import", "net.fake", "--weights", "away/w.safetensors", "-o", "home/net.mlc"]) == 0
     assert set(load_arrays("home/net.npz")) == {"layers.0.weight", "layers.1.weight"}
     same("home/net.mlc")
+
+
+def test_weights_from_elsewhere_are_linked_on_request(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "away").mkdir()
+    (folder / "home").mkdir()
+    save_arrays("away/w.safetensors", weights())
+    command = ["import", "net.fake", "--weights", "away/w.safetensors", "--link-weights", "-o", "home/net.mlc"]
+    (folder / "home" / "w.safetensors").write_text("mine")
+    assert "E1085" in errors(capsys, *command) and (folder / "home" / "w.safetensors").read_text() == "mine"
+    (folder / "home" / "w.safetensors").unlink()
+    for _ in range(2):
+        assert run(command) == 0
+        assert (folder / "home" / "w.safetensors").samefile(folder / "away" / "w.safetensors")
+    assert not (folder / "home" / "net.npz").exists()
+    same("home/net.mlc")
+    assert run(["import", "net.fake", "--link-weights"]) == 2
+
+
+@pytest.mark.parametrize("given", ["shards", "shards/w.safetensors.index.json"])
+def test_weights_in_shards(folder: Path, given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "shards").mkdir()
+    where = {name: f"w-{int(name.split('.')[1])}.safetensors" for name in weights()}
+    for file in set(where.values()):
+        save_arrays(f"shards/{file}", {name: array * 2 for name, array in weights().items() if where[name] == file})
+    (folder / "shards" / "w.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    save_arrays("want.npz", {"out": outputs(X, {name: array * 2 for name, array in weights().items()})})
+    assert run(["import", "net.fake", "--weights", given, "-o", "net.mlc"]) == 0
+    assert "# mlcc.data-file shards/w-0.safetensors" in (folder / "net.mlc").read_text()
+    same("net.mlc")
+    assert run(["import", "net.fake", "--weights", given, "--weights-as-inputs", "-o", "open.mlc"]) == 0
+    same("open.mlc", "--params", given)
+    assert "E1073" in errors(capsys, "import", given)
 
 
 def test_weights_of_several_files_and_of_the_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ STOREYS = """
     mlcc.errors mlcc.temporaries mlcc.recursion mlcc.progress
     mlcc.runtime mlcc.codes
     mlcc.files
+    mlcc.array_folders
     mlcc.array_files
     mlcc.options mlcc.outputs mlcc.call_by_name
     mlcc.ir

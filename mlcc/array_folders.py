@@ -1,0 +1,65 @@
+"""Weights in several files: a folder of them, or an index that says which file has which array."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from mlcc.errors import CompileError, error
+from mlcc.files import read_bytes
+
+INDEX = ".safetensors.index.json"  # as Hugging Face's libraries write it
+SUFFIXES = (".safetensors", ".npz")
+_LARGEST = 64 << 20  # bytes of an index that are looked at
+_FORM = 'an index is {"weight_map": {"name": "model-00001-of-00002.safetensors", ...}}'
+
+
+def is_index(path: str) -> bool:
+    """Whether a file is, by its name, an index of .safetensors files."""
+    return os.path.basename(path).endswith(INDEX)
+
+
+def array_files(path: str) -> dict[str, list[str]]:
+    """The files that a path stands for, each with the names of arrays that an index says it has.
+
+    A folder stands for what its index lists, else for all its .safetensors, else for all its .npz. Files that an index
+    lists lie in its folder. Raises CompileError: E0001 for what cannot be read, E0003 for an index that is not sound,
+    and for a folder with two of them or without arrays.
+    """
+    if is_index(path):
+        return _listed(path)
+    if not os.path.isdir(path):
+        return {path: []}
+    names = sorted(os.listdir(path))
+    indices = [name for name in names if is_index(name)]
+    if len(indices) > 1:
+        raise _wrong(f"{path} has {len(indices)} indices: {', '.join(indices)}", "name one of them")
+    if indices:
+        return _listed(os.path.join(path, indices[0]))
+    for suffix in SUFFIXES:
+        found = [name for name in names if name.endswith(suffix)]
+        if found:
+            return {os.path.join(path, name): [] for name in found}
+    raise _wrong(f"the folder {path} has no {' or '.join(SUFFIXES)} file", None)
+
+
+def _listed(path: str) -> dict[str, list[str]]:
+    """The files of an index, in the folder of the index."""
+    data = read_bytes(path)
+    try:
+        found = json.loads(data[:_LARGEST])
+    except (ValueError, RecursionError) as exc:
+        raise _wrong(f"{path} is not JSON: {exc}", _FORM) from None
+    where = found.get("weight_map") if isinstance(found, dict) else None
+    if not isinstance(where, dict) or not all(isinstance(name, str) for name in where.values()):
+        raise _wrong(f"{path} has no map `weight_map` from names to files", _FORM)
+    files: dict[str, list[str]] = {}
+    for key, name in where.items():
+        if name != os.path.basename(name) or name in ("", os.curdir, os.pardir) or not name.endswith(".safetensors"):
+            raise _wrong(f"{path}: `{name}` is no .safetensors in the folder of the index", _FORM)
+        files.setdefault(os.path.join(os.path.dirname(path), name), []).append(key)
+    return files
+
+
+def _wrong(message: str, help: str | None) -> CompileError:
+    return CompileError(error("E0003", message, help=help))
