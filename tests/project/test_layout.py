@@ -75,7 +75,7 @@ STOREYS = """
     mlcc.targets
     mlcc.loading
     mlcc.driver mlcc.passes.check_each
-    mlcc.frontend
+    mlcc.tune mlcc.frontend
     mlcc.cli
     mlcc.__main__
 """
