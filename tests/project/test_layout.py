@@ -39,6 +39,7 @@ STOREYS = """
     mlcc.grammar.global_infos
     mlcc.grammar.relax
     mlcc.grammar.parser mlcc.grammar
+    mlcc.records
     mlcc.passes
     mlcc.passes.manage.levels
     mlcc.backends

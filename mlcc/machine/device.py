@@ -1,0 +1,44 @@
+"""The device key: which machine a measurement is of, by its parts. Two machines of one make have the same key."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+
+from mlcc.machine import host
+from mlcc.machine.target import Target
+
+
+def device_key(target: Target) -> str:
+    """The key of the machine that code for a target is measured on: this one, or its GPU.
+
+    A model name, cores, the caches in KiB, and a hash of the features. Raises MachineError (E0860) for a GPU target
+    where there is none.
+    """
+    if target.kind == "cuda":
+        found = host.gpu()
+        return f"cuda sm_{found.capability[0]}{found.capability[1]} {_digest(sorted(found.sizes.items()))}"
+    return _cpu_key()
+
+
+@functools.cache
+def _cpu_key() -> str:
+    known = host.caches()
+    sizes = "/".join(str(size >> 10) for size in (known.l1, known.l2, known.l3))
+    return f"{host.cpu_name()} {host.num_cores()} cores {sizes} KiB {_digest([_model(), *host.cpu_features()])}"
+
+
+def _model() -> str:
+    """The CPU's name for itself."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return ""
+
+
+def _digest(parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]

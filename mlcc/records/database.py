@@ -1,0 +1,268 @@
+"""The database of a tuner: one SQLite file that several processes may write at once and that a crash does not harm.
+
+Rows are only ever added, each in a transaction of its own (write-ahead log, `synchronous=FULL`); of two writers who
+measured the same, the first is kept. So what follows from the records is the same for all who read them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any
+
+from mlcc.errors import CompileError, Diagnostic, error
+from mlcc.records.record import FINAL, Record, Setting
+
+MEMORY = ":memory:"
+APPLICATION, SCHEMA = 0x6D6C6363, 1  # "mlcc"
+PATIENCE = 60.0  # seconds that a writer waits for another
+_SETTING = tuple(f.name for f in fields(Setting))
+_COLUMNS = tuple(n for f in fields(Record) for n in (_SETTING if f.name == "setting" else (f.name,)))
+_IDENTITY = ("workload", *_SETTING, "baseline", "candidate", "stage")
+_TYPES = {
+    "threads": "INTEGER", "level": "INTEGER", "stage": "INTEGER", "seed": "INTEGER", "batch": "INTEGER",
+    "ratio": "REAL", "bound": "REAL",
+}  # fmt: skip
+_TYPED = ", ".join(f"{name} {_TYPES.get(name, 'TEXT')}" for name in _COLUMNS)
+_TABLES = (
+    "CREATE TABLE workload (hash TEXT PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE machine (device TEXT, threads INTEGER, floors TEXT NOT NULL, PRIMARY KEY (device, threads))",
+    f"CREATE TABLE record (id INTEGER PRIMARY KEY, {_TYPED}, UNIQUE ({', '.join(_IDENTITY)}))",
+)
+_INSERT = f"INSERT OR IGNORE INTO record ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM record"
+_BEST = "ORDER BY bound, ratio, candidate"  # the first of the final records of a workload is its winner
+
+
+class Database:
+    """A database at a path, made where there is none; `:memory:` is one that ends with the process.
+
+    Raises CompileError: E1101 for a file that is no database of mlcc's or damaged, E1102 for a disk that is full,
+    E1103 for what may not be written or read, E1104 for another schema, E1105 where others write for too long.
+    """
+
+    def __init__(self, path: str, *, reads_only: bool = False) -> None:
+        self.path = path
+        with self._told():
+            if reads_only and path != MEMORY and not os.path.exists(path):
+                raise CompileError(error("E1103", f"there is no database {path}", help="`mlcc tune` writes one"))
+            self._link = _open(path, reads_only)
+            try:
+                self._prepare(reads_only)
+            except BaseException:
+                self._link.close()
+                raise
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._link.close()
+
+    def _prepare(self, reads_only: bool) -> None:
+        known, schema = (
+            self._link.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        empty = not self._link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if empty and not reads_only:
+            self._link.execute("PRAGMA journal_mode=WAL")
+            with self._transaction():
+                if not self._link.execute("SELECT count(*) FROM sqlite_master").fetchone()[
+                    0
+                ]:  # else another was faster
+                    for statement in _TABLES:
+                        self._link.execute(statement)
+                    self._link.execute(f"PRAGMA application_id={APPLICATION}")
+                    self._link.execute(f"PRAGMA user_version={SCHEMA}")
+        elif known != APPLICATION:
+            raise CompileError(error("E1101", f"{self.path} is a database, but not one of mlcc's records"))
+        elif schema != SCHEMA:
+            age = "a newer" if schema > SCHEMA else "an older"
+            help = "it stays as it is; name another file with --db, or use that version"
+            raise CompileError(
+                error("E1104", f"{self.path} was written by {age} mlcc: schema {schema}, not {SCHEMA}", help=help)
+            )
+        if not reads_only:
+            self._link.execute("PRAGMA synchronous=FULL")
+
+    # ------------------------------------------------------------ writing
+
+    def add(self, records: Sequence[Record], texts: Sequence[tuple[str, str]] = ()) -> None:
+        """Add records, and workloads as (hash, text), in one transaction; those that are there stay."""
+        with self._told(), self._transaction():
+            self._link.executemany("INSERT OR IGNORE INTO workload VALUES (?, ?)", texts)
+            self._link.executemany(_INSERT, map(_row, records))
+
+    def keep_floors(self, device: str, threads: int, floors: object) -> None:
+        """Keep what a machine can do at most, as plain data."""
+        with self._told(), self._transaction():
+            row = (device, threads, json.dumps(floors))
+            self._link.execute("INSERT OR REPLACE INTO machine VALUES (?, ?, ?)", row)
+
+    def merge(self, path: str) -> int:
+        """Add what another database holds; the number of records that are new."""
+        with Database(path, reads_only=True) as other:
+            texts = other._all("SELECT hash, text FROM workload")
+            rows = other._all(_SELECT)
+            machines = other._all("SELECT device, threads, floors FROM machine")
+        with self._told(), self._transaction():
+            before = self._link.total_changes
+            self._link.executemany(_INSERT, rows)
+            added = self._link.total_changes - before
+            self._link.executemany("INSERT OR IGNORE INTO workload VALUES (?, ?)", texts)
+            self._link.executemany("INSERT OR IGNORE INTO machine VALUES (?, ?, ?)", machines)
+        return added
+
+    def prune(self) -> int:
+        """Remove all records but the winner of each workload and setting; the number of those that are gone."""
+        kept = {_identity(r) for r in self.winners()}
+        with self._told(), self._transaction():
+            gone = [
+                row[0]
+                for row in self._link.execute(f"SELECT id, {', '.join(_IDENTITY)} FROM record")
+                if row[1:] not in kept
+            ]
+            self._link.executemany("DELETE FROM record WHERE id = ?", [(row,) for row in gone])
+            self._link.execute("DELETE FROM workload WHERE hash NOT IN (SELECT workload FROM record)")
+        with self._told():
+            self._link.execute("VACUUM")
+        return len(gone)
+
+    # ------------------------------------------------------------ reading
+
+    def find(self, workload: str, setting: Setting, baseline: str, candidate: str, stage: int) -> Record | None:
+        """The record of one measurement."""
+        where = " AND ".join(f"{name} = ?" for name in _IDENTITY)
+        found = self._all(f"{_SELECT} WHERE {where}", (workload, *astuple(setting), baseline, candidate, stage))
+        return _record(found[0]) if found else None
+
+    def records(self, workload: str | None = None) -> list[Record]:
+        """All records, or those of a workload, as they were added."""
+        if workload is None:
+            return [*map(_record, self._all(f"{_SELECT} ORDER BY id"))]
+        return [*map(_record, self._all(f"{_SELECT} WHERE workload = ? ORDER BY id", (workload,)))]
+
+    def text(self, workload: str) -> str | None:
+        """The text of a workload."""
+        found = self._all("SELECT text FROM workload WHERE hash = ?", (workload,))
+        return str(found[0][0]) if found else None
+
+    def finals(self, workload: str) -> list[Record]:
+        """The final records of a workload that are sound, under any setting, the best first."""
+        where = "WHERE workload = ? AND stage = ? AND status = 'ok' AND bound IS NOT NULL"
+        return [*map(_record, self._all(f"{_SELECT} {where} {_BEST}", (workload, FINAL)))]
+
+    def winners(self) -> list[Record]:
+        """The best final record of each workload and setting, in the order of their hashes."""
+        found: dict[tuple[str, Setting], Record] = {}
+        where = "WHERE stage = ? AND status = 'ok' AND bound IS NOT NULL"
+        for record in map(_record, self._all(f"{_SELECT} {where} {_BEST}", (FINAL,))):
+            found.setdefault((record.workload, record.setting), record)
+        return [found[key] for key in sorted(found, key=lambda k: (k[0], astuple(k[1])))]
+
+    def floors(self, device: str, threads: int) -> Any:
+        """What `keep_floors` kept; None if it is not known."""
+        found = self._all("SELECT floors FROM machine WHERE device = ? AND threads = ?", (device, threads))
+        return json.loads(found[0][0]) if found else None
+
+    def digest(self) -> str:
+        """A hash of all that builds may take from it."""
+        rows = [(_identity(r), r.trace, r.ratio, r.bound) for r in self.winners()]
+        return hashlib.sha256(repr(rows).encode()).hexdigest()
+
+    def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        with self._told():
+            return self._link.execute(query, values).fetchall()
+
+    # ------------------------------------------------------------ what goes wrong
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """What is inside happens as a whole or not at all."""
+        self._link.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._link.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._link.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raise what SQLite says as diagnostics."""
+        try:
+            yield
+        except sqlite3.Error as exc:
+            raise CompileError(_diagnostic(self.path, exc)) from exc
+
+
+def _open(path: str, reads_only: bool) -> sqlite3.Connection:
+    """A connection that leaves transactions to us."""
+    settings: dict[str, Any] = {"timeout": PATIENCE, "isolation_level": None, "check_same_thread": False}
+    if path == MEMORY or not reads_only:
+        return sqlite3.connect(path, **settings)
+    place = Path(os.path.abspath(path)).as_uri()
+    link = sqlite3.connect(f"{place}?mode=ro", uri=True, **settings)
+    try:
+        link.execute("SELECT count(*) FROM sqlite_master")
+    except sqlite3.OperationalError:  # a folder that is write-protected has no room for the index of the log
+        link.close()
+        link = sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True, **settings)
+    return link
+
+
+# what SQLite says, by the names of its codes: our code, in words, and what to do
+_MEANINGS: tuple[tuple[str, str, str, str], ...] = (
+    ("SQLITE_NOTADB", "E1101", "is no database", "name another file with --db"),
+    ("SQLITE_CORRUPT", "E1101", "is damaged", "`sqlite3 FILE .recover` saves what can be read"),
+    ("SQLITE_FULL", "E1102", "cannot be written", "what it held is there still; free some space and go on"),
+    ("SQLITE_IOERR", "E1102", "cannot be written", "what it held is there still; free some space and go on"),
+    ("SQLITE_READONLY", "E1103", "may not be written", "check its permissions and those of its folder"),
+    ("SQLITE_CANTOPEN", "E1103", "cannot be opened", "check the path and its permissions"),
+    ("SQLITE_PERM", "E1103", "cannot be opened", "check the path and its permissions"),
+    ("SQLITE_BUSY", "E1105", "is written by others all the time", "write a file of your own and merge it"),
+    ("SQLITE_LOCKED", "E1105", "is written by others all the time", "write a file of your own and merge it"),
+)
+
+
+def _diagnostic(path: str, exc: sqlite3.Error) -> Diagnostic:
+    name = getattr(exc, "sqlite_errorname", None) or "SQLITE_CORRUPT"  # it raises some errors itself: rows that are odd
+    for start, code, words, help in _MEANINGS:
+        if name.startswith(start):
+            return error(code, f"{path} {words}: {exc}", help=help)
+    return error("E1101", f"{path} cannot be used: {exc}", help="it may be damaged, or of another kind")
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _row(record: Record) -> tuple[object, ...]:
+    made: list[object] = []
+    for field in fields(Record):
+        value = getattr(record, field.name)
+        made += (
+            astuple(value) if isinstance(value, Setting) else [json.dumps(value) if isinstance(value, tuple) else value]
+        )
+    return tuple(made)
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    setting = Setting(**{name: values.pop(name) for name in _SETTING})
+    samples = {name: tuple(json.loads(values.pop(name))) for name in ("ratios", "seconds")}
+    return Record(setting=setting, **samples, **values)
+
+
+def _identity(record: Record) -> tuple[object, ...]:
+    return (record.workload, *astuple(record.setting), record.baseline, record.candidate, record.stage)

@@ -1,0 +1,36 @@
+"""Workloads: unscheduled functions, known by a hash that leaves out what a schedule does not depend on."""
+
+from __future__ import annotations
+
+from mlcc.ir import tir
+from mlcc.ir.hashing import structural_hash
+from mlcc.ir.module import IRModule
+from mlcc.ir.versions import VERSIONS
+
+MAIN = "main"  # what the function of a workload is called in its module, its text and the scripts of its records
+_APART = ("global_symbol", "op_pattern", VERSIONS)
+
+
+def plain(func: tir.PrimFunc) -> tir.PrimFunc:
+    """A function without the attributes that say how its module knows it."""
+    for name in _APART:
+        if name in func.attrs:
+            func = func.without_attr(name)
+    return func
+
+
+def named_as(func: tir.PrimFunc, other: tir.PrimFunc) -> tir.PrimFunc:
+    """`func` with the attributes by which a module knows `other`."""
+    kept = {name: other.attrs[name] for name in _APART if name in other.attrs}
+    return plain(func).with_attr(kept) if kept else plain(func)
+
+
+def module_of(func: tir.PrimFunc) -> IRModule:
+    """The module on which scripts of records run: the function alone, as `main`."""
+    return IRModule({MAIN: plain(func)})
+
+
+def key_of(func: tir.PrimFunc, constants: frozenset[int] = frozenset()) -> str:
+    """32 hexadecimal digits: the structural hash of a function and of which parameters get constants."""
+    known: object = (plain(func), tuple(sorted(constants))) if constants else plain(func)
+    return f"{structural_hash(known):032x}"
