@@ -1,31 +1,46 @@
 """E11: tuning and its records."""
 
 CODES = {
-    "E1101": (
+    "E1120": (
         "a file is no database of records, or is damaged",
         "`--db` names a SQLite database that `mlcc tune` writes. The file is something else, belongs to another "
         "program, or is damaged; it stays as it is. `sqlite3 FILE .recover` may save what is left of a damaged one, "
         "and `mlcc tune --merge` brings that into a new one.",
     ),
-    "E1102": (
+    "E1121": (
         "a database cannot be written",
         "The disk is full, or failed. Each record is written as a whole or not at all, so what the database held "
         "before is there still. Free some space and start again: nothing that was recorded is measured again.",
     ),
-    "E1103": (
+    "E1122": (
         "a database cannot be opened",
         "There is no such file, its folder does not exist, or you may not read or write it. Reading needs no right to "
         "write; `mlcc tune` does.",
     ),
-    "E1104": (
+    "E1123": (
         "a database is of another version",
         "Another version of mlcc wrote the database with other tables. It is left as it is, since to guess what its "
         "columns mean could apply the wrong schedule. Tune into a new file, or use the version that wrote it.",
     ),
-    "E1105": (
+    "E1124": (
         "a database is busy",
         "Other processes kept writing to the database for a minute. Several may tune into one file, but not on a "
         "network file system, where locks are not to be trusted: write a file of your own there, and bring them "
         "together with `mlcc tune --merge`.",
+    ),
+    "E1130": (
+        "a level that schedules nothing",
+        "`mlcc tune` looks for schedules that are better than those of the rules, which run at -O2 and -O3. Lower "
+        "levels compile kernels as they are written.",
+    ),
+    "E1131": (
+        "there is nothing to tune",
+        "The module has no TensorIR function whose loops are left to the rules, or none whose name fits `--kernels`. A "
+        "function that somebody has scheduled, or that has the attribute tir.is_scheduled, stays as it is.",
+    ),
+    "E1132": (
+        "a size to measure with is not known",
+        "The shapes of a kernel have a symbol. It is measured at one value of it, which `--size NAME=N` gives; the "
+        "schedule that is found is used for all values.",
     ),
 }

@@ -43,15 +43,15 @@ _BEST = "ORDER BY bound, ratio, candidate"  # the first of the final records of 
 class Database:
     """A database at a path, made where there is none; `:memory:` is one that ends with the process.
 
-    Raises CompileError: E1101 for a file that is no database of mlcc's or damaged, E1102 for a disk that is full,
-    E1103 for what may not be written or read, E1104 for another schema, E1105 where others write for too long.
+    Raises CompileError: E1120 for a file that is no database of mlcc's or damaged, E1121 for a disk that is full,
+    E1122 for what may not be written or read, E1123 for another schema, E1124 where others write for too long.
     """
 
     def __init__(self, path: str, *, reads_only: bool = False) -> None:
         self.path = path
         with self._told():
             if reads_only and path != MEMORY and not os.path.exists(path):
-                raise CompileError(error("E1103", f"there is no database {path}", help="`mlcc tune` writes one"))
+                raise CompileError(error("E1122", f"there is no database {path}", help="`mlcc tune` writes one"))
             self._link = _open(path, reads_only)
             try:
                 self._prepare(reads_only)
@@ -85,12 +85,12 @@ class Database:
                     self._link.execute(f"PRAGMA application_id={APPLICATION}")
                     self._link.execute(f"PRAGMA user_version={SCHEMA}")
         elif known != APPLICATION:
-            raise CompileError(error("E1101", f"{self.path} is a database, but not one of mlcc's records"))
+            raise CompileError(error("E1120", f"{self.path} is a database, but not one of mlcc's records"))
         elif schema != SCHEMA:
             age = "a newer" if schema > SCHEMA else "an older"
             help = "it stays as it is; name another file with --db, or use that version"
             raise CompileError(
-                error("E1104", f"{self.path} was written by {age} mlcc: schema {schema}, not {SCHEMA}", help=help)
+                error("E1123", f"{self.path} was written by {age} mlcc: schema {schema}, not {SCHEMA}", help=help)
             )
         if not reads_only:
             self._link.execute("PRAGMA synchronous=FULL")
@@ -224,15 +224,15 @@ def _open(path: str, reads_only: bool) -> sqlite3.Connection:
 
 # what SQLite says, by the names of its codes: our code, in words, and what to do
 _MEANINGS: tuple[tuple[str, str, str, str], ...] = (
-    ("SQLITE_NOTADB", "E1101", "is no database", "name another file with --db"),
-    ("SQLITE_CORRUPT", "E1101", "is damaged", "`sqlite3 FILE .recover` saves what can be read"),
-    ("SQLITE_FULL", "E1102", "cannot be written", "what it held is there still; free some space and go on"),
-    ("SQLITE_IOERR", "E1102", "cannot be written", "what it held is there still; free some space and go on"),
-    ("SQLITE_READONLY", "E1103", "may not be written", "check its permissions and those of its folder"),
-    ("SQLITE_CANTOPEN", "E1103", "cannot be opened", "check the path and its permissions"),
-    ("SQLITE_PERM", "E1103", "cannot be opened", "check the path and its permissions"),
-    ("SQLITE_BUSY", "E1105", "is written by others all the time", "write a file of your own and merge it"),
-    ("SQLITE_LOCKED", "E1105", "is written by others all the time", "write a file of your own and merge it"),
+    ("SQLITE_NOTADB", "E1120", "is no database", "name another file with --db"),
+    ("SQLITE_CORRUPT", "E1120", "is damaged", "`sqlite3 FILE .recover` saves what can be read"),
+    ("SQLITE_FULL", "E1121", "cannot be written", "what it held is there still; free some space and go on"),
+    ("SQLITE_IOERR", "E1121", "cannot be written", "what it held is there still; free some space and go on"),
+    ("SQLITE_READONLY", "E1122", "may not be written", "check its permissions and those of its folder"),
+    ("SQLITE_CANTOPEN", "E1122", "cannot be opened", "check the path and its permissions"),
+    ("SQLITE_PERM", "E1122", "cannot be opened", "check the path and its permissions"),
+    ("SQLITE_BUSY", "E1124", "is written by others all the time", "write a file of your own and merge it"),
+    ("SQLITE_LOCKED", "E1124", "is written by others all the time", "write a file of your own and merge it"),
 )
 
 
@@ -241,7 +241,7 @@ def _diagnostic(path: str, exc: sqlite3.Error) -> Diagnostic:
     for start, code, words, help in _MEANINGS:
         if name.startswith(start):
             return error(code, f"{path} {words}: {exc}", help=help)
-    return error("E1101", f"{path} cannot be used: {exc}", help="it may be damaged, or of another kind")
+    return error("E1120", f"{path} cannot be used: {exc}", help="it may be damaged, or of another kind")
 
 
 # ---------------------------------------------------------------- rows

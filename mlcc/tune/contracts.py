@@ -16,9 +16,9 @@ from mlcc.passes.schedule.trace import Trace
 class Task:
     """One kernel to tune: `func`, the unscheduled function that `names` of the module share, for a target.
 
-    `key` is the structural hash (32 hexadecimal digits) of the function without its name; `constants` the parameters
-    for which every caller gives a constant; `calls` how often the module calls it in one run; `sizes` the values of
-    symbolic sizes to measure with.
+    `key` is the structural hash (32 hexadecimal digits) of the function without its name and of `constants`, the
+    parameters for which every caller gives a constant; `calls` is how often the module calls it in one run; `sizes` are
+    the values of symbolic sizes to measure with.
     """
 
     key: str
@@ -35,6 +35,8 @@ class Task:
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """A way to schedule a task's function: `func` is the result, `trace` the steps that give it again.
+
+    The steps run on `mlcc.records.workload.module_of(task.func)`, where the function is called `main`.
 
     `decisions` tell candidates of one space apart, in a form that JSON holds; `predicted` is the time that an analysis
     expects, relative to the default's (below 1 is faster; None: nothing is expected).

@@ -117,19 +117,19 @@ def test_eight_writers(tmp_path: Path) -> None:
 def test_files_that_are_something_else(tmp_path: Path) -> None:
     text = tmp_path / "text.db"
     text.write_text("this is no database, though it is long enough to be one\n" * 40)
-    assert code(text) == "E1101" and text.read_text().startswith("this is")
+    assert code(text) == "E1120" and text.read_text().startswith("this is")
     foreign = tmp_path / "foreign.db"
     with sqlite3.connect(foreign) as link:
         link.execute("CREATE TABLE t (a)")
     link.close()
     before = foreign.read_bytes()
-    assert code(foreign) == code(foreign, True) == "E1101" and foreign.read_bytes() == before
-    assert code(tmp_path / "absent.db", True) == "E1103" and not (tmp_path / "absent.db").exists()
-    assert code(tmp_path / "no" / "folder.db") == "E1103"
-    assert code(tmp_path) == "E1103"
+    assert code(foreign) == code(foreign, True) == "E1120" and foreign.read_bytes() == before
+    assert code(tmp_path / "absent.db", True) == "E1122" and not (tmp_path / "absent.db").exists()
+    assert code(tmp_path / "no" / "folder.db") == "E1122"
+    assert code(tmp_path) == "E1122"
     empty = tmp_path / "empty.db"
     empty.touch()
-    assert code(empty, True) == "E1101"
+    assert code(empty, True) == "E1120"
 
 
 @pytest.mark.parametrize("schema", [0, 7])
@@ -139,7 +139,7 @@ def test_another_schema(tmp_path: Path, schema: int) -> None:
         db.add([record("a")])
         db._link.execute(f"PRAGMA user_version={schema}")
     before = path.read_bytes()
-    assert code(path) == code(path, True) == "E1104" and path.read_bytes() == before
+    assert code(path) == code(path, True) == "E1123" and path.read_bytes() == before
 
 
 def test_a_damaged_file(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(CompileError) as caught, Database(str(path)) as db:
         db.records()
-    assert caught.value.diagnostics[0].code == "E1101"
+    assert caught.value.diagnostics[0].code == "E1120"
 
 
 @pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write everywhere")
@@ -166,7 +166,7 @@ def test_a_file_that_may_not_be_written(tmp_path: Path) -> None:
             assert len(db.records()) == 1
         with pytest.raises(CompileError) as caught, Database(str(path)) as db:
             db.add([record("b")])
-        assert caught.value.diagnostics[0].code == "E1103"
+        assert caught.value.diagnostics[0].code == "E1122"
     finally:
         tmp_path.chmod(0o755)
 
@@ -180,7 +180,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         db._link.execute(f"PRAGMA max_page_count={pages + 2}")
         with pytest.raises(CompileError) as caught:
             db.add([record(f"big-{n}", trace="x" * 4000) for n in range(50)])
-        assert caught.value.diagnostics[0].code == "E1102"
+        assert caught.value.diagnostics[0].code == "E1121"
         assert [r.candidate for r in db.records()] == ["a"]
         db._link.execute("PRAGMA max_page_count=1000000")
         db.add([record("b")])

@@ -1,0 +1,129 @@
+"""Tasks: the distinct kernels of a module that a level schedules, with how often a run calls each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.versions import cpu_of
+from mlcc.ir.visit import used_vars
+from mlcc.machine.target import Target
+from mlcc.passes.auto_schedule.choose import constant_parameters
+from mlcc.passes.auto_schedule.eligibility import why_left_alone
+from mlcc.passes.manage.manager import Pipeline
+from mlcc.records.workload import key_of, plain
+from mlcc.relax.origins import kernel_origins
+from mlcc.relax.queries import all_bindings, tir_callee
+from mlcc.tune.contracts import Task
+
+SCHEDULING = "auto-schedule"
+
+
+@dataclass(frozen=True, eq=False)
+class Extracted:
+    """A module as it is when a level comes to schedule it, the passes that are left, and the tasks in it."""
+
+    module: IRModule
+    left: Pipeline
+    tasks: tuple[Task, ...]
+
+
+def extract(
+    module: IRModule, target: Target, *, level: int = 2, threads: int = 1, kernels: str = "*",
+    sizes: Mapping[str, int] | None = None,
+) -> Extracted:  # fmt: skip
+    """Run the passes of a level up to where it schedules, and gather the kernels.
+
+    `kernels` is a glob over the names of kernels and over what they were in the source model; `sizes` gives symbolic
+    sizes values by their names. Functions that somebody has scheduled are no tasks, nor are versions of kernels for
+    other CPUs than the target's. Raises CompileError: E1130 for a level that schedules nothing, E1131 where no kernel
+    is left, E1132 for sizes that are not known.
+    """
+    from mlcc.driver import build_pipeline, run_passes
+    from mlcc.verify import check
+
+    check(module, build=True)
+    passes = build_pipeline(module, target, level, None).passes
+    at = next((n for n, one in enumerate(passes) if one.name == SCHEDULING), None)
+    if at is None:
+        raise CompileError(error("E1130", f"-O{level} schedules nothing for {target.kind}", help="tune for -O2 or -O3"))
+    ready = run_passes(module, Pipeline(passes[:at]), target=target, verify_each=False, builds=True)
+    chosen = _selected(ready, kernels)
+    known = constant_parameters(ready)
+    calls = _calls(ready)
+    groups: dict[str, list[str]] = {}
+    for name in chosen:
+        func = ready.functions[name]
+        assert isinstance(func, tir.PrimFunc)
+        groups.setdefault(key_of(func, known.get(name, frozenset())), []).append(name)
+    tasks = []
+    for key, names in groups.items():
+        first = ready.functions[names[0]]
+        assert isinstance(first, tir.PrimFunc)
+        constants = known.get(names[0], frozenset())
+        bound = _bound(first, sizes or {})
+        count = max(sum(calls[n] for n in names), 1)
+        tasks.append(Task(key, tuple(names), plain(first), target, threads, level, constants, count, bound))
+    return Extracted(ready, Pipeline(passes[at:]), tuple(tasks))
+
+
+def _selected(module: IRModule, kernels: str) -> list[str]:
+    """The functions to tune. Raises CompileError E1131 where there is none."""
+    candidates = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc) and cpu_of(f) is None}
+    untouched = [name for name, func in candidates.items() if why_left_alone(func) is None]
+    if not untouched:
+        reasons = {name: why_left_alone(func) for name, func in candidates.items()}
+        help = "; ".join(f"{name}: {why}" for name, why in [*reasons.items()][:3]) or "it has no kernels"
+        raise CompileError(error("E1131", "there is no kernel to tune", help=help))
+    origins = kernel_origins(module)
+    chosen = [n for n in untouched if fnmatchcase(n, kernels) or fnmatchcase(origins.get(n, ""), kernels)]
+    if not chosen:
+        names = ", ".join(untouched[:8]) + (", ..." if len(untouched) > 8 else "")
+        raise CompileError(error("E1131", f"no kernel's name fits `{kernels}`", help=f"there are {names}"))
+    return chosen
+
+
+def _bound(func: tir.PrimFunc, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that a function has symbols for. Raises CompileError E1132 where one is not known."""
+    shapes = tuple(n for b in func.buffers if b is not None for n in b.shape)
+    symbols = dict.fromkeys(v.name for v in used_vars(shapes))
+    missing = [name for name in symbols if name not in sizes]
+    if missing:
+        text = f"the size of {', '.join(f'`{name}`' for name in missing)} is not known"
+        help = "pass " + " ".join(f"--size {name}=1024" for name in missing)
+        raise CompileError(error("E1132", text, help=f"{help}: kernels are measured at these sizes"))
+    return {name: sizes[name] for name in symbols}
+
+
+def _calls(module: IRModule) -> Counter[str]:
+    """How often a run of each public function calls each kernel, all together; a loop or a branch counts once."""
+    counts: Counter[str] = Counter()
+    callees: dict[str, list[str]] = {}
+    for name, func in module.functions.items():
+        if isinstance(func, relax.Function):
+            callees[name] = [c for b, _ in all_bindings(func.body) if (c := _callee(b.value)) is not None]  # type: ignore[attr-defined]
+
+    def visit(name: str, active: tuple[str, ...], count: Callable[[str], None]) -> None:
+        for callee in callees[name]:
+            if callee not in callees:
+                count(callee)
+            elif callee not in active:
+                visit(callee, (*active, callee), count)
+
+    for name in callees:
+        if not module.functions[name].is_private:
+            visit(name, (name,), lambda callee: counts.update((callee,)))
+    return counts
+
+
+def _callee(value: relax.Expr) -> str | None:
+    """The kernel or function of the module that an expression calls."""
+    name = tir_callee(value)
+    if name is None and isinstance(value, relax.Call) and isinstance(value.op, relax.GlobalVar):
+        return value.op.name
+    return name
