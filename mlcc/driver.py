@@ -126,7 +126,7 @@ def run_passes(
 def build(
     mod: IRModule | Func, target: str | Target = "llvm", opt_level: int | None = None,
     pipeline: str | Pipeline | None = None, *, prefix: str | None = None, allow_extern: Sequence[str] = (),
-    allow_native: bool = True, sanitize: bool = False, observers: Sequence[Observer] = (),
+    allow_native: bool = True, sanitize: bool = False, observers: Sequence[Observer] = (), db: str | None = None,
 ) -> Artifact:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
@@ -134,7 +134,8 @@ def build(
     code. `prefix` starts the exported C symbols; `allow_extern` names the C functions that the text may call besides
     libm's, `allow_native` lets it bring LLVM IR along (`pragma_import_llvm`). With `sanitize` every access of a
     PrimFunc is checked, and parallel loops run serially: what is wrong ends the call with an error. `observers` look
-    on while the passes run. Raises CompileError.
+    on while the passes run. `db` is a database of `mlcc tune`, whose schedules go before the rules' (`apply-tuned`).
+    Raises CompileError.
     """
     from mlcc import backends
     from mlcc.backends import BuildOptions
@@ -155,7 +156,7 @@ def build(
         emulating = f"its code is checked as it is emulated: mlcc run -t {where.kind} --emulate"
         help = emulating if backend.emulated else None
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
-    passes = build_pipeline(module, where, level, pipeline, sanitize)
+    passes = build_pipeline(module, where, level, pipeline, sanitize, db)
     try:
         looking = [_verifying(module, where, pipeline is None and not backend.passes and not VERIFY_EACH), *observers]
         lowered = run_passes(module, passes, target=where, observers=looking, verify_each=False, builds=True)
@@ -197,12 +198,14 @@ def _verifying(module: IRModule, target: Target, once: bool) -> Observer:
 
 
 def build_pipeline(
-    module: IRModule, target: Target, opt_level: int, pipeline: str | Pipeline | None, sanitize: bool = False
-) -> Pipeline:
+    module: IRModule, target: Target, opt_level: int, pipeline: str | Pipeline | None, sanitize: bool = False,
+    db: str | None = None,
+) -> Pipeline:  # fmt: skip
     """The passes of a build: those given, or those of the level, and all steps of lowering that are left then.
 
-    A module that is lowered in part goes on from there; sanitized code goes through steps of its own. Raises
-    CompileError for what is wrong with the text of the pipeline.
+    A module that is lowered in part goes on from there; sanitized code goes through steps of its own. With `db`, the
+    schedules of that database are applied before the rules choose. Raises CompileError for what is wrong with the text
+    of the pipeline.
     """
     from mlcc import backends
     from mlcc.passes.lowering.stage import steps_left, with_lowering
@@ -213,9 +216,24 @@ def build_pipeline(
     if pipeline is None:
         pipeline = backends.of(target).level_text(opt_level) if stage_of(module) == BLOCKS else ""
     passes = Pipeline.parse(pipeline, target=target.kind) if isinstance(pipeline, str) else pipeline
+    if db is not None:
+        passes = with_records(passes, db, opt_level)
     if sanitize:  # checked code is there to be right, and one version of it is enough
         passes = Pipeline(tuple(one for one in passes.passes if one.name != "version-kernels"))
     return with_lowering(passes, module, target.kind, sanitize)
+
+
+def with_records(passes: Pipeline, db: str, opt_level: int) -> Pipeline:
+    """A pipeline with the pass `apply-tuned` before the one that asks the rules; as it is without that one."""
+    from mlcc.passes.auto_schedule.apply_tuned import ApplyTuned
+    from mlcc.passes.manage.manager import Pass, Pipeline
+
+    made: list[Pass] = []
+    for one in passes.passes:
+        if one.name == "auto-schedule":
+            made.append(ApplyTuned(db, level=opt_level))
+        made.append(one)
+    return Pipeline(tuple(made))
 
 
 def _check_operators(module: IRModule) -> None:

@@ -8,6 +8,7 @@ PASSES: dict[str, str] = {
     "allocate-barriers": "mlcc.passes.gpu.mbarriers:AllocateBarriers",
     "allocate-thread-memory": "mlcc.passes.gpu.thread_workspace:AllocateThreadMemory",
     "annotate-op-pattern": "mlcc.passes.fusion.annotate_op_pattern:AnnotateOpPattern",
+    "apply-tuned": "mlcc.passes.auto_schedule.apply_tuned:ApplyTuned",
     "auto-layout": "mlcc.passes.layout.auto_layout:AutoLayout",
     "auto-schedule": "mlcc.passes.auto_schedule.auto_pass:AutoSchedule",
     "bind-params": "mlcc.passes.graph.bind_params:BindParams",

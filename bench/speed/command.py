@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.measure import default_level, machine
-from bench.speed.floors import Floors, measure
 from bench.speed.graph import operations, traffic
 from bench.speed.picture import picture
 from bench.speed.record import Line, Record
@@ -19,6 +18,7 @@ from bench.speed.session import ROOT, Plan, competitors, race
 from bench.speed.worker import PEERS
 from bench.speed.workloads import Workload, suite
 from bench.startup import KEPT as STARTUP
+from mlcc.tune.floors import Floors, measure
 
 FOLDER = ROOT / "build" / "bench"
 QUICK = ("mlcc", "portable", "numpy", "onnxruntime", "openvino")

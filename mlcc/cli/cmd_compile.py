@@ -20,6 +20,7 @@ from mlcc.cli.options import (
     level_option,
     pipeline_files,
     pipeline_option,
+    records_option,
     say,
     target_option,
     warnings_option,
@@ -46,13 +47,15 @@ if TYPE_CHECKING:
 @click.option("--sanitize", is_flag=True, help="Check every access as it is made (docs/sanitize.md); slower.")
 @level_option
 @pipeline_option
+@records_option
 @dump_options
 @extern_options
 @warnings_option
 def command(
     file: str, target: str, output: str | None, emit: str | None, header: str | None, prefix: str | None,
     data: str | None, force: bool, sanitize: bool, level: int | None, pipeline: str | None,
-    allow_extern: tuple[str, ...], allow_native: bool, dump_after: str | None, dump_dir: str | None, timing: bool,
+    db: str | None, allow_extern: tuple[str, ...], allow_native: bool, dump_after: str | None, dump_dir: str | None,
+    timing: bool,
 ) -> int:  # fmt: skip
     """Compile FILE (default: standard input) for a target.
 
@@ -74,7 +77,7 @@ def command(
         able = " or ".join(k.suffix for b in backends.every() for k in b.outputs if k.has_data_beside)
         raise click.UsageError(f"--data is for the constants of a {able}; all other artifacts hold theirs")
     outputs = Outputs(force, watch=True)
-    outputs.read(file, *pipeline_files(pipeline, target))
+    outputs.read(file, db, *pipeline_files(pipeline, target))
     outputs.write(output, "-o", kind.name)
     outputs.write(header, "--header", "header")
     outputs.write(data, "--data", "npz")
@@ -90,12 +93,12 @@ def command(
     if kind == backend.loadable and not observers:
         from mlcc.runtime.manifest import extract_from
 
-        code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize)
+        code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize, db=db)
         made, facts = {output: code}, None if header is None else extract_from(code)
     else:
         with listening(*([times] if timing else [])):
             artifact = build_artifact(
-                file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, observers=observers
+                file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, observers=observers, db=db
             )
             made = artifact.files(output, kind.name, outputs, data)
         facts = None if header is None else artifact.manifest

@@ -15,6 +15,7 @@ from mlcc.cli.options import (
     dump_options,
     force_option,
     level_option,
+    records_option,
     say,
     target_option,
     warn,
@@ -29,6 +30,7 @@ from mlcc.passes.manage.levels import MEANING, level_of
     "-p", "--passes", "pipeline", help="The pipeline, such as 'bind-params{params=w.npz},fuse' (default: -O2)."
 )
 @level_option
+@records_option
 @click.option(
     "-o", "--output", default="-", help="Where the result goes; large constants then go into FILE.npz beside it."
 )
@@ -59,8 +61,8 @@ from mlcc.passes.manage.levels import MEANING, level_of
 @target_option("llvm")
 @warnings_option
 def command(
-    file: str, pipeline: str | None, level: int | None, output: str, data: str | None, force: bool, dialect: str,
-    list_passes: bool, help_pass: str | None,
+    file: str, pipeline: str | None, level: int | None, db: str | None, output: str, data: str | None, force: bool,
+    dialect: str, list_passes: bool, help_pass: str | None,
     print_pipeline: bool, dump_before: str | None, dump_after: str | None, dump_dir: str | None, diff: bool,
     timing: bool, why_fuse: bool, why_schedule: bool, verify_each: bool, check_each: str | None, check_work: int,
     func: str, rtol: float, atol: float, target: str,
@@ -91,12 +93,14 @@ def command(
             raise CompileError(error("E0501", f"no pass `{help_pass}`", help=help))
         click.echo(help_text(help_pass))
         return 0
+    from mlcc.driver import build_pipeline, parse_text, with_records
+
     where = Target.parse(target)
     if print_pipeline:
         usual = backends.of(where).whole_text(level_of(level))
-        click.echo(str(Pipeline.parse(usual if pipeline is None else pipeline, target=where.kind)))
+        printed = Pipeline.parse(usual if pipeline is None else pipeline, target=where.kind)
+        click.echo(str(printed if db is None else with_records(printed, db, level_of(level))))
         return 0
-    from mlcc.driver import build_pipeline, parse_text
     from mlcc.files import read_bytes
     from mlcc.frontend.source import is_model, read_module
     from mlcc.grammar.syntax.reader import decode
@@ -115,12 +119,14 @@ def command(
     check_data_option(data, output, dialect)
     outputs = Outputs(force, watch=True)
     ctx = PassContext(target=where, folder=folder if confined else ".", confined=confined)
-    outputs.read(file, check_each, *map(ctx.path, () if chosen is None else chosen.files()))
+    outputs.read(file, db, check_each, *map(ctx.path, () if chosen is None else chosen.files()))
     outputs.write_module(output, "-o", dialect, data)
     outputs.settle()
     module = read_module(file) if is_model(file) else parse_text(text, file, folder)
     if chosen is None:
         chosen = build_pipeline(module, where, level_of(level), None)
+    if db is not None:
+        chosen = with_records(chosen, db, level_of(level))
 
     from mlcc.passes.manage import observers as looking
 
@@ -154,9 +160,10 @@ def command(
             compiled=run_compiled, emulated=partial(run_emulated, where) if backends.of(where).emulated else None,
         )  # fmt: skip
         observers.append(check)
-    made = run_pipeline(chosen, module, ctx, observers)
-    if verify_each:
-        warn(module)
+    noted = looking.Warnings()
+    made = run_pipeline(chosen, module, ctx, [*observers, noted])
+    if verify_each or noted.found:
+        warn(module, more=noted.found)
     if check is not None and check.guilty is not None:
         return 3
     from mlcc.driver import write_module

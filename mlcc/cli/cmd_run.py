@@ -13,6 +13,7 @@ from mlcc.cli.options import (
     inputs_options,
     level_option,
     pipeline_option,
+    records_option,
     target_option,
     threads_option,
     warnings_option,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 @target_option("llvm{cpu=native}")
 @level_option
 @pipeline_option
+@records_option
 @extern_options
 @env_option
 @threads_option
@@ -50,7 +52,7 @@ def command(
     file: str, inputs: tuple[str, ...], weights: tuple[str, ...], output: str | None, expect: str | None,
     rtol: float, atol: float, func: str,
     emulate: bool, sanitize: bool, no_check: bool, target: str, level: int | None, pipeline: str | None,
-    allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...], threads: int | None,
+    db: str | None, allow_extern: tuple[str, ...], allow_native: bool, envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
     """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).
 
@@ -59,13 +61,21 @@ def command(
     """
     from mlcc.array_files import arrays_content
     from mlcc.cli.native_faults import report_faults
-    from mlcc.cli.options import load_executable, load_inputs, no_blas_threads, pipeline_files, use_threads
+    from mlcc.cli.options import (
+        load_executable,
+        load_inputs,
+        no_blas_threads,
+        pipeline_files,
+        refuse_artifacts,
+        use_threads,
+    )
     from mlcc.outputs import Outputs
 
     if not envs:
         no_blas_threads()
+    refuse_artifacts(db, file)
     outputs = Outputs()
-    outputs.read(file, *inputs, *weights, expect, *envs, *pipeline_files(pipeline, target))
+    outputs.read(file, db, *inputs, *weights, expect, *envs, *pipeline_files(pipeline, target))
     outputs.write(output, "--out", "arrays")
     outputs.settle()
     arrays = load_inputs(inputs, weights)
@@ -78,7 +88,7 @@ def command(
     use_threads(threads)
     # what an environment registers may be part of the program
     exe = load_executable(
-        file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize
+        file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize, db
     )
     report_faults({file: exe}, func, emulate)
     results = call_by_name(exe, func, arrays)

@@ -13,6 +13,7 @@ from mlcc.passes.manage.levels import DEFAULT, MEANING, level_of
 
 if TYPE_CHECKING:
     from mlcc.array_files import Inputs
+    from mlcc.errors import Diagnostic
     from mlcc.frontend.request import Request
     from mlcc.runtime.executable import Executable
 
@@ -64,6 +65,14 @@ def pipeline_option(command: Any) -> Any:
     )(command)
 
 
+def records_option(command: Any) -> Any:
+    return click.option(
+        "--db",
+        metavar="FILE",
+        help="Schedule kernels as `mlcc tune` found best, by its database; the rules do the rest.",
+    )(command)
+
+
 def extern_options(command: Any) -> Any:
     """What the text may reach outside itself; nothing without these (design: what runs code)."""
     command = click.option(
@@ -90,9 +99,9 @@ def warnings_wanted() -> bool:
     return context is not None and context.meta.get("warnings", "off") != "off"
 
 
-def warn(module: Any, target: str | None = None) -> bool:
-    """Show the warnings on a well-formed module, and on compiling it for `target`, on stderr; whether there are any.
-    Raises CompileError with --warnings=error."""
+def warn(module: Any, target: str | None = None, more: Sequence[Diagnostic] = ()) -> bool:
+    """Show the warnings on a well-formed module, and on compiling it for `target`, and `more`, on stderr; whether there
+    are any. Raises CompileError with --warnings=error."""
     context = click.get_current_context(silent=True)
     mode = "off" if context is None else context.meta.get("warnings", "off")
     if mode == "off":
@@ -101,7 +110,8 @@ def warn(module: Any, target: str | None = None) -> bool:
     from mlcc.passes.lowering.stage import lowered_otherwise
     from mlcc.verify import lint
 
-    found = [*lint(module), *(lowered_otherwise(module, Target.parse(target)) if target is not None else ())]
+    otherwise = lowered_otherwise(module, Target.parse(target)) if target is not None else ()
+    found = [*lint(module), *otherwise, *more]
     if found and context is not None:
         from dataclasses import replace
 
@@ -239,6 +249,13 @@ def pipeline_files(pipeline: str | None, target: str) -> list[str]:
     return Pipeline.parse(pipeline, "-p", Target.parse(target).kind).files()
 
 
+def refuse_artifacts(db: str | None, *paths: str) -> None:
+    """Raises UsageError for --db with an artifact, whose kernels are compiled."""
+    compiled = [path for path in paths if is_artifact(path)]
+    if db is not None and compiled:
+        raise click.UsageError(f"--db is for texts: {compiled[0]} is compiled already")
+
+
 def use_threads(count: int | None) -> None:
     """What `--threads` asks for."""
     if count is not None:
@@ -273,14 +290,17 @@ def build_artifact(
     sanitize: bool = False,
     told: list[str] | None = None,
     observers: Sequence[Any] = (),
+    db: str | None = None,
 ) -> Any:
     """What a text file is compiled to. Warnings are shown; `told` takes note of whether there were any. `observers`
-    look on while passes run."""
+    look on while passes run. `db` is a database of tuned schedules."""
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import build
     from mlcc.frontend.source import read_module
+    from mlcc.passes.manage.observers import Warnings
 
     module = read_module(path)
+    noted = Warnings()
     with contextlib.nullcontext() if observers else progress_shown():  # what they write comes in between
         made = build(
             module,
@@ -291,9 +311,10 @@ def build_artifact(
             allow_extern=allow_extern,
             allow_native=allow_native,
             sanitize=sanitize,
-            observers=observers,
+            observers=[*observers, noted],
+            db=db,
         )
-    if warn(module, target) and told is not None:
+    if warn(module, target, noted.found) and told is not None:
         told.append(path)
     return made
 
@@ -309,6 +330,7 @@ def build_object(
     keep: bool = True,
     sanitize: bool = False,
     to_run: bool = False,
+    db: str | None = None,
 ) -> Sequence[bytes | bytearray | memoryview]:
     """The object of a text file, or what else the runtime loads for the target, in pieces; from the cache, if it is
     there and `keep` is not off. Raises CompileError, with `to_run` for a target whose artifacts the runtime does not
@@ -319,7 +341,9 @@ def build_object(
     def make() -> Sequence[bytes | bytearray | memoryview]:
         if to_run:
             need_loadable(target)
-        artifact = build_artifact(path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told)
+        artifact = build_artifact(
+            path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told, db=db
+        )
         made: Sequence[bytes | bytearray | memoryview]
         made = artifact.pieces() if hasattr(artifact, "pieces") else [artifact.emit(artifact.loadable)]
         return made
@@ -329,9 +353,20 @@ def build_object(
     options = {
         "target": target, "level": level_of(level, sanitize), "pipeline": pipeline,
         "from": None if pipeline is None else os.getcwd(), "extern": sorted(allow_extern), "native": allow_native,
-        "prefix": prefix, "sanitize": sanitize, "warnings": warnings_wanted(),
+        "prefix": prefix, "sanitize": sanitize, "warnings": warnings_wanted(), "records": records_key(db),
     }  # fmt: skip
     return kept_object(path, options, make, lambda: not told) if keep and is_known(target) else make()
+
+
+def records_key(db: str | None) -> list[Any] | None:
+    """What a build takes from a database of tuned schedules: whatever file holds the same gives the same."""
+    if db is None:
+        return None
+    from mlcc.records.database import Database
+    from mlcc.runtime.threads import get_num_threads
+
+    with Database(db, reads_only=True) as found:
+        return [found.digest(), get_num_threads()]
 
 
 def need_gpu(target: str, code: str) -> None:
@@ -375,6 +410,7 @@ def load_executable(
     emulate: bool = False,
     check: bool = True,
     sanitize: bool = False,
+    db: str | None = None,
 ) -> Executable:
     """An executable from an artifact file, or from a text file compiled on the spot or found in the cache."""
     from mlcc.loading import load
@@ -383,14 +419,14 @@ def load_executable(
         if is_artifact(path):  # which says itself what it is for
             return load(path, allow_extern=allow_extern, emulate=True, check=check)
         need_gpu(target, "E0748")
-        made = build_artifact(path, target, level, pipeline, allow_extern, allow_native)
+        made = build_artifact(path, target, level, pipeline, allow_extern, allow_native, db=db)
         return load(made, allow_extern=allow_extern, emulate=True, check=check)
     if is_artifact(path):
         if sanitize:
             need_sanitized(path)
         return load(path, allow_extern=allow_extern)
     pieces = build_object(
-        path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True
+        path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True, db=db
     )
     if sum(map(len, pieces)) < _THROUGH_A_FILE:
         made = b"".join(pieces)

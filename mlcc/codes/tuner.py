@@ -28,6 +28,18 @@ CODES = {
         "network file system, where locks are not to be trusted: write a file of your own there, and bring them "
         "together with `mlcc tune --merge`.",
     ),
+    "W1101": (
+        "no record fits a build",
+        "A record of `mlcc tune` is for one target, kind of machine, number of threads, level of -O and version of "
+        "mlcc, since a schedule that is faster under some conditions may be slower under others. The database has "
+        "records for kernels of this module, but for other conditions; the rules schedule them. Tune under these, or "
+        "build as it was tuned (`-t`, `-O`, `--threads`).",
+    ),
+    "W1102": (
+        "the script of a record does not fit its kernel",
+        "A step of the script was refused, or the database was edited. The rules schedule the kernel, as without a "
+        "database. `mlcc tune` makes new records.",
+    ),
     "E1130": (
         "a level that schedules nothing",
         "`mlcc tune` looks for schedules that are better than those of the rules, which run at -O2 and -O3. Lower "
@@ -42,5 +54,10 @@ CODES = {
         "a size to measure with is not known",
         "The shapes of a kernel have a symbol. It is measured at one value of it, which `--size NAME=N` gives; the "
         "schedule that is found is used for all values.",
+    ),
+    "E1133": (
+        "an unknown design space",
+        "`--space` says where candidates come from: `rules` are the choices of mlcc's own rules, `generic` the tilings "
+        "of TVM's MetaSchedule, and FILE.mls is a script of yours with `sch.sample_...` steps.",
     ),
 }

@@ -24,7 +24,7 @@ def prim_func_work(func: tir.PrimFunc, sizes: Sizes | None = None) -> int | None
     while stack:
         node, times = stack.pop()
         if isinstance(node, tir.For):
-            extent = _extent(node.extent, sizes or {})
+            extent = extent_at(node.extent, sizes or {})
             if extent is None:
                 return None
             stack += [(s, times * max(extent, 0)) for s in node.body]
@@ -77,7 +77,7 @@ class _Estimate:
             infos = [*(e.struct_info for e in given), *(t for info in value.sinfo_args for t in _leaves(info))]
             symbolic = value.args[2] if len(value.args) > 2 else None
             scalars = symbolic.values if isinstance(symbolic, relax.ShapeExpr) else ()
-            last = [[_extent(value, sizes)] for value in scalars]
+            last = [[extent_at(value, sizes)] for value in scalars]
             return self.function(callee, [*(_shape(info, sizes) for info in infos), *last])
         if isinstance(value.op, relax.GlobalVar):
             return self.function(value.op.name, [_shape(e.struct_info, sizes) for e in value.args])
@@ -107,7 +107,8 @@ def _sizes(func: Func, shapes: Sequence[Shape | None]) -> dict[tir.Var, int]:
     return found
 
 
-def _extent(expr: tir.Expr, sizes: Sizes) -> int | None:
+def extent_at(expr: tir.Expr, sizes: Sizes) -> int | None:
+    """The value of an expression over symbols at these sizes; None where they do not tell it."""
     known = tir.const_int(expr)
     if known is None and isinstance(expr, tir.Var):
         return sizes.get(expr)
@@ -119,10 +120,10 @@ def _extent(expr: tir.Expr, sizes: Sizes) -> int | None:
 
 def _shape(info: relax.StructInfo | None, sizes: Sizes) -> Shape | None:
     if isinstance(info, relax.PrimStructInfo) and info.value is not None:
-        return [_extent(info.value, sizes)]
+        return [extent_at(info.value, sizes)]
     if not isinstance(info, relax.TensorStructInfo) or info.dims is None:
         return None
-    return [_extent(dim, sizes) for dim in info.dims]
+    return [extent_at(dim, sizes) for dim in info.dims]
 
 
 def _elements(info: relax.StructInfo | None, sizes: Sizes) -> int | None:

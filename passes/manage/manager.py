@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import ClassVar
 
 from mlcc import backends
-from mlcc.errors import CompileError, Diagnostic, MlccError, did_you_mean, error
+from mlcc.errors import CompileError, Diagnostic, MlccError, did_you_mean, error, render
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import one_line
 from mlcc.machine.target import Target
@@ -30,7 +31,7 @@ class PassContext:
     `confined` passes read no file outside `folder`: set where the pipeline comes from a text rather than a person.
     `builds`: code is generated from the result, which is not for people to read or for other tools. The steps of
     lowering then go on with the other functions where some cannot be lowered: `failed` has the findings by function,
-    which end the pipeline when all passes have run.
+    which end the pipeline when all passes have run. `warned` has what passes warn of, until observers are told.
     """
 
     target: Target = field(default_factory=Target)
@@ -38,6 +39,7 @@ class PassContext:
     confined: bool = False
     builds: bool = False
     failed: dict[str, list[Diagnostic]] = field(default_factory=dict, compare=False)
+    warned: list[Diagnostic] = field(default_factory=list, compare=False)
 
     def path(self, name: str) -> str:
         """The path of a file that an option names. Raises CompileError E0510 if the pipeline may not name it."""
@@ -186,6 +188,10 @@ class Observer:
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
         """After it; `before` is the module that it was given."""
 
+    def warned(self, found: Diagnostic) -> bool:
+        """Of what a pass warns; whether that is shown now. Python's warnings have what nobody shows."""
+        return False
+
     def finish(self) -> None:
         """Once, after the last pass, also when one failed."""
 
@@ -206,6 +212,15 @@ class PassFailed(Exception):
         self.reproducer = reproducer
         if reproducer is not None:
             self.add_note(f"This is a bug in mlcc; {reproducer} shows it.")
+
+
+def _tell(warned: list[Diagnostic], observers: Sequence[Observer]) -> None:
+    """Hand warnings to observers, or to Python, and forget them."""
+    for found in warned:
+        shown = [observer.warned(found) for observer in observers]
+        if not any(shown):
+            warnings.warn(render(found), stacklevel=2)
+    warned.clear()
 
 
 def run_pipeline(
@@ -250,6 +265,7 @@ def _run_one(
             raise AssertionError(f"`{current.name}` changed the module that it was given")
         for observer in observers:
             observer.after(at, current, module, made)
+        _tell(ctx.warned, observers)
     except (MlccError, PassFailed, RecursionError, MemoryError):
         raise
     except Exception as exc:

@@ -204,6 +204,17 @@ def violations(module: IRModule) -> list[Diagnostic]:
     return [d for d in verify(module) if d.severity is Severity.ERROR]
 
 
+@dataclass
+class Warnings(Observer):
+    """Takes note of what passes warn of."""
+
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def warned(self, found: Diagnostic) -> bool:
+        self.found.append(found)
+        return True
+
+
 class IllFormed(Exception):
     """A pass left a module that breaks a rule of the IR."""
 

@@ -14,13 +14,13 @@ import pytest
 
 import mlcc
 from bench.speed import texts, workloads
-from bench.speed.floors import Floors
 from bench.speed.graph import Graph, operations, read_graph, traffic
 from bench.speed.peers.numpy_peer import reference, run
 from bench.speed.picture import picture
 from bench.speed.record import Line, Record
 from bench.speed.report import page, replace_tail
 from bench.speed.session import Plan, Result, competitors, race
+from mlcc.tune.floors import Floors
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {

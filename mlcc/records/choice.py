@@ -1,0 +1,44 @@
+"""Which record of a database, if any, says how to schedule a function; and why none does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from mlcc.records.database import Database
+from mlcc.records.record import Record, Setting
+
+MIN_GAIN = 0.02
+_WORDS = {
+    "device": "another machine ({})", "target": "the target {}", "threads": "{} threads", "level": "-O{}",
+    "compiler": "mlcc {}",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The `record` to apply; else `why` there is none, and whether there are records that `differ` in their setting."""
+
+    record: Record | None
+    why: str = ""
+    differs: bool = False
+
+
+def choose(database: Database, workload: str, setting: Setting, min_gain: float = MIN_GAIN) -> Choice:
+    """The best record of a workload under a setting, if it is certain to gain as much as `min_gain`."""
+    finals = database.finals(workload)
+    own = [record for record in finals if record.setting == setting]
+    sure = [r for r in own if r.bound is not None and r.bound < 1 - min_gain]
+    if sure:
+        return Choice(sure[0])
+    if own or any(record.setting == setting for record in database.records(workload)):
+        return Choice(None, "nothing better was found")
+    others = [r for r in finals if r.bound is not None and r.bound < 1 - min_gain]
+    if others:
+        return Choice(None, f"its records are for {_differences(others[0].setting, setting)}", True)
+    return Choice(None, "the database has no record of it")
+
+
+def _differences(other: Setting, setting: Setting) -> str:
+    """What another setting has that this one has not, in words."""
+    named = [f.name for f in fields(Setting) if getattr(other, f.name) != getattr(setting, f.name)]
+    return ", ".join(_WORDS[name].format(getattr(other, name)) for name in named).replace("1 threads", "1 thread")

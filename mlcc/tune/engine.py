@@ -1,0 +1,158 @@
+"""Tune a module: from its kernels to the schedules that were proven to be faster. What the command and Python share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mlcc.ir import tir
+from mlcc.ir.module import Func, IRModule
+from mlcc.machine.device import device_key
+from mlcc.machine.target import LlvmTarget, Target
+from mlcc.passes.auto_schedule.apply_tuned import tuned
+from mlcc.passes.manage.levels import level_of
+from mlcc.passes.manage.manager import Pipeline
+from mlcc.passes.schedule.trace import Trace
+from mlcc.records.choice import choose
+from mlcc.records.database import MEMORY, Database
+from mlcc.records.record import Record
+from mlcc.tune.contracts import Candidate, Runner, Space, Task
+from mlcc.tune.kernel_search import KernelSearch
+from mlcc.tune.loop import Limits, Loop
+from mlcc.tune.recorded import RecordedRunner, setting_of
+from mlcc.tune.spaces import space_factory
+from mlcc.tune.tasks import SCHEDULING, Extracted, extract
+
+
+@dataclass(eq=False)
+class Tuning:
+    """A module that is being tuned, or was: `loop` has the state of the search, kernel by kernel.
+
+    A context manager that ends the processes which measure and closes the database, if it opened them itself.
+    """
+
+    extracted: Extracted
+    database: Database
+    loop: Loop
+    _opened: tuple[Runner | Database, ...] = ()
+
+    def __enter__(self) -> Tuning:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for one in self._opened:
+            one.close()
+
+    @property
+    def kernels(self) -> list[KernelSearch]:
+        return list(self.loop.kernels)
+
+    def winner(self, kernel: KernelSearch) -> Record | None:
+        """The record that builds with the database take for a kernel: the best of all that are there."""
+        return choose(self.database, kernel.task.key, setting_of(kernel.task)).record
+
+    def with_winners(self) -> IRModule:
+        """The module with each tuned kernel as its record schedules it; the others are as they were."""
+        made = self.extracted.module.copy()
+        winners = {name: self.winner(k) for k in self.kernels for name in k.task.names}
+        for name, record in winners.items():
+            func = made.functions[name]
+            if record is not None and isinstance(func, tir.PrimFunc):
+                made.update_func(name, tuned(func, record))
+        return made
+
+    def scheduled(self) -> IRModule:
+        """The module with each tuned kernel as its record schedules it, and the others as the rules do. It is compiled
+        without the database, wherever."""
+        from mlcc.driver import run_passes
+
+        rules = Pipeline(tuple(p for p in self.extracted.left.passes if p.name == SCHEDULING))
+        target = self.loop.kernels[0].task.target
+        return run_passes(self.with_winners(), rules, target=target, verify_each=False)
+
+
+def tuning(
+    module: IRModule | Func, target: str | Target = "llvm{cpu=native}", *, level: int | None = None,
+    threads: int | None = None, kernels: str = "*", sizes: Mapping[str, int] | None = None,
+    database: Database | str | None = None, space: str | Callable[[Task], Space] = "rules",
+    runner: Runner | None = None, jobs: int = 1, seed: int = 0, budget: float | None = None, trials: int | None = None,
+    until: float = 0.9, changed: Callable[[Tuning], None] = lambda tuning: None,
+) -> Tuning:  # fmt: skip
+    """A tuning of a module that is about to begin: `loop.run()` does it. The arguments are those of `tune`, and
+    `changed` is called whenever there is something new to show."""
+    from mlcc.runtime.threads import get_num_threads
+
+    where = Target.parse(target)
+    whole = module if isinstance(module, IRModule) else IRModule.from_expr(module)
+    count = get_num_threads() if threads is None else threads
+    found = extract(whole, where, level=level_of(level), threads=count, kernels=kernels, sizes=sizes)
+    make_space = space_factory(space) if isinstance(space, str) else space
+    opened: list[Runner | Database] = []
+    if isinstance(database, Database):
+        records = database
+    else:
+        records = Database(database or MEMORY)
+        opened.append(records)
+    measuring = runner
+    if measuring is None:
+        measuring = _local_runner(jobs)
+        opened.insert(0, measuring)
+    searches = []
+    for task in found.tasks:
+        own = make_space(task)
+        default = own.default() or Candidate(task.func, Trace())
+        searches.append(KernelSearch(task, own, default, RecordedRunner(measuring, records, task, default, seed), seed))
+    loop = Loop(searches, Limits(budget, trials, until), floors=lambda kernel: _floor(kernel.task, records))
+    made = Tuning(found, records, loop, tuple(opened))
+    loop.changed = lambda: changed(made)
+    return made
+
+
+def tune(module: IRModule | Func, target: str | Target = "llvm{cpu=native}", **options: object) -> Tuning:
+    """Search for faster schedules of the kernels of a module, and record what is measured.
+
+    module    an IRModule, of relax functions and TensorIR functions as they come, or one function
+    target    what it is built for; `level` and `threads` are those of the build
+    kernels   a glob over the names of kernels; `sizes` has the values of symbolic sizes by name
+    database  a `Database` or the path of one; in memory where it is None
+    space     "rules", "generic", a `.mls` file, or a function that gives the `Space` of a `Task`
+    runner    what measures; by default processes on this machine, `jobs` of which compile
+    budget    in seconds; `trials` is a number of candidates, `until` the share of the roofline that is good enough
+
+    The same records and the same seed give the same schedules. Raises CompileError.
+    """
+    made = tuning(module, target, **options)  # type: ignore[arg-type]
+    try:
+        made.loop.run()
+    finally:
+        for one in made._opened:
+            if not isinstance(one, Database):
+                one.close()
+    return made
+
+
+def _local_runner(jobs: int) -> Runner:
+    from mlcc.tune.measure.runner import LocalRunner
+
+    return LocalRunner(jobs=jobs)
+
+
+def _floor(task: Task, records: Database) -> float:
+    """The roofline of a task on this machine, 0 where nothing is known of it; what is measured for it is kept."""
+    from mlcc.tune.floors import Floors, measure
+    from mlcc.tune.roofline import least_seconds
+
+    if not isinstance(task.target, LlvmTarget):
+        return 0.0
+    device = device_key(task.target)
+    known = records.floors(device, task.threads)
+    if known is None:
+        floors = measure(task.threads)
+        records.keep_floors(device, task.threads, [floors.flops, [list(level) for level in floors.levels]])
+    else:
+        flops, levels = known
+        floors = Floors(flops, tuple((name, speed, size) for name, speed, size in levels))
+    return least_seconds(task, floors)

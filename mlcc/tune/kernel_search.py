@@ -1,0 +1,215 @@
+"""The search for a schedule of one kernel: batches of a space are raced against the default, and finalists judged."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+
+from mlcc.records.workload import MAIN, module_of
+from mlcc.tune.contracts import Candidate, Outcome, Space, Status, Task
+from mlcc.tune.recorded import RecordedRunner, candidate_key
+from mlcc.tune.verdict import estimate, upper_bound
+
+BATCH = 16
+FIRST, SECOND = 3, 10  # samples of every candidate, and more of the promising ones
+FINAL = 40  # fresh samples on which a verdict is based
+LEAST_FINAL, FINAL_SECONDS = 15, 3.0  # of slow kernels fewer
+REPLACES = 0.98  # the default is replaced where the bound of the ratio is under this
+HOPELESS = 1.3  # of the best of the batch
+FINALISTS = 2
+PATIENCE, LEAST_GAIN = 3, 0.01  # batches without so much ends the search
+
+
+@dataclass(eq=False)
+class KernelSearch:
+    """The state of the search for one kernel.
+
+    `ratio` is the time of the best schedule that was proven, relative to the default's, from fresh samples; None while
+    there is none. `history` has it by the number of trials. `why_done` is set when there is no more to look for.
+    """
+
+    task: Task
+    space: Space
+    default: Candidate
+    runner: RecordedRunner
+    seed: int = 0
+    default_seconds: float | None = None
+    floor_seconds: float = 0.0
+    share: float = 1.0
+    best: Candidate | None = None
+    ratio: float | None = None
+    bound: float | None = None
+    trials: int = 0
+    batches: int = 0
+    failed: dict[str, int] = field(default_factory=dict)
+    history: list[tuple[int, float]] = field(default_factory=list)
+    why_done: str = ""
+    _found: dict[str, list[float] | None] = field(default_factory=dict)  # ratios by candidate; None: it failed
+    _judged: set[str] = field(default_factory=set)
+    _rank: tuple[float, float, str] = (math.inf, math.inf, "")  # of the best, as the database orders records
+    _proposals: Generator[Sequence[Candidate], Sequence[float | None], None] | None = None
+    _next_batch: Sequence[Candidate] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.task.names[0]
+
+    @property
+    def best_seconds(self) -> float | None:
+        """Seconds of a call with the best schedule."""
+        return None if self.default_seconds is None else self.default_seconds * (self.ratio or 1.0)
+
+    @property
+    def of_floor(self) -> float | None:
+        """The share of the roofline that the best schedule reaches."""
+        return None if not self.floor_seconds or not self.best_seconds else self.floor_seconds / self.best_seconds
+
+    def measure_default(self) -> None:
+        """Measure the default, and check its results; without it there is nothing to compare to."""
+        (outcome,) = self.runner.measure([self.default], FIRST * 2)
+        if outcome.status is not Status.OK or not outcome.seconds:
+            self.why_done = f"the default schedule is {outcome.status.value}: {outcome.why}".rstrip(": ")
+            return
+        self.default_seconds = statistics.median(outcome.seconds)
+        self._found[candidate_key(self.default.func)] = [1.0]
+
+    def step(self, most: int, go_on: Callable[[], bool]) -> None:
+        """Race one batch of at most `most` candidates against the default, and judge its finalists.
+
+        `go_on` is asked from time to time; where it says no, what was measured so far is judged, and the search cannot
+        be continued.
+        """
+        if self._proposals is None:
+            self._proposals = self.space.batches(self.seed, BATCH)
+            proposed = next(self._proposals, None)
+        else:
+            proposed = self._next_batch
+        if not proposed:
+            self.why_done = "the space is searched"
+            return
+        self.batches += 1
+        fresh = self._new(proposed)
+        chosen = fresh[:most]
+        self._race(chosen, go_on)
+        self._judge(chosen)
+        self.history.append((self.trials, self.ratio or 1.0))
+        if len(chosen) == len(fresh) and go_on():
+            self._next_batch = self._send([self._estimate(c) for c in proposed])
+            if not self._next_batch:
+                self.why_done = "the space is searched"
+        self._look_back()
+
+    def _send(self, values: Sequence[float | None]) -> Sequence[Candidate] | None:
+        assert self._proposals is not None
+        try:
+            return self._proposals.send(values)
+        except StopIteration:
+            return None
+
+    def _new(self, proposed: Sequence[Candidate]) -> list[Candidate]:
+        """The candidates that no earlier one is the same as."""
+        made: dict[str, Candidate] = {}
+        for candidate in proposed:
+            key = candidate_key(candidate.func)
+            if key not in self._found and key not in made:
+                made[key] = candidate
+        return list(made.values())
+
+    def _race(self, candidates: Sequence[Candidate], go_on: Callable[[], bool]) -> None:
+        """Sample all a few times, and those again that may be better than the default."""
+        seen = self._sample(candidates, FIRST, go_on)
+        leading = min((e for c in seen if (e := self._estimate(c)) is not None), default=math.inf)
+        near = [c for c in seen if (self._estimate(c) or math.inf) <= min(leading * HOPELESS, 1.05)]
+        self._sample(sorted(near, key=self._order)[: BATCH // 4], SECOND, go_on)
+
+    def _sample(self, candidates: Sequence[Candidate], samples: int, go_on: Callable[[], bool]) -> list[Candidate]:
+        """Sample candidates a few at a time; those that were."""
+        made: list[Candidate] = []
+        width = self._width(samples)
+        for at in range(0, len(candidates), width):
+            if not go_on():
+                break
+            some = candidates[at : at + width]
+            for candidate, outcome in zip(some, self.runner.measure(some, samples, batch=self.batches), strict=True):
+                self._note(candidate, outcome)
+            made += some
+        return made
+
+    def _width(self, samples: int) -> int:
+        """How many candidates to measure before looking at the time: about a second's worth."""
+        seconds = max((self.default_seconds or 0.0) * 2 * samples, 0.02)
+        return max(1, min(BATCH, int(1.0 / seconds)))
+
+    def _note(self, candidate: Candidate, outcome: Outcome) -> None:
+        key = candidate_key(candidate.func)
+        self.trials += key not in self._found
+        if outcome.status is not Status.OK or not outcome.ratios:
+            self._found[key] = None
+            self.failed[outcome.status.value] = self.failed.get(outcome.status.value, 0) + 1
+        else:
+            self._found[key] = [*(self._found.get(key) or []), *outcome.ratios]
+
+    def _estimate(self, candidate: Candidate) -> float | None:
+        ratios = self._found.get(candidate_key(candidate.func))
+        return estimate(ratios) if ratios else None
+
+    def _order(self, candidate: Candidate) -> tuple[float, str]:
+        """Fastest first; what is equally fast by its hash, so that the order is always the same."""
+        return self._estimate(candidate) or math.inf, candidate_key(candidate.func)
+
+    def _judge(self, candidates: Sequence[Candidate]) -> None:
+        """Measure the best candidates afresh: a search's own figures favour those that were lucky."""
+        limit = min(REPLACES, self.ratio or 1.0)
+        hopeful = [c for c in candidates if (self._estimate(c) or math.inf) < limit]
+        for candidate in sorted(hopeful, key=self._order)[:FINALISTS]:
+            self.judge(candidate)
+
+    def judge(self, candidate: Candidate) -> None:
+        """Let a candidate become the best one if fresh samples prove that it is."""
+        key = candidate_key(candidate.func)
+        if key in self._judged:
+            return
+        self._judged.add(key)
+        why = why_not_kept(self.task, candidate)
+        if why is not None:
+            self.failed["not replayed"] = self.failed.get("not replayed", 0) + 1
+            return
+        (outcome,) = self.runner.measure([candidate], self._final_samples(), final=True, batch=self.batches)
+        if outcome.status is not Status.OK:
+            return
+        bound, ratio = upper_bound(outcome.ratios), estimate(outcome.ratios)
+        if bound < REPLACES and (bound, ratio, key) < self._rank:
+            self.best, self.ratio, self.bound, self._rank = candidate, ratio, bound, (bound, ratio, key)
+
+    def _final_samples(self) -> int:
+        seconds = max(self.default_seconds or 0.0, 1e-9)
+        return max(LEAST_FINAL, min(FINAL, int(FINAL_SECONDS / (2 * seconds))))
+
+    def _look_back(self) -> None:
+        """Stop where nothing has been gained for some batches."""
+        if self.why_done or len(self.history) < PATIENCE:
+            return
+        earlier = self.history[-PATIENCE - 1][1] if len(self.history) > PATIENCE else 1.0
+        if earlier - (self.ratio or 1.0) < LEAST_GAIN * earlier:
+            self.why_done = f"{PATIENCE} batches gained less than {LEAST_GAIN:.0%}"
+
+    def recent_gain(self) -> float:
+        """The mean gain of the last batches, relative to the time of the default."""
+        ratios = [1.0, *(ratio for _, ratio in self.history)][-PATIENCE - 1 :]
+        return (ratios[0] - ratios[-1]) / max(len(ratios) - 1, 1)
+
+
+def why_not_kept(task: Task, candidate: Candidate) -> str | None:
+    """Why a candidate cannot be a record: its steps, read back from their text, do not give its function again."""
+    from mlcc.errors import CompileError
+    from mlcc.ir.equal import structural_equal
+    from mlcc.passes.schedule.mls.run import apply_schedule
+
+    try:
+        made = apply_schedule(module_of(task.func), str(candidate.trace))
+    except CompileError as exc:
+        return exc.diagnostics[0].message
+    same = structural_equal(made[MAIN], candidate.func)
+    return None if same else "its steps give another function"

@@ -1,0 +1,117 @@
+"""The tuning loop: which kernel of a module is searched next, and when it ends.
+
+The default schedules are measured first. Then a kernel is taken for a batch at a time, by its share of the module's
+time and by what another batch is expected to gain. What is done follows from the seed and from recorded values alone,
+so that a search which was interrupted goes on where it was; only where the time is up depends on the clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from mlcc.tune.kernel_search import BATCH, KernelSearch
+
+NEGLIGIBLE = 0.01  # of the module's time: kernels with less are not searched
+OPTIMISM = 0.15  # what the first batch of a kernel is expected to gain, if the roofline leaves room for it
+DECAY = 0.5  # of it with each batch
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop: after `seconds`, after `trials` candidates, and for each kernel at the share `until` of its
+    roofline."""
+
+    seconds: float | None = None
+    trials: int | None = None
+    until: float = 0.9
+
+
+@dataclass(eq=False)
+class Loop:
+    """A search over all kernels. `changed` is called whenever there is something new to show."""
+
+    kernels: Sequence[KernelSearch]
+    limits: Limits = field(default_factory=Limits)
+    changed: Callable[[], None] = lambda: None
+    clock: Callable[[], float] = time.monotonic
+    floors: Callable[[KernelSearch], float] = lambda kernel: 0.0
+    why_done: str = ""
+    _began: float = 0.0
+
+    @property
+    def trials(self) -> int:
+        return sum(kernel.trials for kernel in self.kernels)
+
+    @property
+    def elapsed(self) -> float:
+        return self.clock() - self._began
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of the budget."""
+        return None if self.limits.seconds is None else max(self.limits.seconds - self.elapsed, 0.0)
+
+    @property
+    def gain(self) -> float:
+        """The module's time relative to the default's, by the kernels that were measured."""
+        return 1.0 - sum(k.share * (1.0 - (k.ratio or 1.0)) for k in self.kernels if k.default_seconds is not None)
+
+    def run(self) -> None:
+        """Search until the limits, or until nothing more is expected. It may be ended by an exception at any moment:
+        what the kernels hold then is sound."""
+        self._began = self.clock()
+        for kernel in self.kernels:
+            if not self._has_time():
+                kernel.why_done = kernel.why_done or "the time is up"
+                continue
+            kernel.measure_default()
+            self.changed()
+        self._weigh()
+        while self._goes_on():
+            chosen = max(self._open(), key=self.expected, default=None)
+            if chosen is None:
+                self.why_done = "nothing more is expected"
+                break
+            left = BATCH if self.limits.trials is None else self.limits.trials - self.trials
+            chosen.step(min(left, BATCH), self._has_time_and_tell)
+            self.changed()
+
+    def _weigh(self) -> None:
+        """Give the kernels their shares of the module's time, and their rooflines."""
+        known = [k for k in self.kernels if k.default_seconds is not None]
+        total = sum((k.default_seconds or 0.0) * k.task.calls for k in known)
+        for kernel in known:
+            kernel.share = (kernel.default_seconds or 0.0) * kernel.task.calls / total if total else 0.0
+            if kernel.share < NEGLIGIBLE:
+                kernel.why_done = f"less than {NEGLIGIBLE:.0%} of the time"
+            elif self._has_time():
+                kernel.floor_seconds = self.floors(kernel)
+        self.changed()
+
+    def _open(self) -> list[KernelSearch]:
+        """The kernels that are worth another batch."""
+        for kernel in self.kernels:
+            if not kernel.why_done and (kernel.of_floor or 0.0) >= self.limits.until:
+                kernel.why_done = f"at {kernel.of_floor:.0%} of the roofline"
+        return [k for k in self.kernels if not k.why_done and k.default_seconds is not None]
+
+    def expected(self, kernel: KernelSearch) -> float:
+        """What another batch may gain, relative to the module's time: as the last ones did, or by optimism at first."""
+        room = 1.0 - min((kernel.of_floor or 0.0) / self.limits.until, 1.0)
+        return kernel.share * max(kernel.recent_gain(), min(OPTIMISM, room) * DECAY**kernel.batches)
+
+    def _has_time(self) -> bool:
+        return self.limits.seconds is None or self.elapsed < self.limits.seconds
+
+    def _has_time_and_tell(self) -> bool:
+        self.changed()
+        return self._has_time()
+
+    def _goes_on(self) -> bool:
+        if not self._has_time():
+            self.why_done = "the time is up"
+        elif self.limits.trials is not None and self.trials >= self.limits.trials:
+            self.why_done = f"{self.trials} candidates were tried"
+        return not self.why_done

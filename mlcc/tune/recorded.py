@@ -1,0 +1,97 @@
+"""A runner that asks the database first: what was measured before, under the same conditions, is not measured again."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+import mlcc
+from mlcc.ir import tir
+from mlcc.ir.hashing import structural_hash
+from mlcc.ir.module import IRModule
+from mlcc.machine.device import device_key
+from mlcc.records.database import Database
+from mlcc.records.record import FINAL, Record, Setting
+from mlcc.records.workload import MAIN, module_of, plain
+from mlcc.tune.contracts import Candidate, Outcome, Runner, Status, Task
+from mlcc.tune.verdict import estimate, upper_bound
+
+
+def setting_of(task: Task, device: str | None = None) -> Setting:
+    """The conditions under which a task is measured on a device, by default this one."""
+    key = device_key(task.target) if device is None else device
+    return Setting(key, str(task.target), task.threads, task.level, mlcc.__version__)
+
+
+def candidate_key(func: tir.PrimFunc) -> str:
+    """What tells a scheduled function from others."""
+    return f"{structural_hash(plain(func)):032x}"
+
+
+class RecordedRunner:
+    """Measures candidates of one task, and records what it sees as soon as it is seen.
+
+    A measurement is known by the candidate and its stage: how often it was asked for before. Stages of the same number
+    are the same measurement, whoever made it and in whatever process, so that a search which was interrupted runs the
+    same way again. The records count, not what the runner says: another process may have been faster.
+    """
+
+    def __init__(self, runner: Runner, database: Database, task: Task, baseline: Candidate, seed: int = 0,
+                 device: str | None = None) -> None:  # fmt: skip
+        self._runner, self._database, self._task, self._seed = runner, database, task, seed
+        self._baseline = baseline
+        self._base = candidate_key(baseline.func)
+        self._setting = setting_of(task, device)
+        self._stages: Counter[str] = Counter()
+        self._text = IRModule({MAIN: module_of(task.func)[MAIN]}).script()
+
+    def measure(
+        self, candidates: Sequence[Candidate], samples: int, *, final: bool = False, batch: int = 0
+    ) -> list[Outcome]:
+        """The outcomes of candidates in order, from the records or the runner. `final` samples are for a verdict."""
+        keys = [candidate_key(c.func) for c in candidates]
+        stages = [FINAL if final else self._stages[key] for key in keys]
+        if not final:
+            self._stages.update(keys)
+        found = [*map(self._find, keys, stages)]
+        missing = [at for at, record in enumerate(found) if record is None]
+        if missing:
+            chosen = [candidates[at] for at in missing]
+            outcomes = self._runner.measure(self._task, self._baseline.func, [c.func for c in chosen], samples)
+            records = [
+                self._record(keys[at], stages[at], candidates[at], outcome, batch)
+                for at, outcome in zip(missing, outcomes, strict=True)
+            ]
+            self._database.add(records, [(self._task.key, self._text)])
+            for at, record in zip(missing, records, strict=True):
+                found[at] = self._find(keys[at], stages[at]) or record
+        return [_outcome(record) for record in found if record is not None]
+
+    def _find(self, key: str, stage: int) -> Record | None:
+        return self._database.find(self._task.key, self._setting, self._base, key, stage)
+
+    def _record(self, key: str, stage: int, candidate: Candidate, outcome: Outcome, batch: int) -> Record:
+        is_ok = outcome.status is Status.OK
+        return Record(
+            self._task.key, self._setting, self._base, key, stage, outcome.status.value,
+            decisions=json.dumps(candidate.decisions, default=str),
+            trace=str(candidate.trace),
+            ratios=tuple(outcome.ratios),
+            seconds=tuple(outcome.seconds),
+            ratio=estimate(outcome.ratios) if is_ok and outcome.ratios else None,
+            bound=_finite(upper_bound(outcome.ratios)) if is_ok and stage == FINAL else None,
+            why=outcome.why,
+            seed=self._seed,
+            batch=batch,
+            made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        )  # fmt: skip
+
+
+def _finite(value: float) -> float | None:
+    return value if value < float("inf") else None
+
+
+def _outcome(record: Record) -> Outcome:
+    return Outcome(Status(record.status), record.seconds, record.ratios, record.why)

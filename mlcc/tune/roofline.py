@@ -1,0 +1,69 @@
+"""The roofline of a kernel: the least time that its arithmetic and its memory traffic can take on a machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.node import children, find, walk
+from mlcc.passes.lowering.work_estimate import extent_at
+from mlcc.tune.contracts import Task
+from mlcc.tune.floors import Floors
+
+_ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min, tir.Call)
+
+
+def least_seconds(task: Task, floors: Floors) -> float:
+    """The longer of the time for the arithmetic and of that for reading and writing every argument once; 0 where the
+    loops do not tell."""
+    sizes = _sizes(task)
+    work = operations(task.func, sizes)
+    return 0.0 if work is None else max(floors.seconds(work, traffic(task.func, sizes)))
+
+
+def operations(func: tir.PrimFunc, sizes: Mapping[tir.Var, int] | None = None) -> int | None:
+    """Floating-point operations of one call, a multiplication and an addition being two; None where that depends on
+    what is not known."""
+    total = 0
+    stack: list[tuple[Any, int]] = [(stmt, 1) for stmt in func.body]
+    while stack:
+        node, times = stack.pop()
+        match node:
+            case tir.For(extent=extent, body=body):
+                trips = extent_at(extent, sizes or {})
+                if trips is None:
+                    return None
+                stack += [(stmt, times * max(trips, 0)) for stmt in body]
+            case tir.While():
+                return None
+            case tir.Block(body=body):
+                stack += [(stmt, times) for stmt in body]  # what initializes a reduction is little beside it
+            case tir.BufferStore(value=value):
+                total += times * _arithmetic(value)
+            case tir.Expr() | tir.Buffer():
+                pass
+            case _:
+                stack += [(child, times) for child in children(node)]
+    return total
+
+
+def traffic(func: tir.PrimFunc, sizes: Mapping[tir.Var, int] | None = None) -> int:
+    """Bytes of all arguments."""
+    total = 0
+    for buffer in func.buffers:
+        shape = [extent_at(n, sizes or {}) for n in buffer.shape] if buffer is not None else []
+        if buffer is not None and None not in shape:
+            total += buffer.dtype.bytes * math.prod(n for n in shape if n is not None)
+    return total
+
+
+def _arithmetic(value: tir.Expr) -> int:
+    """Operations on floating-point numbers in an expression."""
+    return sum(node.dtype.is_float for node in find(value, *_ARITHMETIC))
+
+
+def _sizes(task: Task) -> dict[tir.Var, int]:
+    shapes = tuple(n for b in task.func.buffers if b is not None for n in b.shape)
+    return {v: task.sizes[v.name] for v in walk(shapes) if isinstance(v, tir.Var) and v.name in task.sizes}

@@ -1,0 +1,30 @@
+"""Design spaces by the words of `--space`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from mlcc.errors import CompileError, did_you_mean, error
+from mlcc.tune.contracts import Space, Task
+
+# word -> "module:function" that gives the space of a task
+SPACES = {"rules": "mlcc.tune.rule_space:RuleSpace"}
+SCRIPT = "mlcc.tune.script_space:ScriptSpace"  # takes the path of a .mls file as well
+
+
+def space_factory(word: str) -> Callable[[Task], Space]:
+    """What makes the space of each task. Raises CompileError E1133 for a word that names none."""
+    if word.endswith(".mls"):
+        return partial(_at(SCRIPT), path=word)
+    if word not in SPACES:
+        help = did_you_mean(word, SPACES) or f"there are {', '.join(SPACES)}, or a file FILE.mls"
+        raise CompileError(error("E1133", f"there is no design space `{word}`", help=help))
+    return _at(SPACES[word])  # type: ignore[no-any-return]
+
+
+def _at(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

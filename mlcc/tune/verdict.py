@@ -1,0 +1,22 @@
+"""What paired samples say: the median of ratios, and an upper bound of it that does not depend on how they spread."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+CONFIDENCE = 2.58  # standard deviations of a normal distribution: 99.5 % on this side
+
+
+def estimate(ratios: Sequence[float]) -> float:
+    """The median; infinity of nothing."""
+    return statistics.median(ratios) if ratios else math.inf
+
+
+def upper_bound(ratios: Sequence[float]) -> float:
+    """The upper end of a confidence interval of the median: an order statistic, by the binomial distribution of how
+    many samples lie below the median. Infinity where there are too few samples to say."""
+    count = len(ratios)
+    place = math.ceil(count / 2 + CONFIDENCE * math.sqrt(count) / 2)
+    return sorted(ratios)[place] if place < count else math.inf

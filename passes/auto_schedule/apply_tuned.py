@@ -1,0 +1,99 @@
+"""The pass `apply-tuned`: schedules that `mlcc tune` found, from its database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import mlcc
+from mlcc.errors import CompileError, Diagnostic, MachineError, Severity, error
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.machine.device import device_key
+from mlcc.machine.target import Target
+from mlcc.passes.auto_schedule.choose import constant_parameters
+from mlcc.passes.auto_schedule.eligibility import MADE_BY, SCHEDULED, why_left_alone
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.passes.schedule.mls.run import apply_schedule
+from mlcc.records.choice import MIN_GAIN, choose
+from mlcc.records.database import Database
+from mlcc.records.record import Record, Setting
+from mlcc.records.workload import MAIN, key_of, module_of, named_as
+from mlcc.runtime.threads import get_num_threads
+
+
+@dataclass(frozen=True)
+class ApplyTuned(Pass):
+    """Schedule TIR functions as `mlcc tune` found to be faster than the rules do, by the records of a database.
+
+    A record fits a function with the same loops, for the same target, machine, number of threads, level and version of
+    mlcc, if it is certain to gain at least `min-gain`. Where none fits, `auto-schedule` does what it does. `threads` 0
+    is what `mlcc run` takes by default.
+
+    Before:  for i in range(1024): ...
+    After:   for i_0 in T.parallel(4): ...   # mlcc.made_by = "record 1f0c: 0.86 of ...", tir.is_scheduled
+    """
+
+    name: ClassVar[str] = "apply-tuned"
+    needs_blocks: ClassVar[bool] = True
+    database: str = field(metadata={"file": True})
+    min_gain: float = MIN_GAIN
+    threads: int = 0
+    level: int = 2
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        setting = setting_for(ctx.target, self.threads or get_num_threads(), self.level)
+        known = constant_parameters(module)
+        made = module.copy()
+        applied, elsewhere = 0, {}
+        with Database(ctx.path(self.database), reads_only=True) as database:
+            for name, func in module.functions.items():
+                if not isinstance(func, tir.PrimFunc) or why_left_alone(func) is not None:
+                    continue
+                found = choose(database, key_of(func, known.get(name, frozenset())), setting, self.min_gain)
+                if found.record is None:
+                    if found.differs:
+                        elsewhere[name] = found.why
+                    continue
+                try:
+                    made.update_func(name, tuned(func, found.record))
+                    applied += 1
+                except CompileError as exc:
+                    ctx.warned.append(_refused(name, exc))
+        if elsewhere and not applied:
+            name, why = next(iter(elsewhere.items()))
+            ctx.warned.append(_warning("W1101", f"no record of {self.database} is for this build: {name}: {why}"))
+        return made
+
+
+def setting_for(target: Target, threads: int, level: int) -> Setting:
+    """The conditions under which records of builds for a target are found; a GPU that is absent has no key."""
+    try:
+        device = device_key(target)
+    except MachineError:
+        device = ""
+    return Setting(device, str(target), threads, level, mlcc.__version__)
+
+
+def tuned(func: tir.PrimFunc, record: Record) -> tir.PrimFunc:
+    """A function scheduled as a record says. Raises CompileError for a script that does not fit it."""
+    made = apply_schedule(module_of(func), record.trace, f"<record {record.candidate[:8]}>")[MAIN]
+    assert isinstance(made, tir.PrimFunc)
+    return named_as(made, func).with_attr({SCHEDULED: True, MADE_BY: described(record)})
+
+
+def described(record: Record) -> str:
+    """A record in a few words: its name, gain, and date."""
+    bound = f" (at most {record.bound:.2f})" if record.bound is not None else ""
+    ratio = f"{record.ratio:.2f} of the rules' time{bound}" if record.ratio is not None else "not measured"
+    return f"apply-tuned: record {record.candidate[:8]}, {ratio}, {record.made[:10]}"
+
+
+def _refused(name: str, exc: CompileError) -> Diagnostic:
+    first = exc.diagnostics[0]
+    return _warning("W1102", f"the record of {name} does not fit it: {first.code}: {first.message}")
+
+
+def _warning(code: str, message: str) -> Diagnostic:
+    found = error(code, message, help="the rules schedule it; `mlcc tune` makes new records")
+    return Diagnostic(code=found.code, message=found.message, help=found.help, severity=Severity.WARNING)
