@@ -36,6 +36,8 @@ class Stopped(BaseException):
 
 class _State:
     watching = False
+    patient = False
+    waived = False  # the first signal of a patient command
     noticed = False
     said = False
 
@@ -70,7 +72,7 @@ def watched() -> Iterator[None]:
     os.register_at_fork(after_in_child=restore)
     for number in former:
         signal.signal(number, _notice)
-    _state.watching, _state.noticed, _state.said = True, False, False
+    _state.watching, _state.noticed, _state.said, _state.waived = True, False, False, False
     with contextlib.suppress(RuntimeError):  # no thread is to be had: handlers still work between bytecodes
         _thread.start_new_thread(_wait, (reading,))
     try:
@@ -78,6 +80,16 @@ def watched() -> Iterator[None]:
     finally:
         restore()
         os.close(writing)  # ends the thread
+
+
+@contextlib.contextmanager
+def patient() -> Iterator[None]:
+    """Inside, a signal raises Stopped and leaves the command all the time it needs to end; a second one ends it."""
+    _state.patient = True
+    try:
+        yield
+    finally:
+        _state.patient = False
 
 
 def is_watching() -> bool:
@@ -114,6 +126,8 @@ def _wait(reading: int) -> None:
             os.close(reading)
             return
         found = [n for n in numbers if n in WORDS]
+        if found and _state.patient and not _state.waived:
+            _state.waived, found = True, []
     end = time.monotonic() + TO_NOTICE
     while not _state.noticed and time.monotonic() < end:
         time.sleep(0.005)

@@ -38,6 +38,7 @@ class Loop:
     clock: Callable[[], float] = time.monotonic
     floors: Callable[[KernelSearch], float] = lambda kernel: 0.0
     why_done: str = ""
+    history: list[tuple[float, int, float]] = field(default_factory=list)  # seconds, trials, the module's relative time
     _began: float = 0.0
 
     @property
@@ -54,7 +55,7 @@ class Loop:
         return None if self.limits.seconds is None else max(self.limits.seconds - self.elapsed, 0.0)
 
     @property
-    def gain(self) -> float:
+    def ratio(self) -> float:
         """The module's time relative to the default's, by the kernels that were measured."""
         return 1.0 - sum(k.share * (1.0 - (k.ratio or 1.0)) for k in self.kernels if k.default_seconds is not None)
 
@@ -76,6 +77,7 @@ class Loop:
                 break
             left = BATCH if self.limits.trials is None else self.limits.trials - self.trials
             chosen.step(min(left, BATCH), self._has_time_and_tell)
+            self.history.append((self.elapsed, self.trials, self.ratio))
             self.changed()
 
     def _weigh(self) -> None:

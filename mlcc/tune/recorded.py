@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -10,11 +11,10 @@ from collections.abc import Sequence
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.hashing import structural_hash
-from mlcc.ir.module import IRModule
 from mlcc.machine.device import device_key
 from mlcc.records.database import Database
 from mlcc.records.record import FINAL, Record, Setting
-from mlcc.records.workload import MAIN, module_of, plain
+from mlcc.records.workload import module_of, plain
 from mlcc.tune.contracts import Candidate, Outcome, Runner, Status, Task
 from mlcc.tune.verdict import estimate, upper_bound
 
@@ -25,6 +25,7 @@ def setting_of(task: Task, device: str | None = None) -> Setting:
     return Setting(key, str(task.target), task.threads, task.level, mlcc.__version__)
 
 
+@functools.lru_cache(maxsize=512)
 def candidate_key(func: tir.PrimFunc) -> str:
     """What tells a scheduled function from others."""
     return f"{structural_hash(plain(func)):032x}"
@@ -45,7 +46,7 @@ class RecordedRunner:
         self._base = candidate_key(baseline.func)
         self._setting = setting_of(task, device)
         self._stages: Counter[str] = Counter()
-        self._text = IRModule({MAIN: module_of(task.func)[MAIN]}).script()
+        self._text = f"# {task.names[0]}\n{module_of(task.func).script()}"
 
     def measure(
         self, candidates: Sequence[Candidate], samples: int, *, final: bool = False, batch: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Generator, Sequence
 from itertools import product
@@ -46,16 +47,7 @@ class FakeSpace:
         return self.made((4, 4, False))
 
     def made(self, decision: tuple[int, int, bool]) -> Candidate:
-        sch = Schedule(module_of(self.task.func))
-        block = sch.get_block("mm", func_name=MAIN)
-        i, j, k = sch.get_loops(block)
-        outer, inner = sch.split(i, factors=[None, decision[0]])
-        left, right = sch.split(j, factors=[None, decision[1]])
-        sch.reorder(outer, left, *((k, inner, right) if decision[2] else (inner, k, right)))
-        sch.mark_scheduled(func_name=MAIN)
-        func = sch.mod[MAIN]
-        assert isinstance(func, tir.PrimFunc)
-        return Candidate(func, sch.trace, (("tile", list(decision)),))
+        return _made(str(self.task.key), module_of(self.task.func).script(), decision)
 
     def batches(self, seed: int, size: int) -> Generator[Sequence[Candidate], Sequence[float | None], None]:
         chance = random.Random(seed)
@@ -70,6 +62,20 @@ class FakeSpace:
             for decision, ratio in zip(chosen, ratios, strict=True):
                 if ratio is not None and (best is None or ratio < best[0]):
                     best = ratio, decision
+
+
+@functools.cache
+def _made(key: str, text: str, decision: tuple[int, int, bool]) -> Candidate:
+    sch = Schedule(mlcc.parse(text))
+    block = sch.get_block("mm", func_name=MAIN)
+    i, j, k = sch.get_loops(block)
+    outer, inner = sch.split(i, factors=[None, decision[0]])
+    left, right = sch.split(j, factors=[None, decision[1]])
+    sch.reorder(outer, left, *((k, inner, right) if decision[2] else (inner, k, right)))
+    sch.mark_scheduled(func_name=MAIN)
+    func = sch.mod[MAIN]
+    assert isinstance(func, tir.PrimFunc)
+    return Candidate(func, sch.trace, (("tile", list(decision)),))
 
 
 class FakeRunner:

@@ -50,7 +50,7 @@ def test_finds_the_best_of_a_space() -> None:
     assert record.ratio == pytest.approx(best, abs=0.01)
     assert kernel.ratio == record.ratio and kernel.failed
     assert made.loop.why_done == "nothing more is expected"
-    assert 0 < made.loop.gain < 1
+    assert 0 < made.loop.ratio < 1
 
 
 def test_the_default_stays_where_nothing_is_better() -> None:
@@ -60,7 +60,7 @@ def test_the_default_stays_where_nothing_is_better() -> None:
 
     made = tuned(Slow())
     assert winners(made) == [("", None)] and made.kernels[0].ratio is None
-    assert made.loop.gain == 1.0
+    assert made.loop.ratio == 1.0
 
 
 def test_lucky_candidates_are_measured_afresh() -> None:
@@ -147,16 +147,16 @@ def test_steps_that_give_another_function_are_no_record() -> None:
 def test_resumes_from_records(tmp_path: Path) -> None:
     path = str(tmp_path / "t.db")
     first = FakeRunner()
-    made = tuned(first, database=path, until=2.0)
+    made = tuned(first, database=path, until=2.0, trials=16)
     expected = winners(made)
     made.close()
     second = FakeRunner()
-    again = tuned(second, database=path, until=2.0)
-    assert not second.measured and winners(again) == expected and len(first.measured) > 30
+    again = tuned(second, database=path, until=2.0, trials=16)
+    assert not second.measured and winners(again) == expected and len(first.measured) > 12
     assert again.loop.trials == made.loop.trials
     again.close()
     other = FakeRunner()
-    tuned(other, database=path, threads=2, until=2.0).close()
+    tuned(other, database=path, threads=2, trials=2).close()
     assert other.measured, "records are for one number of threads"
 
 
@@ -174,7 +174,7 @@ def each():
     if count == at:
         os.kill(os.getpid(), signal.SIGKILL)
 
-made = tuned(FakeRunner(each), sizes=(32, 48), database=path, until=2.0, trials=48)
+made = tuned(FakeRunner(each), sizes=(32, 48), database=path, until=2.0, trials=32)
 print(winners(made), made.loop.trials)
 """
 
@@ -189,7 +189,7 @@ def test_killed_at_any_moment_it_finds_the_same(tmp_path: Path) -> None:
     whole = run_killed(tmp_path / "whole.db", 0)
     assert whole.returncode == 0, whole.stderr
     path = tmp_path / "t.db"
-    for at in (1, 2, 5, 17, 18, 19, 23, 30):
+    for at in (2, 9, 17):
         done = run_killed(path, at)
         if done.returncode == 0:
             break
@@ -203,13 +203,13 @@ def test_killed_at_any_moment_it_finds_the_same(tmp_path: Path) -> None:
 def test_killed_by_an_exception_at_each_record(tmp_path: Path) -> None:
     """The same in one process, at each of the measurements of a run."""
     whole = FakeRunner()
-    made = tuned(whole, until=2.0, trials=20)
+    made = tuned(whole, until=2.0, trials=12)
     expected = winners(made)
 
     class Killed(BaseException):
         pass
 
-    for at in range(1, len(whole.measured) + 1):
+    for at in range(1, len(whole.measured) + 1, 2):
         path = str(tmp_path / f"{at}.db")
         left = [at]
 
@@ -219,11 +219,11 @@ def test_killed_by_an_exception_at_each_record(tmp_path: Path) -> None:
                 raise Killed
 
         with pytest.raises(Killed), tuning(
-            module(32), threads=1, space=FakeSpace, runner=FakeRunner(each), database=path, until=2.0, trials=20
+            module(32), threads=1, space=FakeSpace, runner=FakeRunner(each), database=path, until=2.0, trials=12
         ) as found:  # fmt: skip
             found.loop.run()
         rest = FakeRunner()
-        again = tuned(rest, database=path, until=2.0, trials=20)
+        again = tuned(rest, database=path, until=2.0, trials=12)
         assert winners(again) == expected
         again.close()
 
