@@ -60,12 +60,16 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a runner saw of a candidate: seconds of calls, and their `ratios` to the baseline of the same round."""
+    """What a runner saw of a candidate: seconds of calls, and their `ratios` to the baseline of the same round.
+
+    `digest` is that of the code: candidates with the same one are the same to a machine.
+    """
 
     status: Status
     seconds: tuple[float, ...] = ()
     ratios: tuple[float, ...] = ()
     why: str = ""
+    digest: str = ""
 
 
 class Runner(Protocol):

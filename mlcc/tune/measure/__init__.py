@@ -1,0 +1,1 @@
+"""Build candidates, run them apart from this process, check what they compute, and measure them."""

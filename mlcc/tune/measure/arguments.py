@@ -1,0 +1,79 @@
+"""Values for the parameters of a kernel, drawn from a seed."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlcc.ir.dtypes import DType
+from mlcc.ir.narrow import encode
+from mlcc.ir.tensor_data import storage_dtype
+from mlcc.tune.measure.kernel import Argument
+
+Bytes = npt.NDArray[np.uint8]
+_PART = 1 << 20  # elements that are drawn at a time
+_INTEGERS = 8  # integers of 16 bits and more stay below: they may be indices, shifts or sizes
+
+
+class Values(enum.Enum):
+    """Where numbers are drawn from."""
+
+    SIGNED = "signed"  # floats in (-1, 1): sums do not grow, so that a term left out of one shows
+    POSITIVE = "positive"  # floats in (0.1, 1): for logarithms, roots and divisors
+    ZERO = "zero"
+
+
+def size_of(argument: Argument) -> int:
+    """Bytes of a tensor; 0 for a scalar."""
+    if argument.shape is None:
+        return 0
+    dtype = DType.of(argument.dtype)
+    return math.prod(argument.shape) * dtype.bytes * dtype.lanes
+
+
+def fill(memory: Sequence[Bytes], arguments: Sequence[Argument], seed: int, values: Values) -> None:
+    """Write values for the tensors among `arguments` into their memory.
+
+    What a kernel only writes is NaN, or the largest integer at first: reading it, or leaving elements out, shows.
+    """
+    for at, (argument, into) in enumerate(zip(arguments, memory, strict=True)):
+        if argument.shape is None or not into.size:
+            continue
+        dtype = DType.of(argument.dtype).element
+        array = into.view(storage_dtype(dtype))
+        if argument.written and not argument.read:
+            array[:] = _untouched(dtype, array.dtype)
+            continue
+        generator = np.random.Generator(np.random.PCG64([seed, at]))
+        for begin in range(0, array.size, _PART):
+            part = array[begin : begin + _PART]
+            part[:] = _drawn(generator, part.size, dtype, part.dtype, argument.below, values)
+
+
+def _untouched(dtype: DType, stored: np.dtype[Any]) -> Any:
+    if dtype.is_float:
+        return encode(np.nan, dtype)
+    return True if stored == np.bool_ else np.iinfo(stored).max
+
+
+def _drawn(
+    generator: np.random.Generator, count: int, dtype: DType, stored: np.dtype[Any], below: int | None, values: Values
+) -> Any:
+    if values is Values.ZERO:
+        return np.zeros(count, stored)
+    if dtype.is_float:
+        low = -1.0 if values is Values.SIGNED else 0.1
+        return encode(generator.uniform(low, 1.0, count), dtype)
+    if stored == np.bool_ or dtype.bits == 1:
+        return generator.integers(0, 2, count).astype(stored)
+    if below is not None:
+        return generator.integers(0, max(below, 1), count).astype(stored)
+    if dtype.bits == 8 and values is Values.SIGNED:
+        info = np.iinfo(stored)
+        return generator.integers(info.min, info.max + 1, count).astype(stored)
+    return generator.integers(0, _INTEGERS, count).astype(stored)

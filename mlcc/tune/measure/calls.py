@@ -1,0 +1,83 @@
+"""Load a kernel into this process and call it on memory, without checks or conversions."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+
+from mlcc.runtime import elf, externs, threads
+from mlcc.runtime.image import is_shared, link_image
+from mlcc.tune.measure.kernel import BUFFER, Entry, Kernel
+from mlcc.tune.measure.memory import ALIGNMENT, Guarded
+
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_Function = Callable[[int, int, int, int], int]
+
+
+class Loaded:
+    """The functions of a kernel, linked into this process for good."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        obj = elf.read_object(kernel.obj)
+        has_pool = any(s.name == threads.RUN and is_shared(s) for s in obj.symbols)
+        allowed = externs.ALLOWED | (externs.POOL if has_pool else frozenset())
+        image = link_image(obj, lambda name: externs.address_of(name, allowed))
+        self.kernel = kernel
+        self.main: _Function = _ENTRY(image.functions[kernel.main.symbol])
+        self.prepare: _Function | None = None
+        if kernel.prepare is not None:
+            self.prepare = _ENTRY(image.functions[kernel.prepare.symbol])
+
+
+class BoundCall:
+    """A kernel with sets of memory to work on, in turn. `prepare` has run on each of them."""
+
+    def __init__(self, loaded: Loaded, sets: Sequence[Sequence[Guarded]], *, tight: bool = False) -> None:
+        kernel = loaded.kernel
+        self._call = loaded.main
+        self._sets = len(sets)
+        panels = [[Guarded(size, tight=tight) for size in kernel.panels] for _ in sets]
+        self.memories = [[*given, *own] for given, own in zip(sets, panels, strict=True)]
+        self.workspace = _workspace(kernel.main)
+        self._words, self._stride = _words(kernel.main, self.memories, self.workspace)
+        if loaded.prepare is not None and kernel.prepare is not None:
+            scratch = _workspace(kernel.prepare)
+            words, stride = _words(kernel.prepare, self.memories, scratch)
+            code = loaded.prepare(ctypes.addressof(words), stride, len(sets), len(sets))
+            if code:
+                raise KernelError(code)
+
+    def __call__(self, count: int = 1) -> None:
+        """Call the kernel so many times. Raises KernelError for a code that is not 0."""
+        code = self._call(ctypes.addressof(self._words), self._stride, self._sets, count)
+        if code:
+            raise KernelError(code)
+
+    def stray_writes(self) -> bool:
+        """Whether something beside the memory was written."""
+        held = [memory for one in self.memories for memory in one]
+        return not all(memory.is_intact() for memory in (*held, self.workspace))
+
+
+class KernelError(Exception):
+    """A kernel ended with an error: an assertion of its own, or an index that lies outside."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"it ends with the error code {code:#x}")
+        self.code = code
+
+
+def _workspace(entry: Entry) -> Guarded:
+    return Guarded(-(-entry.workspace // ALIGNMENT) * ALIGNMENT, tight=True)
+
+
+def _words(
+    entry: Entry, sets: Sequence[Sequence[Guarded]], workspace: Guarded
+) -> tuple[ctypes.Array[ctypes.c_char], int]:
+    """The words of all sets, and the bytes of one."""
+    packed = b""
+    for memory in sets:
+        words = [memory[n].address if kind == BUFFER else n & 0xFFFF_FFFF_FFFF_FFFF for kind, n in entry.words]
+        packed += struct.pack(f"<{len(words) + 1}Q", *words, workspace.address)
+    return ctypes.create_string_buffer(packed, len(packed)), len(packed) // len(sets)

@@ -1,0 +1,98 @@
+"""Compare what a candidate computes with what the unscheduled kernel does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mlcc.ir.dtypes import DType
+from mlcc.ir.narrow import decode
+from mlcc.ir.tensor_data import storage_dtype
+from mlcc.tune.measure.arguments import Bytes
+
+_PART = 1 << 20  # elements that are compared at a time
+_MANTISSA = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52, "float8_e4m3fn": 3, "float8_e5m2": 2}
+_ROUNDINGS = 16.0  # how far a sum of n terms may be from another order of it, in roundings times the root of n
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBound:
+    """How far results may be apart: sums of `depth` terms are regrouped, in an arithmetic of `dtype`."""
+
+    depth: int = 1
+    dtype: str = "float32"
+
+    def of(self, result: str) -> float:
+        """The bound for results of a dtype, relative to their size and to that of the tensor's elements.
+
+        Errors of sums in different orders grow as the root of the number of terms; one more rounding is that to the
+        dtype of the result, where neighbours differ by an ulp.
+        """
+        sums = _ROUNDINGS * max(self.depth, 1) ** 0.5 * 2.0 ** -_MANTISSA[self.dtype]
+        return sums + 2.0 * 2.0 ** -_MANTISSA[result]
+
+
+def difference(got: Bytes, expected: Bytes, dtype_name: str, bound: ErrorBound) -> str | None:
+    """What is wrong with a tensor, in words; None if its elements are those expected.
+
+    Integers are equal, NaN stand at the same places, infinities have the same sign.
+    """
+    dtype = DType.of(dtype_name).element
+    stored = storage_dtype(dtype)
+    mine, theirs = got.view(stored), expected.view(stored)
+    if not dtype.is_float:
+        wrong = np.flatnonzero(mine != theirs)
+        return None if not wrong.size else _first(mine, theirs, int(wrong[0]), wrong.size, "")
+    tolerance = bound.of(str(dtype))
+    scale = _scale(theirs, dtype)
+    count, first, worst = 0, -1, 0.0
+    for begin in range(0, mine.size, _PART):
+        a, b = (decode(x[begin : begin + _PART], dtype).astype(np.float64) for x in (mine, theirs))
+        wrong, error = _wrong(a, b, tolerance * (np.abs(b) + scale))
+        if wrong.size:
+            first = begin + int(wrong[0]) if first < 0 else first
+            count += wrong.size
+            worst = max(worst, error)
+    if not count:
+        return None
+    how = f", off by up to {worst:.3g} where {tolerance * scale:.3g} is allowed" if worst else ""
+    return _first(decode(mine, dtype), decode(theirs, dtype), first, count, how)
+
+
+def infinite_share(values: Bytes, dtype_name: str) -> float:
+    """Which part of a tensor's elements (a sample of large ones) are infinite or NaN."""
+    dtype = DType.of(dtype_name).element
+    if not dtype.is_float or not values.size:
+        return 0.0
+    sample = values.view(storage_dtype(dtype))[:: max(1, values.size // _PART)]
+    return 1.0 - float(np.isfinite(decode(np.asarray(sample), dtype)).mean())
+
+
+def _wrong(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], allowed: npt.NDArray[np.float64]) -> tuple[
+    npt.NDArray[np.intp], float
+]:  # fmt: skip
+    """The places of wrong elements, and the largest difference of finite ones."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(a - b)
+        same = (a == b) | (np.isnan(a) & np.isnan(b)) | (distance <= allowed)
+        same &= ~(np.isinf(b) & (a != b))
+    wrong = np.flatnonzero(~same)
+    finite = distance[wrong][np.isfinite(distance[wrong])]
+    return wrong, float(finite.max()) if finite.size else 0.0
+
+
+def _scale(values: npt.NDArray[np.generic], dtype: DType) -> float:
+    """The root of the mean square of the finite elements, of a sample of large tensors."""
+    step = max(1, values.size // _PART)
+    sample = np.abs(decode(np.asarray(values[::step]), dtype).astype(np.float64))
+    finite = sample[np.isfinite(sample)]
+    if not finite.size:
+        return 0.0
+    top = float(finite.max())
+    return top * float(np.sqrt(np.mean(np.square(finite / top)))) if top else 0.0
+
+
+def _first(a: npt.NDArray[np.generic], b: npt.NDArray[np.generic], at: int, count: int, how: str) -> str:
+    return f"{count} of {a.size} elements differ{how}; the first is number {at}: {a[at]} for {b[at]}"

@@ -1,0 +1,167 @@
+"""What a forked process does with one candidate: it computes, is checked and timed, and tells by a pipe.
+
+Nothing that a candidate does reaches another process: it has a session, an end with its parent's, limits of CPU time
+and memory, and no output but the pipe.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from mlcc.runtime import faults, threads
+from mlcc.runtime.faults import Fault
+from mlcc.tune.measure.arguments import Bytes
+from mlcc.tune.measure.calls import BoundCall, KernelError, Loaded
+from mlcc.tune.measure.check import difference, infinite_share
+from mlcc.tune.measure.memory import Guarded
+from mlcc.tune.measure.protocol import Limits, Measure, Prepare
+
+_PR_SET_PDEATHSIG = 1
+_PATIENCE = 50  # a candidate may take so many times what the baseline takes
+_LEAST_SECONDS = 0.5
+
+
+class Wrong(Exception):
+    """A candidate that computes something else."""
+
+
+def run_apart(
+    job: Callable[[], dict[str, Any]], named: Callable[[int], str | None], limits: Limits, pipe: int, parent: int
+) -> NoReturn:
+    """Do a job in this process, just forked, and write what it gives to the pipe as a line of JSON. Never returns.
+
+    `named` says which tensor an address belongs to, `parent` is the process that this one ends with.
+    """
+    try:
+        os.setsid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        _limit(limits)
+        faults.watch(lambda fault: _report(fault, named, pipe), "")
+        _tell(pipe, _outcome(job))
+    finally:
+        os._exit(0)
+
+
+def _outcome(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return {"status": "ok", **job()}
+    except Wrong as exc:
+        return {"status": "wrong", "why": str(exc)}
+    except KernelError as exc:
+        return {"status": "wrong", "why": str(exc)}
+    except (MemoryError, OSError, ValueError) as exc:
+        return {"status": "refused", "why": f"out of memory: {exc}"}
+    except Exception as exc:  # noqa: BLE001 - the tuner is told
+        return {"status": "crash", "why": f"{type(exc).__name__}: {exc}"}
+
+
+def _limit(limits: Limits) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    most = used + limits.memory
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    allow(limits.seconds)
+
+
+def allow(seconds: float) -> None:
+    """Let this process use so much more CPU time; then SIGPROF ends it, or SIGXCPU where that is lost."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    most = int(time.process_time() + seconds) + 2
+    resource.setrlimit(resource.RLIMIT_CPU, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _tell(pipe: int, outcome: dict[str, Any]) -> None:
+    os.write(pipe, json.dumps(outcome).encode() + b"\n")
+
+
+def _report(fault: Fault, named: Callable[[int], str | None], pipe: int) -> None:
+    name = None if fault.address is None else named(fault.address)
+    if name is not None:
+        _tell(pipe, {"status": "wrong", "why": f"it accesses memory outside of {name}"})
+    else:
+        where = "" if fault.address is None else f" at {fault.address:#x}"
+        _tell(pipe, {"status": "crash", "why": f"{fault.name}{where}"})
+    os._exit(0)
+
+
+# ---------------------------------------------------------------- jobs
+
+
+def compute(
+    reference: Loaded, memory: Sequence[Guarded], request: Prepare, into: Sequence[Bytes | None]
+) -> dict[str, Any]:
+    """Run the unscheduled kernel, and copy what it writes to memory that the parent shares."""
+    threads.set_num_threads(request.threads)
+    BoundCall(reference, [memory], tight=True)()
+    shares = [0.0]
+    for argument, given, result in zip(request.arguments, memory, into, strict=True):
+        if result is not None:
+            result[:] = given.bytes
+            shares.append(infinite_share(result, argument.dtype))
+    return {"infinite": max(shares)}
+
+
+def check_and_time(
+    request: Measure, prepared: Prepare, baseline: Loaded, tight: Sequence[Guarded], expected: Sequence[Bytes | None],
+    timed: Sequence[Sequence[Guarded]],
+) -> dict[str, Any]:  # fmt: skip
+    """Compare the results of a candidate with those expected, and time it beside the baseline."""
+    for entry in (request.candidate.main, request.candidate.prepare):
+        if entry is not None and entry.workspace > request.limits.memory:
+            raise MemoryError(f"a workspace of {entry.workspace} bytes")
+    threads.set_num_threads(prepared.threads)
+    clock = time.thread_time if prepared.threads == 1 else time.perf_counter
+    usual = BoundCall(baseline, timed)
+    usual_seconds = min(_seconds(usual, 1, clock) for _ in range(2))
+    patience = max(_LEAST_SECONDS, _PATIENCE * usual_seconds) * prepared.threads
+    allow(min(patience, request.limits.seconds))
+    loaded = baseline if request.candidate.digest == baseline.kernel.digest else Loaded(request.candidate)
+    _check(loaded, prepared, tight, expected)
+    candidate = BoundCall(loaded, timed)
+    seconds = min(_seconds(candidate, 1, clock) for _ in range(2))
+    counts = [max(1, int(request.least / max(s, 1e-9)) + 1) for s in (usual_seconds, seconds)]
+    made, ratios = [], []
+    for turn in range(request.samples):
+        allow(request.limits.seconds)
+        pair = [(usual, counts[0]), (candidate, counts[1])]
+        times = [_seconds(call, n, clock) for call, n in (pair if turn % 2 else reversed(pair))]
+        base, own = times if turn % 2 else reversed(times)
+        made.append(own)
+        ratios.append(own / base)
+        if not turn and own > request.give_up * base:
+            break
+    return {"seconds": made, "ratios": ratios}
+
+
+def _check(loaded: Loaded, prepared: Prepare, tight: Sequence[Guarded], expected: Sequence[Bytes | None]) -> None:
+    """Raises Wrong for results that are not those expected, or writes outside of tensors."""
+    call = BoundCall(loaded, [tight], tight=True)
+    call()
+    if call.stray_writes():
+        raise Wrong("it writes beside its tensors")
+    for argument, memory, result in zip(prepared.arguments, tight, expected, strict=True):
+        if result is None:
+            continue
+        found = difference(memory.bytes, result, argument.dtype, prepared.bound)
+        if found is not None:
+            raise Wrong(f"`{argument.name}`: {found}")
+
+
+def _seconds(call: BoundCall, count: int, clock: Callable[[], float]) -> float:
+    """Seconds of one of `count` calls."""
+    start = clock()
+    call(count)
+    return max(clock() - start, 1e-9) / count

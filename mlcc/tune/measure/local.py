@@ -1,0 +1,193 @@
+"""A runner on this machine: one process compiles candidates, another forks a child to check and time each of them."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import signal
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import tir
+from mlcc.machine import host
+from mlcc.machine.target import LlvmTarget
+from mlcc.tune.contracts import Outcome, Status, Task
+from mlcc.tune.measure.arguments import size_of
+from mlcc.tune.measure.builder import Build, Built, Judge
+from mlcc.tune.measure.kernel import Argument, Kernel
+from mlcc.tune.measure.kernel_code import Recipe
+from mlcc.tune.measure.process import Worker, WorkerDied
+from mlcc.tune.measure.protocol import Answer, Limits, Measure, Prepare
+from mlcc.tune.measure.wire import packed
+
+_BUILDER, _ZYGOTE = "mlcc.tune.measure.builder", "mlcc.tune.measure.zygote"
+_KEPT = 256  # functions whose code is kept
+_MOST_SETS = 64
+_WALL = 20  # seconds of wall time for one of CPU time: machines are shared
+
+
+class LocalRunner:
+    """Builds, checks and times candidates on this machine; see `contracts.Runner`.
+
+    `jobs` processes compile; one candidate is timed at a time. `seed` is for the arguments, `limits` for what a
+    candidate may use, `cold` for arguments that no cache holds. A context manager.
+    """
+
+    def __init__(
+        self, jobs: int = 1, *, seed: int = 0, limits: Limits | None = None, cold: bool = False, least: float = 0.001,
+        build_seconds: float = 30.0,
+    ) -> None:  # fmt: skip
+        self.limits = limits or Limits()
+        self._seed = seed
+        self._cold = cold
+        self._least = least
+        self._build_seconds = build_seconds
+        self._builders = [Worker(_BUILDER) for _ in range(max(jobs, 1))]
+        self._zygote = Worker(_ZYGOTE)
+        self._prepared: tuple[Prepare, int] | None = None
+        self._built: OrderedDict[bytes, Built] = OrderedDict()
+        for worker in (self._zygote, *self._builders):
+            worker.start()
+
+    def measure(
+        self, task: Task, baseline: tir.PrimFunc, candidates: Sequence[tir.PrimFunc], samples: int
+    ) -> list[Outcome]:
+        """The outcomes of `candidates` in order; those with equal code are measured once.
+
+        Raises CompileError E1142 where there is nothing to compare with: the function or the baseline cannot be built
+        or run.
+        """
+        recipe = _recipe(task)
+        usual = self._kernel(baseline, recipe)
+        prepare = self._request(task, recipe, usual)
+        known: dict[str, Outcome] = {}
+        outcomes = []
+        for built in self._all_built(candidates, recipe):
+            kernel = built.kernel
+            if kernel is None:
+                outcomes.append(Outcome(_status_of_failure(built), why=built.why))
+                continue
+            if kernel.digest not in known:
+                answer = self._timed(prepare, Measure(usual, kernel, samples, self._least, limits=self.limits))
+                known[kernel.digest] = Outcome(
+                    Status(answer.status), answer.seconds, answer.ratios, answer.why, kernel.digest
+                )
+            outcomes.append(known[kernel.digest])
+        return outcomes
+
+    def close(self) -> None:
+        """End all processes."""
+        for worker in (self._zygote, *self._builders):
+            worker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ building
+
+    def _all_built(self, funcs: Sequence[tir.PrimFunc], recipe: Recipe) -> Iterator[Built]:
+        """The code of functions in order, compiled ahead where several processes do it."""
+        if len(self._builders) == 1:
+            yield from (self._asked(Build(func, recipe, self._build_seconds)) for func in funcs)
+            return
+        with ThreadPoolExecutor(len(self._builders)) as pool:
+            requests = [Build(func, recipe, self._build_seconds) for func in funcs]
+            yield from pool.map(self._asked, requests, range(len(requests)))
+
+    def _asked(self, request: Build | Judge, at: int = 0) -> Built:
+        """What a builder makes of a request; one that dies over it is a failure of the candidate."""
+        message = packed(request)
+        if message in self._built:
+            self._built.move_to_end(message)
+            return self._built[message]
+        try:
+            answer = self._builders[at % len(self._builders)].ask(message, _WALL * request.seconds)
+            built: Built = pickle.loads(answer)  # noqa: S301 - of a process of ours
+        except WorkerDied as exc:
+            built = Built(None, _death(exc))
+        self._built[message] = built
+        if len(self._built) > _KEPT:
+            self._built.popitem(last=False)
+        return built
+
+    def _kernel(self, baseline: tir.PrimFunc, recipe: Recipe) -> Kernel:
+        built = self._asked(Build(baseline, recipe, self._build_seconds))
+        if built.kernel is None:
+            raise CompileError(error("E1142", f"the schedule to compare with cannot be built: {built.why}"))
+        return built.kernel
+
+    # ------------------------------------------------------------ running
+
+    def _request(self, task: Task, recipe: Recipe, usual: Kernel) -> Prepare:
+        """How candidates of a task are judged: by the unscheduled function, or the baseline where that takes long."""
+        judge = self._asked(Judge(task.func, recipe, self._build_seconds))
+        if judge.kernel is None:
+            raise CompileError(error("E1142", f"the unscheduled function cannot be built: {judge.why}"))
+        sets = self._sets(judge.arguments)
+        made = Prepare(judge.arguments, judge.kernel, judge.bound, self._seed, task.threads, sets, self.limits)
+        if self._prepared is not None and self._prepared[0] in (made, replace(made, reference=usual)):
+            return self._prepared[0]
+        answer = self._ready(made)
+        if answer.status == Status.TIMEOUT.value:
+            made = replace(made, reference=usual)
+            answer = self._ready(made)
+        if answer.status != Status.OK.value:
+            raise CompileError(error("E1142", f"the unscheduled function cannot be run: {answer.why}"))
+        return made
+
+    def _sets(self, arguments: Sequence[Argument]) -> int:
+        size = sum(map(size_of, arguments))
+        return min(_MOST_SETS, math.ceil(2 * host.caches().l2 / max(size, 1)) + 1) if self._cold else 1
+
+    def _ready(self, prepare: Prepare) -> Answer:
+        """Have the zygote make the arguments, unless it has them."""
+        self._zygote.start()
+        if self._prepared == (prepare, self._zygote.started):
+            return Answer(Status.OK.value)
+        answer = self._ask_zygote(prepare, 4 * prepare.limits.seconds)
+        self._prepared = (prepare, self._zygote.started) if answer.status == Status.OK.value else None
+        return answer
+
+    def _timed(self, prepare: Prepare, request: Measure) -> Answer:
+        """Measure a candidate; twice, where the zygote was killed meanwhile."""
+        for _ in range(2):
+            try:
+                answer = self._ready(prepare)
+                if answer.status != Status.OK.value:
+                    return answer
+                return self._ask_zygote(request, (request.samples + 4) * request.limits.seconds)
+            except WorkerDied as exc:
+                died = exc
+        return Answer(Status.CRASH.value, f"the process that measures: {died}")
+
+    def _ask_zygote(self, request: Prepare | Measure, seconds: float) -> Answer:
+        answer: Answer = pickle.loads(self._zygote.ask(pickle.dumps(request), _WALL * seconds))  # noqa: S301 - as above
+        return answer
+
+
+def _recipe(task: Task) -> Recipe:
+    return Recipe(LlvmTarget.parse(task.target), task.level, task.constants, dict(task.sizes))
+
+
+def _status_of_failure(built: Built) -> Status:
+    return {_TOO_LONG: Status.TIMEOUT}.get(
+        built.why, Status.CRASH if built.why.startswith(_GAVE_UP) else Status.REFUSED
+    )
+
+
+_TOO_LONG, _GAVE_UP = "LLVM takes too much CPU time", "LLVM gave up"
+
+
+def _death(exc: WorkerDied) -> str:
+    """Why a builder ended over a candidate."""
+    if exc.code is None or -exc.code in (signal.SIGPROF, signal.SIGXCPU):
+        return _TOO_LONG
+    return f"{_GAVE_UP}: {signal.Signals(-exc.code).name}" if exc.code < 0 else f"{_GAVE_UP}: exit code {exc.code}"

@@ -1,0 +1,60 @@
+"""Tensors between guard pages, so that accesses outside of them fault, or are seen afterwards."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlcc.runtime.image import PAGE, READ, protect
+
+ALIGNMENT = 64
+_SLACK = 0xA5  # fills what lies between the guard pages beside the tensor
+
+
+class Guarded:
+    """`size` bytes of memory with a page on either side that nobody may access.
+
+    They end at the guard page behind them, where `tight`: the first byte beyond the end faults. Otherwise they begin
+    at a multiple of 64 bytes, as tensors of a program do. What a forked process writes stays its own, unless `shared`.
+    """
+
+    def __init__(self, size: int, *, tight: bool, shared: bool = False, offset: int = 0) -> None:
+        self.size = size
+        start = offset % PAGE if not tight else 0
+        inside = -(-(size + start) // PAGE) * PAGE
+        flags = mmap.MAP_ANONYMOUS | (mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE)
+        self._pages = mmap.mmap(-1, inside + 2 * PAGE, flags=flags)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
+        self.start = PAGE + (inside - size if tight else start)
+        self.address = base + self.start
+        self.bounds = (base + PAGE, base + PAGE + inside)
+        self.bytes = np.frombuffer(self._pages, np.uint8, size, self.start)
+        before = np.frombuffer(self._pages, np.uint8, self.start - PAGE, PAGE)
+        behind = np.frombuffer(self._pages, np.uint8, PAGE + inside - self.start - size, self.start + size)
+        self._slack = (before, behind)
+        for part in self._slack:
+            part[:] = _SLACK
+        protect(base, PAGE, 0)
+        protect(base + PAGE + inside, PAGE, 0)
+
+    def is_intact(self) -> bool:
+        """Whether nothing beside the tensor was written."""
+        return all(bool((part == _SLACK).all()) for part in self._slack)
+
+    def make_read_only(self) -> None:
+        protect(self.bounds[0], self.bounds[1] - self.bounds[0], READ)
+
+    def holds(self, address: int) -> bool:
+        """Whether an address lies in the tensor or in its guard pages."""
+        return self.bounds[0] - PAGE <= address < self.bounds[1] + PAGE
+
+
+def apart(sizes: Sequence[int], *, shared: bool = False) -> list[Guarded]:
+    """Memory for tensors that a kernel is measured with: no two begin at the same place of a page, since caches have
+    few places for what does."""
+    return [
+        Guarded(size, tight=False, shared=shared, offset=ALIGNMENT * (1 + 13 * at)) for at, size in enumerate(sizes)
+    ]

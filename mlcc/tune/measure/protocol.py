@@ -1,0 +1,57 @@
+"""Requests to the process that runs candidates, and its answers: plain data, that know nothing of the compiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlcc.tune.measure.check import ErrorBound
+from mlcc.tune.measure.kernel import Argument, Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a candidate may use: seconds of CPU time in one step (a call, a sample), bytes beside its arguments."""
+
+    seconds: float = 10.0
+    memory: int = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Make `sets` sets of arguments from a seed, and the results that `reference` computes from them.
+
+    Calls that are timed take the sets in turn: with more bytes than the caches hold, they find nothing there.
+    """
+
+    arguments: tuple[Argument, ...]
+    reference: Kernel
+    bound: ErrorBound
+    seed: int = 0
+    threads: int = 1
+    sets: int = 1
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Check a kernel and time it beside another: `samples` rounds of one sample of each, of `least` seconds or more.
+
+    A kernel that is `give_up` times slower in the first round gets no more of them.
+    """
+
+    baseline: Kernel
+    candidate: Kernel
+    samples: int
+    least: float = 0.001
+    give_up: float = 2.0
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a request; `status` is the value of a `contracts.Status`."""
+
+    status: str
+    why: str = ""
+    seconds: tuple[float, ...] = ()
+    ratios: tuple[float, ...] = ()

@@ -1,0 +1,188 @@
+"""The process that candidates are forked from: warm, with arguments made and the baseline loaded, and one thread.
+
+It runs no candidate itself. It ends when the tuner closes its pipe, also because it was killed, and what it forked ends
+with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import select
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.tune.measure import child
+from mlcc.tune.measure.arguments import Bytes, Values, fill, size_of
+from mlcc.tune.measure.calls import Loaded
+from mlcc.tune.measure.kernel import Argument, Kernel
+from mlcc.tune.measure.memory import Guarded, apart
+from mlcc.tune.measure.pipes import receive, send
+from mlcc.tune.measure.protocol import Answer, Limits, Measure, Prepare
+
+_STUCK = 10.0  # seconds without any CPU time after which a child hangs
+_INFINITE = 0.01  # share of results that are no finite numbers from which on other arguments are tried
+OK, WRONG = "ok", "wrong"
+
+
+def main(reading: int, writing: int) -> None:
+    """Answer requests until the pipe ends."""
+    zygote = Zygote(reading)
+    while (message := receive(reading)) is not None:
+        try:
+            answer = zygote.answer(pickle.loads(message))  # noqa: S301 - of the tuner, our parent
+        except Exception as exc:  # noqa: BLE001 - the tuner is told
+            answer = Answer("crash", f"{type(exc).__name__}: {exc}")
+        send(writing, pickle.dumps(answer))
+
+
+class Zygote:
+    """Keeps what the candidates of one task share."""
+
+    def __init__(self, reading: int) -> None:
+        self._reading = reading
+        self._loaded: dict[str, Loaded] = {}
+        self._arguments: tuple[Argument, ...] = ()
+        self._prepared: Prepare | None = None
+        self._tight: list[Guarded] = []
+        self._timed: list[list[Guarded]] = []
+        self._shared: list[Guarded | None] = []
+
+    def answer(self, request: Prepare | Measure) -> Answer:
+        """What becomes of a request."""
+        if isinstance(request, Prepare):
+            self._prepared = None
+            outcome = self._prepare(request)
+            self._prepared = request if outcome["status"] == OK else None
+            return Answer(outcome["status"], outcome.get("why", ""))
+        outcome = self._measure(request)
+        seconds, ratios = (tuple(outcome.get(name, ())) for name in ("seconds", "ratios"))
+        return Answer(outcome["status"], outcome.get("why", ""), seconds, ratios)
+
+    def _prepare(self, request: Prepare) -> dict[str, Any]:
+        self._arguments = request.arguments
+        sizes = [size_of(argument) for argument in request.arguments]
+        self._tight = [Guarded(size, tight=True) for size in sizes]
+        self._timed = [apart(sizes) for _ in range(request.sets)]
+        written = [argument.written for argument in request.arguments]
+        self._shared = [Guarded(n, tight=True, shared=True) if w else None for n, w in zip(sizes, written, strict=True)]
+        reference = self._load(request.reference)
+        outcome = self._computed(request, reference, Values.SIGNED)
+        if outcome["status"] == OK and outcome["infinite"] > _INFINITE:
+            other = self._computed(request, reference, Values.POSITIVE)
+            is_better = other["status"] == OK and other["infinite"] < outcome["infinite"]
+            outcome = other if is_better else self._computed(request, reference, Values.SIGNED)
+        elif outcome["status"] == WRONG:  # an index that lies outside, or an assertion
+            outcome = self._computed(request, reference, Values.ZERO)
+        for memory, argument in zip(self._tight, request.arguments, strict=True):
+            if not argument.written:
+                memory.make_read_only()
+        return outcome
+
+    def _computed(self, request: Prepare, reference: Loaded, values: Values) -> dict[str, Any]:
+        """Make arguments, and have a child compute the results."""
+        for memory in (self._tight, *self._timed):
+            fill([one.bytes for one in memory], request.arguments, request.seed, values)
+        return self._forked(lambda: child.compute(reference, self._tight, request, self._expected), request.limits)
+
+    @property
+    def _expected(self) -> list[Bytes | None]:
+        return [None if memory is None else memory.bytes for memory in self._shared]
+
+    def _measure(self, request: Measure) -> dict[str, Any]:
+        prepared = self._prepared
+        if prepared is None:
+            return {"status": "crash", "why": "there are no arguments"}
+        baseline = self._load(request.baseline)
+        return self._forked(
+            lambda: child.check_and_time(request, prepared, baseline, self._tight, self._expected, self._timed),
+            request.limits,
+        )
+
+    def _load(self, kernel: Kernel) -> Loaded:
+        if kernel.digest not in self._loaded:
+            self._loaded[kernel.digest] = Loaded(kernel)
+        return self._loaded[kernel.digest]
+
+    def _named(self, address: int) -> str | None:
+        """The tensor that an address lies in, or near."""
+        names = [argument.name for argument in self._arguments]
+        for memory in (self._tight, *self._timed):
+            for name, one in zip(names, memory, strict=True):
+                if one.size and one.holds(address):
+                    return f"`{name}`"
+        return None
+
+    # ------------------------------------------------------------ children
+
+    def _forked(self, job: Callable[[], dict[str, Any]], limits: Limits) -> dict[str, Any]:
+        """The outcome of a job in a child process. Raises SystemExit once the tuner is gone."""
+        reading, writing = os.pipe()
+        own = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reading)
+            os.close(self._reading)
+            child.run_apart(job, self._named, limits, writing, own)
+        os.close(writing)
+        try:
+            said, is_stuck = self._listen(pid, reading)
+        finally:
+            os.close(reading)
+            _end(pid)
+            _, status, _ = os.wait4(pid, 0)
+        if said:
+            outcome: dict[str, Any] = json.loads(said)
+            return outcome
+        return _ended(os.waitstatus_to_exitcode(status), is_stuck)
+
+    def _listen(self, pid: int, reading: int) -> tuple[bytes, bool]:
+        """The line that a child writes before it ends, and whether it came to hang."""
+        poll = select.poll()
+        poll.register(reading, select.POLLIN)
+        poll.register(self._reading, 0)  # its end alone
+        said, used, since = b"", -1, time.monotonic()
+        while True:
+            for handle, event in poll.poll(1000):
+                if handle == self._reading and event:
+                    raise SystemExit
+                part = os.read(reading, 1 << 16)
+                if not part or part.endswith(b"\n"):
+                    return said + part, False
+                said += part
+            now = _cpu_ticks(pid)
+            if now != used:
+                used, since = now, time.monotonic()
+            elif time.monotonic() - since > _STUCK:
+                return b"", True
+
+
+def _end(pid: int) -> None:
+    """Kill a child, and whatever it started."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
+def _cpu_ticks(pid: int) -> int:
+    """CPU time that a process has used."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            words = file.read().rpartition(")")[2].split()
+        return int(words[11]) + int(words[12])
+    except (OSError, IndexError):
+        return -1
+
+
+def _ended(code: int, is_stuck: bool) -> dict[str, Any]:
+    """The outcome of a child that ended without a word."""
+    if is_stuck:
+        return {"status": "timeout", "why": f"it hangs: no CPU time for {_STUCK:g} s"}
+    if -code in (signal.SIGPROF, signal.SIGXCPU):
+        return {"status": "timeout", "why": "it takes too much CPU time"}
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return {"status": "crash", "why": f"it was ended by {how}" if code < 0 else f"it ended with {how}"}
