@@ -6,7 +6,7 @@ import importlib
 
 _FAMILIES = (
     "schedule_script", "schedule_handles", "schedule_loops", "schedule_stages", "schedule_reductions",
-    "schedule_memory", "schedule_tensors", "schedule_sampling", "schedule_analysis",
+    "schedule_memory", "schedule_tensors", "schedule_sampling", "schedule_analysis", "schedule_rules",
 )  # fmt: skip
 
 CODES: dict[str, tuple[str, str]] = {}

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from mlcc.errors import CompileError
 from mlcc.ir import relax, tir
@@ -15,7 +16,7 @@ from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
-from mlcc.passes.auto_schedule.kernel import AnyKernel, NotThis
+from mlcc.passes.auto_schedule.kernel import AnyKernel, NotThis, Offer, Wanted
 from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
 from mlcc.passes.auto_schedule.widen_half import compute_halves_in_float32
@@ -29,8 +30,8 @@ Facts = CpuFacts | GpuFacts
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one function. `rule` is None where none took it; `passed` are the rules that were asked in vain,
-    each with its reason; `broken` is a rule that failed by our own mistake."""
+    """What became of one function. `rule` is None where none took it; `offers` are the choices that it made; `passed`
+    are the rules that were asked in vain, each with its reason; `broken` is a rule that failed by our own mistake."""
 
     name: str
     rule: str | None
@@ -40,6 +41,7 @@ class Answer:
     broken: Exception | None = None
     func: tir.PrimFunc | None = None
     trace: Trace | None = None
+    offers: tuple[Offer, ...] = ()
 
 
 def answers(
@@ -89,11 +91,16 @@ def answer(
     alone = why_left_alone(func)
     if alone is not None:
         return Answer(name, None, f"left alone: {alone}")
-    start = _prepared(AnyKernel.of(func, name, facts, constants))
+    return ask(prepared(func, name, facts, constants), rules)
+
+
+def ask(start: AnyKernel[Any], rules: Sequence[Rule], wanted: Wanted | None = None) -> Answer:
+    """What the first of `rules` makes of a kernel that is `prepared`, and stays as it is. `wanted`: of that rule."""
+    name = start.name
     passed: list[tuple[str, str]] = []
     broken: Exception | None = None
     for rule in rules:
-        kernel = start.fresh()
+        kernel = start.fresh(wanted)
         try:
             why = rule.function()(kernel)
             kernel.sch.mark_scheduled(func_name=name)
@@ -109,13 +116,14 @@ def answer(
             broken = broken or exc
             passed.append((rule.name, f"failed: {type(exc).__name__}: {exc}"))
         else:
-            trace = kernel.sch.trace.simplified()
-            return Answer(name, rule.name, why, tuple(kernel.used), tuple(passed), broken, kernel.func, trace)
+            trace, offers = kernel.sch.trace.simplified(), tuple(kernel.offers)
+            return Answer(name, rule.name, why, tuple(kernel.used), tuple(passed), broken, kernel.func, trace, offers)
     return Answer(name, None, "no rule takes it", (), tuple(passed), broken)
 
 
-def _prepared(kernel: AnyKernel[Facts]) -> AnyKernel[Facts]:
-    """The kernel as rules see it."""
+def prepared(func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> AnyKernel[Facts]:
+    """A function that nobody has scheduled as rules see it. `constants`: see `Kernel.of`."""
+    kernel = AnyKernel.of(func, name, facts, constants)
     wide = kernel.fresh()
     try:
         return wide if compute_halves_in_float32(wide) else kernel

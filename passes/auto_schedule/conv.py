@@ -28,15 +28,18 @@ from mlcc.passes.auto_schedule.products import (
     shared_columns,
     tile_stores,
 )
-from mlcc.passes.auto_schedule.tiles import Tile, best_tile
+from mlcc.passes.auto_schedule.tile_choice import choose_tile
+from mlcc.passes.auto_schedule.tiles import Tile, tiles
 from mlcc.passes.auto_schedule.widen_half import widened
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
+
+MOST_UNROLLED = 16  # steps of the sums that are written out one after the other
 
 
 def conv(kernel: Kernel) -> str:
     """The rule: tiles over panels of weights, as the module says."""
     block, product = only_product(kernel, windows=True)
-    _tiled(kernel, product, None)
+    _check(product)
     product, groups = grouped(kernel, block, product)
     product, tile = _tiled(kernel, product, groups)
     step = _shared(kernel, product) or tile.columns
@@ -65,22 +68,31 @@ def conv(kernel: Kernel) -> str:
 # ---------------------------------------------------------------- what is to be done
 
 
-def _tiled(kernel: Kernel, product: Contraction, groups: Groups | None) -> tuple[Contraction, Tile]:
-    """The tile that wastes least, over whichever axis of the left operand it takes its rows from."""
+def _check(product: Contraction) -> None:
+    """NotThis for what no tile fits."""
     if product.rhs.windows and product.consecutive(product.rhs) != product.n and not _stride(product):
         not_this("the columns of the data are not neighbours")
-    lanes = element_lanes(kernel, product)
-    own = [p for p in product.stage.spatial if product.lhs.has(p) and not product.rhs.has(p)]
-    if not own:
+    if not _own(product):
         not_this("nothing but the window moves")
-    n = product.extent(product.n)
+
+
+def _own(product: Contraction) -> list[int]:
+    """The axes that a tile may have its rows along."""
+    return [p for p in product.stage.spatial if product.lhs.has(p) and not product.rhs.has(p)]
+
+
+def _tiled(kernel: Kernel, product: Contraction, groups: Groups | None) -> tuple[Contraction, Tile]:
+    """The tile that wastes least, over whichever axis of the left operand it takes its rows from."""
+    lanes, n = element_lanes(kernel, product), product.extent(product.n)
     spare = groups.spare(kernel) if groups else None
     shared = _shared(kernel, product)
-    made = [
-        (place, best_tile(kernel.facts, product.extent(place), n, lanes, spare, groups is None, shared))
-        for place in own
-    ]
-    row, tile = max(made, key=lambda found: (found[1].efficiency(product.extent(found[0]), n), found[0]))
+    found = []
+    for place in _own(product):
+        size = product.extent(place)
+        fitting = tiles(kernel.facts, size, n, lanes, spare, groups is None, shared)
+        found.append([(place, tile, tile.efficiency(size, n)) for tile in fitting])
+    found.sort(key=lambda of_axis: (of_axis[0][2], of_axis[0][0]), reverse=True)
+    row, tile = choose_tile(kernel, [one for of_axis in found for one in of_axis], int)
     outer = tuple(p for p in product.stage.spatial if p not in (row, product.n))
     return replace(product, m=row, outer=outer), tile
 
@@ -115,9 +127,10 @@ def _outer_axes(kernel: Kernel, product: Contraction, weights: Operand, data: Op
 
     by_weights = [p for p in places if weights.has(p) and not data.has(p)]
     rest = [p for p in places if p not in by_weights]
-    if again(rest, weights) + again([], data) < again(by_weights, data) + again([], weights):
-        return [*rest, *by_weights]
-    return [*by_weights, *rest]
+    outside = again(rest, weights) + again([], data) >= again(by_weights, data) + again([], weights)
+    if by_weights and rest:
+        outside = kernel.either("weights_outside", "the axes of the weights are around those of the data", outside)
+    return [*by_weights, *rest] if outside else [*rest, *by_weights]
 
 
 def _bytes(operand: Operand) -> int | None:
@@ -148,15 +161,11 @@ def _data(
             return []
     if copy is None and not stride and not apart and not wide:
         return []
-    if (
-        copy is not None
-        and not stride
-        and not groups
-        and not wide
-        and _goes_along(product, data)
-        and try_inline(kernel, copy)
-    ):
-        return []
+    spare = copy is not None and not stride and not groups and not wide and _goes_along(product, data)
+    if spare and not kernel.either("padded", "data are copied with their padding", False):
+        assert copy is not None
+        if try_inline(kernel, copy):
+            return []
     if copy is None:
         number = number_of(kernel, block, data.buffer)
         copy = kernel.sch.cache_read(block, number, "global")
@@ -249,8 +258,19 @@ def _tiles(
     inner = [row, vectors] if tile.vectors <= tile.rows else [vectors, row]
     sch.reorder(*outer, *depth, *inner, lane, *members)
     sch.reverse_compute_at(epilogue, outer[-1])
-    for loop in (*inner, *members):
+    written = _written_out(kernel, product) if groups is None else 0
+    for loop in (*depth[len(depth) - written :], *inner, *members):
         sch.unroll(loop)
     sch.vectorize(lane)
     tile_stores(kernel, epilogue, len(outer), tile)
     return outer, depth[0]
+
+
+def _written_out(kernel: Kernel, product: Contraction) -> int:
+    """How many of the innermost loops over the window are written out: none unless something else is wanted."""
+    fitting, steps = [0], 1
+    for count, place in enumerate(reversed(product.k[1:]), 1):
+        steps *= product.extent(place) or MOST_UNROLLED + 1
+        if 1 < steps <= MOST_UNROLLED:
+            fitting.append(count)
+    return kernel.choose("unrolled", "innermost loops over the window that are written out", fitting)

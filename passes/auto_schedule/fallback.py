@@ -15,13 +15,12 @@ def fallback(kernel: Kernel) -> str:
     for block in kernel.blocks():
         stage = kernel.stage(block)
         for nest in (total, reduce_nest) if stage.reduced else (spatial_nest,):
-            before, said = kernel.sch.copy(), len(kernel.used)
+            back = kernel.checkpoint()
             try:
                 kernel.say(nest(kernel, block))
                 break
             except (CompileError, NotThis) as exc:
-                kernel.sch = before
-                del kernel.used[said:]
+                back()
                 if nest is not total:
                     assert isinstance(exc, CompileError)
                     kernel.say(f"`{stage.block.name}` stays as it is: {exc.diagnostics[0].message}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.passes.auto_schedule.offers import OTHER, Offer, Wanted
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.analysis.scope import consumers, is_output, producers
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
@@ -35,7 +36,9 @@ class AnyKernel(Generic[Facts]):
 
     def __init__(self, sch: Schedule, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> None:
         self.sch, self.name, self.facts, self._constants = sch, name, facts, constants
-        self.used: list[str] = []  # choices, for whoever asks why
+        self.used: list[str] = []  # what was done, for whoever asks why
+        self.offers: list[Offer] = []  # choices, in the order in which they were made
+        self._wanted = Wanted()
         self._steps = len(sch.trace)  # before the rule began
         self._begun: dict[str, tuple[Schedule, Any]] = {}  # shared by the kernels of all rules
 
@@ -46,11 +49,12 @@ class AnyKernel(Generic[Facts]):
         sch.work_on(name)
         return AnyKernel(sch, name, facts, constants)
 
-    def fresh(self) -> AnyKernel[Facts]:
-        """The same kernel for another rule."""
+    def fresh(self, wanted: Wanted | None = None) -> AnyKernel[Facts]:
+        """The same kernel for another rule, of which something may be `wanted`."""
         made = AnyKernel(self.sch.copy(), self.name, self.facts, self._constants)
         made.used += self.used
         made._begun = self._begun
+        made._wanted = wanted or self._wanted
         return made
 
     def begin(self, name: str, step: Callable[[], T]) -> T:
@@ -69,6 +73,44 @@ class AnyKernel(Generic[Facts]):
     def say(self, choice: str) -> None:
         """Note a choice and what it was made from."""
         self.used.append(choice)
+
+    def choose(self, name: str, about: str, options: Mapping[int, float] | Sequence[int], group: str = "") -> int:
+        """The first of `options`, or another one of them that is wanted; a choice of one is none.
+
+        `options` may be given with the times that are expected of the whole, relative to one another. `name` is an
+        identifier; a second choice of that name, of another stage perhaps, is told from the first by a number. `group`:
+        see `Offer`.
+        """
+        costs = options if isinstance(options, Mapping) else dict.fromkeys(options, OTHER)
+        numbers = tuple(costs)
+        if len(numbers) == 1:
+            return numbers[0]
+        same = sum(o.name == name or o.name.startswith(f"{name}_") for o in self.offers)
+        name = f"{name}_{same + 1}" if same else name
+        first = costs[numbers[0]] if isinstance(options, Mapping) else 1.0
+        relative = (1.0, *(costs[n] / first for n in numbers[1:]))
+        taken = self._wanted.choices.get(name, numbers[0])
+        self.offers.append(Offer(name, numbers, relative, taken if taken in numbers else numbers[0], about, group))
+        return self.offers[-1].taken
+
+    def either(self, name: str, about: str, guess: bool, other: float = OTHER) -> bool:
+        """A choice of yes or no: 1 or 0. `other`: what is expected to become of the time if the guess is not taken."""
+        return bool(self.choose(name, about, {int(guess): 1.0, int(not guess): other}))
+
+    def rather_not(self, why: str) -> None:
+        """Leave the kernel to the next rule, unless it is this one that somebody wants."""
+        if not self._wanted.named:
+            not_this(why)
+
+    def checkpoint(self) -> Callable[[], None]:
+        """What takes the kernel back to where it is now."""
+        sch, used, offers = self.sch.copy(), len(self.used), len(self.offers)
+
+        def back() -> None:
+            self.sch = sch
+            del self.used[used:], self.offers[offers:]
+
+        return back
 
     # ------------------------------------------------------------ looking
 

@@ -18,8 +18,9 @@ from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.dot_products import why_no_dots
 from mlcc.passes.auto_schedule.groups import Groups, fill, grouped, inline_into, side_by_side, sum_nests
 from mlcc.passes.auto_schedule.inlining import try_inline
-from mlcc.passes.auto_schedule.kernel import Kernel, not_this
+from mlcc.passes.auto_schedule.kernel import Kernel
 from mlcc.passes.auto_schedule.nests import PIECES, share_out, worth_threads
+from mlcc.passes.auto_schedule.offers import around, divisors
 from mlcc.passes.auto_schedule.products import (
     element_lanes,
     in_registers,
@@ -30,12 +31,14 @@ from mlcc.passes.auto_schedule.products import (
     shared_columns,
     tile_stores,
 )
-from mlcc.passes.auto_schedule.tiles import Tile, best_tile
+from mlcc.passes.auto_schedule.tile_choice import choose_tile
+from mlcc.passes.auto_schedule.tiles import Tile, tiles
 from mlcc.passes.auto_schedule.widen_half import widened
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 LEAST_REUSE = 24  # rows that a panel has to serve before making it takes less time than it saves
 LEAST_REUSE_IN_ROWS = 128  # the same where vectors can be loaded without panels, from more lines and pages
+MOST_UNROLLED = 8  # steps of the sums that are written out one after the other
 
 LONG_DOTS = 16  # vectors of a dot product beside whose products the sum of its lanes takes little time
 
@@ -71,7 +74,8 @@ class Plan:
     """The tile; which operands are copied: `panels` of the one that vectors are loaded from, `rows` of the other where
     its own layout is in the way; whether rows are padded to be `whole` tiles, or what is left of them is a smaller one;
     in which order the outer axes nest, and under how many of them copies are made, so that those for one matrix of a
-    batch are read while they are in the cache; how bytes are added up in groups; the type of copies, if it is another
+    batch are read while they are in the cache; how many panels go by `together` for each strip; how many steps of the
+    depth are `unrolled`; how bytes are added up in groups; the type of copies, if it is another
     one than the operands'; the columns of panels that other versions of the kernel `shared`, if there are any."""
 
     tile: Tile
@@ -80,6 +84,8 @@ class Plan:
     whole: bool
     outer: tuple[int, ...]
     level: int
+    together: int = 1
+    unrolled: int = 1
     groups: Groups | None = None
     wide: str = ""
     shared: int = 0
@@ -113,23 +119,53 @@ def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
     panels = constant or unknown or (reused and not ready) or groups is not None
     if not panels and not in_rows:
         if why_no_dots(kernel, product) is None:
-            not_this("the right operand is consecutive in depth, and read too rarely to be worth another layout")
+            kernel.rather_not(
+                "the right operand is consecutive in depth, and read too rarely to be worth another layout"
+            )
         panels = True
+    if in_rows and not constant and groups is None:
+        panels = kernel.either("panels", "the right operand is copied to panels as wide as a tile", panels)
     spare = groups.spare(kernel) if groups else None
     halves = panels and groups is None  # half a vector in rows often lies in two lines
     shared = shared_columns(kernel, product, m)
-    tile = best_tile(facts, m, n, lanes, spare, halves, shared)
+    found = [(product.m, tile, tile.efficiency(m, n)) for tile in tiles(facts, m, n, lanes, spare, halves, shared)]
+    _, tile = choose_tile(kernel, found, lambda place: place or 0)
     across = product.m is not None and product.consecutive(product.lhs) == product.m
     fits = size is not None and size <= facts.l1_bytes // 2
     if groups is not None:
         strips = product.consecutive(product.lhs) != groups.place
     else:
         strips = across and not fits and tile.rows > 1
+        if product.m is not None and tile.rows > 1:
+            strips = kernel.either("strips", "the left operand is copied to strips as high as a tile", strips)
     own = [p for p in product.outer if product.rhs.has(p)]
     outer = (*own, *(p for p in product.outer if p not in own))
     batches = product.count(tuple(own))
     level = len(own) if not constant and batches is not None and batches >= PIECES * facts.cores else 0
-    return Plan(tile, panels, strips, strips or m is None, outer, level, groups, widened(product), shared)
+    if own and (panels or strips):
+        level = kernel.choose(
+            "level", "loops over a batch that copies are made under", around(level, range(len(own) + 1))
+        )
+    return Plan(
+        tile, panels, strips, strips or m is None, outer, level, _together(kernel, product, tile, bool(shared)),
+        _unrolled(kernel, product, groups), groups, widened(product), shared,
+    )  # fmt: skip
+
+
+def _together(kernel: Kernel, product: Contraction, tile: Tile, shared: bool) -> int:
+    """How many panels go by for each strip before the next strip: 1 unless something else is wanted."""
+    n = product.extent(product.n)
+    if product.m is None or n is None or shared or (product.extent(product.m) or tile.rows + 1) <= tile.rows:
+        return 1
+    return kernel.choose("together", "panels that go by before the next strip does", divisors(-(-n // tile.columns)))
+
+
+def _unrolled(kernel: Kernel, product: Contraction, groups: Groups | None) -> int:
+    """How many steps of the depth are written out: 1 unless something else is wanted."""
+    depth = product.extent(product.k[-1])
+    if groups is not None or depth is None:
+        return 1
+    return kernel.choose("unrolled", "steps of the sums that are written out", divisors(depth, MOST_UNROLLED))
 
 
 # ---------------------------------------------------------------- the operands
@@ -246,16 +282,20 @@ def _tiles(
     loops = kernel.loops(block)
     panel, *columns = sch.split(loops[product.n], [None, tile.vectors, tile.lanes])
     strip, *rows = sch.split(loops[product.m], [None, tile.rows]) if product.m is not None else (None,)
-    outer = [*(loops[p] for p in plan.outer), panel, *([strip] if strip is not None else [])]
+    panel, *near = sch.split(panel, [None, plan.together]) if plan.together > 1 else (panel,)
+    outer = [*(loops[p] for p in plan.outer), panel, *([strip] if strip is not None else []), *near]
     groups = plan.groups
     members: list[LoopRV] = []
     if groups is not None:
         loops[groups.place], *members = sch.split(loops[groups.place], [None, groups.size])
     depth = [loops[p] for p in product.k]
     inner = [*rows, columns[0]] if tile.vectors <= tile.rows else [columns[0], *rows]
-    sch.reorder(*outer, *depth, *inner, columns[1], *members)
+    steps: list[LoopRV] = []
+    if plan.unrolled > 1:
+        depth[-1], *steps = sch.split(depth[-1], [None, plan.unrolled])
+    sch.reorder(*outer, *depth, *steps, *inner, columns[1], *members)
     sch.reverse_compute_at(epilogue, outer[-1])
-    for loop in (*inner, *members):
+    for loop in (*steps, *inner, *members):
         sch.unroll(loop)
     sch.vectorize(columns[1])
     tile_stores(kernel, epilogue, len(outer), tile)

@@ -62,25 +62,37 @@ def _used(step: int) -> float:
     return sum(s / (-(-s // step) * step) for s in USUAL_SIZES) / len(USUAL_SIZES)
 
 
-def best_tile(
+def tiles(
     facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True,
     panel: int = 0,
-) -> Tile:  # fmt: skip
-    """The tile that makes most of the multipliers, of vectors of `lanes`, or of half as many where that takes half the
-    time or they hold all columns, and `halves` may be; sizes that are None are not known. Of equals the one of whole
-    vectors, then with fewer loads, then with fewer rows. `spare`: registers for what else there is (None: an operand,
-    and without fma a product). `panel`: the columns of panels that are given (0: none); a tile takes whole ones, or a
-    part of one."""
+) -> list[Tile]:  # fmt: skip
+    """All tiles for sizes (None: not known), best first: that make most of the multipliers, of vectors of `lanes`, or
+    of half as many where that takes half the time or they hold all columns, and `halves` may be. Of equals the one
+    of whole vectors, then with fewer loads, then with fewer rows. `spare`: registers for what else there is (None: an
+    operand, and without fma a product). `panel`: the columns of panels that are given (0: none); a tile takes whole
+    ones, or a part of one."""
     room = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
     # half a vector holds all columns: no CPU takes longer for it, and those that work in halves take half the time
     few = n is not None and n * 2 <= lanes
     may = halves and (facts.in_halves or few) and lanes > 2 and n is not None
     widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * may
-    tiles = [
+    found = [
         Tile(rows, vectors, width, cost)
         for width, cost in widths
         for vectors in range(1, max(min(room // 2, room if n is None else -(-n // width)), 1) + 1)
         for rows in range(1, min(room, m or room) + 1)
         if rows * vectors + min(rows, vectors) <= room and _fits(vectors * width, panel)
     ]
-    return max(tiles, key=lambda t: (round(t.efficiency(m, n), 4), t.lanes, -(t.rows + t.vectors), -t.rows))
+
+    def worth(tile: Tile) -> tuple[float, int, int, int]:
+        return round(tile.efficiency(m, n), 4), tile.lanes, -(tile.rows + tile.vectors), -tile.rows
+
+    return sorted(found, key=worth, reverse=True)
+
+
+def best_tile(
+    facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True,
+    panel: int = 0,
+) -> Tile:  # fmt: skip
+    """The first of `tiles`."""
+    return tiles(facts, m, n, lanes, spare, halves, panel)[0]

@@ -60,6 +60,7 @@ STOREYS = """
     mlcc.passes.auto_schedule.gpu
     mlcc.passes.auto_schedule.rules
     mlcc.passes.auto_schedule.choose
+    mlcc.passes.auto_schedule.plans
     mlcc.passes.auto_schedule.as_script mlcc.passes.auto_schedule.auto_pass mlcc.passes.auto_schedule.apply_tuned
     mlcc.passes.graph
     mlcc.passes.fusion mlcc.passes.precision

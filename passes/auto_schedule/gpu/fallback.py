@@ -21,12 +21,11 @@ def fallback(kernel: GpuKernel) -> str:
         not_this("a loop never runs")  # what a reduction over nothing gives is for `bind-threads`
     count = inline_cheap(kernel)
     for block in kernel.blocks():
-        before, said = kernel.sch.copy(), len(kernel.used)
+        back = kernel.checkpoint()
         try:
             _stage(kernel, block)
         except CompileError as exc:
-            kernel.sch = before
-            del kernel.used[said:]
+            back()
             kernel.say(f"`{kernel.stage(block).block.name}` stays as it is: {exc.diagnostics[0].message}")
     return "no rule for the whole" + (f"; {count} stages are computed where they are read" if count else "")
 

@@ -1,0 +1,47 @@
+"""The choices that rules offer: what each may be, best guess first, and what somebody wants instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+OTHER = 1.1  # how long a rule expects the whole to take with an option that it has no figure for, relative to the first
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A choice that a rule made: `taken` is one of its `options`, of which the first is the rule's best guess. `costs`
+    are the times that the rule expects of the whole with each of them, relative to the first; `about` says what of the
+    kernel it is, in a few words. What is offered for a choice follows from those before it of the same `group`."""
+
+    name: str
+    options: tuple[int, ...]
+    costs: tuple[float, ...]
+    taken: int
+    about: str
+    group: str = ""
+
+    @property
+    def cost(self) -> float:
+        """The cost of what was taken."""
+        return self.costs[self.options.index(self.taken)]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What somebody wants of a rule: `choices` in place of its best guesses, by name. A rule that is `named` also takes
+    kernels that it would rather leave to the next."""
+
+    choices: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    named: bool = False
+
+
+def around(guess: int, others: Iterable[int]) -> list[int]:
+    """A guess, then the others, nearest first."""
+    return [guess, *sorted(set(others) - {guess}, key=lambda n: (abs(n - guess), n))]
+
+
+def divisors(size: int, most: int | None = None) -> list[int]:
+    """The numbers that divide a size, 1 first, up to `most`."""
+    return [n for n in range(1, min(size, most or size) + 1) if size % n == 0]

@@ -1,0 +1,196 @@
+"""Plans: the choices of a rule for one function as data; which there are, and what each makes of the function."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from math import prod
+
+from mlcc.errors import CompileError, error
+from mlcc.ir import tir
+from mlcc.ir.equal import structural_hash
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.passes.auto_schedule.choose import Answer, Facts, ask, prepared
+from mlcc.passes.auto_schedule.eligibility import why_left_alone
+from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
+from mlcc.passes.auto_schedule.offers import Wanted
+from mlcc.passes.auto_schedule.rule import Rule
+from mlcc.passes.auto_schedule.rules import RULES
+
+ANOTHER_RULE = 2.0  # how long a kernel is expected to take with a rule that is not its own, relative to its own
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A rule, and its choices by name. Choices that are not named are the rule's best guesses."""
+
+    rule: str
+    choices: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.rule}({', '.join(f'{name}={value}' for name, value in self.choices.items())})"
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """What a plan, with all its choices, makes of a function. `predicted` is the time that the rule expects, relative
+    to that of its best guess (1.0)."""
+
+    plan: Plan
+    answer: Answer
+    predicted: float
+
+    @property
+    def func(self) -> tir.PrimFunc:
+        assert self.answer.func is not None
+        return self.answer.func
+
+    @cached_property
+    def key(self) -> str:
+        """Equal for plans that come to the same."""
+        return f"{structural_hash(self.func):032x}"
+
+
+class Plans:
+    """The plans for a function that nobody has scheduled, for a machine.
+
+    `constants` are the parameters that every caller gives constants for. What plans have in common is done once.
+    """
+
+    def __init__(
+        self, func: tir.PrimFunc, facts: Facts, constants: frozenset[int] = frozenset(), name: str = "main"
+    ) -> None:
+        """Raises CompileError (E0697) for a function that rules leave alone."""
+        alone = why_left_alone(func)
+        if alone is not None:
+            raise CompileError(error("E0697", f"`{name}` has no plans: {alone}", func.span))
+        self.name = name
+        self.rules = GPU_RULES if isinstance(facts, GpuFacts) else RULES
+        self._start = prepared(func, name, facts, constants)
+
+    @cached_property
+    def default(self) -> Planned | None:
+        """What the pass `auto-schedule` does; None where no rule takes the function."""
+        return _planned(ask(self._start, self.rules), 1.0)
+
+    def apply(self, plan: Plan) -> Planned:
+        """What a plan makes of the function. Raises CompileError: E0698 for a rule that does not exist or does not take
+        the function, E0699 for a choice that it does not offer."""
+        rule = next((r for r in self.rules if r.name == plan.rule), None)
+        if rule is None:
+            names = ", ".join(r.name for r in self.rules)
+            raise CompileError(
+                error("E0698", f"there is no rule `{plan.rule}` for this target", help=f"rules: {names}")
+            )
+        made = self._with(rule, plan.choices)
+        if isinstance(made, str):
+            raise CompileError(error("E0698", f"rule `{plan.rule}` does not take `{self.name}`: {made}"))
+        offers = {offer.name: offer for offer in made.answer.offers}
+        for name, value in plan.choices.items():
+            if name not in offers:
+                listed = f"it chooses {', '.join(offers)}" if offers else "it chooses nothing here"
+                raise CompileError(error("E0699", f"rule `{plan.rule}` has no choice `{name}` here", help=listed))
+            if offers[name].taken != value:
+                listed = ", ".join(map(str, offers[name].options))
+                message = f"rule `{plan.rule}` does not offer {name}={value} here"
+                raise CompileError(error("E0699", message, help=f"`{name}` ({offers[name].about}) may be {listed}"))
+        return made
+
+    def best_first(self) -> Iterator[Planned]:
+        """All plans, those of other rules too, by the time that the rules expect: the default first, and none that
+        comes to the same as one before."""
+        known: set[str] = set()
+        frontier = Frontier(self)
+        while (made := frontier.next()) is not None:
+            if made.key not in known:
+                known.add(made.key)
+                yield made
+
+    def neighbours(self, planned: Planned) -> list[tuple[str, Plan, float]]:
+        """The plans that take another option for one choice of a plan: the name of that choice, the plan, and the time
+        that the rule expects. They may be plans that only `repair` applies: what depends on a choice stays as it was,
+        and becomes the rule's best guess in another one of them."""
+        made: dict[str, tuple[str, Plan, float]] = {}
+        offers = planned.answer.offers
+        for number, offer in enumerate(offers):
+            later = {o.name: o.cost for o in offers[number + 1 :] if offer.group and o.group == offer.group}
+            for option, cost in zip(offer.options, offer.costs, strict=True):
+                if option == offer.taken:
+                    continue
+                choices = {**planned.plan.choices, offer.name: option}
+                expected = planned.predicted * cost / offer.cost
+                guessed = Plan(planned.plan.rule, {name: v for name, v in choices.items() if name not in later})
+                for plan, time in (
+                    (guessed, expected / prod(later.values())),
+                    (Plan(planned.plan.rule, choices), expected),
+                ):
+                    made.setdefault(str(plan), (offer.name, plan, time))
+        return sorted(made.values(), key=lambda one: one[2])
+
+    def repair(self, plan: Plan) -> Planned | None:
+        """What a plan makes of the function where choices that are not offered are the rule's best guesses; None if the
+        rule refuses it."""
+        rule = next((r for r in self.rules if r.name == plan.rule), None)
+        made = None if rule is None else self._with(rule, plan.choices)
+        return made if isinstance(made, Planned) else None
+
+    def rule_cost(self, rule: str) -> float:
+        """What is expected of the best guess of a rule, relative to the default."""
+        return 1.0 if self.default is None or rule == self.default.plan.rule else ANOTHER_RULE
+
+    def _with(self, rule: Rule, choices: Mapping[str, int]) -> Planned | str:
+        """What a rule makes with some choices; in words why nothing."""
+        answer = ask(self._start, (rule,), Wanted(choices, named=True))
+        return _planned(answer, self.rule_cost(rule.name)) or answer.passed[0][1]
+
+
+class Frontier:
+    """Plans that wait, least expected time first: every plan is made once, from what it has in common with one before.
+
+    A plan that is made shows what it could have chosen; each such option, after what was chosen before it, is the
+    beginning of plans of which nothing is known but the cost of the beginning.
+    """
+
+    def __init__(self, plans: Plans) -> None:
+        self.plans = plans
+        self._numbers = count()
+        self._waiting: list[tuple[float, int, Plan]] = []
+        rules = [rule.name for rule in plans.rules]
+        own = plans.default.plan.rule if plans.default is not None else ""
+        for rule in sorted(rules, key=lambda name: name != own):
+            self._add(plans.rule_cost(rule), Plan(rule))
+
+    def next(self) -> Planned | None:
+        """The next plan as it is made; None at the end."""
+        while self._waiting:
+            _, _, begun = heapq.heappop(self._waiting)
+            made = self.plans.repair(begun)
+            if made is not None:
+                self._branch(made, len(begun.choices))
+                return made
+        return None
+
+    def _branch(self, made: Planned, given: int) -> None:
+        """Add what else could be chosen, from the choice number `given` on."""
+        chosen: dict[str, int] = {}
+        cost = self.plans.rule_cost(made.plan.rule)
+        for number, offer in enumerate(made.answer.offers):
+            if number >= given:
+                for option, other in zip(offer.options, offer.costs, strict=True):
+                    if option != offer.taken:
+                        self._add(cost * other, Plan(made.plan.rule, {**chosen, offer.name: option}))
+            chosen[offer.name] = offer.taken
+            cost *= offer.cost
+
+    def _add(self, cost: float, plan: Plan) -> None:
+        heapq.heappush(self._waiting, (cost, next(self._numbers), plan))
+
+
+def _planned(answer: Answer, cost: float) -> Planned | None:
+    if answer.rule is None or answer.func is None:
+        return None
+    choices = {offer.name: offer.taken for offer in answer.offers}
+    return Planned(Plan(answer.rule, choices), answer, cost * prod(offer.cost for offer in answer.offers))
