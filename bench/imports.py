@@ -1,8 +1,8 @@
 """Models of PyTorch from their files to running code: mlcc beside the importers of TVM, OpenVINO and ONNX Runtime.
 
-Each sample is a process of its own, pinned to one core; rounds alternate. Times are CPU seconds of reading the model and of
-compiling it, packages being loaded already, and the time of a call. Beside them, what the imported model takes against the text
-that is written by hand. `python -m bench imports [--rounds N] [--only MODEL,...]`
+Each sample is a process of its own, pinned to one core; rounds alternate. Times are CPU seconds of reading the model
+and of compiling it, packages being loaded already, and the time of a call. Beside them, what the imported model takes
+against the text that is written by hand. `python -m bench imports [--rounds N] [--only MODEL,...]`
 """
 
 from __future__ import annotations

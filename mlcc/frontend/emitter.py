@@ -15,7 +15,7 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops import values
-from mlcc.ops.relations import Fit, fit
+from mlcc.ops.relations import Fit, fit, possible
 from mlcc.relax import convert, op
 from mlcc.relax.block_builder import BlockBuilder
 
@@ -83,15 +83,16 @@ class Emitter:
     def as_known(self, value: relax.Expr, shape: Shape, dtype: str | DType | None = None) -> relax.Expr:
         """The value with the shape that the source model states for it.
 
-        Where inference knows less, `R.match_cast` states it, and run time checks it. Raises Unsupported if what is
-        inferred contradicts the source: a converter is wrong, or the file is.
+        Where inference knows less, or sizes that the source rules out could tell the two apart, `R.match_cast` states
+        it, and run time checks it. Raises Unsupported if what is inferred contradicts the source for all sizes: a
+        converter is wrong, or the file is.
         """
         wanted = values.tensor_info(shape, dtype or self.dtype(value))
         found = value.struct_info
         relation = Fit.NARROWS if found is None else fit(wanted, found)
         if relation is Fit.COVERS:
             return value
-        if relation is Fit.CONTRADICTS:
+        if relation is Fit.CONTRADICTS and (found is None or not possible(wanted, found)):
             raise Unsupported(f"the model states `{wanted}`, its operands give `{found}`")
         return self.match_cast(self.emit(value), wanted)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mlcc.frontend.aten.table import converter
 
-# What exported programs of inference do not have: gradients, random numbers, complex numbers.
-OUTSIDE = ("_backward", "rand", "native_dropout_backward", "bernoulli", "_fft_", "complex", "_to_sparse", "sym_storage")
+# What exported programs of inference do not have: gradients, random numbers.
+OUTSIDE = ("_backward", "rand", "native_dropout_backward", "bernoulli", "_to_sparse", "sym_storage")
 
 
 def core_operators() -> list[str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlcc.errors import CompileError, error
-from mlcc.frontend.aten.graph import Input, NumberMeta, Program, TensorMeta
+from mlcc.frontend.aten.complex import PARTS, Complex, refused
+from mlcc.frontend.aten.graph import Input, NumberMeta, Program, TensorMeta, Weight
 from mlcc.frontend.aten.parameters import Names, solved
 from mlcc.frontend.aten.promotion import Number
 from mlcc.frontend.aten.schema import refs
@@ -72,6 +73,8 @@ def _result(t: Translator, value: Any) -> Any:
     found = t.argument(value)
     if found is None or isinstance(found, str):
         return None
+    if isinstance(found, Complex):
+        raise refused()
     if isinstance(found, Number):
         return found.value
     if isinstance(found, (bool, int, tir.Expr)):
@@ -93,7 +96,7 @@ class _Main:
         self.inputs = 0
         self.kept: list[Any] = []
         self._derived: list[tuple[relax.Var, int, str]] = []  # parameter, axis, what its extent is
-        self._constants: dict[Any, relax.Constant] = {}
+        self._constants: dict[Any, relax.Constant | Complex] = {}
 
     def parameters(self) -> list[relax.Var]:
         """The parameters; weights that are no parameters become constants where the program uses them."""
@@ -147,6 +150,8 @@ class _Main:
 
     def _tensor(self, name: str, meta: TensorMeta) -> relax.Var:
         """A parameter that is a tensor. What an extent like `2*s + 1` says of `s` is found when `main` begins."""
+        if meta.dtype in PARTS:
+            raise refused()
         extents: list[int | tir.Expr] = []
         derived: list[tuple[int, str]] = []
         for axis, extent in enumerate(meta.shape):
@@ -162,17 +167,26 @@ class _Main:
 
     def _weight_parameter(self, given: Input) -> relax.Var:
         weight = self.program.weights[given.target]
+        if weight.dtype in PARTS:
+            raise refused()
         made = self.t.parameter(given.value, weight.shape, weight.dtype)
         self.t.values[given.value] = made
         return made
 
-    def _constant(self, given: Input) -> relax.Constant:
+    def _constant(self, given: Input) -> relax.Constant | Complex:
         """A weight as a constant; tensors that share all their memory are one."""
         weight = self.program.weights[given.target]
         key = (weight.storage, weight.layout, weight.shape, weight.dtype) if weight.storage else given.target
         if key not in self._constants:
-            self._constants[key] = self.t.constant(weight.load(), weight.dtype, given.target)
+            self._constants[key] = self._loaded(weight, given.target)
         return self._constants[key]
+
+    def _loaded(self, weight: Weight, name: str) -> relax.Constant | Complex:
+        if weight.dtype not in PARTS:
+            return self.t.constant(weight.load(), weight.dtype, name)
+        numbers = weight.load()
+        parts = (("real", numbers.real), ("imag", numbers.imag))
+        return Complex(*(self.t.constant(part.copy(), key=f"{name}.{which}") for which, part in parts))
 
     # ------------------------------------------------------------ sizes
 

@@ -181,22 +181,21 @@ class _Reader:
         if entry is None:
             raise Damaged(f"the weight `{key}` lies in `{storage}`, which is missing")
         try:
-            element = DType.of(dtype)
+            kind, size = _stored(dtype)
         except ValueError:
             return _refuse(self.path, f"the weight `{key}` is {dtype}, which mlcc does not have")
         end = 0 if 0 in shape else 1 + offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-        if end * element.bytes > entry.file_size:
+        if end * size > entry.file_size:
             raise Damaged(f"the weight `{key}` reaches past the end of `{storage}`")
-        kind = storage_dtype(element)
 
         def load() -> np.ndarray:
             import numpy as np
 
             try:
-                flat = np.frombuffer(self._content(entry, end * element.bytes), kind, end) if end else np.empty(0, kind)
+                flat = np.frombuffer(self._content(entry, end * size), kind, end) if end else np.empty(0, kind)
             except Damaged as problem:
                 raise _damaged(self.path, str(problem)) from None
-            steps = [s * element.bytes for s in strides]
+            steps = [s * size for s in strides]
             return np.lib.stride_tricks.as_strided(flat[offset:], shape, steps, writeable=False)
 
         return load
@@ -208,6 +207,14 @@ class _Reader:
         if entry.file_size > max(4 * needed, 1 << 20):
             raise Damaged(f"`{entry.filename}` unpacks to {entry.file_size} bytes, of which {needed} are used")
         return b"".join(self.archive.unpacked(entry))
+
+
+def _stored(dtype: str) -> tuple[str, int]:
+    """The NumPy type that holds the elements of a weight, and its bytes. Raises ValueError for what mlcc lacks."""
+    if dtype in ("complex64", "complex128"):
+        return dtype, int(dtype.removeprefix("complex")) // 8
+    element = DType.of(dtype)
+    return storage_dtype(element), element.bytes
 
 
 def _refuse(path: str, why: str) -> Callable[[], Any]:

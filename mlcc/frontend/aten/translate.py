@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlcc.errors import Span
+from mlcc.frontend.aten.complex import PARTS, Complex, complex_converter, has_complex_converter
 from mlcc.frontend.aten.functional import functional
 from mlcc.frontend.aten.graph import (
     Argument,
@@ -144,14 +145,15 @@ class Translator(Emitter):
         if convert is None and self._is_known_number(node):
             return
         convert = convert or converter(node.target) or (packed if self.allow_packed else None)
-        if convert is None:
+        if convert is None and not has_complex_converter(node.target):
             self.problems.unknown(node.target, span)
             return
         try:
             with self.at(span, _without_mark(_stem(node))):
                 arguments = {name: self.argument(value) for name, value in node.arguments.items()}
                 self._declare_results()
-                self._bind(node, convert(self, **arguments))
+                made = complex_converter(node.target, arguments, convert)(self, **arguments)
+                self._bind(node, made)
         except _Missing:
             pass
         except Unsupported as problem:
@@ -210,6 +212,9 @@ class Translator(Emitter):
 
     def _stated(self, node: AtenNode, name: str, meta: Any, value: Any) -> Any:
         """A result with the shape and dtype that the exporter states."""
+        if isinstance(value, Complex) and isinstance(meta, TensorMeta):
+            shape, dtype = [self.extent(e) for e in meta.shape], PARTS[meta.dtype]
+            return value.map(lambda part: self.emit(self.as_known(part, shape, dtype), name))
         if not isinstance(meta, TensorMeta) or not isinstance(value, relax.Expr):
             return value
         if node.casts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from mlcc.frontend.aten.promotion import apply, category, float_of, is_float, promote
 from mlcc.frontend.aten.table import converts
@@ -253,8 +252,3 @@ def _heaviside(t: Translator, self: relax.Expr, values: relax.Expr) -> relax.Exp
     zero = t.scalar(0, dtype)
     positive = t.cast(apply(t, op.greater, self, zero), dtype)
     return op.where(op.equal(self, zero), values, positive)
-
-
-@converts("aten.imag", "aten.view_as_complex", "aten.view_as_real", "aten.complex", "aten.polar", "aten.angle")
-def _complex(t: Translator, **arguments: Any) -> relax.Expr:
-    raise Unsupported("complex numbers are not supported")

@@ -1,0 +1,133 @@
+"""Complex numbers inside a program: a tensor of them is two tensors, of real and of imaginary parts.
+
+relax has no complex dtypes, so that what a program takes and gives must be real (`torch.view_as_real`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import relax
+
+if TYPE_CHECKING:
+    from mlcc.frontend.aten.table import Converter
+    from mlcc.frontend.emitter import Emitter
+
+PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}  # dtypes of real and imaginary parts
+
+# What moves elements and adds them up does so with each part. The arguments are those that may be complex.
+_BY_PARTS = {
+    name: arguments
+    for arguments, names in {
+        ("self", "other"): "add sub view_as expand_as reshape_as",
+        ("tensors",): "cat concat stack",
+        ("self", "src"): "slice_scatter select_scatter",
+        ("self", "input"): "view _unsafe_view reshape permute transpose t unsqueeze squeeze slice select expand "
+        "broadcast_to clone contiguous flatten unflatten split split_with_sizes chunk tensor_split unbind roll flip "
+        "repeat tile alias detach narrow index_select index swapaxes swapdims movedim mT numpy_T diagonal unfold sum "
+        "mean cumsum neg lift_fresh lift_fresh_copy gather tril triu fft_fftshift fft_ifftshift repeat_interleave "
+        "squeeze_copy resolve_neg _reshape_alias",
+    }.items()
+    for name in names.split()
+}
+_SHAPES_ONLY = ("view_as", "expand_as", "reshape_as")  # of what `other` is
+_CONVERTERS: dict[str, Converter] = {}
+
+
+@dataclass(frozen=True)
+class Complex:
+    """A tensor of complex numbers: two of one shape and dtype."""
+
+    re: relax.Expr
+    im: relax.Expr
+
+    def map(self, make: Callable[[relax.Expr], relax.Expr]) -> Complex:
+        """What is made of each part."""
+        return Complex(make(self.re), make(self.im))
+
+
+def refused() -> Unsupported:
+    """What to raise for a parameter or a result of complex numbers."""
+    text = "complex numbers cannot come into a program or out of it"
+    return Unsupported(text, "use torch.view_as_real and torch.view_as_complex")
+
+
+def converts_complex(*targets: str) -> Callable[[Converter], Converter]:
+    """Register the converter of operators for operands of which one at least is Complex."""
+
+    def register(convert: Converter) -> Converter:
+        _CONVERTERS.update(dict.fromkeys(targets, convert))
+        return convert
+
+    return register
+
+
+def has_complex_converter(target: str) -> bool:
+    """Whether there is a converter of an operator for complex operands of its own."""
+    return _name(target) in _CONVERTERS
+
+
+def complex_converter(target: str, arguments: Mapping[str, Any], real: Converter | None) -> Converter:
+    """The converter for these arguments: `real` where none is Complex. Raises Unsupported."""
+    name = _name(target)
+    if not any(isinstance(leaf, Complex) for leaf in _leaves(list(arguments.values()))):
+        if real is None:
+            raise Unsupported("it is supported of complex numbers only")
+        return real
+    if name in _CONVERTERS:
+        return _CONVERTERS[name]
+    if name in _BY_PARTS and real is not None:
+        return _by_parts(real, _BY_PARTS[name][: 1 if name in _SHAPES_ONLY else None])
+    raise Unsupported("it is not supported of complex numbers")
+
+
+def _name(target: str) -> str:
+    return target.removeprefix("aten.").partition(".")[0]
+
+
+def _by_parts(real: Converter, names: Sequence[str]) -> Converter:
+    """The converter that does with each part what `real` does; real operands have imaginary parts of zero."""
+
+    def convert(t: Any, **arguments: Any) -> Any:
+        if arguments.get("alpha", 1) != 1:
+            raise Unsupported("`alpha` is not supported of complex numbers")
+        made = []
+        for part in ("re", "im"):
+            own = {n: _part(t, v, part, arguments) if n in names else _real(v) for n, v in arguments.items()}
+            made.append(real(t, **own))
+        if isinstance(made[0], (list, tuple)):
+            return [Complex(re, im) for re, im in zip(*made, strict=True)]
+        return Complex(*made)
+
+    return convert
+
+
+def _part(t: Emitter, value: Any, part: str, arguments: Mapping[str, Any]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_part(t, leaf, part, arguments) for leaf in value]
+    dtype = next(t.dtype(leaf.re) for leaf in _leaves(list(arguments.values())) if isinstance(leaf, Complex))
+    return getattr(as_complex(t, value, dtype), part)
+
+
+def _real(value: Any) -> Any:
+    """An argument whose values do not count: of a tensor of the same shape."""
+    return value.re if isinstance(value, Complex) else value
+
+
+def as_complex(t: Emitter, value: Any, dtype: str) -> Complex:
+    """An operand as complex numbers with parts of a dtype. Numbers become tensors of rank 0."""
+    if isinstance(value, Complex):
+        return value.map(lambda part: t.cast(part, dtype))
+    if isinstance(value, relax.Expr):
+        return Complex(t.cast(value, dtype), t.full(t.shape(value), 0, dtype))
+    if isinstance(value, (bool, int, float, complex)):
+        number = complex(value)
+        return Complex(t.scalar(number.real, dtype), t.scalar(number.imag, dtype))
+    raise Unsupported("a number of run time with complex numbers")
+
+
+def _leaves(value: Any) -> list[Any]:
+    return [leaf for part in value for leaf in _leaves(part)] if isinstance(value, (list, tuple)) else [value]
