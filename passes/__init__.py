@@ -65,6 +65,7 @@ PASSES: dict[str, str] = {
     "plan-dynamic-shared": "mlcc.passes.gpu.dynamic_shared:PlanDynamicShared",
     "plan-swizzle": "mlcc.passes.gpu.swizzle:PlanSwizzle",
     "promote-narrow-floats": "mlcc.passes.precision.promote_narrow_floats:PromoteNarrowFloats",
+    "quantize-weights": "mlcc.passes.precision.quantize_weights:QuantizeWeights",
     "realize-blocks": "mlcc.passes.lowering.realize:RealizeBlocks",
     "remove-unused-functions": "mlcc.passes.graph.remove_unused_functions:RemoveUnusedFunctions",
     "remove-unused-outputs": "mlcc.passes.graph.remove_unused_outputs:RemoveUnusedOutputs",

@@ -129,4 +129,10 @@ CODES: dict[str, tuple[str, str]] = {
         "The rules of `auto-schedule` go by facts about a CPU or a GPU; a backend that names neither has none. Leave "
         "the pass out, or apply schedules of your own (`schedule{script=...}`).",
     ),
+    "E0548": (
+        "weights that cannot be quantized as asked",
+        "`quantize-weights` divides each weight by the scale of its group, a number of the dtype `scale`: infinities "
+        "and NaN have none, and scales above 65504 are none of float16 (`scale=float32` takes them). Groups are even "
+        "numbers of rows, as two integers of 4 bits share a byte.",
+    ),
 }

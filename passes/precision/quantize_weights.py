@@ -1,0 +1,195 @@
+"""Weights of products as integers of few bits with a scale for each group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from mlcc import ops
+from mlcc.errors import CompileError, error
+from mlcc.ir import construct as c
+from mlcc.ir import relax
+from mlcc.ir.dtypes import DType
+from mlcc.ir.module import IRModule
+from mlcc.ir.narrow import decode
+from mlcc.ir.tensor_data import TensorData
+from mlcc.ops.lazy import np
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
+from mlcc.passes.graph.tidy import tidied_after
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import tensor_info
+from mlcc.relax.queries import Uses, is_call, is_primitive
+
+LEAST = 4096  # elements of a weight: smaller ones stay
+PIECE = 1 << 22  # elements that are worked on at a time
+
+
+@dataclass(frozen=True)
+class QuantizeWeights(Pass):
+    """Store the constant weights of products of matrices in 4 or 8 bits, with a scale for each group of rows.
+
+    A weight (k, n), or the transpose of one (n, k), becomes integers (k, n), two of 4 bits in a byte, and scales
+    (k / group, n); its elements are integer * scale. `group=0` is one group for each column. With `zero_points` the
+    integers are unsigned, and those of a group have a zero point: (integer - zero point) * scale. Products are computed
+    in float32; from -O2 on the weights are decoded inside them. Lookups (`R.take`) in a table that is such a weight,
+    too, read the integers. Weights of fewer than 4096 elements, and those whose rows are no multiple of `group`, stay.
+
+    Before:  y = R.matmul(x, R.const(...))                                       # (2048, 512) float32
+    After:   q = R.unpack_bits(R.const(...), axis=0, bits=4, out_dtype="int8")   # of (1024, 512) uint8
+             w = R.dequantize(q, R.const(...), R.const(0, "int8"), axis=0)       # scales (64, 512) float16
+             y = R.matmul(x, w)
+    """
+
+    name: ClassVar[str] = "quantize-weights"
+    bits: Literal[4, 8] = 4
+    group: int = 32
+    scale: Literal["float16", "float32"] = "float16"
+    zero_points: bool = False
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        if self.group < 0 or self.group % 2:
+            raise CompileError(error("E0548", f"a group of {self.group} rows: give an even number, or 0 for all"))
+
+        def change(_: str, func: relax.Function) -> relax.Function:
+            if is_primitive(func):
+                return func
+            return tidied_after(_Quantizer(module, func, self).visit_function(func), func, module)
+
+        return map_relax_functions(module, change)
+
+
+@dataclass(frozen=True)
+class _Coded:
+    """A weight as constants: integers, scales and zero points, all with the columns last."""
+
+    integers: relax.Constant
+    scales: relax.Constant
+    zeros: relax.Constant
+
+
+class _Quantizer(RelaxMutator):
+    def __init__(self, module: IRModule, func: relax.Function, how: QuantizeWeights) -> None:
+        super().__init__(module)
+        self.uses, self.how = Uses.of(func), how
+        self._coded: dict[tuple[TensorData, bool], _Coded] = {}
+        self._tables = {
+            id(weight[0].data): weight
+            for value in self.uses.value.values()
+            if is_call(value, "relax.matmul") and (weight := self.weight(value.args[1])) is not None  # type: ignore[attr-defined]
+        }
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if is_call(expr, "relax.matmul"):
+            weight = self.weight(expr.args[1])  # type: ignore[attr-defined]
+            return expr if weight is None else self.product(expr, self.coded(*weight))
+        if is_call(expr, "relax.take"):
+            return self.lookup(expr)
+        return expr
+
+    # ------------------------------------------------------------ which
+
+    def weight(self, operand: relax.Expr) -> tuple[relax.Constant, bool] | None:
+        """The constant that is the right operand of a product, and whether it is transposed; None if it stays."""
+        found: Any = self.uses.resolve(operand)
+        turned = is_call(found, "relax.permute_dims") and found.attrs["axes"] in (None, (1, 0), (-1, -2))
+        constant = self.uses.resolve(found.args[0]) if turned else found
+        if not isinstance(constant, relax.Constant) or constant.data.array is None:
+            return None
+        data = constant.data
+        if str(data.dtype) not in ("float32", "float16", "bfloat16") or len(data.shape) != 2 or data.size < LEAST:
+            return None
+        depth = data.shape[1 if turned else 0]
+        return None if depth % (self.how.group or 2) else (constant, turned)
+
+    # ------------------------------------------------------------ what becomes of them
+
+    def product(self, call: Any, coded: _Coded) -> relax.Expr:
+        """The product in float32, its result in the dtype that it had."""
+        decoded = self.decoded(coded.integers, coded.scales, coded.zeros)
+        dtype = str(call.struct_info.dtype)
+        if str(call.args[0].struct_info.dtype) == dtype == "float32":
+            return ops.bind_call("matmul", (call.args[0], decoded), {"out_dtype": None})
+        left = self.emit_op("astype", call.args[0], dtype="float32")
+        return ops.bind_call("astype", (self.emit_op("matmul", left, decoded, out_dtype=None),), {"dtype": dtype})
+
+    def decoded(self, integers: relax.Expr, scales: relax.Expr, zeros: relax.Expr) -> relax.Var:
+        """The numbers (k, ...) that integers, scales and zero points mean, groups along the first axis."""
+        if self.how.bits == 4:
+            kind = str(zeros.struct_info.dtype)  # type: ignore[union-attr]
+            integers = self.emit_op("unpack_bits", integers, axis=0, bits=4, out_dtype=kind)
+        return self.emit_op("dequantize", integers, scales, zeros, axis=0, out_dtype="float32")
+
+    def lookup(self, call: Any) -> relax.Expr:
+        """Rows of a table whose transpose is a coded weight: columns of what is coded."""
+        table: Any = self.uses.resolve(call.args[0])
+        found = self._tables.get(id(table.data)) if isinstance(table, relax.Constant) else None
+        if found is None or call.attrs["axis"] not in (0, -2) or not found[1]:
+            return call
+        coded, indices = self.coded(*found), call.args[1]
+        columns = [
+            part if part.data.shape == () else self.emit_op("take", part, indices, axis=1, mode=call.attrs["mode"])
+            for part in (coded.integers, coded.scales, coded.zeros)
+        ]
+        rows = self.decoded(*columns)
+        ndim = rows.struct_info.ndim  # type: ignore[union-attr]
+        turned = self.emit_op("permute_dims", rows, axes=[*range(1, ndim), 0])
+        return ops.bind_call("astype", (turned,), {"dtype": str(call.struct_info.dtype)})
+
+    def coded(self, weight: relax.Constant, turned: bool) -> _Coded:
+        key = (weight.data, turned)
+        if key not in self._coded:
+            self._coded[key] = _code(weight.data, turned, self.how)
+        return self._coded[key]
+
+
+# ---------------------------------------------------------------- the numbers
+
+
+def _code(data: TensorData, turned: bool, how: QuantizeWeights) -> _Coded:
+    """Some columns at a time. Raises CompileError E0548 for weights that the scales cannot say."""
+    stored = data.array.T if turned else data.array  # type: ignore[union-attr]
+    depth, columns = stored.shape
+    group = how.group or depth
+    integers = np.empty((depth * how.bits // 8, columns), "uint8")
+    scales = np.empty((depth // group, columns), how.scale)
+    zeros = np.zeros(scales.shape, "uint8")
+    step = max(PIECE // depth, 1)
+    for at in range(0, columns, step):
+        part = slice(at, at + step)
+        wide = decode(np.ascontiguousarray(stored[:, part]), data.dtype).astype("float32")
+        if not np.isfinite(wide).all():
+            raise CompileError(error("E0548", f"the weight `{data.key}` has elements that are not finite"))
+        values, scales[:, part], zeros[:, part] = _rounded(wide.reshape(-1, group, wide.shape[1]), how)
+        if not np.isfinite(scales[:, part]).all():
+            help = "give `scale=float32`"
+            raise CompileError(
+                error("E0548", f"a scale of the weight `{data.key}` is too large for float16", help=help)
+            )
+        values = values.reshape(depth, -1).astype("uint8")
+        integers[:, part] = values if how.bits == 8 else (values[::2] & 15) | (values[1::2] << 4)
+    data.release()
+    kind = "uint8" if how.zero_points else "int8"
+    made = integers if how.bits == 4 or how.zero_points else integers.view("int8")
+    zero = _constant(zeros, f"{data.key}.zero_point") if how.zero_points else _constant(np.zeros((), kind), "")
+    return _Coded(_constant(made, f"{data.key}.int{how.bits}"), _constant(scales, f"{data.key}.scale"), zero)
+
+
+def _rounded(wide: Any, how: QuantizeWeights) -> tuple[Any, Any, Any]:
+    """Integers in two's complement or unsigned, scales and zero points of groups (groups, group, columns)."""
+    low, high = (np.minimum(wide.min(1), 0), np.maximum(wide.max(1), 0)) if how.zero_points else (0, abs(wide).max(1))
+    most = (1 << how.bits) - 1 if how.zero_points else (1 << how.bits - 1) - 1
+    with np.errstate(over="ignore"):
+        scale = ((high - low) / most).astype(how.scale)
+    exact = scale.astype("float32")
+    exact[exact == 0] = 1  # of groups that are zero, or so small that float16 has no scale for them
+    zero = (
+        np.clip(np.round(-low / exact), 0, most).astype("uint8") if how.zero_points else np.zeros(scale.shape, "uint8")
+    )
+    steps = np.round(wide / exact[:, None]) + zero[:, None]
+    return np.clip(steps, 0 if how.zero_points else -most, most).astype("int32"), scale, zero
+
+
+def _constant(array: Any, key: str) -> relax.Constant:
+    data = TensorData(DType.of(str(array.dtype)), array.shape, array, key)
+    shape = tuple(c.const(n, "int64") for n in array.shape)
+    return relax.Constant(data, tensor_info(shape, data.dtype))
