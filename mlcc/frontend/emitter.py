@@ -96,6 +96,19 @@ class Emitter:
             raise Unsupported(f"the model states `{wanted}`, its operands give `{found}`")
         return self.match_cast(self.emit(value), wanted)
 
+    def with_shape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
+        """The value with a shape that run time checks; symbols that are new get their values there."""
+        return self.match_cast(self.emit(value), values.tensor_info(shape, self.dtype(value)))
+
+    def fresh(self, name: str) -> tir.Var:
+        """A symbol of its own."""
+        return self.symbol(self.bb.get_unique_name(name))
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is emitted inside is not visible behind it: an importer forgets there what it remembers of it."""
+        yield
+
     # ------------------------------------------------------------ constants
 
     def constant(self, array: np.ndarray, dtype: str | None = None, key: str = "") -> relax.Constant:

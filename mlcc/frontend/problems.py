@@ -29,6 +29,10 @@ class Problems:
     def __bool__(self) -> bool:
         return bool(self._found)
 
+    def copy(self) -> Problems:
+        """What is known now, for a way of saying a node that is tried first."""
+        return Problems({key: list(spans) for key, spans in self._found.items()})
+
     def unknown(self, operator: str, span: Span) -> None:
         """Note a node whose operator has no converter."""
         self._found.setdefault((operator, "", _SUPPLY), []).append(span)

@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlcc.ir import relax
+from mlcc.ir import relax, tir
 from mlcc.ir.node import Attrs, replace
 from mlcc.passes.graph.relax_mutator import RelaxMutator
-from mlcc.passes.graph.symbolic import free_symbols, renew_symbols
+from mlcc.passes.graph.symbolic import free_symbols, info_symbols, mentioned_symbols, renew_symbols
 from mlcc.relax.construct import (
     CALL_TIR,
     CALL_TIR_INPLACE,
@@ -121,11 +121,12 @@ def _needed(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> dict[Hash
 
 
 def waits(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
-    """What a binding comes after, beside what it uses: a call in place, and those that read what it writes over.
+    """What a binding comes after, beside what it uses: a call in place, and those that read what it writes over; a cast
+    that defines a symbol, and those that have the symbol.
 
     What reads the value before the call stays before it, what reads it later stays behind it.
     """
-    found: dict[relax.Var, list[relax.Var]] = {}
+    found = _symbols_defined(block)
     written = [set(written_in_place(b.value)) for b in block.bindings]  # type: ignore[attr-defined]
     if not any(written):
         return found
@@ -135,6 +136,20 @@ def waits(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
             if other != at and used & targets:
                 first, second = sorted((at, other))
                 found.setdefault(block.bindings[second].var, []).append(block.bindings[first].var)
+    return found
+
+
+def _symbols_defined(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
+    """The casts that define symbols which bindings behind them have."""
+    found: dict[relax.Var, list[relax.Var]] = {}
+    cast_of: dict[tir.Var, relax.Var] = {}
+    for binding in block.bindings:
+        if cast_of:
+            mentioned = (*mentioned_symbols(binding.value), *mentioned_symbols(binding.var.struct_info))  # type: ignore[attr-defined]
+            found[binding.var] = list(dict.fromkeys(cast_of[v] for v in mentioned if v in cast_of))
+        if isinstance(binding, relax.MatchCast):
+            for symbol in info_symbols(binding.struct_info):
+                cast_of.setdefault(symbol, binding.var)
     return found
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from mlcc.errors import Span
@@ -103,9 +104,19 @@ class Translator(Emitter):
         finally:
             self.values, self.node, self.outputs = outside, node, outputs
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Symbols that are defined inside are not there behind it."""
+        before, self.symbols = self.symbols, dict(self.symbols)
+        try:
+            yield
+        finally:
+            self.symbols = before
+
     def branch(self, graph: Graph, operands: Sequence[Any]) -> relax.SeqExpr:
         """A graph that is an argument as a sequence of its own, which gives the tuple of its results."""
-        return self.bb.sequence(lambda: self.emit(convert.as_expr(self.inside(graph, operands))))
+        with self.apart():
+            return self.bb.sequence(lambda: self.emit(convert.as_expr(self.inside(graph, operands))))
 
     def hold(self, value: tir.Expr, least: int | None, most: int | None) -> None:
         """Let run time check that a number lies in a range."""

@@ -34,7 +34,6 @@ class Known:
 
     elements: np.ndarray
     dtype: str
-    expr: Any = None  # the relax expression it was made into, if it was needed as one
 
     @property
     def symbolic(self) -> bool:

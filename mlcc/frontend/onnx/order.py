@@ -65,11 +65,11 @@ def _reads(node: onnx.NodeProto, depth: int = 0) -> set[str]:
     names = {name for name in node.input if name}
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
-            names |= _captured(graph, depth + 1)
+            names |= captured(graph, depth + 1)
     return names
 
 
-def _captured(graph: onnx.GraphProto, depth: int) -> set[str]:
+def captured(graph: onnx.GraphProto, depth: int = 1) -> set[str]:
     """The names that a graph inside of a node takes from outside."""
     if depth > DEPTH_LIMIT:
         raise CompileError(error("E1045", f"graphs are nested more than {DEPTH_LIMIT} deep"))

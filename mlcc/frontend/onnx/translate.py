@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from collections import ChainMap
-from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mlcc.errors import CompileError, Span, error
@@ -27,7 +28,6 @@ from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import INLINE_LIMIT, TensorData
-from mlcc.ops import values
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,6 +89,7 @@ class OnnxTranslator(Emitter):
         self.problems = Problems()
         self.evaluator = Evaluator()
         self._known: dict[relax.Expr, Known] = {}
+        self._tensors: MutableMapping[Known, relax.Expr] = {}  # what integers that are known were made into
         self._attributes: Mapping[str, Any] | None = None  # of the function whose body is walked
         self._functions = Functions(model.proto)
         self._count = 0  # nodes walked
@@ -149,14 +150,6 @@ class OnnxTranslator(Emitter):
         most = None if limit is None else plain(c.as_expr(limit))
         return [c.minimum(s, most) for s in symbols] if isinstance(most, int) and most > 0 else list(symbols)
 
-    def with_shape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
-        """The value with a shape that run time checks; symbols that are new get their values there."""
-        return self.match_cast(self.emit(value), values.tensor_info(shape, self.dtype(value)))
-
-    def fresh(self, name: str) -> tir.Var:
-        """A symbol of its own."""
-        return self.symbol(self.bb.get_unique_name(name))
-
     def tensor_of(self, elements: Shape, dtype: str, shape: Sequence[int] | None = None) -> relax.Expr:
         """A tensor of integers that are known, a vector unless a shape is given."""
         listed = list(elements)
@@ -176,10 +169,19 @@ class OnnxTranslator(Emitter):
             raise value
         if not isinstance(value, Known):
             return value
-        if value.expr is None:
-            value.expr = self._tensor(value)
-            self._known[value.expr] = value
-        return value.expr
+        if value not in self._tensors:
+            self._tensors[value] = self._tensor(value)
+            self._known[self._tensors[value]] = value
+        return self._tensors[value]
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Integers that become tensors inside do so behind it again."""
+        before, self._tensors = self._tensors, ChainMap({}, self._tensors)
+        try:
+            yield
+        finally:
+            self._tensors = before
 
     def _tensor(self, value: Known) -> relax.Expr:
         shape, dtype = value.elements.shape, DType.of(value.dtype)

@@ -1,4 +1,4 @@
-"""Control flow: branches as `if`, loops of a known number of steps written out."""
+"""Control flow: branches as `if`, loops of a few known steps written out, others as functions that call themselves."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mlcc.frontend.aten.graph import Graph, Inner, Ref
+from mlcc.frontend.aten.graph import Graph, Inner, NumberMeta, Ref
 from mlcc.frontend.aten.table import converts
 from mlcc.frontend.aten.translate import Translator
+from mlcc.frontend.loops import Loop, Round, run_loop
 from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64
 
-MOST_STEPS = 256  # of a loop that is written out
-_REWRITE = "write the loop in Python with a known number of steps"
+MOST_STEPS = 64  # of a loop that is written out
 
 
 @converts("higher_order.cond")
@@ -28,42 +30,125 @@ def _cond(t: Translator, arg0: Any, arg1: Inner, arg2: Inner, arg3: Sequence[Any
 
 @converts("higher_order.map_impl", "higher_order.map")
 def _map(t: Translator, arg0: Inner, arg1: Sequence[Any], arg2: Sequence[Any] = ()) -> list[Any]:
-    steps = [t.inside(arg0.graph, [*(_at(t, x, i) for x in arg1), *arg2]) for i in range(_count(t, arg1))]
-    return _stacked(t, steps)
+    return _scanned(t, arg0.graph, [], arg1, arg2)
 
 
 @converts("higher_order.scan")
 def _scan(t: Translator, arg0: Inner, arg1: Sequence[Any], arg2: Sequence[Any], arg3: Sequence[Any] = ()) -> list[Any]:
-    carried, kept = list(arg1), []
-    for i in range(_count(t, arg2)):
-        results = t.inside(arg0.graph, [*carried, *(_at(t, x, i) for x in arg2), *arg3])
-        carried = results[: len(carried)]
-        kept.append(results[len(carried) :])
-    return [*carried, *_stacked(t, kept)]
+    return _scanned(t, arg0.graph, arg1, arg2, arg3)
+
+
+def _scanned(
+    t: Translator, graph: Graph, carried: Sequence[Any], along: Sequence[Any], extra: Sequence[Any]
+) -> list[Any]:
+    """A step for each element along the first axis: what the last one carries, and what all give, stacked."""
+    if not along:
+        raise Unsupported("nothing to go along")
+    length = t.shape(along[0])[0]
+    count = tir.const_int(length)
+    if count is not None and 0 < count <= MOST_STEPS:
+        return _written_out(t, graph, carried, along, extra, count)
+    tensors, all_of = _apart(extra)
+
+    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
+        parts = [t.emit(t.op.take(x, number, 0)) for x in outer[: len(along)]]
+        made = t.inside(graph, [*state, *parts, *all_of(outer[len(along) :])])
+        return Round(made[: len(state)], made[len(state) :])
+
+    state, rows = run_loop(t, Loop(body, carried, [*along, *tensors], length if count is None else count))
+    return [*state, *rows]
+
+
+def _written_out(
+    t: Translator, graph: Graph, carried: Sequence[Any], along: Sequence[Any], extra: Sequence[Any], count: int
+) -> list[Any]:
+    state, kept = list(carried), []
+    for i in range(count):
+        results = t.inside(graph, [*state, *(_at(t, x, i) for x in along), *extra])
+        state = results[: len(state)]
+        kept.append(results[len(state) :])
+    return [*state, *_stacked(t, kept)]
 
 
 @converts("higher_order.while_loop")
 def _while(t: Translator, arg0: Inner, arg1: Inner, arg2: Sequence[Any], arg3: Sequence[Any] = ()) -> list[Any]:
-    """The steps one after the other, where what the loop counts is known."""
+    """The steps one after the other, where what the loop counts is known and they are few; else a loop."""
+    if _steps(arg0.graph, arg1.graph, arg2, arg3) is None:
+        return _repeated(t, arg0.graph, arg1.graph, arg2, arg3)
     carried, known = list(arg2), [_number(value) for value in arg2]
     extra = [_number(value) for value in arg3]
-    for _ in range(MOST_STEPS + 1):
-        (goes_on,) = _evaluated(arg0.graph, [*known, *extra])
-        if goes_on is None:
-            raise Unsupported("a loop whose number of steps depends on the data", _REWRITE)
-        if not goes_on:
-            return carried
+    while _evaluated(arg0.graph, [*known, *extra])[0]:
         carried = t.inside(arg1.graph, [*carried, *arg3])
         known = _evaluated(arg1.graph, [*known, *extra])
-    raise Unsupported(f"a loop of more than {MOST_STEPS} steps", _REWRITE)
+    return carried
 
 
-def _count(t: Translator, scanned: Sequence[Any]) -> int:
-    """The number of steps that go along the first axis."""
-    count = tir.const_int(t.shape(scanned[0])[0]) if scanned else None
-    if count is None or not 0 < count <= MOST_STEPS:
-        raise Unsupported(f"a loop of {'symbolic length' if count is None else f'{count} steps'}", _REWRITE)
-    return count
+def _steps(test: Graph, step: Graph, carried: Sequence[Any], extra: Sequence[Any]) -> int | None:
+    """How often a loop runs; None for what run time decides, and for more than is written out."""
+    known, rest = [_number(value) for value in carried], [_number(value) for value in extra]
+    for count in range(MOST_STEPS + 1):
+        (goes_on,) = _evaluated(test, [*known, *rest])
+        if goes_on is None or not goes_on:
+            return None if goes_on is None else count
+        known = _evaluated(step, [*known, *rest])
+    return None
+
+
+def _repeated(t: Translator, test: Graph, step: Graph, carried: Sequence[Any], extra: Sequence[Any]) -> list[Any]:
+    """A loop at run time. Numbers that it carries are tensors in between."""
+    counts = [not isinstance(value, relax.Expr) for value in carried]
+    tensors, all_of = _apart(extra)
+
+    def inside(graph: Graph, state: Sequence[relax.Expr], outer: Sequence[relax.Expr]) -> list[relax.Expr]:
+        with t.apart():
+            given = [_numbered(t, graph, i, v) if counts[i] else v for i, v in enumerate(state)]
+            return [_as_tensor(t, v) for v in t.inside(graph, [*given, *all_of(outer)])]
+
+    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
+        made = inside(step, state, outer)
+        return Round(made, (), inside(test, made, outer)[0])
+
+    begin = [_as_tensor(t, value) for value in carried]
+    state, _ = run_loop(t, Loop(body, begin, tensors, None, inside(test, begin, tensors)[0]))
+    return [_read(t, v, t.fresh("number")) if n else v for v, n in zip(state, counts, strict=True)]
+
+
+def _apart(values: Sequence[Any]) -> tuple[list[relax.Expr], Callable[[Sequence[relax.Expr]], list[Any]]]:
+    """The tensors among values, and what puts others in their places."""
+    tensors = [v for v in values if isinstance(v, relax.Expr)]
+
+    def again(given: Sequence[relax.Expr]) -> list[Any]:
+        rest = iter(given)
+        return [next(rest) if isinstance(v, relax.Expr) else v for v in values]
+
+    return tensors, again
+
+
+def _as_tensor(t: Translator, value: Any) -> relax.Expr:
+    """An integer as a tensor of rank 0; a tensor as it is."""
+    if isinstance(value, relax.Expr):
+        return value
+    if isinstance(value, (int, bool)):
+        return t.scalar(int(value), "int64")
+    if not isinstance(value, tir.Expr) or value.dtype.is_float:
+        raise Unsupported("a loop that carries numbers that are no integers")
+    number = tir.Select(INT64, value, c.const(1, INT64), c.const(0, INT64)) if value.dtype.is_bool else value
+    return t.reshape(t.emit(t.op.shape_to_tensor(t.shape_expr([number]))), [])
+
+
+def _numbered(t: Translator, graph: Graph, index: int, value: relax.Expr) -> tir.Expr:
+    """A tensor of one integer as the number that an input of a graph is, by the symbol that the program has for it."""
+    meta = graph.values.get(graph.inputs[index])
+    name = meta.value if isinstance(meta, NumberMeta) and isinstance(meta.value, str) else "number"
+    t.symbols[name] = _read(t, value, t.fresh("number"))
+    return t.symbols[name]
+
+
+def _read(t: Translator, value: relax.Expr, symbol: tir.Var) -> tir.Var:
+    """Let a symbol be the only element of a tensor."""
+    made = t.emit(t.op.tensor_to_shape(t.reshape(value, [1])))
+    t.bb.match_cast(made, relax.ShapeStructInfo((symbol,), 1))
+    return symbol
 
 
 def _at(t: Translator, value: relax.Expr, index: int) -> relax.Expr:

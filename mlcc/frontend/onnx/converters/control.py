@@ -1,12 +1,17 @@
-"""Branches and loops: those that are decided while the model is imported, and branches at run time."""
+"""Branches and loops: those that are decided while the model is imported, and those of run time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.loops import Loop, Round, run_loop
+from mlcc.frontend.onnx.integers import plain
+from mlcc.frontend.onnx.outside import Outside
 from mlcc.frontend.onnx.table import converts
-from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator, Value
+from mlcc.frontend.onnx.translate import Missing, OnnxNode, OnnxTranslator, Value
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
 from mlcc.ops.relations import common, same
@@ -14,7 +19,8 @@ from mlcc.ops.relations import common, same
 if TYPE_CHECKING:
     import onnx
 
-UNROLL_LIMIT = 1024  # rounds of a loop
+FEW_ROUNDS = 64  # are written out
+UNROLL_LIMIT = 1024  # rounds of a loop that is written out because it has no other form
 
 
 # ---------------------------------------------------------------- branches
@@ -42,7 +48,8 @@ def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqE
             raise Unsupported("a branch that run time chooses must give as many tensors as the node has outputs")
         return results[0] if count == 1 else tuple(results)
 
-    return t.bb.sequence(body)
+    with t.apart():
+        return t.bb.sequence(body)
 
 
 def _shaped(t: OnnxTranslator, value: relax.Expr, branches: Sequence[relax.SeqExpr], at: int | None) -> relax.Expr:
@@ -60,6 +67,14 @@ def _shaped(t: OnnxTranslator, value: relax.Expr, branches: Sequence[relax.SeqEx
 # ---------------------------------------------------------------- loops
 
 
+class _AtRunTime(Unsupported):
+    """How often a loop runs is not known while the model is imported."""
+
+
+class _TooMany(_AtRunTime):
+    """It runs more often than is written out."""
+
+
 @converts("Loop")
 def _loop(
     t: OnnxTranslator,
@@ -68,14 +83,42 @@ def _loop(
     condition: relax.Expr | None = None,
     *carried: Any,
 ) -> list[Any]:
+    written_out = functools.partial(_written_out, t, node, most, condition, carried)
+    try:
+        return written_out(FEW_ROUNDS)
+    except _TooMany:
+        return _either(t, lambda: _at_run_time(t, node, most, condition, carried), lambda: written_out(UNROLL_LIMIT))
+    except _AtRunTime:
+        return _at_run_time(t, node, most, condition, carried)
+
+
+def _either(t: OnnxTranslator, first: Callable[[], list[Any]], second: Callable[[], list[Any]]) -> list[Any]:
+    """What the first way gives; the second one's, where it cannot be gone."""
+    before = t.problems.copy()
+    try:
+        return first()
+    except (Unsupported, Missing):
+        after, t.problems = t.problems, before
+        try:
+            return second()
+        except _AtRunTime:
+            t.problems = after
+        raise
+
+
+def _written_out(
+    t: OnnxTranslator, node: OnnxNode, most: relax.Expr | None, condition: relax.Expr | None, carried: Sequence[Any],
+    limit: int,
+) -> list[Any]:  # fmt: skip
+    """The rounds one after the other, as many as `limit`."""
     graph = node.attribute("body")
     rounds = _rounds(t, most)
     state: list[Value] = list(carried)
     scanned: list[list[Any]] = [[] for _ in range(len(graph.output) - 1 - len(state))]
     going, at = _decided(t, condition), 0
     while going and (rounds is None or at < rounds):
-        if at >= UNROLL_LIMIT:
-            raise Unsupported(f"a loop of more than {UNROLL_LIMIT} rounds")
+        if at >= limit:
+            raise _TooMany(f"a loop of more than {limit} rounds")
         results = t.inline(graph, [t.scalar(at, "int64"), t.scalar(True, "bool"), *state])
         going, state = _decided(t, t.tensor(results[0])), results[1 : 1 + len(state)]
         for seen, value in zip(scanned, results[1 + len(state) :], strict=True):
@@ -85,13 +128,34 @@ def _loop(
     return [*state, *(_stacked(t, seen, out, 0) for seen, out in zip(scanned, outputs, strict=True))]
 
 
+def _at_run_time(
+    t: OnnxTranslator, node: OnnxNode, most: relax.Expr | None, condition: relax.Expr | None, carried: Sequence[Any]
+) -> list[Any]:
+    graph = node.attribute("body")
+    outside = Outside(t, graph)
+
+    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
+        with outside.seen_as(outer):
+            results = [t.tensor(r) for r in t.inline(graph, [number, t.scalar(True, "bool"), *state])]
+        if not all(isinstance(r, relax.Expr) for r in results):
+            raise Unsupported("a round of a loop that run time counts gives tensors, not sequences or optional values")
+        return Round(results[1 : 1 + len(state)], results[1 + len(state) :], results[0])
+
+    if not all(isinstance(value, relax.Expr) for value in carried):
+        raise Unsupported("a loop that run time counts carries tensors, not sequences or optional values")
+    known = t.known(most)
+    limit = most if known is None else known[0]
+    state, rows = run_loop(t, Loop(body, carried, outside.variables, limit, condition))
+    return [*state, *rows]
+
+
 def _rounds(t: OnnxTranslator, most: relax.Expr | None) -> int | None:
     """How often a loop runs at most; None for one that only its condition ends."""
     if most is None:
         return None
     found = t.known(most)
     if found is None or not isinstance(found[0], int):
-        raise Unsupported("how often a loop runs is known at run time only")
+        raise _AtRunTime("how often a loop runs is known at run time only")
     return found[0]
 
 
@@ -100,7 +164,7 @@ def _decided(t: OnnxTranslator, condition: relax.Expr | None) -> bool:
         return True
     known = t.constant_array(condition)
     if known is None:
-        raise Unsupported("what a loop's condition is is known at run time only")
+        raise _AtRunTime("what a loop's condition is is known at run time only")
     return bool(known.item())
 
 
@@ -122,27 +186,72 @@ def _scan(t: OnnxTranslator, node: OnnxNode, *given: relax.Expr) -> list[Any]:
     graph, count = node.attribute("body"), node.attribute("num_scan_inputs")
     if not 0 < count <= len(given):
         raise Unsupported(f"{count} inputs to scan of {len(given)}")
-    state: list[Value] = list(given[: len(given) - count])
-    sources = given[len(given) - count :]
+    state, sources = list(given[: len(given) - count]), given[len(given) - count :]
     axes = [t.axis(s, a) for s, a in zip(sources, _each(node, "scan_input_axes", count), strict=True)]
-    rounds = _length(t, sources, axes)
     backward = _each(node, "scan_input_directions", count)
-    results_of = graph.output[len(state) :]
-    scanned: list[list[Any]] = [[] for _ in results_of]
-    for at in range(rounds):
-        parts = [
-            _element(t, s, axis, rounds - 1 - at if back else at)
-            for s, axis, back in zip(sources, axes, backward, strict=True)
+    outputs = graph.output[len(state) :]
+    outward = _each(node, "scan_output_axes", len(outputs)), _each(node, "scan_output_directions", len(outputs))
+    length = _length(t, sources, axes)
+    parts = list(zip(sources, axes, backward, strict=True))
+
+    def written_out() -> list[Any]:
+        last, scanned = _scan_written_out(t, graph, state, parts, length)  # type: ignore[arg-type]
+        made = [
+            _stacked(t, seen[::-1] if back else seen, out, axis)
+            for seen, out, axis, back in zip(scanned, outputs, *outward, strict=True)
         ]
+        return [*last, *made]
+
+    def at_run_time() -> list[Any]:
+        last, rows = _scan_at_run_time(t, graph, state, parts, length)
+        turned = [t.emit(t.op.flip(row, 0)) if back else row for row, back in zip(rows, outward[1], strict=True)]
+        return [*last, *(_outward(t, row, axis) for row, axis in zip(turned, outward[0], strict=True))]
+
+    if not isinstance(length, int) or length > UNROLL_LIMIT:
+        return at_run_time()
+    return written_out() if length <= FEW_ROUNDS else _either(t, at_run_time, written_out)
+
+
+Scanned: TypeAlias = (
+    "Sequence[tuple[relax.Expr, int, int]]"  # tensors, the axes they are scanned along, backward or not
+)
+
+
+def _scan_written_out(
+    t: OnnxTranslator, graph: onnx.GraphProto, state: list[Any], sources: Scanned, rounds: int
+) -> tuple[list[Any], list[list[Any]]]:
+    scanned: list[list[Any]] = [[] for _ in graph.output[len(state) :]]
+    for at in range(rounds):
+        parts = [_element(t, s, axis, rounds - 1 - at if back else at) for s, axis, back in sources]
         results = t.inline(graph, [*state, *parts])
         state = results[: len(state)]
         for seen, value in zip(scanned, results[len(state) :], strict=True):
             seen.append(t.tensor(value))
-    made = []
-    outward = _each(node, "scan_output_axes", len(scanned)), _each(node, "scan_output_directions", len(scanned))
-    for seen, out, axis, back in zip(scanned, results_of, *outward, strict=True):
-        made.append(_stacked(t, seen[::-1] if back else seen, out, axis))
-    return [*state, *made]
+    return state, scanned
+
+
+def _scan_at_run_time(
+    t: OnnxTranslator, graph: onnx.GraphProto, state: list[Any], sources: Scanned, rounds: Dim
+) -> tuple[list[relax.Expr], list[relax.Expr]]:
+    outside = Outside(t, graph)
+    turned = [t.emit(t.op.flip(s, axis)) if back else s for s, axis, back in sources]
+
+    def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
+        tensors, rest = outer[: len(turned)], outer[len(turned) :]
+        parts = [t.emit(t.op.take(x, number, axis)) for x, (_, axis, _) in zip(tensors, sources, strict=True)]
+        with outside.seen_as(rest):
+            results = [t.tensor(r) for r in t.inline(graph, [*state, *parts])]
+        return Round(results[: len(state)], results[len(state) :])
+
+    return run_loop(t, Loop(body, state, [*turned, *outside.variables], rounds))
+
+
+def _outward(t: OnnxTranslator, rows: relax.Expr, axis: int) -> relax.Expr:
+    """The first axis in another place."""
+    rank = t.ndim(rows)
+    order = list(range(1, rank))
+    order.insert(axis % rank, 0)
+    return rows if order == list(range(rank)) else t.emit(t.op.permute_dims(rows, order))
 
 
 @converts("Scan", since=8)
@@ -167,15 +276,12 @@ def _each(node: OnnxNode, name: str, count: int) -> list[int]:
     return list(found)
 
 
-def _length(t: OnnxTranslator, sources: Sequence[relax.Expr], axes: Sequence[int]) -> int:
+def _length(t: OnnxTranslator, sources: Sequence[relax.Expr], axes: Sequence[int]) -> Dim:
     """How many elements are scanned."""
-    found = {tir.const_int(t.shape(s)[axis]) for s, axis in zip(sources, axes, strict=True)}
-    length = found.pop()
-    if found or length is None:
-        raise Unsupported("how often a scan runs is known at run time only")
-    if length > UNROLL_LIMIT:
-        raise Unsupported(f"a scan of more than {UNROLL_LIMIT} rounds")
-    return length
+    found = [t.simplify(t.shape(s)[axis]) for s, axis in zip(sources, axes, strict=True)]
+    if not all(same(found[0], other) for other in found):
+        raise Unsupported(f"what is scanned together is of different lengths, {found}")
+    return plain(found[0])
 
 
 def _element(t: OnnxTranslator, value: relax.Expr, axis: int, at: int) -> relax.Expr:

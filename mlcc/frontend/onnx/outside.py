@@ -1,0 +1,52 @@
+"""What a graph inside of a node takes from outside, where it becomes a function of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mlcc.frontend.onnx.integers import Known
+from mlcc.frontend.onnx.order import captured
+from mlcc.ir import relax
+
+if TYPE_CHECKING:
+    import onnx
+
+    from mlcc.frontend.onnx.translate import OnnxTranslator, Value
+
+
+class Outside:
+    """The values around a graph: `variables` are those that a function of it has to be given."""
+
+    def __init__(self, t: OnnxTranslator, graph: onnx.GraphProto) -> None:
+        self._t = t
+        self._values = {name: t.values[name] for name in sorted(captured(graph)) if name and name in t.values}
+        self.variables: list[relax.Var] = []
+        for value in self._values.values():
+            _mapped(value, self._noted)
+
+    def _noted(self, var: relax.Var) -> relax.Var:
+        if var not in self.variables:
+            self.variables.append(var)
+        return var
+
+    @contextmanager
+    def seen_as(self, given: Sequence[relax.Expr]) -> Iterator[None]:
+        """Inside the block these are the values of the variables, and nothing else of the outside is there."""
+        by_var = dict(zip(self.variables, given, strict=True))
+        before = self._t.values
+        self._t.values = {"": None, **{name: _mapped(v, by_var.__getitem__) for name, v in self._values.items()}}
+        try:
+            yield
+        finally:
+            self._t.values = before
+
+
+def _mapped(value: Value, rule: Callable[[relax.Var], relax.Expr]) -> Value:
+    """A value with its variables replaced; integers that are known are made into tensors anew."""
+    if isinstance(value, relax.Var):
+        return rule(value)
+    if isinstance(value, Known):
+        return Known(value.elements, value.dtype)
+    return [_mapped(v, rule) for v in value] if isinstance(value, list) else value
