@@ -135,7 +135,7 @@ def tune(module: IRModule | Func, target: str | Target = "llvm{cpu=native}", **o
 
 
 def _local_runner(jobs: int) -> Runner:
-    from mlcc.tune.measure.runner import LocalRunner
+    from mlcc.tune.measure.local import LocalRunner
 
     return LocalRunner(jobs=jobs)
 

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
+from mlcc.errors import CompileError
 from mlcc.records.workload import MAIN, module_of
 from mlcc.tune.contracts import Candidate, Outcome, Space, Status, Task
 from mlcc.tune.recorded import RecordedRunner, candidate_key
@@ -68,7 +69,11 @@ class KernelSearch:
 
     def measure_default(self) -> None:
         """Measure the default, and check its results; without it there is nothing to compare to."""
-        (outcome,) = self.runner.measure([self.default], FIRST * 2)
+        try:
+            (outcome,) = self.runner.measure([self.default], FIRST * 2)
+        except CompileError as exc:
+            self.why_done = exc.diagnostics[0].message
+            return
         if outcome.status is not Status.OK or not outcome.seconds:
             self.why_done = f"the default schedule is {outcome.status.value}: {outcome.why}".rstrip(": ")
             return
@@ -203,7 +208,6 @@ class KernelSearch:
 
 def why_not_kept(task: Task, candidate: Candidate) -> str | None:
     """Why a candidate cannot be a record: its steps, read back from their text, do not give its function again."""
-    from mlcc.errors import CompileError
     from mlcc.ir.equal import structural_equal
     from mlcc.passes.schedule.mls.run import apply_schedule
 

@@ -31,7 +31,7 @@ class RuleSpace:
         """Raises CompileError for a function that rules leave alone."""
         facts = function_facts(task.func, task.target)
         self._serial = task.threads == 1
-        self.plans = Plans(task.func, facts, task.constants, task.names[0] if task.names else "main")
+        self.plans = Plans(task.func, facts, task.constants)
 
     def default(self) -> Candidate | None:
         """What the pass `auto-schedule` does; None where no rule takes the function."""
