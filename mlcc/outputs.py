@@ -60,6 +60,8 @@ KINDS = {
         Kind("module", "the text of a module", (".mlc",)),
         Kind("tvm", "the text of a module", (".mlc", ".py")),  # in TVM's dialect, which Python runs
         Kind("script", "a schedule script", (".mls",)),
+        Kind("records", "a database of records", (".db", ".sqlite"), is_binary=True),
+        Kind("report", "a report", (".svg", ".json")),
     )
 }  # fmt: skip
 # suffixes of files that people write or other tools make, and mlcc never does
@@ -240,16 +242,16 @@ class Outputs:
             raise CompileError(wrong)
         write_files(contents)
 
-    def save_part(self, path: str, content: str, start: str) -> None:
+    def save_part(self, path: str, content: str, start: str, what: str = "dump") -> None:
         """Write a file that was not named, of many, such as a dump; it replaces only one that begins with `start`.
 
         Raises CompileError.
         """
         self._forget_unnamed()
-        made = Output(path, "the dump", "module")
+        made = Output(path, f"the {what}", "module")
         problem = _place_problem(made) or self._clash(made)
         if problem is None and not self.force and os.path.lexists(path) and not _begins(path, start):
-            text = f"the dump {path} would replace a file that is no dump"
+            text = f"the {what} {path} would replace a file that is no such {what}"
             problem = error("E0013", text, help="name another folder, or pass --force")
         if problem is not None:
             raise CompileError(problem)

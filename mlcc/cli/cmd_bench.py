@@ -13,6 +13,7 @@ from mlcc.cli.options import (
     inputs_options,
     level_option,
     pipeline_option,
+    records_option,
     target_option,
     threads_option,
 )
@@ -35,22 +36,27 @@ LEAST_SECONDS = 1e-3  # a sample shorter than this measures the clock
 @target_option("llvm{cpu=native}")
 @level_option
 @pipeline_option
+@records_option
 @extern_options
 @env_option
 @threads_option
 def command(
     files: tuple[str, ...], inputs: tuple[str, ...], weights: tuple[str, ...], func: str, number: int | None,
     repeat: int, as_json: bool,
-    target: str, level: int | None, pipeline: str | None, allow_extern: tuple[str, ...], allow_native: bool,
-    envs: tuple[str, ...], threads: int | None,
+    target: str, level: int | None, pipeline: str | None, db: str | None, allow_extern: tuple[str, ...],
+    allow_native: bool, envs: tuple[str, ...], threads: int | None,
 ) -> int:  # fmt: skip
     """Time a function of each FILE (text or artifact) inside native code.
 
     Several files are competitors: their samples are interleaved, so that a slow minute of the machine hits all alike.
-    Shows the median, the middle half, and the ratio to the first.
+    Shows the median, the middle half, and the ratio to the first. With --db each text runs twice: as the rules schedule
+    it, and with the tuned schedules.
     """
     from mlcc.cli.native_faults import report_faults
-    from mlcc.cli.options import load_executable, load_inputs, use_threads
+    from mlcc.cli.options import is_artifact, load_executable, load_inputs, refuse_artifacts, use_threads
+
+    if all(map(is_artifact, files)):
+        refuse_artifacts(db, *files)
 
     arrays = load_inputs(inputs, weights)
     if envs:
@@ -60,7 +66,12 @@ def command(
             load_env(path)
     use_threads(threads)
     keep = not envs
-    loaded = [load_executable(path, target, level, pipeline, allow_extern, allow_native, keep) for path in files]
+    runs = [(path, known) for path in files for known in _databases(path, db)]
+    loaded = [
+        load_executable(path, target, level, pipeline, allow_extern, allow_native, keep, db=known)
+        for path, known in runs
+    ]
+    files = tuple(path if known is None else f"{path} (tuned)" for path, known in runs)
     report_faults(dict(zip(files, loaded, strict=True)), func)
     samples = interleave(loaded, func, arrays, number, repeat)
     if as_json:
@@ -71,6 +82,13 @@ def command(
     for line in table(files, samples):
         click.echo(line)
     return 0
+
+
+def _databases(path: str, db: str | None) -> list[str | None]:
+    """The databases that a file is run with, one after the other: a text without any, and with the one given."""
+    from mlcc.cli.options import is_artifact
+
+    return [None] if db is None or is_artifact(path) else [None, db]
 
 
 def interleave(

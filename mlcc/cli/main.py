@@ -35,6 +35,7 @@ COMMANDS = {
     "passes": "Run passes over a module and print the result.",
     "run": "Run a function of a module or artifact on arrays from files.",
     "schedule": "Apply a schedule script to a module and print the result.",
+    "tune": "Search for faster schedules of a module's kernels, by measuring.",
 }
 BLAS = (
     "analyze",

@@ -55,6 +55,11 @@ CODES = {
         "The shapes of a kernel have a symbol. It is measured at one value of it, which `--size NAME=N` gives; the "
         "schedule that is found is used for all values.",
     ),
+    "E1134": (
+        "a key that names no workload",
+        "A workload is known by the structural hash of its kernel; `mlcc tune --list` shows the beginnings of those "
+        "that have a proven schedule. Give as much of one as makes it unique.",
+    ),
     "E1133": (
         "an unknown design space",
         "`--space` says where candidates come from: `rules` are the choices of mlcc's own rules, `generic` the tilings "

@@ -46,6 +46,12 @@ class Tuning:
         for one in self._opened:
             one.close()
 
+    def end_processes(self) -> None:
+        """End what measures; what was found can still be read."""
+        for one in self._opened:
+            if not isinstance(one, Database):
+                one.close()
+
     @property
     def kernels(self) -> list[KernelSearch]:
         return list(self.loop.kernels)
@@ -128,9 +134,7 @@ def tune(module: IRModule | Func, target: str | Target = "llvm{cpu=native}", **o
     try:
         made.loop.run()
     finally:
-        for one in made._opened:
-            if not isinstance(one, Database):
-                one.close()
+        made.end_processes()
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ LEAST_FINAL, FINAL_SECONDS = 15, 3.0  # of slow kernels fewer
 REPLACES = 0.98  # the default is replaced where the bound of the ratio is under this
 HOPELESS = 1.3  # of the best of the batch
 FINALISTS = 2
+LOOKS = 1.0  # seconds between two looks at the time
 PATIENCE, LEAST_GAIN = 3, 0.01  # batches without so much ends the search
 
 
@@ -49,6 +51,7 @@ class KernelSearch:
     why_done: str = ""
     _found: dict[str, list[float] | None] = field(default_factory=dict)  # ratios by candidate; None: it failed
     _judged: set[str] = field(default_factory=set)
+    _pace: float = 0.25  # seconds that the last candidates took, each
     _rank: tuple[float, float, str] = (math.inf, math.inf, "")  # of the best, as the database orders records
     _proposals: Generator[Sequence[Candidate], Sequence[float | None], None] | None = None
     _next_batch: Sequence[Candidate] | None = None
@@ -132,20 +135,14 @@ class KernelSearch:
     def _sample(self, candidates: Sequence[Candidate], samples: int, go_on: Callable[[], bool]) -> list[Candidate]:
         """Sample candidates a few at a time; those that were."""
         made: list[Candidate] = []
-        width = self._width(samples)
-        for at in range(0, len(candidates), width):
-            if not go_on():
-                break
-            some = candidates[at : at + width]
+        while len(made) < len(candidates) and go_on():
+            some = candidates[len(made) : len(made) + max(1, int(LOOKS / self._pace))]
+            began = time.monotonic()
             for candidate, outcome in zip(some, self.runner.measure(some, samples, batch=self.batches), strict=True):
                 self._note(candidate, outcome)
+            self._pace = max((time.monotonic() - began) / len(some), 0.01)
             made += some
         return made
-
-    def _width(self, samples: int) -> int:
-        """How many candidates to measure before looking at the time: about a second's worth."""
-        seconds = max((self.default_seconds or 0.0) * 2 * samples, 0.02)
-        return max(1, min(BATCH, int(1.0 / seconds)))
 
     def _note(self, candidate: Candidate, outcome: Outcome) -> None:
         key = candidate_key(candidate.func)

@@ -1,0 +1,176 @@
+"""`mlcc tune model.mlc --budget 10m -o tuned.mlc`, and what else is done with its database."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlcc.cli.options import data_option, force_option, level_option, target_option, threads_option
+
+if TYPE_CHECKING:
+    from mlcc.files import Content
+    from mlcc.outputs import Outputs
+    from mlcc.tune.engine import Tuning
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_ALONE = {
+    "list_records": "--list",
+    "export": "--export",
+    "import_dir": "--import",
+    "merge": "--merge",
+    "prune": "--prune",
+}
+
+
+class Duration(click.ParamType):
+    """Seconds, as `90`, `90s`, `10m` or `1.5h`."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(value))
+        if found is None or found[2] not in _UNITS:
+            self.fail(f"{value!r} is no time such as 90s, 10m or 1.5h", param, ctx)
+        return float(found[1]) * _UNITS[found[2]]
+
+
+@click.command("tune")
+@click.argument("file", required=False)
+@click.option("--budget", type=Duration(), help="How long to search, such as 90s, 10m, 1h (default: while it gains).")
+@click.option("--trials", type=click.IntRange(1), help="How many candidates to try.")
+@target_option("llvm{cpu=native}")
+@level_option
+@threads_option
+@click.option("--kernels", metavar="GLOB", default="*", show_default=True, help="Tune kernels of these names only.")
+@click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="The value of a symbolic size to measure with.")
+@click.option(
+    "--space", default="rules", show_default=True, help="Where candidates come from: rules, generic, FILE.mls."
+)
+@click.option("--db", metavar="FILE", default="tune.db", show_default=True, help="The database of what is measured.")
+@click.option("--seed", default=0, show_default=True, help="Makes what is tried, and in which order, repeatable.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes that compile candidates.")
+@click.option(
+    "--until",
+    type=click.FloatRange(0, min_open=True),
+    default=0.9,
+    show_default=True,
+    help="The share of the machine's peak at which a kernel is good enough.",
+)
+@click.option(
+    "-o", "--output", metavar="FILE", help="The module with scheduled kernels; it compiles without the database."
+)
+@data_option
+@force_option
+@click.option("--scripts", metavar="FOLDER", help="Write the schedule of each kernel that gained as a script (.mls).")
+@click.option("--report", metavar="FILE", help="Write a report of the search: a picture (.svg) or plain data (.json).")
+@click.option("--list", "list_records", is_flag=True, help="List the best records of the database.")
+@click.option("--export", nargs=2, metavar="KEY FILE", help="Write the best record of a workload as a script (.mls).")
+@click.option(
+    "--import", "import_dir", metavar="FOLDER", help="Read the records that TVM's MetaSchedule left in a folder."
+)
+@click.option("--merge", metavar="FILE", help="Add the records of another database.")
+@click.option("--prune", is_flag=True, help="Keep the best record of each workload, and no others.")
+def command(
+    file: str | None, budget: float | None, trials: int | None, target: str, level: int | None, threads: int | None,
+    kernels: str, sizes: tuple[str, ...], space: str, db: str, seed: int, jobs: int, until: float, output: str | None,
+    data: str | None, force: bool, scripts: str | None, report: str | None, list_records: bool,
+    export: tuple[str, str] | None, import_dir: str | None, merge: str | None, prune: bool,
+) -> int:  # fmt: skip
+    """Search for schedules of the kernels of FILE that are faster than those of the rules, by measuring.
+
+    A schedule replaces the rules' only where fresh samples prove that it is at least 2 % faster. All that is measured
+    goes into the database at once: a search that was interrupted goes on there, and `--db` of compile, run and bench
+    uses it. It runs code made from FILE.
+    """
+    asked = [option for name, option in _ALONE.items() if click.get_current_context().params[name]]
+    if len(asked) + (file is not None) != 1:
+        raise click.UsageError("give either FILE, or one of " + ", ".join(_ALONE.values()))
+    if asked:
+        from mlcc.cli import tune_records
+
+        return tune_records.run(db, list_records, export, import_dir, merge, force)
+    assert file is not None
+    from mlcc.cli.cmd_analyze import known_sizes
+    from mlcc.cli.options import check_data_option, use_threads
+    from mlcc.frontend.source import read_module
+    from mlcc.outputs import Outputs
+    from mlcc.tune.engine import tuning
+
+    outputs = Outputs(force, watch=True)
+    outputs.read(file, space if space.endswith(".mls") else None)
+    outputs.write(db, "--db", "records")
+    if output is not None:
+        check_data_option(data, output, "mlcc")
+        outputs.write_module(output, "-o", "mlcc", data)
+    outputs.write(report, "--report", "report")
+    outputs.settle()
+    use_threads(threads)
+    module = read_module(file)
+    shown = _progress()
+    with tuning(
+        module, target, level=level, threads=threads, kernels=kernels, sizes=known_sizes(sizes), database=db,
+        space=space, jobs=jobs, seed=seed, budget=budget, trials=trials, until=until, changed=shown.changed,
+    ) as made:  # fmt: skip
+        return _run(made, shown, lambda: _write(made, outputs, output, data, scripts, report), output == "-")
+
+
+def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> int:
+    """Search, and write what was found also when the search is interrupted."""
+    from mlcc.cli import signals
+    from mlcc.cli.tune_table import table
+
+    stopped: BaseException | None = None
+    with signals.patient():
+        try:
+            made.loop.run()
+        except (signals.Stopped, KeyboardInterrupt) as exc:
+            stopped = exc
+        finally:
+            shown.close()
+            made.end_processes()
+        write()
+        for line in table(made, final=True):
+            click.echo(line, err=quiet)
+    if stopped is not None:
+        raise stopped
+    return 0
+
+
+def _progress() -> Any:
+    """What shows how far a search is: a table on a terminal, else a line a minute."""
+    import sys
+
+    from mlcc.cli.tune_table import LineAMinute, LiveTable
+
+    if sys.stderr is not None and sys.stderr.isatty():
+        return LiveTable(sys.stderr)
+    return LineAMinute(lambda text: click.echo(text, err=True))
+
+
+def _write(
+    made: Tuning, outputs: Outputs, output: str | None, data: str | None, scripts: str | None, report: str | None
+) -> None:
+    """Write the module, the scripts and the report of a tuning. Raises CompileError."""
+    from mlcc.driver import write_module
+    from mlcc.files import make_folder
+    from mlcc.tune.report import report_text
+    from mlcc.tune.script import BEGINNING, kernel_script
+
+    more: dict[str, Content] = {} if report is None else {report: report_text(made, report)}
+    if scripts is not None:
+        make_folder(scripts)
+        for kernel in made.kernels:
+            record = made.winner(kernel)
+            if record is not None:
+                path = os.path.join(scripts, re.sub(r"\W", "_", kernel.name) + ".mls")
+                outputs.save_part(path, kernel_script(record, kernel.name, kernel.task.calls), BEGINNING, "script")
+    if output is not None:
+        write_module(made.scheduled(), output, data=data, outputs=outputs, more=more)
+    elif more:
+        outputs.save(more)

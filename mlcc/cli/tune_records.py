@@ -1,0 +1,74 @@
+"""What `mlcc tune` does with its database beside tuning: list, export, import, merge and prune records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from mlcc.records.database import Database
+
+
+def run(
+    db: str, list_records: bool, export: tuple[str, str] | None, import_dir: str | None, merge: str | None, force: bool
+) -> int:
+    """Do what was asked for; the option that is none of these is `--prune`. Raises CompileError."""
+    from mlcc.records.database import Database
+
+    if list_records or export is not None:
+        with Database(db, reads_only=True) as found:
+            if export is None:
+                return _list(found)
+            return _export(found, *export, force)
+    with Database(db) as found:
+        if merge is not None:
+            click.echo(f"{found.merge(merge)} new records", err=True)
+        elif import_dir is not None:
+            from mlcc.tune.import_tvm import import_records
+
+            taken, refused = import_records(found, import_dir)
+            click.echo(f"{taken} records were read", err=True)
+            for why in refused:
+                click.echo(f"not read: {why}", err=True)
+        else:
+            click.echo(f"removed {found.prune()} records", err=True)
+    return 0
+
+
+def _list(found: Database) -> int:
+    """A line for each workload and setting with a better schedule: key, ratio, bound, kernel, conditions, date."""
+    from mlcc.records.choice import MIN_GAIN
+
+    for record in found.winners():
+        if record.bound is None or record.bound >= 1 - MIN_GAIN:
+            continue  # nothing better than the rules' schedule was found
+        name = (found.text(record.workload) or "").partition("\n")[0].removeprefix("# ")
+        setting = record.setting
+        threads = f"{setting.threads} thread{'s' if setting.threads > 1 else ''}"
+        click.echo(
+            f"{record.workload[:12]}  {record.ratio:.3f} (at most {record.bound:.3f})  {name}: {setting.target}, "
+            f"{threads}, -O{setting.level}, mlcc {setting.compiler}, {setting.device}, {record.made[:10]}"
+        )
+    return 0
+
+
+def _export(found: Database, key: str, path: str, force: bool) -> int:
+    """Write the best record of the workload whose key begins so. Raises CompileError E1134."""
+    from mlcc.errors import CompileError, did_you_mean, error
+    from mlcc.outputs import Outputs
+    from mlcc.tune.script import kernel_script
+
+    outputs = Outputs(force)
+    outputs.read(found.path)
+    outputs.write(path, "--export", "script")
+    outputs.settle()
+    fitting = [r for r in found.winners() if r.workload.startswith(key)]
+    keys = {r.workload for r in fitting}
+    if len(keys) != 1 or not key:
+        what = "several workloads have" if keys else "no workload with a record has"
+        help = did_you_mean(key, {r.workload for r in found.winners()}) or "`mlcc tune --list` shows the keys"
+        raise CompileError(error("E1134", f"{what} a key that begins with `{key}`", help=help))
+    best = min(fitting, key=lambda r: (r.bound or 1.0, r.candidate))
+    outputs.save({path: kernel_script(best)})
+    return 0
