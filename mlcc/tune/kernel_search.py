@@ -18,6 +18,7 @@ BATCH = 16
 FIRST, SECOND = 3, 10  # samples of every candidate, and more of the promising ones
 FINAL = 40  # fresh samples on which a verdict is based
 LEAST_FINAL, FINAL_SECONDS = 15, 3.0  # of slow kernels fewer
+NO_BASELINE = "E1142"  # what a runner raises where the default cannot be built or run
 REPLACES = 0.98  # the default is replaced where the bound of the ratio is under this
 HOPELESS = 1.3  # of the best of the batch
 FINALISTS = 2
@@ -75,6 +76,8 @@ class KernelSearch:
         try:
             (outcome,) = self.runner.measure([self.default], FIRST * 2)
         except CompileError as exc:
+            if exc.diagnostics[0].code != NO_BASELINE:
+                raise
             self.why_done = exc.diagnostics[0].message
             return
         if outcome.status is not Status.OK or not outcome.seconds:
