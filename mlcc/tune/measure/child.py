@@ -141,7 +141,7 @@ def check_and_time(
         base, own = times if turn % 2 else reversed(times)
         made.append(own)
         ratios.append(own / base)
-        if not turn and own > request.give_up * base:
+        if min(ratios) > request.give_up * (1 if turn else 2):  # two rounds, as one alone may be noise
             break
     return {"seconds": made, "ratios": ratios}
 

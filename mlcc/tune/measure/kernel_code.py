@@ -205,15 +205,9 @@ def _llvm_machine(machine: Machine, level: int) -> Any:
     return target_machine(machine, level)
 
 
-@functools.lru_cache(maxsize=8)
-def _shared_object(text: str, machine: Machine, level: int) -> bytes:
-    """The object of what all kernels with parallel loops have in common: the thread pool."""
-    return compile_unit(text, machine, level, Code.HOST, _llvm_machine(machine, codegen_level(level, Code.HOST)))
-
-
+@functools.lru_cache(maxsize=64)
 def _compiled(text: str, code: Code, machine: Machine, level: int) -> bytes:
-    if code is Code.HOST:
-        return _shared_object(text, machine, level)
+    """The object of a unit; candidates share the thread pool, and often the loops around what is tuned."""
     return compile_unit(text, machine, level, code, _llvm_machine(machine, codegen_level(level, code)))
 
 

@@ -11,13 +11,14 @@ import numpy as np
 from mlcc.runtime.image import PAGE, READ, protect
 
 ALIGNMENT = 64
+GUARD = 16 * PAGE
 _SLACK = 0xA5  # fills what lies between the guard pages beside the tensor
 
 
 class Guarded:
-    """`size` bytes of memory with a page on either side that nobody may access.
+    """`size` bytes of memory with 64 KiB on either side that nobody may access.
 
-    They end at the guard page behind them, where `tight`: the first byte beyond the end faults. Otherwise they begin
+    They end at the guard pages behind them, where `tight`: the first byte beyond the end faults. Otherwise they begin
     at a multiple of 64 bytes, as tensors of a program do. What a forked process writes stays its own, unless `shared`.
     """
 
@@ -26,19 +27,19 @@ class Guarded:
         start = offset % PAGE if not tight else 0
         inside = -(-(size + start) // PAGE) * PAGE
         flags = mmap.MAP_ANONYMOUS | (mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE)
-        self._pages = mmap.mmap(-1, inside + 2 * PAGE, flags=flags)
+        self._pages = mmap.mmap(-1, inside + 2 * GUARD, flags=flags)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
-        self.start = PAGE + (inside - size if tight else start)
+        self.start = GUARD + (inside - size if tight else start)
         self.address = base + self.start
-        self.bounds = (base + PAGE, base + PAGE + inside)
+        self.bounds = (base + GUARD, base + GUARD + inside)
         self.bytes = np.frombuffer(self._pages, np.uint8, size, self.start)
-        before = np.frombuffer(self._pages, np.uint8, self.start - PAGE, PAGE)
-        behind = np.frombuffer(self._pages, np.uint8, PAGE + inside - self.start - size, self.start + size)
+        before = np.frombuffer(self._pages, np.uint8, self.start - GUARD, GUARD)
+        behind = np.frombuffer(self._pages, np.uint8, GUARD + inside - self.start - size, self.start + size)
         self._slack = (before, behind)
         for part in self._slack:
             part[:] = _SLACK
-        protect(base, PAGE, 0)
-        protect(base + PAGE + inside, PAGE, 0)
+        protect(base, GUARD, 0)
+        protect(base + GUARD + inside, GUARD, 0)
 
     def is_intact(self) -> bool:
         """Whether nothing beside the tensor was written."""
@@ -49,7 +50,7 @@ class Guarded:
 
     def holds(self, address: int) -> bool:
         """Whether an address lies in the tensor or in its guard pages."""
-        return self.bounds[0] - PAGE <= address < self.bounds[1] + PAGE
+        return self.bounds[0] - GUARD <= address < self.bounds[1] + GUARD
 
 
 def apart(sizes: Sequence[int], *, shared: bool = False) -> list[Guarded]:

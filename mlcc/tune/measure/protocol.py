@@ -10,10 +10,14 @@ from mlcc.tune.measure.kernel import Argument, Kernel
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a candidate may use: seconds of CPU time in one step (a call, a sample), bytes beside its arguments."""
+    """What a candidate may use: seconds of CPU time in one step (a call, a sample), bytes beside its arguments.
+
+    One that uses no CPU time at all for `silence` seconds of wall time hangs.
+    """
 
     seconds: float = 10.0
     memory: int = 4 << 30
+    silence: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Prepare:
 class Measure:
     """Check a kernel and time it beside another: `samples` rounds of one sample of each, of `least` seconds or more.
 
-    A kernel that is `give_up` times slower in the first round gets no more of them.
+    A kernel that was more than `give_up` times slower in two rounds gets no more of them.
     """
 
     baseline: Kernel

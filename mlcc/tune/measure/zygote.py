@@ -24,7 +24,6 @@ from mlcc.tune.measure.memory import Guarded, apart
 from mlcc.tune.measure.pipes import receive, send
 from mlcc.tune.measure.protocol import Answer, Limits, Measure, Prepare
 
-_STUCK = 10.0  # seconds without any CPU time after which a child hangs
 _INFINITE = 0.01  # share of results that are no finite numbers from which on other arguments are tried
 OK, WRONG = "ok", "wrong"
 
@@ -130,7 +129,7 @@ class Zygote:
             child.run_apart(job, self._named, limits, writing, own)
         os.close(writing)
         try:
-            said, is_stuck = self._listen(pid, reading)
+            said, is_stuck = self._listen(pid, reading, limits.silence)
         finally:
             os.close(reading)
             _end(pid)
@@ -140,7 +139,7 @@ class Zygote:
             return outcome
         return _ended(os.waitstatus_to_exitcode(status), is_stuck)
 
-    def _listen(self, pid: int, reading: int) -> tuple[bytes, bool]:
+    def _listen(self, pid: int, reading: int, silence: float) -> tuple[bytes, bool]:
         """The line that a child writes before it ends, and whether it came to hang."""
         poll = select.poll()
         poll.register(reading, select.POLLIN)
@@ -157,7 +156,7 @@ class Zygote:
             now = _cpu_ticks(pid)
             if now != used:
                 used, since = now, time.monotonic()
-            elif time.monotonic() - since > _STUCK:
+            elif time.monotonic() - since > silence:
                 return b"", True
 
 
@@ -181,7 +180,7 @@ def _cpu_ticks(pid: int) -> int:
 def _ended(code: int, is_stuck: bool) -> dict[str, Any]:
     """The outcome of a child that ended without a word."""
     if is_stuck:
-        return {"status": "timeout", "why": f"it hangs: no CPU time for {_STUCK:g} s"}
+        return {"status": "timeout", "why": "it hangs: it used no more CPU time"}
     if -code in (signal.SIGPROF, signal.SIGXCPU):
         return {"status": "timeout", "why": "it takes too much CPU time"}
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
