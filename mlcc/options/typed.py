@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Collection, Mapping
@@ -28,7 +29,7 @@ def typed_fields(item: Item, cls: type, codes: Codes, what: str, only: Collectio
     Fields may be bool, int, float, str, `Literal`, `tuple[T, ...]`, `Mapping[str, T]` and any of these `| None`. `only`
     names the fields that are options, if not all are; `what` names the owner in messages, as in "pass".
     """
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init and (only is None or f.name in only)}
     wrong: list[Diagnostic] = []
     made: dict[str, Any] = {}
@@ -50,6 +51,9 @@ def typed_fields(item: Item, cls: type, codes: Codes, what: str, only: Collectio
     if wrong:
         raise CompileError(wrong)
     return made
+
+
+_hints = functools.cache(typing.get_type_hints)
 
 
 def given_fields(value: Any) -> list[tuple[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
-from mlcc.ir.node import walk
+from mlcc.ir.node import holds
 from mlcc.ir.tir import ForKind
 from mlcc.targets.llvm.codegen import masks, parallel
 from mlcc.targets.llvm.codegen.ir_text import Value, integer
@@ -83,7 +83,7 @@ def for_loop(e: Emitter, stmt: tir.For) -> None:
         parallel.parallel_loop(e, stmt, trips)
         return
     start = e.expr(stmt.min)
-    if trips == integer(type, 1) and not any(isinstance(n, (tir.Break, tir.Continue)) for n in walk(stmt)):
+    if trips == integer(type, 1) and not holds(stmt, tir.Break, tir.Continue):
         _bind_loop_var(e, stmt, integer(type, 0), start)
         e.body(stmt.body)
         return
