@@ -1,4 +1,5 @@
-"""What to generate code for: `llvm`, `llvm{cpu=native}`, `llvm{triple=aarch64-linux-gnu}`, `cuda{arch=sm_90}`.
+"""What to generate code for: `llvm`, `llvm{cpu=native}`, `llvm{triple=aarch64-linux-gnu}`, `cuda{arch=sm_90}`; or a
+machine by TVM's tag, such as `nvidia/geforce-rtx-3090`.
 
 A target is its kind and typed options: a subclass of `Target` for each kind. What mlcc does for a kind is in its
 `mlcc.backends.Backend`, facts about this machine in `mlcc.machine.host`.
@@ -34,6 +35,7 @@ _TVM_WITHOUT_MEANING = {
     "max_num_threads",
 }
 _WORD = re.compile(r"[\w.+-]*$")
+_TAG = re.compile(r"[\w.-]+(/[\w.,-]+)+$")
 
 
 @dataclass(frozen=True, repr=False)
@@ -269,11 +271,24 @@ def _register_installed(kind: str, span: Span | None) -> None:
 
 def _parse(text: str) -> Target:
     stripped = text.strip()
+    if _TAG.match(stripped):
+        return _parse(_tagged(stripped))
     if stripped.startswith("{"):
         return _from_item(_from_json(text))
     if re.match(r"[\w/.]+\s+-", stripped):
         return _from_item(_from_flags(text))
     return _from_item(parse_one(text, "TARGET", "E0790"))
+
+
+def _tagged(name: str) -> str:
+    """The text of the target that a tag stands for. Raises CompileError E0791."""
+    from mlcc.machine.tags import TAGS
+
+    if name not in TAGS:
+        span = Span(Source("TARGET", name), 0, len(name))
+        help = did_you_mean(name, TAGS) or "known are GPUs (`nvidia/geforce-rtx-3090`) and CPUs (`aws/cpu/c5.large`)"
+        raise CompileError(error("E0791", f"no machine is known as `{name}`", span, help=help))
+    return TAGS[name]
 
 
 def _from_item(item: Item) -> Target:

@@ -11,6 +11,8 @@ import pytest
 
 from mlcc.errors import CompileError
 from mlcc.machine import host, target
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.machine.tags import TAGS
 from mlcc.machine.target import CudaTarget, LlvmTarget, Target
 
 
@@ -36,12 +38,24 @@ from mlcc.machine.target import CudaTarget, LlvmTarget, Target
         ("cuda{arch=sm_90}", Target("cuda", arch="sm_90"), "cuda{arch=sm_90}"),
         ("cuda -arch=sm_80", Target("cuda", arch="sm_80"), "cuda{arch=sm_80}"),
         ("cuda", Target("cuda"), "cuda"),
+        ("aws/cpu/c5.large", Target(cpu="skylake-avx512", num_cores=1), None),
+        (
+            " nvidia/tesla-p100 ",
+            CudaTarget(arch="sm_75", sm_count=56, max_threads=1024, shared_bytes=49152, registers=65536, l2=4 << 20),
+            "cuda{arch=sm_75 sm-count=56 max-threads=1024 shared-bytes=49152 registers=65536 l2=4194304}",
+        ),
     ],
 )
 def test_reads_and_prints(text: str, target: Target, printed: str | None) -> None:
     assert Target.parse(text) == target
     assert Target.parse(str(target)) == target
     assert printed is None or str(target) == printed
+
+
+def test_tags_are_targets() -> None:
+    made = {name: Target.parse(name) for name in TAGS}
+    assert all(GpuFacts.of(t).sm_count == t.sm_count for t in made.values() if isinstance(t, CudaTarget))
+    assert made["nvidia/geforce-rtx-3090"].arch == "sm_86"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +65,8 @@ def test_reads_and_prints(text: str, target: Target, printed: str | None) -> Non
         ("llvm,llvm", "E0790", "unexpected text"),
         ("lvm", "E0791", "did you mean `llvm`"),
         ("rocm", "E0791", "the targets are"),
+        ("nvidia/tesla-p10", "E0791", "did you mean `nvidia/tesla-p100`"),
+        ("intel/i7", "E0791", "known are GPUs"),
         ("llvm{cpus=native}", "E0792", "did you mean `cpu`"),
         ("llvm{arch=sm_90}", "E0792", "no option `arch`"),
         ("cuda{arch=90}", "E0793", "sm_90"),
