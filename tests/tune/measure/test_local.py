@@ -30,6 +30,13 @@ def test_candidates_are_measured_in_order(runner: LocalRunner) -> None:
     assert len({o.digest for o in found}) == 3
 
 
+def test_many_samples_come_from_several_processes(runner: LocalRunner) -> None:
+    module = mm_relu()
+    default = tiled(module, 4, 16)
+    (found,) = runner.measure(task_of(module), default, [default], 23)
+    assert found.status is Status.OK and len(found.ratios) == len(found.seconds) == 23
+
+
 def test_candidates_with_equal_code_are_measured_once(runner: LocalRunner) -> None:
     module = mm_relu()
     default = tiled(module, 4, 16)
