@@ -14,6 +14,8 @@ from mlcc.passes.schedule.index_maps import IndexMapArg, renewed, spelled
 if TYPE_CHECKING:
     from mlcc.passes.schedule.schedule import Schedule
 
+    DecisionProvider = Callable[["Instruction", list[Any], dict[str, Any], Any], Any]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
@@ -37,6 +39,24 @@ class Instruction:
     def inputs(self) -> Iterator[Handle]:
         """All handles that occur in the arguments."""
         yield from _handles((self.rest, self.arguments))
+
+    def with_decision(self, decision: Any) -> Instruction:
+        """The same sampling step, deciding otherwise."""
+        arguments = {**self.arguments, "decision": decision}
+        return Instruction(self.name, arguments, self.rest, self.outputs, self.single)
+
+    def apply_to(
+        self, sch: Schedule, known: dict[Handle, Handle], decision_provider: DecisionProvider | None = None
+    ) -> None:
+        """Do the step on another schedule. `known` has what handles are there, and is given this step's outputs."""
+        arguments = {k: _mapped(v, known) for k, v in self.arguments.items()}
+        rest = tuple(_mapped(v, known) for v in self.rest)
+        if self.is_sampling and decision_provider is not None:
+            attrs = {k: v for k, v in arguments.items() if k != "decision"}
+            arguments["decision"] = decision_provider(self, list(rest), attrs, self.decision)
+        made = sch.call(self.name, rest, arguments)
+        outputs = () if made is None else tuple(made) if isinstance(made, list) else (made,)
+        known.update(zip(self.outputs, outputs, strict=True))
 
 
 # Steps that only look: without a use of what they return they can go.
@@ -83,7 +103,7 @@ class Trace:
         """
         if not inst.is_sampling or not any(i is inst for i in self.insts):
             raise ValueError(f"`{inst.name}` is not a sampling step of this trace")
-        other = Instruction(inst.name, {**inst.arguments, "decision": decision}, inst.rest, inst.outputs, inst.single)
+        other = inst.with_decision(decision)
         return Trace(other if i is inst else i for i in self._upto(remove_postproc))
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
@@ -99,19 +119,16 @@ class Trace:
 
     def apply_to_schedule(
         self, sch: Schedule, remove_postproc: bool = False,
-        decision_provider: Callable[[Instruction, list[Any], dict[str, Any], Any], Any] | None = None,
+        decision_provider: DecisionProvider | None = None,
     ) -> None:  # fmt: skip
         """Do the steps on another schedule. `decision_provider(inst, inputs, attrs, decision)` may re-decide."""
         known: dict[Handle, Handle] = {}
         for inst in self._upto(remove_postproc):
-            arguments = {k: _mapped(v, known) for k, v in inst.arguments.items()}
-            rest = tuple(_mapped(v, known) for v in inst.rest)
-            if inst.is_sampling and decision_provider is not None:
-                attrs = {k: v for k, v in arguments.items() if k != "decision"}
-                arguments["decision"] = decision_provider(inst, list(rest), attrs, inst.decision)
-            made = sch.call(inst.name, rest, arguments)
-            outputs = () if made is None else tuple(made) if isinstance(made, list) else (made,)
-            known.update(zip(inst.outputs, outputs, strict=True))
+            inst.apply_to(sch, known, decision_provider)
+
+    def without_postproc(self) -> list[Instruction]:
+        """The steps before `enter_postproc`, which follow from the decisions alone."""
+        return list(self._upto(True))
 
     def _upto(self, remove_postproc: bool) -> list[Instruction]:
         if remove_postproc:

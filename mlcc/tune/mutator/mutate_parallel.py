@@ -1,0 +1,95 @@
+"""Another share of loops to run in parallel."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mlcc.errors import CompileError
+from mlcc.ir import tir
+from mlcc.ir.tir import IterKind
+from mlcc.passes.schedule.analysis.bindings import loop_iter_kind
+from mlcc.passes.schedule.random import Engine
+from mlcc.passes.schedule.trace import Instruction, Trace
+from mlcc.passes.schedule.tree import Tree
+from mlcc.tune.mutator.mutator import Mutator
+
+if TYPE_CHECKING:
+    from mlcc.tune.tune_context import TuneContext
+
+_KEY = "meta_schedule.parallel"
+
+
+class MutateParallel(Mutator):
+    """Changes the bound of `meta_schedule.parallel` so that other loops are fused and run in parallel. TVM:
+    `MutateParallel`.
+
+    At most `max_jobs_per_core` jobs a core.
+    """
+
+    def __init__(self, max_jobs_per_core: int) -> None:
+        self.max_jobs_per_core = max_jobs_per_core
+        self._context: TuneContext | None = None
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        self._context = context
+
+    def mutate(self, trace: Trace, random: Engine) -> Trace | None:
+        marks = [i for i in trace.insts if i.name == "annotate" and i.arguments["ann_key"] == _KEY]
+        if not marks:
+            return None
+        mark = marks[random.below(len(marks))]
+        plans = self._plans(trace, mark)
+        if not plans:
+            return None
+        limit = plans[random.below(len(plans))]
+        arguments = {**mark.arguments, "ann_val": limit}
+        other = Instruction(mark.name, arguments, mark.rest, mark.outputs, mark.single)
+        return Trace(other if inst is mark else inst for inst in trace.without_postproc())
+
+    def _plans(self, trace: Trace, mark: Instruction) -> list[int]:
+        """A bound for each other choice of loops to fuse."""
+        assert self._context is not None, "a mutator is initialized with a context"
+        most = self._context.facts.num_cores * self.max_jobs_per_core
+        try:
+            sch, handles = self._context.replayed(trace.without_postproc())
+        except CompileError:
+            return []
+        ref = sch.state.find_block(handles[mark.arguments["block_or_loop"]])
+        products = _products(ref.tree, ref.block, most)
+        found: dict[tuple[int, ...], int] = {}
+        for limit in dict.fromkeys(p for of_block in products for p in of_block if p <= most):
+            found[_fused(products, limit)] = limit
+        found.pop(_fused(products, int(mark.arguments["ann_val"])), None)
+        return [found[plan] for plan in sorted(found)]
+
+
+def _products(tree: Tree, root: tir.Block, most: int) -> list[list[int]]:
+    """For each block below the root, the products of the extents of its outer spatial loops, up to `most`."""
+    found = []
+    for realize in tree.child_realizes(root):
+        made: list[int] = []
+        product = 1
+        for loop in tree.loops_above(realize.block):
+            extent = tir.const_int(loop.extent)
+            if extent is None or loop_iter_kind(tree, loop) is not IterKind.SPATIAL:
+                break
+            product *= extent
+            made.append(product)
+            if product >= most:
+                break
+        if made:
+            found.append(made)
+    return found
+
+
+def _fused(products: Sequence[Sequence[int]], limit: int) -> tuple[int, ...]:
+    """How many loops of each block the bound fuses."""
+    made = []
+    for of_block in products:
+        at = bisect_right(of_block, limit)
+        if at > 0 and of_block[at - 1] == limit:
+            at -= 1
+        made.append(min(at + 1, len(of_block)))
+    return tuple(made)

@@ -1,0 +1,18 @@
+"""Another bound on unrolling."""
+
+from __future__ import annotations
+
+from mlcc.passes.schedule.random import Engine
+from mlcc.passes.schedule.trace import Trace
+from mlcc.tune.mutator.categorical import annotated_by, another_category
+from mlcc.tune.mutator.mutator import Mutator
+
+_KEYS = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
+
+
+class MutateUnroll(Mutator):
+    """Samples again how many steps may be unrolled. TVM: `MutateUnroll`."""
+
+    def mutate(self, trace: Trace, random: Engine) -> Trace | None:
+        found = annotated_by(trace, _KEYS)
+        return another_category(trace, found[random.below(len(found))], random) if found else None

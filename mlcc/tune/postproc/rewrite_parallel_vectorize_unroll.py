@@ -1,0 +1,201 @@
+"""The marks of `ParallelizeVectorizeUnroll` become parallel, vector and unrolled loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import tir
+from mlcc.ir.tir import ForKind, IterKind
+from mlcc.ir.visit import substitute
+from mlcc.passes.schedule.analysis.bindings import bindings, loop_iter_kind
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.state import BlockRef
+from mlcc.passes.schedule.tree import Tree
+from mlcc.tune.functions import functions, root_of
+from mlcc.tune.postproc.postproc import Postproc
+from mlcc.tune.schedule_rule.analysis import block_of, is_spatial, plain
+
+_KEYS = ("parallel", "vectorize", "unroll_explicit", "unroll_implicit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """The numbers of the annotations, None where there is none."""
+
+    parallel: int | None
+    vectorize: int | None
+    unroll_explicit: int | None
+    unroll_implicit: int | None
+
+    @property
+    def unroll(self) -> int:
+        return max(self.unroll_explicit or 0, self.unroll_implicit or 0)
+
+
+class RewriteParallelVectorizeUnroll(Postproc):
+    """Parallel outer loops, vectors of inner ones and unrolling, as far as the root block asks for them and the nest of
+    each block allows it. TVM: `RewriteParallelVectorizeUnroll`."""
+
+    def apply(self, sch: Schedule) -> bool:
+        for name in functions(sch):
+            marks = _marks(root_of(sch, name))
+            if marks is not None:
+                self._function(sch, name, marks)
+        return True
+
+    def _function(self, sch: Schedule, name: str, marks: _Marks) -> None:
+        root = sch.get_block(root_of(sch, name).name, name)
+        for key in _KEYS:
+            if getattr(marks, key) is not None:
+                sch.unannotate(root, f"meta_schedule.{key}")
+        for block in sch.get_child_blocks(root):
+            loops = sch.get_loops(block)
+            if loops:
+                self._block(sch, block, loops, marks)
+
+    def _block(self, sch: Schedule, block: BlockRV, loops: list[LoopRV], marks: _Marks) -> None:
+        outer, inner = _counts(block_of(sch, block), marks)
+        first = loops[0]
+        if outer == inner == len(loops):
+            first, lanes = sch.split(sch.fuse(*loops), factors=[None, marks.vectorize])
+            sch.parallel(first)
+            sch.vectorize(lanes)
+        else:
+            if outer > 0:
+                first = sch.fuse(*loops[:outer])
+                sch.parallel(first)
+                loops = [first] * outer + loops[outer:]
+            if inner > 0:
+                fused = sch.fuse(*loops[-inner:])
+                sch.vectorize(fused)
+                first = fused if inner == len(loops) else first
+        if marks.unroll > 0 and not is_spatial(block_of(sch, block).block):
+            sch.annotate(first, "pragma_auto_unroll_max_step", marks.unroll)
+            sch.annotate(first, "pragma_unroll_explicit", int(marks.unroll_explicit is not None))
+
+
+def _marks(root: tir.Block) -> _Marks | None:
+    found = {key: plain(root.annotations.get(f"meta_schedule.{key}")) for key in _KEYS}
+    made = _Marks(**{key: value if isinstance(value, int) else None for key, value in found.items()})
+    return None if made == _Marks(None, None, None, None) else made
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """What counts of a loop: its extent where that is constant, whether it is spatial, whether nothing is asked of it
+    yet, and whether one statement is all that it holds."""
+
+    extent: int | None
+    spatial: bool
+    free: bool
+    alone: bool
+
+
+def _counts(ref: BlockRef, marks: _Marks) -> tuple[int, int]:
+    """How many outer loops to fuse and run in parallel, and how many inner ones to fuse into vectors."""
+    nest = ref.tree.loops_above(ref.block)
+    loops = [_loop(ref.tree, loop) for loop in nest]
+    most = _most_contiguous(ref, nest)
+    outer = -1 if marks.parallel is None else _outer(loops, marks.parallel)
+    inner = -1 if marks.vectorize is None else _inner(loops, marks.vectorize, most)
+    if outer != -1 and inner != -1:
+        rewritable = all(x.free and x.spatial and x.alone and x.extent is not None for x in loops)
+        if rewritable and most == len(loops):
+            return len(loops), len(loops)
+        outer = min(outer, len(loops) - inner)
+    return outer, inner
+
+
+def _loop(tree: Tree, loop: tir.For) -> _Loop:
+    free = loop.kind is not ForKind.THREAD_BINDING and not loop.annotations
+    spatial = loop_iter_kind(tree, loop) is IterKind.SPATIAL
+    return _Loop(tir.const_int(loop.extent), spatial, free, len(loop.body) == 1)
+
+
+def _outer(loops: Sequence[_Loop], most: int) -> int:
+    count, product = 0, 1
+    for loop in loops:
+        if not loop.spatial or not loop.free or loop.extent is None:
+            break
+        count += 1
+        product *= loop.extent
+        if product > most or not loop.alone:
+            break
+    return -1 if product == 1 else count
+
+
+def _inner(loops: Sequence[_Loop], most: int, contiguous: int) -> int:
+    count, product = 0, 1
+    for loop in reversed(loops):
+        if count >= contiguous or not (loop.spatial and loop.free and loop.alone) or loop.extent is None:
+            break
+        product *= loop.extent
+        if product > most:
+            break
+        count += 1
+    return -1 if product == 1 else count
+
+
+# ---------------------------------------------------------------- neighbours in memory
+
+
+def _most_contiguous(ref: BlockRef, nest: Sequence[tir.For]) -> int:
+    """How many inner loops fuse into one that moves through every buffer that the block touches element by element."""
+    values = bindings(ref.realize)
+    analyzer = Analyzer()
+    most = 1 << 31
+    for region in (*ref.block.reads, *ref.block.writes):
+        indices = [analyzer.simplify(substitute(span.min, values)) for span in region.region]
+        strides = [_stride(loop.var, indices, region.buffer) for loop in nest]
+        if None in strides:
+            return 0
+        most = min(most, _contiguous([s or 0 for s in strides], nest))
+    return most
+
+
+def _contiguous(strides: Sequence[int], nest: Sequence[tir.For]) -> int:
+    count, last = 0, -1
+    for at in reversed(range(len(strides))):
+        if strides[at] == 0:
+            count += 1
+        elif last == -1:
+            if strides[at] != 1 and count:
+                break
+            count, last = count + 1, at
+        else:
+            extent = tir.const_int(nest[last].extent)
+            if extent is None or strides[at] != strides[last] * extent:
+                break
+            count, last = count + 1, at
+    return count
+
+
+def _stride(var: tir.Var, indices: Sequence[tir.Expr], buffer: tir.Buffer) -> int | None:
+    """How many elements a step of the loop moves by, 0 for none; None where sizes behind are not known."""
+    behind = 1
+    for index, size in zip(reversed(indices), reversed(buffer.shape), strict=True):
+        found = _coefficient(index, var)
+        if found:
+            return found * behind
+        extent = tir.const_int(size)
+        if extent is None:
+            return None
+        behind *= extent
+    return 0
+
+
+def _coefficient(expr: tir.Expr, var: tir.Var) -> int | None:
+    """What the variable is multiplied by in sums and products with constants; None where it does not occur so."""
+    match expr:
+        case tir.Var():
+            return 1 if expr is var else None
+        case tir.Mul(lhs=tir.IntImm(value=factor), rhs=other) | tir.Mul(lhs=other, rhs=tir.IntImm(value=factor)):
+            found = _coefficient(other, var)
+            return None if found is None else found * factor
+        case tir.Add(lhs=a, rhs=b):
+            both = [c for c in (_coefficient(a, var), _coefficient(b, var)) if c is not None]
+            return min(both, default=None)
+    return None

@@ -1,0 +1,59 @@
+"""The inits of reductions get nests of their own."""
+
+from __future__ import annotations
+
+from mlcc.ir.tir import IterKind
+from mlcc.passes.schedule.analysis.bindings import bound_vars, loop_iter_kind
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.tree import Tree
+from mlcc.tune.functions import functions
+from mlcc.tune.postproc.postproc import Postproc
+from mlcc.tune.schedule_rule.analysis import annotation
+
+_TENSORIZE, _TENSORIZE_INIT = "meta_schedule.auto_tensorize", "meta_schedule.auto_tensorize_init"
+
+
+class RewriteReductionBlock(Postproc):
+    """Decomposes every reduction, but one that threads share, before its first loop that is not spatial. TVM:
+    `RewriteReductionBlock`."""
+
+    def apply(self, sch: Schedule) -> bool:
+        changed = True
+        while changed:
+            found = [(name, block) for name in functions(sch) for block in _reductions(sch, name)]
+            changed = sum(self._decompose(sch, name, block) for name, block in found) > 0
+        return True
+
+    def _decompose(self, sch: Schedule, func_name: str, name: str) -> bool:
+        tree = sch.state.tree(func_name)
+        depth = _depth(tree, name)
+        if depth is None:
+            return False
+        block = sch.get_block(name, func_name)
+        init = sch.decompose_reduction(block, sch.get_loops(block)[depth])
+        if annotation(sch, block, _TENSORIZE) is not None:
+            sch.unannotate(init, _TENSORIZE)
+            of_init = annotation(sch, block, _TENSORIZE_INIT)
+            sch.annotate(init, _TENSORIZE, of_init or "")
+            if of_init is not None:
+                sch.unannotate(block, _TENSORIZE_INIT)
+                sch.unannotate(init, _TENSORIZE_INIT)
+        return True
+
+
+def _reductions(sch: Schedule, name: str) -> list[str]:
+    """The names of the blocks with an init whose reduction no threads share."""
+    tree = sch.state.tree(name)
+    threads = {loop.var for loop in tree.loops if (loop.thread or "").startswith(("threadIdx", "blockIdx"))}
+    return [
+        realize.block.name
+        for realize in tree.realizes
+        if realize.block.init is not None and not bound_vars(realize, IterKind.REDUCE) & threads
+    ]
+
+
+def _depth(tree: Tree, name: str) -> int | None:
+    """The place of the first loop around the block that is not spatial."""
+    (block,) = tree.blocks_named(name)
+    loops = tree.loops_above(block)
+    return next((at for at, loop in enumerate(loops) if loop_iter_kind(tree, loop) is not IterKind.SPATIAL), None)

@@ -1,0 +1,48 @@
+"""Blocks that rules have cut for a tensor intrinsic get it."""
+
+from __future__ import annotations
+
+from mlcc.errors import CompileError
+from mlcc.passes.schedule.handles import BlockRV
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.tune.functions import functions, post_order
+from mlcc.tune.postproc.postproc import Postproc
+from mlcc.tune.schedule_rule.analysis import plain
+
+_KEY = "meta_schedule.auto_tensorize"
+
+
+class RewriteTensorize(Postproc):
+    """Tensorizes the blocks with `meta_schedule.auto_tensorize`; one that does not fit after all stays plain loops.
+
+    With `vectorize_init_loop` the inits of such blocks, which have the annotation without a name, run in vectors. TVM:
+    `RewriteTensorize`.
+    """
+
+    def __init__(self, vectorize_init_loop: bool = False) -> None:
+        self.vectorize_init_loop = vectorize_init_loop
+
+    def apply(self, sch: Schedule) -> bool:
+        marked = [
+            (func_name, block.name, str(plain(block.annotations[_KEY])))
+            for func_name in functions(sch)
+            for block in post_order(sch.state.func(func_name).body)
+            if _KEY in block.annotations
+        ]
+        for func_name, name, intrin in marked:
+            if intrin or self.vectorize_init_loop:
+                block = sch.get_block(name, func_name)
+                sch.unannotate(block, _KEY)
+                self._rewrite(sch, block, intrin)
+        return True
+
+    def _rewrite(self, sch: Schedule, block: BlockRV, intrin: str) -> None:
+        if not intrin:
+            (child,) = sch.get_child_blocks(block)
+            (loop,) = sch.get_loops(child)
+            sch.vectorize(loop)
+            return
+        try:
+            sch.tensorize(block, intrin)
+        except CompileError:
+            return

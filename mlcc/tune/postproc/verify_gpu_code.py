@@ -1,0 +1,114 @@
+"""Kernels that a GPU cannot launch are turned down before any code is generated for them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from mlcc.errors import CompileError
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import find
+from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.tune.functions import functions, root_of
+from mlcc.tune.postproc.postproc import Postproc
+from mlcc.tune.schedule_rule.analysis import plain
+
+if TYPE_CHECKING:
+    from mlcc.tune.tune_context import TuneContext
+
+_MOST_VECTOR_BYTES = 16
+_MOST_VIRTUAL_THREADS = 15
+_LOW, _HIGH = "meta_schedule.thread_extent_low_inclusive", "meta_schedule.thread_extent_high_inclusive"
+
+
+class VerifyGPUCode(Postproc):
+    """Lowers the kernels, and turns down what has too many threads, too much shared memory or too wide vectors for the
+    target, or cannot be lowered. TVM: `VerifyGPUCode`."""
+
+    def __init__(self) -> None:
+        self._context: TuneContext | None = None
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        if not context.facts.max_threads_per_block:
+            raise ValueError(f"VerifyGPUCode is for targets with threads, not for `{context.target}`")
+        self._context = context
+
+    def apply(self, sch: Schedule) -> bool:
+        if self._context is None:
+            raise ValueError("VerifyGPUCode needs the target of a TuneContext")
+        facts = self._context.facts
+        if not all(_threads_fit(root_of(sch, name), facts.thread_warp_size) for name in functions(sch)):
+            return False
+        try:
+            kernels = _kernels(sch.mod, self._context)
+        except CompileError:
+            return False
+        return all(_fits(k, facts.max_threads_per_block, facts.max_shared_memory_per_block) for k in kernels)
+
+
+def _kernels(module: IRModule, context: TuneContext) -> list[DeviceKernel]:
+    """The kernels of a module as they are lowered for the target. Raises CompileError."""
+    from mlcc.driver import build_pipeline, run_passes
+    from mlcc.passes.gpu.device import is_kernel
+
+    target = context.target
+    assert target is not None
+    passes = build_pipeline(module, target, 0, "")
+    lowered = run_passes(module, passes, target=target, verify_each=False, builds=True)
+    return [
+        DeviceKernel.of(name, func)
+        for name, func in lowered.functions.items()
+        if isinstance(func, tir.PrimFunc) and is_kernel(func)
+    ]
+
+
+def _fits(kernel: DeviceKernel, most_threads: int, most_shared: int) -> bool:
+    threads = [tir.const_int(n) for axis, n in kernel.extents.items() if axis.startswith("threadIdx")]
+    if None in threads or math.prod(n or 0 for n in threads) > most_threads:
+        return False
+    shared = sum(_bytes(a.buffer) for a in find(kernel.body, tir.AllocBuffer) if a.buffer.scope.startswith("shared"))
+    wide = (tir.BufferLoad, tir.Cast)
+    widest = max((n.dtype.bytes for n in find(kernel.body, *wide)), default=0)
+    return shared <= most_shared and widest <= _MOST_VECTOR_BYTES
+
+
+def _bytes(buffer: tir.Buffer) -> int:
+    sizes = [tir.const_int(n) for n in buffer.shape]
+    return 0 if None in sizes else math.prod(n or 0 for n in sizes) * buffer.dtype.bytes
+
+
+def _threads_fit(root: tir.Block, warp: int) -> bool:
+    """Do the blocks stand in as many threads as their annotations ask for, and in few virtual ones?"""
+    return _check(root, {}, warp)
+
+
+def _check(node: tir.Stmt, threads: dict[str, int], warp: int) -> bool:
+    match node:
+        case tir.For(thread=axis) if axis is not None and axis.startswith("threadIdx"):
+            extent = tir.const_int(node.extent)
+            if extent is None:
+                return False
+            threads = {**threads, axis: extent}
+        case tir.For(thread=axis) if axis is not None and axis.startswith("vthread"):
+            if (tir.const_int(node.extent) or 0) > _MOST_VIRTUAL_THREADS:
+                return False
+        case tir.Block(annotations=annotations):
+            if "warp_execution" in annotations:
+                threads = {**threads, "threadIdx.x": warp}
+            low, high = plain(annotations.get(_LOW)), plain(annotations.get(_HIGH))
+            if isinstance(low, int) and isinstance(high, int) and not low <= math.prod(threads.values()) <= high:
+                return False
+    return all(_check(inner, threads, warp) for inner in _inside(node))
+
+
+def _inside(node: tir.Stmt) -> tuple[tir.Stmt, ...]:
+    match node:
+        case tir.BlockRealize(block=block):
+            return (block,)
+        case tir.IfThenElse(then_body=then, else_body=other):
+            return (*then, *(other or ()))
+        case tir.For(body=body) | tir.Block(body=body) | tir.While(body=body) | tir.AttrStmt(body=body):
+            return body
+    return ()

@@ -1,0 +1,51 @@
+"""Long sums in parallel parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlcc.errors import CompileError
+from mlcc.passes.schedule.handles import BlockRV
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.tune.schedule_rule.analysis import block_of, needs_rfactor, reduction_innermost
+from mlcc.tune.schedule_rule.rule import ScheduleRule
+
+if TYPE_CHECKING:
+    from mlcc.tune.tune_context import TuneContext
+
+
+class AddRFactor(ScheduleRule):
+    """Splits a reduction whose spatial axes keep few cores busy, and sums either part apart. TVM: `AddRFactor`.
+
+    At most `max_jobs_per_core` jobs a core are worth having (-1: the rule is off for blocks that could be tiled); the
+    inner part has at most `max_innermost_factor` iterations.
+    """
+
+    def __init__(self, max_jobs_per_core: int = 16, max_innermost_factor: int | None = None) -> None:
+        self.max_jobs_per_core = max_jobs_per_core
+        self.max_innermost_factor = -1 if max_innermost_factor is None else max_innermost_factor
+        self._most = -1
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        if self.max_jobs_per_core != -1:
+            self._most = context.facts.num_cores * self.max_jobs_per_core
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        if not needs_rfactor(block_of(sch, block), self._most):
+            return [sch]
+        as_it_was = sch.copy()
+        as_it_was.seed(sch.fork_seed())
+        reduced, spatial = reduction_innermost(sch, block)
+        factors = sch.sample_perfect_tile(reduced, n=2, max_innermost_factor=self.max_innermost_factor)
+        found = []
+        for part in sch.split(reduced, factors=factors):
+            made = sch.copy()
+            made.seed(sch.fork_seed())
+            try:
+                partial_sums = made.rfactor(part, spatial)
+            except CompileError:
+                continue
+            made.get_loops(partial_sums)  # TVM's trace has this step
+            made.annotate(block, "meta_schedule.random_compute_producer", 1)
+            found.append(made)
+        return [*found, as_it_was]

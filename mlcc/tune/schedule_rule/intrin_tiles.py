@@ -1,0 +1,143 @@
+"""Which loops of a block a tensor intrinsic can take over."""
+
+from __future__ import annotations
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.arith.keys import same_expr
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.node import children, find
+from mlcc.ir.tir import IterKind
+from mlcc.ir.visit import used_vars
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.state import BlockRef
+from mlcc.passes.schedule.tensor_intrin import TensorIntrin, find_intrin
+from mlcc.passes.schedule.tree import Tree
+from mlcc.tune.schedule_rule.analysis import block_of
+
+
+def fits_intrin(ref: BlockRef, intrin: TensorIntrin) -> bool:
+    """Does the block compute, element for element, what the description does, whatever the indices and scopes?"""
+    described = _inner_block(intrin).block
+    kinds = (IterKind.SPATIAL, IterKind.REDUCE)
+    if any(axis.kind not in kinds for axis in (*ref.block.iter_vars, *described.iter_vars)):
+        return False
+    return _Pairs().same(ref.block.body, described.body)
+
+
+def _inner_block(intrin: TensorIntrin) -> tir.BlockRealize:
+    return next(find(intrin.description.block.body, tir.BlockRealize))
+
+
+class _Pairs:
+    """Pairs the buffers of a block with those of a description, by dtype, and each pair with one set of indices."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tir.Buffer, tir.Buffer] = {}
+        self._indices: dict[tir.Buffer, tuple[tir.Expr, ...]] = {}
+
+    def same(self, here: object, described: object) -> bool:
+        """Are the two alike? Indices of the description are variables."""
+        match here, described:
+            case tuple(), tuple():
+                return len(here) == len(described) and all(map(self.same, here, described))
+            case tir.BufferStore(), tir.BufferStore():
+                return self._access(here, described) and self.same(here.value, described.value)
+            case tir.BufferLoad(), tir.BufferLoad():
+                return self._access(here, described)
+            case (tir.IntImm(), tir.IntImm()) | (tir.FloatImm(), tir.FloatImm()):
+                return here.dtype == described.dtype and here.value == described.value
+            case (tir.Cast(), tir.Cast()) | (tir.BinaryOp(), tir.BinaryOp()):
+                alike = type(here) is type(described) and here.dtype == described.dtype
+                return alike and self.same(tuple(children(here)), tuple(children(described)))
+        return False
+
+    def _access(self, here: tir.BufferStore | tir.BufferLoad, described: tir.BufferStore | tir.BufferLoad) -> bool:
+        if here.buffer.dtype != described.buffer.dtype:
+            return False
+        if described.buffer not in self._buffers:
+            if here.buffer in self._buffers.values():
+                return False
+            self._buffers[described.buffer], self._indices[described.buffer] = here.buffer, here.indices
+        known = self._indices[described.buffer]
+        return self._buffers[described.buffer] is here.buffer and all(map(same_expr, here.indices, known))
+
+
+def tile_with_tensor_intrin(sch: Schedule, block: BlockRV, intrin_name: str) -> LoopRV | None:
+    """Split the loops that the intrinsic's run over, and put the inner ones, the intrinsic's, innermost.
+
+    Returns the outermost loop of the tile; None where loops and axes do not go together, or a loop does not divide.
+    TVM: `TileWithTensorIntrin` without padding.
+    """
+    ref = block_of(sch, block)
+    realize = _inner_block(find_intrin(sch.state, intrin_name))
+    described = list(find(find_intrin(sch.state, intrin_name).description.block.body, tir.For))
+    pairs = _loop_pairs(ref, realize, described)
+    if not pairs:
+        return None
+    handles = dict(zip((loop.var for loop in ref.tree.loops_above(ref.block)), sch.get_loops(block), strict=True))
+    inner: dict[int, LoopRV] = {}
+    for loop, target in pairs:
+        extent = tir.const_int(target.extent)
+        _, inner[described.index(target)] = sch.split(handles[loop.var], factors=[None, extent])
+    tile = {sch.get(loop).var for loop in inner.values()}
+    met = False
+    below: list[LoopRV] = []
+    for loop_rv in sch.get_loops(block):
+        if sch.get(loop_rv).var in tile:
+            met = True
+        elif met:
+            below.append(loop_rv)
+    ordered = [inner[at] for at in sorted(inner)]
+    sch.reorder(*below, *ordered)
+    return ordered[0]
+
+
+def _loop_pairs(
+    ref: BlockRef, described: tir.BlockRealize, described_loops: list[tir.For]
+) -> list[tuple[tir.For, tir.For]] | None:
+    """Loops of the block and the loops of the description that they go with, innermost axes first."""
+    own = _nest_of(ref.tree, ref.block)
+    values, axes = ref.realize.values, ref.block.iter_vars
+    if len(axes) < len(described.values) or len(own) != len(axes):
+        return None
+    analyzer = Analyzer()
+    found: list[tuple[tir.For, tir.For]] = []
+    at = len(axes) - 1
+    for axis, value in zip(reversed(described.block.iter_vars), reversed(described.values), strict=True):
+        target = _driving_loop(analyzer, value, described_loops, ())
+        while at >= 0 and axes[at].kind is not axis.kind:
+            at -= 1
+        if target is None or at < 0:
+            return None
+        loop = _driving_loop(analyzer, values[at], own, tuple(known for known, _ in found))
+        at -= 1
+        if loop is None:
+            continue
+        extent, tile = tir.const_int(loop.extent), tir.const_int(target.extent)
+        if extent is None or tile is None or extent % tile:
+            return None
+        found.append((loop, target))
+    return found
+
+
+def _nest_of(tree: Tree, block: tir.Block) -> list[tir.For]:
+    """The loops right around a block, up to one that holds several statements."""
+    found: list[tir.For] = []
+    for loop in reversed(tree.loops_above(block)):
+        if len(loop.body) != 1:
+            break
+        found.insert(0, loop)
+    return found
+
+
+def _driving_loop(
+    analyzer: Analyzer, value: tir.Expr, loops: list[tir.For], taken: tuple[tir.For, ...]
+) -> tir.For | None:
+    """The first loop whose variable the value is, plus what no loop changes."""
+    every = {loop.var for loop in loops}
+    for loop in loops:
+        if loop not in taken and not used_vars(analyzer.simplify(c.sub(value, loop.var))) & every:
+            return loop
+    return None

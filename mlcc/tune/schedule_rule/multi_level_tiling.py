@@ -1,0 +1,225 @@
+"""Multi-level tiling: every loop of a block with reuse is split into tiles, which stand in the order of a structure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mlcc.ir import tir
+from mlcc.ir.tir import IterKind
+from mlcc.passes.schedule.handles import BlockRV, ExprRV, LoopRV
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.tune.schedule_rule.analysis import (
+    TILING,
+    annotation,
+    block_of,
+    loop_of,
+    needs_multi_level_tiling,
+    read_pattern,
+)
+from mlcc.tune.schedule_rule.rule import ScheduleRule
+
+if TYPE_CHECKING:
+    from mlcc.tune.tune_context import TuneContext
+
+_REQUESTS = ("no", "may", "must")
+_WIDEST = {"float32": 4, "float16": 8, "int8": 16}  # lanes that one load of a thread takes, by dtype
+
+
+class ReuseType(NamedTuple):
+    """How what tiles read or write is kept: `req` is "no", "may" or "must"; at the tile levels `levels` (from 1 on);
+    in memory of the scope `scope`."""
+
+    req: str
+    levels: list[int]
+    scope: str
+
+    @staticmethod
+    def of(given: ReuseType | Mapping[str, Any] | None) -> ReuseType:
+        """A reuse as an argument. Raises ValueError for an unknown request."""
+        made = ReuseType("no", [], "") if given is None else given
+        made = ReuseType(**made) if isinstance(made, Mapping) else made
+        if made.req not in _REQUESTS:
+            raise ValueError(f"a reuse is one of {', '.join(_REQUESTS)}, not {made.req!r}")
+        return made
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return self._asdict()
+
+
+@dataclass(frozen=True, slots=True)
+class Tiled:
+    """A schedule on its way: the block, and its loops by tile level."""
+
+    sch: Schedule
+    block: BlockRV
+    tiles: tuple[tuple[LoopRV, ...], ...] = field(default=())
+
+    def copy(self) -> Tiled:
+        return replace(self, sch=self.sch.copy())
+
+
+class MultiLevelTiling(ScheduleRule):
+    """Tiles blocks that read the same elements for many results. TVM: `MultiLevelTiling`.
+
+    `structure` says where the tiles of spatial (S) and reduction (R) loops stand: "SSRSRS" on CPUs, "SSSRRSRS" on
+    GPUs. `tile_binds` are the thread axes of the outer levels. Results may be collected in a cache (`reuse_write`),
+    what is read in another (`reuse_read`), whose loads are `vector_load_lens` elements wide. `filter_fn(sch, block)`
+    replaces the rule's own opinion of which blocks to tile. Raises ValueError for a structure of other letters.
+    """
+
+    def __init__(
+        self, structure: str, tile_binds: Sequence[str] | None = None, max_innermost_factor: int | None = None,
+        vector_load_lens: Sequence[int] | None = None, reuse_read: ReuseType | Mapping[str, Any] | None = None,
+        reuse_write: ReuseType | Mapping[str, Any] | None = None,
+        filter_fn: Callable[[Schedule, BlockRV], bool] | None = None,
+    ) -> None:  # fmt: skip
+        if not set(structure) <= {"S", "R"}:
+            raise ValueError(f"a structure of tiles is made of S and R, not {structure!r}")
+        self.structure = structure
+        self.tile_binds = list(tile_binds or ())
+        self.max_innermost_factor = -1 if max_innermost_factor is None else max_innermost_factor
+        self.vector_load_lens = list(vector_load_lens or ())
+        self.reuse_read, self.reuse_write = ReuseType.of(reuse_read), ReuseType.of(reuse_write)
+        self.filter_fn = filter_fn
+        self._levels = {
+            IterKind.SPATIAL: [i for i, c in enumerate(structure) if c == "S"],
+            IterKind.REDUCE: [i for i, c in enumerate(structure) if c == "R"],
+        }
+        self._warp, self._max_threads = -1, -1
+        self._stages: tuple[int, ...] = ()
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        facts = context.facts
+        if facts.max_threads_per_block:
+            self._warp, self._max_threads = facts.thread_warp_size, facts.max_threads_per_block
+        self._stages = (4, 5) if facts.has_async_copies else ()
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        wanted = self.filter_fn is not None and self.filter_fn(sch, block)
+        if not wanted and not needs_multi_level_tiling(block_of(sch, block)):
+            return [sch]
+        sch.annotate(block, TILING, self.structure)
+        return [state.sch for state in self._sub_rules([Tiled(sch, block)])]
+
+    def _sub_rules(self, states: list[Tiled]) -> list[Tiled]:
+        for rule in (self._tile, self._reuse_written, self._reuse_read, self._pipelined):
+            states = [made for state in states for made in rule(state)]
+        return states
+
+    # ------------------------------------------------------------ tiles
+
+    def _tile(self, state: Tiled) -> list[Tiled]:
+        sch, block = state.sch, state.block
+        loops = sch.get_loops(block)
+        kinds = [axis.kind for axis in block_of(sch, block).block.iter_vars]
+        space: int | None = 1
+        tiles: list[list[LoopRV]] = [[] for _ in self.structure]
+        for loop, kind in zip(loops, kinds, strict=True):
+            levels = self._levels.get(kind)
+            if levels is None:
+                continue
+            if kind is IterKind.SPATIAL and space is not None:
+                extent = tir.const_int(sch.get(loop).extent)
+                space = None if extent is None else space * extent
+            if len(levels) == 1:
+                tiles[levels[0]].append(loop)
+                continue
+            for level, made in zip(levels, self._split(sch, block, loop, len(levels)), strict=True):
+                tiles[level].append(made)
+        sch.reorder(*(loop for level in tiles for loop in level))
+        for level, axis in enumerate(self.tile_binds[: len(tiles)]):
+            fused = sch.fuse(*tiles[level])
+            sch.bind(fused, axis)
+            tiles[level] = [fused]
+        if self._warp != -1:
+            low = self._warp if space is None or space > 2 * self._warp else 1
+            sch.annotate(block, "meta_schedule.thread_extent_low_inclusive", low)
+            sch.annotate(block, "meta_schedule.thread_extent_high_inclusive", self._max_threads)
+        return [replace(state, tiles=tuple(map(tuple, tiles)))]
+
+    def _split(self, sch: Schedule, block: BlockRV, loop: LoopRV, n: int) -> list[LoopRV]:
+        factors: list[ExprRV] = sch.sample_perfect_tile(loop, n=n, max_innermost_factor=self.max_innermost_factor)
+        return sch.split(loop, factors=factors)
+
+    # ------------------------------------------------------------ caches
+
+    def _reuse_written(self, state: Tiled) -> list[Tiled]:
+        request, levels, scope = self.reuse_write
+        if request == "no":
+            return [state]
+        asked = annotation(state.sch, state.block, "s_tir.meta_schedule.write_cache_level")
+        if isinstance(asked, list):
+            request, levels = "must", asked
+        found: list[Tiled] = []
+        if request == "may":
+            consumers = state.sch.get_consumers(state.block)
+            if len(consumers) == 1 and _is_copy(block_of(state.sch, consumers[0]).block):
+                return [*self._collected(state, consumers[0], levels), state]
+            found.append(state.copy())
+        cache = state.sch.cache_write(state.block, 0, scope)
+        return found + self._collected(state, cache, levels)
+
+    def _collected(self, state: Tiled, cache: BlockRV, levels: Sequence[int]) -> list[Tiled]:
+        """The cache is written back after the tiles of each level."""
+        found = []
+        for level in levels:
+            made = state.copy()
+            made.sch.reverse_compute_at(cache, made.tiles[level - 1][-1], True)
+            found.append(made)
+        return found
+
+    def _reuse_read(self, state: Tiled) -> list[Tiled]:
+        request, levels, scope = self.reuse_read
+        if request == "no":
+            return [state]
+        found = []
+        for level in levels:
+            made = state.copy()
+            sch, block = made.sch, made.block
+            at = made.tiles[level - 1][-1]
+            reads = block_of(sch, block).block
+            written = reads.writes[0].buffer
+            for index, region in enumerate(reads.reads):
+                if region.buffer is written or not region.buffer.shape:
+                    continue
+                cache = sch.cache_read(block, index, scope, [block])
+                sch.compute_at(cache, at, True)
+                sch.fuse(*sch.get_loops(cache)[-len(region.buffer.shape) :])
+                self._fetch_together(sch, cache)
+            found.append(made)
+        return found
+
+    def _fetch_together(self, sch: Schedule, cache: BlockRV) -> None:
+        """The threads of a block are to load the cache together, some elements at a time."""
+        dtype = str(block_of(sch, cache).block.writes[0].buffer.dtype)
+        widest = _WIDEST.get(dtype, max(self.vector_load_lens, default=0))
+        lanes = [n for n in self.vector_load_lens if n <= widest and (dtype != "float16" or n == 1 or n % 2 == 0)]
+        if lanes:
+            chosen = sch.sample_categorical(lanes, [1.0 / len(lanes)] * len(lanes))
+            sch.annotate(cache, "meta_schedule.cooperative_fetch", chosen)
+
+    def _pipelined(self, state: Tiled) -> list[Tiled]:
+        """Where a reduction loop loads two operands and uses them, the loads may run iterations ahead."""
+        reduced = self._levels[IterKind.REDUCE]
+        if not reduced or not self._stages:
+            return [state]
+        body = loop_of(state.sch, state.tiles[reduced[0]][-1]).loop.body
+        if len(body) != 3 or not all(isinstance(stmt, tir.For) for stmt in body):
+            return [state]
+        found = [state]
+        for stage in self._stages:
+            made = state.copy()
+            fused = made.sch.fuse(*made.tiles[reduced[0]])
+            made.sch.annotate(fused, "software_pipeline_stage", [0, 0, stage - 2])
+            made.sch.annotate(fused, "software_pipeline_order", [0, 1, 2])
+            made.sch.annotate(fused, "software_pipeline_async_stages", [0])
+            found.append(made)
+        return found
+
+
+def _is_copy(block: tir.Block) -> bool:
+    """Does the block read what it writes elsewhere index by index in the same order, as a write cache is copied out?"""
+    return len(block.writes) == 1 and all(read_pattern(read, block.writes[0]) == (True, True) for read in block.reads)

@@ -1,0 +1,46 @@
+"""Multi-level tiling around a tensor intrinsic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mlcc.passes.schedule.handles import BlockRV
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.tensor_intrin import find_intrin
+from mlcc.tune.schedule_rule.analysis import block_of
+from mlcc.tune.schedule_rule.intrin_tiles import fits_intrin, tile_with_tensor_intrin
+from mlcc.tune.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType, Tiled
+
+
+class MultiLevelTilingWithIntrin(MultiLevelTiling):
+    """Tiles blocks that the intrinsic `intrin_name` can do, and leaves a tile for it; other blocks are left alone.
+
+    The other arguments are those of `MultiLevelTiling`. TVM: `MultiLevelTilingWithIntrin`.
+    """
+
+    def __init__(
+        self, intrin_name: str, structure: str, tile_binds: Sequence[str] | None = None,
+        max_innermost_factor: int | None = None, vector_load_lens: Sequence[int] | None = None,
+        reuse_read: ReuseType | Mapping[str, Any] | None = None,
+        reuse_write: ReuseType | Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(structure, tile_binds, max_innermost_factor, vector_load_lens, reuse_read, reuse_write)
+        self.intrin_name = intrin_name
+
+    def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        if not fits_intrin(block_of(sch, block), find_intrin(sch.state, self.intrin_name)):
+            return [sch]
+        return super().apply(sch.copy(), block) or [sch]
+
+    def _sub_rules(self, states: list[Tiled]) -> list[Tiled]:
+        return super()._sub_rules([made for state in states for made in self._for_intrin(state)])
+
+    def _for_intrin(self, state: Tiled) -> list[Tiled]:
+        loop = tile_with_tensor_intrin(state.sch, state.block, self.intrin_name)
+        if loop is None:
+            return []
+        outer = state.sch.blockize(loop)
+        state.sch.annotate(outer, "meta_schedule.auto_tensorize", self.intrin_name)
+        return [replace(state, block=outer)]

@@ -1,0 +1,10 @@
+"""Strategies that go through design spaces, by TVM's names."""
+
+from mlcc.tune.search_strategy.candidate import MeasureCandidate
+from mlcc.tune.search_strategy.replay_func import ReplayFunc
+from mlcc.tune.search_strategy.replay_trace import ReplayTrace
+from mlcc.tune.search_strategy.strategy import SearchStrategy
+
+PySearchStrategy = SearchStrategy  # TVM's base of strategies that are written in Python
+
+__all__ = ["MeasureCandidate", "PySearchStrategy", "ReplayFunc", "ReplayTrace", "SearchStrategy"]

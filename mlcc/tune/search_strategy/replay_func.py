@@ -1,0 +1,26 @@
+"""Design spaces made anew for each candidate."""
+
+from __future__ import annotations
+
+from mlcc.tune.search_strategy.candidate import MeasureCandidate
+from mlcc.tune.search_strategy.strategy import SearchStrategy
+
+_MOST_FAILURES = 100
+
+
+class ReplayFunc(SearchStrategy):
+    """Has the generator make the design spaces again, whose own random decisions are a candidate each. TVM:
+    `ReplayFunc`."""
+
+    def _propose(self, wanted: int) -> list[MeasureCandidate]:
+        found: list[MeasureCandidate] = []
+        failures = 0
+        while len(found) < wanted and failures < _MOST_FAILURES:
+            space = self._random.below(len(self._spaces))
+            made = self.context.generate_design_space()
+            candidate = self._replayed(space, made[space % len(made)].trace.without_postproc(), repair=False)
+            if candidate is not None and self._is_new(candidate):
+                found.append(candidate)
+            else:
+                failures += 1
+        return found

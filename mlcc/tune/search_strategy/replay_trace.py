@@ -1,0 +1,29 @@
+"""Random decisions."""
+
+from __future__ import annotations
+
+from mlcc.tune.search_strategy.candidate import MeasureCandidate
+from mlcc.tune.search_strategy.strategy import SearchStrategy, undecided
+
+
+class ReplayTrace(SearchStrategy):
+    """Replays traces of the design spaces with random decisions. TVM: `ReplayTrace`.
+
+    A candidate is given up after `max_fail_count` draws that are refused, or known.
+    """
+
+    def __init__(self, max_fail_count: int = 100) -> None:
+        super().__init__()
+        self.max_fail_count = max_fail_count
+
+    def _propose(self, wanted: int) -> list[MeasureCandidate]:
+        found = [self._draw() for _ in range(wanted)]
+        return [candidate for candidate in found if candidate is not None]
+
+    def _draw(self) -> MeasureCandidate | None:
+        for _ in range(self.max_fail_count):
+            space = self._random.below(len(self._spaces))
+            candidate = self._replayed(space, undecided(self._spaces[space]))
+            if candidate is not None and self._is_new(candidate):
+                return candidate
+        return None
