@@ -299,6 +299,15 @@ def _pixels(config: str, model: str, side: int = 32, **options: Any) -> Case:
     return Case(case.build, image(side), _first_is_batch, "transformers")
 
 
+def _series(config: str, model: str, *shape: int, **options: Any) -> Case:
+    """A model of transformers over batches of numbers."""
+    import dataclasses
+
+    inputs = tensors(("b", *shape), sizes=({"b": 2}, {"b": 3}, {"b": 1}))
+    case = _text(config, model, inputs=inputs, **options)
+    return dataclasses.replace(case, dynamic=_first_is_batch)
+
+
 _GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99, "n_positions": 64}
 _LLAMA = {**_SMALL, "num_key_value_heads": 2, "max_position_embeddings": 64}
 
@@ -554,11 +563,10 @@ CASES: dict[str, Case] = {
                            num_attention_heads=4, intermediate_size=48, image_size=32, patch_size=8),
     "segformer": _pixels("SegformerConfig", "SegformerForSemanticSegmentation", 64, hidden_sizes=[8, 16, 24, 32],
                          depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 3, 4], decoder_hidden_size=16),
-    "wav2vec2": Case(
-        _text("Wav2Vec2Config", "Wav2Vec2Model", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-              intermediate_size=48, conv_dim=[8, 8], conv_stride=[3, 2], conv_kernel=[5, 3], num_feat_extract_layers=2,
-              num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=2).build,
-        tensors(("b", 200), sizes=({"b": 2}, {"b": 3})), _first_is_batch, "transformers",
+    "wav2vec2": _series(
+        "Wav2Vec2Config", "Wav2Vec2Model", 200, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=48, conv_dim=[8, 8], conv_stride=[3, 2], conv_kernel=[5, 3], num_feat_extract_layers=2,
+        num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=2,
     ),
     "own_lstm": _recurrent("LSTM"),
     "own_gru": _recurrent("GRU"),

@@ -11,13 +11,12 @@ from tests.frontend.models import (
     _LLAMA,
     _SMALL,
     Case,
-    _first_is_batch,
     _pixels,
+    _series,
     _text,
     _timm,
     _video,
     _vision,
-    tensors,
     tokens,
 )
 
@@ -42,10 +41,6 @@ def _both(one: Callable[[int], Any], other: Callable[[int], Any]) -> Callable[[i
     return lambda size: (*one(size), *other(size))
 
 
-def _with(case: Case, inputs: Callable[[int], Any], dynamic: Any) -> Case:
-    return dataclasses.replace(case, inputs=inputs, dynamic=dynamic)
-
-
 def _pair(config: str, model: str, **options: Any) -> Case:
     """An encoder and a decoder over tokens."""
     inputs = _both(tokens(), tokens(shapes=((2, 4), (3, 6), (1, 3))))
@@ -61,13 +56,7 @@ def _named_decoder(inputs: Any) -> Any:
 
 
 def _sound(config: str, model: str, **options: Any) -> Case:
-    inputs = tensors(("b", 200), sizes=({"b": 2}, {"b": 3}))
-    return _with(_text(config, model, inputs=inputs, **{**_SOUND, **options}), inputs, _first_is_batch)
-
-
-def _series(config: str, model: str, *shape: int, **options: Any) -> Case:
-    inputs = tensors(("b", *shape), sizes=({"b": 2}, {"b": 3}, {"b": 1}))
-    return _with(_text(config, model, inputs=inputs, **options), inputs, _first_is_batch)
+    return _series(config, model, 200, **{**_SOUND, **options})
 
 
 CASES: dict[str, Case] = {
