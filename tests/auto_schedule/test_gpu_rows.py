@@ -71,6 +71,16 @@ def test_a_row_of_32_elements_of_a_thread_fits_into_registers(arch: str) -> None
     assert len(re.findall(r"ld\.global(\.nc)?\.v4", text)) == len(re.findall(r"st\.global\.v4", text)) == 4
 
 
+@pytest.mark.parametrize(("batch", "inner", "width"), [(2, 2, 24), (2, 4, 64), (3, 5, 40), (5, 3, 7), (64, 2, 32)])
+def test_rows_that_the_last_stage_repeats(batch: int, inner: int, width: int) -> None:
+    """Each element of a row meets several others, as in global response norms."""
+    params = tensors("float32", x=f"({batch}, {inner}, {inner}, {width})", c=f"({batch}, 1, 1, {width})")
+    found = costs_of(
+        graph(params, "y = R.multiply(x, R.divide(c, R.sum(R.abs(c), axis=[-1], keepdims=True)))", result="y")
+    )
+    assert "gpu-rows" in found.rules
+
+
 def test_who_has_a_row() -> None:
     """Some lanes of a warp, a warp, or a block, by how long rows are; what is too long for registers is read again."""
     kernel = GpuKernel.of(lowered(softmax("(4, 4)"))["softmax"], "softmax", GpuFacts.of("cuda{arch=sm_90}"))

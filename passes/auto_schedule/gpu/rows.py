@@ -16,7 +16,7 @@ from mlcc.passes.auto_schedule.gpu.row_share import RowShare, fitting_vector, is
 from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes, try_inline
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.products import number_of
-from mlcc.passes.auto_schedule.stage import Stage
+from mlcc.passes.auto_schedule.stage import Access, Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 SHORT = 32  # elements of a row below which it has to be seen that rows do not overlap
@@ -87,7 +87,7 @@ def _copies(kernel: GpuKernel, axes: int, share: RowShare) -> list[BlockRV]:
         for access in stage.accesses:
             if access.stored or access.buffer not in kernel.func.buffers:
                 continue
-            if not is_row(stage, access, _inner(stage, axes), share.length):
+            if not _is_own_row(stage, access, axes, share):
                 apart.add(access.buffer)
                 continue
             users = found.setdefault(access.buffer, [])
@@ -124,8 +124,20 @@ def _stays(kernel: GpuKernel, stage: Stage, axes: int, share: RowShare) -> bool:
         return True
     if len(stage.stores) != 1 or share.length is None or share.index_map(stage.stores[0].buffer) is None:
         return False
-    buffer, length = stage.stores[0].buffer, share.length
-    return all(is_row(s, a, _inner(s, axes), length) for s in kernel.stages() for a in s.accesses if a.buffer is buffer)
+    buffer = stage.stores[0].buffer
+    return all(_is_own_row(s, a, axes, share) for s in kernel.stages() for a in s.accesses if a.buffer is buffer)
+
+
+def _is_own_row(stage: Stage, access: Access, axes: int, share: RowShare) -> bool:
+    """Is an access to a row, of which each thread has the elements that others of its stages have, too?
+
+    A stage that goes over a row several times deals out all of its elements: the same ones to a thread each time where
+    they come round evenly.
+    """
+    assert share.length is not None
+    inner = _inner(stage, axes)
+    evenly = share.vector == 1 and share.length % share.threads == 0
+    return is_row(stage, access, inner, share.length) and (evenly or stage.times(inner) == share.length)
 
 
 def share_out_row(kernel: GpuKernel, block: BlockRV, share: RowShare, outer: int, copies: bool = False) -> None:
