@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from mlcc.frontend.onnx.converters.activation import hard_sigmoid
-from mlcc.frontend.onnx.parts import MICROSOFT, is_float, scalars, slice_axis, standard, swap_axes
+from mlcc.frontend.onnx.parts import MICROSOFT, is_float, known, scalars, slice_axis, standard, swap_axes
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
-from mlcc.ir import construct, relax
+from mlcc.ir import relax
+from mlcc.ir.narrow import encode
+from mlcc.ops.quantize import FLOATS
 
 Activation: TypeAlias = Callable[..., relax.Expr]  # (t, x, *parameters)
 
@@ -94,29 +96,48 @@ def _matmul_of_few_bits(
     if t.static_shape(packed) != (columns, blocks, block * bits // 8):
         raise Unsupported(f"packed weights must be {[columns, blocks, block * bits // 8]}")
     dtype = t.dtype(a)
-    weights = t.cast(t.reshape(unpacked(t, packed, bits), [columns, blocks, block]), dtype)
-    if zeros is None:
-        centre: relax.Expr = t.scalar(1 << (bits - 1), dtype)
-    elif is_float(t, zeros):
-        centre = t.reshape(t.cast(zeros, dtype), [columns, blocks, 1])
-    else:
-        rows = t.reshape(zeros, [columns, -(-blocks * bits // 8)])
-        centre = t.reshape(t.cast(slice_axis(t, unpacked(t, rows, bits), 1, 0, blocks), dtype), [columns, blocks, 1])
-    factors = t.reshape(t.cast(scales, dtype), [columns, blocks, 1])
-    table = t.reshape(t.emit(t.op.multiply(t.op.subtract(weights, centre), factors)), [columns, blocks * block])
+    rows = _columns_last(t, packed, (columns, blocks * block * bits // 8), "int")
+    factors = _columns_last(t, scales, (columns, blocks), "scale")
+    table = _decoded(t, _few_bits(t, rows, bits), factors, _points(t, zeros, (columns, blocks), bits), dtype)
     if blocks * block != inner:
-        table = slice_axis(t, table, 1, 0, inner)
-    made = t.op.matmul(a, t.op.permute_dims(table))
+        table = slice_axis(t, table, 0, 0, inner)
+    made = t.op.matmul(a, table)
     return made if bias is None else t.op.add(made, bias)
 
 
-def unpacked(t: OnnxTranslator, packed: relax.Expr, bits: int) -> relax.Expr:
-    """Numbers of few bits, several of which stand in each byte of the last axis, the lowest bits first."""
-    if bits == 8:
-        return packed
-    *outer, last = t.shape(packed)
-    parts = []
-    for shift in range(0, 8, bits):
-        moved = packed if not shift else t.op.right_shift(packed, t.scalar(shift, "uint8"))
-        parts.append(t.op.bitwise_and(moved, t.scalar((1 << bits) - 1, "uint8")))
-    return t.reshape(t.emit(t.op.stack(parts, t.ndim(packed))), [*outer, construct.mul(last, 8 // bits)])
+def _decoded(t: OnnxTranslator, rows: relax.Expr, scales: relax.Expr, zeros: relax.Expr, dtype: str) -> relax.Expr:
+    """(rows - zeros) * scales in a dtype; the scales, and zeros that are no number, are of groups of rows."""
+    if not is_float(t, zeros):
+        if t.dtype(scales) not in FLOATS:
+            scales = t.cast(scales, "float32")
+        made = t.emit(t.op.dequantize(rows, scales, zeros, 0, dtype if dtype in FLOATS else "float32"))
+        return t.cast(made, dtype)
+    each = known(t.shape(rows)[0], "the rows") // known(t.shape(scales)[0], "the groups")
+    points, factors = (t.emit(t.op.repeat(t.cast(v, dtype), each, 0)) for v in (zeros, scales))
+    return t.emit(t.op.multiply(t.op.subtract(t.cast(rows, dtype), points), factors))
+
+
+def _points(t: OnnxTranslator, zeros: relax.Expr | None, shape: tuple[int, int], bits: int) -> relax.Expr:
+    """The zero points of groups, columns last, or one for all."""
+    if zeros is None:
+        return t.scalar(1 << (bits - 1), "uint8")
+    if is_float(t, zeros):
+        return _columns_last(t, zeros, shape, "zero_point")
+    columns, blocks = shape
+    packed = _columns_last(t, zeros, (columns, -(-blocks * bits // 8)), "zero_point")
+    return slice_axis(t, _few_bits(t, packed, bits), 0, 0, blocks)
+
+
+def _few_bits(t: OnnxTranslator, packed: relax.Expr, bits: int) -> relax.Expr:
+    """Numbers that share bytes along the first axis."""
+    return packed if bits == 8 else t.emit(t.op.unpack_bits(packed, 0, bits))
+
+
+def _columns_last(t: OnnxTranslator, value: relax.Expr, shape: tuple[int, int], what: str) -> relax.Expr:
+    """A matrix of a row for each column of a product, transposed: constants at once, under a name of their own."""
+    array = t.constant_array(value)
+    if array is None or not isinstance(value, relax.Constant):
+        return t.emit(t.op.permute_dims(t.reshape(value, shape)))
+    data = value.data
+    stored = encode(array.reshape(shape).T, data.dtype)
+    return t.constant(stored, str(data.dtype), f"{data.key}.{what}" if data.key else "")
