@@ -7,11 +7,13 @@ however many rows there are, and the decoded matrix is never in memory.
 
 from __future__ import annotations
 
+from mlcc.ir import construct as c
+from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, contraction
 from mlcc.passes.auto_schedule.inlining import inline_all_but
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import PIECES, share_out, worth_threads
-from mlcc.passes.auto_schedule.products import element_lanes, schedule_others
+from mlcc.passes.auto_schedule.products import element_lanes, number_of, schedule_others
 from mlcc.passes.schedule.handles import BlockRV
 
 ROWS = (8, 4, 2)  # of the matrix that are decoded at a time: as many sums go through a register before it is stored
@@ -33,6 +35,8 @@ def decoded(kernel: Kernel) -> str:
     sch.reorder(part, far, *inside, vector, near, lane)
     sch.compute_at(decoder, far)
     _decode(kernel, decoder, lanes)
+    written = kernel.stage(decoder).stores[0].buffer
+    sch.transform_layout(block, ("read", number_of(kernel, block, written)), _side_by_side(written, lanes))
     sch.unroll(near)
     sch.vectorize(lane)
     if many:
@@ -90,6 +94,12 @@ def _rows(product: Contraction) -> int:
     if found is None:
         not_this("the depth is no multiple of the rows that are decoded at a time")
     return found
+
+
+def _side_by_side(buffer: tir.Buffer, lanes: int) -> tir.IndexMap:
+    """What is decoded of a vector of columns stands together, row by row."""
+    row, column = given = tuple(tir.Var(name, size.dtype) for name, size in zip("ij", buffer.shape, strict=True))
+    return tir.IndexMap(given, (c.floordiv(column, lanes), row, c.floormod(column, lanes)))
 
 
 def _decode(kernel: Kernel, decoder: BlockRV, lanes: int) -> None:

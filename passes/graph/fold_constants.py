@@ -137,9 +137,17 @@ def worthwhile(call: relax.Call, limit: int, created: int) -> bool:
         return False
     size = sum(filter(None, sizes))
     leaves = [leaf for a in call.args for leaf in _leaves(a)]
-    given = sum(leaf.data.size for leaf in leaves if isinstance(leaf, relax.Constant))
+    given = 0 if _decodes(call) else sum(leaf.data.size for leaf in leaves if isinstance(leaf, relax.Constant))
     made = any(isinstance(leaf.struct_info, relax.TensorStructInfo) for leaf in leaves)
     return size <= max(limit if made else min(limit, created), given)
+
+
+def _decodes(call: relax.Call) -> bool:
+    """Whether it makes numbers of integers with scales of groups: weights that products decode as they read them."""
+    if not is_call(call, "relax.dequantize"):
+        return False
+    ranks = [getattr(a.struct_info, "ndim", -1) for a in call.args[:2]]
+    return ranks[0] == ranks[1] > 1
 
 
 def _results(info: relax.StructInfo | None) -> list[relax.TensorStructInfo]:

@@ -71,9 +71,9 @@ class _Quantizer(RelaxMutator):
     def __init__(self, module: IRModule, func: relax.Function, how: QuantizeWeights) -> None:
         super().__init__(module)
         self.uses, self.how = Uses.of(func), how
-        self._coded: dict[tuple[TensorData, bool], _Coded] = {}
+        self._coded: dict[tuple[str | int, bool], _Coded] = {}
         self._tables = {
-            id(weight[0].data): weight
+            _identity(weight[0]): weight
             for value in self.uses.value.values()
             if is_call(value, "relax.matmul") and (weight := self.weight(value.args[1])) is not None  # type: ignore[attr-defined]
         }
@@ -122,7 +122,7 @@ class _Quantizer(RelaxMutator):
     def lookup(self, call: Any) -> relax.Expr:
         """Rows of a table whose transpose is a coded weight: columns of what is coded."""
         table: Any = self.uses.resolve(call.args[0])
-        found = self._tables.get(id(table.data)) if isinstance(table, relax.Constant) else None
+        found = self._tables.get(_identity(table)) if isinstance(table, relax.Constant) else None
         if found is None or call.attrs["axis"] not in (0, -2) or not found[1]:
             return call
         coded, indices = self.coded(*found), call.args[1]
@@ -136,10 +136,15 @@ class _Quantizer(RelaxMutator):
         return ops.bind_call("astype", (turned,), {"dtype": str(call.struct_info.dtype)})
 
     def coded(self, weight: relax.Constant, turned: bool) -> _Coded:
-        key = (weight.data, turned)
+        key = (_identity(weight), turned)
         if key not in self._coded:
             self._coded[key] = _code(weight.data, turned, self.how)
         return self._coded[key]
+
+
+def _identity(constant: relax.Constant) -> str | int:
+    """What is the same for constants that are one weight of the model."""
+    return constant.data.sha256 or id(constant.data)
 
 
 # ---------------------------------------------------------------- the numbers
