@@ -33,12 +33,13 @@ def infer_unpack_bits(call: relax.Call) -> Tensor:
 
 
 def _lower_unpack_bits(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    """Shifted in int32: down for uint8, first up, so that the sign comes along, for int8."""
+    """Shifted in int32: down for uint8; for int8 first up, which drops what is above, and is nothing to do for the last
+    number of a byte that has its sign."""
     bits, dtype = call.attrs["bits"], str(call.attrs["out_dtype"])
     each, at = 8 // bits, call.attrs["axis"] % x.ndim
 
     def element(*i: Any) -> Any:
-        byte = x(*i[:at], i[at] // each, *i[at + 1 :]).astype("int32")
+        byte = x(*i[:at], i[at] // each, *i[at + 1 :]).astype(dtype).astype("int32")
         place = (i[at] % each).astype("int32")
         if dtype == "uint8":
             return ((byte >> (place * bits)) & ((1 << bits) - 1)).astype(dtype)

@@ -25,6 +25,8 @@ def decoded(kernel: Kernel) -> str:
     columns, rows = _columns(kernel, product), _rows(product)
     sch = kernel.sch
     lanes = element_lanes(kernel, product)
+    if product.extent(product.m) != 1:
+        _pack_rows(kernel, block, product, rows, lanes)
     others = [b for b in kernel.blocks() if sch.get(b) not in (sch.get(block), sch.get(decoder))]
     many = worth_threads(kernel, product.stage)
     loops = kernel.loops(block)
@@ -32,11 +34,12 @@ def decoded(kernel: Kernel) -> str:
     (deep,) = (loops[p] for p in product.k)
     far, near = sch.split(deep, [None, rows])
     inside = [loops[p] for p in range(len(loops)) if p != product.n and p not in product.k]
-    sch.reorder(part, far, *inside, vector, near, lane)
-    sch.compute_at(decoder, far)
-    _decode(kernel, decoder, lanes)
-    written = kernel.stage(decoder).stores[0].buffer
-    sch.transform_layout(block, ("read", number_of(kernel, block, written)), _side_by_side(written, lanes))
+    sch.reorder(part, far, vector, *inside, near, lane)
+    sch.compute_at(decoder, vector)
+    sch.set_scope(decoder, 0, "local")
+    row, column = kernel.loops(decoder)[-2:]
+    sch.unroll(row)
+    sch.vectorize(column)
     sch.unroll(near)
     sch.vectorize(lane)
     if many:
@@ -45,6 +48,28 @@ def decoded(kernel: Kernel) -> str:
     schedule_others(kernel, others, block)
     kernel.say(f"{rows} rows of {columns} columns decoded at a time, vectors of {lanes}")
     return f"`{product.stage.block.name}` multiplies with a matrix that is decoded on the way"
+
+
+def _pack_rows(kernel: Kernel, block: BlockRV, product: Contraction, rows: int, lanes: int) -> None:
+    """Let the parts of all rows that a vector of the matrix needs be neighbours, in a copy of them and in the sums."""
+    sch, stage = kernel.sch, product.stage
+    sch.cache_read(block, number_of(kernel, block, product.lhs.buffer), "global")
+    if kernel.is_output(stage):
+        sch.cache_write(block, 0, "global")
+    now = contraction(kernel.stage(block))
+    assert isinstance(now, Contraction)
+    sums = now.stage.stores[0]
+    places = tuple(now.stage.axis_place(i) for i in sums.indices)
+    for where, buffer, own, place, step in (
+        (("read", number_of(kernel, block, now.lhs.buffer)), now.lhs.buffer, now.lhs.places, now.k[0], rows),
+        (("write", 0), sums.buffer, places, now.n, lanes),
+    ):
+        given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(buffer.shape))
+        along = given[own.index(place)]
+        others = (v for v in given if v is not along)
+        sch.transform_layout(
+            block, where, tir.IndexMap(given, (c.floordiv(along, step), *others, c.floormod(along, step)))
+        )
 
 
 def _product(kernel: Kernel) -> tuple[BlockRV, BlockRV, Contraction]:
@@ -94,19 +119,3 @@ def _rows(product: Contraction) -> int:
     if found is None:
         not_this("the depth is no multiple of the rows that are decoded at a time")
     return found
-
-
-def _side_by_side(buffer: tir.Buffer, lanes: int) -> tir.IndexMap:
-    """What is decoded of a vector of columns stands together, row by row."""
-    row, column = given = tuple(tir.Var(name, size.dtype) for name, size in zip("ij", buffer.shape, strict=True))
-    return tir.IndexMap(given, (c.floordiv(column, lanes), row, c.floormod(column, lanes)))
-
-
-def _decode(kernel: Kernel, decoder: BlockRV, lanes: int) -> None:
-    """The loops of the rows that are decoded: vectors of each of them in turn, as those of a byte share its load."""
-    sch = kernel.sch
-    row, column = kernel.loops(decoder)[-2:]
-    vector, lane = sch.split(column, [None, lanes])
-    sch.reorder(vector, row, lane)
-    sch.unroll(row)
-    sch.vectorize(lane)

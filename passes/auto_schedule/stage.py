@@ -101,6 +101,11 @@ class Stage:
         made = self.axes.get(index, index) if isinstance(index, tir.Var) else substitute(index, self.axes)
         return self._analyzer.simplify(made) if not isinstance(made, tir.Var) and divisions(made) else made
 
+    def axis_place(self, index: tir.Expr) -> int | None:
+        """The place of the loop whose axis an index of the body is; None if it is anything else."""
+        value = self.axes.get(index) if isinstance(index, tir.Var) else None
+        return next((n for n, loop in enumerate(self.loops) if loop.var is value), None)
+
     @cached_property
     def element_bytes(self) -> int:
         """The widest element that is loaded or stored."""
