@@ -244,19 +244,12 @@ for _name, _make in _FLOAT_BINARY.items():
 
 def greater_of(t: Translator, x: relax.Expr, y: relax.Expr) -> relax.Expr:
     """The greater of two elements; NaN if one is."""
-    return _with_nan(t, x, t.emit(op.maximum(x, y)))
+    return t.emit(op.maximum(x, y))
 
 
 def lesser_of(t: Translator, x: relax.Expr, y: relax.Expr) -> relax.Expr:
     """The lesser of two elements; NaN if one is."""
-    return _with_nan(t, x, t.emit(op.minimum(x, y)))
-
-
-def _with_nan(t: Translator, first: relax.Expr, chosen: relax.Expr) -> relax.Expr:
-    """`chosen`, but NaN where the first operand is; that of the second is chosen anyway."""
-    if not is_float(t.dtype(first)):
-        return chosen
-    return t.emit(op.where(op.isnan(first), first, chosen))
+    return t.emit(op.minimum(x, y))
 
 
 @converts("aten.maximum", "aten.max.other")
@@ -280,10 +273,10 @@ def _fmin(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
 
 
 def _without_nan(t: Translator, make: Callable[..., relax.Call], x: relax.Expr, y: relax.Expr) -> relax.Expr:
-    """NaN only where both are: the operators give the second operand where one is NaN."""
+    """NaN only where both are."""
     if not is_float(t.dtype(x)):
         return make(x, y)
-    return op.where(op.isnan(y), x, t.emit(make(x, y)))
+    return op.where(op.isnan(y), x, t.emit(op.where(op.isnan(x), y, make(x, y))))
 
 
 @converts("aten.clamp", "aten.clip")

@@ -240,10 +240,10 @@ _GREATEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3
 
 
 def between(t: Translator, value: relax.Expr, low: relax.Expr | None, high: relax.Expr | None) -> relax.Expr:
-    """The value, at least `low`, at most `high`, where `high` is stronger. NaN stays: `R.maximum(a, b)` of NaN is b."""
+    """The value, at least `low`, at most `high`, where `high` is stronger. NaN stays."""
     if low is not None:
-        value = t.emit(op.maximum(low, value))
-    return value if high is None else t.emit(op.minimum(high, value))
+        value = t.emit(op.maximum(value, low))
+    return value if high is None else t.emit(op.minimum(value, high))
 
 
 @converts("aten.heaviside")

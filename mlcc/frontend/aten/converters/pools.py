@@ -13,6 +13,7 @@ from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.aten.windows import Ints, each, sliding, taken
 from mlcc.frontend.emitter import Dim
 from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.relax import op
 
@@ -96,12 +97,11 @@ def _greatest_place(t: Translator, value: relax.Expr, positions: Sequence[relax.
     batch = t.shape(value)[:2]
     lines = t.reshape(seen, [*batch, *counts, kernel])
     chosen = t.emit(op.argmax(lines, axis=-1, keepdims=True))
-    if is_float(t.dtype(value)):
-        missing = t.emit(op.astype(op.isnan(lines), "int8"))
-        first = op.argmax(missing, axis=-1, keepdims=True)
-        chosen = t.emit(
-            op.where(op.greater(op.max(missing, axis=[-1], keepdims=True), t.scalar(0, "int8")), first, chosen)
-        )
+    if is_float(t.dtype(value)):  # of several NaN the last one
+        from_end = t.emit(op.argmax(op.flip(lines, -1), axis=-1, keepdims=True))
+        last = op.subtract(_extent_scalar(t, c.sub(c.as_expr(kernel), 1)), from_end)
+        missing = op.isnan(op.max(lines, axis=[-1], keepdims=True))
+        chosen = t.emit(op.where(missing, last, chosen))
     places = t.emit(op.broadcast_to(t.reshape(flat, [1, 1, *counts, kernel]), t.shape_expr([*batch, *counts, kernel])))
     return t.emit(op.squeeze(op.gather_elements(places, chosen, 2 + n), [2 + n]))
 

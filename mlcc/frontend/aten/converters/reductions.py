@@ -91,56 +91,39 @@ def _count_nonzero(t: Translator, self: relax.Expr, dim: Dims = None) -> relax.E
 # ---------------------------------------------------------------- extremes
 
 
-def extreme(t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dims: Dims, keepdim: bool) -> relax.Expr:
-    """The greatest or least elements; NaN where one is.
-
-    `R.max` knows no NaN and begins with the least finite number, so a second reduction over classes of elements says
-    where there is a NaN (2), and where all are infinities below that number (0).
-    """
-    made = reduced(t, make, value, dims, keepdim)
-    dtype = t.dtype(value)
-    if not is_float(dtype) or not t.ndim(value):
-        return made
-    last = t.scalar(-math.inf if make is op.max else math.inf, dtype)
-    classes = op.where(op.isnan(value), t.scalar(2, "int8"), op.astype(op.not_equal(value, last), "int8"))
-    kind = reduced(t, op.max, t.emit(classes), dims, keepdim)
-    finite = op.where(op.equal(kind, t.scalar(0, "int8")), last, made)
-    return t.emit(op.where(op.equal(kind, t.scalar(2, "int8")), t.scalar(math.nan, dtype), finite))
-
-
 @converts("aten.amax")
 def _amax(t: Translator, self: relax.Expr, dim: Dims = (), keepdim: bool = False) -> relax.Expr:
-    return extreme(t, op.max, self, dim, keepdim)
+    return reduced(t, op.max, self, dim, keepdim)
 
 
 @converts("aten.amin")
 def _amin(t: Translator, self: relax.Expr, dim: Dims = (), keepdim: bool = False) -> relax.Expr:
-    return extreme(t, op.min, self, dim, keepdim)
+    return reduced(t, op.min, self, dim, keepdim)
 
 
 @converts("aten.aminmax")
 def _aminmax(t: Translator, self: relax.Expr, dim: int | None = None, keepdim: bool = False) -> list[relax.Expr]:
-    return [extreme(t, make, self, dim, keepdim) for make in (op.min, op.max)]
+    return [reduced(t, make, self, dim, keepdim) for make in (op.min, op.max)]
 
 
 @converts("aten.max.default")
 def _max(t: Translator, self: relax.Expr) -> relax.Expr:
-    return extreme(t, op.max, self, None, False)
+    return reduced(t, op.max, self, None, False)
 
 
 @converts("aten.min.default")
 def _min(t: Translator, self: relax.Expr) -> relax.Expr:
-    return extreme(t, op.min, self, None, False)
+    return reduced(t, op.min, self, None, False)
 
 
 @converts("aten.max.dim")
 def _max_dim(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) -> list[relax.Expr]:
-    return [extreme(t, op.max, self, dim, keepdim), place_of(t, op.argmax, self, dim, keepdim)]
+    return [reduced(t, op.max, self, dim, keepdim), place_of(t, op.argmax, self, dim, keepdim)]
 
 
 @converts("aten.min.dim")
 def _min_dim(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) -> list[relax.Expr]:
-    return [extreme(t, op.min, self, dim, keepdim), place_of(t, op.argmin, self, dim, keepdim)]
+    return [reduced(t, op.min, self, dim, keepdim), place_of(t, op.argmin, self, dim, keepdim)]
 
 
 @converts("aten.argmax")
@@ -160,13 +143,7 @@ def place_of(
     if not t.ndim(value):
         return t.scalar(0, "int64")
     axis = None if dim is None else t.axis(value, dim)
-    made = t.emit(make(value, axis=axis, keepdims=keepdim))
-    if not is_float(t.dtype(value)):
-        return made
-    missing = t.emit(op.isnan(value))
-    first = op.argmax(t.cast(missing, "int8"), axis=axis, keepdims=keepdim)
-    there = reduced(t, op.max, missing, dim, keepdim)
-    return t.emit(op.where(there, first, made))
+    return t.emit(make(value, axis=axis, keepdims=keepdim))
 
 
 # ---------------------------------------------------------------- norms
@@ -215,7 +192,7 @@ def norm(t: Translator, value: relax.Expr, p: float, dims: Dims, keepdim: bool) 
     dtype = t.dtype(value)
     size = t.emit(op.abs(value))
     if math.isinf(p):
-        return extreme(t, op.max if p > 0 else op.min, size, dims, keepdim)
+        return reduced(t, op.max if p > 0 else op.min, size, dims, keepdim)
     if p == 0:
         return reduced(t, op.sum, t.cast(t.emit(op.not_equal(value, t.scalar(0, dtype))), dtype), dims, keepdim)
     if p == 1:

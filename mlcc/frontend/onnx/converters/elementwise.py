@@ -23,7 +23,7 @@ _DIRECT = {
     "Div": "divide", "Equal": "equal", "Erf": "erf", "Exp": "exp", "Floor": "floor", "Greater": "greater",
     "GreaterOrEqual": "greater_equal", "IsNaN": "isnan", "Less": "less", "LessOrEqual": "less_equal", "Log": "log",
     "Mul": "multiply", "Neg": "negative", "Not": "logical_not", "Or": "logical_or", "Round": "round",
-    "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt", "Sub": "subtract", "Tan": "tan",
+    "Sigmoid": "sigmoid", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt", "Sub": "subtract", "Tan": "tan",
     "Tanh": "tanh", "Where": "where", "Xor": "logical_xor",
 }  # fmt: skip
 
@@ -109,26 +109,19 @@ def _mean(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Exp
 
 @converts("Max")
 def _max(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
-    return functools.reduce(functools.partial(_extreme, t, t.op.maximum), operands)
+    return functools.reduce(lambda a, b: t.emit(t.op.maximum(a, b)), operands)
 
 
 @converts("Min")
 def _min(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
-    return functools.reduce(functools.partial(_extreme, t, t.op.minimum), operands)
+    return functools.reduce(lambda a, b: t.emit(t.op.minimum(a, b)), operands)
 
 
-def _extreme(t: OnnxTranslator, of: Callable[..., Any], a: relax.Expr, b: relax.Expr) -> relax.Expr:
-    """The greater or the lesser; NaN where either is. The operators of relax give the second one for a NaN."""
-    if not is_float(t, a) or _has_no_nan(t, a):
-        return t.emit(of(a, b))
-    if _has_no_nan(t, b):
-        return t.emit(of(b, a))
-    return t.emit(t.op.where(t.op.isnan(a), a, of(a, b)))
-
-
-def _has_no_nan(t: OnnxTranslator, value: relax.Expr) -> bool:
-    array = t.constant_array(value)
-    return array is not None and array.size <= 16 and not (array != array).any()
+@converts("Sign")
+def _sign(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+    """NaN of NaN."""
+    made = t.emit(t.op.sign(x))
+    return t.op.where(t.op.isnan(x), x, made) if is_float(t, x) else made
 
 
 # ---------------------------------------------------------------- ranges, tests
@@ -149,8 +142,8 @@ def _clip(
     if least is not None and most is not None and is_float(t, x) and least.item() <= most.item():
         return t.op.clip(x, least.item(), most.item())
     if low is not None:
-        x = _extreme(t, t.op.maximum, x, low)
-    return x if high is None else _extreme(t, t.op.minimum, x, high)
+        x = t.emit(t.op.maximum(x, low))
+    return x if high is None else t.emit(t.op.minimum(x, high))
 
 
 @converts("IsInf")
@@ -188,7 +181,7 @@ def _converted(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, dtype: str) -> 
         wide = t.cast(x, "float64" if t.dtype(x) == "float64" else "float32")
         most = float(construct.max_value(DType.of(dtype)).value)  # type: ignore[attr-defined]
         low, high = (t.scalar(v, t.dtype(wide)) for v in (-most, most))
-        x = _extreme(t, t.op.minimum, _extreme(t, t.op.maximum, wide, low), high)
+        x = t.emit(t.op.minimum(t.op.maximum(wide, low), high))
     return t.cast(x, dtype)
 
 

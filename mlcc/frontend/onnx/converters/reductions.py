@@ -21,16 +21,6 @@ def _direct(name: str) -> Reduce:
     return reduce
 
 
-def _extreme(name: str) -> Reduce:
-    def reduce(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
-        made = t.emit(getattr(t.op, name)(x, list(axes), keep))
-        if is_float(t, x) and any(tir.const_int(t.shape(x)[a]) == 0 for a in axes):  # of nothing: an infinity
-            return t.full(t.shape(made), float("-inf") if name == "max" else float("inf"), t.dtype(x))
-        return made
-
-    return reduce
-
-
 def _in_floats(t: OnnxTranslator, x: relax.Expr, of: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
     """A function of floats; integers are converted and the result is converted back."""
     dtype = t.dtype(x)
@@ -67,7 +57,7 @@ def _log_sum_exp(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bo
 
 _REDUCTIONS: dict[str, tuple[Reduce, int]] = {  # how, and since which opset `axes` is an input
     "ReduceSum": (_direct("sum"), 13), "ReduceMean": (_direct("mean"), 18), "ReduceProd": (_direct("prod"), 18),
-    "ReduceMax": (_extreme("max"), 18), "ReduceMin": (_extreme("min"), 18), "ReduceL1": (_l1, 18),
+    "ReduceMax": (_direct("max"), 18), "ReduceMin": (_direct("min"), 18), "ReduceL1": (_l1, 18),
     "ReduceL2": (_l2, 18), "ReduceSumSquare": (_sum_square, 18), "ReduceLogSum": (_log_sum, 18),
     "ReduceLogSumExp": (_log_sum_exp, 18),
 }  # fmt: skip
