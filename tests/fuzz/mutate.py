@@ -26,13 +26,14 @@ def mutate(text: str, pool: list[str], seed: str) -> bytes:
     """A mutated text as bytes; one to five mutations, the same for the same seed."""
     rng = random.Random(seed)
     if rng.random() < 0.25:
-        return _bytes(text.encode(), rng)
+        return mutate_bytes(text.encode(), rng)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 5))):
         text = rng.choice(MUTATORS)(text, pool, rng)
     return text.encode("utf-8", "surrogatepass")
 
 
-def _bytes(raw: bytes, rng: random.Random) -> bytes:
+def mutate_bytes(raw: bytes, rng: random.Random) -> bytes:
+    """A few bytes cut out, put in or changed."""
     data = bytearray(raw)
     for _ in range(rng.randint(1, 6)):
         at = rng.randrange(len(data) + 1)

@@ -6,8 +6,6 @@ Writes each case to FOLDER/case.mlc before it runs, so that a crash leaves its i
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import random
 import resource
@@ -15,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from commands import judged
 from mutate import mutate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,8 +43,6 @@ def scripts() -> list[tuple[str, Path]]:
 
 
 def main(folder: str, seed: str, start: int, count: int, seconds: float) -> None:
-    from mlcc.cli.main import run
-
     resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
     pool, scheduled = sources(), scripts()
     path, out = os.path.join(folder, "case.mlc"), os.path.join(folder, "case.o")
@@ -64,24 +61,12 @@ def main(folder: str, seed: str, start: int, count: int, seconds: float) -> None
             argv = [words[0], path, *(out if w == "OUT" else w for w in words[1:])]
         Path(path).write_bytes(raw)
         (Path(folder) / "argv").write_text(" ".join(argv))
-        began, errors = time.process_time(), io.StringIO()
-        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
-            code = run(argv)
-        took = time.process_time() - began
+        problem, said = judged(argv, DOCUMENTED)
         ran += 1
-        problem = None
-        if code not in DOCUMENTED:
-            problem = f"exit code {code}"
-        elif code == 1 and "[E" not in errors.getvalue():
-            problem = "exit code 1 without a diagnostic"
-        elif "Traceback" in errors.getvalue():
-            problem = "a traceback"
-        elif took > 8:
-            problem = f"{took:.1f} s"
         if problem:
             kept = Path(folder) / f"found-{seed}-{number}.mlc"
             kept.write_bytes(raw)
-            last = errors.getvalue().strip().splitlines()[-4:]
+            last = said.strip().splitlines()[-4:]
             print(f"{number}: {problem}: mlcc {' '.join(argv)} (kept as {kept.name}): {' | '.join(last)}", flush=True)
     print(f"done {ran}")
 
