@@ -6,6 +6,7 @@ beside them: `net.mlc`, whose weights are inputs, and `x.npz`. Prints one line p
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import resource
@@ -105,11 +106,11 @@ def change(found: Any, rng: random.Random) -> None:
         holder, key = rng.choice(places)
         kind = rng.random()
         if kind < 0.7:
-            holder[key] = rng.choice(VALUES)
+            holder[key] = copy.deepcopy(rng.choice(VALUES))
         elif kind < 0.85 or not isinstance(holder, list):
             del holder[key]
         else:
-            holder.insert(key, holder[key])
+            holder.insert(key, copy.deepcopy(holder[key]))
 
 
 def _places(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlcc.frontend.onnx.parts import along, choice
+from mlcc.frontend.onnx.parts import along, choice, slice_axis
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -119,17 +119,18 @@ def _topk_of_attribute(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list
 
 @converts("TopK", since=10)
 def _topk(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, k: relax.Expr) -> list[relax.Expr]:
-    (count,) = t.integers(k)
+    axis = t.axis(x, node.attribute("axis", -1))
+    (count,) = t.extents(k, t.shape(x)[axis])
     return topk(t, node, x, count)
 
 
 def topk(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, count: int | tir.Expr) -> list[relax.Expr]:
     """The greatest or least elements along an axis, and their places."""
-    if not isinstance(count, int):
-        raise Unsupported(f"k must be a number here, it is `{count}`")
     axis = t.axis(x, node.attribute("axis", -1))
-    found = t.emit(t.op.topk(x, count, axis, "both", bool(node.attribute("largest", 1)), "int64"))
-    return [found[0], found[1]]
+    most = count if isinstance(count, int) else -1  # all, of which the first ones are taken
+    found = t.emit(t.op.topk(x, most, axis, "both", bool(node.attribute("largest", 1)), "int64"))
+    results = [t.emit(found[0]), t.emit(found[1])]
+    return results if isinstance(count, int) else [slice_axis(t, part, axis, 0, count) for part in results]
 
 
 @converts("CumSum", since=11)
@@ -143,11 +144,17 @@ def _cumprod(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axis: relax.Expr)
 
 
 def _running(t: OnnxTranslator, node: OnnxNode, operator: object, x: relax.Expr, axis: relax.Expr) -> relax.Expr:
-    (stated,) = t.integers(axis)
-    at, backwards = t.axis(x, int(stated)), bool(node.attribute("reverse", 0))  # type: ignore[arg-type]
-    given = t.op.flip(x, at) if backwards else x
-    made = operator(given, at, t.dtype(x), bool(node.attribute("exclusive", 0)))  # type: ignore[operator]
-    return t.op.flip(made, at) if backwards else made
+    known, backwards = t.known(axis), bool(node.attribute("reverse", 0))
+
+    def along_axis(at: int) -> relax.Expr:
+        given = t.op.flip(x, at) if backwards else x
+        made = t.emit(operator(given, at, t.dtype(x), bool(node.attribute("exclusive", 0))))  # type: ignore[operator]
+        return t.emit(t.op.flip(made, at)) if backwards else made
+
+    if known is not None:
+        return along_axis(t.axis(x, int(known[0])))  # type: ignore[arg-type]
+    every = t.op.stack([along_axis(at) for at in range(t.ndim(x))], 0)
+    return t.op.take(every, t.reshape(axis, []), 0)  # which run time checks
 
 
 @converts("ReverseSequence", since=10)

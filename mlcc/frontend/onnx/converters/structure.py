@@ -8,7 +8,7 @@ from typing import Any
 from mlcc.frontend.emitter import Dim
 from mlcc.frontend.onnx.elements import dtype_of
 from mlcc.frontend.onnx.extents import broadcast, quotient
-from mlcc.frontend.onnx.parts import choice
+from mlcc.frontend.onnx.parts import along, choice
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator, weight
 from mlcc.frontend.problems import Unsupported
@@ -94,8 +94,19 @@ def _eye_like(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 @converts("Trilu")
 def _trilu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, k: relax.Expr | None = None) -> relax.Expr:
-    offset = 0 if k is None else t.integers(k)[0]
+    known = [0] if k is None else t.known(k)
+    if known is None:
+        return _from_diagonal(t, x, t.reshape(k, []), bool(node.attribute("upper", 1)))  # type: ignore[arg-type]
+    offset = known[0]
     return t.op.triu(x, offset) if node.attribute("upper", 1) else t.op.tril(x, offset)
+
+
+def _from_diagonal(t: OnnxTranslator, x: relax.Expr, offset: relax.Expr, upper: bool) -> relax.Expr:
+    """What is on one side of a diagonal that run time says, the diagonal with it."""
+    rank, (rows, columns) = t.ndim(x), t.shape(x)[-2:]
+    distance = t.op.subtract(along(t, rank, rank - 1, columns), along(t, rank, rank - 2, rows))
+    inside = (t.op.greater_equal if upper else t.op.less_equal)(distance, t.cast(offset, "int64"))
+    return t.op.where(inside, x, t.scalar(0, t.dtype(x)))
 
 
 # ---------------------------------------------------------------- shapes
