@@ -37,6 +37,10 @@ DIFFERENT = 3
 @click.option("--weights-as-inputs", is_flag=True, help="Let `main` take the weights as parameters (`run --params`).")
 @model_options
 @click.option(
+    "--dtype", metavar="DTYPE",
+    help="float16 or bfloat16: weights, inputs, results and what is computed from them; sums stay in float32.",
+)  # fmt: skip
+@click.option(
     "--compare", is_flag=True,
     help="Run the model by its own framework, too, on generated inputs, with the weights that it has; exit 3 and write "
     "nothing if a result differs. This runs what the file says with your rights: not for files of strangers.",
@@ -48,7 +52,7 @@ DIFFERENT = 3
 def command(
     file: str, output: str, data: str | None, weights: tuple[str, ...], link_weights: bool, weights_as_inputs: bool,
     shapes: tuple[str, ...], dims: tuple[str, ...], maps: tuple[str, ...], allow_packed: bool, state_as_inputs: bool,
-    compare: bool, sizes: tuple[str, ...], rtol: float, seed: int, force: bool,
+    dtype: str | None, compare: bool, sizes: tuple[str, ...], rtol: float, seed: int, force: bool,
 ) -> int:  # fmt: skip
     """Import a model of another framework, FILE.onnx or FILE.pt2, as text.
 
@@ -60,6 +64,7 @@ def command(
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import write_module
     from mlcc.frontend.place import STYLE
+    from mlcc.frontend.precision import in_dtype
     from mlcc.frontend.request import parse_sizes
     from mlcc.frontend.source import read_model
     from mlcc.frontend.weights import link_files, need_weights
@@ -80,7 +85,7 @@ def command(
         module = read_model(file, model_request(shapes, dims, maps, allow_packed, state_as_inputs))
     if compare and not _agrees(file, module, wanted, rtol, seed):
         return DIFFERENT
-    module = _with_files(module, files)
+    module = _with_files(in_dtype(module, dtype), files)
     need_weights(module)
     apart: dict[str, TensorData] = {}
     if weights_as_inputs:

@@ -139,4 +139,10 @@ CODES = {
         "text, by which the text refers to them. Hard links stay within one file system, and never replace another "
         "file without --force. Without the option such weights are copied.",
     ),
+    "E1086": (
+        "a model that cannot be imported in another dtype",
+        "`--dtype float16` and `--dtype bfloat16` import a float32 model in 16 bits: inputs, results, weights and what "
+        "is computed from them. Packed functions, and TensorIR functions that converters add, have their dtypes in "
+        "their own code, which is not changed.",
+    ),
 }

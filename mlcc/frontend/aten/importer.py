@@ -9,6 +9,7 @@ from mlcc.frontend.aten.functional import written_name
 from mlcc.frontend.aten.module import Options, translate
 from mlcc.frontend.aten.supplied import supplied
 from mlcc.frontend.aten.table import Converter, converter
+from mlcc.frontend.precision import in_dtype
 
 if TYPE_CHECKING:
     import os
@@ -24,6 +25,7 @@ def from_exported_program(
     unwrap_unit_return_tuple: bool = False, no_bind_return_tuple: bool = False,
     custom_convert_map: Mapping[str, Converter] | None = None, run_ep_decomposition: bool = True,
     dim_names: Mapping[str, Any] | None = None, keep_state_as_input: bool = False, allow_packed: bool = False,
+    dtype: str | None = None,
 ) -> IRModule:  # fmt: skip
     """The module of an exported program; `main` takes the user's inputs, weights are bound.
 
@@ -33,7 +35,8 @@ def from_exported_program(
     with `keep_state_as_input` such buffers are the last parameters, too, in the order in which they come back. With
     `run_ep_decomposition` PyTorch decomposes operators that have no converter, and only those. `dim_names` gives
     symbolic extents names: `{"x.0": "batch"}`. With `allow_packed` an operator that has no converter becomes a call of
-    a packed function of its name.
+    a packed function of its name. `dtype`, `float16` or `bfloat16`, is what float32 inputs, results and weights
+    become; see `mlcc.frontend.precision`.
 
     Raises CompileError that lists everything that cannot be imported.
     """
@@ -54,13 +57,14 @@ def from_exported_program(
         dict(converters),
         allow_packed=allow_packed,
     )
-    return translate(program, options)
+    return in_dtype(translate(program, options), dtype)
 
 
 def from_pt2(
     path: str | os.PathLike[str], *, model: str | None = None, keep_params_as_input: bool = False,
     unwrap_unit_return_tuple: bool = False, custom_convert_map: Mapping[str, Converter] | None = None,
     dim_names: Mapping[str, Any] | None = None, keep_state_as_input: bool = False, allow_packed: bool = False,
+    dtype: str | None = None,
 ) -> IRModule:  # fmt: skip
     """The module of the program in a `.pt2` file, which is read without PyTorch. See `from_exported_program`."""
     import os
@@ -71,7 +75,7 @@ def from_pt2(
         keep_params_as_input, keep_state_as_input, unwrap_unit_return_tuple, dict(dim_names or {}),
         dict(custom_convert_map or {}), allow_packed=allow_packed,
     )  # fmt: skip
-    return translate(read_pt2(os.fspath(path), model), options)
+    return in_dtype(translate(read_pt2(os.fspath(path), model), options), dtype)
 
 
 def unknown_targets(program: Program, converters: Mapping[str, Converter] | None = None) -> list[str]:

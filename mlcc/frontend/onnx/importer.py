@@ -10,6 +10,7 @@ from mlcc.errors import CompileError, error
 from mlcc.frontend.onnx.parameters import Parameters
 from mlcc.frontend.onnx.reader import NEWEST, OLDEST, OnnxModel, read_model
 from mlcc.frontend.onnx.translate import OnnxTranslator
+from mlcc.frontend.precision import in_dtype
 from mlcc.ir.module import IRModule
 
 
@@ -23,13 +24,15 @@ def from_onnx(
     *,
     custom_convert_map: Mapping[str, Callable[..., Any]] | None = None,
     name: str | None = None,
+    dtype: str | None = None,
 ) -> IRModule:
     """The module of an ONNX model: a path, bytes, or an `onnx.ModelProto`.
 
     `main` takes the model's inputs; weights are bound, or follow the inputs with `keep_params_in_input`, their values
     in the attribute `params`. `shape_dict` gives inputs shapes of numbers and names of symbolic extents; `dtype_dict`
     their dtypes where the model has none, as a dict in any case; `opset` stands for the version that the model states.
-    `custom_convert_map` has a converter for each operator that it names: `convert(t, node, *inputs)`.
+    `custom_convert_map` has a converter for each operator that it names: `convert(t, node, *inputs)`. `dtype`,
+    `float16` or `bfloat16`, is what float32 inputs, results and weights become; see `mlcc.frontend.precision`.
 
     Raises CompileError that lists everything that cannot be imported.
     """
@@ -37,9 +40,9 @@ def from_onnx(
     options = Options(shape_dict or {}, dtype_dict, opset, sanitize_input_names, dict(custom_convert_map or {}))
     t, module = _imported(read, options)
     if not keep_params_in_input:
-        return module
+        return in_dtype(module, dtype)
     names = {tensor.name for tensor in read.proto.graph.initializer}
-    return _imported(read, options, names - t.looked_at)[1]  # what shapes depend on stays bound
+    return in_dtype(_imported(read, options, names - t.looked_at)[1], dtype)  # what shapes depend on stays bound
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,235 @@
+"""Imported models in 16-bit floats: weights, inputs and what is computed from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc import ops
+from mlcc.errors import CompileError, Diagnostic, error
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import FLOAT32, DType
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ir.tensor_data import TensorData
+from mlcc.ir.visit import Rewriter
+from mlcc.passes.graph.relax_mutator import RelaxMutator
+from mlcc.relax.construct import flat, get_item, make_function, make_seq, make_tuple
+
+DTYPES = ("float16", "bfloat16")
+_GREATEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
+
+# sums are taken, and given, in float32
+_SUMS = frozenset(f"relax.{name}" for name in ("mean", "sum", "variance", "std", "prod", "cumsum", "cumprod"))
+# these are computed in float32 and rounded once
+_INSIDE = frozenset(f"relax.nn.{name}" for name in ("softmax", "log_softmax"))
+_SQUARES = frozenset(f"relax.{name}" for name in ("multiply", "power", "square"))
+_FULL = frozenset(["relax.quantize"])
+_OPAQUE = frozenset(f"relax.{name}" for name in ("call_tir", "call_tir_inplace", "call_dps_packed", "call_pure_packed"))
+
+
+def in_dtype(module: IRModule, dtype: str | None) -> IRModule:
+    """The module in `float16` or `bfloat16`, None for as it is.
+
+    Float32 inputs, results, weights, and what is computed from them become `dtype`; all other dtypes stay. What depends
+    neither on float inputs nor on weights of two and more dimensions, such as angles of positions, stays float32 until
+    it meets such a value. Sums, means and variances are computed in float32, with the squares under them, `softmax` and
+    its logarithm, too; norms, products and attention add up in float32 inside. Constants that `dtype` cannot hold
+    become its greatest number. Raises CompileError: E1086 for a dtype that is neither, and for functions that have
+    float32 in their own code.
+    """
+    if dtype is None:
+        return module
+    if dtype not in DTYPES:
+        raise CompileError(error("E1086", f"`{dtype}` is no dtype for models", help=f"there are {', '.join(DTYPES)}"))
+    made, wrong = module.copy(), list[Diagnostic]()
+    for name, func in module.functions.items():
+        if isinstance(func, relax.Function):
+            change = _Narrow(module, DType.of(dtype), wrong)
+            made.functions[name] = change.visit_function(func)
+    if wrong:
+        raise CompileError(wrong)
+    from mlcc.driver import run_passes
+
+    return run_passes(made, "to-dataflow{min_size=1},dead-code")
+
+
+class _Stated(Rewriter):
+    """Struct info with another dtype in the place of float32."""
+
+    def __init__(self, dtype: DType) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def rewrite(self, node: Any) -> Any:
+        if isinstance(node, relax.TensorStructInfo) and node.dtype is FLOAT32:
+            return replace(node, dtype=self.dtype)
+        return node
+
+
+class _Narrow(RelaxMutator):
+    """`remap` has what stands for a variable: of the new dtype, or of float32 where only sums and numbers are in it."""
+
+    def __init__(self, module: IRModule, dtype: DType, wrong: list[Diagnostic]) -> None:
+        super().__init__(module)
+        self.dtype = dtype
+        self.wrong = wrong
+        self._casts: dict[relax.Expr, relax.Expr] = {}  # in the block at hand
+        self._constants: dict[TensorData, relax.Constant] = {}
+        self._squares: dict[relax.Var, relax.Call] = {}
+
+    def stated(self, info: relax.StructInfo | None) -> Any:
+        """Struct info that a function or a check states, in the new dtype."""
+        return None if info is None else _Stated(self.dtype).visit(info)
+
+    # ------------------------------------------------------------ the walk
+
+    def visit_function(self, func: relax.Function) -> relax.Function:
+        params = tuple(self.retype(p, self.stated(p.struct_info)) for p in func.params)
+        body = self.visit_scope(func.body)
+        info = self.stated(func.ret_struct_info)
+        return make_function(params, body, func.attrs, info, func.is_pure, func.span)
+
+    def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
+        """A sequence whose results have the new dtype, so that both branches of an `if` agree."""
+        made = super().visit_seq(seq)
+        self._made.append([])
+        body = self.narrow(made.body)
+        rest = flat(relax.BindingBlock(tuple(self._made.pop())))
+        return made if body is made.body else replace(make_seq([*made.blocks, *rest], body), span=seq.span)
+
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        before, self._casts = self._casts, {}
+        made = super().visit_block(block)
+        self._casts = before
+        return made
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        if not isinstance(binding, relax.MatchCast):
+            super().visit_binding(binding)
+            if isinstance(call := binding.value, relax.Call):  # type: ignore[attr-defined]
+                self._note_square(binding.var, call)
+            return
+        value = self.visit(binding.value)
+        info = binding.struct_info
+        if isinstance(info, relax.TensorStructInfo) and isinstance(value.struct_info, relax.TensorStructInfo):
+            info = replace(info, dtype=value.struct_info.dtype)
+        self.put(replace(binding, value=value, struct_info=info, var=self.retype(binding.var, info)))
+
+    def visit(self, expr: relax.Expr) -> relax.Expr:
+        if isinstance(expr, relax.Constant):
+            return self.constant(expr) if len(expr.data.shape) > 1 else expr
+        return self._call(expr) if isinstance(expr, relax.Call) else super().visit(expr)
+
+    # ------------------------------------------------------------ calls
+
+    def _call(self, call: relax.Call) -> relax.Expr:
+        if not isinstance(call.op, tir.Op) or call.op.name in _OPAQUE:
+            return self._function_call(call)
+        name = call.op.name
+        args = tuple(self.visit(arg) for arg in call.args)
+        if name in _SUMS:
+            return self._at(call, tuple(self._summand(old, new) for old, new in zip(call.args, args, strict=True)))
+        if name in _FULL:
+            return self._at(call, tuple(self.wide(arg) for arg in args))
+        if name in _INSIDE and any(map(self.is_narrow, args)):
+            value = self.emit(self._at(call, tuple(self.wide(arg) for arg in args)), "wide")
+            return self._cast(value, self.dtype)
+        if any(self.is_narrow(leaf) for arg in args for leaf in _leaves(arg)):
+            return self._at(call, tuple(self.narrow(arg) for arg in args))
+        return call if all(a is b for a, b in zip(args, call.args, strict=True)) else self._at(call, args)
+
+    def _function_call(self, call: relax.Call) -> relax.Expr:
+        """A call of a function: of one of the module, whose parameters have the new dtype; of another as it is."""
+        args = tuple(self.visit(arg) for arg in call.args)
+        if isinstance(call.op, relax.GlobalVar):
+            op = replace(call.op, struct_info=self.stated(call.op.struct_info))
+            narrow = tuple(self.narrow(arg) for arg in args)
+            return replace(call, op=op, args=narrow, struct_info=self.stated(call.struct_info))
+        infos = (call.struct_info, *call.sinfo_args, *(arg.struct_info for arg in call.args))
+        if any(info is not None and self.stated(info) is not info for info in infos):
+            text = "a function that is called has float32 in its own code"
+            self.wrong.append(error("E1086", text, call.span, help="import the model as it is"))
+        return call
+
+    def _at(self, call: relax.Call, args: tuple[relax.Expr, ...]) -> relax.Call:
+        attrs = dict(call.attrs)
+        if attrs.get("out_dtype") == "float32" and any(map(self.is_narrow, args)):
+            attrs["out_dtype"] = None
+        bare = replace(call, args=args, attrs=type(call.attrs)(attrs))
+        return replace(bare, struct_info=ops.infer_struct_info(replace(bare, struct_info=None)))
+
+    def _note_square(self, var: relax.Var, call: relax.Call) -> None:
+        if isinstance(call.op, tir.Op) and call.op.name in _SQUARES and isinstance(self.remap.get(var), relax.Var):
+            self._squares[var] = call
+
+    def _summand(self, old: relax.Expr, new: relax.Expr) -> relax.Expr:
+        """What a sum adds up: squares are taken in float32, as they may be out of the new dtype's range."""
+        square = self._squares.get(old) if isinstance(old, relax.Var) else None
+        if square is None or not self.is_narrow(new):
+            return self.wide(new)
+        operands = tuple(self.wide(self.visit(arg)) for arg in square.args)
+        return self.emit(self._at(square, operands), "square")
+
+    # ------------------------------------------------------------ values
+
+    def is_narrow(self, expr: relax.Expr) -> bool:
+        info = expr.struct_info
+        return isinstance(info, relax.TensorStructInfo) and info.dtype is self.dtype
+
+    def narrow(self, expr: relax.Expr) -> relax.Expr:
+        """The value in the new dtype, if it is one of float32."""
+        return self._each(expr, self.dtype)
+
+    def wide(self, expr: relax.Expr) -> relax.Expr:
+        """The value in float32, if it is one of the new dtype."""
+        return self._each(expr, FLOAT32)
+
+    def _each(self, expr: relax.Expr, dtype: DType) -> relax.Expr:
+        info = expr.struct_info
+        if isinstance(info, relax.TupleStructInfo):
+            if self.stated(info) is info:
+                return expr
+            fields = expr.fields if isinstance(expr, relax.Tuple) else _items(self, expr, info)
+            return make_tuple(tuple(self._each(field, dtype) for field in fields))
+        if not isinstance(info, relax.TensorStructInfo) or info.dtype not in (FLOAT32, self.dtype):
+            return expr
+        if isinstance(expr, relax.Constant) and info.dtype is FLOAT32 and dtype is not FLOAT32:
+            return self.constant(expr)
+        return expr if info.dtype is dtype else self._cast(expr, dtype)
+
+    def _cast(self, expr: relax.Expr, dtype: DType) -> relax.Expr:
+        if expr not in self._casts:
+            name = f"{expr.name}_{dtype}" if isinstance(expr, relax.Var) else str(dtype)
+            self._casts[expr] = self.emit(ops.bind_call("astype", (expr,), {"dtype": str(dtype)}), name)
+        return self._casts[expr]
+
+    def constant(self, constant: relax.Constant) -> relax.Constant:
+        """A constant in the new dtype, its finite numbers finite."""
+        if constant.data.dtype is not FLOAT32:
+            return constant
+        if constant.data not in self._constants:
+            data = narrowed(constant.data, self.dtype)
+            info = self.stated(constant.struct_info)
+            self._constants[constant.data] = relax.Constant(data, info, span=constant.span)
+        return self._constants[constant.data]
+
+
+def narrowed(data: TensorData, dtype: DType) -> TensorData:
+    """A float32 tensor in `float16` or `bfloat16`: rounded to nearest, finite numbers to finite ones."""
+    from mlcc.ir.narrow import encode
+
+    if data.array is None:
+        return TensorData(dtype, data.shape, None, data.key)
+    import numpy as np
+
+    most = _GREATEST[str(dtype)]
+    within = np.where(np.isfinite(data.array), np.clip(data.array, -most, most), data.array)
+    return TensorData(dtype, data.shape, encode(within, dtype), data.key)
+
+
+def _leaves(expr: relax.Expr) -> list[relax.Expr]:
+    return [leaf for field in expr.fields for leaf in _leaves(field)] if isinstance(expr, relax.Tuple) else [expr]
+
+
+def _items(change: RelaxMutator, expr: relax.Expr, info: relax.TupleStructInfo) -> tuple[relax.Expr, ...]:
+    return tuple(change.emit(get_item(expr, index), "item") for index in range(len(info.fields)))

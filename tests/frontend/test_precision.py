@@ -1,0 +1,121 @@
+"""Models imported in 16-bit floats, judged by what PyTorch's own 16 bits lose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc.errors import CompileError
+from mlcc.frontend import from_exported_program, from_onnx
+from mlcc.frontend.precision import DTYPES, in_dtype, narrowed
+from mlcc.ir.dtypes import DType
+from mlcc.ir.narrow import decode
+from mlcc.ir.tensor_data import TensorData
+from tests.frontend.models import CASES
+
+MODELS = ("own_encoder", "own_lstm", "own_unet", "own_cached_decoder")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", MODELS)
+def test_models_lose_no_more_than_by_pytorch(torch: Any, name: str, dtype: str) -> None:
+    torch.manual_seed(0)
+    model, inputs = CASES[name].build(), CASES[name].inputs(0)
+    module = from_exported_program(torch.export.export(model, inputs), dtype=dtype)
+    run = mlcc.load(mlcc.build(module, target="llvm{cpu=native}", opt_level=1))["main"]
+    half = getattr(torch, dtype)
+    narrow = [x.to(half) if x.is_floating_point() else x for x in inputs]
+    found = run(*narrow)
+    with torch.no_grad():
+        full, theirs = (_leaves(m(*x)) for m, x in ((model, inputs), (model.to(half), narrow)))
+    for mine, exact, other in zip(_leaves(found), full, theirs, strict=False):
+        scale = float(exact.abs().max())
+        mine = torch.from_dlpack(mine)
+        assert mine.dtype == half
+        lost = float((other.float() - exact).abs().max()) / scale
+        assert float((mine.float() - exact).abs().max()) / scale <= 2 * lost + torch.finfo(half).eps
+
+
+def _leaves(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def parse(text: str) -> Any:
+    return mlcc.parse(f"@R.function\ndef main({text}")
+
+
+def test_what_stays_float32_until_it_meets_16_bits() -> None:
+    module = parse("""x: R.Tensor((4, 8), "float32"), n: R.Tensor((8,), "int64")):
+    with R.dataflow():
+        angle = R.sin(R.multiply(R.astype(n, "float32"), R.const(1.5, "float32")))
+        y = R.multiply(x, angle)
+        norm = R.rsqrt(R.add(R.mean(R.multiply(y, y), axis=[1], keepdims=True), R.const(1e-6, "float32")))
+        z = R.nn.softmax(R.multiply(y, norm))
+        R.output(z)
+    return z
+""")
+    found = in_dtype(module, "float16")
+    text = found.script()
+    for line in (
+        'x: R.Tensor((4, 8), dtype="float16"), n: R.Tensor((8,), dtype="int64")) -> R.Tensor((4, 8), dtype="float16")',
+        'angle: R.Tensor((8,), dtype="float32")', 'y: R.Tensor((4, 8), dtype="float16")',
+        'square: R.Tensor((4, 8), dtype="float32")', 'norm: R.Tensor((4, 1), dtype="float32")',
+        'z: R.Tensor((4, 8), dtype="float16")', 'R.const(1e-06, "float32")',
+    ):  # fmt: skip
+        assert line in text, text
+    x = np.full((4, 8), 300, "float16")  # whose squares float16 does not hold
+    got = np.asarray(mlcc.load(mlcc.build(found))["main"](x, np.arange(8)))
+    y = 300 * np.sin(np.arange(8) * 1.5)
+    e = np.exp(y / np.sqrt(np.mean(y * y) + 1e-6))
+    np.testing.assert_allclose(got, np.tile(e / e.sum(), (4, 1)), rtol=5e-3)
+
+
+def test_both_branches_and_integers() -> None:
+    module = parse("""c: R.Tensor((), "bool"), x: R.Tensor((3,), "float32"), i: R.Tensor((3,), "int32")):
+    if c:
+        y = R.multiply(x, x)
+    else:
+        y = R.astype(i, "float32")
+    return y, i, R.split(x, [1])
+""")
+    run = mlcc.load(mlcc.build(in_dtype(module, "float16")))["main"]
+    for chosen, expected in ((True, [1, 4, 9]), (False, [7, 8, 9])):
+        y, i, parts = run(np.array(chosen), np.array([1, 2, 3], "float16"), np.array([7, 8, 9], "int32"))
+        assert y.dtype == "float16" and y.tolist() == expected and i.dtype == "int32"
+        assert [part.tolist() for part in parts] == [[1], [2, 3]] and parts[0].dtype == "float16"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_finite_constants_stay_finite(dtype: str) -> None:
+    most = np.finfo("float32").max
+    data = TensorData.of(np.array([most, -most, np.inf, -np.inf, np.nan, 1 / 3], "float32"), key="w")
+    made = narrowed(data, DType.of(dtype))
+    values = decode(made.array, made.dtype).astype("float64")
+    assert made.key == "w" and np.isfinite(values[:2]).all() and values[0] == -values[1] > 6e4
+    assert values[2:4].tolist() == [np.inf, -np.inf] and np.isnan(values[4]) and abs(values[5] - 1 / 3) < 1e-3
+
+
+def test_what_is_refused(onnx: Any) -> None:
+    module = parse(
+        'x: R.Tensor((3,), "float32")):\n    return R.call_dps_packed("f", (x,), R.Tensor((3,), "float32"))\n'
+    )
+    with pytest.raises(CompileError, match="E1086"):
+        in_dtype(module, "float16")
+    with pytest.raises(CompileError, match="`float8` is no dtype for models"):
+        from_onnx(_product(onnx), dtype="float8")
+
+
+def test_onnx(onnx: Any) -> None:
+    module = from_onnx(_product(onnx), dtype="bfloat16")
+    assert 'R.Tensor((2, 20), dtype="bfloat16")' in module.script()
+
+
+def _product(onnx: Any) -> Any:
+    h = onnx.helper
+    weight = onnx.numpy_helper.from_array(np.ones((20, 30), "float32"), "w")
+    x, y = (h.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, c]) for n, c in (("x", 20), ("y", 30)))
+    graph = h.make_graph([h.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weight])
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=10)
