@@ -140,7 +140,7 @@ class Writer:
     ) -> None:
         self.dialect = dialect
         self.style = style
-        self.last_comment = ""
+        self.last_comment = ("", "")  # the text, and with what the variable's name begins
         self.module_name = identifier(module_name) if module_name else ""
         self.lines: list[str] = []
         self.depth = 0
@@ -170,12 +170,14 @@ class Writer:
         self.lines.append("    " * self.depth + text if text else "")
 
     def comment(self, node: Any, at: int) -> None:
-        """Write what is to be said of a binding behind line `at`, its first, unless it is what was said before."""
+        """Write what is to be said of a binding behind line `at`, its first, unless it was said of the one before, and
+        the names of both variables begin alike."""
         said = self.style.comment(node) if self.style.comment is not None and at < len(self.lines) else None
         text = " ".join("".join(c if c.isprintable() else " " for c in said or "").split())[:_LONGEST_COMMENT]
-        if text and text != self.last_comment:
+        said_of = text, getattr(node.var, "name", "").partition("_")[0]
+        if text and said_of != self.last_comment:
             self.lines[at] += f"  # {text}"
-        self.last_comment = text or self.last_comment
+        self.last_comment = said_of
 
     @contextmanager
     def indented(self) -> Iterator[None]:

@@ -167,8 +167,9 @@ def command(
     if check is not None and check.guilty is not None:
         return 3
     from mlcc.driver import write_module
+    from mlcc.relax.origins import KEPT
 
-    write_module(made, output, dialect, data=data, outputs=outputs)
+    write_module(made, output, dialect, data=data, outputs=outputs, style=KEPT)
     return 0
 
 

@@ -65,6 +65,7 @@ def command(
     from mlcc.passes.schedule.mls.run import run_script
     from mlcc.passes.schedule.mls.show import ShowEach
     from mlcc.passes.schedule.schedule import Schedule
+    from mlcc.relax.origins import KEPT
     from mlcc.verify import check
 
     check_data_option(data, output, dialect)
@@ -91,7 +92,7 @@ def command(
         beside = os.path.dirname(trace_path) or "."
         lines = [f"register_tensor_intrin({quote(n)}, {quote(os.path.relpath(f, beside))})\n" for n, f in intrinsics]
         more[trace_path] = "".join(lines) + str(schedule.trace)
-    write_module(schedule.mod, output, dialect, data=data, outputs=outputs, more=more)
+    write_module(schedule.mod, output, dialect, data=data, outputs=outputs, more=more, style=KEPT)
     return 0
 
 

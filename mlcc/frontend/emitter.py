@@ -64,7 +64,7 @@ class Emitter:
             return value
         made = convert.as_expr(value)
         name = hint or self._hint
-        var = self.bb.emit(made if self._span is None else replace(made, span=self._span), name)
+        var = self.bb.emit(made if self._span is None else _placed(made, self._span), name)
         self._variables.emitted(var, name)
         return var
 
@@ -212,3 +212,14 @@ class Emitter:
         from mlcc.driver import run_passes
 
         return self._variables.applied(run_passes(self.bb.get(), "to-dataflow{min_size=1},dead-code"))
+
+
+def _placed(value: Any, span: Span) -> Any:
+    """An expression whose parts that compute something have a place."""
+    if isinstance(value, relax.Call):
+        return replace(value, args=tuple(_placed(arg, span) for arg in value.args), span=span)
+    if isinstance(value, relax.Tuple):
+        return replace(value, fields=tuple(_placed(field, span) for field in value.fields), span=span)
+    if isinstance(value, relax.TupleGetItem):
+        return replace(value, tuple_value=_placed(value.tuple_value, span), span=span)
+    return value

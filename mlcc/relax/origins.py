@@ -2,41 +2,91 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from fnmatch import fnmatchcase
 
 from mlcc.errors import Span
-from mlcc.ir import relax
-from mlcc.ir.module import IRModule
+from mlcc.grammar.printer.writer import Style
+from mlcc.ir import relax, tir
+from mlcc.ir.module import Func, IRModule
 from mlcc.ir.versions import version_names
 from mlcc.relax.queries import all_bindings, tir_callee
 
 _SHOWN = 2
+_FAR = 64  # lines from a binding to the comment that holds for it
+_BINDING = re.compile(r"\s*([A-Za-z0-9]+)\w*(?:: R\..*)? = ")  # with what the names of a node's variables begin with
 
 
 def origin(span: Span | None) -> str:
-    """The comment at the end of the line in which a span ends: `layer1.0.conv1 (Conv2d) resnet.py:97`."""
+    """The comment at the end of the line in which a span ends, `layer1.0.conv1 (Conv2d) resnet.py:97`; of bindings that
+    one node of a model became, and that follow one another, the first has it."""
     if span is None or span.end < 1:
         return ""
-    line, _ = span.source.line_col(span.end - 1)
-    _, mark, comment = span.source.line(line).rpartition(" # ")
-    return comment.strip() if mark else ""
+    last, _ = span.source.line_col(span.end - 1)
+    stem = ""
+    for line in range(last, max(last - _FAR, 0), -1):
+        text = span.source.line(line)
+        found = _BINDING.match(text)
+        if line < last and (found is None or found[1] != stem):
+            return ""
+        _, mark, comment = text.rpartition(" # ")
+        if mark:
+            return comment.strip()
+        if found is None:
+            return ""
+        stem = found[1]
+    return ""
+
+
+def origins_of(binding: relax.Binding) -> list[str]:
+    """What the comments say of a binding: of a kernel's call first what does most of its work, then its result."""
+    value = getattr(binding, "value", None)
+    found = (origin(getattr(value, "span", None)), origin(binding.span))
+    return [comment for comment in dict.fromkeys(found) if comment]
+
+
+def said_of(binding: relax.Binding) -> str | None:
+    """The comment to write behind a binding again, where its text had one."""
+    return next(iter(origins_of(binding)), None)
+
+
+KEPT = Style(said_of)  # of texts that come from texts: comments behind bindings stay
 
 
 def kernel_origins(module: IRModule) -> dict[str, str]:
     """By TensorIR function where its calls come from, as text; a function that no commented binding calls is absent."""
-    found: dict[str, dict[str, None]] = defaultdict(dict)
+    return {name: _listed(comments) for name, comments in _comments(module).items()}
+
+
+def kernels_at(module: IRModule, pattern: str) -> list[str]:
+    """The TensorIR functions whose name, or for a pattern like `@layer1.*.conv1` whose module path in the source model,
+    is as the pattern says; `*`, `?` and `[...]` are as in file names, and `*` stands for dots, too."""
+    if not pattern.startswith("@"):
+        return [name for name, func in module.functions.items() if _fits(func, name, pattern)]
+    paths = {name: [comment.split(" ")[0] for comment in comments] for name, comments in _comments(module).items()}
+    return [n for n, f in module.functions.items() if any(_fits(f, path, pattern[1:]) for path in paths.get(n, ()))]
+
+
+def _fits(func: Func, name: str, pattern: str) -> bool:
+    return isinstance(func, tir.PrimFunc) and fnmatchcase(name, pattern)
+
+
+def _comments(module: IRModule) -> dict[str, list[str]]:
+    """The comments behind the calls of each TensorIR function, those on what does most of the work first."""
+    found: dict[str, list[list[str]]] = defaultdict(list)
     for func in module.functions.values():
         if not isinstance(func, relax.Function):
             continue
         for binding, _ in all_bindings(func.body):
             name = tir_callee(binding.value)  # type: ignore[attr-defined]
-            comment = origin(binding.span) if name else ""
-            if name and comment:
-                found[name][comment] = None
-    for name, comments in list(found.items()):
+            if name and (comments := origins_of(binding)):
+                found[name].append(comments)
+    for name, calls in list(found.items()):
         if name in module.functions:
-            found.update(dict.fromkeys(version_names(module.functions[name]), comments))
-    return {name: _listed(list(comments)) for name, comments in found.items()}
+            found.update(dict.fromkeys(version_names(module.functions[name]), calls))
+    ranks = range(2)
+    return {n: list(dict.fromkeys(c[at] for at in ranks for c in calls if at < len(c))) for n, calls in found.items()}
 
 
 def _listed(comments: list[str]) -> str:

@@ -123,6 +123,10 @@ class _Fuser(Grouper):
     def style(self, group: Group) -> None:
         """Single operations stay as they are."""
 
+    def anchor(self, bindings: list[relax.VarBinding]) -> relax.VarBinding:
+        """The operation of the most complex kind, such as a product; of several the last."""
+        return max(reversed(bindings), key=self.kinds.of_binding)
+
 
 def fused_groups(
     block: relax.DataflowBlock, kinds: Kinds, refusals: dict[Node, Refusal] | None = None

@@ -62,6 +62,10 @@ class Grouper(RelaxMutator):
         """How the function of a group is made; None for what stays as it is."""
         raise NotImplementedError
 
+    def anchor(self, bindings: list[relax.VarBinding]) -> relax.VarBinding:
+        """The binding that a kernel is named after in reports: the last one, unless another does most of the work."""
+        return bindings[-1]
+
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         if not isinstance(block, relax.DataflowBlock):
             return super().visit_block(block)
@@ -96,6 +100,7 @@ class Grouper(RelaxMutator):
             made = self.visit(argument)
             arguments.append(self.emit(made) if isinstance(made, relax.TupleGetItem) else made)
         call = call_function(name, self.builder.module[name], tuple(arguments))
+        call = replace(call, span=self.anchor(bindings).span)  # where the kernel comes from, mostly
         if len(outputs) == 1:
             (binding,) = [b for b in bindings if b.var is outputs[0]]
             self.rebind(binding, call)

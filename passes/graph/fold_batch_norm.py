@@ -71,7 +71,8 @@ class _Folder(RelaxMutator):
         scale = self.emit_op("divide", gamma, root)
         wide = self.emit_op("reshape", scale, shape_expr(channels if i == at else one for i in range(4)))
         scaled = self.emit_op("multiply", weight, wide)
-        out = self.emit(ops.bind_call("nn.conv2d", (self.visit(conv.args[0]), scaled), dict(conv.attrs)))
+        product = ops.bind_call("nn.conv2d", (self.visit(conv.args[0]), scaled), dict(conv.attrs), span=conv.span)
+        out = self.emit(product)
         shift = self.emit_op("subtract", beta, self.emit_op("multiply", mean, scale))
         return ops.bind_call("add", (out, self.emit_op("reshape", shift, shape_expr((one, channels, one, one)))))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlcc.errors import Span
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
@@ -53,6 +54,7 @@ class RelaxMutator:
         self.module = module
         self.remap: dict[relax.Var, relax.Expr] = {}
         self.in_dataflow = False
+        self.span: Span | None = None  # of the binding in hand, which bindings before it come from
         self._made: list[list[relax.Binding]] = []
         self._global_vars: dict[str, relax.GlobalVar] | None = None
 
@@ -79,7 +81,7 @@ class RelaxMutator:
         """Bind a new variable to `value`; one that is visible outside a dataflow block if `output`."""
         kind = relax.DataflowVar if self.in_dataflow and not output else relax.Var
         var = kind(name, value.struct_info)
-        self.put(relax.VarBinding(var, value))
+        self.put(relax.VarBinding(var, value, span=value.span or self.span))
         return var
 
     def emit_op(self, operator: str, *args: relax.Expr, **attrs: Any) -> relax.Var:
@@ -135,7 +137,9 @@ class RelaxMutator:
         before, self.in_dataflow = self.in_dataflow, isinstance(block, relax.DataflowBlock)
         self._made.append([])
         for binding in block.bindings:
+            self.span = binding.span
             self.visit_binding(binding)
+        self.span = None
         made = tuple(self._made.pop())
         self.in_dataflow = before
         same = len(made) == len(block.bindings) and all(a is b for a, b in zip(made, block.bindings, strict=True))

@@ -100,7 +100,8 @@ class State:
     # ------------------------------------------------------------ the program
 
     def function_name(self, func_name: str | None) -> str:
-        """The name of the function to look into. Raises Refusal E0616."""
+        """The name of the function to look into; `@path` stands for the kernel of a module of the source model. Raises
+        Refusal E0616."""
         names = [n for n, f in self.module.functions.items() if isinstance(f, tir.PrimFunc)]
         if func_name is None:
             func_name = self.working_on
@@ -108,10 +109,23 @@ class State:
                 listed = ", ".join(names[:20]) or "none"
                 help = f"give `func_name=`, or call `sch.work_on(...)` first; the functions are {listed}"
                 raise Refusal("E0616", "the module has several functions and none of them is chosen", help=help)
+        if func_name.startswith("@"):
+            return self._function_at(func_name)
         if func_name not in names:
             help = did_you_mean(func_name, names) or f"the functions are {', '.join(names[:20]) or 'none'}"
             raise Refusal("E0616", f"the module has no TensorIR function `{func_name}`", help=help)
         return func_name
+
+    def _function_at(self, pattern: str) -> str:
+        """The only function that comes from a module of the source model. Raises Refusal E0616."""
+        from mlcc.relax.origins import kernels_at
+
+        found = kernels_at(self.module, pattern)
+        if len(found) == 1:
+            return found[0]
+        what = f"{len(found)} TensorIR functions come" if found else "no TensorIR function comes"
+        help = f"they are {', '.join(found[:20])}" if found else "paths stand in comments behind the calls of kernels"
+        raise Refusal("E0616", f"{what} from `{pattern}`", help=help)
 
     def func(self, name: str) -> tir.PrimFunc:
         return self.module[name]  # type: ignore[return-value]

@@ -26,7 +26,8 @@ def main(x: R.Tensor((4, 6), "float32"), n: R.Prim("int64")):
         d = R.clip(x, R.prim_value(T.int32(3)), 1e300)
         e = R.arange(0, 7, 1, dtype="int64")
         f = R.matmul(x, R.permute_dims(x), out_dtype="float32")
-        g = R.nn.conv2d(R.reshape(x, (1, 4, 6, 1)), R.ones((1, 1, 1, 1), "float32"), data_layout="NHWC", kernel_layout="OHWI")
+        k = R.ones((1, 1, 1, 1), "float32")
+        g = R.nn.conv2d(R.reshape(x, (1, 4, 6, 1)), k, data_layout="NHWC", kernel_layout="OHWI")
         h = R.sum(x, axis=[], keepdims=True), R.take(x, R.const(1), axis=1, mode="clip")
         R.output(a)
     return a
@@ -77,8 +78,9 @@ def test_names_of_a_program(torch: Any) -> None:
 
     module = from_exported_program(torch.export.export(Net().eval(), (torch.randn(2, 3, 4, 4),)))
     assert names(module) == [
-        "conv2d_conv2d", "conv2d_reshape", "conv2d", "batch_norm_all", "batch_norm", "relu", "mean", "linear_t", "linear_matmul",
-        "linear", "relu_1", "linear_1_t", "linear_1_matmul", "linear_1", "chunk_split", "getitem", "getitem_1", "add",
+        "conv2d_conv2d", "conv2d_reshape", "conv2d", "batch_norm_all", "batch_norm", "relu", "mean", "linear_t",
+        "linear_matmul", "linear", "relu_1", "linear_1_t", "linear_1_matmul", "linear_1", "chunk_split", "getitem",
+        "getitem_1", "add",
     ]  # fmt: skip
     for noise in ("out_dtype", "axes=None", "prim_value", "groups", "out_layout"):
         assert noise not in script(module, style=STYLE)

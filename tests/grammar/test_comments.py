@@ -43,7 +43,7 @@ def test_comments_stand_behind_their_bindings() -> None:
     module = mlcc.parse(TEXT)
     text = script(module, style=Style(said))
     found = {line.split("=")[0].split(":")[0].strip(): line.partition("  # ")[2] for line in text.splitlines()[3:]}
-    assert found["y"] == "layer.0 (Add)" and found["z"] == "" and found["w"] == ""
+    assert found["y"] == found["z"] == "layer.0 (Add)" and found["w"] == ""
     assert found["if c"] == "the branch" and found["v"] == "x" * 160
     assert "# two lines\n" in text and "\x1b" not in text
     plain = [line.partition("  # ")[0].rstrip() for line in text.splitlines()]
