@@ -46,6 +46,7 @@ PASSES: dict[str, str] = {
     "inject-async-copies": "mlcc.passes.gpu.async_copy:InjectAsyncCopies",
     "inject-virtual-threads": "mlcc.passes.gpu.virtual_threads:InjectVirtualThreads",
     "inline-functions": "mlcc.passes.graph.inline_functions:InlineFunctions",
+    "integer-products": "mlcc.passes.graph.integer_products:IntegerProducts",
     "insert-access-checks": "mlcc.passes.lowering.access_checks:InsertAccessChecks",
     "insert-barriers": "mlcc.passes.gpu.insert_barriers:InsertBarriers",
     "insert-index-checks": "mlcc.passes.lowering.sanitized_indices:InsertIndexChecks",

@@ -120,6 +120,9 @@ class _Narrow(RelaxMutator):
             return self.constant(expr) if len(expr.data.shape) > 1 else expr
         return self._call(expr) if isinstance(expr, relax.Call) else super().visit(expr)
 
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        return replace(expr, struct_info=self.stated(expr.struct_info)) if isinstance(expr, relax.If) else expr
+
     # ------------------------------------------------------------ calls
 
     def _call(self, call: relax.Call) -> relax.Expr:

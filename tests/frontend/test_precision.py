@@ -16,9 +16,10 @@ from mlcc.ir.narrow import decode
 from mlcc.ir.tensor_data import TensorData
 from tests.frontend.models import CASES
 
-MODELS = ("own_encoder", "own_lstm", "own_unet", "own_cached_decoder")
+MODELS = ("own_encoder", "own_lstm", "own_pointnet")
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_lose_no_more_than_by_pytorch(torch: Any, name: str, dtype: str) -> None:
@@ -30,10 +31,12 @@ def test_models_lose_no_more_than_by_pytorch(torch: Any, name: str, dtype: str) 
     narrow = [x.to(half) if x.is_floating_point() else x for x in inputs]
     found = run(*narrow)
     with torch.no_grad():
-        full, theirs = (_leaves(m(*x)) for m, x in ((model, inputs), (model.to(half), narrow)))
+        full = _leaves(model(*inputs))
+        theirs = _leaves(model.to(half)(*narrow))
     for mine, exact, other in zip(_leaves(found), full, theirs, strict=False):
         scale = float(exact.abs().max())
         mine = torch.from_dlpack(mine)
+        mine = mine.view(half) if mine.dtype == torch.uint16 else mine  # bfloat16 is bits in NumPy
         assert mine.dtype == half
         lost = float((other.float() - exact).abs().max()) / scale
         assert float((mine.float() - exact).abs().max()) / scale <= 2 * lost + torch.finfo(half).eps

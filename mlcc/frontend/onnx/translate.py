@@ -447,6 +447,8 @@ def _folded(value: Any) -> relax.Expr | None:
     data = [leaf.data for leaf in _leaves(value.args) if isinstance(leaf, relax.Constant)]
     if value.op.name in _VIEWS and any(d.dtype.is_float and d.size > INLINE_LIMIT for d in data):
         return None  # a weight, which keeps its name in the text; `fold-constants` evaluates this
+    if value.op.name == "relax.dequantize" and data[0].size > INLINE_LIMIT:
+        return None  # a weight of integers, which `integer-products` looks for
     return fold_call(value, _FOLD_LIMIT, _FOLD_LIMIT) if sum(d.size for d in data) <= _FOLD_LIMIT else None
 
 

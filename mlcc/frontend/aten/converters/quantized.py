@@ -68,6 +68,8 @@ def _dequantize(
     t: Translator, input: relax.Expr, scale: Value, zero_point: Value, quant_min: Value, quant_max: Value, dtype: str,
     out_dtype: str | None = None,
 ) -> relax.Expr:  # fmt: skip
+    if t.dtype(input) in _SMALL and _is_one(t, scale) and _is_one(t, zero_point):
+        return _dequantized(t, input, scale, zero_point, 0, out_dtype)
     return _floats(t, input, scale, zero_point, out_dtype)
 
 
@@ -77,6 +79,8 @@ def _dequantize_channels(
     quant_max: int, dtype: str, out_dtype: str | None = None,
 ) -> relax.Expr:  # fmt: skip
     at = t.axis(input, axis)
+    if t.dtype(input) in _SMALL:
+        return _dequantized(t, input, scales, 0 if zero_points is None else zero_points, at, out_dtype)
     zero = 0 if zero_points is None else _channels(t, input, at, zero_points)
     return _floats(t, input, _channels(t, input, at, scales), zero, out_dtype)
 
@@ -87,6 +91,33 @@ def _dequantize_tokens(
     dtype: str, output_dtype: str = "float32",
 ) -> relax.Expr:  # fmt: skip
     return _floats(t, input, scales, zero_points, output_dtype)
+
+
+_SMALL = ("int8", "uint8")
+
+
+def _is_one(t: Translator, value: Value) -> bool:
+    """Whether a parameter is one number."""
+    return not isinstance(value, relax.Expr) or t.static_shape(value) in ((), (1,))
+
+
+def _dequantized(
+    t: Translator, value: relax.Expr, scale: Value, zero_point: Value, axis: int, dtype: str | None
+) -> relax.Expr:
+    """(x - zero_point) * scale of 8-bit integers, as the operator that products of integers are found by."""
+    wide = "float32"
+    factor = t.cast(scale, wide) if isinstance(scale, relax.Expr) else as_tensor(t, scale, wide)
+    made = t.emit(op.dequantize(value, factor, _points(t, zero_point), axis, wide))
+    return t.cast(made, dtype or wide)
+
+
+def _points(t: Translator, zero_point: Value) -> relax.Expr:
+    """Zero points as int32; constants stay constants."""
+    if not isinstance(zero_point, relax.Expr):
+        return as_tensor(t, zero_point, "int32")
+    if isinstance(zero_point, relax.Constant) and zero_point.data.array is not None:
+        return t.constant(zero_point.data.array.astype("int32"))
+    return t.cast(zero_point, "int32")
 
 
 def _floats(t: Translator, value: relax.Expr, scale: Value, zero_point: Value, dtype: str | None) -> relax.Expr:

@@ -1,0 +1,257 @@
+"""Products of dequantized tensors become products of their integers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from mlcc import ops
+from mlcc.ir import relax, tir
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ir.tensor_data import TensorData
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.relax.construct import tensor_info
+from mlcc.relax.queries import Uses, is_call, is_primitive
+
+_LARGEST = 2**31  # what sums of int32 stay below
+_REACH = {"int8": 128, "uint8": 255}  # the greatest magnitude of an element
+_VIEWS = ("reshape", "permute_dims", "expand_dims", "squeeze", "flatten")
+_CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+
+
+@dataclass(frozen=True)
+class IntegerProducts(Pass):
+    """Multiply int8 and uint8 as they are, add up in int32, and scale the sums.
+
+    Takes matrix products and convolutions of two dequantized tensors: the left one, or the data, with one scale and
+    constant zero point; the right one, or the weights, with one scale for all or for each channel of the result, and
+    zero points that are 0 or can be taken off the constant weights. Views between are views of the integers then. Sums
+    are exact where the pass is applied: that they stay within int32 is known from the number of terms.
+
+    Before:  lv = R.matmul(R.dequantize(x, s, z), R.dequantize(w, t, R.const(0, "int8")))
+    After:   lv = R.multiply(R.astype(R.matmul(x, w, out_dtype="int32") - z * sum(w), "float32"), s * t)
+    """
+
+    name: ClassVar[str] = "integer-products"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        def change(_: str, func: relax.Function) -> relax.Function:
+            return func if is_primitive(func) else _Rewriter(module, Uses.of(func)).visit_function(func)
+
+        return map_relax_functions(module, change)
+
+
+@dataclass(frozen=True)
+class _Quantized:
+    """A dequantized tensor: integers, what views they are taken through, and their scales along an axis."""
+
+    data: relax.Expr
+    scale: relax.Expr
+    zero: relax.Expr
+    axis: int | None = None  # None: one scale for all
+    views: tuple[relax.Call, ...] = ()
+
+    @property
+    def dtype(self) -> str:
+        return str(self.data.struct_info.dtype)  # type: ignore[union-attr]
+
+
+class _Rewriter(RelaxMutator):
+    def __init__(self, module: IRModule, uses: Uses) -> None:
+        super().__init__(module)
+        self.uses = uses
+
+    def rewrite(self, expr: relax.Expr) -> relax.Expr:
+        if not isinstance(expr, relax.Call) or not isinstance(expr.op, tir.Op):
+            return expr
+        name = expr.op.name.removeprefix("relax.")
+        made = None
+        if name == "matmul":
+            made = self._matmul(expr)
+        elif name in _CONVOLUTIONS:
+            made = self._convolution(expr, name)
+        return expr if made is None else made
+
+    # ------------------------------------------------------------ products
+
+    def _matmul(self, call: relax.Call) -> relax.Expr | None:
+        found = self._operands(call)
+        if found is None:
+            return None
+        left, right = found
+        (m, n) = (_dims(arg) for arg in call.args)
+        if m is None or n is None or len(m) < 2 or len(n) < 2 or right.axis not in (None, len(n) - 1):
+            return None
+        zero = _bounded_zero(left, right, tir.const_int(m[-1]))
+        if zero is None:
+            return None
+        a, b = self._integers(left), self._integers(right)
+        total: relax.Expr = self.emit_op("matmul", a, b, out_dtype="int32")
+        return self._scaled(total, self._sums(b, zero, (-2,)), left.scale, right, None)
+
+    def _convolution(self, call: relax.Call, name: str) -> relax.Expr | None:
+        found = self._operands(call)
+        if found is None:
+            return None
+        data, weight = found
+        kernel, image = _dims(call.args[1]), _dims(call.args[0])
+        plain = str(call.attrs["data_layout"]).startswith("NC") and str(call.attrs["kernel_layout"]).startswith("OI")
+        usual = call.attrs["out_layout"] == call.attrs["data_layout"]
+        if kernel is None or image is None or not plain or not usual or weight.axis not in (None, 0):
+            return None
+        terms = 1
+        for extent in kernel[1:]:
+            terms *= tir.const_int(extent) or _LARGEST
+        zero = _bounded_zero(data, weight, terms)
+        if zero is None:
+            return None
+        attrs = {**call.attrs, "out_dtype": "int32"}
+        x, w = self._integers(data), self._integers(weight)
+        if zero and any(attrs["padding"]):
+            x = self._padded(x, attrs["padding"], zero)
+            attrs["padding"] = (0,) * len(attrs["padding"])
+        total: relax.Expr = self.emit_op(name, x, w, **attrs)
+        spatial = len(kernel) - 2
+        return self._scaled(total, self._sums(w, zero, range(1, len(kernel))), data.scale, weight, spatial)
+
+    def _padded(self, x: relax.Expr, padding: Sequence[int], zero: int) -> relax.Expr:
+        """Integers with what stands for 0 around them; padding is given before all axes, then after them."""
+        spatial = len(padding) // 2
+        width = [0, 0, 0, 0]
+        for axis in range(spatial):
+            width += [padding[axis], padding[axis + spatial]]
+        return self.emit_op("nn.pad", x, pad_width=width, pad_value=float(zero))
+
+    def _sums(self, weight: relax.Expr, zero: int, axes: Sequence[int]) -> relax.Expr | None:
+        """The zero point of the other operand times the sums of weights that it meets."""
+        if not zero:
+            return None
+        wide = self.emit_op("astype", weight, dtype="int32")
+        total = self.emit_op("sum", wide, axis=list(axes), keepdims=len(axes) == 1)
+        return self.emit_op("multiply", total, _constant(zero, "int32"))
+
+    def _scaled(
+        self, total: relax.Expr, correction: relax.Expr | None, scale: relax.Expr, weight: _Quantized,
+        spatial: int | None,
+    ) -> relax.Expr:  # fmt: skip
+        """(total - correction) * scales as floats; channels come before `spatial` axes, or last."""
+
+        def channels(value: relax.Expr) -> relax.Expr:
+            return value if not spatial else self.emit_op("reshape", value, ops.values.shape_expr([-1, *[1] * spatial]))
+
+        if correction is not None:
+            total = self.emit_op("subtract", total, channels(correction))
+        factor: relax.Expr = self.emit_op("multiply", self._number(scale), self._scales(weight))
+        wide = self.emit_op("astype", total, dtype="float32")
+        return ops.bind_call("multiply", (wide, factor if weight.axis is None else channels(factor)))
+
+    def _number(self, value: relax.Expr) -> relax.Expr:
+        return value if _dims(value) == () else self.emit_op("reshape", value, ops.values.shape_expr([]))
+
+    def _scales(self, weight: _Quantized) -> relax.Expr:
+        return weight.scale if weight.axis is not None else self._number(weight.scale)
+
+    # ------------------------------------------------------------ operands
+
+    def _operands(self, call: relax.Call) -> tuple[_Quantized, _Quantized] | None:
+        """Both operands, if they are dequantized and the left one has one scale."""
+        info = call.struct_info
+        if not isinstance(info, relax.TensorStructInfo) or str(info.dtype) != "float32":
+            return None
+        left, right = (self._source(arg) for arg in call.args)
+        right = None if right is None else self._centred(right)
+        if left is None or right is None or left.axis is not None or right.dtype != "int8":
+            return None
+        return left, right
+
+    def _source(self, expr: relax.Expr) -> _Quantized | None:
+        """The integers that a tensor is dequantized from, through views."""
+        value = self.uses.resolve(expr)
+        if is_call(value, "relax.dequantize"):
+            assert isinstance(value, relax.Call)
+            data, scale, zero = (self.visit(arg) for arg in value.args)
+            dims = _dims(data)
+            known = dims is not None and _dtype(data) in _REACH and _dtype(scale) == "float32"
+            if dims is None or not known or value.attrs["out_dtype"] != "float32":
+                return None
+            single = all(tir.const_int(e) == 1 for e in _dims(scale) or ())
+            return _Quantized(data, scale, zero, None if single else value.attrs["axis"] % len(dims))
+        if not isinstance(value, relax.Call) or not any(is_call(value, f"relax.{name}") for name in _VIEWS):
+            return None
+        below = self._source(value.args[0])
+        if below is None:
+            return None
+        axis = below.axis
+        if axis is not None:
+            if not is_call(value, "relax.permute_dims"):
+                return None
+            rank = len(_dims(value) or ())
+            axes = value.attrs["axes"] or tuple(reversed(range(rank)))
+            axis = [at % rank for at in axes].index(axis)
+        return dataclasses.replace(below, axis=axis, views=(*below.views, value))
+
+    def _integers(self, found: _Quantized) -> relax.Expr:
+        """The integers in the shape that the product takes."""
+        data = found.data
+        for view in found.views:
+            bare = replace(view, args=(data, *(self.visit(arg) for arg in view.args[1:])))
+            data = self.emit(self.infer(bare))
+        return data
+
+    def _centred(self, weight: _Quantized) -> _Quantized | None:
+        """Weights whose zero point is 0: as they are, or as other constants of int8."""
+        import numpy as np
+
+        zero = _array(self.uses.resolve(weight.zero))
+        if zero is None:
+            return None
+        if not zero.any():
+            return weight
+        constant = self.uses.resolve(weight.data)
+        data = _array(constant)
+        if data is None or weight.views and zero.size > 1:
+            return None
+        at = weight.axis or 0
+        points = zero.reshape(()) if zero.size == 1 else zero.reshape([-1 if i == at else 1 for i in range(data.ndim)])
+        moved = data.astype(np.int64) - points
+        if moved.size and (moved.min() < -128 or moved.max() > 127):
+            return None
+        made = TensorData.of(moved.astype(np.int8), key=constant.data.key and f"{constant.data.key}.centred")  # type: ignore[attr-defined]
+        info = tensor_info(_dims(constant) or (), made.dtype)
+        return dataclasses.replace(weight, data=relax.Constant(made, info), zero=_constant(0, "int8"))
+
+
+def _bounded_zero(left: _Quantized, right: _Quantized, terms: int | None) -> int | None:
+    """The zero point of the left operand; None if it is not known, or if sums of so many terms could be too large."""
+    zero = _array(left.zero)
+    if zero is None or zero.size != 1 or terms is None:
+        return None
+    point = int(zero.reshape(-1)[0])
+    reach = _REACH[left.dtype] + abs(point)
+    return point if terms * reach * _REACH[right.dtype] < _LARGEST else None
+
+
+def _array(value: relax.Expr) -> Any:
+    """The elements of a constant of integers."""
+    known = isinstance(value, relax.Constant) and value.data.dtype.is_int
+    return value.data.array if known else None  # type: ignore[attr-defined]
+
+
+def _dims(value: relax.Expr) -> tuple[tir.Expr, ...] | None:
+    info = value.struct_info
+    return info.dims if isinstance(info, relax.TensorStructInfo) else None
+
+
+def _dtype(value: relax.Expr) -> str:
+    return str(getattr(value.struct_info, "dtype", ""))
+
+
+def _constant(value: int, dtype: str) -> relax.Constant:
+    import numpy as np
+
+    data = TensorData.of(np.array(value, dtype))
+    return relax.Constant(data, tensor_info((), data.dtype))
