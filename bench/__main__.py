@@ -1,6 +1,6 @@
 """Run the benchmarks named on the command line, or all of them.
 
-`startup`, `speed`, `compile`, `imports`, `memory`, `pauses`, `math`, `kernels` and `gpu` take options.
+`startup`, `speed`, `compile`, `imports`, `memory`, `pauses`, `math`, `kernels`, `gpu` and `tune` take options.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ OPTIONED = {  # those that take options, which run alone
     "pauses": "bench.pauses",
     "gpu": "bench.gpu.command",
     "math": "bench.math",
+    "tune": "bench.tune",
     "imports": "bench.imports",
 }
 

@@ -160,7 +160,7 @@ def _write(
     from mlcc.driver import write_module
     from mlcc.files import make_folder
     from mlcc.tune.report import report_text
-    from mlcc.tune.script import BEGINNING, kernel_script
+    from mlcc.tune.kernel_script import BEGINNING, kernel_script
 
     more: dict[str, Content] = {} if report is None else {report: report_text(made, report)}
     if scripts is not None:

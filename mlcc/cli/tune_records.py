@@ -57,7 +57,7 @@ def _export(found: Database, key: str, path: str, force: bool) -> int:
     """Write the best record of the workload whose key begins so. Raises CompileError E1134."""
     from mlcc.errors import CompileError, did_you_mean, error
     from mlcc.outputs import Outputs
-    from mlcc.tune.script import kernel_script
+    from mlcc.tune.kernel_script import kernel_script
 
     outputs = Outputs(force)
     outputs.read(found.path)

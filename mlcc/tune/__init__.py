@@ -14,6 +14,7 @@ _NAMES = {
     "ScheduleRule": "mlcc.tune.schedule_rule",
     "SpaceGenerator": "mlcc.tune.space_generator",
     "TuneContext": "mlcc.tune.tune_context",
+    "tune": "mlcc.tune.engine",
 }
 _MODULES = ("mutator", "postproc", "schedule_rule", "space_generator", "tune_context")
 

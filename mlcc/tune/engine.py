@@ -23,6 +23,8 @@ from mlcc.tune.recorded import RecordedRunner, setting_of
 from mlcc.tune.spaces import space_factory
 from mlcc.tune.tasks import SCHEDULING, Extracted, extract
 
+_MEASUREMENTS = 3  # of the machine's peak in one run
+
 
 @dataclass(eq=False)
 class Tuning:
@@ -111,7 +113,10 @@ def tuning(
         own = make_space(task)
         default = own.default() or Candidate(task.func, Trace())
         searches.append(KernelSearch(task, own, default, RecordedRunner(measuring, records, task, default, seed), seed))
-    loop = Loop(searches, Limits(budget, trials, until), floors=lambda kernel: _floor(kernel.task, records))
+    machine = _Machine(records)
+    loop = Loop(
+        searches, Limits(budget, trials, until), floors=lambda kernel, again: machine.roofline(kernel.task, again)
+    )
     made = Tuning(found, records, loop, tuple(opened))
     loop.changed = lambda: changed(made)
     return made
@@ -144,19 +149,25 @@ def _local_runner(jobs: int) -> Runner:
     return LocalRunner(jobs=jobs)
 
 
-def _floor(task: Task, records: Database) -> float:
-    """The roofline of a task on this machine, 0 where nothing is known of it; what is measured for it is kept."""
-    from mlcc.tune.floors import Floors, measure
-    from mlcc.tune.roofline import least_seconds
+class _Machine:
+    """What this machine can do at most, as measured now or earlier: the best of all measurements."""
 
-    if not isinstance(task.target, LlvmTarget):
-        return 0.0
-    device = device_key(task.target)
-    known = records.floors(device, task.threads)
-    if known is None:
-        floors = measure(task.threads)
-        records.keep_floors(device, task.threads, [floors.flops, [list(level) for level in floors.levels]])
-    else:
-        flops, levels = known
-        floors = Floors(flops, tuple((name, speed, size) for name, speed, size in levels))
-    return least_seconds(task, floors)
+    def __init__(self, records: Database) -> None:
+        self._records = records
+        self._measured = 0
+
+    def roofline(self, task: Task, again: bool) -> float:
+        """The least time of a task, 0 where nothing is known of the machine; `again` measures once more."""
+        from mlcc.tune.floors import Floors, measure
+        from mlcc.tune.roofline import least_seconds
+
+        if not isinstance(task.target, LlvmTarget):
+            return 0.0
+        device = device_key(task.target)
+        kept = self._records.floors(device, task.threads)
+        floors = None if kept is None else Floors.of(kept)
+        if floors is None or again and self._measured < _MEASUREMENTS:
+            self._measured += 1
+            floors = measure(task.threads).or_better(floors)
+            self._records.keep_floors(device, task.threads, floors.data())
+        return least_seconds(task, floors)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -30,6 +31,24 @@ class Floors:
         """The least time for the arithmetic, and for the bytes from the first level that all of them fit in."""
         speed = next((s for _, s, size in self.levels if traffic <= size), self.levels[-1][1])
         return operations / self.flops, traffic / speed
+
+    def or_better(self, other: Floors | None) -> Floors:
+        """The higher speeds of two measurements of one machine."""
+        if other is None:
+            return self
+        pairs = zip(self.levels, other.levels, strict=True)
+        levels = tuple((name, max(speed, before), size) for (name, speed, size), (_, before, _) in pairs)
+        return Floors(max(self.flops, other.flops), levels)
+
+    def data(self) -> list[Any]:
+        """What `of` reads."""
+        return [self.flops, [list(level) for level in self.levels]]
+
+    @staticmethod
+    def of(data: list[Any]) -> Floors:
+        """From plain data."""
+        flops, levels = data
+        return Floors(flops, tuple((name, speed, size) for name, speed, size in levels))
 
 
 def lanes() -> int:

@@ -36,7 +36,7 @@ class Loop:
     limits: Limits = field(default_factory=Limits)
     changed: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
-    floors: Callable[[KernelSearch], float] = lambda kernel: 0.0
+    floors: Callable[[KernelSearch, bool], float] = lambda kernel, again: 0.0  # the roofline; `again`: measured anew
     why_done: str = ""
     history: list[tuple[float, int, float]] = field(default_factory=list)  # seconds, trials, the module's relative time
     _began: float = 0.0
@@ -89,12 +89,14 @@ class Loop:
             if kernel.share < NEGLIGIBLE:
                 kernel.why_done = f"less than {NEGLIGIBLE:.0%} of the time"
             elif self._has_time():
-                kernel.floor_seconds = self.floors(kernel)
+                kernel.floor_seconds = self.floors(kernel, False)
         self.changed()
 
     def _open(self) -> list[KernelSearch]:
         """The kernels that are worth another batch."""
         for kernel in self.kernels:
+            if not kernel.why_done and (kernel.of_floor or 0.0) >= self.limits.until:
+                kernel.floor_seconds = self.floors(kernel, True)  # the peak may have been measured at a bad moment
             if not kernel.why_done and (kernel.of_floor or 0.0) >= self.limits.until:
                 kernel.why_done = f"at {kernel.of_floor:.0%} of the roofline"
         return [k for k in self.kernels if not k.why_done and k.default_seconds is not None]

@@ -262,3 +262,27 @@ def _members(session: int) -> list[int]:
         if int(words[3]) == session and words[0] != "Z":
             found.append(int(entry.parent.name))
     return found
+
+
+def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python of docs/tune.md, with processes that measure."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "tune.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.mlc").write_text(product_of("mm", 64))
+    scope: dict[str, object] = {}
+    exec(example, scope)
+    assert scope["tuned"]["mm"].attrs[SCHEDULED]  # type: ignore[index]
+    with Database("tune.db", reads_only=True) as db:
+        assert len(db.records()) > 1
+
+
+def test_the_page_has_all_options() -> None:
+    from mlcc.cli.cmd_tune import command
+
+    page = (Path(__file__).resolve().parents[2] / "docs" / "tune.md").read_text()
+    table = page.partition("## Options")[2].partition("## The database")[0]
+    usual = {"--target", "--fast-math", "-O", "--data", "--force"}
+    for param in command.params:
+        names = [*param.opts] if param.param_type_name == "option" else []
+        assert not names or set(names) & usual or any(f"`{n}" in table for n in names), names

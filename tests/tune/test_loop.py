@@ -119,7 +119,7 @@ def test_small_kernels_are_skipped_and_shares_are_weighed() -> None:
 
 def test_the_roofline_ends_a_search() -> None:
     with tuning(module(32), threads=1, space=FakeSpace, runner=FakeRunner(), until=0.9) as found:
-        found.loop.floors = lambda kernel: 0.95e-4
+        found.loop.floors = lambda kernel, again: 0.95e-4
         found.loop.run()
         assert found.kernels[0].why_done == "at 95% of the roofline" and not found.kernels[0].trials
 
