@@ -159,8 +159,8 @@ def _write(
     """Write the module, the scripts and the report of a tuning. Raises CompileError."""
     from mlcc.driver import write_module
     from mlcc.files import make_folder
-    from mlcc.tune.report import report_text
     from mlcc.tune.kernel_script import BEGINNING, kernel_script
+    from mlcc.tune.report import report_text
 
     more: dict[str, Content] = {} if report is None else {report: report_text(made, report)}
     if scripts is not None:

@@ -65,4 +65,9 @@ CODES = {
         "`--space` says where candidates come from: `rules` are the choices of mlcc's own rules, `generic` the tilings "
         "of TVM's MetaSchedule, and FILE.mls is a script of yours with `sch.sample_...` steps.",
     ),
+    "E1135": (
+        "no database of TVM's",
+        "`mlcc tune --import FOLDER` reads the two files of MetaSchedule's JSONDatabase, database_workload.json and "
+        "database_tuning_record.json, as TVM 0.27 writes them. A line is something else; nothing was added.",
+    ),
 }

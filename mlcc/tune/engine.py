@@ -22,6 +22,7 @@ from mlcc.tune.loop import Limits, Loop
 from mlcc.tune.recorded import RecordedRunner, setting_of
 from mlcc.tune.spaces import space_factory
 from mlcc.tune.tasks import SCHEDULING, Extracted, extract
+from mlcc.tune.transfer import earlier_schedules
 
 _MEASUREMENTS = 3  # of the machine's peak in one run
 
@@ -112,7 +113,8 @@ def tuning(
     for task in found.tasks:
         own = make_space(task)
         default = own.default() or Candidate(task.func, Trace())
-        searches.append(KernelSearch(task, own, default, RecordedRunner(measuring, records, task, default, seed), seed))
+        recorded = RecordedRunner(measuring, records, task, default, seed)
+        searches.append(KernelSearch(task, own, default, recorded, seed, earlier_schedules(records, task)))
     machine = _Machine(records)
     loop = Loop(
         searches, Limits(budget, trials, until), floors=lambda kernel, again: machine.roofline(kernel.task, again)

@@ -32,6 +32,7 @@ class KernelSearch:
 
     `ratio` is the time of the best schedule that was proven, relative to the default's, from fresh samples; None while
     there is none. `history` has it by the number of trials. `why_done` is set when there is no more to look for.
+    `seeds` are tried before the candidates of the space.
     """
 
     task: Task
@@ -39,6 +40,7 @@ class KernelSearch:
     default: Candidate
     runner: RecordedRunner
     seed: int = 0
+    seeds: Sequence[Candidate] = ()
     default_seconds: float | None = None
     floor_seconds: float = 0.0
     share: float = 1.0
@@ -92,25 +94,33 @@ class KernelSearch:
         `go_on` is asked from time to time; where it says no, what was measured so far is judged, and the search cannot
         be continued.
         """
+        if self.seeds:
+            seeds, self.seeds = self.seeds, ()
+            self.batches += 1
+            self._try(self._new(seeds)[:most], go_on)
+            return
         if self._proposals is None:
             self._proposals = self.space.batches(self.seed, BATCH)
-            proposed = next(self._proposals, None)
-        else:
-            proposed = self._next_batch
+            self._next_batch = next(self._proposals, None)
+        proposed = self._next_batch
         if not proposed:
             self.why_done = "the space is searched"
             return
         self.batches += 1
         fresh = self._new(proposed)
         chosen = fresh[:most]
-        self._race(chosen, go_on)
-        self._judge(chosen)
-        self.history.append((self.trials, self.ratio or 1.0))
+        self._try(chosen, go_on)
         if len(chosen) == len(fresh) and go_on():
             self._next_batch = self._send([self._estimate(c) for c in proposed])
             if not self._next_batch:
                 self.why_done = "the space is searched"
         self._look_back()
+
+    def _try(self, candidates: Sequence[Candidate], go_on: Callable[[], bool]) -> None:
+        """Race candidates and judge the best of them."""
+        self._race(candidates, go_on)
+        self._judge(candidates)
+        self.history.append((self.trials, self.ratio or 1.0))
 
     def _send(self, values: Sequence[float | None]) -> Sequence[Candidate] | None:
         assert self._proposals is not None
