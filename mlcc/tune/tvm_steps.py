@@ -90,7 +90,10 @@ def _handles(parameters: list[str], values: list[str]) -> list[str]:
         if parameter == "*":
             made += values[at:]
         elif parameter.startswith("*"):
-            made.append(f"{parameter[1:]}=[{', '.join(values[at:])}]")
+            left = values[at:]
+            is_list = len(left) == 1 and left[0].startswith("[")
+            listed = left[0] if is_list else f"[{', '.join(left)}]"
+            made += [f"{parameter[1:]}={listed}"] if left else []
         elif at < len(values):
             made.append(f"{parameter}={values[at]}")
     return made
