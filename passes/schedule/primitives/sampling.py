@@ -40,9 +40,7 @@ def sample_perfect_tile(
         chosen = _checked(loop, extent, n, decision)
     else:
         _tileable(loop, extent)
-        chosen = _tile(state.random, extent, n)
-        while max_innermost_factor != -1 and chosen[-1] > max_innermost_factor:
-            chosen = _tile(state.random, extent, n)
+        chosen = draw_tile(state.random, extent, n, max_innermost_factor)
     state.recorded["decision"] = chosen
     return chosen
 
@@ -137,6 +135,14 @@ def _checked(loop: LoopRef, extent: int, n: int, decision: list[int]) -> list[in
         legal = [extent // last, *[1] * (n - 2), last] if n > 1 else [extent]
         raise Refusal("E0695", message, loop.loop, f"legal is, for example, decision={legal}")
     return list(decision)
+
+
+def draw_tile(random: Engine, extent: int, n: int, max_innermost_factor: int) -> list[int]:
+    """`n` factors of `extent`, the last within a limit (-1: none), as `sample_perfect_tile` draws them."""
+    chosen = _tile(random, extent, n)
+    while max_innermost_factor != -1 and chosen[-1] > max_innermost_factor:
+        chosen = _tile(random, extent, n)
+    return chosen
 
 
 def _tileable(loop: LoopRef, extent: int) -> None:

@@ -1,0 +1,52 @@
+"""The base of cost models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from mlcc.tune.runner import RunnerResult
+
+if TYPE_CHECKING:
+    from mlcc.tune.tune_context import TuneContext
+
+
+class CostModel:
+    """Expects how fast candidates are. TVM: `CostModel`.
+
+    `needs_schedules`: it looks at the schedules of candidates (`candidate.sch`), so that each must be replayed before;
+    else their decisions (`candidate.space`, `candidate.steps`) are all that it goes by.
+    """
+
+    needs_schedules: ClassVar[bool] = True
+
+    def load(self, path: str) -> None:
+        """Read what `save` wrote. Raises OSError."""
+
+    def save(self, path: str) -> None:
+        """Write what was learned."""
+
+    def update(self, context: TuneContext, candidates: Sequence[Any], results: Sequence[RunnerResult]) -> None:
+        """Learn from measured candidates."""
+
+    def predict(self, context: TuneContext, candidates: Sequence[Any]) -> np.ndarray:
+        """A score for each candidate, float64, shape (n,); more is faster, and scores are at least 0."""
+        raise NotImplementedError
+
+    @staticmethod
+    def create(kind: Any = "xgb", *args: Any, **kwargs: Any) -> CostModel:
+        """A model by its name: `random`, `none`, `nearest`, `lgb` (LightGBM), `xgb` (XGBoost, else LightGBM, else
+        `nearest`: whatever is installed). Raises ValueError for other names, ImportError for `lgb` without LightGBM."""
+        from mlcc.tune.cost_model import BoostedTrees, NearestModel, RandomModel, best_installed
+
+        named: dict[str, Callable[..., CostModel]] = {
+            "random": RandomModel, "none": RandomModel, "nearest": NearestModel, "lgb": BoostedTrees,
+            "xgb": best_installed,
+        }  # fmt: skip
+        if isinstance(kind, CostModel):
+            return kind
+        if kind not in named:
+            raise ValueError(f"a cost model is {', '.join(named)}, not {kind!r}")
+        return named[kind](*args, **kwargs)

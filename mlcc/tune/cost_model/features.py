@@ -1,0 +1,55 @@
+"""What models see of a candidate: its decisions as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mlcc.passes.schedule.trace import Instruction
+
+
+class DecisionFeatures:
+    """Columns for the decisions of candidates; those of one step of one design space share their columns.
+
+    Factors count by their logarithms, and so does a chosen one of several numbers. A column that a candidate does not
+    have is 0.
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[tuple[int, int, int], int] = {}
+
+    def matrix(self, candidates: Sequence[Any]) -> np.ndarray:
+        """One row for each candidate (`space`, `steps`), float64; later calls may have more columns, on the right."""
+        rows = [self._row(candidate) for candidate in candidates]
+        made = np.zeros((len(rows), len(self._columns)))
+        for at, row in enumerate(rows):
+            for column, value in row:
+                made[at, column] = value
+        return made
+
+    def _row(self, candidate: Any) -> list[tuple[int, float]]:
+        row = [(self._column(candidate.space, -1, 0), 4.0)]
+        for at, inst in enumerate(candidate.steps):
+            for part, value in enumerate(_numbers(inst)):
+                row.append((self._column(candidate.space, at, part), value))
+        return row
+
+    def _column(self, *key: int) -> int:
+        return self._columns.setdefault(key, len(self._columns))  # type: ignore[arg-type]
+
+
+def _numbers(inst: Instruction) -> list[float]:
+    decision = inst.decision
+    if inst.name == "annotate" and inst.arguments["ann_key"] == "meta_schedule.parallel":
+        return [math.log2(1 + int(inst.arguments["ann_val"]))]
+    if not inst.is_sampling or decision is None:
+        return []
+    if isinstance(decision, (list, tuple)):
+        return [math.log2(max(factor, 1)) for factor in decision]
+    if inst.name == "sample_categorical":
+        value = inst.arguments["candidates"][decision]
+        return [math.log2(1 + abs(value)) if isinstance(value, int) else float(decision)]
+    return [float(decision)]

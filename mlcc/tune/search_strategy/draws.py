@@ -1,0 +1,53 @@
+"""Random decisions without a replay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc.passes.schedule.handles import Handle
+from mlcc.passes.schedule.primitives.sampling import draw_tile
+from mlcc.passes.schedule.random import Engine
+from mlcc.passes.schedule.trace import Instruction, Trace
+
+
+class Draws:
+    """Draws decisions as the sampling steps would, as far as it can be known without doing the steps before.
+
+    Extents of loops are those of the decisions that it has seen; so are places to compute stages in, of which a replay
+    takes the nearest legal one.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[Handle, ...], list[int]] = {}
+
+    def note(self, steps: Sequence[Instruction]) -> None:
+        """Learn the places of steps whose decisions are legal."""
+        for inst in steps:
+            if inst.name == "sample_compute_location" and inst.decision is not None:
+                known = self._places.setdefault(inst.outputs, [])
+                if inst.decision not in known:
+                    known.append(inst.decision)
+                    known.sort()
+
+    def draw(self, steps: Sequence[Instruction], random: Engine) -> list[Instruction]:
+        """The steps with drawn decisions; None where only a replay can draw one."""
+        return [inst.with_decision(self._decision(inst, random)) if inst.is_sampling else inst for inst in steps]
+
+    def moved(self, trace: Trace, random: Engine) -> Trace | None:
+        """The trace with a stage in another place that is known; None where there is none."""
+        found = [(i, p) for i in trace.insts for p in self._places.get(i.outputs, ()) if p != i.decision]
+        if not found:
+            return None
+        inst, place = found[random.below(len(found))]
+        return trace.with_decision(inst, place)
+
+    def _decision(self, inst: Instruction, random: Engine) -> Any:
+        given = inst.arguments
+        if inst.name == "sample_perfect_tile" and inst.decision is not None and min(inst.decision) > 0:
+            extent = math.prod(inst.decision)
+            return draw_tile(random, extent, len(inst.decision), given["max_innermost_factor"])
+        if inst.name == "sample_categorical":
+            return random.pick(given["probs"])
+        return None

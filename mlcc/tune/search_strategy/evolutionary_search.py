@@ -1,0 +1,154 @@
+"""Evolution: decisions that did well are changed a little, and a model chooses which of the changes to measure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.tune.mutator import MutateComputeLocation
+from mlcc.tune.runner import RunnerResult
+from mlcc.tune.search_strategy.candidate import Individual, MeasureCandidate
+from mlcc.tune.search_strategy.draws import Draws
+from mlcc.tune.search_strategy.strategy import SearchStrategy
+
+if TYPE_CHECKING:
+    from mlcc.tune.cost_model import CostModel
+
+_Scored = dict[tuple[Any, ...], tuple[float, Individual]]
+
+
+class EvolutionarySearch(SearchStrategy):
+    """Evolves decisions by the mutators of the space. TVM: `EvolutionarySearch`, with its arguments.
+
+    Decisions are changed, and judged by a model that goes by them alone, without a replay: only what is to be measured
+    is replayed, and repaired where a decision is not legal. A model that looks at schedules has each one replayed.
+    """
+
+    def __init__(
+        self, *, population_size: int = 512, init_measured_ratio: float = 0.2, init_min_unmeasured: int = 50,
+        max_fail_count: int = 5, genetic_num_iters: int = 4, genetic_mutate_prob: float = 0.85,
+        genetic_max_fail_count: int = 10, eps_greedy: float = 0.05,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        for name, share in (
+            ("init_measured_ratio", init_measured_ratio), ("genetic_mutate_prob", genetic_mutate_prob),
+            ("eps_greedy", eps_greedy),
+        ):  # fmt: skip
+            if not 0.0 <= share <= 1.0:
+                raise ValueError(f"{name} is a share of 0 to 1, not {share}")
+        self.population_size = population_size
+        self.init_measured_ratio, self.init_min_unmeasured = init_measured_ratio, init_min_unmeasured
+        self.max_fail_count = max_fail_count
+        self.genetic_num_iters, self.genetic_mutate_prob = genetic_num_iters, genetic_mutate_prob
+        self.genetic_max_fail_count, self.eps_greedy = genetic_max_fail_count, eps_greedy
+        self._model: CostModel | None = None
+        self._draws = Draws()
+        self._measured: list[tuple[float, Individual]] = []
+        self._proposed: set[tuple[Any, ...]] = set()
+
+    def pre_tuning(
+        self, max_trials: int, num_trials_per_iter: int, design_spaces: Sequence[Schedule], database: Any = None,
+        cost_model: Any = None,
+    ) -> None:  # fmt: skip
+        """See `SearchStrategy.pre_tuning`; `cost_model` is one, or the name of one."""
+        from mlcc.tune.cost_model import CostModel, NearestModel
+
+        super().pre_tuning(max_trials, num_trials_per_iter, design_spaces, database, cost_model)
+        self._model = NearestModel() if cost_model is None else CostModel.create(cost_model)
+        self._draws, self._measured, self._proposed = Draws(), [], set()
+        for steps in self._spaces:
+            self._draws.note(steps)
+
+    def notify_runner_results(
+        self, measure_candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
+    ) -> None:
+        super().notify_runner_results(measure_candidates, results)
+        assert self._model is not None
+        self._model.update(self.context, measure_candidates, results)
+        for candidate, result in zip(measure_candidates, results, strict=True):
+            if result.run_secs:
+                self._measured.append((float(np.median(result.run_secs)), Individual(candidate.space, candidate.steps)))
+        self._measured.sort(key=lambda pair: pair[0])
+
+    def _propose(self, wanted: int) -> list[MeasureCandidate]:
+        known = [one for _, one in self._measured[: int(self.population_size * self.init_measured_ratio)]]
+        fresh = self._drawn(max(self.population_size - len(known), self.init_min_unmeasured))
+        ranked = self._evolved([*known, *fresh]) if known else fresh
+        random_share = int(wanted * self.eps_greedy + 0.5)
+        found = self._realized(ranked, wanted - random_share)
+        found += self._realized(fresh, wanted - len(found))
+        return found + self._realized(ranked, wanted - len(found))
+
+    def _drawn(self, count: int) -> list[Individual]:
+        spaces = [self._random.below(len(self._spaces)) for _ in range(count)]
+        return [Individual(space, self._draws.draw(self._spaces[space], self._random)) for space in spaces]
+
+    def _evolved(self, population: list[Individual]) -> list[Individual]:
+        """What generations come to, the best expectation first, without what was proposed before."""
+        found: _Scored = {}
+        for generation in range(self.genetic_num_iters + 1):
+            scores = self._scores(population)
+            for score, one in zip(scores, population, strict=True):
+                found.setdefault(one.decisions, (float(score), one))
+            if generation < self.genetic_num_iters:
+                population = self._next(population, scores)
+        ranked = sorted(found.values(), key=lambda pair: -pair[0])
+        return [one for _, one in ranked if one.decisions not in self._proposed]
+
+    def _scores(self, population: Sequence[Individual]) -> np.ndarray:
+        assert self._model is not None
+        if not self._model.needs_schedules:
+            return np.maximum(self._model.predict(self.context, population), 0.0)
+        replayed = [self._replayed(one.space, one.steps) for one in population]
+        scores = np.zeros(len(population))
+        legal = [at for at, candidate in enumerate(replayed) if candidate is not None]
+        scores[legal] = np.maximum(self._model.predict(self.context, [replayed[at] for at in legal]), 0.0)
+        return scores
+
+    def _next(self, population: Sequence[Individual], scores: np.ndarray) -> list[Individual]:
+        weights = [float(s) ** 2 + 1e-12 for s in scores]
+        total = sum(weights)
+        ends = np.cumsum(weights) / total
+        made = []
+        for _ in range(self.population_size):
+            parent = population[min(int(np.searchsorted(ends, self._random.uniform())), len(population) - 1)]
+            made.append(self._mutated(parent))
+        return made
+
+    def _mutated(self, parent: Individual) -> Individual:
+        if self._random.uniform() >= self.genetic_mutate_prob:
+            return parent
+        generator = self.context.space_generator
+        assert generator is not None
+        mutators = list(generator.mutator_probs)
+        if not mutators:
+            return parent
+        for _ in range(self.genetic_max_fail_count):
+            mutator = mutators[self._random.pick(list(generator.mutator_probs.values()))]
+            if isinstance(mutator, MutateComputeLocation):
+                made = self._draws.moved(parent.trace, self._random)
+            else:
+                made = mutator.mutate(parent.trace, self._random)
+            if made is not None:
+                return Individual(parent.space, made.insts)
+        return parent
+
+    def _realized(self, ranked: list[Individual], wanted: int) -> list[MeasureCandidate]:
+        """The first of some individuals that can be replayed and are new; they are taken off the list."""
+        found: list[MeasureCandidate] = []
+        failures = 0
+        while ranked and len(found) < wanted and failures < self.max_fail_count * 100:
+            one = ranked.pop(0)
+            if one.decisions in self._proposed:
+                continue
+            self._proposed.add(one.decisions)
+            candidate = self._replayed(one.space, one.steps)
+            if candidate is None or not self._is_new(candidate):
+                failures += 1
+                continue
+            self._draws.note(candidate.steps)
+            found.append(candidate)
+        return found
