@@ -11,8 +11,8 @@ from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.tune.contracts import Space, Task
 
 # word -> "module:function" that gives the space of a task
-SPACES = {"rules": "mlcc.tune.rule_space:RuleSpace"}
-SCRIPT = "mlcc.tune.script_space:ScriptSpace"  # takes the path of a .mls file as well
+SPACES = {"rules": "mlcc.tune.rule_space:RuleSpace", "generic": "mlcc.tune.strategy_space:GenericSpace"}
+SCRIPT = "mlcc.tune.strategy_space:ScriptSpace"  # takes the path of a .mls file as well
 
 
 def space_factory(word: str) -> Callable[[Task], Space]:
