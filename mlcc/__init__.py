@@ -41,7 +41,7 @@ _PUBLIC = {
     "register_func": "mlcc.runtime.registry",
     "register_tensor_intrin": "mlcc.passes.schedule.tensor_intrin",
 }
-_MODULES = ("frontend", "ir", "relax", "runtime", "te")
+_MODULES = ("frontend", "ir", "relax", "runtime", "te", "tune")
 
 
 def __getattr__(name: str) -> _Any:

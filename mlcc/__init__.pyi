@@ -8,6 +8,7 @@ from mlcc import ir as ir
 from mlcc import relax as relax
 from mlcc import runtime as runtime
 from mlcc import te as te
+from mlcc import tune as tune
 from mlcc.errors import CallError as CallError
 from mlcc.errors import CompileError as CompileError
 from mlcc.errors import LoadError as LoadError

@@ -9,14 +9,29 @@ import importlib
 from typing import Any
 
 _NAMES = {
+    "CostModel": "mlcc.tune.cost_model",
+    "Database": "mlcc.tune.database",
+    "ExtractedTask": "mlcc.tune.relax_integration",
+    "MeasureCandidate": "mlcc.tune.search_strategy",
     "Mutator": "mlcc.tune.mutator",
     "Postproc": "mlcc.tune.postproc",
+    "Profiler": "mlcc.tune.profiler",
     "ScheduleRule": "mlcc.tune.schedule_rule",
+    "SearchStrategy": "mlcc.tune.search_strategy",
     "SpaceGenerator": "mlcc.tune.space_generator",
+    "TuneConfig": "mlcc.tune.tune",
     "TuneContext": "mlcc.tune.tune_context",
-    "tune": "mlcc.tune.engine",
+    "compile_relax": "mlcc.tune.relax_integration",
+    "compile_tir": "mlcc.tune.tir_integration",
+    "extract_tasks": "mlcc.tune.relax_integration",
+    "tune_relax": "mlcc.tune.relax_integration",
+    "tune_tasks": "mlcc.tune.tune",
+    "tune_tir": "mlcc.tune.tir_integration",
 }
-_MODULES = ("mutator", "postproc", "schedule_rule", "space_generator", "tune_context")
+_MODULES = (
+    "arg_info", "cost_model", "database", "mutator", "postproc", "relax_integration", "runner", "schedule_rule",
+    "search_strategy", "space_generator", "tir_integration", "tune_context",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

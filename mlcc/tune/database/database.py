@@ -1,0 +1,181 @@
+"""The base of databases: workloads, and what was measured of their schedules."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from mlcc.ir import tir
+from mlcc.ir.hashing import structural_hash
+from mlcc.ir.module import IRModule
+from mlcc.machine.target import Target
+from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.trace import Trace
+from mlcc.tune.arg_info import ArgInfo
+from mlcc.tune.tune_context import normalize_mod
+
+_current: ContextVar[Database | None] = ContextVar("tuning database", default=None)
+
+
+@dataclass(eq=False)
+class Workload:
+    """A module that is tuned; `key` is its structural hash. TVM: `Workload`."""
+
+    mod: IRModule
+    key: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = structural_hash(self.mod)
+
+
+@dataclass(eq=False)
+class TuningRecord:
+    """A schedule of a workload and its times; `run_secs` None where it did not run. TVM: `TuningRecord`."""
+
+    trace: Trace
+    workload: Workload
+    run_secs: Sequence[float] | None = None
+    target: Target | None = None
+    args_info: Sequence[ArgInfo] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The median; infinity where it did not run."""
+        good = [s for s in self.run_secs or () if math.isfinite(s)]
+        return statistics.median(good) if good else math.inf
+
+    def schedule(self) -> Schedule:
+        """The workload as scheduled. Raises CompileError for a trace that does not fit it."""
+        sch = Schedule(self.workload.mod, seed=1)
+        self.trace.apply_to_schedule(sch)
+        return sch
+
+
+class Database:
+    """Keeps records by workload. TVM: `Database`.
+
+    A context manager: inside it is the database that `Database.current()` gives.
+    """
+
+    def __init__(self) -> None:
+        self._tokens: list[Token[Database | None]] = []
+
+    def has_workload(self, mod: IRModule) -> bool:
+        """Is there a workload that is structurally equal?"""
+        raise NotImplementedError
+
+    def commit_workload(self, mod: IRModule) -> Workload:
+        """The workload of a module, added where it is not there."""
+        raise NotImplementedError
+
+    def commit_tuning_record(self, record: TuningRecord) -> None:
+        """Add a record."""
+        raise NotImplementedError
+
+    def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
+        """The fastest records of a workload; those that did not run are none."""
+        raise NotImplementedError
+
+    def get_all_tuning_records(self) -> list[TuningRecord]:
+        """All records, in the order in which they came."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.get_all_tuning_records())
+
+    # ------------------------------------------------------------ asking
+
+    def query_tuning_record(
+        self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
+    ) -> TuningRecord | None:
+        """The fastest record of a module for the kind of target; None where there is none."""
+        mod = normalize_mod(mod)
+        if not self.has_workload(mod):
+            return None
+        kind = Target.parse(target).kind
+        found = self.get_top_k(self.commit_workload(mod), 1 << 30)
+        return next((r for r in found if r.target is None or r.target.kind == kind), None)
+
+    def query_schedule(
+        self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
+    ) -> Schedule | None:
+        """A schedule with the trace of the fastest record applied; None where there is none."""
+        record = self.query_tuning_record(mod, target, workload_name)
+        if record is None:
+            return None
+        sch = Schedule(normalize_mod(mod), seed=1)
+        record.trace.apply_to_schedule(sch)
+        return sch
+
+    def query_ir_module(
+        self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
+    ) -> IRModule | None:
+        """The module as the fastest record schedules it; None where there is none."""
+        sch = self.query_schedule(mod, target, workload_name)
+        return None if sch is None else sch.mod
+
+    def query(
+        self, mod: IRModule | tir.PrimFunc, target: Target | str, *, workload_name: str = "main",
+        kind: str = "schedule",
+    ) -> Any:  # fmt: skip
+        """The best as a `schedule`, a `record` or an `ir_module`. Raises ValueError for other kinds."""
+        asked: dict[str, Callable[..., Any]] = {
+            "schedule": self.query_schedule, "record": self.query_tuning_record, "ir_module": self.query_ir_module,
+        }  # fmt: skip
+        if kind not in asked:
+            raise ValueError(f"a query is for {', '.join(asked)}, not {kind!r}")
+        return asked[kind](mod, target, workload_name)
+
+    def dump_pruned(self, destination: Database) -> None:
+        """Copy the fastest record of each workload to another database."""
+        seen: dict[int, Workload] = {}
+        for record in self.get_all_tuning_records():
+            seen.setdefault(record.workload.key, record.workload)
+        for workload in seen.values():
+            for best in self.get_top_k(workload, 1):
+                own = destination.commit_workload(workload.mod)
+                destination.commit_tuning_record(
+                    TuningRecord(best.trace, own, best.run_secs, best.target, best.args_info)
+                )
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_current.set(self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self._tokens.pop())
+
+    @staticmethod
+    def current() -> Database | None:
+        """The database of the innermost `with` around; None outside."""
+        return _current.get()
+
+    @staticmethod
+    def create(kind: Any = "json", *args: Any, **kwargs: Any) -> Database:
+        """A database by its name: `json`, `memory`, `union`, `ordered_union`; or one of a schedule function.
+
+        Raises ValueError for other names.
+        """
+        from mlcc.tune.database import (
+            JSONDatabase,
+            MemoryDatabase,
+            OrderedUnionDatabase,
+            ScheduleFnDatabase,
+            UnionDatabase,
+        )
+
+        named: dict[str, Callable[..., Database]] = {
+            "json": JSONDatabase, "memory": MemoryDatabase, "union": UnionDatabase,
+            "ordered_union": OrderedUnionDatabase,
+        }  # fmt: skip
+        if isinstance(kind, Database):
+            return kind
+        if callable(kind):
+            return ScheduleFnDatabase(kind, *args, **kwargs)
+        if kind not in named:
+            raise ValueError(f"a database is {', '.join(named)}, or a function, not {kind!r}")
+        return named[kind](*args, **kwargs)

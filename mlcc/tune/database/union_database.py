@@ -1,0 +1,53 @@
+"""Several databases as one."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from mlcc.ir import tir
+from mlcc.ir.module import IRModule
+from mlcc.machine.target import Target
+from mlcc.tune.database.database import Database, TuningRecord, Workload
+
+
+class UnionDatabase(Database):
+    """Gives the fastest record of all its databases; nothing is added to it. TVM: `UnionDatabase`."""
+
+    def __init__(self, *databases: Database) -> None:
+        super().__init__()
+        self.databases = databases
+
+    def has_workload(self, mod: IRModule) -> bool:
+        return any(database.has_workload(mod) for database in self.databases)
+
+    def query_tuning_record(
+        self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
+    ) -> TuningRecord | None:
+        return min(self._found(mod, target, workload_name), key=lambda record: record.seconds, default=None)
+
+    def get_all_tuning_records(self) -> list[TuningRecord]:
+        return [record for database in self.databases for record in database.get_all_tuning_records()]
+
+    def commit_workload(self, mod: IRModule) -> NoReturn:
+        raise TypeError("a union of databases is only asked: commit to one of them")
+
+    def commit_tuning_record(self, record: TuningRecord) -> NoReturn:
+        raise TypeError("a union of databases is only asked: commit to one of them")
+
+    def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
+        own = [d for d in self.databases if d.has_workload(workload.mod)]
+        found = [record for d in own for record in d.get_top_k(d.commit_workload(workload.mod), top_k)]
+        return sorted(found, key=lambda record: record.seconds)[:top_k]
+
+    def _found(self, mod: IRModule | tir.PrimFunc, target: Target | str, name: str) -> list[TuningRecord]:
+        asked = [database.query_tuning_record(mod, target, name) for database in self.databases]
+        return [record for record in asked if record is not None]
+
+
+class OrderedUnionDatabase(UnionDatabase):
+    """Gives the record of the first of its databases that has one. TVM: `OrderedUnionDatabase`."""
+
+    def query_tuning_record(
+        self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
+    ) -> TuningRecord | None:
+        return next(iter(self._found(mod, target, workload_name)), None)

@@ -1,0 +1,59 @@
+"""Where the time of a tuning goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from typing import Self
+
+_current: ContextVar[Profiler | None] = ContextVar("tuning profiler", default=None)
+
+
+class Profiler:
+    """Adds up the seconds of named parts inside its `with`. TVM: `Profiler`."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._began = 0.0
+        self._tokens: list[Token[Profiler | None]] = []
+
+    def get(self) -> dict[str, float]:
+        """Seconds by name; `Total` is all of the `with`."""
+        return dict(self._seconds)
+
+    def table(self) -> str:
+        """The seconds as a table, the most first."""
+        total = self._seconds.get("Total", 0.0) or 1.0
+        rows = sorted(self._seconds.items(), key=lambda pair: -pair[1])
+        return "\n".join(f"{name:<32} {seconds:9.3f} s {seconds / total:7.1%}" for name, seconds in rows)
+
+    def __enter__(self) -> Self:
+        self._began = time.perf_counter()
+        self._tokens.append(_current.set(self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._add("Total", time.perf_counter() - self._began)
+        _current.reset(self._tokens.pop())
+
+    def _add(self, name: str, seconds: float) -> None:
+        self._seconds[name] = self._seconds.get(name, 0.0) + seconds
+
+    @staticmethod
+    def current() -> Profiler | None:
+        """The profiler of the innermost `with` around; None outside."""
+        return _current.get()
+
+    @staticmethod
+    @contextmanager
+    def timeit(name: str) -> Iterator[None]:
+        """Add the time of a block to the current profiler, if there is one."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            profiler = _current.get()
+            if profiler is not None:
+                profiler._add(name, time.perf_counter() - began)

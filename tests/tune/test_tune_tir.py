@@ -1,0 +1,143 @@
+"""Tuning by TVM's functions, with a runner whose times follow from decisions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlcc
+from mlcc import tune as ms
+from mlcc.ir import tir
+from mlcc.ir.hashing import structural_hash
+from mlcc.tune.contracts import Outcome, Status, Task
+from tests.tune.landscapes import matmul
+
+TARGET = "llvm --num-cores=1"
+
+
+class Hashes:
+    """Says of each function a time that follows from its hash; counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def measure(
+        self, task: Task, baseline: tir.PrimFunc, candidates: Sequence[tir.PrimFunc], samples: int
+    ) -> list[Outcome]:
+        self.asked += len(candidates)
+        ratios = [1.0 if c is baseline else 0.5 + structural_hash(c) % 1000 / 500 for c in candidates]
+        return [Outcome(Status.OK, (r * 1e-3,) * samples, (r,) * samples) for r in ratios]
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def tiles(sch: Any) -> None:
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    outer, inner = sch.split(j, factors=sch.sample_perfect_tile(j, n=2))
+    sch.reorder(i, outer, k, inner)
+    sch.decompose_reduction(block, k)
+
+
+SCRIPT = """
+def tiles(sch):
+    i, j, k = sch.get_loops("C")
+    outer, inner = sch.split(j, factors=sch.sample_perfect_tile(j, n=2))
+    sch.reorder(i, outer, k, inner)
+"""
+
+
+@pytest.mark.parametrize("space", [ms.space_generator.ScheduleFn(tiles), tiles, SCRIPT, "post-order-apply"])
+def test_best_schedule(space: Any, tmp_path: Path) -> None:
+    mod = matmul()
+    database = ms.tune_tir(
+        mod=mod, target=TARGET, max_trials_global=8, num_trials_per_iter=8, space=space, runner=Hashes(),
+        work_dir=str(tmp_path), cost_model="random",
+    )  # fmt: skip
+    records = database.get_all_tuning_records()
+    best = ms.tir_integration.compile_tir(database, mod, TARGET)
+    assert best is not None and "sample_perfect_tile" in str(best.trace)
+    assert min(r.seconds for r in records) == database.query_tuning_record(mod, TARGET).seconds
+    again = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    assert [r.seconds for r in again.get_all_tuning_records()] == [r.seconds for r in records]
+    mlcc.assert_structural_equal(again.query_ir_module(mod, TARGET), best.mod)
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
+    runner = Hashes()
+    made = [
+        ms.tune_tir(matmul(), TARGET, str(tmp_path), 16, runner=runner, database=ms.database.MemoryDatabase(), seed=3)
+        for _ in range(2)
+    ]
+    counts = [len(database) for database in made]
+    assert counts[0] == counts[1] and runner.asked < 2 * counts[0] + 16
+    traces = [str(database.query_tuning_record(matmul(), TARGET).trace) for database in made]
+    assert traces[0] == traces[1]
+
+
+def test_the_year_of_the_course(tmp_path: Path) -> None:
+    """`tune_tir` of 2022 takes a config and returns a schedule."""
+    sch = ms.tune_tir(
+        mod=matmul(), target=TARGET, config=ms.TuneConfig(max_trials_global=4, num_trials_per_iter=4),
+        space=ms.space_generator.ScheduleFn(tiles), runner=Hashes(), work_dir=os.fspath(tmp_path), task_name="main",
+    )  # fmt: skip
+    assert isinstance(sch, mlcc.Schedule)
+
+
+def test_unions() -> None:
+    mod = matmul()
+    fast, slow = ms.database.MemoryDatabase(), ms.database.MemoryDatabase()
+    sch = mlcc.Schedule(mod, seed=1)
+    for database, seconds in ((slow, 2.0), (fast, 1.0)):
+        workload = database.commit_workload(mod)
+        database.commit_tuning_record(ms.database.TuningRecord(sch.trace, workload, [seconds]))
+    assert ms.database.UnionDatabase(slow, fast).query(mod, TARGET, kind="record").seconds == 1.0
+    assert ms.database.OrderedUnionDatabase(slow, fast).query(mod, TARGET, kind="record").seconds == 2.0
+    pruned = ms.database.MemoryDatabase()
+    fast.dump_pruned(pruned)
+    assert len(pruned) == 1 and pruned.query_schedule(mod, TARGET) is not None
+    made = ms.database.ScheduleFnDatabase(lambda s: tiles(s) is None)
+    with made:
+        assert ms.Database.current() is made
+    assert "split" in str(made.query_schedule(mod, TARGET).trace)
+
+
+GRAPH = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((4, 32), "float32"), w: R.Tensor((32, 48), "float32"), v: R.Tensor((48, 8), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.nn.relu(a)
+            c = R.matmul(b, v)
+            R.output(c)
+        return c
+"""
+
+
+def test_graphs_kernel_by_kernel(tmp_path: Path) -> None:
+    mod = mlcc.parse(GRAPH)
+    random = np.random.default_rng(0)
+    x, w, v = (random.random(s).astype("float32") for s in ((4, 32), (32, 48), (48, 8)))
+    tasks = ms.extract_tasks(mod, TARGET, {"w": w})
+    assert [t.weight for t in tasks] == [1, 1]
+    database = ms.tune_relax(mod, {"w": w}, TARGET, str(tmp_path), 16, runner=Hashes(), op_names=["matmul"])
+    made = ms.compile_relax(database, mod, TARGET, {"w": w})
+    np.testing.assert_allclose(mlcc.load(made)["main"](x, v), np.maximum(x @ w, 0) @ v, rtol=1e-4)
+    scheduled = ms.relax_integration.apply_database(mod, TARGET, database, {"w": w}).module
+    assert any("tuning database" in str(f.attrs.get("mlcc.made_by")) for f in scheduled.functions.values())
+
+
+def test_arguments_that_mean_nothing_here() -> None:
+    for name, value in (("builder", "rpc"), ("measure_callbacks", []), ("task_scheduler", "round-robin")):
+        with pytest.raises(ValueError, match=name):
+            ms.tune_tir(matmul(), TARGET, None, 4, **{name: value})
+    with pytest.raises(ValueError, match="max_trials_global"):
+        ms.tune_tir(matmul(), TARGET)
