@@ -12,4 +12,20 @@ CODES = {
         "Candidates are compared with the schedule that is in use, and their results with those of the unscheduled "
         "function. One of the two cannot be built or run; the message says why.",
     ),
+    "E1143": (
+        "a cluster has no such machine",
+        "Measurements are of one kind of machine, and workers of a Dask cluster say by a resource `mlcc:KEY` which one "
+        "they are: `dask worker ... --preload mlcc.tune.measure.dask_worker`. Either none does, or there are several "
+        "kinds and none was named, or the last worker of the kind is gone.",
+    ),
+    "E1144": (
+        "Dask is not installed",
+        "Measuring on a cluster uses dask.distributed, an optional dependency: pip install 'mlcc[cluster]'. Measuring "
+        "on this machine does not need it.",
+    ),
+    "E1145": (
+        "a cluster cannot be reached, or everyone could",
+        "Whoever reaches a Dask scheduler can run code on its workers, so beyond this machine only tls:// will do, "
+        "with certificates that scheduler, workers and client trust. docs/tune-cluster.md shows how to make them.",
+    ),
 }

@@ -257,7 +257,7 @@ def _symbol_values(func: tir.PrimFunc, sizes: Mapping[str, int]) -> dict[tir.Var
     made = {}
     for symbol in symbols_of(func):
         if symbol.name not in sizes and symbol not in offsets:
-            help = "give it one: --sizes n=128"
+            help = "give it one: --size n=128"
             raise CompileError(error("E1141", f"`{symbol.name}` has no value to measure with", symbol.span, help=help))
         made[symbol] = sizes.get(symbol.name, 0)
     return made | _scalars(func, sizes)

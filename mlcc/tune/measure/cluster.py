@@ -1,0 +1,181 @@
+"""A runner on the workers of a Dask cluster (`pip install 'mlcc[cluster]'`); see `dask_worker` for what those do."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import mlcc
+from mlcc.errors import CompileError, error
+from mlcc.ir import tir
+from mlcc.tune.contracts import Outcome, Status, Task
+from mlcc.tune.measure import dask_worker
+from mlcc.tune.measure.dask_worker import TAG
+from mlcc.tune.measure.wire import packed
+
+_LOOK = 2.0  # seconds between two looks at which workers there are
+_RETRIES = 2  # of a batch that lost its worker more often than Dask puts up with
+
+
+class DaskRunner:
+    """Builds, checks and times candidates on the workers of a cluster; see `contracts.Runner`.
+
+    `cluster` is a Dask client, or the address of a scheduler: tls://host:port, with the certificates of `security`
+    (distributed.Security) or of Dask's configuration; tcp:// for this machine alone. All workers must be of one
+    `device` (a device key); it need not be named where all that offer any offer the same. They measure `batch`
+    candidates at a time; workers may come and go, but `patience` seconds without any are an error. `timeout` is for the
+    connection, `options` are those of `LocalRunner`. A context manager.
+
+    Raises CompileError: E1143 for a device that no worker has, E1144 without Dask, E1145 where the connection is open
+    to all, or there is none.
+    """
+
+    def __init__(
+        self, cluster: Any, device: str | None = None, *, security: Any = None, batch: int = 8, patience: float = 60.0,
+        timeout: float = 20.0, **options: Any,
+    ) -> None:  # fmt: skip
+        self._is_ours = isinstance(cluster, str)
+        self._client = _connected(cluster, security, timeout) if self._is_ours else _checked(cluster)
+        self._batch = batch
+        self._patience = patience
+        self._options = packed(options)
+        try:
+            self.device = self._chosen(device)
+        except BaseException:
+            self.close()
+            raise
+
+    def measure(
+        self, task: Task, baseline: tir.PrimFunc, candidates: Sequence[tir.PrimFunc], samples: int
+    ) -> list[Outcome]:
+        """The outcomes of `candidates` in order. Raises CompileError as `LocalRunner` does, and E1143 where no worker
+        is left."""
+        parts = [candidates[at : at + self._batch] for at in range(0, len(candidates), self._batch)]
+        futures = [self._submitted(packed((task, baseline, part, samples))) for part in parts]
+        try:
+            made = [self._outcomes(future, part) for future, part in zip(futures, parts, strict=True)]
+        finally:
+            with contextlib.suppress(Exception):
+                self._client.cancel(futures)
+        return [outcome for part in made for outcome in part]
+
+    def close(self) -> None:
+        """Close the connection, if this runner opened it."""
+        if self._is_ours:
+            self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ tasks
+
+    def _submitted(self, request: bytes) -> Any:
+        return self._client.submit(
+            dask_worker.measure, mlcc.__version__, self._options, request, resources={TAG + self.device: 1}, pure=False
+        )
+
+    def _outcomes(self, future: Any, candidates: Sequence[tir.PrimFunc]) -> list[Outcome]:
+        """The result of a batch; a batch that its workers do not survive is a crash of all of it."""
+        from distributed import KilledWorker
+
+        for _ in range(_RETRIES):
+            try:
+                return list(self._awaited(future))
+            except KilledWorker:
+                future.retry()
+        try:
+            return list(self._awaited(future))
+        except KilledWorker:
+            return [Outcome(Status.CRASH, why="the workers that measured it ended")] * len(candidates)
+
+    def _awaited(self, future: Any) -> Any:
+        """The result of a future. Raises CompileError E1143 where there has been no worker for it for long."""
+        since = time.monotonic()
+        while True:
+            try:
+                return future.result(timeout=_LOOK)
+            except TimeoutError:
+                if future.done():
+                    continue
+            if self.device in self._devices():
+                since = time.monotonic()
+            elif time.monotonic() - since > self._patience:
+                raise _absent(self.device, self._devices())
+
+    # ------------------------------------------------------------ devices
+
+    def _devices(self) -> dict[str, int]:
+        """The device keys that workers offer, and how many do."""
+        found: dict[str, int] = {}
+        for worker in self._client.scheduler_info(n_workers=-1)["workers"].values():
+            for name in worker["resources"]:
+                if name.startswith(TAG):
+                    key = name.removeprefix(TAG)
+                    found[key] = found.get(key, 0) + 1
+        return found
+
+    def _chosen(self, device: str | None) -> str:
+        known = self._devices()
+        if device is None and len(known) == 1:
+            return next(iter(known))
+        if device is None or device not in known:
+            raise _absent(device, known)
+        return device
+
+
+def _absent(device: str | None, known: dict[str, int]) -> CompileError:
+    """E1143: no worker is of a device, or it is not clear which one is meant."""
+    if device is None and known:
+        message = "the workers of the cluster are of several devices"
+    else:
+        message = f"no worker of the cluster is {device}" if device else "no worker of the cluster offers a device"
+    there = ", ".join(f"`{key}` ({count})" for key, count in sorted(known.items()))
+    help = f"there are {there}" if known else "start workers with --preload mlcc.tune.measure.dask_worker"
+    return CompileError(error("E1143", message, help=help))
+
+
+# ---------------------------------------------------------------- connections
+
+
+def _connected(address: str, security: Any, timeout: float) -> Any:
+    """A client of the scheduler at an address."""
+    try:
+        from distributed import Client
+    except ImportError:
+        help = "pip install 'mlcc[cluster]'"
+        raise CompileError(error("E1144", "Dask is not installed, which runs clusters", help=help)) from None
+    _refuse_open(address)
+    try:
+        return Client(address, security=security, timeout=timeout, set_as_default=False)
+    except (OSError, TypeError, ValueError, RuntimeError) as exc:
+        raise CompileError(error("E1145", f"there is no connection to {address}: {exc}")) from None
+
+
+def _checked(client: Any) -> Any:
+    _refuse_open(client.scheduler.address)
+    return client
+
+
+def _refuse_open(address: str) -> None:
+    """Raises CompileError E1145 for a connection over a network that anyone could listen to, or join."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.scheme in ("tls", "inproc") or (parts.scheme in ("tcp", "ws") and _is_here(parts.hostname or "")):
+        return
+    message = f"the connection to {address} is neither encrypted nor on this machine"
+    help = "who can reach a scheduler can run code on its workers: use tls://, with certificates for all sides"
+    raise CompileError(error("E1145", message, help=help))
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

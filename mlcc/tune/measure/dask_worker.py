@@ -1,0 +1,75 @@
+"""What a Dask worker does for the tuner: it says which machine it is, and measures batches by a runner of its own.
+
+    dask worker tls://SCHEDULER:8786 --nthreads 1 --preload mlcc.tune.measure.dask_worker
+
+Candidates run in processes that the runner forks: one that crashes, or takes all memory, ends neither the worker nor
+what other tasks of it do. Nothing here needs Dask itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any
+
+from mlcc.machine.device import device_key
+from mlcc.machine.target import Target
+
+if TYPE_CHECKING:
+    from mlcc.tune.contracts import Outcome
+    from mlcc.tune.measure.local import LocalRunner
+
+TAG = "mlcc:"  # of resources, before the device key
+
+_lock = threading.Lock()
+_runners: dict[bytes, LocalRunner] = {}  # one: that of the last options
+
+
+async def dask_setup(worker: Any) -> None:
+    """Have the worker offer this machine as a resource; Dask calls it for `--preload`. A GPU is one, too, where there
+    is one."""
+    await worker.set_resources(**dict.fromkeys(tags(), 1.0))
+
+
+def dask_teardown(worker: Any) -> None:
+    """End the processes of the runner, as the worker ends."""
+    close()
+
+
+def tags() -> list[str]:
+    """The names of the resources that this machine is."""
+    from mlcc.errors import MachineError
+
+    found = [TAG + device_key(Target.parse("llvm"))]
+    with contextlib.suppress(MachineError):
+        found.append(TAG + device_key(Target.parse("cuda{arch=native}")))
+    return found
+
+
+def measure(version: str, options: bytes, request: bytes) -> list[Outcome]:
+    """The outcomes of a batch; `options` are those of `LocalRunner`, `request` what its `measure` takes, packed.
+
+    Raises RuntimeError where another version of mlcc asks, CompileError as the runner does.
+    """
+    import mlcc
+    from mlcc.tune.measure.local import LocalRunner
+    from mlcc.tune.measure.wire import unpacked
+
+    if version != mlcc.__version__:
+        raise RuntimeError(f"mlcc {version} asks, and the worker has mlcc {mlcc.__version__}")
+    with _lock:
+        if options not in _runners:
+            _close()
+            _runners[options] = LocalRunner(**unpacked(options))
+        return _runners[options].measure(*unpacked(request))
+
+
+def close() -> None:
+    """End the processes of the runner."""
+    with _lock:
+        _close()
+
+
+def _close() -> None:
+    while _runners:
+        _runners.popitem()[1].close()
