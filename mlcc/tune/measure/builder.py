@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import queue
-import signal
-import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mlcc.errors import MlccError
 from mlcc.ir import tir
@@ -18,8 +11,7 @@ from mlcc.tune.measure.check import ErrorBound
 from mlcc.tune.measure.depth import error_bound
 from mlcc.tune.measure.kernel import Argument, Kernel
 from mlcc.tune.measure.kernel_code import Recipe, arguments_of, build_kernel
-from mlcc.tune.measure.pipes import receive, send
-from mlcc.tune.measure.wire import packed, unpacked
+from mlcc.tune.measure.serve import serve
 
 _KEPT = 512  # kernels that are remembered by their digests
 
@@ -53,22 +45,9 @@ class Built:
 
 
 def main(reading: int, writing: int) -> None:
-    """Answer requests until the pipe ends; then end at once, in the midst of work as well."""
-    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(reading, requests.put), daemon=True).start()
+    """Answer requests until the pipe ends."""
     kept: OrderedDict[str, Kernel] = OrderedDict()
-    while True:
-        request = unpacked(requests.get())
-        signal.setitimer(signal.ITIMER_PROF, request.seconds)
-        answer = _answer(request, kept)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        send(writing, pickle.dumps(answer))
-
-
-def _listen(reading: int, take: Callable[[bytes], None]) -> None:
-    while (message := receive(reading)) is not None:
-        take(message)
-    os._exit(0)
+    serve(reading, writing, lambda request: _answer(request, kept))
 
 
 def _answer(request: Build | Judge, kept: OrderedDict[str, Kernel]) -> Built:
@@ -90,8 +69,3 @@ def _answer(request: Build | Judge, kept: OrderedDict[str, Kernel]) -> Built:
         return Built(None, "it is nested too deeply")
     except Exception as exc:  # noqa: BLE001 - a mistake of ours; the tuner is told
         return Built(None, f"{type(exc).__name__}: {exc}")
-
-
-def request_bytes(request: Any) -> bytes:
-    """A request as a message."""
-    return packed(request)

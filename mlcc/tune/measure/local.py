@@ -204,6 +204,6 @@ _TOO_LONG, _GAVE_UP = "LLVM takes too much CPU time", "LLVM gave up"
 
 def _death(exc: WorkerDied) -> str:
     """Why a builder ended over a candidate."""
-    if exc.code is None or -exc.code in (signal.SIGPROF, signal.SIGXCPU):
+    if exc.is_timeout or exc.code is None:
         return _TOO_LONG
     return f"{_GAVE_UP}: {signal.Signals(-exc.code).name}" if exc.code < 0 else f"{_GAVE_UP}: exit code {exc.code}"

@@ -24,6 +24,11 @@ class WorkerDied(Exception):
         super().__init__(f"the process ended with {code}" if code is not None else "the process did not answer")
         self.code = code
 
+    @property
+    def is_timeout(self) -> bool:
+        """Whether it had used up its time."""
+        return self.code is None or -self.code in (signal.SIGPROF, signal.SIGXCPU)
+
 
 class Worker:
     """A Python process that runs `main(reading, writing)` of a module, in a session of its own, without output.

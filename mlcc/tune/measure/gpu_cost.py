@@ -1,0 +1,117 @@
+"""An estimate of how long a launch takes on a GPU, from what its first blocks ask of memory and what the GPU has.
+
+The addresses of a few blocks are traced by emulation. Of what a multiprocessor does side by side (arithmetic, requests,
+bank passes, sectors of global memory, waiting for values) the slowest takes most of the time: the root of the sum of
+squares, so that the others count a little. Blocks that have no room beside the others wait for the next wave. Figures
+are for ranking schedules of one kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.node import find
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.passes.gpu.device import DeviceKernel
+from mlcc.passes.lowering.work import OPERATION, picoseconds
+from mlcc.runtime.launch.device import Extents
+from mlcc.targets.emulate.analysis import accesses, whole_blocks
+from mlcc.targets.emulate.compiled import Emulated, Mode
+from mlcc.targets.emulate.device import EmulatedDevice
+from mlcc.targets.launch.program import static_shared
+
+_BLOCKS = 2  # that are traced of a launch
+_ROOM = 1 << 20  # accesses that are traced
+_HZ = 1.5e9
+_LAUNCH = 3e-6  # seconds that a launch takes without doing anything
+_SECTORS_PER_CLOCK = 1.0  # of global memory, for one multiprocessor where all are at work
+_LATENCY = {"global": 500, "shared": 30}  # clocks until a value is there
+_IN_FLIGHT = 4  # requests of a warp on their way at once
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCost:
+    """What one launch asks of a GPU. Counts are of one block, `sectors` and `passes` as in `mlcc analyze`."""
+
+    name: str
+    grid: int
+    threads: int
+    shared: int
+    operations: float
+    requests: Mapping[str, float]
+    units: Mapping[str, float]
+
+    def seconds(self, facts: GpuFacts, registers: int) -> float:
+        """The estimate; infinity where not one block fits onto a multiprocessor."""
+        at_once = facts.blocks_at_once(self.threads, registers, self.shared)
+        if not at_once:
+            return math.inf
+        busy = min(at_once, math.ceil(self.grid / facts.sm_count))
+        waves = self.grid / (facts.sm_count * busy)
+        warps = -(-self.threads // facts.warp)
+        clocks = math.hypot(
+            busy * self.operations / _lanes(facts),
+            busy * sum(self.requests.values()),
+            busy * self.units.get("shared", 0.0),
+            busy * self.units.get("global", 0.0) / _SECTORS_PER_CLOCK,
+            sum(n / warps * _LATENCY[scope] / _IN_FLIGHT for scope, n in self.requests.items()),
+        )
+        return _LAUNCH + max(waves, 1.0) * clocks / _HZ
+
+
+def _lanes(facts: GpuFacts) -> int:
+    """Scalar operations of float32 in a clock of a multiprocessor."""
+    return 64 if facts.arch.capability in ((7, 5), (8, 0)) else 128
+
+
+class CountingDevice(EmulatedDevice):
+    """An emulated device that runs the first blocks of each launch, and counts. Results are not to be used."""
+
+    def __init__(self, kernels: Sequence[Any], facts: GpuFacts) -> None:
+        super().__init__(kernels, facts=facts)
+        self._mode = Mode(False, _ROOM)
+        self.costs: list[LaunchCost] = []
+        self._grid: Extents = (1, 1, 1)
+
+    def launch(
+        self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[int | float | bytes]
+    ) -> None:
+        self._check(kernel.kernel, grid, block, shared_bytes)
+        self._grid = grid
+        some = (min(grid[0], _BLOCKS), min(grid[1], 1), min(grid[2], 1))
+        super().launch(kernel, some, block, shared_bytes, args)
+
+    def launched(self, kernel: Emulated, made: Any, grid: Extents, block: Extents, shared_bytes: int) -> None:
+        trace = made.trace
+        if trace is None:
+            return
+        trace = whole_blocks(trace, _ROOM)
+        blocks = max(len(set(trace[:, 5].tolist())), 1) if len(trace) else 1
+        requests: dict[str, float] = {}
+        units: dict[str, float] = {}
+        for access in accesses(trace, kernel.checks):
+            scope = "global" if access.scope == "global" else "shared"
+            requests[scope] = requests.get(scope, 0.0) + access.requests / blocks
+            units[scope] = units.get(scope, 0.0) + access.units / blocks
+        threads = math.prod(block)
+        shared = static_shared(kernel.kernel) + shared_bytes
+        operations = _operations(kernel.kernel) * threads
+        name = kernel.kernel.name
+        self.costs.append(LaunchCost(name, math.prod(self._grid), threads, shared, operations, requests, units))
+
+
+def _operations(kernel: DeviceKernel) -> float:
+    """Scalar operations of one thread; a kernel of symbolic sizes counts as one."""
+    found = tir.const_int(picoseconds(kernel.body))
+    return 1.0 if found is None else found / OPERATION
+
+
+def registers_of(kernel: DeviceKernel) -> int:
+    """A guess at the registers of a thread: what it allocates for itself, and 32 for addresses and operands."""
+    own = (a.buffer for a in find(kernel.body, tir.AllocBuffer) if a.buffer.scope.startswith(("local", "wmma", "warp")))
+    sizes = ([tir.const_int(n) or 1 for n in b.shape] for b in own)
+    return 32 + sum(map(math.prod, sizes))

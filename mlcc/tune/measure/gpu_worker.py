@@ -1,0 +1,180 @@
+"""The process that builds candidates for GPUs, and runs them: on the GPU of this machine, or by emulation."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mlcc.driver import build
+from mlcc.errors import MachineError, MlccError
+from mlcc.ir.dtypes import DType
+from mlcc.ir.module import IRModule
+from mlcc.ir.tensor_data import storage_dtype
+from mlcc.machine import host
+from mlcc.machine.gpu_tables import GpuFacts
+from mlcc.machine.target import CudaTarget
+from mlcc.runtime.loader import load
+from mlcc.targets.cuda import ptxas
+from mlcc.tune.contracts import Outcome, Status
+from mlcc.tune.measure.arguments import Values, fill, size_of
+from mlcc.tune.measure.check import ErrorBound, difference
+from mlcc.tune.measure.depth import error_bound
+from mlcc.tune.measure.gpu_cost import CountingDevice, registers_of
+from mlcc.tune.measure.kernel import Argument
+from mlcc.tune.measure.kernel_code import arguments_of
+from mlcc.tune.measure.serve import serve
+from mlcc.tune.measure.wire import unpacked
+
+MAIN = "main"
+_NUMBER = 20  # calls in a sample, of a GPU
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """An unscheduled function, packed, and what its arguments are made from."""
+
+    func: bytes
+    target: CudaTarget
+    sizes: tuple[tuple[str, int], ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class GpuMeasure:
+    """Measure a candidate beside a baseline; where `check`, compare its results with those of the task's function.
+
+    Functions are packed (`wire`), so that what is made of one can be kept.
+    """
+
+    task: TaskData
+    baseline: bytes
+    candidate: bytes
+    samples: int
+    check: bool
+    on_gpu: bool
+    seconds: float = 60.0
+
+
+def main(reading: int, writing: int) -> None:
+    """Answer requests until the pipe ends."""
+    serve(reading, writing, answer)
+
+
+def can_run(target: CudaTarget) -> bool:
+    """Whether this machine has a GPU that runs code for a target."""
+    try:
+        capability = host.gpu().capability
+    except MachineError:
+        return False
+    return GpuFacts.of(target).arch.capability <= capability
+
+
+def answer(request: GpuMeasure) -> Outcome:
+    """What becomes of a candidate."""
+    try:
+        artifact = _built(request.candidate, request.task.target)
+        digest = hashlib.sha256(artifact.emit("ptx")).hexdigest()[:32]
+        if request.check or request.on_gpu:
+            wrong = _check(request, artifact)
+            if wrong is not None:
+                return Outcome(Status.WRONG, why=wrong, digest=digest)
+        if request.on_gpu:
+            return _timed(request, artifact, digest)
+        own, usual = (_estimate(func, request.task) for func in (request.candidate, request.baseline))
+    except MlccError as exc:
+        first = exc.diagnostics[0]
+        return Outcome(Status.REFUSED, why=f"{first.code}: {first.message}")
+    if not math.isfinite(own):
+        return Outcome(Status.REFUSED, why="a block needs more than a multiprocessor has", digest=digest)
+    count = request.samples
+    return Outcome(Status.OK, (own,) * count, (own / usual,) * count, "by analysis", digest)
+
+
+@functools.lru_cache(maxsize=4)
+def _built(func: bytes, target: CudaTarget) -> Any:
+    """The artifact of a scheduled function alone."""
+    return build(IRModule({MAIN: unpacked(func)}), target, pipeline="")
+
+
+# ---------------------------------------------------------------- analysis
+
+
+@functools.lru_cache(maxsize=64)
+def _estimate(func: bytes, task: TaskData) -> float:
+    """Seconds of a call, by what its first blocks do."""
+    facts = GpuFacts.of(task.target)
+    artifact = _built(func, task.target)
+    kernels = artifact.launch.kernels
+    device = CountingDevice(kernels, facts)
+    load(artifact, device=device)[MAIN](*_arguments(task)[1])
+    registers = {k.name: registers_of(k) for k in kernels}
+    if ptxas.find_ptxas() is not None:
+        try:
+            made = ptxas.assemble(artifact.emit("ptx").decode(), facts.arch.name)
+        except ptxas.PtxasError:
+            return math.inf
+        registers |= {name: one.registers for name, one in made.items()}
+    return sum(cost.seconds(facts, registers.get(cost.name, 32)) for cost in device.costs)
+
+
+# ---------------------------------------------------------------- running
+
+
+def _arguments(task: TaskData) -> tuple[tuple[Argument, ...], list[Any]]:
+    """The parameters of the function, and values for them."""
+    arguments = arguments_of(unpacked(task.func), dict(task.sizes))
+    memory = [np.zeros(size_of(a), np.uint8) for a in arguments]
+    fill(memory, arguments, task.seed, Values.SIGNED)
+    return arguments, [
+        a.value if a.shape is None else _shaped(one, a) for a, one in zip(arguments, memory, strict=True)
+    ]
+
+
+def _shaped(memory: npt.NDArray[np.uint8], argument: Argument) -> Array:
+    assert argument.shape is not None
+    return memory.view(storage_dtype(DType.of(argument.dtype).element)).reshape(argument.shape)
+
+
+@functools.lru_cache(maxsize=2)
+def _expected(task: TaskData) -> tuple[ErrorBound, list[Any]]:
+    """What the unscheduled function computes, on the CPU, and how far from it results may be."""
+    func = unpacked(task.func)
+    given = _arguments(task)[1]
+    load(build(IRModule({MAIN: func}), "llvm{cpu=native}", 1, pipeline=""))[MAIN](*given)
+    return error_bound(func, dict(task.sizes)), given
+
+
+def _check(request: GpuMeasure, artifact: Any) -> str | None:
+    """What is wrong with the results of a candidate; None if they are right."""
+    arguments, given = _arguments(request.task)
+    load(artifact, device=None if request.on_gpu else artifact.emulator(True))[MAIN](*given)
+    bound, expected = _expected(request.task)
+    for argument, got, want in zip(arguments, given, expected, strict=True):
+        if argument.written:
+            flat = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (got, want)]
+            found = difference(flat[0], flat[1], argument.dtype, bound)
+            if found is not None:
+                return f"`{argument.name}`: {found}"
+    return None
+
+
+def _timed(request: GpuMeasure, artifact: Any, digest: str) -> Outcome:
+    """Samples of a candidate and of the baseline in turn, by the clock of the GPU."""
+    timers = []
+    for one in (_built(request.baseline, request.task.target), artifact):
+        timer = load(one).time_evaluator(MAIN, number=_NUMBER, repeat=1)
+        timers.append((timer, _arguments(request.task)[1]))
+    seconds, ratios = [], []
+    for _ in range(request.samples):
+        usual, own = (statistics.median(timer(*given).times) for timer, given in timers)
+        seconds.append(own)
+        ratios.append(own / usual)
+    return Outcome(Status.OK, tuple(seconds), tuple(ratios), "", digest)

@@ -1,0 +1,33 @@
+"""The main loop of a process that compiles: it answers requests, and ends with who asks."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from mlcc.tune.measure.pipes import receive, send
+from mlcc.tune.measure.wire import unpacked
+
+
+def serve(reading: int, writing: int, answer: Callable[[Any], Any]) -> None:
+    """Answer requests, each within its `seconds` of CPU time (SIGPROF ends the process then), until the pipe ends;
+    then end at once, in the midst of work as well."""
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(reading, requests.put), daemon=True).start()
+    while True:
+        request = unpacked(requests.get())
+        signal.setitimer(signal.ITIMER_PROF, request.seconds)
+        made = answer(request)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        send(writing, pickle.dumps(made))
+
+
+def _listen(reading: int, take: Callable[[bytes], None]) -> None:
+    while (message := receive(reading)) is not None:
+        take(message)
+    os._exit(0)
