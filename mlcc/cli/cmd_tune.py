@@ -55,6 +55,7 @@ class Duration(click.ParamType):
 @click.option("--db", metavar="FILE", default="tune.db", show_default=True, help="The database of what is measured.")
 @click.option("--seed", default=0, show_default=True, help="Makes what is tried, and in which order, repeatable.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes that compile candidates.")
+@click.option("--cluster", metavar="ADDRESS", help="Measure on the workers of a Dask scheduler, as tls://host:8786.")
 @click.option(
     "--until",
     type=click.FloatRange(0, min_open=True),
@@ -78,8 +79,8 @@ class Duration(click.ParamType):
 @click.option("--prune", is_flag=True, help="Keep the best record of each workload, and no others.")
 def command(
     file: str | None, budget: float | None, trials: int | None, target: str, level: int | None, threads: int | None,
-    kernels: str, sizes: tuple[str, ...], space: str, db: str, seed: int, jobs: int, until: float, output: str | None,
-    data: str | None, force: bool, scripts: str | None, report: str | None, list_records: bool,
+    kernels: str, sizes: tuple[str, ...], space: str, db: str, seed: int, jobs: int, cluster: str | None, until: float,
+    output: str | None, data: str | None, force: bool, scripts: str | None, report: str | None, list_records: bool,
     export: tuple[str, str] | None, import_dir: str | None, merge: str | None, prune: bool,
 ) -> int:  # fmt: skip
     """Search for schedules of the kernels of FILE that are faster than those of the rules, by measuring.
@@ -115,7 +116,8 @@ def command(
     shown = _progress()
     with tuning(
         module, target, level=level, threads=threads, kernels=kernels, sizes=known_sizes(sizes), database=db,
-        space=space, jobs=jobs, seed=seed, budget=budget, trials=trials, until=until, changed=shown.changed,
+        space=space, cluster=cluster, jobs=jobs, seed=seed, budget=budget, trials=trials, until=until,
+        changed=shown.changed,
     ) as made:  # fmt: skip
         return _run(made, shown, lambda: _write(made, outputs, output, data, scripts, report), output == "-")
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import hashlib
 
+from mlcc.errors import MachineError
 from mlcc.machine import host
 from mlcc.machine.target import Target
+
+ANALYSIS = "analysis"  # the device of what was not measured
 
 
 def device_key(target: Target) -> str:
@@ -19,6 +22,14 @@ def device_key(target: Target) -> str:
         found = host.gpu()
         return f"cuda sm_{found.capability[0]}{found.capability[1]} {_digest(sorted(found.sizes.items()))}"
     return _cpu_key()
+
+
+def measured_on(target: Target) -> str:
+    """The device key, or for a GPU that is not here, whose kernels are scored by analysis, what says so."""
+    try:
+        return device_key(target)
+    except MachineError:
+        return ANALYSIS
 
 
 @functools.cache

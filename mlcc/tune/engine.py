@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mlcc.ir import tir
 from mlcc.ir.module import Func, IRModule
 from mlcc.machine.device import device_key
-from mlcc.machine.target import LlvmTarget, Target
+from mlcc.machine.target import CudaTarget, LlvmTarget, Target
 from mlcc.passes.auto_schedule.apply_tuned import tuned
 from mlcc.passes.manage.levels import level_of
 from mlcc.passes.manage.manager import Pipeline
@@ -37,6 +37,7 @@ class Tuning:
     extracted: Extracted
     database: Database
     loop: Loop
+    device: str | None = None  # the key of the machines that measure; None: this one's
     _opened: tuple[Runner | Database, ...] = ()
 
     def __enter__(self) -> Tuning:
@@ -61,7 +62,7 @@ class Tuning:
 
     def winner(self, kernel: KernelSearch) -> Record | None:
         """The record that builds with the database take for a kernel: the best of all that are there."""
-        return choose(self.database, kernel.task.key, setting_of(kernel.task)).record
+        return choose(self.database, kernel.task.key, setting_of(kernel.task, self.device)).record
 
     def with_winners(self) -> IRModule:
         """The module with each tuned kernel as its record schedules it; the others are as they were."""
@@ -87,8 +88,9 @@ def tuning(
     module: IRModule | Func, target: str | Target = "llvm{cpu=native}", *, level: int | None = None,
     threads: int | None = None, kernels: str = "*", sizes: Mapping[str, int] | None = None,
     database: Database | str | None = None, space: str | Callable[[Task], Space] = "rules",
-    runner: Runner | None = None, jobs: int = 1, seed: int = 0, budget: float | None = None, trials: int | None = None,
-    until: float = 0.9, changed: Callable[[Tuning], None] = lambda tuning: None,
+    runner: Runner | None = None, cluster: str | None = None, jobs: int = 1, seed: int = 0,
+    budget: float | None = None, trials: int | None = None, until: float = 0.9,
+    changed: Callable[[Tuning], None] = lambda tuning: None,
 ) -> Tuning:  # fmt: skip
     """A tuning of a module that is about to begin: `loop.run()` does it. The arguments are those of `tune`, and
     `changed` is called whenever there is something new to show."""
@@ -107,19 +109,20 @@ def tuning(
         opened.append(records)
     measuring = runner
     if measuring is None:
-        measuring = _local_runner(jobs)
+        measuring = _runner_for(where, jobs, cluster)
         opened.insert(0, measuring)
+    device = getattr(measuring, "device", None)
     searches = []
     for task in found.tasks:
         own = make_space(task)
         default = own.default() or Candidate(task.func, Trace())
-        recorded = RecordedRunner(measuring, records, task, default, seed)
+        recorded = RecordedRunner(measuring, records, task, default, seed, device)
         searches.append(KernelSearch(task, own, default, recorded, seed, earlier_schedules(records, task)))
-    machine = _Machine(records)
+    machine = _Machine(records, elsewhere=device is not None)
     loop = Loop(
         searches, Limits(budget, trials, until), floors=lambda kernel, again: machine.roofline(kernel.task, again)
     )
-    made = Tuning(found, records, loop, tuple(opened))
+    made = Tuning(found, records, loop, device, tuple(opened))
     loop.changed = lambda: changed(made)
     return made
 
@@ -132,7 +135,8 @@ def tune(module: IRModule | Func, target: str | Target = "llvm{cpu=native}", **o
     kernels   a glob over the names of kernels; `sizes` has the values of symbolic sizes by name
     database  a `Database` or the path of one; in memory where it is None
     space     "rules", "generic", a `.mls` file, or a function that gives the `Space` of a `Task`
-    runner    what measures; by default processes on this machine, `jobs` of which compile
+    runner    what measures; by default processes on this machine, `jobs` of which compile, or the workers of a Dask
+              `cluster`, by its address
     budget    in seconds; `trials` is a number of candidates, `until` the share of the roofline that is good enough
 
     The same records and the same seed give the same schedules. Raises CompileError.
@@ -145,7 +149,16 @@ def tune(module: IRModule | Func, target: str | Target = "llvm{cpu=native}", **o
     return made
 
 
-def _local_runner(jobs: int) -> Runner:
+def _runner_for(target: Target, jobs: int, cluster: str | None) -> Runner:
+    """What measures candidates for a target, on this machine or on a cluster's workers. Raises CompileError."""
+    if cluster is not None:
+        from mlcc.tune.measure.cluster import DaskRunner
+
+        return DaskRunner(cluster)
+    if isinstance(target, CudaTarget):
+        from mlcc.tune.measure.gpu import GpuRunner
+
+        return GpuRunner()
     from mlcc.tune.measure.local import LocalRunner
 
     return LocalRunner(jobs=jobs)
@@ -154,8 +167,8 @@ def _local_runner(jobs: int) -> Runner:
 class _Machine:
     """What this machine can do at most, as measured now or earlier: the best of all measurements."""
 
-    def __init__(self, records: Database) -> None:
-        self._records = records
+    def __init__(self, records: Database, elsewhere: bool = False) -> None:
+        self._records, self._elsewhere = records, elsewhere
         self._measured = 0
 
     def roofline(self, task: Task, again: bool) -> float:
@@ -163,7 +176,7 @@ class _Machine:
         from mlcc.tune.floors import Floors, measure
         from mlcc.tune.roofline import least_seconds
 
-        if not isinstance(task.target, LlvmTarget):
+        if not isinstance(task.target, LlvmTarget) or self._elsewhere:
             return 0.0
         device = device_key(task.target)
         kept = self._records.floors(device, task.threads)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.hashing import structural_hash
-from mlcc.machine.device import device_key
+from mlcc.machine.device import measured_on
 from mlcc.records.database import Database
 from mlcc.records.record import FINAL, Record, Setting
 from mlcc.records.workload import module_of, plain
@@ -21,7 +21,7 @@ from mlcc.tune.verdict import estimate, upper_bound
 
 def setting_of(task: Task, device: str | None = None) -> Setting:
     """The conditions under which a task is measured on a device, by default this one."""
-    key = device_key(task.target) if device is None else device
+    key = measured_on(task.target) if device is None else device
     return Setting(key, str(task.target), task.threads, task.level, mlcc.__version__)
 
 

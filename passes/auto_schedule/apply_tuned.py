@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import mlcc
-from mlcc.errors import CompileError, Diagnostic, MachineError, Severity, error
+from mlcc.errors import CompileError, Diagnostic, Severity, error
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.machine.device import device_key
+from mlcc.machine.device import measured_on
 from mlcc.machine.target import Target
 from mlcc.passes.auto_schedule.choose import constant_parameters
 from mlcc.passes.auto_schedule.eligibility import MADE_BY, SCHEDULED, why_left_alone
@@ -67,12 +67,8 @@ class ApplyTuned(Pass):
 
 
 def setting_for(target: Target, threads: int, level: int) -> Setting:
-    """The conditions under which records of builds for a target are found; a GPU that is absent has no key."""
-    try:
-        device = device_key(target)
-    except MachineError:
-        device = ""
-    return Setting(device, str(target), threads, level, mlcc.__version__)
+    """The conditions under which records of builds for a target are found."""
+    return Setting(measured_on(target), str(target), threads, level, mlcc.__version__)
 
 
 def tuned(func: tir.PrimFunc, record: Record) -> tir.PrimFunc:

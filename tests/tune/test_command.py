@@ -33,7 +33,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLCC_NUM_THREADS", "1")
     monkeypatch.setitem(spaces.SPACES, "fake", "tests.tune.fakes:FakeSpace")
-    monkeypatch.setattr(engine, "_local_runner", lambda jobs: FakeRunner())
+    monkeypatch.setattr(engine, "_runner_for", lambda *args: FakeRunner())
     (tmp_path / "model.mlc").write_text(product_of("mm", 32))
     return tmp_path
 
@@ -170,13 +170,13 @@ def test_an_interrupted_search_keeps_what_it_has(model: Path, monkeypatch: pytes
         if count[0] == 10:
             raise signals.Stopped(signal.SIGTERM)
 
-    monkeypatch.setattr(engine, "_local_runner", lambda jobs: FakeRunner(each))
+    monkeypatch.setattr(engine, "_runner_for", lambda *args: FakeRunner(each))
     with pytest.raises(signals.Stopped):
         tune("-o", "tuned.mlc", "--report", "r.json")
     assert (model / "tuned.mlc").exists() and json.loads((model / "r.json").read_text())["kernels"]
     with Database("tune.db") as db:
         assert 0 < len(db.records()) < 12
-    monkeypatch.setattr(engine, "_local_runner", lambda jobs: FakeRunner())
+    monkeypatch.setattr(engine, "_runner_for", lambda *args: FakeRunner())
     assert tune() == 0
 
 
