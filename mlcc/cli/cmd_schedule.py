@@ -17,7 +17,7 @@ _FOR_SCRIPTS = {
     "seed": "--seed", "func": "--func", "show_each": "--show-each", "trace_path": "--trace", "data": "--data",
     "force": "--force", "dialect": "--dialect",
 }  # fmt: skip
-_FOR_AUTO = {"why": "--why"}
+_FOR_AUTO = {"why": "--why", "plans": "--plans"}
 
 
 @click.command("schedule")
@@ -25,6 +25,12 @@ _FOR_AUTO = {"why": "--why"}
 @click.option("--script", metavar="FILE", help="The schedule script (.mls), or a trace; - is stdin.")
 @click.option("--auto", is_flag=True, help="Print the script that the rules of `auto-schedule` choose for the target.")
 @click.option("--why", is_flag=True, help="With --auto: say which rule took each function, and why, to stderr.")
+@click.option(
+    "--plans",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --auto: print N plans of each function, best first, as choices to edit.",
+)
 @target_option("llvm{cpu=native}")
 @click.option("--seed", default=0, show_default=True, help="Makes sampling repeatable; -1 differs from run to run.")
 @click.option("--func", metavar="NAME", help="The function that look-ups mean when the script names none.")
@@ -37,20 +43,21 @@ _FOR_AUTO = {"why": "--why"}
 @force_option
 @click.option("--dialect", type=click.Choice(["mlcc", "tvm"]), default="mlcc", show_default=True)
 def command(
-    file: str, script: str | None, auto: bool, why: bool, target: str, seed: int, func: str | None, show_each: bool,
-    trace_path: str | None, output: str, data: str | None, force: bool, dialect: str,
+    file: str, script: str | None, auto: bool, why: bool, plans: int | None, target: str, seed: int,
+    func: str | None, show_each: bool, trace_path: str | None, output: str, data: str | None, force: bool, dialect: str,
 ) -> int:  # fmt: skip
     """Apply a schedule script to FILE (default: standard input) and print the module that comes out.
 
     The last function of the script is called with the schedule, or its statements use `sch`. A step that would change
     what the program computes is refused, with its line, and nothing is written. With --auto, the script that
-    `auto-schedule` amounts to is printed instead: applied with --script it gives the same module.
+    `auto-schedule` amounts to is printed instead: applied with --script it gives the same module. With --plans too, the
+    script has the rules' choices rather than their steps.
     """
     if auto == (script is not None):
         raise click.UsageError("give either --script FILE or --auto")
     if auto:
         _refuse_options("--auto", _FOR_SCRIPTS)
-        return _choose(file, target, why, output)
+        return _choose(file, target, why, plans, output)
     _refuse_options("--script", _FOR_AUTO)
     assert script is not None
     if file == "-" and script == "-":
@@ -104,13 +111,14 @@ def _refuse_options(mode: str, others: dict[str, str]) -> None:
             raise click.UsageError(f"{option} has no meaning with {mode}")
 
 
-def _choose(file: str, target: str, why: bool, output: str) -> int:
-    """Write the script that the rules choose for the TIR functions of a file."""
+def _choose(file: str, target: str, why: bool, plans: int | None, output: str) -> int:
+    """Write the script that the rules choose for the TIR functions of a file, or `plans` of each of them."""
     from mlcc.backends import facts_of
     from mlcc.frontend.source import read_module
     from mlcc.outputs import Outputs
-    from mlcc.passes.auto_schedule.as_script import as_script
+    from mlcc.passes.auto_schedule.as_script import as_script, plans_as_script
     from mlcc.passes.auto_schedule.choose import answers, report
+    from mlcc.passes.auto_schedule.plans import best_plans
     from mlcc.verify import check
 
     outputs = Outputs(watch=True)
@@ -123,5 +131,8 @@ def _choose(file: str, target: str, why: bool, output: str) -> int:
     found = answers(module, facts)
     if why:
         click.echo(report(found), err=True, nl=False)
-    outputs.save({output: as_script(found, facts, target)})
+    text = (
+        as_script(found, facts, target) if plans is None else plans_as_script(best_plans(module, facts, plans), target)
+    )
+    outputs.save({output: text})
     return 0

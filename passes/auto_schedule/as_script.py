@@ -1,11 +1,16 @@
-"""The schedules that rules chose as a script (`.mls`) that replays."""
+"""The schedules that rules chose as a script (`.mls`) that replays: by its steps, or by the choices of the rules."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from mlcc.grammar.printer.literals import quote
 from mlcc.passes.auto_schedule.choose import Answer, Facts
+from mlcc.passes.auto_schedule.offers import Offer
+from mlcc.passes.auto_schedule.plans import Planned
+
+SHARPNESS = 8  # the power of the expected times that options are drawn by
 
 
 def as_script(found: Sequence[Answer], facts: Facts, target: str) -> str:
@@ -26,7 +31,41 @@ def as_script(found: Sequence[Answer], facts: Facts, target: str) -> str:
     return text if taken else text.replace("pass(sch)", "pass")
 
 
-def _unused(name: str, taken: dict[str, Answer]) -> str:
+def plans_as_script(found: Mapping[str, Sequence[Planned]], target: str) -> str:
+    """One function of the script for each plan of each function of the module, best first, and an entry that applies
+    the first ones. Every choice of a plan is a decision, which may be changed, or left away to be drawn."""
+    lines = [f"# plans for {target}, with the times that rules expect, relative to the first of each function", ""]
+    first = []
+    taken: dict[str, Planned] = {}
+    for name, plans in found.items():
+        for planned in plans:
+            made = _unused("plan_" + re.sub(r"\W", "_", name), taken)
+            if planned is plans[0]:
+                first.append(made)
+            taken[made] = planned
+            lines += ["", f"# {name}: {planned.predicted:.3f}, rule {planned.plan.rule}: {planned.answer.why}"]
+            lines += [f"def {made}(sch):", *("    " + line for line in _plan(planned, name, target)), ""]
+    lines += ["", "def apply(sch):", *([f"    {name}(sch)" for name in first] or ["    pass"])]
+    return "\n".join(lines) + "\n"
+
+
+def _plan(planned: Planned, name: str, target: str) -> list[str]:
+    """A plan as statements: its choices, and the rule."""
+    lines = [line for offer in planned.answer.offers for line in (f"# {offer.about}", _sample(offer))]
+    choices = ", ".join(f"{quote(offer.name)}: {offer.name}" for offer in planned.answer.offers)
+    rule, text = quote(planned.plan.rule), f"func_name={quote(name)}, target={quote(target)}"
+    return [*lines, f"choices = {{{choices}}}", f"sch.schedule_by_rule({rule}, choices, {text})"]
+
+
+def _sample(offer: Offer) -> str:
+    """A choice as the step that makes it; what takes long is drawn rarely."""
+    weights = [cost**-SHARPNESS for cost in offer.costs]
+    probs = ", ".join(f"{weight / sum(weights):.3g}" for weight in weights)
+    given = f"candidates={list(offer.options)}, probs=[{probs}], decision={offer.options.index(offer.taken)}"
+    return f"{offer.name} = sch.sample_categorical({given})"
+
+
+def _unused(name: str, taken: Mapping[str, object]) -> str:
     number, made = 1, name
     while made in taken or made == "apply":
         made, number = f"{name}_{number}", number + 1

@@ -18,10 +18,12 @@ from mlcc.ir.node import walk
 from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
 from mlcc.passes.auto_schedule.nests import owned, share_out, vector_place, worth_threads
+from mlcc.passes.auto_schedule.offers import around
 from mlcc.passes.auto_schedule.padded_copies import copied_windows, place_copies, windows_along
 from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Access, Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
+MOST_OPTIONS = 6  # numbers of vectors or rows of a tile that are offered, those nearest to the best guess
 UNROLLED = 16  # elements of a window that are written out one after the other
 HALF = 0.6  # what a vector of half the width costs of a whole one
 
@@ -32,6 +34,8 @@ def columns(kernel: Kernel) -> str:
     sums = _reducing(kernel)
     width = _width(kernel, kernel.stage(sums[0]))
     windows = windows_along(kernel.stage(sums[0]), width.along) if len(sums) == 1 else []
+    if windows and not kernel.either("padded", "data read at windows are copied with their padding", True):
+        windows = []
     copies = copied_windows(kernel, sums[0], width.along, width.lanes * width.vectors, windows) if windows else []
     if not copies:
         _inline_padding(kernel)
@@ -116,13 +120,16 @@ def _width(kernel: Kernel, stage: Stage) -> Width:
         not_this(f"block `{stage.block.name}` stores no axis consecutively")
     size = stage.extents[along]
     group = _group(stage, along) or size
-    lanes = _lanes(kernel.facts.lanes(max(s.element_bytes for s in kernel.stages())), group)
+    lanes = _lanes(kernel, kernel.facts.lanes(max(s.element_bytes for s in kernel.stages())), group)
     if lanes < 2:
         not_this("one column only")
     most = _sums(kernel)
     if any(_again(stage, n) for n in stage.spatial if n != along):
         most = max(most // 4, 1)  # the others are rows, for which vectors are loaded once
     vectors = max(most // 2, 1) if group is None else _parts(-(-group // lanes), most)
+    options = around(vectors, range(1, 2 * _sums(kernel) + 1) if group is None else range(1, -(-group // lanes) + 1))
+    fitting = [n for n in options[:MOST_OPTIONS] if n == vectors or group == size or group and group % (lanes * n) == 0]
+    vectors = kernel.choose("vectors", "vectors of a tile", fitting)
     if group != size and group is not None and group % (lanes * vectors):
         not_this("groups of channels are no whole vectors")
     _check_loads(kernel)
@@ -134,13 +141,17 @@ def _sums(kernel: Kernel) -> int:
     return max(kernel.facts.vector_registers // 4, 1)
 
 
-def _lanes(whole: int, extent: int | None) -> int:
+def _lanes(kernel: Kernel, whole: int, extent: int | None) -> int:
     """Lanes of a vector: as many as there are, or half or a quarter as many where that wastes less."""
     if extent is None:
         return whole
     choices = [lanes for lanes in (whole, whole // 2, whole // 4) if lanes >= 2]
     cost = {lanes: -(-extent // lanes) * (1.0 if lanes == whole else HALF) for lanes in choices}
-    return min(choices, key=lambda n: (cost[n], -n), default=1) if extent > 1 else 1
+    if extent < 2 or not choices:
+        return 1
+    return kernel.choose(
+        "lanes", "elements of a vector", {n: cost[n] for n in sorted(choices, key=lambda n: (cost[n], -n))}
+    )
 
 
 def _parts(count: int, most: int) -> int:
@@ -202,13 +213,15 @@ def _tile(kernel: Kernel, sums: list[BlockRV], last: Stage, width: Width) -> Til
     inside = [n for n in shared if n != along and last.extents[n] != 1]
     stage = kernel.stage(sums[0])
     down = max(inside, key=lambda n: (_again(stage, n) if len(sums) == 1 else 0, n), default=None)
-    if down is None or width.vectors > most // 2:
+    if down is None:
         return Tile(width, None, 1, tuple(shared))
     size = last.extents[down]
-    rows = _parts(most if size is None else size, most // width.vectors)
+    rows = 1 if width.vectors > most // 2 else _parts(most if size is None else size, most // width.vectors)
     group = _group(stage, down) if down < len(stage.loops) else None
     while group is not None and group % rows:
         rows -= 1
+    fitting = [n for n in around(rows, range(1, size or most)) if (group or n) % n == 0]
+    rows = kernel.choose("rows", "rows of a tile", fitting[:MOST_OPTIONS])
     return Tile(width, down if rows > 1 else None, rows, tuple(shared))
 
 
@@ -273,9 +286,15 @@ def _nest(kernel: Kernel, block: BlockRV, above: int, tile: Tile) -> LoopRV | No
 
 def _unroll_window(kernel: Kernel, stage: Stage, reduced: list[tuple[int, LoopRV]]) -> None:
     """Write out the innermost loops of a sum as far as they are short."""
-    times = 1
-    for place, loop in reversed(reduced):
-        times *= stage.extents[place] or UNROLLED + 1
-        if times > UNROLLED:
-            return
+    times, counts = 1, [0]
+    for number, (place, _) in enumerate(reversed(reduced), 1):
+        times *= stage.extents[place] or 2 * UNROLLED + 1
+        if times > 2 * UNROLLED:
+            break
+        counts.append(number)
+        if times <= UNROLLED:
+            counts[0] = number
+    about = f"innermost loops of `{stage.block.name}` that are written out"
+    count = kernel.choose("unrolled", about, list(dict.fromkeys((*counts, 0))))
+    for _, loop in [*reversed(reduced)][:count]:
         kernel.sch.unroll(loop)

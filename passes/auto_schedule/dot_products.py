@@ -73,7 +73,19 @@ def _tile(kernel: Kernel, product: Contraction) -> tuple[int, int]:
         for columns in _divisors(product.extent(product.n), STREAMS)
         if rows * columns <= room
     ]
-    return max(candidates, key=lambda t: (t[0] * t[1] / (t[0] + t[1]), -t[0]))
+
+    def shared(tile: tuple[int, int]) -> float:
+        """Products for each load."""
+        return tile[0] * tile[1] / (tile[0] + tile[1])
+
+    left = sorted(candidates, key=lambda t: (shared(t), -t[0]), reverse=True)
+    best: dict[int, float] = {}
+    for tile in left:
+        best.setdefault(tile[0], shared(left[0]) / shared(tile))
+    rows = kernel.choose("rows", "rows whose dot products are computed at a time", best, "tile")
+    left = [t for t in left if t[0] == rows]
+    costs = {t[1]: shared(left[0]) / shared(t) for t in left}
+    return rows, kernel.choose("columns", "columns of the same", costs, "tile")
 
 
 def _divisors(size: int | None, most: int) -> list[int]:

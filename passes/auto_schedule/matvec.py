@@ -14,6 +14,7 @@ from mlcc.passes.auto_schedule.products import element_lanes, only_product, only
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 ROWS = (8, 7, 6, 5, 4)  # rows at a time: fewer make more trips to the sums, more take more streams than are prefetched
+MORE_ROWS = (16, 2, 1)  # what else may be wanted
 LEAST_ROWS = 64  # of a core, so that what it sums up is worth adding up afterwards
 
 
@@ -28,7 +29,8 @@ def matvec(kernel: Kernel) -> str:
         not_this("the matrix is a constant, which panels are made of once")
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
     many = worth_threads(kernel, product.stage)
-    vectors, blocks = _blocks(kernel, product)
+    vectors = _vectors(kernel, product)
+    blocks = _count(kernel, product, vectors)
     pieces = _pieces(kernel, product, blocks) if many else 1
     if pieces > 1:
         deep = kernel.loops(block)[product.k[-1]]
@@ -63,7 +65,7 @@ def _stream(
     piece = [loops.pop(last)] if pieced else []
     columns, column, lane = sch.split(loops[product.n], [None, vectors, lanes])
     deep = [loops[p] for p in product.k]
-    rows = _rows(kernel.stage(block).extents[last + pieced])
+    rows = kernel.choose("rows", "rows of the matrix at a time", _rows(kernel.stage(block).extents[last + pieced]))
     far, near = sch.split(deep.pop(), [None, rows])
     outer = [*piece, *(loops[p] for p in range(len(loops)) if p != product.n and p not in product.k), columns]
     sch.reorder(*outer, *deep, far, column, near, lane)
@@ -82,15 +84,23 @@ def _stores(kernel: Kernel, epilogue: BlockRV, outer: list[LoopRV], lanes: int) 
         kernel.sch.vectorize(kernel.sch.split(loops[vector], [None, lanes])[1])
 
 
-def _blocks(kernel: Kernel, product: Contraction) -> tuple[int, int | None]:
-    """The columns of a block in vectors, as many as half of the first cache takes; how many blocks there are."""
+def _vectors(kernel: Kernel, product: Contraction) -> int:
+    """The columns of a block in vectors: as many as half of the first cache takes."""
     most = max(kernel.facts.l1_bytes // 2 // kernel.facts.vector_bytes, 1)
     n = product.extent(product.n)
+    about = "vectors of columns that go by together"
     if n is None:
-        return most, None
+        return kernel.choose("vectors", about, [n for n in (most, most // 2, most // 4) if n])
     whole = max(-(-n // element_lanes(kernel, product)), 1)
     blocks = -(-whole // most)
-    return -(-whole // blocks), blocks
+    counts = [n for n in (blocks, blocks * 2, blocks * 4, blocks * 8, blocks // 2) if 0 < n <= whole]
+    return kernel.choose("vectors", about, list(dict.fromkeys(-(-whole // n) for n in counts)))
+
+
+def _count(kernel: Kernel, product: Contraction, vectors: int) -> int | None:
+    """How many blocks of so many vectors there are."""
+    n = product.extent(product.n)
+    return None if n is None else -(-max(-(-n // element_lanes(kernel, product)), 1) // vectors)
 
 
 def _pieces(kernel: Kernel, product: Contraction, blocks: int | None) -> int:
@@ -101,7 +111,11 @@ def _pieces(kernel: Kernel, product: Contraction, blocks: int | None) -> int:
     return max(min(kernel.facts.cores, depth // LEAST_ROWS), 1)
 
 
-def _rows(depth: int | None) -> int:
+def _rows(depth: int | None) -> list[int]:
+    """How many rows at a time, best guess first."""
     if depth is None:
-        return ROWS[-1]
-    return next((r for r in ROWS if depth % r == 0), min(ROWS[0], max(depth, 1)))
+        return [*reversed(ROWS)]
+    dividing = [r for r in (*ROWS, *MORE_ROWS) if depth % r == 0]
+    guess = next(iter(dividing), 0)
+    guess = guess if guess in ROWS else min(ROWS[0], max(depth, 1))
+    return list(dict.fromkeys((guess, *dividing)))

@@ -8,6 +8,7 @@ from mlcc.ir import tir
 from mlcc.ir.intrinsics import called, name_of
 from mlcc.ir.visit import used_vars
 from mlcc.passes.auto_schedule.kernel import Kernel
+from mlcc.passes.auto_schedule.offers import around
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
@@ -78,7 +79,7 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
     inner = stage.times(groups[-1])
     said = []
     if vector is not None:
-        lanes = _lanes(kernel, stage, inner)
+        lanes = _chosen_lanes(kernel, stage, inner)
         if lanes > 1:
             outer = [] if inner is not None and inner <= lanes else [None]
             chunk = _chunk(kernel, stage, inner, lanes) if parallel and outer and len(made) == 1 else None
@@ -125,6 +126,15 @@ def _lanes(kernel: Kernel, stage: Stage, times: int | None) -> int:
     return min(whole, 1 << max(times - 1, 0).bit_length())
 
 
+def _chosen_lanes(kernel: Kernel, stage: Stage, times: int | None) -> int:
+    """How many iterations go by at a time: those of one vector unless something else is wanted."""
+    lanes = _lanes(kernel, stage, times)
+    if lanes == 1 or times is not None and times <= lanes:
+        return lanes
+    others = [n for n in (2 * lanes, 4 * lanes, lanes // 2) if n > 1 and (times is None or n < 2 * times)]
+    return kernel.choose("lanes", f"elements of `{stage.block.name}` at a time", [lanes, *others])
+
+
 def _chunk(kernel: Kernel, stage: Stage, times: int | None, lanes: int) -> int | None:
     """How many vectors one parallel iteration takes: enough to pay, and at least some chunks for each core.
     None for sizes that are not known: most of a chunk might lie beyond the end."""
@@ -135,7 +145,9 @@ def _chunk(kernel: Kernel, stage: Stage, times: int | None, lanes: int) -> int |
     most = max(vectors // (PIECES * kernel.facts.cores), 1)
     chunk = max(min(1 << (least - 1).bit_length(), most), least)
     dividing = [n for n in range(max(chunk // 2, 1), chunk * 2) if vectors % n == 0] if times % lanes == 0 else []
-    return min(dividing, key=lambda n: abs(n - chunk)) if dividing else chunk
+    chunk = min(dividing, key=lambda n: abs(n - chunk)) if dividing else chunk
+    options = [chunk, *(n for n in (chunk * 2, chunk * 4, chunk // 2, chunk // 4) if 0 < n < vectors)]
+    return kernel.choose("parallel_chunk", f"vectors of `{stage.block.name}` in one parallel iteration", options)
 
 
 def _parallel(kernel: Kernel, stage: Stage, groups: list[list[int]], made: list[LoopRV]) -> str:
@@ -160,6 +172,11 @@ def share_out(kernel: Kernel, loops: list[LoopRV]) -> bool:
             break
     if not chosen or known and total <= 1:
         return False
+    if kernel.facts.cores > 1:
+        count = kernel.choose(
+            "parallel_loops", "outer loops that run in parallel as one", around(len(chosen), range(1, len(loops) + 1))
+        )
+        chosen = loops[:count]
     kernel.sch.parallel(kernel.sch.fuse(*chosen) if len(chosen) > 1 else chosen[0])
     return True
 
@@ -183,7 +200,7 @@ def reduce_nest(kernel: Kernel, block: BlockRV) -> str:
     said = []
     made = [loops[n] for n in outer]
     if vector is not None:
-        lanes = _lanes(kernel, stage, stage.extents[vector])
+        lanes = _chosen_lanes(kernel, stage, stage.extents[vector])
         first, last = kernel.sch.split(loops[vector], factors=[None, lanes])
         kernel.sch.reorder(*made, first, *(loops[n] for n in reduced), last)
         kernel.sch.vectorize(last)

@@ -44,4 +44,4 @@ def around(guess: int, others: Iterable[int]) -> list[int]:
 
 def divisors(size: int, most: int | None = None) -> list[int]:
     """The numbers that divide a size, 1 first, up to `most`."""
-    return [n for n in range(1, min(size, most or size) + 1) if size % n == 0]
+    return [n for n in range(1, max(min(size, most or size), 1) + 1) if size % n == 0]

@@ -6,14 +6,15 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import count
+from itertools import count, islice
 from math import prod
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.equal import structural_hash
+from mlcc.ir.module import IRModule
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.choose import Answer, Facts, ask, prepared
+from mlcc.passes.auto_schedule.choose import Answer, Facts, ask, constant_parameters, prepared
 from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
 from mlcc.passes.auto_schedule.offers import Wanted
@@ -145,6 +146,17 @@ class Plans:
         """What a rule makes with some choices; in words why nothing."""
         answer = ask(self._start, (rule,), Wanted(choices, named=True))
         return _planned(answer, self.rule_cost(rule.name)) or answer.passed[0][1]
+
+
+def best_plans(module: IRModule, facts: Facts, most: int) -> dict[str, list[Planned]]:
+    """The plans that rules expect most of, so many of each TIR function that they take."""
+    known = constant_parameters(module)
+    found: dict[str, list[Planned]] = {}
+    for name, func in module.functions.items():
+        if isinstance(func, tir.PrimFunc) and why_left_alone(func) is None:
+            plans = Plans(func, facts, known.get(name, frozenset()), name)
+            found[name] = list(islice(plans.best_first(), most))
+    return found
 
 
 class Frontier:

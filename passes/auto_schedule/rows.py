@@ -93,16 +93,13 @@ def partial_results(
     if lanes < 2 or (times is not None and times < 2 * lanes):
         return [(block, "short")]
     loops = [kernel.loops(block)[n] for n in stage.reduced]
-    several = _accumulators(times, lanes, most)
-    fitting = [n for n in (several, several // 2) if n and times is not None and times % (n * lanes) == 0]
-    if fitting:
-        several = fitting[0]
+    ways = [_vectors_at_once(times, extents[-1], lanes, n) for n in (most, 2 * most, most // 2, 1) if n]
+    several = kernel.choose("accumulators", f"vectors that add up `{stage.block.name}` side by side", _firsts(ways))
+    if dict(reversed(ways))[several]:
         loop = kernel.fused(loops)
+    elif len(loops) > 1 and extents[-1] is not None and 2 * extents[-1] < lanes - 2:
+        return [(block, "short")]
     else:  # the last loop with a rest that contributes nothing; others around it
-        if len(loops) > 1:
-            if extents[-1] is not None and 2 * extents[-1] < lanes - 2:
-                return [(block, "short")]
-            several = _accumulators(extents[-1], lanes, most)
         loop = loops[-1]
         kernel.sch.pad_reduction(loop, several * lanes)
     kernel.say(f"`{stage.block.name}`: partial results in {several} vectors of {lanes}")
@@ -118,6 +115,20 @@ def partial_results(
         made.append((partial, "joined" if made else "partial"))
         loop = kernel.loops(block)[-1]
     return [*made, (block, "last")]
+
+
+def _vectors_at_once(times: int | None, last: int | None, lanes: int, most: int) -> tuple[int, bool]:
+    """How many vectors add up side by side, of loops that run so often in all, the last one so often; and whether they
+    go by as one loop without a rest."""
+    several = _accumulators(times, lanes, most)
+    for fitting in (several, several // 2):
+        if fitting and times is not None and times % (fitting * lanes) == 0:
+            return fitting, True
+    return _accumulators(last, lanes, most), False
+
+
+def _firsts(ways: Sequence[tuple[int, bool]]) -> list[int]:
+    return list(dict.fromkeys(number for number, _ in ways))
 
 
 def _accumulators(times: int | None, lanes: int, most: int) -> int:
@@ -182,7 +193,7 @@ def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
         sch.reorder(*reduced, along)
     lanes = min(kernel.facts.lanes(stage.element_bytes), _width(stage))
     if not reduced:
-        lanes *= _at_once(kernel, stage, inner, 2 * PAIR, unknown=1)
+        lanes *= _vectors(kernel, stage, _at_once(kernel, stage, inner, 2 * PAIR, unknown=1))
     accumulator, lane = sch.split(along, factors=[None, lanes])
     sch.vectorize(lane)
     if reduced:
@@ -199,6 +210,11 @@ def _at_once(kernel: Kernel, stage: Stage, places: Sequence[int], most: int, unk
         return unknown
     vectors = -(-prod(n for n in extents if n is not None) // kernel.facts.lanes(stage.element_bytes))
     return next(n for n in (4, 2, 1) if n <= most and -vectors % n <= vectors // 16)
+
+
+def _vectors(kernel: Kernel, stage: Stage, guess: int) -> int:
+    """How many vectors of a stage to compute at a time."""
+    return kernel.choose("vectors", f"vectors of `{stage.block.name}` at a time", list(dict.fromkeys((guess, 2, 1, 4))))
 
 
 def _width(stage: Stage) -> int:

@@ -59,9 +59,13 @@ def _in_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> None:
     sch.reorder(*outer, *(loops[n] for n in (*loaded, *stored)))
     along, across = kernel.fused([loops[n] for n in loaded]), kernel.fused([loops[n] for n in stored])
     reads, stores = stage.times(loaded), stage.times(stored)
-    far, near = sch.split(across, [None, _part(stores, line)])
-    strip, row = sch.split(along, [None, _part(reads, line)])
-    first, second = (strip, far) if stores is None or reads is not None and reads <= stores else (far, strip)
+    columns = kernel.choose("columns", "elements that a block stores side by side", _sizes(stores, line))
+    rows = kernel.choose("rows", "elements that a block reads side by side", _sizes(reads, line))
+    far, near = sch.split(across, [None, columns])
+    strip, row = sch.split(along, [None, rows])
+    stored_first = stores is None or reads is not None and reads <= stores
+    stored_first = kernel.either("stored_first", "blocks go along what is stored first", stored_first)
+    first, second = (strip, far) if stored_first else (far, strip)
     sch.reorder(*outer, first, second, row, near)
     sch.vectorize(near)
     kernel.say(f"`{stage.block.name}`: blocks of {line} x {line}")
@@ -77,6 +81,12 @@ def alike(stage: Stage, place: int, other: int) -> list[int]:
             break
         found.insert(0, n)
     return found
+
+
+def _sizes(size: int | None, line: int) -> list[int]:
+    """How much of an axis a block may take, best guess first."""
+    others = (_part(size, n) for n in (2 * line, line // 2, line // 4) if n > 1)
+    return list(dict.fromkeys((_part(size, line), *others)))
 
 
 def _part(size: int | None, most: int) -> int:

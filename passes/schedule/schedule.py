@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mlcc.backends import At
 from mlcc.errors import CompileError, Diagnostic, Label, Span, error
 from mlcc.ir import relax, tir
 from mlcc.ir.module import Func, IRModule
@@ -19,6 +21,7 @@ from mlcc.passes.schedule.trace import Instruction, Trace
 from mlcc.recursion import MIXED, deep_recursion
 
 if TYPE_CHECKING:
+    from mlcc.machine.target import Target
     from mlcc.passes.schedule.methods import Primitives
 else:
     Primitives = object  # the primitives are set below
@@ -132,7 +135,7 @@ class Schedule(Primitives):
 
     def _function_name(self, name: Any) -> str:
         """Raises Refusal E0613 or E0616 for what is no name of a TensorIR function."""
-        if not isinstance(name, str):
+        if name is not None and not isinstance(name, str):
             raise Refusal("E0613", f"`func_name` is the name of a function, not {describe(name)}")
         return self._state.function_name(name)
 
@@ -153,6 +156,33 @@ class Schedule(Primitives):
                 raise CompileError(self._diagnostic(name, exc, now, span)) from None
             if isinstance(exc, RecursionError):
                 raise CompileError(error("E0602", f"sch.{name}: the loops nest too deep", span)) from None
+            raise
+
+    def schedule_by_rule(
+        self, rule: str | None = None, choices: Mapping[str, int | ExprRV] | None = None,
+        func_name: str | None = None, *, target: Target | str,
+    ) -> None:  # fmt: skip
+        """Schedule a function that nobody has touched by a rule of `auto-schedule`, for a target.
+
+        docs/auto-schedule.md lists the rules. `choices` take the place of the rule's best guesses, by name; None as
+        `rule` is the first that takes the function, with its best guesses. The steps of the rule are recorded, not
+        this one. Raises CompileError: E0697 for a function that somebody has scheduled, E0698 for a rule that does
+        not take it, E0699 for a choice that is not offered.
+        """
+        if choices and rule is None:
+            raise CompileError(
+                error("E0698", "sch.schedule_by_rule: choices are those of a rule", help="name the rule")
+            )
+        before, done = self._state, len(self._trace)
+        try:
+            name = self._function_name(func_name)
+            # rules stand above schedules, which know them by their place alone
+            At("mlcc.passes.auto_schedule.by_rule:schedule_by_rule")(self, name, rule, choices, target)
+        except Refusal as exc:
+            raise CompileError(self._diagnostic("schedule_by_rule", exc, self._state, None)) from None
+        except BaseException:
+            self._state = before
+            del self._trace.insts[done:]
             raise
 
     def _step(self, name: str, /, *args: Any, **kwargs: Any) -> Any:

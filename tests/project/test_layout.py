@@ -62,6 +62,7 @@ STOREYS = """
     mlcc.passes.auto_schedule.choose
     mlcc.passes.auto_schedule.plans
     mlcc.passes.auto_schedule.as_script mlcc.passes.auto_schedule.auto_pass mlcc.passes.auto_schedule.apply_tuned
+    mlcc.passes.auto_schedule.by_rule
     mlcc.passes.graph
     mlcc.passes.fusion mlcc.passes.precision
     mlcc.passes.patterns

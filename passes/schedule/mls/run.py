@@ -154,6 +154,10 @@ class _Steps:
             raise Wrong("E0613", "sch.work_on takes the name of a function")
         self._schedule.work_on(func_name)
 
+    def _by_rule(self, *args: Any, **kwargs: Any) -> None:
+        invoke("sch.schedule_by_rule", Schedule.schedule_by_rule, self._schedule, [*args], kwargs)
+        self._measure("schedule_by_rule")
+
     def _seed(self, seed: Any) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise Wrong("E0613", "sch.seed takes an integer")
@@ -166,4 +170,5 @@ class _Steps:
 
 _OTHERS: dict[str, Callable[..., Any]] = {
     "get": _Steps._get, "work_on": _Steps._work_on, "seed": _Steps._seed, "show": _Steps._print,
+    "schedule_by_rule": _Steps._by_rule,
 }  # fmt: skip

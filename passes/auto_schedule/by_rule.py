@@ -1,0 +1,43 @@
+"""A rule with chosen options as a step of a schedule: what plans that are written as scripts end with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mlcc.errors import CompileError, error
+from mlcc.machine.target import Target
+from mlcc.passes.auto_schedule.choose import constant_parameters
+from mlcc.passes.auto_schedule.plans import Plan, Plans
+from mlcc.passes.lowering.versions import function_facts
+from mlcc.passes.schedule.handles import ExprRV
+from mlcc.passes.schedule.registry import describe
+
+if TYPE_CHECKING:
+    from mlcc.passes.schedule.schedule import Schedule
+
+
+def schedule_by_rule(
+    sch: Schedule, name: str, rule: str | None, choices: Mapping[str, Any] | None, target: Target | str
+) -> None:
+    """Do the steps with which a rule schedules the function `name`, which nobody has touched. See
+    `Schedule.schedule_by_rule`."""
+    func = sch.state.func(name)
+    facts = function_facts(func, Target.parse(target))
+    plans = Plans(func, facts, constant_parameters(sch.mod).get(name, frozenset()), name)
+    made = plans.default if rule is None else plans.apply(Plan(rule, _numbers(sch, choices or {})))
+    if made is None:
+        raise CompileError(error("E0698", f"no rule takes `{name}`"))
+    assert made.answer.trace is not None
+    made.answer.trace.apply_to_schedule(sch)
+
+
+def _numbers(sch: Schedule, choices: Mapping[str, Any]) -> dict[str, int]:
+    """Choices as integers; sampled ones are what was decided."""
+    made = {}
+    for name, value in choices.items():
+        number = sch.get(value) if isinstance(value, ExprRV) else value
+        if not isinstance(name, str) or not isinstance(number, int):
+            raise CompileError(error("E0613", f"a choice is a name and an integer, not {describe(value)}"))
+        made[name] = number
+    return made
