@@ -188,11 +188,11 @@ def sample(way: str, name: str) -> dict[str, Any]:
     settings = dict.fromkeys(("MLCC_JOBS", "MLCC_NUM_THREADS", "TVM_NUM_THREADS", "OMP_NUM_THREADS"), "1")
     try:
         done = subprocess.run(
-            ["taskset", "-c", core, *argv], capture_output=True, text=True, timeout=300, env={**os.environ, **settings}
+            ["taskset", "-c", core, *argv], capture_output=True, text=True, timeout=600, env={**os.environ, **settings}
         )
         made: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     except subprocess.TimeoutExpired:
-        return {"error": "not within 300 s"}
+        return {"error": "not within 600 s"}
     except (ValueError, IndexError):
         return {"error": "it ended without an answer"}
     return made
