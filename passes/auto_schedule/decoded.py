@@ -106,7 +106,7 @@ def _columns(kernel: Kernel, product: Contraction) -> int:
     if size is None or size % lanes:
         not_this("the columns are no whole number of vectors")
     vectors = size // lanes
-    most = max(kernel.facts.l1_bytes // 2 // kernel.facts.vector_bytes // ROWS[0], 1)
+    most = max(kernel.facts.l1_bytes // 2 // kernel.facts.vector_bytes // 2, 1)
     widths = [n for n in range(1, min(vectors, most) + 1) if vectors % n == 0]
     cores = kernel.facts.cores
     busy = [n for n in widths if (vectors // n) % cores == 0 or vectors // n >= PIECES * cores]
