@@ -1,6 +1,6 @@
 """Run the benchmarks named on the command line, or all of them.
 
-`startup`, `speed`, `compile`, `imports`, `memory`, `pauses`, `math`, `kernels`, `gpu` and `tune` take options.
+`startup`, `speed`, `compile`, `imports`, `llm`, `memory`, `pauses`, `math`, `kernels`, `gpu` and `tune` take options.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ OPTIONED = {  # those that take options, which run alone
     "math": "bench.math",
     "tune": "bench.tune",
     "imports": "bench.imports",
+    "llm": "bench.language_model",
 }
 
 
