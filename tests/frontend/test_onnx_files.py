@@ -239,6 +239,33 @@ def test_a_loop_of_constant_length() -> None:
     check(given, x, expected=[4 * x, np.stack([-x, -2 * x, -3 * x, -4 * x])])
 
 
+@pytest.mark.parametrize(
+    "kind, numbers", [("INT4", range(-8, 7)), ("UINT4", range(15)), ("INT2", None), ("UINT2", None)]
+)
+@pytest.mark.parametrize("in_field", [False, True])
+def test_weights_of_few_bits(kind: str, numbers: Any, in_field: bool) -> None:
+    """An odd number of them, in raw bytes or in the field of the type, dequantized."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    low = -2 if kind == "INT2" else 0
+    some = [low + (i * 7 + i // 4) % 4 for i in range(15)] if numbers is None else list(numbers)
+    packed = [helper.make_tensor(n, getattr(TensorProto, kind), *what) for n, what in (
+        ("w", ([5, 3], some)), ("z", ([3], some[3:6])))]  # fmt: skip
+    if in_field:
+        for tensor in packed:
+            raw = tensor.raw_data or numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name).raw_data
+            tensor.ClearField("raw_data")
+            tensor.ClearField("int32_data")
+            tensor.int32_data.extend(raw)
+    nodes = [node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=1), node("MatMul", ["x", "d"])]
+    scales = np.array([0.5, 0.25, 2], "float32")
+    given = model(nodes, {"x": (FLOAT, [2, 5])}, {"y": (FLOAT, [2, 3])}, {"s": scales}, opset=25)
+    given.graph.initializer.extend(packed)
+    x = np.arange(10, dtype="float32").reshape(2, 5)
+    weights = (np.array(some, "float32").reshape(5, 3) - np.array(some[3:6], "float32")) * scales
+    check(given, x, expected=[x @ weights])
+
+
 # ---------------------------------------------------------------- mutations
 
 

@@ -24,8 +24,18 @@ _ABSENT = {
     8: "strings", 14: "complex64", 15: "complex128", 18: "float8e4m3fnuz", 20: "float8e5m2fnuz", 21: "uint4",
     22: "int4", 23: "float4e2m1", 24: "float8e8m0", 25: "uint2", 26: "int2",
 }  # fmt: skip
+_PACKED = {21: (4, "uint8"), 22: (4, "int8"), 25: (2, "uint8"), 26: (2, "int8")}  # bits, a dtype that holds them
 _LIMIT = 2**63 - 1  # bytes of a tensor
 _SPARSE_LIMIT = 1 << 28  # elements of a sparse tensor that is made dense
+
+
+class NarrowIntegers(Unsupported):
+    """Elements of 4 or 2 bits, which mlcc has no dtype for; `widened` are the same numbers in 8 bits, for operators
+    whose results do not depend on what type the elements are of."""
+
+    def __init__(self, problem: Unsupported, widened: TensorData) -> None:
+        super().__init__(problem.reason, problem.help)
+        self.widened = widened
 
 
 def dtype_of(number: int) -> str:
@@ -38,10 +48,13 @@ def dtype_of(number: int) -> str:
 def tensor_data(proto: onnx.TensorProto, raw: Any = None) -> TensorData:
     """The tensor of a model; `raw` are its bytes where they lie in another file.
 
-    Raises Unsupported for element types that mlcc lacks, and for a size that does not fit the data.
+    Raises NarrowIntegers for elements of 4 and 2 bits, Unsupported for other element types that mlcc lacks, and for a
+    size that does not fit the data.
     """
     import numpy as np
 
+    if proto.data_type in _PACKED:
+        raise _narrow(proto, raw)
     dtype = DType.of(dtype_of(proto.data_type))
     shape = extents(proto.dims, dtype)
     storage = np.dtype(storage_dtype(dtype))
@@ -59,6 +72,27 @@ def tensor_data(proto: onnx.TensorProto, raw: Any = None) -> TensorData:
     if dtype.is_bool:
         found = found != 0
     return TensorData(dtype, shape, found.reshape(shape), proto.name)
+
+
+def _narrow(proto: onnx.TensorProto, raw: Any) -> NarrowIntegers:
+    """The elements of a tensor that has several in a byte, the first one in its lowest bits."""
+    import numpy as np
+
+    bits, name = _PACKED[proto.data_type]
+    dtype = DType.of(name)
+    shape = extents(proto.dims, dtype)
+    count = math.prod(shape)
+    if raw is None and proto.HasField("raw_data"):
+        raw = proto.raw_data
+    found = np.array(proto.int32_data, "int64").astype("uint8") if raw is None else np.frombuffer(raw, "uint8")
+    if found.size != -(-count * bits // 8):
+        raise Unsupported(f"`{proto.name}` has {found.size} bytes, {-(-count * bits // 8)} are needed")
+    parts = found[:, None] >> np.arange(0, 8, bits, dtype="uint8")
+    numbers = (parts.reshape(-1)[:count] & (2**bits - 1)).astype("int16")
+    if name == "int8":
+        numbers -= (numbers >> bits - 1) << bits
+    problem = Unsupported(f"elements of type {_ABSENT[proto.data_type]} are not supported", "use another type")
+    return NarrowIntegers(problem, TensorData(dtype, shape, numbers.astype(name).reshape(shape), proto.name))
 
 
 def extents(dims: Any, dtype: DType) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mlcc.errors import CompileError, Span, error
 from mlcc.frontend.emitter import Dim, Emitter, Shape
-from mlcc.frontend.onnx.elements import sparse_data
+from mlcc.frontend.onnx.elements import NarrowIntegers, sparse_data
 from mlcc.frontend.onnx.functions import Functions
 from mlcc.frontend.onnx.integers import Element, Evaluator, Known, known, plain
 from mlcc.frontend.onnx.names import identifier, scopes
@@ -41,6 +41,7 @@ _FOLD_LIMIT = 4096  # elements of operands and result of what is evaluated at im
 _KNOWN_LIMIT = 1024  # elements of constants that integers are computed with
 
 NODE_LIMIT = 100_000
+_OF_ANY_WIDTH = ("DequantizeLinear", "Cast")  # operators whose results depend on an integer's value alone
 
 # What converters raise for attributes and operands that no sound file has.
 _MALFORMED = (TypeError, AttributeError, LookupError, ArithmeticError, ValueError, AssertionError)
@@ -257,11 +258,17 @@ class OnnxTranslator(Emitter):
             return [made]
         convert = own or converter(node.domain, node.operator, node.version)
         if convert is not None:
-            return convert(self, node, *(self.tensor(v) for v in inputs))
+            return convert(self, node, *(self._operand(node, v) for v in inputs))
         function = self._functions.of_schema(node, [self._type(v) for v in inputs])
         if function is None:
             raise Unknown
         return self.call(function, node, inputs)
+
+    def _operand(self, node: OnnxNode, value: Value) -> Any:
+        """A value as the converter of a node takes it: integers of 4 and 2 bits in 8 where that makes no difference."""
+        if isinstance(value, NarrowIntegers) and node.operator in _OF_ANY_WIDTH:
+            return weight(self, value.widened)
+        return self.tensor(value)
 
     def _type(self, value: Value) -> str | None:
         """The dtype of a value, if it is a tensor."""
