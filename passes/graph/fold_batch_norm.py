@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from mlcc import ops
 from mlcc.ir import construct as c
-from mlcc.ir import relax
+from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.tidy import tidied_after
@@ -22,7 +22,8 @@ class FoldBatchNorm(Pass):
 
     Everything but the convolution and an addition is then made of constants: `fold-constants` computes it. Weights in
     OIHW or IOHW and results in NCHW are folded. Moving mean and variance are taken, whatever the attribute `training`
-    of the batch norm says, and what something else uses, too, is computed twice: as in TVM. With `strict` neither is.
+    of the batch norm says, and what something else uses, too, is computed twice: as in TVM. With `strict` neither is,
+    and a constant bias between both is folded along.
 
     Before:  lv = R.nn.conv2d(x, W)
              lv1 = R.nn.batch_norm(lv, GAMMA, BETA, MEAN, VAR, axis=1)
@@ -52,17 +53,33 @@ class _Folder(RelaxMutator):
         if not isinstance(expr, relax.TupleGetItem) or expr.index != 0:
             return expr
         norm: Any = self.uses.resolve(expr.tuple_value)
-        conv: Any = self.uses.resolve(norm.args[0]) if is_call(norm, "relax.nn.batch_norm") else None
+        if not is_call(norm, "relax.nn.batch_norm"):
+            return expr
+        source, bias = self.without_bias(norm.args[0]) if self.strict else (norm.args[0], None)
+        conv: Any = self.uses.resolve(source)
         if not is_call(conv, "relax.nn.conv2d"):
             return expr
-        shared = any(self.uses.count.get(v, 0) > 1 for v in (expr.tuple_value, norm.args[0]))  # type: ignore[arg-type]
+        shared = any(self.uses.count.get(v, 0) > 1 for v in (expr.tuple_value, norm.args[0], source))  # type: ignore[arg-type]
         if self.strict and (shared or norm.attrs["training"]):
             return expr
         constants = [self.uses.resolve(a) for a in (conv.args[1], *norm.args[1:])]
-        return self.folded(conv, norm, constants) if _can_fold(conv, norm, constants) else expr
+        return self.folded(conv, norm, constants, bias) if _can_fold(conv, norm, constants) else expr
 
-    def folded(self, conv: Any, norm: Any, constants: list[Any]) -> relax.Expr:
-        """conv(x, w * s) + (beta - mean * s), where s is gamma / sqrt(variance + epsilon)."""
+    def without_bias(self, expr: relax.Expr) -> tuple[relax.Expr, relax.Expr | None]:
+        """What is added to the constant of a channel, and that constant; the expression and None for anything else."""
+        total: Any = self.uses.resolve(expr)
+        if is_call(total, "relax.add"):
+            for source, bias in (total.args, total.args[::-1]):
+                made: Any = self.uses.resolve(bias)
+                whole = self.uses.resolve(made.args[0]) if is_call(made, "relax.reshape") else made
+                dims = getattr(bias.struct_info, "dims", None) or ()
+                by_channel = len(dims) == 4 and all(tir.const_int(dims[at]) == 1 for at in (0, 2, 3))
+                if isinstance(whole, relax.Constant) and by_channel:
+                    return source, self.visit(bias)
+        return expr, None
+
+    def folded(self, conv: Any, norm: Any, constants: list[Any], bias: relax.Expr | None) -> relax.Expr:
+        """conv(x, w * s) + (beta - mean * s + bias * s), where s is gamma / sqrt(variance + epsilon)."""
         weight, gamma, beta, mean, variance = constants
         channels, one = gamma.struct_info.dims[0], c.const(1, "int64")
         at = conv.attrs["kernel_layout"].index("O")
@@ -74,7 +91,12 @@ class _Folder(RelaxMutator):
         product = ops.bind_call("nn.conv2d", (self.visit(conv.args[0]), scaled), dict(conv.attrs), span=conv.span)
         out = self.emit(product)
         shift = self.emit_op("subtract", beta, self.emit_op("multiply", mean, scale))
-        return ops.bind_call("add", (out, self.emit_op("reshape", shift, shape_expr((one, channels, one, one)))))
+        by_channel = shape_expr((one, channels, one, one))
+        shift = self.emit_op("reshape", shift, by_channel)
+        if bias is not None:
+            scaled = self.emit_op("multiply", bias, self.emit_op("reshape", scale, by_channel))
+            shift = self.emit_op("add", shift, scaled)
+        return ops.bind_call("add", (out, shift))
 
 
 def _can_fold(conv: Any, norm: Any, constants: list[Any]) -> bool:
