@@ -114,6 +114,7 @@ def command(
     use_threads(threads)
     module = read_module(file)
     shown = _progress()
+    _say_if_busy()
     with tuning(
         module, target, level=level, threads=threads, kernels=kernels, sizes=known_sizes(sizes), database=db,
         space=space, cluster=cluster, jobs=jobs, seed=seed, budget=budget, trials=trials, until=until,
@@ -142,6 +143,16 @@ def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> in
     if stopped is not None:
         raise stopped
     return 0
+
+
+def _say_if_busy() -> None:
+    """Say so where other work takes time from what is measured."""
+    from mlcc.cli.options import say
+    from mlcc.runtime.cores import num_cores
+
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > num_cores():
+        say(f"the machine is busy (load {load:.1f}, {num_cores()} cores): the search is slower, and proves less")
 
 
 def _progress() -> Any:

@@ -29,16 +29,17 @@ def table(made: Tuning, rows: int | None = None, final: bool = False) -> list[st
     lines = _aligned(cells)
     if len(shown) < len(kernels):
         lines.append(f"and {len(kernels) - len(shown)} kernels more")
-    return [*lines, summary(made)]
+    return [*lines, summary(made, final)]
 
 
-def summary(made: Tuning) -> str:
-    """One line on the whole search."""
+def summary(made: Tuning, final: bool = False) -> str:
+    """One line on the whole search; a `final` one counts what was found by earlier ones, too."""
     loop = made.loop
+    ratio = made.ratio if final else loop.ratio
     left = f", {_duration(loop.seconds_left)} left" if loop.seconds_left and not loop.why_done else ""
     why = f"; {loop.why_done}" if loop.why_done else ""
     tried = f"{loop.trials} candidate{'s' if loop.trials != 1 else ''} in {_duration(loop.elapsed)}"
-    return f"{tried}{left}: {loop.ratio:.3f} of the default's time{why}"
+    return f"{tried}{left}: {ratio:.3f} of the default's time{why}"
 
 
 def _cells(made: Tuning, kernel: KernelSearch, final: bool) -> tuple[str, ...]:

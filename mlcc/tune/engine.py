@@ -64,6 +64,13 @@ class Tuning:
         """The record that builds with the database take for a kernel: the best of all that are there."""
         return choose(self.database, kernel.task.key, setting_of(kernel.task, self.device)).record
 
+    @property
+    def ratio(self) -> float:
+        """The module's time with all winners, relative to the default's; kernels not measured do not count."""
+        known = [k for k in self.kernels if k.default_seconds is not None]
+        winners = [(kernel.share, self.winner(kernel)) for kernel in known]
+        return 1.0 - sum(share * (1.0 - (record.ratio or 1.0)) for share, record in winners if record is not None)
+
     def with_winners(self) -> IRModule:
         """The module with each tuned kernel as its record schedules it; the others are as they were."""
         made = self.extracted.module.copy()

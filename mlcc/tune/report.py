@@ -25,7 +25,7 @@ def data(made: Tuning) -> dict[str, Any]:
     return {
         "why_done": made.loop.why_done,
         "trials": made.loop.trials,
-        "ratio": made.loop.ratio,
+        "ratio": made.ratio,
         "history": [list(point) for point in made.loop.history],
         "kernels": [_kernel(made, kernel) for kernel in made.kernels],
     }
