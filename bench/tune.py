@@ -80,7 +80,7 @@ def measured(workload: Workload, budget: str, threads: int, processes: int) -> M
     for kind in ("bound", "tuned"):
         _mlcc("compile", f"{name}.{kind}.mlc", "-t", TARGET, "-o", f"{name}.{kind}.o")
     report = json.loads((FOLDER / f"{name}.json").read_text())
-    return Measured(report["ratio"], tuple(_fresh(name, threads) for _ in range(processes)), report)
+    return Measured(report["ratio"], tuple(_fresh(name, threads, n % 2) for n in range(processes)), report)
 
 
 def kernels(report: dict[str, Any]) -> list[str]:
@@ -92,20 +92,13 @@ def kernels(report: dict[str, Any]) -> list[str]:
     ]
 
 
-def _fresh(name: str, threads: int) -> float:
-    """The median of paired ratios in one new process."""
-    args = (
-        "bench",
-        f"{name}.bound.o",
-        f"{name}.tuned.o",
-        "--in",
-        f"{name}.in.npz",
-        "--threads",
-        str(threads),
-        "--json",
-    )
-    usual, tuned = (competitor["seconds"] for competitor in json.loads(_mlcc(*args)))
-    return statistics.median(t / u for t, u in zip(tuned, usual, strict=True))
+def _fresh(name: str, threads: int, first: int) -> float:
+    """The median of paired ratios in one new process, in which the default (0) or the tuned object (1) comes first."""
+    order = ("bound", "tuned")[:: -1 if first else 1]
+    files = [f"{name}.{kind}.o" for kind in order]
+    text = _mlcc("bench", *files, "--in", f"{name}.in.npz", "--threads", str(threads), "--json")
+    samples = dict(zip(order, (competitor["seconds"] for competitor in json.loads(text)), strict=True))
+    return statistics.median(t / u for t, u in zip(samples["tuned"], samples["bound"], strict=True))
 
 
 def _mlcc(*args: str) -> str:
