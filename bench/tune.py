@@ -93,12 +93,14 @@ def kernels(report: dict[str, Any]) -> list[str]:
 
 
 def _fresh(name: str, threads: int, first: int) -> float:
-    """The median of paired ratios in one new process, in which the default (0) or the tuned object (1) comes first."""
+    """The ratio of the first deciles, which a busy machine moves least, in a new process; the default (0) or the
+    tuned object (1) comes first."""
     order = ("bound", "tuned")[:: -1 if first else 1]
     files = [f"{name}.{kind}.o" for kind in order]
     text = _mlcc("bench", *files, "--in", f"{name}.in.npz", "--threads", str(threads), "--json")
     samples = dict(zip(order, (competitor["seconds"] for competitor in json.loads(text)), strict=True))
-    return statistics.median(t / u for t, u in zip(samples["tuned"], samples["bound"], strict=True))
+    usual, tuned = (statistics.quantiles(samples[kind], n=10)[0] for kind in ("bound", "tuned"))
+    return tuned / usual
 
 
 def _mlcc(*args: str) -> str:

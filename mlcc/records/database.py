@@ -209,17 +209,21 @@ class Database:
 
 def _open(path: str, reads_only: bool) -> sqlite3.Connection:
     """A connection that leaves transactions to us."""
-    settings: dict[str, Any] = {"timeout": PATIENCE, "isolation_level": None, "check_same_thread": False}
     if path == MEMORY or not reads_only:
-        return sqlite3.connect(path, **settings)
+        return _connected(path)
     place = Path(os.path.abspath(path)).as_uri()
-    link = sqlite3.connect(f"{place}?mode=ro", uri=True, **settings)
+    link = _connected(f"{place}?mode=ro")
     try:
         link.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError:  # a folder that is write-protected has no room for the index of the log
         link.close()
-        link = sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True, **settings)
+        link = _connected(f"{place}?mode=ro&immutable=1")
     return link
+
+
+def _connected(place: str) -> sqlite3.Connection:
+    is_uri = place.startswith("file:")
+    return sqlite3.connect(place, PATIENCE, isolation_level=None, check_same_thread=False, uri=is_uri)
 
 
 # what SQLite says, by the names of its codes: our code, in words, and what to do
@@ -258,10 +262,10 @@ def _row(record: Record) -> tuple[object, ...]:
 
 
 def _record(row: tuple[Any, ...]) -> Record:
-    values = dict(zip(_COLUMNS, row, strict=True))
+    values: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
     setting = Setting(**{name: values.pop(name) for name in _SETTING})
-    samples = {name: tuple(json.loads(values.pop(name))) for name in ("ratios", "seconds")}
-    return Record(setting=setting, **samples, **values)
+    values |= {name: tuple(json.loads(values[name])) for name in ("ratios", "seconds")}
+    return Record(setting=setting, **values)
 
 
 def _identity(record: Record) -> tuple[object, ...]:

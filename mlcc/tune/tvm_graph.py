@@ -158,8 +158,8 @@ class _Writer:
         kind, data = self.kind(at), self.data(at)
         if kind == "Var":
             return self.var(at)
-        if kind == "IntImm":
-            return self.number(self.integer(at), self.dtype(data["ty"]))
+        if (number := self.integer(at)) is not None:
+            return self.number(number, self.dtype(data["ty"]))
         if kind == "FloatImm":
             return self.number(data["value"], self.dtype(data["ty"]))
         if kind in _INFIX:

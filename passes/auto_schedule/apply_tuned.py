@@ -75,7 +75,8 @@ def tuned(func: tir.PrimFunc, record: Record) -> tir.PrimFunc:
     """A function scheduled as a record says. Raises CompileError for a script that does not fit it."""
     made = apply_schedule(module_of(func), record.trace, f"<record {record.candidate[:8]}>")[MAIN]
     assert isinstance(made, tir.PrimFunc)
-    return named_as(made, func).with_attr({SCHEDULED: True, MADE_BY: described(record)})
+    scheduled: tir.PrimFunc = named_as(made, func).with_attr({SCHEDULED: True, MADE_BY: described(record)})
+    return scheduled
 
 
 def described(record: Record) -> str:
