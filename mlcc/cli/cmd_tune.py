@@ -26,23 +26,24 @@ _ALONE = {
 }
 
 
-class Duration(click.ParamType):
-    """Seconds, as `90`, `90s`, `10m` or `1.5h`."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", str(value))
-        if found is None or found[2] not in _UNITS:
-            self.fail(f"{value!r} is no time such as 90s, 10m or 1.5h", param, ctx)
-        return float(found[1]) * _UNITS[found[2]]
+def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str | None) -> float | None:
+    """The value of a time such as `90`, `90s`, `10m` or `1.5h`. Raises BadParameter."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value)
+    if found is None or found[2] not in _UNITS:
+        raise click.BadParameter(f"{value!r} is no time such as 90s, 10m or 1.5h", ctx, param)
+    return float(found[1]) * _UNITS[found[2]]
 
 
 @click.command("tune")
 @click.argument("file", required=False)
-@click.option("--budget", type=Duration(), help="How long to search, such as 90s, 10m, 1h (default: while it gains).")
+@click.option(
+    "--budget",
+    metavar="TIME",
+    callback=seconds,
+    help="How long to search, such as 90s, 10m, 1h (default: while it gains).",
+)
 @click.option("--trials", type=click.IntRange(1), help="How many candidates to try.")
 @target_option("llvm{cpu=native}")
 @level_option
