@@ -8,7 +8,9 @@ are: element by element where results are consecutive over channels (NHWC), in v
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from mlcc.ir import construct as c
@@ -29,7 +31,7 @@ from mlcc.passes.auto_schedule.products import (
     tile_stores,
 )
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
-from mlcc.passes.auto_schedule.tiles import Tile, tiles
+from mlcc.passes.auto_schedule.tiles import PARTS, Tile, tiles
 from mlcc.passes.auto_schedule.widen_half import widened
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
@@ -90,11 +92,21 @@ def _tiled(kernel: Kernel, product: Contraction, groups: Groups | None) -> tuple
     for place in _own(product):
         size = product.extent(place)
         fitting = tiles(kernel.facts, size, n, lanes, spare, groups is None, shared)
-        found.append([(place, tile, tile.efficiency(size, n)) for tile in fitting])
-    found.sort(key=lambda of_axis: (of_axis[0][2], of_axis[0][0]), reverse=True)
-    row, tile = choose_tile(kernel, [one for of_axis in found for one in of_axis], int)
+        found.append([(tile.efficiency(size, n), (place, tile)) for tile in fitting])
+    found.sort(key=lambda of_axis: (of_axis[0][0], of_axis[0][1][0]), reverse=True)
+    parts = [(name, about, partial(_of_tile, value)) for name, about, value in PARTS]
+    along = ("row_axis", "the loop that a tile has its rows along", _axis)
+    row, tile = choose_tile(kernel, [(1 / worth, one) for of_axis in found for worth, one in of_axis], [along, *parts])
     outer = tuple(p for p in product.stage.spatial if p not in (row, product.n))
     return replace(product, m=row, outer=outer), tile
+
+
+def _axis(pair: tuple[int, Tile]) -> int:
+    return pair[0]
+
+
+def _of_tile(value: Callable[[Tile], int], pair: tuple[int, Tile]) -> int:
+    return value(pair[1])
 
 
 def _shared(kernel: Kernel, product: Contraction) -> int:

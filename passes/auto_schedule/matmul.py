@@ -32,7 +32,7 @@ from mlcc.passes.auto_schedule.products import (
     tile_stores,
 )
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
-from mlcc.passes.auto_schedule.tiles import Tile, tiles
+from mlcc.passes.auto_schedule.tiles import PARTS, Tile, tiles
 from mlcc.passes.auto_schedule.widen_half import widened
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
@@ -128,8 +128,8 @@ def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
     spare = groups.spare(kernel) if groups else None
     halves = panels and groups is None  # half a vector in rows often lies in two lines
     shared = shared_columns(kernel, product, m)
-    found = [(product.m, tile, tile.efficiency(m, n)) for tile in tiles(facts, m, n, lanes, spare, halves, shared)]
-    _, tile = choose_tile(kernel, found, lambda place: place or 0)
+    found = [(1 / tile.efficiency(m, n), tile) for tile in tiles(facts, m, n, lanes, spare, halves, shared)]
+    tile = choose_tile(kernel, found, PARTS)
     across = product.m is not None and product.consecutive(product.lhs) == product.m
     fits = size is not None and size <= facts.l1_bytes // 2
     if groups is not None:

@@ -42,6 +42,11 @@ def around(guess: int, others: Iterable[int]) -> list[int]:
     return [guess, *sorted(set(others) - {guess}, key=lambda n: (abs(n - guess), n))]
 
 
+def halves(most: int) -> list[int]:
+    """A power of two and all smaller ones, largest first."""
+    return [most, *(halves(most // 2) if most > 1 else [])]
+
+
 def divisors(size: int, most: int | None = None) -> list[int]:
     """The numbers that divide a size, 1 first, up to `most`."""
     return [n for n in range(1, max(min(size, most or size), 1) + 1) if size % n == 0]

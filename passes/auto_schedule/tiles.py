@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from mlcc.machine.cpu_tables import CpuFacts
 
@@ -88,6 +90,13 @@ def tiles(
         return round(tile.efficiency(m, n), 4), tile.lanes, -(tile.rows + tile.vectors), -tile.rows
 
     return sorted(found, key=worth, reverse=True)
+
+
+PARTS: tuple[tuple[str, str, Callable[[Tile], int]], ...] = (
+    ("lanes", "elements of a vector", attrgetter("lanes")),
+    ("vectors", "vectors of columns of a tile", attrgetter("vectors")),
+    ("rows", "rows of a tile", attrgetter("rows")),
+)  # what tells tiles apart, for `choose_tile`
 
 
 def best_tile(

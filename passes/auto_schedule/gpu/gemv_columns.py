@@ -17,6 +17,7 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
 )
 from mlcc.passes.auto_schedule.gpu.skinny import SUMS, Skinny, blocks_for, in_order, skinny
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
+from mlcc.passes.auto_schedule.offers import halves
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 ROWS = (4, 2)  # of the matrix that a thread has under way at a time: for up to so many vectors, and for more
@@ -65,6 +66,9 @@ def _said(size: int | None) -> str:
 def _share(kernel: GpuKernel, it: Skinny) -> Share:
     facts, lanes = kernel.facts, it.lanes
     rows = ROWS[it.count > ROWS[0]]
+    rows = kernel.choose(
+        "rows", "rows of the matrix that a thread has under way", [rows, *(n for n in (8, 4, 2, 1) if n != rows)]
+    )
     while lanes > 1 and lanes * it.count > SUMS:
         lanes //= 2
     least = max(LINE // (lanes * it.matrix.buffer.dtype.bytes), 1)
@@ -75,6 +79,7 @@ def _share(kernel: GpuKernel, it: Skinny) -> Share:
     y, bytes_each = threads // x, x * lanes * it.count * max(it.product.stage.element_bytes, 4)
     while x > 1 and (it.product.extent(it.wide[-1]) or x * lanes) <= x // 2 * lanes:
         x //= 2
+    x = kernel.choose("columns", "threads side by side along the columns", halves(x))
     while y > 1 and (y * bytes_each > facts.shared_static // 2 or (it.product.depth or y * rows) < y * rows):
         y //= 2
     return Share(x, y, lanes, rows)

@@ -19,11 +19,13 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
     pad_to_tiles,
     schedule_rest,
 )
-from mlcc.passes.auto_schedule.gpu.simt_tiles import PIECE, Tile, best_tile
+from mlcc.passes.auto_schedule.gpu.simt_tiles import PARTS, PIECE, Tile, fitting_tiles
 from mlcc.passes.auto_schedule.gpu.strips import fetch, pipeline, strip
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.nests import vector_place
+from mlcc.passes.auto_schedule.offers import around, divisors
 from mlcc.passes.auto_schedule.products import only_product
+from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 LEAST = 16  # rows and columns from which on tiles pay
@@ -51,9 +53,8 @@ def tiled(kernel: GpuKernel, block: BlockRV, product: Contraction, windows: bool
     if product.m is None or any((product.extent(p) or LEAST) < LEAST for p in (product.m, product.n)):
         not_this("too few rows or columns for tiles")
     element = max(o.buffer.dtype.bytes for o in (product.lhs, product.rhs, product.stage.stores[0]))
-    tile = best_tile(
-        kernel.facts, product.extent(product.m), product.extent(product.n), product.times, element, windows
-    )
+    m, n = product.extent(product.m), product.extent(product.n)
+    tile = choose_tile(kernel, fitting_tiles(kernel.facts, m, n, product.times, element, windows), PARTS)
     pad_to_tiles(kernel, block, product, tile.rows, tile.columns, tile.depth)
     for reader in kernel.sch.get_consumers(block):  # while all of it is still whole
         absorb_readers(kernel, reader)
@@ -98,10 +99,10 @@ def _rows_together(kernel: GpuKernel, product: Contraction, tile: Tile) -> int:
     m, n, depth = product.extent(product.m), product.extent(product.n), product.depth
     if m is None or n is None or depth is None:
         return 1
-    if (m + n) * depth * product.lhs.buffer.dtype.bytes <= kernel.facts.l2_bytes:
-        return 1
     count, most = -(-m // tile.rows), isqrt(kernel.facts.sm_count)
-    return next(n for n in range(min(most, count), 0, -1) if count % n == 0)
+    options = divisors(count, most)
+    guess = 1 if (m + n) * depth * product.lhs.buffer.dtype.bytes <= kernel.facts.l2_bytes else options[-1]
+    return kernel.choose("together", "rows of tiles that go side by side", around(guess, options))
 
 
 def _store(kernel: GpuKernel, block: BlockRV, thread: LoopRV) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.kernel import GpuKernel
 from mlcc.passes.auto_schedule.nests import owned, vector_place
+from mlcc.passes.auto_schedule.offers import around, halves
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.analysis.reducers import reduction_parts
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
@@ -50,7 +51,11 @@ def map_nest(kernel: GpuKernel, block: BlockRV) -> str:
         together += 1
     inner, outer = order[-together:], order[:-together]
     lanes = 1 if last is None else _lanes(kernel, stage, inner)
+    about = f"`{stage.block.name}` that a thread"
+    if lanes > 1:
+        lanes = kernel.choose("lanes", f"results of {about} computes side by side", halves(lanes))
     turns = _turns(kernel, stage, lanes)
+    turns = kernel.choose("turns", f"vectors of {about} computes in turn", around(turns, (1, 2, MOST_TURNS)))
     if outer and stage.times(inner) is None:  # an index is taken apart once for a whole piece of what lies alike
         rows = sch.fuse(*(loops[n] for n in outer)) if len(outer) > 1 else loops[outer[0]]
         row = sch.fuse(*(loops[n] for n in inner)) if len(inner) > 1 else loops[inner[0]]
@@ -102,7 +107,8 @@ def block_threads(kernel: GpuKernel, times: int | None) -> int:
     threads = min(THREADS, kernel.facts.max_threads)
     while times is not None and threads > kernel.facts.warp and times < threads * kernel.facts.sm_count:
         threads //= 2
-    return threads
+    others = (n for n in (32, 64, 128, 256, 512) if kernel.facts.warp <= n <= kernel.facts.max_threads)
+    return kernel.choose("threads", "threads of a block", around(threads, others))
 
 
 def _lanes(kernel: GpuKernel, stage: Stage, places: list[int]) -> int:

@@ -87,6 +87,8 @@ def share_rows(
     few = facts.sm_count * BLOCK
     while count is not None and count * threads < few and 2 * threads <= pieces and threads < facts.max_threads:
         threads *= 2
+    more = [n for n in (threads // 2, 2 * threads, 4 * threads) if 1 < n <= min(facts.max_threads, pieces)]
+    threads = kernel.choose("threads", "threads that share out a row", [threads, *more])
     rows = max(BLOCK // threads, 1)
     while (
         rows > 1

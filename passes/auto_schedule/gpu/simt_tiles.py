@@ -3,7 +3,9 @@ for a product on a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from mlcc.machine.gpu_tables import GpuFacts
 
@@ -61,11 +63,18 @@ TILES = (
 )
 
 
-def best_tile(
+PARTS: tuple[tuple[str, str, Callable[[Tile], int]], ...] = (
+    ("rows", "rows of a block's tile", attrgetter("rows")),
+    ("columns", "columns of a block's tile", attrgetter("columns")),
+    ("threads", "threads of a block", attrgetter("threads")),
+)  # what tells tiles apart, for `choose_tile`
+
+
+def fitting_tiles(
     facts: GpuFacts, m: int | None, n: int | None, batches: int | None, element: int, windows: bool = False
-) -> Tile:
-    """The tile with which the whole takes least. Sizes that are not known are taken to be large. Of operands that are
-    read at `windows` each element takes computing where it is."""
+) -> list[tuple[float, Tile]]:
+    """The tiles with the times that the whole takes with them, best first. Sizes that are not known are taken to be
+    large. Of operands that are read at `windows` each element takes computing where it is."""
     m, n, batches = m or 4096, n or 4096, batches or 16
 
     def time(tile: Tile) -> float:
@@ -77,7 +86,8 @@ def best_tile(
         return each * tile.rows * tile.columns / (_speed(tile, windows) * _busy(warps, tile, waits))
 
     most = MOST_SUMS // 2 if windows else MOST_SUMS  # where each of many elements is takes registers too
-    return min((t for t in TILES if t.own[0] * t.own[1] * element // 4 <= most), key=time)
+    found = [(time(t), t) for t in TILES if t.own[0] * t.own[1] * element // 4 <= most]
+    return sorted(found, key=lambda pair: pair[0])
 
 
 def _speed(tile: Tile, windows: bool) -> float:

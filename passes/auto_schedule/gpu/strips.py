@@ -114,7 +114,8 @@ def pipeline(kernel: GpuKernel, depth: LoopRV, copies: list[BlockRV], tile: Tile
         return 1
     room = kernel.facts.shared_per_sm // 2
     fitting = (n for n in VERSIONS if tile.shared(n, max(sizes)) < min(room, kernel.facts.shared_per_block))
-    versions = min(next(fitting, 1), steps or VERSIONS[0])
+    most = min(next(fitting, 1), steps or VERSIONS[0])
+    versions = kernel.choose("stages", "steps whose operands are in shared memory at once", [*range(most, 0, -1)])
     if versions > 1:
         kernel.sch.annotate(depth, "software_pipeline_stage", [0, 0, versions - 1])
         kernel.sch.annotate(depth, "software_pipeline_order", [1, 2, 0])

@@ -14,9 +14,10 @@ from math import prod
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.gpu.fragments import Fragments, by_fragments
 from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm, schedule_others
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes, choose
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import PARTS, Sizes, fitting_choices
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.products import only_product
+from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.schedule.handles import BlockRV
 
 LEAST = 16  # rows and columns from which on tiles pay
@@ -67,9 +68,12 @@ def _scheduled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     m, n, k = (product.extent(p) or UNKNOWN for p in (product.m, product.n, *product.k))
     batches = prod(product.extent(p) or LEAST for p in product.outer)
     sizes = Sizes(m, n, k, batches, kind.bytes)
-    choice = choose(kernel.facts, sizes, kind.depth)
-    if choice is None:
+    found = fitting_choices(kernel.facts, sizes, kind.depth)
+    if not found:
         not_this("no tile fits")
+    choice = choose_tile(kernel, found, PARTS)
+    stages = kernel.choose("stages", "steps that are in shared memory at once", [*range(choice.stages, 0, -1)])
+    choice = replace(choice, stages=stages)
     kernel.say(str(choice))
     by_fragments(kernel, block, product, kind, choice, along)
     schedule_others(kernel)

@@ -3,7 +3,9 @@ way from the second-level cache."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from mlcc.machine.gpu_tables import GpuFacts
 
@@ -82,12 +84,26 @@ class Sizes:
     bytes: int
 
 
-def choose(facts: GpuFacts, sizes: Sizes, least_depth: int) -> Choice | None:
-    """The tile with which the whole takes least; None if none fits. `least_depth`: products of one instruction."""
+PARTS: tuple[tuple[str, str, Callable[[Choice], int]], ...] = (
+    ("rows", "rows of a block's tile", attrgetter("tile.rows")),
+    ("columns", "columns of a block's tile", attrgetter("tile.columns")),
+    ("warps", "warps of a block", attrgetter("tile.warps")),
+)  # what tells tiles apart, for `choose_tile`
+
+
+def fitting_choices(facts: GpuFacts, sizes: Sizes, least_depth: int) -> list[tuple[float, Choice]]:
+    """The tiles that fit, with the clocks that the whole takes, best first. `least_depth`: products of one
+    instruction."""
     found = [
         (clocks(facts, sizes, choice), choice) for tile in TILES if (choice := _fit(facts, sizes, tile, least_depth))
     ]
-    return min(found, key=lambda pair: pair[0])[1] if found else None
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def choose(facts: GpuFacts, sizes: Sizes, least_depth: int) -> Choice | None:
+    """The tile with which the whole takes least; None if none fits."""
+    found = fitting_choices(facts, sizes, least_depth)
+    return found[0][1] if found else None
 
 
 def _fit(facts: GpuFacts, sizes: Sizes, tile: WarpTile, least_depth: int) -> Choice | None:

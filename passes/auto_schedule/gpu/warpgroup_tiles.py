@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import CACHE, CORES, LATENCY, SHARED, START, Sizes
@@ -54,10 +56,22 @@ class GroupChoice:
         return f"tiles of {t.rows} x {t.columns} in {groups}, {DEPTH} deep, {self.stages} in shared memory"
 
 
+PARTS: tuple[tuple[str, str, Callable[[GroupChoice], int]], ...] = (
+    ("columns", "columns of a block's tile", attrgetter("tile.columns")),
+    ("groups", "warpgroups of a block", attrgetter("tile.groups")),
+)  # what tells tiles apart, for `choose_tile`
+
+
+def fitting_choices(facts: GpuFacts, sizes: Sizes) -> list[tuple[float, GroupChoice]]:
+    """The tiles that fit, with the clocks that the whole takes, best first."""
+    found = [choice for tile in TILES if (choice := _fit(facts, sizes, tile))]
+    return sorted(((choice.clocks, choice) for choice in found), key=lambda pair: pair[0])
+
+
 def choose(facts: GpuFacts, sizes: Sizes) -> GroupChoice | None:
     """The tile with which the whole takes least; None if none fits."""
-    found = [choice for tile in TILES if (choice := _fit(facts, sizes, tile))]
-    return min(found, key=lambda choice: choice.clocks) if found else None
+    found = fitting_choices(facts, sizes)
+    return found[0][1] if found else None
 
 
 def _fit(facts: GpuFacts, sizes: Sizes, tile: GroupTile) -> GroupChoice | None:

@@ -9,6 +9,7 @@ follows element by element.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from mlcc.ir import construct as c
@@ -34,9 +35,10 @@ from mlcc.passes.auto_schedule.gpu.product_parts import (
 )
 from mlcc.passes.auto_schedule.gpu.tensor_cores import UNKNOWN, by_inner_rows
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes
-from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, GROUP, ROWS, GroupChoice, choose
+from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, GROUP, PARTS, ROWS, GroupChoice, fitting_choices
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 from mlcc.passes.auto_schedule.products import number_of, only_product
+from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.gpu.wgmma_layout import Wgmma
 from mlcc.passes.lowering.pipeline_parts import BULK
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
@@ -115,16 +117,19 @@ def _choice(kernel: GpuKernel, product: Contraction) -> GroupChoice:
         not_this("too few rows or columns for a warpgroup")
     m, n, k = (product.extent(p) or UNKNOWN for p in (product.m, product.n, *product.k))
     sizes = Sizes(m, n, k, prod(product.extent(p) or 1 for p in product.outer), 2)
-    choice = choose(kernel.facts, sizes)
-    if choice is None:
+    found = fitting_choices(kernel.facts, sizes)
+    if not found:
         not_this("no tile fits")
+    choice = found[0][1]
     # rows of several axes are one for warps
     rows = prod(product.extent(p) or 1 for p in product.outer if product.lhs.has(p) and not product.rhs.has(p))
     joined = Sizes(m * rows, n, k, sizes.batches // rows, 2)
     other = tensor_tiles.choose(kernel.facts, joined, _ALONG)
     if other is not None and tensor_tiles.clocks(kernel.facts, joined, other) < choice.clocks:
-        not_this(f"warps by themselves are done before: {other}")
-    return choice
+        kernel.rather_not(f"warps by themselves are done before: {other}")
+    choice = choose_tile(kernel, found, PARTS)
+    stages = kernel.choose("stages", "steps that are in shared memory at once", [*range(choice.stages, 0, -1)])
+    return replace(choice, stages=stages)
 
 
 def _scheduled(
