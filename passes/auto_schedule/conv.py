@@ -87,11 +87,11 @@ def _tiled(kernel: Kernel, product: Contraction, groups: Groups | None) -> tuple
     """The tile that wastes least, over whichever axis of the left operand it takes its rows from."""
     lanes, n = element_lanes(kernel, product), product.extent(product.n)
     spare = groups.spare(kernel) if groups else None
-    shared = _shared(kernel, product)
+    shared, anywhere = _shared(kernel, product), _anywhere(product)
     found = []
     for place in _own(product):
         size = product.extent(place)
-        fitting = tiles(kernel.facts, size, n, lanes, spare, groups is None, shared)
+        fitting = tiles(kernel.facts, size, n, lanes, spare, groups is None, shared, anywhere)
         found.append([(tile.efficiency(size, n), (place, tile)) for tile in fitting])
     found.sort(key=lambda of_axis: (of_axis[0][0], of_axis[0][1][0]), reverse=True)
     parts = [(name, about, partial(_of_tile, value)) for name, about, value in PARTS]
@@ -112,6 +112,12 @@ def _of_tile(value: Callable[[Tile], int], pair: tuple[int, Tile]) -> int:
 def _shared(kernel: Kernel, product: Contraction) -> int:
     """The columns of panels of weights that versions of the kernel share: whichever axis gives a tile its rows."""
     return 0 if product.rhs.windows else shared_columns(kernel, product, None)
+
+
+def _anywhere(product: Contraction) -> bool:
+    """Do vectors of data begin at every element of a window?"""
+    along = product.rhs.windows.get(len(product.rhs.places) - 1, {})
+    return not _stride(product) and any(p != product.n and product.extent(p) != 1 for p in along)
 
 
 def _stride(product: Contraction) -> int:

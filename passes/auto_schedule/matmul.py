@@ -38,6 +38,7 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 LEAST_REUSE = 24  # rows that a panel has to serve before making it takes less time than it saves
 LEAST_REUSE_IN_ROWS = 128  # the same where vectors can be loaded without panels, from more lines and pages
+LARGEST_IN_ROWS = 768 << 10  # bytes: a larger operand's rows are in more pages than loads find without a detour
 MOST_UNROLLED = 8  # steps of the sums that are written out one after the other
 
 LONG_DOTS = 16  # vectors of a dot product beside whose products the sum of its lanes takes little time
@@ -110,7 +111,8 @@ def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
     row = None if n is None else n * product.rhs.buffer.dtype.bits // 8
     size = None if row is None or depth is None else row * depth
     in_rows = product.consecutive(product.rhs) == product.n
-    ready = in_rows and size is not None and size <= facts.l2_bytes * 3 // 4 and (n or 0) >= lanes
+    near = size is not None and size <= min(facts.l2_bytes * 3 // 4, LARGEST_IN_ROWS)
+    ready = in_rows and near and (n or 0) >= lanes
     constant = kernel.is_constant(product.rhs.buffer)
     reused = (product.reuse or 0) >= (LEAST_REUSE_IN_ROWS if in_rows else LEAST_REUSE)
     # how often they serve is not known: panels for one row cost less than short dot products, one by one, for many

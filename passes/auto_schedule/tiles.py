@@ -15,12 +15,14 @@ USUAL_SIZES = (1, 8, 32, 100, 1000)  # what a size that is not known may turn ou
 
 @dataclass(frozen=True, order=True)
 class Tile:
-    """`rows` times `vectors` vectors of `lanes` elements; one takes `cost` of the time of a whole vector."""
+    """`rows` times `vectors` vectors of `lanes` elements; one takes `cost` of the time of a whole vector, and is
+    loaded from so many `lines` of the cache, as a mean."""
 
     rows: int
     vectors: int
     lanes: int
     cost: float = 1.0
+    lines: float = 1.0
 
     @property
     def columns(self) -> int:
@@ -35,7 +37,7 @@ class Tile:
         width = self.columns if n is None else n
         vectors = -(-width // self.lanes)
         time = sum(
-            down * across * _time(r, v, self.cost)
+            down * across * _time(r, v, self.cost, self.lines)
             for r, down in _parts(height, self.rows)
             for v, across in _parts(vectors, self.vectors)
         )
@@ -48,10 +50,10 @@ def _fits(columns: int, panel: int) -> bool:
     return panel == 0 or columns % panel == 0 or panel % columns == 0
 
 
-def _time(rows: int, vectors: int, cost: float) -> float:
+def _time(rows: int, vectors: int, cost: float, lines: float) -> float:
     """Of one step of the sums of a tile, in multiplications of whole vectors."""
     sums = rows * vectors
-    return (cost * sums + ROW_LOAD * rows + cost * VECTOR_LOAD * vectors) * max(1.0, LATENCY / sums)
+    return (cost * sums + ROW_LOAD * rows + cost * VECTOR_LOAD * lines * vectors) * max(1.0, LATENCY / sums)
 
 
 def _parts(size: int, step: int) -> list[tuple[int, int]]:
@@ -66,24 +68,30 @@ def _used(step: int) -> float:
 
 def tiles(
     facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True,
-    panel: int = 0,
+    panel: int = 0, anywhere: bool = False,
 ) -> list[Tile]:  # fmt: skip
     """All tiles for sizes (None: not known), best first: that make most of the multipliers, of vectors of `lanes`, or
     of half as many where that takes half the time or they hold all columns, and `halves` may be. Of equals the one
     of whole vectors, then with fewer loads, then with fewer rows. `spare`: registers for what else there is (None: an
     operand, and without fma a product). `panel`: the columns of panels that are given (0: none); a tile takes whole
-    ones, or a part of one."""
+    ones, or a part of one. `anywhere`: vectors begin anywhere in a line of the cache, and so may lie in two;
+    then loads would be what a tile of one vector, which needs one for each multiplication, waits for."""
     room = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
     # half a vector holds all columns: no CPU takes longer for it, and those that work in halves take half the time
     few = n is not None and n * 2 <= lanes
     may = halves and (facts.in_halves or few) and lanes > 2 and n is not None
+    unit = 0.5 if facts.in_halves else 1.0  # of a vector, that is loaded at a time
     widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * may
     found = [
-        Tile(rows, vectors, width, cost)
+        Tile(
+            rows, vectors, width, cost, 1 + anywhere * min(width / lanes, unit) * facts.vector_bytes / facts.line_bytes
+        )
         for width, cost in widths
         for vectors in range(1, max(min(room // 2, room if n is None else -(-n // width)), 1) + 1)
         for rows in range(1, min(room, m or room) + 1)
-        if rows * vectors + min(rows, vectors) <= room and _fits(vectors * width, panel)
+        if rows * vectors + min(rows, vectors) <= room
+        and _fits(vectors * width, panel)
+        and (vectors > 1 or not anywhere or (n is not None and n <= width))
     ]
 
     def worth(tile: Tile) -> tuple[float, int, int, int]:
