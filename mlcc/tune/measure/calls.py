@@ -31,18 +31,24 @@ class Loaded:
 
 
 class BoundCall:
-    """A kernel with sets of memory to work on, in turn. `prepare` has run on each of them."""
+    """A kernel with sets of memory to work on, in turn. `prepare` has run on each of them.
 
-    def __init__(self, loaded: Loaded, sets: Sequence[Sequence[Guarded]], *, tight: bool = False) -> None:
+    Kernels that are compared share a `workspace`: where in memory it happens to lie is worth some percent.
+    """
+
+    def __init__(
+        self, loaded: Loaded, sets: Sequence[Sequence[Guarded]], *, tight: bool = False,
+        workspace: Guarded | None = None,
+    ) -> None:  # fmt: skip
         kernel = loaded.kernel
         self._call = loaded.main
         self._sets = len(sets)
         panels = [[Guarded(size, tight=tight) for size in kernel.panels] for _ in sets]
         self.memories = [[*given, *own] for given, own in zip(sets, panels, strict=True)]
-        self.workspace = _workspace(kernel.main)
+        self.workspace = workspace or workspace_of(kernel)
         self._words, self._stride = _words(kernel.main, self.memories, self.workspace)
         if loaded.prepare is not None and kernel.prepare is not None:
-            scratch = _workspace(kernel.prepare)
+            scratch = _scratch(kernel.prepare.workspace)
             words, stride = _words(kernel.prepare, self.memories, scratch)
             code = loaded.prepare(ctypes.addressof(words), stride, len(sets), len(sets))
             if code:
@@ -68,8 +74,13 @@ class KernelError(Exception):
         self.code = code
 
 
-def _workspace(entry: Entry) -> Guarded:
-    return Guarded(-(-entry.workspace // ALIGNMENT) * ALIGNMENT, tight=True)
+def workspace_of(*kernels: Kernel) -> Guarded:
+    """Memory for the temporaries of any of these kernels."""
+    return _scratch(max(kernel.main.workspace for kernel in kernels))
+
+
+def _scratch(size: int) -> Guarded:
+    return Guarded(-(-size // ALIGNMENT) * ALIGNMENT, tight=True)
 
 
 def _words(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import resource
 import signal
@@ -18,7 +19,7 @@ from typing import Any, NoReturn
 from mlcc.runtime import faults, threads
 from mlcc.runtime.faults import Fault
 from mlcc.tune.measure.arguments import Bytes
-from mlcc.tune.measure.calls import BoundCall, KernelError, Loaded
+from mlcc.tune.measure.calls import BoundCall, KernelError, Loaded, workspace_of
 from mlcc.tune.measure.check import difference, infinite_share
 from mlcc.tune.measure.memory import Guarded
 from mlcc.tune.measure.protocol import Limits, Measure, Prepare
@@ -26,6 +27,10 @@ from mlcc.tune.measure.protocol import Limits, Measure, Prepare
 _PR_SET_PDEATHSIG = 1
 _PATIENCE = 50  # a candidate may take so many times what the baseline takes
 _LEAST_SECONDS = 0.5
+# rounds of a sample, of which the least counts: what else runs on a machine only ever adds to the time. One round of
+# 1 ms varies by 20 % on a busy machine, by CPU time as well, the least of three of 0.4 ms by 3 %
+_ROUNDS, _FEW_ROUNDS = 3, 2
+_SHORT = 0.001  # seconds of a call up to which there are three
 
 
 class Wrong(Exception):
@@ -124,26 +129,40 @@ def check_and_time(
             raise MemoryError(f"a workspace of {entry.workspace} bytes")
     threads.set_num_threads(prepared.threads)
     clock = time.thread_time if prepared.threads == 1 else time.perf_counter
-    usual = BoundCall(baseline, timed)
+    workspace = workspace_of(baseline.kernel, request.candidate)
+    usual = BoundCall(baseline, timed, workspace=workspace)
     usual_seconds = min(_seconds(usual, 1, clock) for _ in range(2))
     patience = max(_LEAST_SECONDS, _PATIENCE * usual_seconds) * prepared.threads
     allow(min(patience, request.limits.seconds))
     loaded = baseline if request.candidate.digest == baseline.kernel.digest else Loaded(request.candidate)
     _check(loaded, prepared, tight, expected)
-    candidate = BoundCall(loaded, timed)
+    candidate = BoundCall(loaded, timed, workspace=workspace)
     seconds = min(_seconds(candidate, 1, clock) for _ in range(2))
     counts = [max(1, int(request.least / max(s, 1e-9)) + 1) for s in (usual_seconds, seconds)]
-    made, ratios = [], []
+    pair = ((usual, counts[0]), (candidate, counts[1]))
+    rounds = _ROUNDS if prepared.threads > 1 or max(usual_seconds, seconds) < _SHORT else _FEW_ROUNDS
+    made: list[float] = []
+    ratios: list[float] = []
     for turn in range(request.samples):
-        allow(request.limits.seconds)
-        pair = [(usual, counts[0]), (candidate, counts[1])]
-        times = [_seconds(call, n, clock) for call, n in (pair if turn % 2 else reversed(pair))]
-        base, own = times if turn % 2 else reversed(times)
+        allow(request.limits.seconds * rounds)
+        base, own = _paired(pair, rounds, clock, backwards=bool(turn % 2))
         made.append(own)
         ratios.append(own / base)
-        if min(ratios) > request.give_up * (1 if turn else 2):  # two rounds, as one alone may be noise
+        if turn + 1 >= rounds and min(ratios) > request.give_up * (1 if turn else 2):  # one alone may be noise
             break
     return {"seconds": made, "ratios": ratios}
+
+
+def _paired(
+    pair: Sequence[tuple[BoundCall, int]], rounds: int, clock: Callable[[], float], *, backwards: bool
+) -> list[float]:
+    """Seconds of one call of each of two kernels, timed in turn: the least of so many rounds."""
+    found = [math.inf] * len(pair)
+    order = [*enumerate(pair)]
+    for _ in range(rounds):
+        for at, (call, count) in reversed(order) if backwards else order:
+            found[at] = min(found[at], _seconds(call, count, clock))
+    return found
 
 
 def _check(loaded: Loaded, prepared: Prepare, tight: Sequence[Guarded], expected: Sequence[Bytes | None]) -> None:

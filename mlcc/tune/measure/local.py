@@ -40,7 +40,7 @@ class LocalRunner:
     """
 
     def __init__(
-        self, jobs: int = 1, *, seed: int = 0, limits: Limits | None = None, cold: bool = False, least: float = 0.001,
+        self, jobs: int = 1, *, seed: int = 0, limits: Limits | None = None, cold: bool = False, least: float = 0.0004,
         build_seconds: float = 30.0,
     ) -> None:  # fmt: skip
         self.limits = limits or Limits()

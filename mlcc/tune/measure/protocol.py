@@ -38,7 +38,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Check a kernel and time it beside another: `samples` rounds of one sample of each, of `least` seconds or more.
+    """Check a kernel, and time it beside another: `samples` samples of each, of rounds of `least` seconds or more.
 
     A kernel that was more than `give_up` times slower in two rounds gets no more of them.
     """
@@ -46,7 +46,7 @@ class Measure:
     baseline: Kernel
     candidate: Kernel
     samples: int
-    least: float = 0.001
+    least: float = 0.0004
     give_up: float = 2.0
     limits: Limits = Limits()
 
