@@ -148,7 +148,7 @@ def check_and_time(
         base, own = _paired(pair, rounds, clock, backwards=bool(turn % 2))
         made.append(own)
         ratios.append(own / base)
-        if turn + 1 >= rounds and min(ratios) > request.give_up * (1 if turn else 2):  # one alone may be noise
+        if min(ratios) > request.give_up * (1 if turn else 2):  # one alone may be noise
             break
     return {"seconds": made, "ratios": ratios}
 

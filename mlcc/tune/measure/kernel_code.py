@@ -74,7 +74,7 @@ def arguments_of(func: tir.PrimFunc, sizes: Mapping[str, int]) -> tuple[Argument
 
 def _built(func: tir.PrimFunc, recipe: Recipe, known_kernel: Callable[[str], Kernel | None]) -> Kernel:
     functions, panels = _taken_apart(func, recipe)
-    module = IRModule(functions)
+    module = IRModule({name: one.with_attr("global_symbol", name) for name, one in functions.items()})
     passes = build_pipeline(module, recipe.target, recipe.level, "")
     lowered = run_passes(module, passes, target=recipe.target, verify_each=False, builds=True)
     return _Emission(lowered, recipe).kernel(func, panels, known_kernel)

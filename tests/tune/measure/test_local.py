@@ -8,6 +8,7 @@ import pytest
 
 import mlcc
 from mlcc.errors import CompileError
+from mlcc.ir import tir
 from mlcc.tune.contracts import Status
 from mlcc.tune.measure.kernel_code import Recipe, build_kernel
 from mlcc.tune.measure.local import LocalRunner
@@ -96,3 +97,98 @@ def main(a: T.handle, c: T.handle):
         runner.measure(task_of(module), func, [func], 1)
     (found,) = runner.measure(task_of(module, sizes={"n": 33}), func, [func], 1)
     assert found.status is Status.OK
+
+
+DENSE = """
+@T.prim_func
+def main(X: T.Buffer((16, 64), "float32"), W: T.Buffer((64, 96), "float32"), Y: T.Buffer((16, 96), "float32")):
+    T.func_attr({"tir.noalias": True})
+    for i, j, k in T.grid(16, 96, 64):
+        with T.block("Y"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Y[vi, vj] = T.float32(0)
+            Y[vi, vj] = Y[vi, vj] + X[vi, vk] * W[vk, vj]
+"""
+
+
+def packed_panels(module: mlcc.IRModule) -> tir.PrimFunc:
+    """`DENSE`, whose weights are copied into panels of 32 columns first."""
+    sch = mlcc.Schedule(module)
+    block = sch.get_block("Y")
+    copy = sch.cache_read(block, 1, "global")
+    sch.transform_layout(block, ("read", 1), lambda k, j: [j // 32, k, j % 32])
+    i, j, k = sch.get_loops(block)
+    across, lanes = sch.split(j, [None, 32])
+    sch.reorder(i, across, k, lanes)
+    sch.vectorize(lanes)
+    sch.decompose_reduction(block, k)
+    assert copy is not None
+    return func_of(sch.mod)
+
+
+def test_what_packs_constants_is_not_measured(runner: LocalRunner) -> None:
+    """Weights that are constants are packed once, as a build does it: by a function of its own."""
+    module = mlcc.parse(DENSE)
+    func = packed_panels(module)
+    whole, apart = (build_kernel(func, Recipe(NATIVE, known=frozenset(known))) for known in ((), (1,)))
+    assert whole.prepare is None and not whole.panels
+    assert apart.prepare is not None and apart.panels == (64 * 96 * 4,)
+    for constants in (frozenset[int](), frozenset({1})):
+        found = runner.measure(task_of(module, constants=constants), func_of(module), [func], 2)
+        assert [o.status for o in found] == [Status.OK]
+
+
+INDICES = """
+@T.prim_func
+def main(T0: T.Buffer((50, 8), "float32"), I: T.Buffer((20,), "int64"), Y: T.Buffer((20, 8), "float32")):
+    for i, j in T.grid(20, 8):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = T0[I[vi], vj]
+"""
+IN_PLACE = """
+@T.prim_func
+def main(X: T.Buffer((64,), "float32"), N: T.Buffer((64,), "int8")):
+    for i in range(64):
+        with T.block("X"):
+            vi = T.axis.spatial(64, i)
+            X[vi] = T.log(X[vi]) * T.float32(2)
+    for i in range(64):
+        with T.block("N"):
+            vi = T.axis.spatial(64, i)
+            N[vi] = N[vi] + T.int8(1)
+"""
+HALF = """
+@T.prim_func
+def main(X: T.Buffer((8, 300), "float16"), Y: T.Buffer((8,), "float16"), Z: T.Buffer((8,), "bool"), s: T.float32):
+    for i, k in T.grid(8, 300):
+        with T.block("Y"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                Y[vi] = T.float16(0)
+            Y[vi] = Y[vi] + X[vi, vk]
+    for i in range(8):
+        with T.block("Z"):
+            vi = T.axis.spatial(8, i)
+            Z[vi] = T.Cast("float32", Y[vi]) < s
+"""
+
+
+@pytest.mark.parametrize("text", [INDICES, IN_PLACE, HALF], ids=["indices", "in place", "half"])
+def test_arguments_suit_the_kernel(runner: LocalRunner, text: str) -> None:
+    """Indices lie inside, logarithms are of positive numbers, dtypes are any."""
+    module = mlcc.parse(text)
+    func = func_of(module)
+    (found,) = runner.measure(task_of(module), func, [func], 2)
+    assert found.status is Status.OK, found.why
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_and_cold_caches(threads: int) -> None:
+    module = mm_relu(256, 64, 64)
+    sch = mlcc.Schedule(module)
+    sch.parallel(sch.get_loops(sch.get_block("Y"))[0])
+    with LocalRunner(jobs=2, cold=True) as cold:
+        found = cold.measure(task_of(module, threads), func_of(module), [func_of(sch.mod), tiled(module, 4, 64)], 2)
+    assert [o.status for o in found] == [Status.OK] * 2
