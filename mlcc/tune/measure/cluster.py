@@ -6,8 +6,7 @@ import contextlib
 import ipaddress
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import mlcc
@@ -15,6 +14,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.tune.contracts import Outcome, Status, Task
 from mlcc.tune.measure import dask_worker
+from mlcc.tune.measure.closing import Closing
 from mlcc.tune.measure.dask_worker import TAG
 from mlcc.tune.measure.wire import packed
 
@@ -22,7 +22,7 @@ _LOOK = 2.0  # seconds between two looks at which workers there are
 _RETRIES = 2  # of a batch that lost its worker more often than Dask puts up with
 
 
-class DaskRunner:
+class DaskRunner(Closing):
     """Builds, checks and times candidates on the workers of a cluster; see `contracts.Runner`.
 
     `cluster` is a Dask client, or the address of a scheduler: tls://host:port, with the certificates of `security`
@@ -68,12 +68,6 @@ class DaskRunner:
         """Close the connection, if this runner opened it."""
         if self._is_ours:
             self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     # ------------------------------------------------------------ tasks
 

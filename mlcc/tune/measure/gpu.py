@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from mlcc.ir import tir
 from mlcc.machine.target import CudaTarget
 from mlcc.tune.contracts import Outcome, Status, Task
-from mlcc.tune.measure.gpu_worker import GpuMeasure, TaskData, can_run
+from mlcc.tune.measure.closing import Closing
+from mlcc.tune.measure.gpu_worker import GpuMeasure, TaskData, can_run, has_gpu
 from mlcc.tune.measure.process import Worker, WorkerDied
 from mlcc.tune.measure.wire import packed
 
 _WORKER = "mlcc.tune.measure.gpu_worker"
+ANALYSIS = "analysis"  # in place of a device key, in records of what no machine measured
 _FINALIST = 15  # samples from which on results are checked, where that takes emulation
 _WALL = 20
 
 
-class GpuRunner:
+class GpuRunner(Closing):
     """Builds, checks and times candidates for a GPU; see `contracts.Runner`.
 
     Where this machine has a GPU for the target (`on_gpu`; None: it is asked), every candidate is checked and timed on
     it, by its own clock, in a process that is started anew when it fails. Elsewhere its time is estimated from
     occupancy, memory traffic and bank conflicts of its first blocks (`gpu_cost`), and the emulator checks the results
-    of those that are sampled often. A context manager.
+    of those that are sampled often. `device` is what records say instead of a device key: None where a GPU measures. A context
+    manager.
     """
 
     def __init__(self, *, seed: int = 0, seconds: float = 60.0, on_gpu: bool | None = None) -> None:
         self._seed = seed
         self._seconds = seconds
-        self._on_gpu = on_gpu
+        self._on_gpu = has_gpu() if on_gpu is None else on_gpu
+        self.device = None if self._on_gpu else ANALYSIS
         self._worker = Worker(_WORKER, uses=500)
 
     def measure(
@@ -39,24 +41,17 @@ class GpuRunner:
     ) -> list[Outcome]:
         """The outcomes of `candidates` in order."""
         target = CudaTarget.parse(task.target)
-        if self._on_gpu is None:
-            self._on_gpu = can_run(target)
+        on_gpu = self._on_gpu and can_run(target)
         own = TaskData(packed(task.func), target, tuple(sorted(task.sizes.items())), self._seed)
         usual, check = packed(baseline), samples >= _FINALIST
         return [
-            self._asked(GpuMeasure(own, usual, packed(func), samples, check, self._on_gpu, self._seconds))
+            self._asked(GpuMeasure(own, usual, packed(func), samples, check, on_gpu, self._seconds))
             for func in candidates
         ]
 
     def close(self) -> None:
         """End the process."""
         self._worker.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def _asked(self, request: GpuMeasure) -> Outcome:
         try:

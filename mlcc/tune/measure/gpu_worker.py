@@ -68,13 +68,17 @@ def main(reading: int, writing: int) -> None:
     serve(reading, writing, answer)
 
 
-def can_run(target: CudaTarget) -> bool:
-    """Whether this machine has a GPU that runs code for a target."""
+def has_gpu() -> bool:
+    """Whether this machine has a GPU that can be used."""
     try:
-        capability = host.gpu().capability
+        return host.gpu() is not None
     except MachineError:
         return False
-    return GpuFacts.of(target).arch.capability <= capability
+
+
+def can_run(target: CudaTarget) -> bool:
+    """Whether this machine has a GPU that runs code for a target."""
+    return has_gpu() and GpuFacts.of(target).arch.capability <= host.gpu().capability
 
 
 def answer(request: GpuMeasure) -> Outcome:

@@ -9,8 +9,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
@@ -19,6 +17,7 @@ from mlcc.machine.target import LlvmTarget
 from mlcc.tune.contracts import Outcome, Status, Task
 from mlcc.tune.measure.arguments import size_of
 from mlcc.tune.measure.builder import Build, Built, Judge
+from mlcc.tune.measure.closing import Closing
 from mlcc.tune.measure.kernel import Argument, Kernel
 from mlcc.tune.measure.kernel_code import Recipe
 from mlcc.tune.measure.process import Worker, WorkerDied
@@ -32,24 +31,25 @@ _SAMPLES = 10  # in one process
 _WALL = 20  # seconds of wall time for one of CPU time: machines are shared
 
 
-class LocalRunner:
+class LocalRunner(Closing):
     """Builds, checks and times candidates on this machine; see `contracts.Runner`.
 
     `jobs` processes compile; one candidate is timed at a time. `seed` is for the arguments, `limits` for what a
-    candidate may use, `cold` for arguments that no cache holds. A context manager.
+    candidate may use, `cold` for arguments that no cache holds. A process gives way to a new one after so many `uses`,
+    with all memory that it has taken. A context manager.
     """
 
     def __init__(
         self, jobs: int = 1, *, seed: int = 0, limits: Limits | None = None, cold: bool = False, least: float = 0.0004,
-        build_seconds: float = 30.0,
+        build_seconds: float = 30.0, uses: int = 2000,
     ) -> None:  # fmt: skip
         self.limits = limits or Limits()
         self._seed = seed
         self._cold = cold
         self._least = least
         self._build_seconds = build_seconds
-        self._builders = [Worker(_BUILDER) for _ in range(max(jobs, 1))]
-        self._zygote = Worker(_ZYGOTE)
+        self._builders = [Worker(_BUILDER, uses) for _ in range(max(jobs, 1))]
+        self._zygote = Worker(_ZYGOTE, uses)
         self._prepared: tuple[Prepare, int] | None = None
         self._built: OrderedDict[bytes, Built] = OrderedDict()
         for worker in (self._zygote, *self._builders):
@@ -85,12 +85,6 @@ class LocalRunner:
         """End all processes."""
         for worker in (self._zygote, *self._builders):
             worker.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     # ------------------------------------------------------------ building
 
@@ -136,10 +130,13 @@ class LocalRunner:
         made = Prepare(judge.arguments, judge.kernel, judge.bound, self._seed, task.threads, sets, self.limits)
         if self._prepared is not None and self._prepared[0] in (made, replace(made, reference=usual)):
             return self._prepared[0]
-        answer = self._ready(made)
-        if answer.status == Status.TIMEOUT.value:
-            made = replace(made, reference=usual)
+        try:
             answer = self._ready(made)
+            if answer.status == Status.TIMEOUT.value:
+                made = replace(made, reference=usual)
+                answer = self._ready(made)
+        except WorkerDied as exc:
+            answer = Answer(Status.CRASH.value, str(exc))
         if answer.status != Status.OK.value:
             raise CompileError(error("E1142", f"the unscheduled function cannot be run: {answer.why}"))
         return made
@@ -149,11 +146,14 @@ class LocalRunner:
         return min(_MOST_SETS, math.ceil(2 * host.caches().l2 / max(size, 1)) + 1) if self._cold else 1
 
     def _ready(self, prepare: Prepare) -> Answer:
-        """Have the zygote make the arguments, unless it has them."""
+        """Have the zygote make the arguments, unless it has them; twice, where it is killed meanwhile."""
         self._zygote.start()
         if self._prepared == (prepare, self._zygote.started):
             return Answer(Status.OK.value)
-        answer = self._ask_zygote(prepare, 4 * prepare.limits.seconds)
+        try:
+            answer = self._ask_zygote(prepare, 4 * prepare.limits.seconds)
+        except WorkerDied:
+            answer = self._ask_zygote(prepare, 4 * prepare.limits.seconds)
         self._prepared = (prepare, self._zygote.started) if answer.status == Status.OK.value else None
         return answer
 

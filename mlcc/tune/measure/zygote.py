@@ -64,6 +64,7 @@ class Zygote:
 
     def _prepare(self, request: Prepare) -> dict[str, Any]:
         self._arguments = request.arguments
+        self._tight, self._timed, self._shared = [], [], []  # of another task: there may be no room for both
         sizes = [size_of(argument) for argument in request.arguments]
         self._tight = [Guarded(size, tight=True) for size in sizes]
         self._timed = [apart(sizes) for _ in range(request.sets)]

@@ -192,3 +192,13 @@ def test_threads_and_cold_caches(threads: int) -> None:
     with LocalRunner(jobs=2, cold=True) as cold:
         found = cold.measure(task_of(module, threads), func_of(module), [func_of(sch.mod), tiled(module, 4, 64)], 2)
     assert [o.status for o in found] == [Status.OK] * 2
+
+
+def test_processes_give_way_to_new_ones() -> None:
+    module = mm_relu()
+    default = tiled(module, 4, 16)
+    with LocalRunner(uses=3) as short:
+        for rows in (1, 2, 8):
+            (found,) = short.measure(task_of(module), default, [tiled(module, rows, 16)], 2)
+            assert found.status is Status.OK, found.why
+        assert short._zygote.started > 1 and short._builders[0].started > 1

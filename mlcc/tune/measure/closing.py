@@ -1,0 +1,20 @@
+"""What runners have in common: `with` closes them."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+
+class Closing:
+    """A context manager that closes itself."""
+
+    def close(self) -> None:
+        """Give back what is held."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
