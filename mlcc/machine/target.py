@@ -7,6 +7,7 @@ A target is its kind and typed options: a subclass of `Target` for each kind. Wh
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
@@ -269,6 +270,7 @@ def _register_installed(kind: str, span: Span | None) -> None:
             raise CompileError(error("E0791", message, span)) from exc
 
 
+@functools.lru_cache(maxsize=64)
 def _parse(text: str) -> Target:
     stripped = text.strip()
     if _TAG.match(stripped):

@@ -75,7 +75,7 @@ class _Split:
         """Whether both pack the same arguments in the same way."""
         return self.constants == other.constants and structural_equal(self.prepare, other.prepare)
 
-    def rest(self, kept: Sequence[int], panels: Sequence[_Panel], own: Sequence[int]) -> tir.PrimFunc:
+    def rest(self, kept: Sequence[int], panels: Sequence[_Panel | tir.Buffer], own: Sequence[int]) -> tir.PrimFunc:
         """What is left of the kernel: it takes the arguments at the positions `kept` and then `panels`, of which those
         at the places `own` are what it packed itself."""
         func, root = self.func, self.func.root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,8 +31,8 @@ class ErrorBound:
         Errors of sums in different orders grow as the root of the number of terms; one more rounding is that to the
         dtype of the result, where neighbours differ by an ulp.
         """
-        sums = _ROUNDINGS * max(self.depth, 1) ** 0.5 * 2.0 ** -_MANTISSA[self.dtype]
-        return sums + 2.0 * 2.0 ** -_MANTISSA[result]
+        sums = _ROUNDINGS * math.sqrt(max(self.depth, 1)) * math.ldexp(1.0, -_MANTISSA[self.dtype])
+        return sums + math.ldexp(2.0, -_MANTISSA[result])
 
 
 def difference(got: Bytes, expected: Bytes, dtype_name: str, bound: ErrorBound) -> str | None:

@@ -131,13 +131,13 @@ def check_and_time(
     clock = time.thread_time if prepared.threads == 1 else time.perf_counter
     workspace = workspace_of(baseline.kernel, request.candidate)
     usual = BoundCall(baseline, timed, workspace=workspace)
-    usual_seconds = min(_seconds(usual, 1, clock) for _ in range(2))
+    usual_seconds = _roughly(usual, request.least, clock)
     patience = max(_LEAST_SECONDS, _PATIENCE * usual_seconds) * prepared.threads
     allow(min(patience, request.limits.seconds))
     loaded = baseline if request.candidate.digest == baseline.kernel.digest else Loaded(request.candidate)
     _check(loaded, prepared, tight, expected)
     candidate = BoundCall(loaded, timed, workspace=workspace)
-    seconds = min(_seconds(candidate, 1, clock) for _ in range(2))
+    seconds = _roughly(candidate, request.least, clock)
     counts = [max(1, int(request.least / max(s, 1e-9)) + 1) for s in (usual_seconds, seconds)]
     pair = ((usual, counts[0]), (candidate, counts[1]))
     rounds = _ROUNDS if prepared.threads > 1 or max(usual_seconds, seconds) < _SHORT else _FEW_ROUNDS
@@ -177,6 +177,12 @@ def _check(loaded: Loaded, prepared: Prepare, tight: Sequence[Guarded], expected
         found = difference(memory.bytes, result, argument.dtype, prepared.bound)
         if found is not None:
             raise Wrong(f"`{argument.name}`: {found}")
+
+
+def _roughly(call: BoundCall, least: float, clock: Callable[[], float]) -> float:
+    """Seconds of a call; of a second one, where the first is short."""
+    first = _seconds(call, 1, clock)
+    return first if first > 4 * least else min(first, _seconds(call, 1, clock))
 
 
 def _seconds(call: BoundCall, count: int, clock: Callable[[], float]) -> float:

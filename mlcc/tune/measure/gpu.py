@@ -25,8 +25,8 @@ class GpuRunner(Closing):
     Where this machine has a GPU for the target (`on_gpu`; None: it is asked), every candidate is checked and timed on
     it, by its own clock, in a process that is started anew when it fails. Elsewhere its time is estimated from
     occupancy, memory traffic and bank conflicts of its first blocks (`gpu_cost`), and the emulator checks the results
-    of those that are sampled often. `device` is what records say instead of a device key: None where a GPU measures. A context
-    manager.
+    of those that are sampled often. `device` is what records say instead of a device key: None where a GPU measures.
+    A context manager.
     """
 
     def __init__(self, *, seed: int = 0, seconds: float = 60.0, on_gpu: bool | None = None) -> None:
