@@ -126,7 +126,8 @@ def _search(space: _ContextSpace, runner: Runner, records: Records) -> KernelSea
     task = space.task
     seed = space.tuned.rand_state
     default = space.default() or Candidate(task.func, Trace())
-    return KernelSearch(task, space, default, RecordedRunner(runner, records, task, default, seed), seed)
+    device = getattr(runner, "device", None)
+    return KernelSearch(task, space, default, RecordedRunner(runner, records, task, default, seed, device), seed)
 
 
 def _commit(made: Database, records: Records, search: KernelSearch, space: _ContextSpace) -> None:
