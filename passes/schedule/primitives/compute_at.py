@@ -98,7 +98,14 @@ def can_compute_at(block: BlockRef, loop: LoopRef, preserve_unit_loops: bool = F
 
 
 def plan_move(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: int, reverse: bool) -> Move:
-    """All checks of the move, and the new loops. Refuses."""
+    """All checks of the move, and the new loops. Refuses. A plan is kept: places are tried before one is taken."""
+    cache, key = ref.tree.cache, ("move", ref.block, loop_ref.loop, preserve_unit_loops, index, reverse)
+    if key not in cache:
+        cache[key] = _planned(ref, loop_ref, preserve_unit_loops, index, reverse)
+    return cache[key]  # type: ignore[no-any-return]
+
+
+def _planned(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: int, reverse: bool) -> Move:
     tree, block, loop = ref.tree, ref.block, loop_ref.loop
     scope = scope_root(tree, block, require_stage_pipeline=True)
     check_complete_or_reduction_block(tree, block, scope)

@@ -5,23 +5,31 @@ from __future__ import annotations
 from mlcc.ir import tir
 from mlcc.passes.schedule.analysis.bindings import loop_iter_kind
 from mlcc.passes.schedule.analysis.scope import consumers
+from mlcc.passes.schedule.primitives.compute_at import can_compute_at
 from mlcc.passes.schedule.primitives.inline import can_inline
-from mlcc.passes.schedule.refusal import Refusal
-from mlcc.passes.schedule.state import BlockRef
+from mlcc.passes.schedule.state import BlockRef, LoopRef
 from mlcc.passes.schedule.tree import Tree
 
 
 def compute_locations(block: BlockRef) -> list[tuple[int, tir.For | None]]:
     """The legal places in order of their decisions: -2 for inlining, -1 for staying, else the index of a loop of the
-    first consumer.
+    first consumer."""
+    return [place for place in _places(block) if _is_legal(block, *place)]
+
+
+def location_at(block: BlockRef, decision: int) -> tuple[int, tir.For | None]:
+    """The last legal place up to a decision; staying where there is none."""
+    before = [place for place in _places(block) if place[0] <= decision]
+    return next((place for place in reversed(before) if _is_legal(block, *place)), (-1, None))
+
+
+def _places(block: BlockRef) -> list[tuple[int, tir.For | None]]:
+    """The places that it makes sense to ask about.
 
     As in TVM, loops of one iteration, spatial loops below others, and what is below the last spatial loop are left out:
     computing there would only repeat work.
     """
-    places: list[tuple[int, tir.For | None]] = []
-    if can_inline(block.state.copy(), block):
-        places.append((-2, None))
-    places.append((-1, None))
+    places: list[tuple[int, tir.For | None]] = [(-2, None), (-1, None)]
     tree = block.tree
     readers = consumers(tree, block.block)
     boundary = _boundary(tree, readers)
@@ -42,9 +50,18 @@ def compute_locations(block: BlockRef) -> list[tuple[int, tir.For | None]]:
             below_other = True
             if index > last_spatial:
                 break
-        if _can_compute_at(block, loop):
-            places.append((index, loop))
+        places.append((index, loop))
     return places
+
+
+def _is_legal(block: BlockRef, decision: int, loop: tir.For | None) -> bool:
+    if loop is None:
+        return decision == -1 or can_inline(block.state.copy(), block)
+    key = ("place", block.block, loop)
+    if key not in block.tree.cache:
+        place = LoopRef(block.state, block.func_name, loop)
+        block.tree.cache[key] = can_compute_at(block, place, preserve_unit_loops=True)
+    return block.tree.cache[key]  # type: ignore[no-any-return]
 
 
 def _boundary(tree: Tree, readers: list[tir.Block]) -> tir.For | None:
@@ -55,16 +72,3 @@ def _boundary(tree: Tree, readers: list[tir.Block]) -> tir.For | None:
         if all(tree.is_under(tree.realize(r), at) for r in readers):
             return at if isinstance(at, tir.For) else None
     return None
-
-
-def _can_compute_at(block: BlockRef, loop: tir.For) -> bool:
-    from mlcc.passes.schedule.primitives.compute_at import compute_at
-
-    trial = block.state.copy()
-    try:
-        compute_at(
-            trial, trial.block_ref(block.func_name, block.block), trial.loop_ref(block.func_name, loop.var), True
-        )
-    except Refusal:
-        return False
-    return True

@@ -7,7 +7,6 @@ that is given a decision takes it.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 
 from mlcc.ir import tir
 from mlcc.passes.schedule.random import Engine
@@ -108,15 +107,13 @@ def sample_compute_location(state: State, block: BlockRef, decision: int | None 
 
     A decision that is no legal place is moved to the next one before it. TVM: `sample_compute_location`.
     """
-    places = _compute_locations(block)
-    indices = [index for index, _ in places]
+    from mlcc.passes.schedule.primitives.compute_location import compute_locations, location_at
+
     if decision is None:
-        at = state.random.below(len(places)) if len(places) > 1 else 0
+        places = compute_locations(block)
+        index, loop = places[state.random.below(len(places)) if len(places) > 1 else 0]
     else:
-        at = bisect_left(indices, decision)
-        if at == len(indices) or indices[at] != decision:
-            at -= 1
-    index, loop = places[at] if at >= 0 else (-1, None)
+        index, loop = location_at(block, decision)
     state.recorded["decision"] = index
     if loop is None:
         return ROOT if index == -1 else INLINE
@@ -210,10 +207,3 @@ def _distinct(random: Engine, bound: int, count: int) -> list[int]:
         j = i + random.below(bound - i)
         order[i], order[j] = order[j], order[i]
     return order[:count]
-
-
-def _compute_locations(block: BlockRef) -> list[tuple[int, tir.For | None]]:
-    """The legal places with their decisions, in order of decision."""
-    from mlcc.passes.schedule.primitives.compute_location import compute_locations
-
-    return compute_locations(block)
