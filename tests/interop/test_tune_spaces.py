@@ -46,18 +46,24 @@ def test_postprocessors(name: str, target: str) -> None:
         sch = _redecided(context.mod, space, 11)
         if sch is None:
             continue
-        text = "\n".join(["def apply_trace(sch):", *(f"    {line}" for line in steps(sch.trace))])
-        scope: dict = {}
-        exec(text, scope)
-        copy = tvm.s_tir.Schedule(other.mod)
-        scope["apply_trace"](copy)
-        copy.enter_postproc()
+        text = str(sch.trace)
+        copy = _replayed_there(other.mod, sch)
         made = apply_trace(context.mod, sch.trace, ours, 3)
         accepted = _all_apply(theirs, copy)
         assert (made is not None) == accepted, text
         if made is not None:
             assert same_module(made.mod, copy.mod), text
             assert steps(made.trace) == steps(copy.trace)
+
+
+def _replayed_there(mod, sch: Schedule):
+    """TVM's schedule after the steps of ours, where postprocessors begin."""
+    scope: dict = {}
+    exec("\n".join(["def apply_trace(sch):", *(f"    {line}" for line in steps(sch.trace))]), scope)
+    copy = tvm.s_tir.Schedule(mod)
+    scope["apply_trace"](copy)
+    copy.enter_postproc()
+    return copy
 
 
 def _redecided(mod, space: Schedule, seed: int) -> Schedule | None:
@@ -85,3 +91,17 @@ def test_their_traces_replay_here(name: str) -> None:
             made = replayed(mod, str(sch.trace))
             assert made is not None
             assert same_module(made.mod, sch.mod)
+
+
+@pytest.mark.parametrize("name", ["dense_relu", "conv", "softmax", "sum"])
+def test_same_verdicts_on_gpu_code(name: str) -> None:
+    """What TVM turns down for a GPU is turned down here, and nothing else."""
+    mod, target = kernel(name), "nvidia/tesla-p100"
+    context, other = our_context(mod, target, 7), their_context(mod, target, 7)
+    for space in context.generate_design_space():
+        for seed in (1, 2, 3):
+            sch = _redecided(context.mod, space, seed)
+            if sch is not None:
+                made = apply_trace(context.mod, sch.trace, context.space_generator.postprocs, 3)
+                copy = _replayed_there(other.mod, sch)
+                assert (made is not None) == _all_apply(other.space_generator.postprocs, copy)
