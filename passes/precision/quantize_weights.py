@@ -124,7 +124,7 @@ class _Quantizer(RelaxMutator):
         table: Any = self.uses.resolve(call.args[0])
         found = self._tables.get(_identity(table)) if isinstance(table, relax.Constant) else None
         if found is None or call.attrs["axis"] not in (0, -2) or not found[1]:
-            return call
+            return call  # type: ignore[no-any-return]
         coded, indices = self.coded(*found), call.args[1]
         columns = [
             part if part.data.shape == () else self.emit_op("take", part, indices, axis=1, mode=call.attrs["mode"])
@@ -152,7 +152,9 @@ def _identity(constant: relax.Constant) -> str | int:
 
 def _code(data: TensorData, turned: bool, how: QuantizeWeights) -> _Coded:
     """Some columns at a time. Raises CompileError E0548 for weights that the scales cannot say."""
-    stored = data.array.T if turned else data.array  # type: ignore[union-attr]
+    array = data.array
+    assert array is not None
+    stored = array.T if turned else array
     depth, columns = stored.shape
     group = how.group or depth
     integers = np.empty((depth * how.bits // 8, columns), "uint8")
