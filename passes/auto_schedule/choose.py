@@ -16,7 +16,8 @@ from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
-from mlcc.passes.auto_schedule.kernel import AnyKernel, NotThis, Offer, Wanted
+from mlcc.passes.auto_schedule.kernel import AnyKernel, NotThis
+from mlcc.passes.auto_schedule.offers import Offer, Wanted
 from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
 from mlcc.passes.auto_schedule.widen_half import compute_halves_in_float32

@@ -180,7 +180,7 @@ def test_a_plan_that_is_not_offered_says_what_is() -> None:
         plans.apply(Plan("matmul", {"warps": 4}))
     with pytest.raises(CompileError, match=r"E0698.* does not take `main`: block `product` reduces"):
         plans.apply(Plan("transposes"))
-    with pytest.raises(CompileError, match=r"E0698.*there is no rule `gpu-rows`(.|\n)*rules: matvec, matmul"):
+    with pytest.raises(CompileError, match=r"E0698.*there is no rule `gpu-rows`(.|\n)*rules: .*matvec, matmul"):
         plans.apply(Plan("gpu-rows"))
     with pytest.raises(CompileError, match=r"E0697.*tir.is_scheduled"):
         Plans(plans.apply(Plan("matmul")).func, CpuFacts.of(WIDE))
