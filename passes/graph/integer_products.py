@@ -12,6 +12,8 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.tensor_data import TensorData
+from mlcc.ops import values
+from mlcc.ops.registry import Cost
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import tensor_info
@@ -19,7 +21,6 @@ from mlcc.relax.queries import Uses, is_call, is_primitive
 
 _LARGEST = 2**31  # what sums of int32 stay below
 _REACH = {"int8": 128, "uint8": 255}  # the greatest magnitude of an element
-_VIEWS = ("reshape", "permute_dims", "expand_dims", "squeeze", "flatten")
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 
 
@@ -141,7 +142,7 @@ class _Rewriter(RelaxMutator):
         """(total - correction) * scales as floats; channels come before `spatial` axes, or last."""
 
         def channels(value: relax.Expr) -> relax.Expr:
-            return value if not spatial else self.emit_op("reshape", value, ops.values.shape_expr([-1, *[1] * spatial]))
+            return value if not spatial else self.emit_op("reshape", value, values.shape_expr([-1, *[1] * spatial]))
 
         if correction is not None:
             total = self.emit_op("subtract", total, channels(correction))
@@ -150,7 +151,7 @@ class _Rewriter(RelaxMutator):
         return ops.bind_call("multiply", (wide, factor if weight.axis is None else channels(factor)))
 
     def _number(self, value: relax.Expr) -> relax.Expr:
-        return value if _dims(value) == () else self.emit_op("reshape", value, ops.values.shape_expr([]))
+        return value if _dims(value) == () else self.emit_op("reshape", value, values.shape_expr([]))
 
     def _scales(self, weight: _Quantized) -> relax.Expr:
         return weight.scale if weight.axis is not None else self._number(weight.scale)
@@ -180,7 +181,7 @@ class _Rewriter(RelaxMutator):
                 return None
             single = all(tir.const_int(e) == 1 for e in _dims(scale) or ())
             return _Quantized(data, scale, zero, None if single else value.attrs["axis"] % len(dims))
-        if not isinstance(value, relax.Call) or not any(is_call(value, f"relax.{name}") for name in _VIEWS):
+        if not isinstance(value, relax.Call) or not _is_view(value):
             return None
         below = self._source(value.args[0])
         if below is None:
@@ -233,6 +234,13 @@ def _bounded_zero(left: _Quantized, right: _Quantized, terms: int | None) -> int
     point = int(zero.reshape(-1)[0])
     reach = _REACH[left.dtype] + abs(point)
     return point if terms * reach * _REACH[right.dtype] < _LARGEST else None
+
+
+def _is_view(call: relax.Call) -> bool:
+    """Whether each element of the result is one of the only tensor that an operator takes."""
+    known = ops.get(call.op.name) if isinstance(call.op, tir.Op) else None
+    tensors = [a for a in call.args if not isinstance(a.struct_info, (relax.ShapeStructInfo, relax.PrimStructInfo))]
+    return known is not None and known.impl.cost is Cost.VIEW and tensors == [call.args[0]]
 
 
 def _array(value: relax.Expr) -> Any:
