@@ -116,7 +116,7 @@ def tuning(
         opened.append(records)
     measuring = runner
     if measuring is None:
-        measuring = _runner_for(where, jobs, cluster)
+        measuring = runner_for(where, jobs, cluster)
         opened.insert(0, measuring)
     device = getattr(measuring, "device", None)
     searches = []
@@ -156,7 +156,7 @@ def tune(module: IRModule | Func, target: str | Target = "llvm{cpu=native}", **o
     return made
 
 
-def _runner_for(target: Target, jobs: int, cluster: str | None) -> Runner:
+def runner_for(target: Target, jobs: int = 1, cluster: str | None = None) -> Runner:
     """What measures candidates for a target, on this machine or on a cluster's workers. Raises CompileError."""
     if cluster is not None:
         from mlcc.tune.measure.cluster import DaskRunner

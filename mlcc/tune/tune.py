@@ -18,6 +18,7 @@ from mlcc.records.workload import MAIN, key_of, plain
 from mlcc.runtime.threads import get_num_threads
 from mlcc.tune.contracts import Candidate, Runner, Task
 from mlcc.tune.database import Database, JSONDatabase, TuningRecord
+from mlcc.tune.engine import runner_for
 from mlcc.tune.kernel_search import FINALISTS, KernelSearch
 from mlcc.tune.loop import Limits, Loop
 from mlcc.tune.profiler import Profiler
@@ -154,15 +155,13 @@ def _commit(made: Database, records: Records, search: KernelSearch, space: _Cont
 
 
 def _runner(given: Any, spaces: Sequence[_ContextSpace]) -> Runner:
-    if given != "local":
+    """Raises ValueError for a word that names no runner, and for kernels of different kinds of targets."""
+    if not isinstance(given, str):
         return given  # type: ignore[no-any-return]
-    if all(isinstance(space.task.target, LlvmTarget) for space in spaces):
-        from mlcc.tune.measure.local import LocalRunner
-
-        return LocalRunner()
-    from mlcc.tune.gpu_analysis import AnalysisRunner
-
-    return AnalysisRunner()
+    kinds = {space.task.target.kind for space in spaces}
+    if given != "local" or len(kinds) > 1:
+        raise ValueError(f"runner is 'local' or what measures, for one kind of target, not {given!r} for {kinds}")
+    return runner_for(spaces[0].task.target if spaces else Target())
 
 
 def _database(given: Any, work_dir: str | None, module_equality: str) -> Database:

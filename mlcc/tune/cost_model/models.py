@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -67,13 +68,10 @@ class BoostedTrees(NearestModel):
 
 
 def _regressor(library: str) -> Any:
+    package = importlib.import_module(library)
     if library == "xgboost":
-        from xgboost import XGBRegressor
-
-        return XGBRegressor(max_depth=6, tree_method="hist", **_TREES)
-    from lightgbm import LGBMRegressor
-
-    return LGBMRegressor(
+        return package.XGBRegressor(max_depth=6, tree_method="hist", **_TREES)
+    return package.LGBMRegressor(
         num_leaves=15, min_child_samples=3, deterministic=True, force_row_wise=True, verbose=-1, **_TREES
     )
 

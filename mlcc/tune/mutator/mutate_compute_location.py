@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlcc.errors import CompileError
+from mlcc.passes.schedule.handles import BlockRV
 from mlcc.passes.schedule.primitives.compute_location import compute_locations
 from mlcc.passes.schedule.random import Engine
 from mlcc.passes.schedule.trace import Instruction, Trace
@@ -41,4 +42,6 @@ class MutateComputeLocation(Mutator):
             sch, handles = self._context.replayed(trace.insts[:at])
         except CompileError:
             return []
-        return [place for place, _ in compute_locations(block_of(sch, handles[inst.arguments["block"]]))]
+        block = handles[inst.arguments["block"]]
+        assert isinstance(block, BlockRV)
+        return [place for place, _ in compute_locations(block_of(sch, block))]

@@ -10,6 +10,7 @@ from mlcc.errors import CompileError
 from mlcc.ir import tir
 from mlcc.ir.tir import IterKind
 from mlcc.passes.schedule.analysis.bindings import loop_iter_kind
+from mlcc.passes.schedule.handles import BlockRV
 from mlcc.passes.schedule.random import Engine
 from mlcc.passes.schedule.trace import Instruction, Trace
 from mlcc.passes.schedule.tree import Tree
@@ -56,7 +57,9 @@ class MutateParallel(Mutator):
             sch, handles = self._context.replayed(trace.without_postproc())
         except CompileError:
             return []
-        ref = sch.state.find_block(handles[mark.arguments["block_or_loop"]])
+        root = handles[mark.arguments["block_or_loop"]]
+        assert isinstance(root, BlockRV)
+        ref = sch.state.find_block(root)
         products = _products(ref.tree, ref.block, most)
         found: dict[tuple[int, ...], int] = {}
         for limit in dict.fromkeys(p for of_block in products for p in of_block if p <= most):

@@ -46,7 +46,7 @@ class CrossThreadReduction(ScheduleRule):
         made.seed(sch.fork_seed())
         target = _place(made, block)
         n = len(self.thread_extents)
-        threads = made.sample_categorical(self.thread_extents, [1.0 / n] * n)
+        threads: ExprRV | int = made.sample_categorical(self.thread_extents, [1.0 / n] * n)
         if target is not None:
             consumer, at, innermost = target
             if _in_threads(made, consumer):

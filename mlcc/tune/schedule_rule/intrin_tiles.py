@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.keys import same_expr
 from mlcc.ir import construct as c
@@ -27,7 +29,8 @@ def fits_intrin(ref: BlockRef, intrin: TensorIntrin) -> bool:
 
 
 def _inner_block(intrin: TensorIntrin) -> tir.BlockRealize:
-    return next(find(intrin.description.block.body, tir.BlockRealize))
+    found: tir.BlockRealize = next(find(intrin.description.block.body, tir.BlockRealize))
+    return found
 
 
 class _Pairs:
@@ -37,7 +40,7 @@ class _Pairs:
         self._buffers: dict[tir.Buffer, tir.Buffer] = {}
         self._indices: dict[tir.Buffer, tuple[tir.Expr, ...]] = {}
 
-    def same(self, here: object, described: object) -> bool:
+    def same(self, here: Any, described: Any) -> bool:
         """Are the two alike? Indices of the description are variables."""
         match here, described:
             case tuple(), tuple():
@@ -47,7 +50,7 @@ class _Pairs:
             case tir.BufferLoad(), tir.BufferLoad():
                 return self._access(here, described)
             case (tir.IntImm(), tir.IntImm()) | (tir.FloatImm(), tir.FloatImm()):
-                return here.dtype == described.dtype and here.value == described.value
+                return bool(here.dtype == described.dtype and here.value == described.value)
             case (tir.Cast(), tir.Cast()) | (tir.BinaryOp(), tir.BinaryOp()):
                 alike = type(here) is type(described) and here.dtype == described.dtype
                 return alike and self.same(tuple(children(here)), tuple(children(described)))

@@ -101,7 +101,7 @@ class EvolutionarySearch(SearchStrategy):
     def _scores(self, population: Sequence[Individual]) -> np.ndarray:
         assert self._model is not None
         if not self._model.needs_schedules:
-            return np.maximum(self._model.predict(self.context, population), 0.0)
+            return np.maximum(self._model.predict(self.context, population), 0.0)  # type: ignore[no-any-return]
         replayed = [self._replayed(one.space, one.steps) for one in population]
         scores = np.zeros(len(population))
         legal = [at for at, candidate in enumerate(replayed) if candidate is not None]

@@ -48,7 +48,8 @@ class SpaceGenerator:
         if isinstance(mutators, str):
             mutators = Mutator.create(kind if mutators == FROM_TARGET else mutators)
         self.mutator_probs = {mutator.clone(): p for mutator, p in (mutators or {}).items()}
-        for part in (*self.sch_rules, *self.postprocs, *self.mutator_probs):
+        parts: list[Any] = [*self.sch_rules, *self.postprocs, *self.mutator_probs]
+        for part in parts:
             part._initialize_with_tune_context(context)
         self._random = Engine(context.random.fork())
 
