@@ -53,7 +53,7 @@ def _fitted(t: Translator, x: _Signal, axis: int, count: Dim | None) -> _Signal:
         return x
     if not isinstance(count, int) or (known := tir.const_int(extent)) is None:
         raise Unsupported("a transform of another length than the signal's, which varies")
-    pad: list[Dim] = [0, 0] * (t.ndim(x) - 1 - axis) + [0, count - known]
+    pad = [*[0, 0] * (t.ndim(x) - 1 - axis), 0, count - known]
     return t.emit(padded(t, x, pad, "constant", 0))
 
 
@@ -128,7 +128,7 @@ def _form(make: Any, default: Sequence[int] | None) -> Converter:
     def convert(
         t: Translator, self: _Signal, s: Any = None, n: Any = None, dim: Any = None, norm: str | None = None
     ) -> _Signal:
-        return make(t, self, _given(t, self, s, n, dim, default), norm)  # type: ignore[no-any-return]
+        return make(t, self, _given(t, self, s, n, dim, default), norm)
 
     return convert
 
