@@ -78,9 +78,9 @@ def run_loop(t: Emitter, loop: Loop) -> tuple[list[relax.Expr], list[relax.Expr]
         number = first[-1] if counted else t.scalar(0, "int64")
         made = loop.body(number, carried, outer)
         going = [] if endless else [_flag(t, made.going)]
-        number = [t.emit(t.op.add(number, t.scalar(1, "int64")))] if counted else []
+        count = [t.emit(t.op.add(number, t.scalar(1, "int64")))] if counted else []
         written = [_written(t, buffer, first[-1], row) for buffer, row in zip(rows, made.rows, strict=True)]
-        return [*going, *number, *made.carried, *written, *most, *outer, *sizes]
+        return [*going, *count, *made.carried, *written, *most, *outer, *sizes]
 
     if endless and loop.most is None:
         raise Unsupported("a loop that never ends")

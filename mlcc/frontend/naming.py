@@ -84,8 +84,9 @@ class VariableNames:
 def _intermediate(binding: relax.Binding, node: str, chosen: Mapping[relax.Var, str]) -> str:
     """A name for an intermediate of a node: `linear_matmul`; for an item of a tuple the tuple's name with its place."""
     value = getattr(binding, "value", None)
-    if isinstance(value, relax.TupleGetItem) and isinstance(whole := value.tuple_value, relax.Var) and whole in chosen:
-        return f"{chosen[whole]}_{value.index}"
+    whole = value.tuple_value if isinstance(value, relax.TupleGetItem) else None
+    if isinstance(whole, relax.Var) and whole in chosen:
+        return f"{chosen[whole]}_{value.index}"  # type: ignore[union-attr]
     return "_".join(part for part in (node, _operator(binding, node)) if part)
 
 

@@ -278,10 +278,10 @@ def _each(node: OnnxNode, name: str, count: int) -> list[int]:
 
 def _length(t: OnnxTranslator, sources: Sequence[relax.Expr], axes: Sequence[int]) -> Dim:
     """How many elements are scanned."""
-    found = [t.simplify(t.shape(s)[axis]) for s, axis in zip(sources, axes, strict=True)]
+    found = [t.shape(s)[axis] for s, axis in zip(sources, axes, strict=True)]
     if not all(same(found[0], other) for other in found):
         raise Unsupported(f"what is scanned together is of different lengths, {found}")
-    return plain(found[0])
+    return plain(t.simplify(found[0]))
 
 
 def _element(t: OnnxTranslator, value: relax.Expr, axis: int, at: int) -> relax.Expr:
