@@ -62,6 +62,7 @@ def toy(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[backends.Bac
     for table, known in zip(tables, before, strict=True):
         table.clear()
         table.update(known)
+    target._parse.cache_clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "toy"]:
         del sys.modules[name]
 
