@@ -34,7 +34,7 @@ $(VENV)/.run: $(VENV)/.python setup.cfg pyproject.toml
 
 $(VENV)/.test: $(VENV)/.run
 	@echo 'installing what the tests need (torch and apache-tvm are the largest) into $(VENV)'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python scripts/torch_index.py) -e '.[test,interop,lint,models,cluster]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $$($(BIN)/python scripts/torch_index.py) -e '.[test,interop,lint,models,cluster,tune]'
 	@touch $@
 
 run: $(VENV)/.run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NEIGHBOURS = 8
 _ENOUGH = 24  # measurements before trees say more than neighbours
-_TREES: dict[str, Any] = {"n_estimators": 150, "learning_rate": 0.1, "random_state": 0, "n_jobs": 1}
+_ROUNDS = 150  # trees
 
 
 class RandomModel(CostModel):
@@ -46,34 +46,49 @@ class NearestModel(DecisionModel):
 
 class BoostedTrees(NearestModel):
     """Gradient boosting by LightGBM (`library="lightgbm"`) or XGBoost, which the extra `[tune]` brings; nearest
-    neighbours while there are few measurements. Raises ImportError where the library is not installed."""
+    neighbours while there are few measurements. Raises ImportError where the library is not installed.
+
+    Equal measurements give equal models: one thread, deterministic options."""
 
     def __init__(self, library: str = "lightgbm") -> None:
         super().__init__()
         if importlib.util.find_spec(library) is None:
             raise ImportError(f"{library} is not installed: pip install 'mlcc[tune]'")
         self.library = library
-        self._models: dict[str, Any] = {}
+        self._trees: dict[str, tuple[int, Predictor]] = {}  # by task: the columns they know, what they expect of rows
 
     def _fit(self, context: TuneContext, data: np.ndarray, times: np.ndarray) -> None:
         if len(times) >= _ENOUGH:
-            self._models[context.task_name] = _regressor(self.library).fit(data, times)
+            self._trees[context.task_name] = data.shape[1], _BOOSTING[self.library](data, times)
 
     def _expect(self, context: TuneContext, data: np.ndarray, times: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         near = super()._expect(context, data, times, wanted)
-        model = self._models.get(context.task_name)
-        if model is None:
+        if context.task_name not in self._trees:
             return near
-        return (near + 3.0 * model.predict(wanted[:, : model.n_features_in_])) / 4.0  # type: ignore[no-any-return]
+        columns, trees = self._trees[context.task_name]
+        return (near + 3.0 * trees(wanted[:, :columns])) / 4.0  # type: ignore[no-any-return]
 
 
-def _regressor(library: str) -> Any:
-    package = importlib.import_module(library)
-    if library == "xgboost":
-        return package.XGBRegressor(max_depth=6, tree_method="hist", **_TREES)
-    return package.LGBMRegressor(
-        num_leaves=15, min_child_samples=3, deterministic=True, force_row_wise=True, verbose=-1, **_TREES
-    )
+Predictor: TypeAlias = Callable[[np.ndarray], np.ndarray]
+
+
+def _lightgbm(data: np.ndarray, times: np.ndarray) -> Predictor:
+    package = importlib.import_module("lightgbm")
+    options = {
+        "objective": "regression", "learning_rate": 0.1, "num_leaves": 15, "min_data_in_leaf": 3, "verbose": -1,
+        "seed": 0, "num_threads": 1, "deterministic": True, "force_row_wise": True,
+    }  # fmt: skip
+    return package.train(options, package.Dataset(data, times), _ROUNDS).predict  # type: ignore[no-any-return]
+
+
+def _xgboost(data: np.ndarray, times: np.ndarray) -> Predictor:
+    package = importlib.import_module("xgboost")
+    options = {"max_depth": 6, "learning_rate": 0.1, "tree_method": "hist", "seed": 0, "nthread": 1}
+    booster = package.train(options, package.DMatrix(data, times), _ROUNDS)
+    return lambda rows: booster.predict(package.DMatrix(rows))  # type: ignore[no-any-return]
+
+
+_BOOSTING: dict[str, Callable[[np.ndarray, np.ndarray], Predictor]] = {"lightgbm": _lightgbm, "xgboost": _xgboost}
 
 
 def best_installed(**_: Any) -> CostModel:
