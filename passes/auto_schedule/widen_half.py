@@ -19,6 +19,7 @@ from mlcc.passes.schedule.rewrite.wide_floats import is_narrow
 
 WIDE = "float32"
 _EXACT = (tir.Max, tir.Min, tir.CompareOp)
+_EXACT_CALLS = (tir.Op("tir.if_then_else"), tir.Op("tir.assume_number"))
 
 
 def compute_halves_in_float32(kernel: AnyKernel[Any]) -> bool:
@@ -59,8 +60,8 @@ def _rounds(stage: Stage) -> bool:
         return False
     for node in walk((*stage.block.body, *(stage.block.init or ()))):
         narrow = isinstance(node, tir.Expr) and is_narrow(node.dtype)
-        chosen = isinstance(node, tir.Call) and node.op == tir.Op("tir.if_then_else")
-        if narrow and isinstance(node, (tir.BinaryOp, tir.Call)) and not (chosen or isinstance(node, _EXACT)):
+        exact = isinstance(node, _EXACT) or isinstance(node, tir.Call) and node.op in _EXACT_CALLS
+        if narrow and isinstance(node, (tir.BinaryOp, tir.Call)) and not exact:
             found = True
     return found
 

@@ -113,6 +113,8 @@ def _rounds(value: Any, wide: Collection[tir.Buffer], bound: Mapping[tir.Var, ti
             return _rounds(one, wide, bound) or _rounds(other, wide, bound)
         case tir.Broadcast(value=inner) | tir.Let(body=inner):
             return _rounds(inner, wide, bound)
+        case tir.Call(op=tir.Op(name="tir.assume_number"), args=(inner,)):
+            return _rounds(inner, wide, bound)
     return True
 
 
