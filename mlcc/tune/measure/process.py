@@ -68,6 +68,9 @@ class Worker:
                 answer = receive(self._reading) if self._answers_within(seconds) else None
             except OSError:
                 answer = None
+            except BaseException:  # interrupted: its answer would be taken for that to the next message
+                self.close()
+                raise
             if answer is not None:
                 return answer
             try:
@@ -104,6 +107,10 @@ class Worker:
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 env={**os.environ, **_ONE_THREAD},
             )  # fmt: skip
+        except BaseException:
+            os.close(self._reading)
+            os.close(self._writing)
+            raise
         finally:
             os.close(theirs_reading)
             os.close(theirs_writing)

@@ -167,3 +167,30 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_an_interrupted_request_leaves_no_answer_behind(
+    zygote: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What answers the next request is not the answer to the one before."""
+    good = machine_code(DOUBLED, tmp_path)
+
+    def interrupted(seconds: float) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(zygote, "_answers_within", interrupted)
+        zygote.ask(b"no message at all", 60)
+    answer = ask(zygote, Measure(good, good, 1))
+    assert answer.why == "there are no arguments"
+
+
+def test_a_process_that_cannot_be_started_leaves_no_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="no more processes"):
+        Worker("mlcc.tune.measure.zygote").start()
+    assert os.listdir("/proc/self/fd") == before
