@@ -33,7 +33,8 @@ class Loaded:
 class BoundCall:
     """A kernel with sets of memory to work on, in turn. `prepare` has run on each of them.
 
-    Kernels that are compared share a `workspace`: where in memory it happens to lie is worth some percent.
+    Kernels that are compared share a `workspace`: where in memory it happens to lie is worth some percent. Where
+    `tight`, to find mistakes, all memory of its own holds NaN at first.
     """
 
     def __init__(
@@ -46,6 +47,9 @@ class BoundCall:
         panels = [[Guarded(size, tight=tight) for size in kernel.panels] for _ in sets]
         self.memories = [[*given, *own] for given, own in zip(sets, panels, strict=True)]
         self.workspace = workspace or workspace_of(kernel)
+        if tight:
+            for memory in (self.workspace, *(one for own in panels for one in own)):
+                memory.spoil()
         self._words, self._stride = _words(kernel.main, self.memories, self.workspace)
         if loaded.prepare is not None and kernel.prepare is not None:
             scratch = _scratch(kernel.prepare.workspace)

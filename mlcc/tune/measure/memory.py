@@ -13,6 +13,7 @@ from mlcc.runtime.image import PAGE, READ, protect
 ALIGNMENT = 64
 GUARD = 16 * PAGE
 _SLACK = 0xA5  # fills what lies between the guard pages beside the tensor
+_SPOILT, _MOST_SPOILT = 0xFF, 1 << 26  # NaN as a float, -1 as an integer; bytes of that at most
 
 
 class Guarded:
@@ -44,6 +45,10 @@ class Guarded:
     def is_intact(self) -> bool:
         """Whether nothing beside the tensor was written."""
         return all(bool((part == _SLACK).all()) for part in self._slack)
+
+    def spoil(self) -> None:
+        """Fill it with what shows in results: fresh pages are zero, and hide that a kernel reads what nobody wrote."""
+        self.bytes[:_MOST_SPOILT] = _SPOILT
 
     def make_read_only(self) -> None:
         protect(self.bounds[0], self.bounds[1] - self.bounds[0], READ)

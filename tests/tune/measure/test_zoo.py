@@ -113,6 +113,15 @@ def test_a_workspace_that_no_machine_has(zygote: Worker, tmp_path: Path) -> None
         assert answer.status == "refused" and "memory" in answer.why
 
 
+def test_what_nobody_wrote_is_not_zero(zygote: Worker, tmp_path: Path) -> None:
+    """A sum in a temporary that is not initialized is right by luck, on fresh pages."""
+    good = machine_code(DOUBLED, tmp_path)
+    assert ask(zygote, Prepare(ARGUMENTS, good, ErrorBound(), limits=LIMITS)).status == "ok"
+    sums = machine_code("float *t = (float *)workspace;" + DOUBLED + "y[5] += t[3];", tmp_path, 64)
+    answer = ask(zygote, Measure(good, sums, 2, limits=LIMITS))
+    assert answer.status == "wrong" and "1 of 64 elements differ" in answer.why
+
+
 def test_a_zygote_that_is_killed_is_started_again(zygote: Worker, tmp_path: Path) -> None:
     good, endless = machine_code(DOUBLED, tmp_path), machine_code(ZOO["endless"][0], tmp_path)
     limits = Limits(seconds=600)
