@@ -124,7 +124,7 @@ def tuning(
         own = make_space(task)
         default = own.default() or Candidate(task.func, Trace())
         recorded = RecordedRunner(measuring, records, task, default, seed, device)
-        searches.append(KernelSearch(task, own, default, recorded, seed, earlier_schedules(records, task)))
+        searches.append(KernelSearch(task, own, default, recorded, seed, earlier_schedules(records, task, device)))
     machine = _Machine(records, elsewhere=device is not None)
     loop = Loop(
         searches, Limits(budget, trials, until), floors=lambda kernel, again: machine.roofline(kernel.task, again)

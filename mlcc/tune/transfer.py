@@ -17,10 +17,10 @@ from mlcc.tune.recorded import setting_of
 MOST = 8
 
 
-def earlier_schedules(database: Database, task: Task) -> list[Candidate]:
-    """The best schedules that records under other settings have for a task, as candidates for this one. Those that do
-    not apply any more are left out."""
-    own = setting_of(task)
+def earlier_schedules(database: Database, task: Task, device: str | None = None) -> list[Candidate]:
+    """The best schedules that records under other settings have for a task that is measured on a device, by default
+    this one, as candidates for it. Those that do not apply any more are left out."""
+    own = setting_of(task, device)
     others = [r for r in database.records(task.key) if r.setting != own and _is_good(r)]
     found: dict[str, Candidate] = {}
     for record in sorted(others, key=_order):

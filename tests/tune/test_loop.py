@@ -160,6 +160,23 @@ def test_resumes_from_records(tmp_path: Path) -> None:
     assert other.measured, "records are for one number of threads"
 
 
+def test_resumes_from_records_of_another_machine(tmp_path: Path) -> None:
+    """What a cluster measured is not taken for schedules from elsewhere, which are tried first."""
+
+    class Remote(FakeRunner):
+        device = "a machine far away"
+
+    path = str(tmp_path / "t.db")
+    made = tuned(Remote(), database=path, until=2.0, trials=16)
+    expected = winners(made)
+    made.close()
+    second = Remote()
+    again = tuned(second, database=path, until=2.0, trials=16)
+    assert not second.measured and not again.kernels[0].seeds and winners(again) == expected
+    assert again.loop.history[-1][1:] == made.loop.history[-1][1:]
+    again.close()
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path
