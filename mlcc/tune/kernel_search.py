@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlcc.errors import CompileError
@@ -75,25 +76,34 @@ class KernelSearch:
 
     def measure_default(self) -> None:
         """Measure the default, and check its results; without it there is nothing to compare to."""
-        try:
+        with self._ending_without_baseline():
             (outcome,) = self.runner.measure([self.default], FIRST * 2)
-        except CompileError as exc:
-            if exc.diagnostics[0].code != NO_BASELINE:
-                raise
-            self.why_done = exc.diagnostics[0].message
-            return
-        if outcome.status is not Status.OK or not outcome.seconds:
-            self.why_done = f"the default schedule is {outcome.status.value}: {outcome.why}".rstrip(": ")
-            return
-        self.default_seconds = statistics.median(outcome.seconds)
-        self._found[candidate_key(self.default.func)] = [1.0]
+            if outcome.status is not Status.OK or not outcome.seconds:
+                self.why_done = f"the default schedule is {outcome.status.value}: {outcome.why}".rstrip(": ")
+                return
+            self.default_seconds = statistics.median(outcome.seconds)
+            self._found[candidate_key(self.default.func)] = [1.0]
 
     def step(self, most: int, go_on: Callable[[], bool]) -> None:
         """Race one batch of at most `most` candidates against the default, and judge its finalists.
 
         `go_on` is asked from time to time; where it says no, what was measured so far is judged, and the search cannot
-        be continued.
+        be continued. It ends where the default does not run any more.
         """
+        with self._ending_without_baseline():
+            self._step(most, go_on)
+
+    @contextlib.contextmanager
+    def _ending_without_baseline(self) -> Iterator[None]:
+        """End the search of this kernel, and no other's, where its default cannot be built or run."""
+        try:
+            yield
+        except CompileError as exc:
+            if exc.diagnostics[0].code != NO_BASELINE:
+                raise
+            self.why_done = exc.diagnostics[0].message
+
+    def _step(self, most: int, go_on: Callable[[], bool]) -> None:
         if self.seeds:
             seeds, self.seeds = self.seeds, ()
             self.batches += 1

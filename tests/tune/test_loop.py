@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import mlcc
+from mlcc.errors import CompileError, error
 from mlcc.ir.equal import structural_equal
 from mlcc.passes.auto_schedule.eligibility import SCHEDULED
 from mlcc.records.database import Database
@@ -89,6 +90,18 @@ def test_a_default_that_fails_is_left_alone() -> None:
 
     made = tuned(Broken())
     assert made.kernels[0].why_done == "the default schedule is crash: signal 11" and not made.kernels[0].trials
+
+
+def test_a_kernel_whose_default_fails_in_the_midst_ends_alone() -> None:
+    class Fading(FakeRunner):
+        def measure(self, task: Any, baseline: Any, candidates: Any, samples: int) -> Any:
+            if task.names[0] == "mm32" and len(self.measured) > 12:
+                raise CompileError(error("E1142", "the unscheduled function cannot be run: no memory"))
+            return super().measure(task, baseline, candidates, samples)
+
+    made = tuned(Fading(), sizes=(32, 48), until=2.0)
+    fading, other = made.kernels
+    assert "no memory" in fading.why_done and other.trials > 16 and made.winner(other) is not None
 
 
 def test_trials_and_time_are_limits() -> None:
