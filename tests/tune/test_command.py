@@ -17,7 +17,7 @@ import pytest
 import mlcc
 from mlcc.cli import signals
 from mlcc.cli.main import run
-from mlcc.errors import CompileError
+from mlcc.errors import CompileError, error
 from mlcc.passes.auto_schedule.eligibility import SCHEDULED
 from mlcc.records.database import Database
 from mlcc.tune import engine, spaces
@@ -33,7 +33,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLCC_NUM_THREADS", "1")
     monkeypatch.setitem(spaces.SPACES, "fake", "tests.tune.fakes:FakeSpace")
-    monkeypatch.setattr(engine, "_runner_for", lambda *args: FakeRunner())
+    monkeypatch.setattr(engine, "runner_for", lambda *args: FakeRunner())
     (tmp_path / "model.mlc").write_text(product_of("mm", 32))
     return tmp_path
 
@@ -170,19 +170,17 @@ def test_an_interrupted_search_keeps_what_it_has(model: Path, monkeypatch: pytes
         if count[0] == 10:
             raise signals.Stopped(signal.SIGTERM)
 
-    monkeypatch.setattr(engine, "_runner_for", lambda *args: FakeRunner(each))
+    monkeypatch.setattr(engine, "runner_for", lambda *args: FakeRunner(each))
     with pytest.raises(signals.Stopped):
         tune("-o", "tuned.mlc", "--report", "r.json")
     assert (model / "tuned.mlc").exists() and json.loads((model / "r.json").read_text())["kernels"]
     with Database("tune.db") as db:
         assert 0 < len(db.records()) < 12
-    monkeypatch.setattr(engine, "_runner_for", lambda *args: FakeRunner())
+    monkeypatch.setattr(engine, "runner_for", lambda *args: FakeRunner())
     assert tune() == 0
 
 
 def test_a_full_disk_ends_it(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from mlcc.errors import error
-
     def add(self: Database, *args: object) -> None:
         raise CompileError(error("E1121", "tune.db cannot be written: database or disk is full"))
 
@@ -264,17 +262,18 @@ def _members(session: int) -> list[int]:
     return found
 
 
-def test_the_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python of docs/tune.md, with processes that measure."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "tune.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+    first, second = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.mlc").write_text(product_of("mm", 64))
     scope: dict[str, object] = {}
-    exec(example, scope)
+    exec(first, scope)
     assert scope["tuned"]["mm"].attrs[SCHEDULED]  # type: ignore[index]
     with Database("tune.db", reads_only=True) as db:
         assert len(db.records()) > 1
+    exec(second, {})
 
 
 def test_the_page_has_all_options() -> None:
