@@ -125,15 +125,16 @@ def command(
 
 
 def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> int:
-    """Search, and write what was found also when the search is interrupted."""
+    """Search, and write what was found also when the search is interrupted or cannot go on."""
     from mlcc.cli import signals
     from mlcc.cli.tune_table import table
+    from mlcc.errors import CompileError
 
     stopped: BaseException | None = None
     with signals.patient():
         try:
             made.loop.run()
-        except (signals.Stopped, KeyboardInterrupt) as exc:
+        except (signals.Stopped, KeyboardInterrupt, CompileError) as exc:
             stopped = exc
         finally:
             shown.close()

@@ -180,6 +180,21 @@ def test_an_interrupted_search_keeps_what_it_has(model: Path, monkeypatch: pytes
     assert tune() == 0
 
 
+def test_a_search_that_cannot_go_on_keeps_what_it_has(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count = [0]
+
+    def each() -> None:
+        count[0] += 1
+        if count[0] == 10:
+            raise CompileError(error("E1143", "no worker of the cluster is left"))
+
+    monkeypatch.setattr(engine, "runner_for", lambda *args: FakeRunner(each))
+    assert tune("-o", "tuned.mlc") == 1 and "E1143" in capsys.readouterr().err
+    assert (model / "tuned.mlc").exists()
+
+
 def test_a_full_disk_ends_it(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def add(self: Database, *args: object) -> None:
         raise CompileError(error("E1121", "tune.db cannot be written: database or disk is full"))
