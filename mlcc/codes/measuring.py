@@ -28,4 +28,9 @@ CODES = {
         "Whoever reaches a Dask scheduler can run code on its workers, so beyond this machine only tls:// will do, "
         "with certificates that scheduler, workers and client trust. docs/tune-cluster.md shows how to make them.",
     ),
+    "E1146": (
+        "a worker has another version of mlcc",
+        "A worker of a Dask cluster compiles what it measures, and another version would choose other code, which "
+        "records of this version say nothing about. Install the same version of mlcc on all machines.",
+    ),
 }

@@ -10,6 +10,7 @@ from mlcc.machine import host
 from mlcc.machine.target import Target
 
 ANALYSIS = "analysis"  # the device of what was not measured
+_GPU = "cuda "
 
 
 def device_key(target: Target) -> str:
@@ -20,8 +21,13 @@ def device_key(target: Target) -> str:
     """
     if target.kind == "cuda":
         found = host.gpu()
-        return f"cuda sm_{found.capability[0]}{found.capability[1]} {_digest(sorted(found.sizes.items()))}"
+        return f"{_GPU}sm_{found.capability[0]}{found.capability[1]} {_digest(sorted(found.sizes.items()))}"
     return _cpu_key()
+
+
+def is_gpu(key: str) -> bool:
+    """Whether a device key is that of a GPU."""
+    return key.startswith(_GPU)
 
 
 def measured_on(target: Target) -> str:

@@ -161,7 +161,9 @@ def runner_for(target: Target, jobs: int = 1, cluster: str | None = None) -> Run
     if cluster is not None:
         from mlcc.tune.measure.cluster import DaskRunner
 
-        return DaskRunner(cluster)
+        if isinstance(target, CudaTarget):
+            return DaskRunner(cluster, gpu=True)
+        return DaskRunner(cluster, jobs=jobs)
     if isinstance(target, CudaTarget):
         from mlcc.tune.measure.gpu import GpuRunner
 

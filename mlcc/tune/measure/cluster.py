@@ -6,12 +6,14 @@ import contextlib
 import ipaddress
 import time
 from collections.abc import Sequence
+from concurrent.futures import CancelledError
 from typing import Any
 from urllib.parse import urlsplit
 
 import mlcc
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
+from mlcc.machine.device import is_gpu
 from mlcc.tune.contracts import Outcome, Status, Task
 from mlcc.tune.measure import dask_worker
 from mlcc.tune.measure.closing import Closing
@@ -27,20 +29,21 @@ class DaskRunner(Closing):
 
     `cluster` is a Dask client, or the address of a scheduler: tls://host:port, with the certificates of `security`
     (distributed.Security) or of Dask's configuration; tcp:// for this machine alone. All workers must be of one
-    `device` (a device key); it need not be named where all that offer any offer the same. They measure `batch`
-    candidates at a time; workers may come and go, but `patience` seconds without any are an error. `timeout` is for the
-    connection, `options` are those of `LocalRunner`. A context manager.
+    `device` (a device key), a CPU or, with `gpu`, a GPU; it need not be named where all that offer any offer the same.
+    They measure `batch` candidates at a time; workers may come and go, but `patience` seconds without any are an error.
+    `timeout` is for the connection, `options` are those of `LocalRunner`, or `GpuRunner`. A context manager.
 
     Raises CompileError: E1143 for a device that no worker has, E1144 without Dask, E1145 where the connection is open
     to all, or there is none.
     """
 
     def __init__(
-        self, cluster: Any, device: str | None = None, *, security: Any = None, batch: int = 8, patience: float = 60.0,
-        timeout: float = 20.0, **options: Any,
+        self, cluster: Any, device: str | None = None, *, gpu: bool = False, security: Any = None, batch: int = 8,
+        patience: float = 60.0, timeout: float = 20.0, **options: Any,
     ) -> None:  # fmt: skip
         self._is_ours = isinstance(cluster, str)
         self._client = _connected(cluster, security, timeout) if self._is_ours else _checked(cluster)
+        self._gpu = gpu
         self._batch = batch
         self._patience = patience
         self._options = packed(options)
@@ -91,14 +94,17 @@ class DaskRunner(Closing):
             return [Outcome(Status.CRASH, why="the workers that measured it ended")] * len(candidates)
 
     def _awaited(self, future: Any) -> Any:
-        """The result of a future. Raises CompileError E1143 where there has been no worker for it for long."""
+        """The result of a future. Raises CompileError E1143 where there has been no worker for it for long, E1145
+        where the scheduler is gone."""
         since = time.monotonic()
         while True:
             try:
                 return future.result(timeout=_LOOK)
             except TimeoutError:
                 if future.done():
-                    continue
+                    return future.result()  # it ended just now; or this is what the task raised
+            except CancelledError:
+                raise CompileError(error("E1145", "the connection to the scheduler was lost")) from None
             if self.device in self._devices():
                 since = time.monotonic()
             elif time.monotonic() - since > self._patience:
@@ -107,12 +113,12 @@ class DaskRunner(Closing):
     # ------------------------------------------------------------ devices
 
     def _devices(self) -> dict[str, int]:
-        """The device keys that workers offer, and how many do."""
+        """The keys of the CPUs, or GPUs, that workers offer, and how many do."""
         found: dict[str, int] = {}
         for worker in self._client.scheduler_info(n_workers=-1)["workers"].values():
             for name in worker["resources"]:
-                if name.startswith(TAG):
-                    key = name.removeprefix(TAG)
+                key = name.removeprefix(TAG)
+                if name.startswith(TAG) and is_gpu(key) == self._gpu:
                     found[key] = found.get(key, 0) + 1
         return found
 

@@ -13,16 +13,15 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from mlcc.machine.device import device_key
-from mlcc.machine.target import Target
+from mlcc.machine.target import CudaTarget, Target
 
 if TYPE_CHECKING:
-    from mlcc.tune.contracts import Outcome
-    from mlcc.tune.measure.local import LocalRunner
+    from mlcc.tune.contracts import Outcome, Runner
 
 TAG = "mlcc:"  # of resources, before the device key
 
 _lock = threading.Lock()
-_runners: dict[bytes, LocalRunner] = {}  # one: that of the last options
+_runners: dict[tuple[str, bytes], Runner] = {}  # one: that of the last kind of target and options
 
 
 async def dask_setup(worker: Any) -> None:
@@ -47,21 +46,33 @@ def tags() -> list[str]:
 
 
 def measure(version: str, options: bytes, request: bytes) -> list[Outcome]:
-    """The outcomes of a batch; `options` are those of `LocalRunner`, `request` what its `measure` takes, packed.
+    """The outcomes of a batch; `options` are those of the runner of the target, `request` what its `measure` takes,
+    packed.
 
-    Raises RuntimeError where another version of mlcc asks, CompileError as the runner does.
+    Raises CompileError: E1146 where another version of mlcc asks, others as the runner does.
     """
     import mlcc
-    from mlcc.tune.measure.local import LocalRunner
+    from mlcc.errors import CompileError, error
     from mlcc.tune.measure.wire import unpacked
 
     if version != mlcc.__version__:
-        raise RuntimeError(f"mlcc {version} asks, and the worker has mlcc {mlcc.__version__}")
+        message = f"mlcc {version} asks, and the worker has mlcc {mlcc.__version__}"
+        raise CompileError(error("E1146", message, help="install one version on all machines"))
+    task, *rest = unpacked(request)
+    asked = task.target.kind, options
     with _lock:
-        if options not in _runners:
+        if asked not in _runners:
             _close()
-            _runners[options] = LocalRunner(**unpacked(options))
-        return _runners[options].measure(*unpacked(request))
+            _runners[asked] = _runner(task.target, **unpacked(options))
+        return _runners[asked].measure(task, *rest)
+
+
+def _runner(target: Target, **options: Any) -> Runner:
+    """What measures for a target on the machine of the worker."""
+    from mlcc.tune.measure.gpu import GpuRunner
+    from mlcc.tune.measure.local import LocalRunner
+
+    return GpuRunner(**options) if isinstance(target, CudaTarget) else LocalRunner(**options)
 
 
 def close() -> None:

@@ -8,12 +8,14 @@ import threading
 import time
 import types
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
 
 from mlcc.errors import CompileError
 from mlcc.tune.contracts import Status
+from mlcc.tune.measure import dask_worker
 from mlcc.tune.measure.cluster import DaskRunner
 from tests.tune.measure.kernels import func_of, mm_relu, task_of, tiled
 
@@ -104,6 +106,36 @@ def test_which_device_is_meant() -> None:
     ]:
         with pytest.raises(CompileError, match=why):
             DaskRunner(Client(*workers))
+
+
+def test_cpus_and_gpus_are_devices_apart() -> None:
+    both = {"mlcc:a": 1.0, "mlcc:cuda sm_90 12345678": 1.0}
+    assert DaskRunner(Client(both)).device == "a"
+    assert DaskRunner(Client(both), gpu=True).device == "cuda sm_90 12345678"
+    with pytest.raises(CompileError, match="E1143"):
+        DaskRunner(Client({"mlcc:a": 1.0}), gpu=True)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"), [(TimeoutError("of the task"), None), (CancelledError("scheduler-connection-lost"), "E1145")]
+)
+def test_what_ends_a_future_ends_the_wait(raised: Exception, code: str | None) -> None:
+    class Future:
+        def result(self, timeout: float | None = None) -> None:
+            raise raised
+
+        def done(self) -> bool:
+            return True
+
+    runner = DaskRunner(Client({"mlcc:a": 1.0}))
+    with pytest.raises(Exception) as found:  # noqa: PT011 - either kind
+        runner._awaited(Future())
+    assert found.value is raised if code is None else code in str(found.value)
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(CompileError, match="E1146"):
+        dask_worker.measure("0.0.0", b"", b"")
 
 
 @pytest.mark.parametrize("address", ["tcp://192.0.2.1:8786", "192.0.2.1:8786", "ws://example.org:1"])
