@@ -125,8 +125,8 @@ class Database:
 
     def prune(self) -> int:
         """Remove all records but the winner of each workload and setting; the number of those that are gone."""
-        kept = {_identity(r) for r in self.winners()}
         with self._told(), self._transaction():
+            kept = {_identity(r) for r in self.winners()}
             gone = [
                 row[0]
                 for row in self._link.execute(f"SELECT id, {', '.join(_IDENTITY)} FROM record")

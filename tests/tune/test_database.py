@@ -73,6 +73,23 @@ def test_winners() -> None:
         assert db.digest() == before
 
 
+def test_pruning_keeps_what_another_process_adds_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "t.db")
+    with Database(path) as db, Database(path) as other:
+        db.add([record("a", 0.9)])
+        other._link.execute("PRAGMA busy_timeout=0")
+        found = Database.winners
+
+        def winners(self: Database) -> list[Record]:
+            best = found(self)
+            with pytest.raises(CompileError, match="E1124"):  # it waits, and is added afterwards
+                other.add([record("b", 0.5)])
+            return best
+
+        monkeypatch.setattr(Database, "winners", winners)
+        assert db.prune() == 0
+
+
 def test_merge(tmp_path: Path) -> None:
     for name, ratios in (("a", {"x": 0.9, "y": 0.8}), ("b", {"x": 0.7, "z": 0.6})):
         with Database(str(tmp_path / name)) as db:
