@@ -81,6 +81,19 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     assert traces[0] == traces[1]
 
 
+def test_a_line_that_a_crash_cut_short(tmp_path: Path) -> None:
+    """What is recorded afterwards stands on lines of its own, and can be read again."""
+    trace = mlcc.Schedule(matmul()).trace
+    for _ in range(2):
+        database = ms.database.JSONDatabase(work_dir=str(tmp_path))
+        database.commit_tuning_record(ms.database.TuningRecord(trace, database.commit_workload(matmul()), [1e-3]))
+        path = tmp_path / "database_tuning_record.json"
+        path.write_text(path.read_text() + '[0, ["", [0.0')
+    assert [r.run_secs for r in ms.database.JSONDatabase(work_dir=str(tmp_path)).get_all_tuning_records()] == [
+        [1e-3]
+    ] * 2
+
+
 def test_the_year_of_the_course(tmp_path: Path) -> None:
     """`tune_tir` of 2022 takes a config and returns a schedule."""
     sch = ms.tune_tir(

@@ -86,8 +86,8 @@ class JSONDatabase(MemoryDatabase):
 
 
 def _lines(path: str) -> list[tuple[int, Any]]:
-    """The lines of a file as JSON, with their numbers; none of one that is not there. A last line that a crash cut
-    short is left out."""
+    """The lines of a file as JSON, with their numbers; none of one that is not there. Lines that a crash cut short are
+    left out."""
     if not os.path.exists(path):
         return []
     from mlcc.files import read_bytes
@@ -105,10 +105,14 @@ def _lines(path: str) -> list[tuple[int, Any]]:
 
 
 def _append(path: str, line: Any) -> None:
+    """Add a line of its own, also behind one that a crash cut short."""
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        with open(path, "ab+") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - 1, 0))
+            start = b"" if file.read(1) in (b"", b"\n") else b"\n"
+            file.write(start + json.dumps(line).encode() + b"\n")
     except OSError as exc:
         raise CompileError(error("E1121", f"`{path}` cannot be written: {exc.strerror or exc}")) from exc
 
