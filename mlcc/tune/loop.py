@@ -21,11 +21,12 @@ DECAY = 0.5  # of it with each batch
 @dataclass(frozen=True, slots=True)
 class Limits:
     """When to stop: after `seconds`, after `trials` candidates, and for each kernel at the share `until` of its
-    roofline."""
+    roofline, or after `kernel_trials` candidates."""
 
     seconds: float | None = None
     trials: int | None = None
     until: float = 0.9
+    kernel_trials: int | None = None
 
 
 @dataclass(eq=False)
@@ -75,8 +76,7 @@ class Loop:
             if chosen is None:
                 self.why_done = "nothing more is expected"
                 break
-            left = BATCH if self.limits.trials is None else self.limits.trials - self.trials
-            chosen.step(min(left, BATCH), self._has_time_and_tell)
+            chosen.step(self._left_for(chosen), self._has_time_and_tell)
             self.history.append((self.elapsed, self.trials, self.ratio))
             self.changed()
 
@@ -99,7 +99,14 @@ class Loop:
                 kernel.floor_seconds = self.floors(kernel, True)  # the peak may have been measured at a bad moment
             if not kernel.why_done and (kernel.of_floor or 0.0) >= self.limits.until:
                 kernel.why_done = f"at {kernel.of_floor:.0%} of the roofline"
+            if not kernel.why_done and not self._left_for(kernel):
+                kernel.why_done = f"{kernel.trials} candidates were tried"
         return [k for k in self.kernels if not k.why_done and k.default_seconds is not None]
+
+    def _left_for(self, kernel: KernelSearch) -> int:
+        """How many candidates the next batch of a kernel may have."""
+        allowed = ((self.limits.trials, self.trials), (self.limits.kernel_trials, kernel.trials))
+        return min([BATCH, *(most - done for most, done in allowed if most is not None)])
 
     def expected(self, kernel: KernelSearch) -> float:
         """What another batch may gain, relative to the module's time: as the last ones did, or by optimism at first."""

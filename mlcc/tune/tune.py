@@ -52,7 +52,8 @@ def tune_tasks(
     measure_callbacks: Any = "default", task_scheduler: Any = "gradient", module_equality: str = "structural",
     post_optimization: bool = False, budget: float | None = None,
 ) -> Database:  # fmt: skip
-    """Tune contexts, at most `max_trials_global` candidates all together, or for `budget` seconds.
+    """Tune contexts, at most `max_trials_global` candidates all together and `max_trials_per_task` of each, or for
+    `budget` seconds.
 
     Schedules are measured beside those of the rules, in processes of their own, and their results are compared with
     the kernel's own. `work_dir` keeps all measurements: what is in it is not measured again. `runner` is "local", or a
@@ -70,10 +71,9 @@ def tune_tasks(
         measuring = _runner(runner, spaces)
         try:
             searches = [_search(space, measuring, records) for space in spaces]
-            trials = min(max_trials_global, (max_trials_per_task or max_trials_global) * len(searches))
             try:
                 with Profiler.timeit("Search"):
-                    Loop(searches, Limits(budget, trials, _FULL)).run()
+                    Loop(searches, Limits(budget, max_trials_global, _FULL, max_trials_per_task)).run()
             finally:
                 with Profiler.timeit("Finalists"):
                     for search, space in zip(searches, spaces, strict=True):

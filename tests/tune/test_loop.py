@@ -18,6 +18,7 @@ from mlcc.passes.auto_schedule.eligibility import SCHEDULED
 from mlcc.records.database import Database
 from mlcc.tune.engine import Tuning, tune, tuning
 from mlcc.tune.kernel_search import KernelSearch, why_not_kept
+from mlcc.tune.loop import Limits
 from mlcc.tune.verdict import estimate, upper_bound
 from tests.tune.fakes import FakeRunner, FakeSpace, module
 
@@ -112,6 +113,13 @@ def test_trials_and_time_are_limits() -> None:
         found.loop.clock = lambda: float(next(clock))
         found.loop.run()
         assert found.loop.why_done == "the time is up" and found.loop.trials < 80
+
+
+def test_a_limit_for_each_kernel() -> None:
+    with tuning(module(32, 48), threads=1, space=FakeSpace, runner=FakeRunner(), until=2.0) as found:
+        found.loop.limits = Limits(until=2.0, kernel_trials=6)
+        found.loop.run()
+        assert [(k.trials, k.why_done) for k in found.kernels] == [(6, "6 candidates were tried")] * 2
 
 
 def test_small_kernels_are_skipped_and_shares_are_weighed() -> None:
