@@ -36,7 +36,8 @@ class RecordedRunner:
 
     A measurement is known by the candidate and its stage: how often it was asked for before. Stages of the same number
     are the same measurement, whoever made it and in whatever process, so that a search which was interrupted runs the
-    same way again. The records count, not what the runner says: another process may have been faster.
+    same way again. The records count, not what the runner says: another process may have been faster. `setting` is
+    theirs.
     """
 
     def __init__(self, runner: Runner, database: Database, task: Task, baseline: Candidate, seed: int = 0,
@@ -44,7 +45,7 @@ class RecordedRunner:
         self._runner, self._database, self._task, self._seed = runner, database, task, seed
         self._baseline = baseline
         self._base = candidate_key(baseline.func)
-        self._setting = setting_of(task, device)
+        self.setting = setting_of(task, device)
         self._stages: Counter[str] = Counter()
         self._text = f"# {task.names[0]}\n{module_of(task.func).script()}"
 
@@ -71,12 +72,12 @@ class RecordedRunner:
         return [_outcome(record) for record in found if record is not None]
 
     def _find(self, key: str, stage: int) -> Record | None:
-        return self._database.find(self._task.key, self._setting, self._base, key, stage)
+        return self._database.find(self._task.key, self.setting, self._base, key, stage)
 
     def _record(self, key: str, stage: int, candidate: Candidate, outcome: Outcome, batch: int) -> Record:
         is_ok = outcome.status is Status.OK
         return Record(
-            self._task.key, self._setting, self._base, key, stage, outcome.status.value,
+            self._task.key, self.setting, self._base, key, stage, outcome.status.value,
             decisions=json.dumps(candidate.decisions, default=str),
             trace=str(candidate.trace),
             ratios=tuple(outcome.ratios),

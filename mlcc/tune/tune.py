@@ -134,7 +134,8 @@ def _search(space: _ContextSpace, runner: Runner, records: Records) -> KernelSea
 def _commit(made: Database, records: Records, search: KernelSearch, space: _ContextSpace) -> None:
     """Add what ran to the database. The best few are measured afresh, for a search's own figures favour what was lucky;
     nothing else counts as faster than they then are."""
-    known = {r.candidate: r for r in records.records(search.task.key) if r.ratios and r.stage != FINAL}
+    own = [r for r in records.records(search.task.key) if r.setting == search.runner.setting]
+    known = {r.candidate: r for r in own if r.ratios and r.stage != FINAL}
     ranked = sorted((estimate(r.ratios), key) for key, r in known.items() if key in space.proposed)
     seconds = search.default_seconds
     if seconds is None:
@@ -149,8 +150,7 @@ def _commit(made: Database, records: Records, search: KernelSearch, space: _Cont
     if isinstance(context.space_generator, PostOrderApply) and len(search.default.trace):
         made.commit_tuning_record(TuningRecord(search.default.trace, workload, [seconds], context.target))
     for rough, key in ranked:
-        own = ratios.get(key, [max(rough, least)])
-        times = [seconds * ratio for ratio in own]
+        times = [seconds * ratio for ratio in ratios.get(key, [max(rough, least)])]
         made.commit_tuning_record(TuningRecord(space.proposed[key].trace, workload, times, context.target))
 
 

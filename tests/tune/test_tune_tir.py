@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import mlcc
 from mlcc import tune as ms
 from mlcc.ir import tir
 from mlcc.ir.hashing import structural_hash
+from mlcc.records.database import Database
 from mlcc.tune.contracts import Outcome, Status, Task
 from tests.tune.landscapes import matmul
 
@@ -79,6 +81,24 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     assert counts[0] == counts[1] and runner.asked < 2 * counts[0] + 16
     traces = [str(database.query_tuning_record(matmul(), TARGET).trace) for database in made]
     assert traces[0] == traces[1]
+
+
+def test_what_another_machine_measured_is_not_in_the_database(tmp_path: Path) -> None:
+    class Elsewhere(Hashes):
+        device = "a machine far away"
+
+    class Twice(Hashes):
+        def measure(self, *given: Any) -> list[Outcome]:
+            return [replace(o, ratios=tuple(2 * r for r in o.ratios)) for o in super().measure(*given)]
+
+    counts = []
+    for runner, trials in ((Elsewhere(), 32), (Twice(), 8)):
+        database = ms.database.MemoryDatabase()
+        ms.tune_tir(matmul(), TARGET, str(tmp_path), trials, runner=runner, database=database, seed=3)
+        counts.append(len(database))
+    with Database(str(tmp_path / "tune.db")) as records:
+        own = {r.candidate for r in records.records() if r.setting.device != Elsewhere.device}
+    assert counts[1] == len(own) < counts[0]
 
 
 def test_a_line_that_a_crash_cut_short(tmp_path: Path) -> None:
