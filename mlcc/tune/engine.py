@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -108,28 +109,26 @@ def tuning(
     count = get_num_threads() if threads is None else threads
     found = extract(whole, where, level=level_of(level), threads=count, kernels=kernels, sizes=sizes)
     make_space = space_factory(space) if isinstance(space, str) else space
-    opened: list[Runner | Database] = []
-    if isinstance(database, Database):
-        records = database
-    else:
-        records = Database(database or MEMORY)
-        opened.append(records)
-    measuring = runner
-    if measuring is None:
-        measuring = runner_for(where, jobs, cluster)
-        opened.insert(0, measuring)
-    device = getattr(measuring, "device", None)
-    searches = []
-    for task in found.tasks:
-        own = make_space(task)
-        default = own.default() or Candidate(task.func, Trace())
-        recorded = RecordedRunner(measuring, records, task, default, seed, device)
-        searches.append(KernelSearch(task, own, default, recorded, seed, earlier_schedules(records, task, device)))
+    with contextlib.ExitStack() as opened:  # closed here where something is refused, else by the Tuning
+        records = database if isinstance(database, Database) else opened.enter_context(Database(database or MEMORY))
+        measuring = runner
+        if measuring is None:
+            measuring = runner_for(where, jobs, cluster)
+            opened.callback(measuring.close)
+        device = getattr(measuring, "device", None)
+        searches = []
+        for task in found.tasks:
+            own = make_space(task)
+            default = own.default() or Candidate(task.func, Trace())
+            recorded = RecordedRunner(measuring, records, task, default, seed, device)
+            searches.append(KernelSearch(task, own, default, recorded, seed, earlier_schedules(records, task, device)))
+        opened.pop_all()
     machine = _Machine(records, elsewhere=device is not None)
     loop = Loop(
         searches, Limits(budget, trials, until), floors=lambda kernel, again: machine.roofline(kernel.task, again)
     )
-    made = Tuning(found, records, loop, device, tuple(opened))
+    mine = (None if runner is not None else measuring, None if isinstance(database, Database) else records)
+    made = Tuning(found, records, loop, device, tuple(one for one in mine if one is not None))
     loop.changed = lambda: changed(made)
     return made
 
@@ -151,8 +150,10 @@ def tune(module: IRModule | Func, target: str | Target = "llvm{cpu=native}", **o
     made = tuning(module, target, **options)  # type: ignore[arg-type]
     try:
         made.loop.run()
-    finally:
-        made.end_processes()
+    except BaseException:
+        made.close()
+        raise
+    made.end_processes()
     return made
 
 

@@ -16,6 +16,7 @@ from mlcc.errors import CompileError, error
 from mlcc.ir.equal import structural_equal
 from mlcc.passes.auto_schedule.eligibility import SCHEDULED
 from mlcc.records.database import Database
+from mlcc.tune import engine
 from mlcc.tune.engine import Tuning, tune, tuning
 from mlcc.tune.kernel_search import KernelSearch, why_not_kept
 from mlcc.tune.loop import Limits
@@ -264,6 +265,17 @@ def test_killed_by_an_exception_at_each_record(tmp_path: Path) -> None:
         again = tuned(rest, database=path, until=2.0, trials=12)
         assert winners(again) == expected
         again.close()
+
+
+def test_what_is_refused_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(task: Any) -> Any:
+        raise CompileError(error("E1133", "there is no such space"))
+
+    made: list[FakeRunner] = []
+    monkeypatch.setattr(engine, "runner_for", lambda *_: made.append(FakeRunner()) or made[0])
+    with pytest.raises(CompileError, match="E1133"):
+        tuning(module(32), threads=1, space=refused)
+    assert made[0].closed
 
 
 def test_kernels_show_what_they_are_at() -> None:
