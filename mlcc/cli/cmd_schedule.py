@@ -6,9 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from mlcc.cli.options import data_option, force_option, target_option
+from mlcc.cli.options import data_option, force_option, refuse_options, target_option
 
 if TYPE_CHECKING:
     from mlcc.files import Content
@@ -56,9 +55,9 @@ def command(
     if auto == (script is not None):
         raise click.UsageError("give either --script FILE or --auto")
     if auto:
-        _refuse_options("--auto", _FOR_SCRIPTS)
+        refuse_options("--auto", _FOR_SCRIPTS)
         return _choose(file, target, why, plans, output)
-    _refuse_options("--script", _FOR_AUTO)
+    refuse_options("--script", _FOR_AUTO)
     assert script is not None
     if file == "-" and script == "-":
         raise click.UsageError("only one of FILE and --script can be standard input")
@@ -101,14 +100,6 @@ def command(
         more[trace_path] = "".join(lines) + str(schedule.trace)
     write_module(schedule.mod, output, dialect, data=data, outputs=outputs, more=more, style=KEPT)
     return 0
-
-
-def _refuse_options(mode: str, others: dict[str, str]) -> None:
-    """Raises UsageError for an option that was given and that has no meaning beside `mode`."""
-    ctx = click.get_current_context()
-    for name, option in others.items():
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option} has no meaning with {mode}")
 
 
 def _choose(file: str, target: str, why: bool, plans: int | None, output: str) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlcc.cli.options import data_option, force_option, level_option, target_option, threads_option
+from mlcc.cli.options import data_option, force_option, level_option, refuse_options, target_option, threads_option
 
 if TYPE_CHECKING:
     from mlcc.files import Content
@@ -54,7 +54,13 @@ def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str
     "--space", default="rules", show_default=True, help="Where candidates come from: rules, generic, FILE.mls."
 )
 @click.option("--db", metavar="FILE", default="tune.db", show_default=True, help="The database of what is measured.")
-@click.option("--seed", default=0, show_default=True, help="Makes what is tried, and in which order, repeatable.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, (1 << 31) - 2),
+    default=0,
+    show_default=True,
+    help="Makes what is tried, and in which order, repeatable.",
+)
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes that compile candidates.")
 @click.option("--cluster", metavar="ADDRESS", help="Measure on the workers of a Dask scheduler, as tls://host:8786.")
 @click.option(
@@ -90,16 +96,20 @@ def command(
     goes into the database at once: a search that was interrupted goes on there, and `--db` of compile, run and bench
     uses it. It runs code made from FILE.
     """
-    asked = [option for name, option in _ALONE.items() if click.get_current_context().params[name]]
+    ctx = click.get_current_context()
+    asked = [option for name, option in _ALONE.items() if ctx.params[name]]
     if len(asked) + (file is not None) != 1:
         raise click.UsageError("give either FILE, or one of " + ", ".join(_ALONE.values()))
     if asked:
         from mlcc.cli import tune_records
 
+        shared = (*_ALONE, "db", "force")
+        refuse_options(asked[0], {p.name: p.opts[-1] for p in ctx.command.params if p.name and p.name not in shared})
         return tune_records.run(db, list_records, export, import_dir, merge, force)
     assert file is not None
     from mlcc.cli.cmd_analyze import known_sizes
     from mlcc.cli.options import check_data_option, use_threads
+    from mlcc.files import make_folder
     from mlcc.frontend.source import read_module
     from mlcc.outputs import Outputs
     from mlcc.tune.engine import tuning
@@ -107,11 +117,13 @@ def command(
     outputs = Outputs(force, watch=True)
     outputs.read(file, space if space.endswith(".mls") else None)
     outputs.write(db, "--db", "records")
+    check_data_option(data, output or "-", "mlcc")
     if output is not None:
-        check_data_option(data, output, "mlcc")
         outputs.write_module(output, "-o", "mlcc", data)
     outputs.write(report, "--report", "report")
     outputs.settle()
+    if scripts is not None:
+        make_folder(scripts)
     use_threads(threads)
     module = read_module(file)
     shown = _progress()
@@ -173,13 +185,11 @@ def _write(
 ) -> None:
     """Write the module, the scripts and the report of a tuning. Raises CompileError."""
     from mlcc.driver import write_module
-    from mlcc.files import make_folder
     from mlcc.tune.kernel_script import BEGINNING, kernel_script
     from mlcc.tune.report import report_text
 
     more: dict[str, Content] = {} if report is None else {report: report_text(made, report)}
     if scripts is not None:
-        make_folder(scripts)
         for kernel in made.kernels:
             record = made.winner(kernel)
             if record is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mlcc.passes.manage.levels import DEFAULT, MEANING, level_of
 
@@ -247,6 +248,15 @@ def pipeline_files(pipeline: str | None, target: str) -> list[str]:
     from mlcc.passes.manage.manager import Pipeline
 
     return Pipeline.parse(pipeline, "-p", Target.parse(target).kind).files()
+
+
+def refuse_options(mode: str, others: Mapping[str, str]) -> None:
+    """Raises UsageError for an option that was given and that has no meaning beside `mode`; `others` has the options by
+    the names of their parameters."""
+    ctx = click.get_current_context()
+    for name, option in others.items():
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{option} has no meaning with {mode}")
 
 
 def refuse_artifacts(db: str | None, *paths: str) -> None:

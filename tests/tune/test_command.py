@@ -145,8 +145,15 @@ def test_list_export_merge_prune(model: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_wrong_usage(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for args in ([], ["model.mlc", "--list"], ["--list", "--prune"], ["model.mlc", "--budget", "soon"]):
-        assert run(["tune", *args]) == 2
+    for args in (
+        [], ["model.mlc", "--list"], ["--list", "--prune"], ["model.mlc", "--budget", "soon"],
+        ["--list", "--budget", "5s"], ["--prune", "-o", "x.mlc"], ["model.mlc", "--data", "x.npz"],
+        ["model.mlc", "--seed", "-1"], ["model.mlc", "--seed", str(1 << 64)],
+    ):  # fmt: skip
+        assert run(["tune", *args]) == 2, args
+    assert "has no meaning with --prune" in capsys.readouterr().err
+    assert tune("--scripts", "model.mlc") == 1 and "E0002" in capsys.readouterr().err
+    assert not (model / "tune.db").exists(), "nothing was searched"
     assert tune("--space", "rule") == 1 and "did you mean `rules`?" in capsys.readouterr().err
     assert tune("--kernels", "x*") == 1 and "there are mm" in capsys.readouterr().err
     assert tune("--db", "model.mlc") == 1 and "E0012" in capsys.readouterr().err
