@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Sequence
 
 from mlcc.ir import tir
+from mlcc.machine.device import ANALYSIS
 from mlcc.machine.target import CudaTarget
 from mlcc.tune.contracts import Outcome, Status, Task
 from mlcc.tune.measure.closing import Closing
@@ -14,7 +15,6 @@ from mlcc.tune.measure.process import Worker, WorkerDied
 from mlcc.tune.measure.wire import packed
 
 _WORKER = "mlcc.tune.measure.gpu_worker"
-ANALYSIS = "analysis"  # in place of a device key, in records of what no machine measured
 _FINALIST = 15  # samples from which on results are checked, where that takes emulation
 _WALL = 20
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Iterator
 
 import pytest
@@ -9,8 +10,11 @@ import pytest
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
+from mlcc.machine.device import ANALYSIS
 from mlcc.machine.target import Target
 from mlcc.tune.contracts import Status, Task
+from mlcc.tune.engine import runner_for
+from mlcc.tune.measure import gpu_worker
 from mlcc.tune.measure.gpu import GpuRunner
 from mlcc.tune.measure.gpu_worker import can_run
 from tests.tune.measure.kernels import MM_RELU, func_of, mm_relu
@@ -75,6 +79,16 @@ def test_the_results_of_finalists_are_checked(runner: GpuRunner) -> None:
     right, other = runner.measure(task(module), tiled(module, 32, 2), [tiled(module, 16, 4), tiled(wrong, 32, 2)], 20)
     assert right.status is Status.OK and len(right.ratios) == 20
     assert other.status is Status.WRONG and "`C`" in other.why
+
+
+def test_a_gpu_that_cannot_run_the_code_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is scored by analysis is recorded as that, also where there is another GPU."""
+    monkeypatch.setattr(gpu_worker, "has_gpu", lambda: True)
+    monkeypatch.setattr(gpu_worker.host, "gpu", lambda: types.SimpleNamespace(capability=(7, 5)))
+    with runner_for(Target.parse("cuda{arch=sm_90}")) as made:  # type: ignore[attr-defined]
+        assert made.device == ANALYSIS
+    with runner_for(TURING) as made:  # type: ignore[attr-defined]
+        assert made.device is None
 
 
 @pytest.mark.gpu
