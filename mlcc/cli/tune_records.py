@@ -40,9 +40,10 @@ def _list(found: Database) -> int:
     """A line for each workload and setting with a better schedule: key, ratio, bound, kernel, conditions, date."""
     from mlcc.records.choice import MIN_GAIN
 
-    for record in found.winners():
-        if record.bound is None or record.bound >= 1 - MIN_GAIN:
-            continue  # nothing better than the rules' schedule was found
+    proven = [r for r in found.winners() if r.bound is not None and r.bound < 1 - MIN_GAIN]
+    if not proven:
+        click.echo(f"{found.path} has no schedule that is proven to be faster than the rules'", err=True)
+    for record in proven:
         name = (found.text(record.workload) or "").partition("\n")[0].removeprefix("# ")
         setting = record.setting
         threads = f"{setting.threads} thread{'s' if setting.threads > 1 else ''}"

@@ -140,6 +140,8 @@ def test_list_export_merge_prune(model: Path, capsys: pytest.CaptureFixture[str]
     assert run(["tune", "--export", key, "tune.db"]) == 1
     assert run(["tune", "--db", "other.db", "--merge", "tune.db"]) == 0
     assert run(["tune", "--db", "other.db", "--list"]) == 0 and line in capsys.readouterr().out
+    Database("empty.db").close()
+    assert run(["tune", "--db", "empty.db", "--list"]) == 0 and "no schedule" in capsys.readouterr().err
     assert run(["tune", "--prune"]) == 0
     assert run(["tune", "--list"]) == 0 and capsys.readouterr().out == line
 
