@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import signal
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +53,7 @@ class LocalRunner(Closing):
         self._zygote = Worker(_ZYGOTE, uses)
         self._prepared: tuple[Prepare, int] | None = None
         self._built: OrderedDict[bytes, Built] = OrderedDict()
+        self._lock = threading.Lock()  # of what was built, which several threads ask for
         for worker in (self._zygote, *self._builders):
             worker.start()
 
@@ -100,17 +102,19 @@ class LocalRunner(Closing):
     def _asked(self, request: Build | Judge, at: int = 0) -> Built:
         """What a builder makes of a request; one that dies over it is a failure of the candidate."""
         message = packed(request)
-        if message in self._built:
-            self._built.move_to_end(message)
-            return self._built[message]
+        with self._lock:
+            if message in self._built:
+                self._built.move_to_end(message)
+                return self._built[message]
         try:
             answer = self._builders[at % len(self._builders)].ask(message, _WALL * request.seconds)
             built: Built = pickle.loads(answer)  # noqa: S301 - of a process of ours
         except WorkerDied as exc:
             built = Built(None, _death(exc))
-        self._built[message] = built
-        if len(self._built) > _KEPT:
-            self._built.popitem(last=False)
+        with self._lock:
+            self._built[message] = built
+            if len(self._built) > _KEPT:
+                self._built.popitem(last=False)
         return built
 
     def _kernel(self, baseline: tir.PrimFunc, recipe: Recipe) -> Kernel:
