@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,8 +17,8 @@ _ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min, tir.Call)
 
 
 def least_seconds(task: Task, floors: Floors) -> float:
-    """The longer of the time for the arithmetic and of that for reading and writing every argument once; 0 where the
-    loops do not tell."""
+    """The longer of the time for the arithmetic and of that for reading and writing what is used of the arguments once;
+    0 where the loops do not tell."""
     sizes = _sizes(task)
     work = operations(task.func, sizes)
     return 0.0 if work is None else max(floors.seconds(work, traffic(task.func, sizes)))
@@ -26,13 +27,19 @@ def least_seconds(task: Task, floors: Floors) -> float:
 def operations(func: tir.PrimFunc, sizes: Mapping[tir.Var, int] | None = None) -> int | None:
     """Floating-point operations of one call, a multiplication and an addition being two; None where that depends on
     what is not known."""
-    total = 0
+    stores = _stores(func, sizes or {})
+    return None if stores is None else sum(times * _arithmetic(store.value) for store, times in stores)
+
+
+def _stores(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> list[tuple[tir.BufferStore, int]] | None:
+    """The stores of a function, and how often a call does each; None where that depends on what is not known."""
+    found = []
     stack: list[tuple[Any, int]] = [(stmt, 1) for stmt in func.body]
     while stack:
         node, times = stack.pop()
         match node:
             case tir.For(extent=extent, body=body):
-                trips = extent_at(extent, sizes or {})
+                trips = extent_at(extent, sizes)
                 if trips is None:
                     return None
                 stack += [(stmt, times * max(trips, 0)) for stmt in body]
@@ -40,23 +47,38 @@ def operations(func: tir.PrimFunc, sizes: Mapping[tir.Var, int] | None = None) -
                 return None
             case tir.Block(body=body):
                 stack += [(stmt, times) for stmt in body]  # what initializes a reduction is little beside it
-            case tir.BufferStore(value=value):
-                total += times * _arithmetic(value)
+            case tir.BufferStore():
+                found.append((node, times))
             case tir.Expr() | tir.Buffer():
                 pass
             case _:
                 stack += [(child, times) for child in children(node)]
-    return total
+    return found
 
 
 def traffic(func: tir.PrimFunc, sizes: Mapping[tir.Var, int] | None = None) -> int:
-    """Bytes of all arguments."""
+    """Bytes of all arguments; of one that has more elements than a call accesses, as a table of which a few rows are
+    looked up, of those that it may access at most."""
+    accesses = _accesses(func, sizes or {})
     total = 0
     for buffer in func.buffers:
         shape = [extent_at(n, sizes or {}) for n in buffer.shape] if buffer is not None else []
         if buffer is not None and None not in shape:
-            total += buffer.dtype.bytes * math.prod(n for n in shape if n is not None)
+            size = math.prod(n for n in shape if n is not None)
+            total += buffer.dtype.bytes * (size if accesses is None else min(size, accesses[buffer]))
     return total
+
+
+def _accesses(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> Counter[tir.Buffer] | None:
+    """How many elements of each buffer a call loads and stores; None where that is not known."""
+    stores = _stores(func, sizes)
+    if stores is None:
+        return None
+    found: Counter[tir.Buffer] = Counter()
+    for store, times in stores:
+        for access in (store, *find(store, tir.BufferLoad)):
+            found[access.buffer] += times
+    return found
 
 
 def _arithmetic(value: tir.Expr) -> int:

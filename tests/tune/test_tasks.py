@@ -6,7 +6,9 @@ import pytest
 
 import mlcc
 from mlcc.errors import CompileError
+from mlcc.ir import tir
 from mlcc.machine.target import Target
+from mlcc.tune.roofline import operations, traffic
 from mlcc.tune.tasks import Extracted, extract
 
 MODEL = """
@@ -120,3 +122,22 @@ class Module:
         return b
 """
     assert [t.calls for t in tasks(text).tasks] == [2]
+
+
+LOOKUP = """
+@T.prim_func
+def main(table: T.Buffer((50000, 8), "float32"), at: T.Buffer((20,), "int64"), y: T.Buffer((20, 8), "float32")):
+    for i, j in T.grid(20, 8):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = table[at[vi], vj]
+"""
+
+
+def test_what_is_not_read_is_no_part_of_the_roofline() -> None:
+    (lookup,) = mlcc.parse(LOOKUP).functions.values()
+    assert isinstance(lookup, tir.PrimFunc)
+    assert traffic(lookup) == 20 * 8 * 4 + 20 * 8 + 20 * 8 * 4
+    (product,) = mlcc.parse(MM.replace("NAME", "mm").replace("N", "64")).functions.values()
+    assert isinstance(product, tir.PrimFunc)
+    assert traffic(product) == 4 * (64 * 32 + 32 * 16 + 64 * 16) and operations(product) == 2 * 64 * 32 * 16
