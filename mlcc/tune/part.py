@@ -1,0 +1,24 @@
+"""What the parts of space generators have in common: rules, postprocessors and mutators."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from mlcc.tune.tune_context import TuneContext
+
+
+class Part:
+    """A part that learns of the target when tuning begins. It shows the arguments that it was made from."""
+
+    def _initialize_with_tune_context(self, context: TuneContext) -> None:
+        """Take from the context, mostly from its target, what is needed."""
+
+    def clone(self) -> Self:
+        """A copy that is initialized on its own."""
+        return copy.copy(self)
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if not k.startswith("_"))
+        return f"{type(self).__name__}({given})"
