@@ -21,7 +21,9 @@ from mlcc.relax.queries import Uses, is_call, is_primitive
 
 _LARGEST = 2**31  # what sums of int32 stay below
 _REACH = {"int8": 128, "uint8": 255}  # the greatest magnitude of an element
-_CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+_LAYOUTS = {  # of the data and the weights, by convolution
+    "nn.conv1d": ("NCW", "OIW"), "nn.conv2d": ("NCHW", "OIHW"), "nn.conv3d": ("NCDHW", "OIDHW"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class _Quantized:
     data: relax.Expr
     scale: relax.Expr
     zero: relax.Expr
-    axis: int | None = None  # None: one scale for all
+    along: int = 0  # the axis of the integers that several zero points are along
+    axis: int | None = None  # of the views, that several scales are along; None for one scale for all
     views: tuple[relax.Call, ...] = ()
 
     @property
@@ -73,7 +76,7 @@ class _Rewriter(RelaxMutator):
         made = None
         if name == "matmul":
             made = self._matmul(expr)
-        elif name in _CONVOLUTIONS:
+        elif name in _LAYOUTS:
             made = self._convolution(expr, name)
         return expr if made is None else made
 
@@ -99,10 +102,10 @@ class _Rewriter(RelaxMutator):
         if found is None:
             return None
         data, weight = found
-        kernel, image = _dims(call.args[1]), _dims(call.args[0])
-        plain = str(call.attrs["data_layout"]).startswith("NC") and str(call.attrs["kernel_layout"]).startswith("OI")
+        kernel = _dims(call.args[1])
+        plain = (call.attrs["data_layout"], call.attrs["kernel_layout"]) == _LAYOUTS[name]
         usual = call.attrs["out_layout"] == call.attrs["data_layout"]
-        if kernel is None or image is None or not plain or not usual or weight.axis not in (None, 0):
+        if kernel is None or not plain or not usual or weight.axis not in (None, 0):
             return None
         terms = 1
         for extent in kernel[1:]:
@@ -177,10 +180,11 @@ class _Rewriter(RelaxMutator):
             data, scale, zero = (self.visit(arg) for arg in value.args)
             dims = _dims(data)
             known = dims is not None and _dtype(data) in _REACH and _dtype(scale) == "float32"
-            if dims is None or not known or value.attrs["out_dtype"] != "float32":
+            grouped = any(len(_dims(part) or ()) > 1 and not _is_single(part) for part in (scale, zero))
+            if dims is None or not known or grouped or value.attrs["out_dtype"] != "float32":
                 return None
-            single = all(tir.const_int(e) == 1 for e in _dims(scale) or ())
-            return _Quantized(data, scale, zero, None if single else value.attrs["axis"] % len(dims))
+            along = value.attrs["axis"] % max(len(dims), 1)
+            return _Quantized(data, scale, zero, along, None if _is_single(scale) else along)
         if not isinstance(value, relax.Call) or not _is_view(value):
             return None
         below = self._source(value.args[0])
@@ -216,8 +220,8 @@ class _Rewriter(RelaxMutator):
         data = _array(constant)
         if data is None or weight.views and zero.size > 1:
             return None
-        at = weight.axis or 0
-        points = zero.reshape(()) if zero.size == 1 else zero.reshape([-1 if i == at else 1 for i in range(data.ndim)])
+        wide = [-1 if axis == weight.along else 1 for axis in range(data.ndim)]
+        points = zero.reshape(() if zero.size == 1 else wide)
         moved = data.astype(np.int64) - points
         if moved.size and (moved.min() < -128 or moved.max() > 127):
             return None
@@ -234,6 +238,11 @@ def _bounded_zero(left: _Quantized, right: _Quantized, terms: int | None) -> int
     point = int(zero.reshape(-1)[0])
     reach = _REACH[left.dtype] + abs(point)
     return point if terms * reach * _REACH[right.dtype] < _LARGEST else None
+
+
+def _is_single(value: relax.Expr) -> bool:
+    """Whether a scale or zero point is one number."""
+    return all(tir.const_int(extent) == 1 for extent in _dims(value) or ())
 
 
 def _is_view(call: relax.Call) -> bool:
