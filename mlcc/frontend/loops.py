@@ -6,9 +6,9 @@ written into tensors with room for as many rounds as there can be; so these have
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.frontend.emitter import Dim, Emitter
@@ -18,9 +18,10 @@ from mlcc.ir import relax, tir
 from mlcc.ir.node import walk
 from mlcc.ops.relations import Fit, differ, fit
 from mlcc.ops.values import tensor_info
-from mlcc.passes.graph.symbolic import free_symbols
+from mlcc.passes.graph.symbolic import free_symbols, info_symbols, mentioned_symbols
 from mlcc.relax.block_builder import BlockBuilder
 from mlcc.relax.construct import prim_value, shape_expr
+from mlcc.relax.queries import all_bindings
 
 Exprs: TypeAlias = Sequence[relax.Expr]
 
@@ -118,6 +119,7 @@ class _Tried:
     goes_on: bool
     uses_number: bool
     symbols: tuple[tir.Var, ...]  # of the outside, that no parameter's shape has
+    found: frozenset[tir.Var]  # symbols that the round itself finds: they say nothing outside of it
 
 
 def _tried(t: Emitter, loop: Loop) -> _Tried:
@@ -137,11 +139,19 @@ def _tried(t: Emitter, loop: Loop) -> _Tried:
     if len(made.carried) != len(loop.carried):
         raise Unsupported(f"a round gives {len(made.carried)} values, the loop carries {len(loop.carried)}")
     infos = tuple(row.struct_info for row in made.rows)
-    if not all(isinstance(i, relax.TensorStructInfo) and i.dims is not None for i in infos):
+    casts = [b for b, _ in all_bindings(function.body) if isinstance(b, relax.MatchCast)]
+    before = [v for value in given for v in mentioned_symbols(value.struct_info)]
+    found = frozenset(v for b in casts for v in info_symbols(b.struct_info)).difference(before)
+    if not all(isinstance(i, relax.TensorStructInfo) and i.dims is not None and not _has(i, found) for i in infos):
         raise Unsupported("what the rounds of a loop give has to have a shape that is known before")
     used = any(n is number for n in walk(function.body))
     after = tuple(value.struct_info or relax.ObjectStructInfo() for value in made.carried)
-    return _Tried(after, infos, _holds(made.going), used, tuple(free_symbols(function)))  # type: ignore[arg-type]
+    return _Tried(after, infos, _holds(made.going), used, tuple(free_symbols(function)), found)  # type: ignore[arg-type]
+
+
+def _has(node: Any, symbols: Container[tir.Var]) -> bool:
+    """Whether an expression or struct info has one of the symbols in it."""
+    return any(found in symbols for found in mentioned_symbols(node))
 
 
 def _same_shapes(before: Exprs, after: Sequence[relax.StructInfo]) -> None:
@@ -231,12 +241,12 @@ def _growing(t: Emitter, loop: Loop, after: Sequence[relax.StructInfo]) -> Growt
         return {}
     lengths = {at: t.fresh("length") for at in axes}
     given = [_of_length(v, axes[i], lengths[i]) if i in axes else v for i, v in enumerate(loop.carried)]
-    made = _tried(t, replace(loop, carried=given)).carried
+    made = _tried(t, replace(loop, carried=given))
     growths = {}
     for at, axis in axes.items():
-        old, dims = t.shape(loop.carried[at]), _dims(made[at])
+        old, dims = t.shape(loop.carried[at]), _dims(made.carried[at])
         step = None if dims is None else Analyzer().simplify(c.sub(dims[axis], lengths[at]))
-        if step is None or any(node in lengths.values() for node in walk(step)):
+        if step is None or _has(step, made.found.union(lengths.values())):
             continue  # refused as something that changes its shape
         growths[at] = _Growth(axis, old[axis], step)
     return growths

@@ -164,6 +164,29 @@ def test_without_a_bound_it_is_refused() -> None:
         translate(given)
 
 
+@pytest.mark.parametrize("part", ["NonZero", "Range"])
+def test_what_a_round_finds_bounds_no_memory(part: str) -> None:
+    """Extents that data or the number of the round decide are of no use outside of the round."""
+    if part == "NonZero":
+        parts, shape = [node("NonZero", ["v"], ["row"]), node("Squeeze", ["row", "zero"], ["part"])], [None, None]
+    else:
+        parts, shape = [node("Range", ["first", "i", "step"], ["row"]), node("Identity", ["row"], ["part"])], [None]
+    length = [node("Shape", ["v"], ["shape"]), node("Squeeze", ["shape", "zero"], ["n"])]
+    constants = {"zero": np.array([0]), "first": np.int64(0), "step": np.int64(1)}
+    inputs = {"v": (FLOAT, ["k"]), "x0": ("int64", [2])}
+    grows = body([*parts, node("Concat", ["x", "part"], ["x_out"], axis=0), node(*GO_ON)], ["x"])
+    given = model(
+        [*length, node("Loop", ["n", "", "x0"], ["y"], body=grows)], inputs, {"y": ("int64", [None])}, constants
+    )
+    with pytest.raises(CompileError, match=r"E1002.*has to keep its shape, or to grow evenly"):
+        translate(given)
+    rows = body([*parts, node("Identity", ["x"], ["x_out"]), node(*GO_ON)], ["x"], ["row"])
+    outputs = {"y": ("int64", [2]), "rows": ("int64", [None, *shape])}
+    given = model([*length, node("Loop", ["n", "", "x0"], ["y", "rows"], body=rows)], inputs, outputs, constants)
+    with pytest.raises(CompileError, match=r"E1002.*a shape that is known before"):
+        translate(given)
+
+
 # ---------------------------------------------------------------- PyTorch
 
 
