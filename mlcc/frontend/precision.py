@@ -23,7 +23,7 @@ _SUMS = frozenset(f"relax.{name}" for name in ("mean", "sum", "variance", "std",
 # these are computed in float32 and rounded once
 _INSIDE = frozenset(f"relax.nn.{name}" for name in ("softmax", "log_softmax"))
 _SQUARES = frozenset(f"relax.{name}" for name in ("multiply", "power", "square"))
-_FULL = frozenset(["relax.quantize"])
+_FULL = frozenset(["relax.quantize", "relax.dequantize"])  # operands and results are float32, scales keep their bits
 _OPAQUE = frozenset(f"relax.{name}" for name in ("call_tir", "call_tir_inplace", "call_dps_packed", "call_pure_packed"))
 
 
@@ -93,7 +93,9 @@ class _Narrow(RelaxMutator):
         """A sequence whose results have the new dtype, so that both branches of an `if` agree."""
         made = super().visit_seq(seq)
         self._made.append([])
+        before, self._casts = self._casts, {}
         body = self.narrow(made.body)
+        self._casts = before
         rest = flat(relax.BindingBlock(tuple(self._made.pop())))
         return made if body is made.body else replace(make_seq([*made.blocks, *rest], body), span=seq.span)
 
@@ -133,7 +135,11 @@ class _Narrow(RelaxMutator):
         if name in _SUMS:
             return self._at(call, tuple(self._summand(old, new) for old, new in zip(call.args, args, strict=True)))
         if name in _FULL:
-            return self._at(call, tuple(self.wide(arg) for arg in args))
+            full = (
+                old if isinstance(old, relax.Constant) else self.wide(new)
+                for old, new in zip(call.args, args, strict=True)
+            )
+            return self._at(call, tuple(full))
         if name in _INSIDE and any(map(self.is_narrow, args)):
             value = self.emit(self._at(call, tuple(self.wide(arg) for arg in args)), "wide")
             return self._cast(value, self.dtype)

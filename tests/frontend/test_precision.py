@@ -122,3 +122,35 @@ def _product(onnx: Any) -> Any:
     x, y = (h.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, c]) for n, c in (("x", 20), ("y", 30)))
     graph = h.make_graph([h.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [weight])
     return h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_scales_of_groups_stay_float32(dtype: str) -> None:
+    module = parse("""x: R.Tensor((4, 8), "float32"), q: R.Tensor((8, 2), "int8")):
+    with R.dataflow():
+        w = R.dequantize(q, R.const([[1.1, 2.3], [3.1, 4.1]], "float32"), R.const(0, "int8"), axis=0)
+        y = R.matmul(x, w)
+        R.output(y)
+    return y
+""")
+    text = mlcc.script(in_dtype(module, dtype))
+    assert 'R.const([[1.1, 2.3], [3.1, 4.1]], "float32")' in text
+    assert f'y: R.Tensor((4, 2), dtype="{dtype}")' in text
+
+
+def test_a_value_that_a_branch_gives_is_cast_there_and_behind_it() -> None:
+    module = parse("""x: R.Tensor((4, 8), "float32"), c: R.Tensor((), "bool")):
+    s = R.sum(x, axis=[1], keepdims=True)
+    if c:
+        a = s
+    else:
+        a = R.multiply(s, s)
+    y = R.add(R.multiply(x, a), s)
+    return y
+""")
+    made = in_dtype(module, "float16")
+    x = np.arange(32, dtype="float16").reshape(4, 8) / 16
+    s = x.astype("float32").sum(1, keepdims=True)
+    for taken in (True, False):
+        found = np.asarray(mlcc.load(mlcc.build(made))["main"](x, np.array(taken)))
+        np.testing.assert_allclose(found, x * (s if taken else s * s) + s, rtol=5e-3)
