@@ -214,6 +214,17 @@ def test_loops_of_torch(torch: Any, tmp_path: Path) -> None:
         agree(torch, tmp_path, given, x, k, dynamic=((({0: length}, None)),), again=((x[:2], k), (x[:9], k * 10)))
 
 
+def test_a_loop_that_counts_by_multiples(torch: Any) -> None:
+    from torch._higher_order_ops import while_loop
+
+    class Counted(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            start = torch.tensor(20), x
+            return while_loop(lambda i, y: i > 0, lambda i, y: (torch.sub(i, 3, alpha=2), y * 0.5 + x), start)[1]
+
+    against_torch(Counted(), torch.rand(4, 3))
+
+
 def test_a_loop_that_counts_in_numbers(torch: Any) -> None:
     from torch._higher_order_ops import while_loop
 

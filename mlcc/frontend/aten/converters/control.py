@@ -165,7 +165,8 @@ def _stacked(t: Translator, steps: Sequence[Sequence[Any]]) -> list[Any]:
 # ---------------------------------------------------------------- numbers that a loop counts
 
 _FOLDED: Mapping[str, Callable[..., Any]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "lt": operator.lt, "le": operator.le,
+    "add": lambda a, b, alpha=1: a + alpha * b, "sub": lambda a, b, alpha=1: a - alpha * b,
+    "mul": operator.mul, "lt": operator.lt, "le": operator.le,
     "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne, "logical_not": operator.not_,
     "neg": operator.neg,
     "logical_and": lambda a, b: bool(a) and bool(b), "bitwise_and": operator.and_, "__and__": operator.and_,
