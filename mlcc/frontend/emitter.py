@@ -109,6 +109,17 @@ class Emitter:
         """What is emitted inside is not visible behind it: an importer forgets there what it remembers of it."""
         yield
 
+    @contextmanager
+    def on_trial(self) -> Iterator[BlockBuilder]:
+        """What is emitted inside goes into a builder of its own, and leaves neither bindings nor names behind."""
+        before = self.bb, self._variables
+        self.bb, self._variables = BlockBuilder(), VariableNames()
+        try:
+            with self.apart():
+                yield self.bb
+        finally:
+            self.bb, self._variables = before
+
     # ------------------------------------------------------------ constants
 
     def constant(self, array: np.ndarray, dtype: str | None = None, key: str = "") -> relax.Constant:

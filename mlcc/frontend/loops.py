@@ -19,7 +19,6 @@ from mlcc.ir.node import walk
 from mlcc.ops.relations import Fit, differ, fit
 from mlcc.ops.values import tensor_info
 from mlcc.passes.graph.symbolic import free_symbols, info_symbols, mentioned_symbols
-from mlcc.relax.block_builder import BlockBuilder
 from mlcc.relax.construct import prim_value, shape_expr
 from mlcc.relax.queries import all_bindings
 
@@ -123,19 +122,16 @@ class _Tried:
 
 
 def _tried(t: Emitter, loop: Loop) -> _Tried:
-    """What a round gives, found by emitting one into a builder of its own."""
+    """What a round gives, found by emitting one on trial."""
     given = [*loop.carried, *loop.outer]
     params = [relax.Var(f"v{i}", value.struct_info) for i, value in enumerate(given)]
     number = relax.Var("number", t.scalar(0, "int64").struct_info)
-    builder, t.bb = t.bb, BlockBuilder()
-    try:
-        with t.apart(), t.bb.function("tried", [number, *params]):
+    with t.on_trial() as builder:
+        with builder.function("tried", [number, *params]):
             carried, outer = params[: len(loop.carried)], params[len(loop.carried) :]
             made = loop.body(number, list(carried), list(outer))
-            t.bb.emit_func_output(relax.Tuple((*made.carried, *made.rows, *([made.going] if made.going else []))))
-        function = t.bb.get()["tried"]
-    finally:
-        t.bb = builder
+            builder.emit_func_output(relax.Tuple((*made.carried, *made.rows, *([made.going] if made.going else []))))
+        function = builder.get()["tried"]
     if len(made.carried) != len(loop.carried):
         raise Unsupported(f"a round gives {len(made.carried)} values, the loop carries {len(loop.carried)}")
     infos = tuple(row.struct_info for row in made.rows)
