@@ -138,6 +138,15 @@ def test_spectrograms(torch: Any, options: dict[str, Any]) -> None:
     check(of(torch, forward), torch.randn(33))
 
 
+def test_real_tensors_with_complex_numbers(torch: Any) -> None:
+    def forward(m: Any, x: Any) -> Any:
+        sums = x + 1j, x - 2j, 1j - x, x * 2j, x / (1 - 2j), x.to(torch.complex64) * 1j, torch.full((4,), 2 - 1j) * x
+        return *(parts(torch, z) for z in sums), torch.exp(-1j * x).imag
+
+    check(of(torch, forward), torch.randn(3, 4))
+    check(of(torch, lambda m, k: torch.exp(k * 0.5j).real), torch.arange(5))
+
+
 def test_refusals(torch: Any) -> None:
     z = torch.randn(3, dtype=torch.complex64)
     for model, given in (

@@ -14,6 +14,7 @@ from mlcc.ir import relax
 
 if TYPE_CHECKING:
     from mlcc.frontend.aten.table import Converter
+    from mlcc.frontend.aten.translate import Translator
     from mlcc.frontend.emitter import Emitter
 
 PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}  # dtypes of real and imaginary parts
@@ -56,7 +57,7 @@ def refused() -> Unsupported:
 
 
 def converts_complex(*targets: str) -> Callable[[Converter], Converter]:
-    """Register the converter of operators for operands of which one at least is Complex."""
+    """Register the converter of operators for operands of which one at least is complex, a tensor or a number."""
 
     def register(convert: Converter) -> Converter:
         _CONVERTERS.update(dict.fromkeys(targets, convert))
@@ -71,9 +72,9 @@ def has_complex_converter(target: str) -> bool:
 
 
 def complex_converter(target: str, arguments: Mapping[str, Any], real: Converter | None) -> Converter:
-    """The converter for these arguments: `real` where none is Complex. Raises Unsupported."""
+    """The converter for these arguments: `real` where none is complex. Raises Unsupported."""
     name = _name(target)
-    if not any(isinstance(leaf, Complex) for leaf in _leaves(list(arguments.values()))):
+    if not any(isinstance(leaf, (Complex, complex)) for leaf in _leaves(list(arguments.values()))):
         if real is None:
             raise Unsupported("it is supported of complex numbers only")
         return real
@@ -105,10 +106,11 @@ def _by_parts(real: Converter, names: Sequence[str]) -> Converter:
     return convert
 
 
-def _part(t: Emitter, value: Any, part: str, arguments: Mapping[str, Any]) -> Any:
+def _part(t: Translator, value: Any, part: str, arguments: Mapping[str, Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return [_part(t, leaf, part, arguments) for leaf in value]
-    dtype = next(t.dtype(leaf.re) for leaf in _leaves(list(arguments.values())) if isinstance(leaf, Complex))
+    known = (t.dtype(leaf.re) for leaf in _leaves(list(arguments.values())) if isinstance(leaf, Complex))
+    dtype = next(known, None) or PARTS[t.out_dtype()]
     return getattr(as_complex(t, value, dtype), part)
 
 

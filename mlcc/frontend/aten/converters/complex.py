@@ -95,12 +95,12 @@ def _pair(t: Translator, self: Any, other: Any) -> tuple[Complex, Complex]:
 
 @converts_complex("mul")
 def _mul(t: Translator, self: Any, other: Any) -> Complex:
-    if not (isinstance(self, Complex) and isinstance(other, (Complex, complex))):  # by a real number
-        scaled, factor = (self, other) if isinstance(self, Complex) else (other, self)
-        if not isinstance(factor, complex):
-            by = as_complex(t, factor, PARTS[t.out_dtype()]).re
-            return scaled.map(lambda part: t.emit(op.multiply(part, by)))
-    return _product(t, op.multiply, *_pair(t, self, other))
+    one, two = _pair(t, self, other)
+    if not isinstance(other, (Complex, complex)):
+        return one.map(lambda part: t.emit(op.multiply(part, two.re)))
+    if not isinstance(self, (Complex, complex)):
+        return two.map(lambda part: t.emit(op.multiply(part, one.re)))
+    return _product(t, op.multiply, one, two)
 
 
 @converts_complex("matmul", "mm", "bmm")
@@ -139,8 +139,8 @@ def _rsub(t: Translator, self: Any, other: Any, alpha: Any = 1) -> Complex:
     return Complex(t.emit(op.subtract(a.re, b.re)), t.emit(op.subtract(a.im, b.im)))
 
 
-@converts_complex("ones_like", "zeros_like", "full_like")
-def _like(t: Translator, self: Complex, fill_value: Any = None, **arguments: Any) -> Complex:
+@converts_complex("ones_like", "zeros_like", "full_like", "full")
+def _filled(t: Translator, fill_value: Any = None, **arguments: Any) -> Complex:
     assert t.node is not None
     value = fill_value if fill_value is not None else 1 if "ones" in t.node.target else 0
     if t.out_dtype() not in PARTS:

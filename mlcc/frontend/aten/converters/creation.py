@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from mlcc.frontend.aten.complex import PARTS, Complex, as_complex
 from mlcc.frontend.aten.converters.shapes import number, permuted
 from mlcc.frontend.aten.promotion import Value, as_tensor, is_float, number_type
 from mlcc.frontend.aten.table import converts
@@ -22,10 +23,12 @@ from mlcc.relax import op
     "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten._to_copy", "aten.type_as",
     "prims.convert_element_type", "aten.to.prim_Device", "aten._to_cpu",
 )  # fmt: skip
-def _to(t: Translator, self: relax.Expr | None = None, **arguments: Any) -> relax.Expr:
+def _to(t: Translator, self: relax.Expr | None = None, **arguments: Any) -> relax.Expr | Complex:
     if arguments.get("layout") not in (None, "strided"):
         raise Unsupported(f"layout={arguments['layout']}")
     value = self if self is not None else arguments["a"]
+    if t.out_dtype() in PARTS:
+        return as_complex(t, value, PARTS[t.out_dtype()])
     return t.cast(value, t.out_dtype())
 
 
