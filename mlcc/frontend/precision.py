@@ -9,7 +9,7 @@ from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import FLOAT32, DType
 from mlcc.ir.module import IRModule
-from mlcc.ir.node import replace
+from mlcc.ir.node import Attrs, replace
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ir.visit import Rewriter
 from mlcc.passes.graph.relax_mutator import RelaxMutator
@@ -87,7 +87,16 @@ class _Narrow(RelaxMutator):
         params = tuple(self.retype(p, self.stated(p.struct_info)) for p in func.params)
         body = self.visit_scope(func.body)
         info = self.stated(func.ret_struct_info)
-        return make_function(params, body, func.attrs, info, func.is_pure, func.span)
+        return make_function(params, body, self.attributes(func), info, func.is_pure, func.span)
+
+    def attributes(self, func: relax.Function) -> Attrs:
+        """The function's attributes, `params` (the arrays that weights have where they are parameters) in the dtype."""
+        if "params" not in func.attrs:
+            return func.attrs
+        arrays = [
+            narrowed(TensorData.of(a), self.dtype).array if a.dtype == "float32" else a for a in func.attrs["params"]
+        ]
+        return Attrs({**func.attrs, "params": arrays})
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """A sequence whose results have the new dtype, so that both branches of an `if` agree."""

@@ -9,7 +9,7 @@ import pytest
 
 import mlcc
 from mlcc.errors import CompileError
-from mlcc.frontend import from_exported_program, from_onnx
+from mlcc.frontend import detach_params, from_exported_program, from_onnx
 from mlcc.frontend.precision import DTYPES, in_dtype, narrowed
 from mlcc.ir.dtypes import DType
 from mlcc.ir.narrow import decode
@@ -136,6 +136,21 @@ def test_scales_of_groups_stay_float32(dtype: str) -> None:
     text = mlcc.script(in_dtype(module, dtype))
     assert 'R.const([[1.1, 2.3], [3.1, 4.1]], "float32")' in text
     assert f'y: R.Tensor((4, 2), dtype="{dtype}")' in text
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_that_are_parameters(onnx: Any, dtype: str) -> None:
+    weight = np.arange(32, dtype="float32").reshape(8, 4) / 16
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    x, y = (helper.make_tensor_value_info(name, kind, [2, size]) for name, size in (("x", 8), ("y", 4)))
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "g", [x], [y], [onnx.numpy_helper.from_array(weight, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    module, params = detach_params(from_onnx(model, keep_params_in_input=True, dtype=dtype))
+    element = DType.of(dtype)
+    given = narrowed(TensorData.of(np.ones((2, 8), "float32")), element).array
+    found = np.asarray(mlcc.load(mlcc.build(module))["main"](given, *params["main"]))
+    assert decode(found, element).tolist() == np.broadcast_to(weight.sum(0), (2, 4)).tolist()
 
 
 def test_a_value_that_a_branch_gives_is_cast_there_and_behind_it() -> None:
