@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from mlcc.frontend.aten.converters.arithmetic import scaled
 from mlcc.frontend.aten.converters.joins import rolled
 from mlcc.frontend.aten.converters.shapes import broadcast, diagonal, permuted, product, same_shape
 from mlcc.frontend.aten.promotion import Value, together
-from mlcc.frontend.aten.table import converts
+from mlcc.frontend.aten.table import Converter, converts
 from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.emitter import Dim
 from mlcc.frontend.problems import Unsupported
@@ -51,39 +52,27 @@ def _mv(t: Translator, self: relax.Expr, vec: relax.Expr) -> relax.Expr:
     return op.matmul(self, vec)
 
 
-@converts("aten.addmm")
-def _addmm(
-    t: Translator, self: relax.Expr, mat1: relax.Expr, mat2: relax.Expr, beta: Value = 1, alpha: Value = 1
-) -> relax.Expr:
-    return _added(t, self, t.emit(op.matmul(mat1, mat2)), beta, alpha)
+# operators that add a product to a tensor: the names of its operands, and what is done with them
+_WITH_ADDEND: dict[str, tuple[str, str, Callable[[relax.Expr, relax.Expr], relax.Call]]] = {
+    "aten.addmm": ("mat1", "mat2", op.matmul),
+    "aten.addmv": ("mat", "vec", op.matmul),
+    "aten.baddbmm": ("batch1", "batch2", op.matmul),
+    "aten.addbmm": ("batch1", "batch2", lambda a, b: op.sum(op.matmul(a, b), axis=[0])),
+    "aten.addr": ("vec1", "vec2", op.outer),
+}
 
 
-@converts("aten.addmv")
-def _addmv(
-    t: Translator, self: relax.Expr, mat: relax.Expr, vec: relax.Expr, beta: Value = 1, alpha: Value = 1
-) -> relax.Expr:
-    return _added(t, self, t.emit(op.matmul(mat, vec)), beta, alpha)
+def _with_addend(one: str, other: str, times: Callable[[relax.Expr, relax.Expr], relax.Call]) -> Converter:
+    def convert(
+        t: Translator, self: relax.Expr, beta: Value = 1, alpha: Value = 1, **operands: relax.Expr
+    ) -> relax.Expr:
+        return _added(t, self, t.emit(times(operands[one], operands[other])), beta, alpha)
+
+    return convert
 
 
-@converts("aten.baddbmm")
-def _baddbmm(
-    t: Translator, self: relax.Expr, batch1: relax.Expr, batch2: relax.Expr, beta: Value = 1, alpha: Value = 1
-) -> relax.Expr:
-    return _added(t, self, t.emit(op.matmul(batch1, batch2)), beta, alpha)
-
-
-@converts("aten.addbmm")
-def _addbmm(
-    t: Translator, self: relax.Expr, batch1: relax.Expr, batch2: relax.Expr, beta: Value = 1, alpha: Value = 1
-) -> relax.Expr:
-    return _added(t, self, t.emit(op.sum(op.matmul(batch1, batch2), axis=[0])), beta, alpha)
-
-
-@converts("aten.addr")
-def _addr(
-    t: Translator, self: relax.Expr, vec1: relax.Expr, vec2: relax.Expr, beta: Value = 1, alpha: Value = 1
-) -> relax.Expr:
-    return _added(t, self, t.emit(op.outer(vec1, vec2)), beta, alpha)
+for _target, _how in _WITH_ADDEND.items():
+    converts(_target)(_with_addend(*_how))
 
 
 def _added(t: Translator, addend: relax.Expr, made: relax.Expr, beta: Value, alpha: Value) -> relax.Expr:

@@ -21,8 +21,8 @@ _BETAS = {"affine": 0.0, "scaled_tanh": 1.0, "hard_sigmoid": 0.5}
 _NAMES = {"sigmoid", "tanh", "relu", "softsign", "softplus", *_ALPHAS}
 
 
-@converts("RNN", since=7)
-def _rnn(
+@converts("RNN", "GRU", since=7)
+def _of_one_state(
     t: OnnxTranslator,
     node: OnnxNode,
     x: relax.Expr,
@@ -32,20 +32,8 @@ def _rnn(
     lengths: relax.Expr | None = None,
     h: relax.Expr | None = None,
 ) -> list[relax.Expr]:
-    return _layer(t, node, t.op.nn.rnn, 1, (x, w, r, b), [h], [lengths])
-
-
-@converts("GRU", since=7)
-def _gru(
-    t: OnnxTranslator,
-    node: OnnxNode,
-    x: relax.Expr,
-    w: relax.Expr,
-    r: relax.Expr,
-    b: relax.Expr | None = None,
-    lengths: relax.Expr | None = None,
-    h: relax.Expr | None = None,
-) -> list[relax.Expr]:
+    if node.operator == "RNN":
+        return _layer(t, node, t.op.nn.rnn, 1, (x, w, r, b), [h], [lengths])
     before = bool(node.attribute("linear_before_reset", 0))
     return _layer(t, node, t.op.nn.gru, 3, (x, w, r, b), [h], [lengths], linear_before_reset=before)
 
