@@ -1,10 +1,11 @@
-"""MatMulNBits: the form that `quantize-weights` makes, decoded inside the product."""
+"""MatMulNBits and blocks of DequantizeLinear: the form that `quantize-weights` makes, decoded inside the product."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import pytest
 
 import mlcc
 from mlcc.frontend import from_onnx
@@ -39,3 +40,30 @@ def test_one_form(onnx: Any) -> None:
     for rows in (1, 5):
         given = rng.normal(size=(rows, inner)).astype("float32")
         np.testing.assert_allclose(run(given), given @ table.T, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("block", [32, 48])
+def test_blocks_of_dequantize_linear(onnx: Any, block: int) -> None:
+    """Groups where all blocks are whole; else scales are repeated."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng, inner, columns = np.random.default_rng(0), 128, 96
+    values = rng.integers(-128, 128, (inner, columns)).astype("int8")
+    scales, zeros = (
+        rng.random((-(-inner // block), columns)).astype("float32"),
+        rng.integers(-9, 9, (-(-inner // block), columns)),
+    )
+    weights = [numpy_helper.from_array(a, n) for a, n in ((values, "w"), (scales, "s"), (zeros.astype("int8"), "z"))]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=0, block_size=block),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["rows", e]) for n, e in (("x", inner), ("y", columns)))
+    graph = helper.make_graph(nodes, "g", [x], [y], weights)
+    module = from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    names = [c.op.name for c in find(module["main"], relax.Call)]
+    assert (names == ["relax.dequantize", "relax.matmul"]) == (block == 32)
+    table = (values - np.repeat(zeros, block, 0)[:inner]) * np.repeat(scales, block, 0)[:inner]
+    given = rng.normal(size=(3, inner)).astype("float32")
+    found = np.asarray(mlcc.load(mlcc.build(module))["main"](given))
+    np.testing.assert_allclose(found, given @ table.astype("float32"), rtol=1e-4, atol=1e-2)

@@ -76,13 +76,20 @@ def dequantized(
     """(x - zero point) * scale"""
     dtype = dtype or t.dtype(scale)
     given = t.dtype(x)
-    if not block and dtype in FLOATS and t.dtype(scale) in FLOATS and given in (*NARROW, "int32"):
+    known_to_relax = dtype in FLOATS and t.dtype(scale) in FLOATS and given in (*NARROW, "int32")
+    if known_to_relax and (not block or _in_whole_blocks(t, x, scale, axis, block)):
         return t.emit(t.op.dequantize(x, _flat(t, scale), _point(t, zero, given), axis, dtype))
     wide = t.cast(x, "float32")
     if zero is not None:
         wide = t.emit(t.op.subtract(wide, t.cast(parameter(t, zero, x, axis, block), "float32")))
     factor = t.cast(parameter(t, scale, x, axis, block), "float32")
     return t.cast(t.emit(t.op.multiply(wide, factor)), dtype)
+
+
+def _in_whole_blocks(t: OnnxTranslator, x: relax.Expr, scale: relax.Expr, axis: int, block: int) -> bool:
+    """Whether there is a scale for each block, and no block is cut off: what `R.dequantize` calls groups."""
+    counts = [tir.const_int(t.shape(value)[axis]) for value in (x, scale)] if t.ndim(scale) == t.ndim(x) else [None]
+    return None not in counts and counts[0] == counts[1] * block  # type: ignore[operator]
 
 
 def centred(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, axis: int = 0) -> relax.Expr:
