@@ -8,6 +8,15 @@ from typing import Any
 
 from tests.ops.cases import Case, Const, S, T
 
+# Operators of mlcc's own.
+BEYOND_TVM = {
+    "relax.expm1", "relax.log1p", "relax.scatter_reduce", "relax.vision.multiclass_nms",
+    "relax.vision.multiclass_nms_padded", "relax.nn.lstm", "relax.nn.gru", "relax.nn.rnn", "relax.nn.lstm_steps",
+    "relax.nn.gru_steps", "relax.nn.rnn_steps", "relax.random.bits", "relax.random.uniform", "relax.random.normal",
+    "relax.random.integers", "relax.signal.dft", "relax.vision.valid_rows", "relax.nn.grouped_matmul",
+    "relax.unpack_bits",
+}  # fmt: skip
+
 _FLOAT_UNARY = [
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "rsqrt", "sigmoid",
     "sin", "sinh", "sqrt", "tan", "tanh",

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from mlcc import ops
-from tests.interop.op_corpus import CASES
+from tests.interop.op_corpus import BEYOND_TVM, CASES
 from tests.interop.test_ops import INFO_DIFFERS
 from tests.ops.cases import Case, Const, S, T
 
@@ -104,15 +104,6 @@ NOT_SAID = {
     "relax.nn.dense": "an older operator",
     "relax.to_vdevice": "needs virtual devices, see test_global_infos",
 }
-
-
-# operators of mlcc's own
-BEYOND_TVM = {
-    "relax.expm1", "relax.log1p", "relax.scatter_reduce", "relax.vision.multiclass_nms",
-    "relax.vision.multiclass_nms_padded", "relax.nn.lstm", "relax.nn.gru", "relax.nn.rnn", "relax.nn.lstm_steps",
-    "relax.nn.gru_steps", "relax.nn.rnn_steps", "relax.random.bits", "relax.random.uniform", "relax.random.normal",
-    "relax.random.integers", "relax.signal.dft", "relax.vision.valid_rows",
-}  # fmt: skip
 
 
 def _plain(case: Case) -> bool:

@@ -20,8 +20,14 @@ tvm = pytest.importorskip("tvm")
 
 REFUSED = "<refused>"
 
+_GROUPS = "TVM has no scales for groups"
+
 # Where struct info differs on purpose: the case as text -> why.
 INFO_DIFFERS = {
+    "quantize(4x6, 4x2, const 0 int8)": _GROUPS,
+    "dequantize(4x6:int8, 4x3, 4x3:int8)": _GROUPS,
+    "dequantize(6x4:uint8, 2x4:float16, const 8 uint8, axis=0)": _GROUPS,
+    "dequantize(8:int8, 2, 2:int8)": _GROUPS,
     **op_corpus_nn.INFO_DIFFERS,
     "full((2, 3), 1, 'int32')": "a number is taken for a scalar",
     "reshape(0x3, (3, 0))": "a tensor without elements: 0 is an extent there",
@@ -50,6 +56,8 @@ _COUNTED = "min and max in another form"
 FUNCTION_DIFFERS = {
     **op_corpus_nn.FUNCTION_DIFFERS,
     "arange(n, 0, -1)": "the extent has another form",
+    "image.resize2d(2x4x5x7, (1, 1), method='linear', coordinate_transformation_mode='pytorch_half_pixel', "
+    "roi=(0.1, -0.2, 0.9, 1.3), extrapolation_value=2.5, rounding_method='round')": "TVM leaves out what is times 0.0",
     "floor_divide(2xn:bool, 1:bool)": "bools have no quotient",
     "floor_mod(2xn:bool, 1:bool)": "bools have no remainder",
     "logical_xor(2xn:int32, 1:int32)": "the truth of numbers, rather than their bits",
@@ -91,7 +99,9 @@ CASES = [*op_corpus.CASES, *op_corpus_nn.CASES]
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_struct_info(case: Case) -> None:
     theirs, mine = _info(Theirs(), case), _info(Mine(), case)
-    if str(case) in INFO_DIFFERS:
+    if f"relax.{case.name}" in op_corpus.BEYOND_TVM:
+        assert theirs == REFUSED != mine
+    elif str(case) in INFO_DIFFERS:
         assert mine != theirs, "no longer different"
     else:
         assert mine == theirs
