@@ -66,7 +66,7 @@ class BoostedTrees(NearestModel):
         if context.task_name not in self._trees:
             return near
         columns, trees = self._trees[context.task_name]
-        return (near + 3.0 * trees(wanted[:, :columns])) / 4.0  # type: ignore[no-any-return]
+        return (near + 3.0 * trees(wanted[:, :columns])) / 4.0
 
 
 Predictor: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -85,7 +85,7 @@ def _xgboost(data: np.ndarray, times: np.ndarray) -> Predictor:
     package = importlib.import_module("xgboost")
     options = {"max_depth": 6, "learning_rate": 0.1, "tree_method": "hist", "seed": 0, "nthread": 1}
     booster = package.train(options, package.DMatrix(data, times), _ROUNDS)
-    return lambda rows: booster.predict(package.DMatrix(rows))  # type: ignore[no-any-return]
+    return lambda rows: booster.predict(package.DMatrix(rows))
 
 
 _BOOSTING: dict[str, Callable[[np.ndarray, np.ndarray], Predictor]] = {"lightgbm": _lightgbm, "xgboost": _xgboost}
