@@ -18,6 +18,7 @@ import mlcc
 from mlcc.errors import CompileError, MlccError
 from mlcc.frontend import detach_params, from_exported_program, from_pt2
 from mlcc.frontend.aten.pt2 import read_pt2
+from mlcc.frontend.aten.schema import Malformed, graph_of, range_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what PyTorch says while it exports
 
@@ -297,3 +298,12 @@ def places(value: Any) -> list[tuple[Any, Any]]:
         found.append((value, key))
         found += places(part)
     return found
+
+
+def test_numbers_that_are_no_extents() -> None:
+    for field in ("sym_int_values", "sym_float_values"):
+        with pytest.raises(Malformed, match=field):
+            graph_of({"tensor_values": {}, field: 3})
+    assert range_of({"min_val": 2, "max_val": 1 << 63}) == (2, None)
+    with pytest.raises(Malformed, match="no extent"):
+        range_of({"min_val": 1 << 80, "max_val": None})

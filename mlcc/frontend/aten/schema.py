@@ -71,7 +71,8 @@ def graph_of(given: Any, depth: int = 0) -> Graph:
         raise Malformed("it is nested too deeply")
     values: dict[str, Meta] = {name: tensor_meta(meta) for name, meta in get(given, "tensor_values", dict).items()}
     for field, dtype in (("sym_int_values", "int64"), ("sym_float_values", "float64"), ("sym_bool_values", "bool")):
-        values.update((name, NumberMeta(dtype, extent(value))) for name, value in (given.get(field) or {}).items())
+        numbers = get(given, field, dict) if given.get(field) is not None else {}
+        values.update((name, NumberMeta(dtype, extent(value))) for name, value in numbers.items())
     nodes = tuple(_node(node, depth) for node in get(given, "nodes", list))
     inputs = tuple(_name(a) for a in get(given, "inputs", list))
     outputs = tuple(argument(a, depth) for a in get(given, "outputs", list))
@@ -275,9 +276,16 @@ def extent(value: Any) -> Extent | Any:
 
 
 def range_of(given: Any) -> tuple[int, int | None]:
-    """The least and the greatest value of a symbol."""
+    """The least and the greatest value of a symbol; None: there is no greatest. Raises Malformed for a range in which
+    no int64 lies."""
     least, most = given.get("min_val"), given.get("max_val")
-    return least if type(least) is int else 0, most if type(most) is int else None
+    least, most = least if type(least) is int else 0, most if type(most) is int and most <= _MOST else None
+    if least > _MOST or most is not None and most < -_MOST:
+        raise Malformed(f"no extent lies between {least} and {most}")
+    return max(least, -_MOST), most
+
+
+_MOST = (1 << 63) - 1
 
 
 # ---------------------------------------------------------------- the signature
