@@ -93,6 +93,8 @@ class Schedule(Primitives):
     def work_on(self, func_name: str) -> None:
         """Make look-ups without a function name mean `func_name`."""
         try:
+            if func_name is None:
+                raise Refusal("E0613", "`func_name` is the name of a function, not None")
             self._state.working_on = self._function_name(func_name)
         except Refusal as exc:
             raise CompileError(self._diagnostic("work_on", exc, self._state, None)) from None
