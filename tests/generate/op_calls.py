@@ -557,9 +557,13 @@ def _places(g: Draw) -> Case:
 # ---------------------------------------------------------------- products
 
 
-@_for("matmul nn.dense einsum")
+@_for("matmul nn.dense nn.grouped_matmul einsum")
 def _products(g: Draw) -> Case:
     n, k, m = g.dim(), g.dim(), g.dim()
+    if g.name == "nn.grouped_matmul":
+        groups = g.dim(1, 4)
+        ends = sorted(g.rng.randint(0, n) for _ in range(groups))
+        return Case(g.name, (g.t((n, k)), g.t((groups, k, m)), Const(ends, g.pick("int32", "int64"))))
     if g.name == "nn.dense":
         return Case(g.name, (g.t((n, k)), g.t((m, k))))
     if g.name == "einsum":

@@ -17,7 +17,7 @@ from tests.ops.cases import Case, Mine, T
 
 def everywhere(case: Case, *inputs: np.ndarray) -> list[Any]:
     module = Mine().module(case)
-    lowered = LowerToTir().run(module, PassContext())
+    lowered = LowerToTir(accurate=True).run(module, PassContext())
     executable = mlcc.load(mlcc.build(module))
     return [run_function(m, "main", inputs) for m in (module, lowered)] + [executable["main"](*inputs)]
 

@@ -248,7 +248,7 @@ def test_a_signal_ends_the_command(tmp_path: Path, number: signal.Signals) -> No
     env = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     process = subprocess.Popen(
         [sys.executable, "-m", "mlcc", *args], cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True,
-        stdout=subprocess.PIPE, start_new_session=True,
+        stdout=subprocess.PIPE, start_new_session=True, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )  # fmt: skip
     end = time.monotonic() + 120
     while time.monotonic() < end and _count(tmp_path / "tune.db") < 2:
