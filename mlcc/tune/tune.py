@@ -30,7 +30,7 @@ from mlcc.tune.verdict import estimate
 
 _RECORDS = "tune.db"
 _LEVEL = 2
-_FULL = 2.0  # of a roofline: kernels are never good enough, all trials are made
+_FULL = 2.0  # of a roofline: no kernel is near enough to end its search early
 _SCHEDULERS = ("gradient",)
 
 
