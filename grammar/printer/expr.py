@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from mlcc.grammar.printer import tvm
 from mlcc.grammar.printer.literals import imm_text, integer, quote
 from mlcc.grammar.printer.writer import (
     AND,
@@ -149,7 +150,8 @@ def _infix(out: Writer, node: tir.BinaryOp, like: DType | None) -> Parts:
     prec, build = _INFIX[type(node)]
     integers = isinstance(node, tir.Div) and not node.dtype.is_float  # `/` of integers has no meaning in TVM's text
     vectors = isinstance(node, (tir.And, tir.Or)) and node.dtype.lanes > 1
-    if integers or vectors or not _reads_back(node, build):
+    folded = out.dialect.is_tvm and tvm.folds(node)
+    if integers or vectors or folded or not _reads_back(node, build):
         return call("T." + type(node).__name__, Child(node.lhs), Child(node.rhs))
     left = prec + 1 if prec == COMPARE else prec  # comparisons do not associate
     inner = None if prec < COMPARE else like

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mlcc.ir import tir
 from mlcc.ir.intrinsics import METAL
 from mlcc.ir.node import Attrs
 
@@ -23,6 +24,13 @@ UNREAD = frozenset(["TVMBackendAnyListSetPackedArg", "TVMBackendAnyListMoveFromP
 # instructions that are written as one name with the rest of it in strings behind the arguments
 PTX = {"ptx_commit_group": ("async", "commit_group", ""), "ptx_wait_group": ("async", "wait_group", "")}
 _PRIM = frozenset(["if_then_else", "vscale", "log2", "likely", "clz", "ceil"])
+
+
+def folds(node: tir.BinaryOp) -> bool:
+    """True for a product with the float 0 and a quotient of it, which TVM's operators take to be 0 whatever the other
+    operand is."""
+    zero = [isinstance(operand, tir.FloatImm) and operand.value == 0 for operand in (node.lhs, node.rhs)]
+    return (isinstance(node, tir.Mul) and any(zero)) or (isinstance(node, tir.Div) and zero[0])
 
 
 def function_attributes(attrs: Attrs) -> Attrs:

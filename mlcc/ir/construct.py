@@ -314,7 +314,10 @@ def truncdiv(a: int, b: int) -> int:
 
 
 def div(a: Operand, b: Operand) -> Expr:
-    """a / b of floats; of integers the truncating division. Raises ValueError for a constant divisor of 0."""
+    """a / b of floats; of integers the truncating division; x / 1 -> x, and 0 / x -> 0 for integers.
+
+    Raises ValueError for a constant divisor of 0.
+    """
     a, b = match_types(a, b)
     _divisor(b)
     if isinstance(a, IntImm) and isinstance(b, IntImm):
@@ -323,7 +326,7 @@ def div(a: Operand, b: Operand) -> Expr:
         folded = _fold_float(operator.truediv, a, b)
         if folded is not None:
             return folded
-    if _is(a, 0) or _is(b, 1):
+    if _is(b, 1) or (_is(a, 0) and not a.dtype.is_float):
         return a
     return tir.Div(a.dtype, a, b)
 

@@ -374,6 +374,7 @@ def test_reductions(torch: Any) -> None:
         cases[f"{name} of NaN"] = (functions[name], [odd])
     for name in ["sum", "mean all", "max dim", "amax", "argmax", "var", "cumsum", "softmax", "logsumexp"]:
         cases[f"{name} of a number"] = (_at_axis_0(torch, name), [torch.tensor(2.5)])
+    cases["softmax of no bools"] = (lambda x: x.softmax(0), [torch.zeros(0, 3, dtype=torch.bool)])
     check_cases(cases)
 
 

@@ -375,3 +375,16 @@ def f(A: T.Buffer((32,), "float32")):
         printed = mlcc.script(read, dialect=dialect)
         assert "elem_offset=0, offset_factor=16" in printed
         mlcc.assert_structural_equal(mlcc.parse(printed), read)
+
+
+def test_what_tvms_operators_would_fold_is_written_as_nodes() -> None:
+    read = mlcc.parse("""
+@T.prim_func
+def f(A: T.Buffer((4,), "float32")):
+    A[0] = A[0] * T.float32(0.0)
+    A[1] = T.float32(0.0) / A[1] + T.float32(-0.0) * A[2] * T.float32(2.0)
+""")
+    printed = mlcc.script(read, dialect="tvm")
+    assert "A[0] = T.Mul(A[0], T.float32(0.0))" in printed
+    assert "A[1] = T.Div(T.float32(0.0), A[1]) + T.Mul(T.float32(-0.0), A[2]) * T.float32(2.0)" in printed
+    mlcc.assert_structural_equal(mlcc.parse(printed), read)

@@ -56,6 +56,9 @@ EXPRESSIONS = [
     ("2 ** 3", "8"),
     ("7 / 2", "T.float32(3.5)"),
     ("x / 2", "x / T.float32(2.0)"),
+    ("x * 0 + 0 * x", "x * T.float32(0.0) + T.float32(0.0) * x"),  # not 0 for an x that is infinite
+    ("0 / x", "T.float32(0.0) / x"),
+    ("i * 0", "0"),
     ("i < 3 and b or not b", "i < 3 and b or not b"),
     ("i < 3 and True", "T.And(i < 3, T.bool(True))"),
     ("0 <= i < 4", "0 <= i and i < 4"),

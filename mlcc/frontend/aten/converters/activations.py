@@ -197,8 +197,8 @@ def _softmin(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None
 def _along(
     t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: int, dtype: str | None, widens: bool
 ) -> relax.Expr:
-    """A softmax in its dtype, of at least one dimension."""
-    shape = t.shape(value)
+    """A softmax in its dtype, of at least one dimension; of integers, which PyTorch has for no elements only, theirs."""
+    shape, own = t.shape(value), t.dtype(value)
     value = t.cast(value, "float32" if widens else dtype or float_of(t.dtype(value)))
     made = t.emit(make(value if shape else t.reshape(value, [1]), t.axis(value, dim)))
-    return t.reshape(made, shape)
+    return t.cast(t.reshape(made, shape), dtype or ("float32" if widens else own))
