@@ -2,7 +2,7 @@
 
 python -m bench math                      # times
 python -m bench math --ulps --every 1     # the greatest error over all 2**32 floats (every one)
-python -m bench math --ulps --write       # put the table of errors into docs/targets.md
+python -m bench math --ulps --write       # put the table of errors into docs/math.md
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from bench import ulps
 from bench.measure import calls, machine
 
-PLACE = Path(__file__).resolve().parent.parent / "docs" / "targets.md"
+PLACE = Path(__file__).resolve().parent.parent / "docs" / "math.md"
 MARKS = ("<!-- errors: python -m bench math --ulps --write -->", "<!-- end of errors -->")
 BINARY = ("pow", "atan2", "hypot")
 UNARY = tuple(n for n in ulps.TRUTH if n not in (*BINARY, "fmod"))
@@ -153,7 +153,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--ulps", action="store_true", help="greatest errors instead of times")
     parser.add_argument("--every", type=int, default=509, help="look at every Nth float32")
     parser.add_argument("--only", default="", help="the functions to look at, such as exp,log; nothing is written")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/targets.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/math.md")
     options = parser.parse_args(argv or [])
     if options.ulps:
         errors(options.every, options.write and not options.only, options.only.split(",") if options.only else [])

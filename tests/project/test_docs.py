@@ -68,11 +68,19 @@ def test_every_primitive_is_listed() -> None:
     assert all(name in page for name in registry.ALIASES)
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
+    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links() -> None:
     for page in PAGES:
         prose = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.S)
-        for link in re.findall(r"\]\(([^)#:]+)\)", prose):
-            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+        for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", prose):
+            to = page.parent / link if link else page
+            assert to.exists(), f"{page.name} links to {link}"
+            assert not anchor or anchor in anchors(to), f"{page.name} links to {link}#{anchor}"
 
 
 def test_readme_commands_exist() -> None:
