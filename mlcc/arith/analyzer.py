@@ -29,8 +29,18 @@ class Analyzer:
         self.values: dict[tir.Var, Expr] = {}
         self._residues = Residues()
         self._bounds = Bounds(self.keys, self._residues.of)
-        self._canonical = Canonical(self)
+        self.known = Known()
         self._bindings = 0  # how often a variable was bound that expressions had been simplified with
+
+    @property
+    def _canonical(self) -> Canonical:
+        """A simplifier, made for each question: to hold one would be a reference cycle."""
+        return Canonical(self)
+
+    def _forget(self) -> None:
+        """Drop what was simplified, since what is known of variables has changed."""
+        if self.known.linear or self.known.exprs or self.known.differences:
+            self.known = Known()
 
     # ------------------------------------------------------------ what is known
 
@@ -63,12 +73,12 @@ class Analyzer:
         if not self.keys.seen(var):
             return  # nothing that was simplified mentions it
         self._bindings += 1
-        self._canonical.forget()
+        self._forget()
 
     @contextmanager
     def constraint(self, condition: Expr) -> Iterator[None]:
         """Take it that `condition` holds inside the `with`."""
-        before, bindings = self._canonical.known, self._bindings
+        before, bindings = self.known, self._bindings
         undo: list[Callable[[], None]] = []
         self._assume(condition, undo)
         try:
@@ -76,7 +86,7 @@ class Analyzer:
         finally:
             for step in reversed(undo):
                 step()
-            self._canonical.known = before if bindings == self._bindings else Known()
+            self.known = before if bindings == self._bindings else Known()
 
     def _assume(self, condition: Expr, undo: list[Callable[[], None]]) -> None:
         match condition:
@@ -95,7 +105,7 @@ class Analyzer:
                 self._assume_order(condition, a, b, undo)
 
     def _bind_residue(self, var: tir.Var, residue: Residue) -> None:
-        self._canonical.forget()
+        self._forget()
         self._residues.bind(var, residue)
         self._bounds.forget()  # bounds of remainders follow from residues
 
@@ -116,7 +126,7 @@ class Analyzer:
                 return
         rest, constant = self._apart(a, b)
         mirrored = self.simplify(c.sub(IntImm(rest.dtype, 0), rest))
-        self._canonical.forget()
+        self._forget()
         for x, y in ((a, b), (b, a)):
             other = self.bound(y)
             if x is b:

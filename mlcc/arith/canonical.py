@@ -14,7 +14,7 @@ from mlcc.ir import tir
 from mlcc.ir.tir import Expr, IntImm
 
 if TYPE_CHECKING:
-    from mlcc.arith.analyzer import Analyzer
+    pass
 
 
 class Known:
@@ -31,20 +31,16 @@ class Known:
 class Canonical(Rewrite):
     """Visits an expression bottom-up, keeping +, -, *, // and % in linear form between the nodes."""
 
-    def __init__(self, analyzer: Analyzer) -> None:
-        super().__init__(analyzer)
-        self.known = Known()
-
     def visit(self, expr: Expr) -> Expr:
         if isinstance(expr, IntImm):
             return expr
         key = self.analyzer.keys.key(expr)
-        made = self.known.exprs.get(key)
+        made = self.analyzer.known.exprs.get(key)
         if made is None:
             made = self._finished(self.linear(expr))
             if self.analyzer.keys.key(made) == key:
                 made = expr
-            self.known.exprs[key] = made
+            self.analyzer.known.exprs[key] = made
         elif made is not expr and self.analyzer.keys.key(made) == key:
             return expr
         return made
@@ -61,11 +57,6 @@ class Canonical(Rewrite):
                     return to_expr(self.linear(c.add(found, c.wrap(base + m - n, whole.dtype))))
         return whole
 
-    def forget(self) -> None:
-        """Start over, since what is known of variables has changed."""
-        if self.known.linear or self.known.exprs or self.known.differences:
-            self.known = Known()
-
     def linear(self, expr: Expr) -> Linear:
         """The simplified expression, still in linear form where it has one.
 
@@ -74,9 +65,9 @@ class Canonical(Rewrite):
         if isinstance(expr, IntImm):
             return expr
         key = self.analyzer.keys.key(expr)
-        made = self.known.linear.get(key)
+        made = self.analyzer.known.linear.get(key)
         if made is None:
-            made = self.known.linear[key] = self._linear(expr)
+            made = self.analyzer.known.linear[key] = self._linear(expr)
         return made
 
     def _linear(self, expr: Expr) -> Linear:
@@ -90,11 +81,11 @@ class Canonical(Rewrite):
     def difference(self, a: Expr, b: Expr) -> Expr:
         """a - b in canonical form."""
         pair = (self.analyzer.keys.key(a), self.analyzer.keys.key(b))
-        found = self.known.differences.get(pair)
+        found = self.analyzer.known.differences.get(pair)
         if found is None:
             made = to_sum(self.linear(a), self.analyzer.keys)
             made.add(to_sum(self.linear(b), self.analyzer.keys), -1)
-            found = self.known.differences[pair] = self._finished(made)
+            found = self.analyzer.known.differences[pair] = self._finished(made)
         return found
 
     def steps_between(self, a: Expr, b: Expr) -> Expr | None:

@@ -15,20 +15,20 @@ from mlcc.ir.tir import Expr
 def digits_of(indices: Iterable[IterSum]) -> dict[IterMark, list[IterSplit]]:
     """Every iterator that the sums use, also inside fused ones, with the digits of it that are taken."""
     found: dict[IterMark, list[IterSplit]] = {}
-
-    def collect(value: IterSum) -> None:
-        for split in value.args:
-            mark = split.source
-            if mark in found:
-                found[mark].append(split)
-                continue
-            found[mark] = [split]
-            if isinstance(mark.source, IterSum):
-                collect(mark.source)
-
     for value in indices:
-        collect(value)
+        _collect(value, found)
     return found
+
+
+def _collect(value: IterSum, found: dict[IterMark, list[IterSplit]]) -> None:
+    for split in value.args:
+        mark = split.source
+        if mark in found:
+            found[mark].append(split)
+            continue
+        found[mark] = [split]
+        if isinstance(mark.source, IterSum):
+            _collect(mark.source, found)
 
 
 def problem(indices: list[IterSum], rewriter: IterMapRewriter, level: Level) -> tuple[str, Expr | None] | None:

@@ -64,7 +64,7 @@ def _attempt(
     try:
         return _detect(bindings, iters, predicate, level, proofs, simplify_trivial, lenient)
     except NotAffine as failure:
-        return IterMap(failure=failure)
+        return IterMap(failure=failure.with_traceback(None))  # whose frames would refer to the result
     except ValueError as failure:  # division by zero, while folding constants
         return IterMap(failure=NotAffine("{}", failure))
 

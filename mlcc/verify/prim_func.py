@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from mlcc.arith.proofs import is_one
 from mlcc.errors import Label, Span
@@ -43,12 +43,6 @@ class FuncVerifier:
         self._parts: Counter[Part] = Counter()
         self._local = Local()
         self._said: set[tir.Var] = set()  # variables of which something was said
-        self._stmts: dict[type, Callable[..., None]] = {
-            tir.For: self._for, tir.BlockRealize: self._realize, tir.BufferStore: self._store, tir.Bind: self._bind,
-            tir.AllocBuffer: self._alloc, tir.DeclBuffer: self._decl, tir.Evaluate: self._evaluate,
-            tir.AssertStmt: self._assert, tir.IfThenElse: self._if, tir.While: self._while, tir.AttrStmt: self._attr,
-            tir.Break: self._jump, tir.Continue: self._jump,
-        }  # fmt: skip
 
     def function(self, func: tir.PrimFunc) -> None:
         """Check a whole function."""
@@ -86,13 +80,13 @@ class FuncVerifier:
     def _stmt(self, stmt: tir.Stmt, outermost: bool) -> None:
         near = self.report.near
         self.report.at(stmt)
-        rule = self._stmts.get(type(stmt))
+        rule = self._RULES.get(type(stmt))
         if rule is None:
             self.report.add("E0349", f"`{type(stmt).__name__}` cannot stand here", stmt)
         elif isinstance(stmt, tir.BlockRealize):
             self._realize(stmt, outermost)
         else:
-            rule(stmt)
+            rule(self, stmt)
         self.report.near = near
 
     def _bind(self, stmt: tir.Bind) -> None:
@@ -430,6 +424,12 @@ class FuncVerifier:
             related = (Label(loop.span, f"loop `{var.name}`"),)
             message = f"loop variable `{var.name}` is used inside a block with axes"
             self.report.add("E0340", message, None, "bind it to an axis", related=related)
+
+    _RULES: ClassVar[Mapping[type, Callable[..., None]]] = {
+        tir.For: _for, tir.BlockRealize: _realize, tir.BufferStore: _store, tir.Bind: _bind, tir.AllocBuffer: _alloc,
+        tir.DeclBuffer: _decl, tir.Evaluate: _evaluate, tir.AssertStmt: _assert, tir.IfThenElse: _if,
+        tir.While: _while, tir.AttrStmt: _attr, tir.Break: _jump, tir.Continue: _jump,
+    }  # fmt: skip
 
 
 def _blocks(body: Body) -> Iterator[tir.Block]:

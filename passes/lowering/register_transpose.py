@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from mlcc.ir import construct as c
@@ -191,13 +192,13 @@ def _named(name: str, value: Expr, made: list[Stmt]) -> tir.Var:
 
 def _replaced(stmt: Stmt, values: dict[tir.BufferLoad, Expr]) -> Stmt:
     """A statement with values in the place of loads."""
+    return map_children(stmt, partial(_value_of, values=values))
 
-    def visit(node: Any) -> Any:
-        if isinstance(node, tir.BufferLoad) and node in values:
-            return values[node]
-        return node if isinstance(node, (tir.Var, tir.Buffer)) else map_children(node, visit)
 
-    return map_children(stmt, visit)
+def _value_of(node: Any, values: dict[tir.BufferLoad, Expr]) -> Any:
+    if isinstance(node, tir.BufferLoad) and node in values:
+        return values[node]
+    return node if isinstance(node, (tir.Var, tir.Buffer)) else map_children(node, partial(_value_of, values=values))
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,7 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         tuple(compiler.units), machine, asked.opt_level, facts, shared.constants, asked.prefix, natives, code
     )
     artifact.compile()
+    text.functions.clear()  # they refer to the module text: a cycle, which only the garbage collector would free
     return artifact
 
 

@@ -245,16 +245,10 @@ def _without(
     loops: list[tir.For], gone: set[tir.Var], old: tir.BlockRealize, new: tir.BlockRealize
 ) -> tuple[tir.Stmt, ...]:
     """The old nest with another block in it and without some loops; other blocks of these loops stay."""
-
-    def rebuilt(at: int) -> tuple[tir.Stmt, ...]:
-        if at == len(loops):
-            return (new,)
-        loop = loops[at]
-        following = loops[at + 1] if at + 1 < len(loops) else None
-        body: list[tir.Stmt] = []
-        for stmt in loop.body:
-            is_way = stmt is following or stmt is old
-            body += rebuilt(at + 1) if is_way else (stmt,)
-        return tuple(body) if loop.var in gone else (replace(loop, body=tuple(body)),)
-
-    return rebuilt(0)
+    rebuilt: tuple[tir.Stmt, ...] = (new,)
+    inner: tir.Stmt = old
+    for loop in reversed(loops):
+        body = tuple(part for stmt in loop.body for part in (rebuilt if stmt is inner else (stmt,)))
+        rebuilt = body if loop.var in gone else (replace(loop, body=body),)
+        inner = loop
+    return rebuilt

@@ -88,28 +88,27 @@ class Storage:
     # ------------------------------------------------------------ planning
 
     def _find_uses(self, body: tuple[tir.Stmt, ...]) -> None:
-        """For each allocated data variable, the number of the last statement that may use its memory."""
-        owners: dict[tir.Var, set[tir.Var]] = {}
+        """For each allocated data variable, find the number of the last statement that may use its memory."""
+        self._find_uses_in(body, {})
 
-        def visit(statements: tuple[tir.Stmt, ...]) -> None:
-            for stmt in statements:
-                self._number += 1
-                used = {o for v in _handles(stmt) for o in owners.get(v, ())}
-                for owner in used:
-                    self._last[owner] = self._number
-                if isinstance(stmt, tir.AllocBuffer):
-                    owners[stmt.buffer.data] = {stmt.buffer.data}
-                    self._last[stmt.buffer.data] = self._number
-                elif isinstance(stmt, tir.DeclBuffer):
-                    owners[stmt.buffer.data] = used | owners.get(stmt.buffer.data, set())
-                elif isinstance(stmt, tir.Bind) and stmt.var.dtype.is_handle:
-                    owners[stmt.var] = used
-                elif isinstance(stmt, tir.BufferStore) and stmt.value.dtype.is_handle:
-                    owners[stmt.buffer.data] = used  # who reads the pointer back uses what it points to
-                for nested in bodies(stmt):
-                    visit(nested)
-
-        visit(body)
+    def _find_uses_in(self, body: tuple[tir.Stmt, ...], owners: dict[tir.Var, set[tir.Var]]) -> None:
+        """`owners` has the allocations that a handle may point into."""
+        for stmt in body:
+            self._number += 1
+            used = {o for v in _handles(stmt) for o in owners.get(v, ())}
+            for owner in used:
+                self._last[owner] = self._number
+            if isinstance(stmt, tir.AllocBuffer):
+                owners[stmt.buffer.data] = {stmt.buffer.data}
+                self._last[stmt.buffer.data] = self._number
+            elif isinstance(stmt, tir.DeclBuffer):
+                owners[stmt.buffer.data] = used | owners.get(stmt.buffer.data, set())
+            elif isinstance(stmt, tir.Bind) and stmt.var.dtype.is_handle:
+                owners[stmt.var] = used
+            elif isinstance(stmt, tir.BufferStore) and stmt.value.dtype.is_handle:
+                owners[stmt.buffer.data] = used  # who reads the pointer back uses what it points to
+            for nested in bodies(stmt):
+                self._find_uses_in(nested, owners)
 
     def _place(self, body: tuple[tir.Stmt, ...], outer: list[Region]) -> None:
         own: list[Region] = []

@@ -82,6 +82,7 @@ class Run:
         self._values()
         self._extents()
         self.fn.ret(integer("i32", 0))
+        del self.packed  # it refers back to this object: a cycle that would keep the plan
 
     # ------------------------------------------------------------ at the top
 

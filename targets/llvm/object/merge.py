@@ -182,6 +182,8 @@ class _Linker:
         header = list(HEADER.unpack_from(first))
         header[6], header[12], header[13] = len(body), len(headers), len(headers) - 1
         HEADER.pack_into(body, 0, *header)
+        for section in linked:
+            section.relocations.clear()  # whose symbols refer to sections: a cycle that would keep all pieces
         return bytes(body) + b"".join(headers)
 
     def _table(self, number: dict[int, int], names: StringTable) -> tuple[bytearray, int]:
