@@ -35,6 +35,14 @@ class Folding(TirMutator):
             return _FOLD[type(node)](lhs, rhs)
         return type(node)(node.dtype, lhs, rhs, span=node.span)
 
+    def expr_cast(self, node: tir.Cast) -> Expr:
+        value = self.expr(node.value)
+        if value is node.value:
+            return node
+        if isinstance(value, tir.IntImm) and node.dtype.is_int:
+            return c.cast(node.dtype, value)
+        return tir.Cast(node.dtype, value, span=node.span)
+
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
         condition = self.expr(node.condition)
         known = known_condition(condition)
