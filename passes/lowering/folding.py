@@ -18,8 +18,11 @@ _FOLD: dict[type, Callable[[Any, Any], Expr]] = {
 }  # fmt: skip
 
 
+_IF_THEN_ELSE = tir.Op("tir.if_then_else")
+
+
 class Folding(TirMutator):
-    """Replaces variables, folds integer arithmetic, and drops branches that are never taken."""
+    """Replaces variables, folds integer arithmetic, and drops what conditions never choose."""
 
     def __init__(self, values: dict[tir.Var, Expr]) -> None:
         self.values = values
@@ -42,6 +45,18 @@ class Folding(TirMutator):
         if isinstance(value, tir.IntImm) and node.dtype.is_int:
             return c.cast(node.dtype, value)
         return tir.Cast(node.dtype, value, span=node.span)
+
+    def expr_call(self, node: tir.Call) -> Expr:
+        if node.op is not _IF_THEN_ELSE and node.op != _IF_THEN_ELSE:
+            return super().expr_call(node)
+        condition = self.expr(node.args[0])
+        known = known_condition(condition)
+        if known is not None:
+            return self.expr(node.args[1 if known else 2])
+        sides = self.exprs(node.args[1:])
+        if condition is node.args[0] and sides == node.args[1:]:
+            return node
+        return tir.Call(node.dtype, node.op, (condition, *sides), span=node.span)
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
         condition = self.expr(node.condition)

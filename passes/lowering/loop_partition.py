@@ -137,7 +137,17 @@ class _Divider(TirMutator):
         var, *others = places
         always, span = self._span(var, body)
         body = _Dropper(always).body(body) if always else body
-        if not self._affords(span, body, 1):
+        edges = self._edges(var, span)
+        if len(edges) == 2 and self._affords(span, body, 2):
+            first, last = (self._asking(others, _Knowing({var: at}).body(copied(body, {}))) for at in edges)
+            rest: Body = (tir.IfThenElse(c.equal(var, edges[0]), first, last),)
+            low, high = self._analyzer.bound(var)
+            if high == low + 1:
+                return rest
+        elif self._affords(span, body, 1):
+            known = dict.fromkeys((var,), edges[0]) if len(edges) == 1 else {}
+            rest = self._asking(others, _Knowing(known).body(copied(body, {})))
+        else:
             return self._asking(others, body)
         condition: Expr = tir.TRUE
         for start in _different(span.starts):
@@ -145,18 +155,15 @@ class _Divider(TirMutator):
         for end in _different(span.ends):
             condition = c.logical_and(condition, c.less(var, end))
         main = self._asking(others, _Dropper(span.guards).body(body))
-        rest = self._asking(others, _Knowing(self._only_other(var, span)).body(copied(body, {})))
         return (tir.IfThenElse(condition, main, rest),)
 
-    def _only_other(self, var: tir.Var, span: _Span) -> dict[tir.Var, Expr]:
-        """The value of a variable outside of a span, if there is but one."""
+    def _edges(self, var: tir.Var, span: _Span) -> list[Expr]:
+        """The values of a variable outside of a span, if there is at most one on either side; else none."""
         low, high = self._analyzer.bound(var)
         starts, ends = ([tir.const_int(value) for value in values] for values in (span.starts, span.ends))
-        if not starts and all(end == high for end in ends):
-            return {var: c.const(int(high), var.dtype)}
-        if not ends and all(start == low + 1 for start in starts):
-            return {var: c.const(int(low), var.dtype)}
-        return {}
+        if any(start != low + 1 for start in starts) or any(end != high for end in ends):
+            return []
+        return [c.const(int(at), var.dtype) for at, there in ((low, starts), (high, ends)) if there]
 
     def _parts(self, loop: tir.For, span: _Span, main: Body) -> list[Stmt]:
         """What is before the span, the span, and what is after it."""
