@@ -82,7 +82,7 @@ _DEFINED: dict[str, Primitive] = {}
 
 
 def primitive(returns: str = "", traced: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function of this package as the primitive of its name."""
+    """Register a function as the primitive of its name. Functions outside of this package may be registered as well."""
 
     def register(fn: Callable[..., Any]) -> Callable[..., Any]:
         whole = inspect.signature(fn)
@@ -90,6 +90,7 @@ def primitive(returns: str = "", traced: bool = True) -> Callable[[Callable[...,
         for p in params:
             assert p.annotation in _READERS, f"{fn.__name__}({p.name}): no reader for {p.annotation!r}"
         _DEFINED[fn.__name__] = Primitive(fn.__name__, fn, whole.replace(parameters=params), returns, traced)
+        _WHERE.setdefault(fn.__name__, fn.__module__)
         return fn
 
     return register

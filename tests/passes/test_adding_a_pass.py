@@ -1,0 +1,14 @@
+"""The examples of docs/adding-a-pass.md run, in their order."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding-a-pass.md"
+
+
+def test_the_page() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.S | re.M)
+    assert len(blocks) == 2
+    exec("\n".join(blocks), {"__name__": __name__})
