@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import gc
 import json
+import multiprocessing
 import subprocess
 import time
 from pathlib import Path
@@ -53,6 +54,26 @@ def _tried(name: str, way: Way) -> dict[str, Any]:
     return {**key(name, way), "wrong": found.wrong, "seconds": seconds, "commit": _commit(), "operators": operators}
 
 
+def _within(seconds: float, name: str, way: Way) -> dict[str, Any]:
+    """What `_tried` says, in a process of its own that is ended after so many seconds."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=lambda: sender.send(_tried(name, way)), daemon=True)
+    child.start()
+    sender.close()
+    try:
+        if receiver.poll(seconds):
+            return dict(receiver.recv())
+        wrong = f"not within {seconds:g} s"
+    except EOFError:
+        child.join()
+        wrong = f"crash: ended with {child.exitcode}"
+    finally:
+        child.kill()
+        child.join()
+    return {**key(name, way), "wrong": wrong, "seconds": {"all": seconds}, "commit": _commit(), "operators": {}}
+
+
 def _commit() -> str:
     return subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
 
@@ -67,6 +88,7 @@ def main() -> None:
     parser.add_argument("--levels", default="0,default", help="of optimization; none with ''")
     parser.add_argument("--heavy", action="store_true", help="models that take long, too")
     parser.add_argument("--again", action="store_true", help="what the record has as right, too")
+    parser.add_argument("--seconds", type=float, default=600, help="that a model may take; default: %(default)g")
     parser.add_argument("--record", type=Path, help="file of JSON lines")
     options = parser.parse_args()
     with contextlib.suppress(ImportError):
@@ -79,7 +101,7 @@ def main() -> None:
     for name in selected(options.names, way, options.heavy):
         if name in right and not options.again:
             continue
-        line = _tried(name, way)
+        line = _within(options.seconds, name, way)
         lines.append(line)
         print(f"{'FAIL' if line['wrong'] else 'ok  '} {name} {line['seconds']['all']:.1f}s {line['wrong']}", flush=True)
         if options.record:

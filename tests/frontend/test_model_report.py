@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.frontend import campaign
 from tests.frontend.campaign import CASES, read
+from tests.frontend.model_check import Way
 from tests.frontend.model_report import PAGE, WAYS, render, write
 
 
@@ -39,3 +45,13 @@ def test_the_page_is_of_models_that_there_are() -> None:
     rows = [row.split(" | ") for row in PAGE.read_text().splitlines() if row.startswith("| ")]
     names = {row[0].removeprefix("| ") for row in rows if len(row) == 1 + len(WAYS)} - {"model", "---"}
     assert names <= set(CASES)
+
+
+def test_a_model_that_takes_too_long_or_dies_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stand_in, wrong in (
+        (lambda *_: time.sleep(60), "not within 0.5 s"),
+        (lambda *_: os._exit(3), "crash: ended with 3"),
+    ):
+        monkeypatch.setattr(campaign, "_tried", stand_in)
+        found = campaign._within(0.5, "bert", Way())
+        assert found["wrong"] == wrong and found["model"] == "bert"
