@@ -90,10 +90,10 @@ def data_file_line(path: str, text: str) -> str:
 
 def stored_arrays(tensors: Mapping[str, TensorData]) -> dict[str, np.ndarray]:
     """What to save beside a text: stored elements by key."""
-    return {key: _stated(t.array, t.dtype) for key, t in tensors.items() if t.array is not None}
+    return {key: stated_array(t.array, t.dtype) for key, t in tensors.items() if t.array is not None}
 
 
-def _stated(array: np.ndarray, dtype: DType) -> np.ndarray:
+def stated_array(array: np.ndarray, dtype: DType) -> np.ndarray:
     """Elements whose dtype says what they are, where NumPy lacks that."""
     from mlcc.runtime.abi import STORAGE, stated
 

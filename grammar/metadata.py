@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MAGIC = 0xDD5E40F096B4A13F
 _HEAD = struct.Struct("<QQiiiBBH")  # magic, reserved, device type and number, dimensions, dtype: code, bits, lanes
+_TENSORS = ("ffi.Tensor", "runtime.NDArray")
 _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}  # DLPack's
 
 
@@ -72,10 +73,12 @@ def _string(nodes: list[Any], node: Any) -> str | None:
 
 
 def _constant(nodes: list[Any], node: Any) -> tuple[DType, np.ndarray] | None:
-    """The tensor that a node of constants holds."""
+    """The tensor that a node of constants holds, or is."""
     fields = node["data"]
+    if node["type"] in _TENSORS and isinstance(fields, str):
+        return _saved(base64.b64decode(fields, validate=True))
     index = fields.get("value", fields.get("data")) if isinstance(fields, dict) else None
-    if type(index) is not int or nodes[index]["type"] not in ("ffi.Tensor", "runtime.NDArray"):
+    if type(index) is not int or nodes[index]["type"] not in _TENSORS:
         return None
     return _saved(base64.b64decode(nodes[index]["data"], validate=True))
 

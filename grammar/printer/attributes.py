@@ -5,10 +5,13 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from mlcc.grammar.constants import as_tensor
+from mlcc.grammar.printer.constant import tensor_text
 from mlcc.grammar.printer.literals import integer, plain_float, quote
 from mlcc.grammar.printer.writer import Child, Part, Value, Writer, separated
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Attrs, Node
+from mlcc.ir.tensor_data import TensorData, is_ndarray
 
 
 def parts_of(out: Writer, value: Any) -> list[Part]:
@@ -25,6 +28,10 @@ def parts_of(out: Writer, value: Any) -> list[Part]:
         return ["[", *separated([[Value(v)] for v in value]), "]"]
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         value = value.item()
+    if is_ndarray(value) and value.dtype.kind in "biufV":
+        value = as_tensor(value, None, "")
+    if isinstance(value, TensorData):
+        return [tensor_text(out, value)]
     if value is None or isinstance(value, bool):
         return [str(value)]
     if isinstance(value, int):

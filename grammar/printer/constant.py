@@ -12,13 +12,17 @@ from mlcc.ir import relax
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tensor_data import INLINE_LIMIT, TensorData
 
-_METADATA = re.compile(r"((?:relax\.expr\.Constant|ir\.GenericConst))\[(\d+)\]$")
+_METADATA = re.compile(r"(relax\.expr\.Constant|ir\.GenericConst|ffi\.Tensor)\[(\d+)\]$")
 _LEGACY = re.compile(r"meta\[[A-Za-z_.]+\]\[\d+\]$")
 
 
 def constant(out: Writer, node: relax.Constant) -> str:
     """The expression that stands for the constant."""
-    tensor = node.data
+    return tensor_text(out, node.data)
+
+
+def tensor_text(out: Writer, tensor: TensorData) -> str:
+    """The expression for an array, in a graph or in an attribute."""
     if tensor.array is not None:
         if out.dialect.is_tvm or (tensor.size <= INLINE_LIMIT and _has_literal(tensor.shape)):
             return f"R.const({_literal(tensor)}, {quote(str(tensor.dtype))})"

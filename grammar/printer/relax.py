@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from mlcc.grammar.constants import as_tensor
 from mlcc.grammar.printer.constant import constant
 from mlcc.grammar.printer.expr import var_creation
 from mlcc.grammar.printer.info import info
@@ -15,7 +16,8 @@ from mlcc.grammar.printer.tir import write_attributes
 from mlcc.grammar.printer.writer import ATOM, END, START, Child, Part, Parts, Value, Writer, call, handles, separated
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT32, INT64, DType
-from mlcc.ir.node import Node, children, find, holds, replace, walk
+from mlcc.ir.node import Attrs, Node, children, find, holds, replace, walk
+from mlcc.ir.tensor_data import is_ndarray
 
 # ---------------------------------------------------------------- functions
 
@@ -46,7 +48,7 @@ def function(out: Writer, func: relax.Function, name: str, nested: bool = False)
         for var in [v for v in out.from_signature if v.dtype is not INT64]:
             out.prelude.append(f"{out.from_signature.pop(var)} = {var_creation(var)}")
             out.imports.add("T")
-        write_attributes(out, func.attrs, name, "R.func_attr")
+        write_attributes(out, _with_named_weights(func), name, "R.func_attr")
         top = len(out.lines)
         if out.module_name and not nested and _calls_module(func):
             out.line(f"cls = {out.module_name}")
@@ -56,6 +58,15 @@ def function(out: Writer, func: relax.Function, name: str, nested: bool = False)
         out.checked = outer
         out.lines[top:top] = ["    " * out.depth + line for line in out.prelude]
     out.prelude, out.function_scope, out.from_signature = saved
+
+
+def _with_named_weights(func: relax.Function) -> Attrs:
+    """The attributes; the arrays of `params` have the names of the parameters that they are the values of."""
+    weights = func.attrs.get("params")
+    if not isinstance(weights, tuple) or not 0 < len(weights) <= len(func.params):
+        return func.attrs
+    named = zip(weights, func.params[-len(weights) :], strict=True)
+    return func.attrs.with_item("params", tuple(as_tensor(w, None, p.name) if is_ndarray(w) else w for w, p in named))
 
 
 def _forget_inner_symbols(out: Writer, func: relax.Function) -> None:

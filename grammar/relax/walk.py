@@ -11,17 +11,15 @@ from typing import Any
 
 from mlcc.errors import Label
 from mlcc.grammar.context import UNKNOWN, Skip, TypeVar, Walk
-from mlcc.grammar.printer.tvm import canonical_attributes
 from mlcc.grammar.relax import const as relax_const
 from mlcc.grammar.relax import expr as relax_expr
 from mlcc.grammar.relax import types as relax_types
+from mlcc.grammar.relax.attributes import function_attributes
 from mlcc.grammar.relax.branches import if_statement
 from mlcc.grammar.relax.known import Cast, is_opaque, is_symbolic, text_of, well_defined
 from mlcc.grammar.relax.scope import MODULE, FunctionWalk
 from mlcc.grammar.relax.signature import Signature, bound_names, declaration, last_bound, pairs, read_signature
 from mlcc.grammar.syntax import tree
-from mlcc.grammar.tir import attribute_values
-from mlcc.grammar.tir.values import Evaluator
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import Attrs, replace
@@ -192,7 +190,7 @@ class _Walker:
             self.walk.fail("E0414", "`...` stands for a body that is still to be written", cst)
         path = self._path(cst)
         if isinstance(cst, tree.Call) and path == "R.func_attr":
-            self._func_attr(cst)
+            self.attrs.update(function_attributes(fw, cst))
             return
         if path == "R.output":
             self.walk.fail("E0415", "R.output ends a dataflow block", cst, "no dataflow block is open here")
@@ -201,13 +199,6 @@ class _Walker:
         if not isinstance(made, relax.Call) and not empty:
             self.walk.fail("E0414", "this has no effect", cst, help="bind it to a name, or return it")
         self._bind(tree.Name(cst.start, cst.start, "_"), made, None, cst)
-
-    def _func_attr(self, cst: tree.Call) -> None:
-        if len(cst.args) != 1 or not isinstance(cst.args[0], tree.Dict) or cst.keywords:
-            self.walk.fail("E0407", "R.func_attr takes one dict", cst)
-        evaluator = Evaluator(self.walk, self.fw.scalars)
-        found = attribute_values.attributes(evaluator, cst.args[0], "attributes of a function")
-        self.attrs.update(canonical_attributes(found))
 
     def _return(self, cst: tree.Return) -> None:
         fw = self.fw

@@ -12,6 +12,7 @@ from mlcc.grammar.tir.operators import Operators
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, INT32, DType
 from mlcc.ir.node import Attrs
+from mlcc.ir.tensor_data import TensorData, is_ndarray
 
 _OPTIONS = ("private", "s_tir", "check_well_formed", "persistent", "pure")
 
@@ -51,7 +52,9 @@ def attribute(ev: Operators, value: Any, cst: tree.Expr) -> Any:
         return Attrs({k: attribute(ev, v, cst) for k, v in value.items()})
     if isinstance(value, Scalar):
         return ev.as_expr(value, cst)
-    if isinstance(value, (tir.Expr, tir.Buffer, tir.CommReducer, tir.IterVar, tir.Range, tir.IndexMap)):
+    if isinstance(value, (tir.Expr, tir.Buffer, tir.CommReducer, tir.IterVar, tir.Range, tir.IndexMap, TensorData)):
+        return value
+    if is_ndarray(value):
         return value
     return ev.walk.fail("E0302", f"{describe(value)} cannot be an attribute", cst)
 

@@ -9,6 +9,7 @@ from typing import Any
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import meaning_names
+from mlcc.ir.tensor_data import TensorData, is_ndarray
 
 
 class Mode(enum.Enum):
@@ -84,7 +85,7 @@ def plain(value: Any) -> Any:
         return str(value)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()  # a NumPy scalar
-    return value
+    return TensorData.of(value) if is_ndarray(value) and value.dtype.kind in "biuf" else value
 
 
 def parts(value: Any, mode: Mode) -> Iterator[tuple[str, Any, Mode]]:

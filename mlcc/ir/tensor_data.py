@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from mlcc.files import pieces_of, release_pages
 from mlcc.ir.dtypes import DType
@@ -88,6 +89,12 @@ class TensorData:
 
     def __repr__(self) -> str:
         return f"TensorData({self.key!r}, {self.dtype}, {self.shape}{'' if self._array is not None else ', absent'})"
+
+
+def is_ndarray(value: Any) -> TypeGuard[np.ndarray]:
+    """Whether a value is an array of NumPy, which is not loaded for that."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def storage_dtype(dtype: DType) -> str:

@@ -89,7 +89,7 @@ def test_options(torch: Any, program: Any, file: bytes, tmp_path: Path) -> None:
     main = module["main"]
     assert [p.name for p in main.params] == ["x", "p_layer_weight", "p_layer_bias"]
     assert main.attrs["num_input"] == 1 and list(main.attrs["mutated"]) == ["count"]
-    detached, params = detach_params(module)
+    detached, params = detach_params(mlcc.parse(module.script()))
     assert "params" not in detached["main"].attrs and [p.shape for p in params["main"]] == [(3, 4), (3,)]
     run = mlcc.load(mlcc.build(mlcc.parse(detached.script()), target="llvm"))["main"]
     x = torch.randn(5, 4)
