@@ -12,6 +12,7 @@ from tests.frontend.campaign import read
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 BEGIN, END = "<!-- record -->\n", "<!-- /record -->\n"
+DEFAULT = "default"  # the level that counts
 _Line = Mapping[str, Any]
 
 WAYS = {
@@ -40,27 +41,34 @@ def render(lines: Sequence[_Line]) -> str:
     merged: dict[tuple[str, str], _Line] = {}
     for line in lines:
         at = (line["model"], _way(line))
-        if at not in merged or not merged[at]["wrong"]:  # of several levels, one that is wrong
-            merged[at] = line
-    found = list(merged.values())
+        other = merged.get(at, line)
+        levels = {*line["levels"], *other["levels"]}
+        merged[at] = {**(other if other["wrong"] else line), "levels": levels}  # of several levels, one that is wrong
+    found = [line for line in merged.values() if DEFAULT in line["levels"]]
     return "\n\n".join([_totals(found), _models(found), _wrong(found), _operators(found)]) + "\n"
 
 
 def _totals(lines: Iterable[_Line]) -> str:
-    rows = ["| way | models that PyTorch exports | right |", "| --- | --- | --- |"]
+    rows = ["| way | models that PyTorch exports | right | right at `-O0`, too |", "| --- | --- | --- | --- |"]
     for way in WAYS:
         tried = [line for line in lines if _way(line) == way and _exported(line)]
-        right = sum(not line["wrong"] for line in tried)
-        share = f" ({100 * right / len(tried):.1f} %)" if tried else ""
-        rows.append(f"| {way} | {len(tried)} | {right}{share} |")
+        right = [line for line in tried if not line["wrong"]]
+        share = f" ({100 * len(right) / len(tried):.1f} %)" if tried else ""
+        rows.append(f"| {way} | {len(tried)} | {len(right)}{share} | {sum(map(_unoptimized, right))} |")
     return "\n".join(rows)
 
 
+def _unoptimized(line: _Line) -> bool:
+    """Whether the model was tried at -O0, too."""
+    return "0" in line["levels"]
+
+
 def _models(lines: Iterable[_Line]) -> str:
-    """A row for each model: right, wrong, not exported by PyTorch, or not tried."""
+    """A row for each model: right (and at which levels), wrong, not exported by PyTorch, or not tried."""
     signs: dict[str, dict[str, str]] = defaultdict(dict)
     for line in lines:
-        signs[line["model"]][_way(line)] = "yes" if not line["wrong"] else "no" if _exported(line) else "not exported"
+        right = "yes, `-O0` too" if _unoptimized(line) else "yes"
+        signs[line["model"]][_way(line)] = right if not line["wrong"] else "no" if _exported(line) else "not exported"
     rows = [f"| model | {' | '.join(WAYS)} |", "| --- |" + " --- |" * len(WAYS)]
     rows += [f"| {name} | {' | '.join(signs[name].get(way, '') for way in WAYS)} |" for name in sorted(signs)]
     return "## Models\n\n" + "\n".join(rows)

@@ -23,13 +23,15 @@ def line(model: str, wrong: str = "", via: str = "pt2", levels: str = "default",
 
 def test_models_that_pytorch_cannot_export_do_not_count() -> None:
     text = render([line("a"), line("b", "run -O0: off"), line("c", "export: no")])
-    assert "| `.pt2` | 2 | 1 (50.0 %) |" in text
+    assert "| `.pt2` | 2 | 1 (50.0 %) | 0 |" in text
     assert "- b, `.pt2`: run -O0: off" in text and "- c," not in text
     assert "`aten.relu.default` 1 of 2" in text
 
 
 def test_a_model_is_right_if_it_is_at_every_level() -> None:
-    assert "| `.pt2` | 1 | 0 (0.0 %) |" in render([line("a"), line("a", "build -O0: no", levels="0"), line("a")])
+    assert "| `.pt2` | 1 | 0 (0.0 %) | 0 |" in render([line("a"), line("a", "build -O0: no", levels="0"), line("a")])
+    text = render([line("a"), line("a", levels="0"), line("b"), line("c", levels="0")])
+    assert "| `.pt2` | 2 | 2 (100.0 %) | 1 |" in text and "| a | yes, `-O0` too |" in text and "| b | yes |" in text
 
 
 def test_the_last_line_of_a_model_counts(tmp_path: Path) -> None:
