@@ -49,6 +49,16 @@ class Mask:
         wide = four_dimensions(self.t, seen)
         self.seen = wide if self.seen is None else self.t.emit(self.t.op.logical_and(self.seen, wide))
 
+    def hide_later(self, queries: Dim, new: Dim, keys: Dim) -> None:
+        """Hide keys behind each query; the last `new` of the keys stand where the first of the queries begin."""
+        past = difference(keys, new)
+        if past == 0:
+            self.corner = "TopLeft"
+        elif difference(queries, new) == 0:
+            self.corner = "BottomRight"
+        else:
+            self.hide_unless(window(self.t, queries, keys, past, -1, 0))
+
     def bias(self) -> relax.Expr | None:
         """One tensor for all, but for `corner`."""
         if self.seen is None:

@@ -92,15 +92,10 @@ def _causal(
         mask.hide_unless(padding(t, keys, lengths))
     if left < 0 and right < 0:
         return
-    past = difference(keys, t.shape(new)[2])
     if lengths is None and left < 0 and right == 0:
-        if past == 0:
-            mask.corner = "TopLeft"
-            return
-        if difference(queries, t.shape(new)[2]) == 0:
-            mask.corner = "BottomRight"
-            return
-    offset: Any = past
+        mask.hide_later(queries, t.shape(new)[2], keys)
+        return
+    offset: Any = difference(keys, t.shape(new)[2])
     if lengths is not None:
         offset = t.op.subtract(t.cast(lengths, "int64"), t.op.shape_to_tensor(t.shape_expr([queries])))
         offset = t.emit(offset)

@@ -15,7 +15,6 @@ from mlcc.frontend.onnx.heads import (
     join_heads,
     padding,
     split_heads,
-    window,
 )  # fmt: skip
 from mlcc.frontend.onnx.parts import MICROSOFT, along, known, quotient, scalars, slice_axis, swap_axes
 from mlcc.frontend.onnx.table import converts
@@ -40,17 +39,6 @@ def _numbers_mask(t: OnnxTranslator, node: OnnxNode, mask: Mask, given: relax.Ex
     hidden = node.attribute("mask_filter_value", FILTER)
     s = (t.scalar(v, mask.dtype) for v in (0.0, max(hidden, -65504.0) if mask.dtype == "float16" else hidden))
     mask.add(t.emit(t.op.where(seen, *s)))
-
-
-def _causal(t: OnnxTranslator, mask: Mask, queries: tir.Expr, new: tir.Expr, keys: tir.Expr) -> None:
-    """Hide keys behind each query."""
-    past = difference(keys, new)
-    if past == 0:
-        mask.corner = "TopLeft"
-    elif difference(queries, new) == 0:
-        mask.corner = "BottomRight"
-    else:
-        mask.hide_unless(window(t, queries, keys, past, -1, 0))
 
 
 @converts("MultiHeadAttention", domain=MICROSOFT)
@@ -81,7 +69,7 @@ def _multi_head_attention(
     if added is not None:
         mask.add(added)
     if node.attribute("unidirectional", 0):
-        _causal(t, mask, t.shape(q)[2], t.shape(k)[2], keys)
+        mask.hide_later(t.shape(q)[2], t.shape(k)[2], keys)
     wanted = WEIGHTS if len(node.outputs) > 3 and node.outputs[3] else None
     heads = Heads(q, every_key, every_value, node.attribute("scale") or None)
     made, weights = attend(t, heads, mask, wanted)
@@ -165,7 +153,7 @@ def _projected_attention(
     if added is not None:
         mask.add(added)
     if node.attribute("unidirectional", 0):
-        _causal(t, mask, t.shape(q)[2], t.shape(k)[2], keys)
+        mask.hide_later(t.shape(q)[2], t.shape(k)[2], keys)
     made, _ = attend(t, Heads(q, key, value, node.attribute("scale") or None), mask)
     present = t.op.stack([key, value], 0) if len(node.outputs) > 1 and node.outputs[1] else None
     return [join_heads(t, made), present]
