@@ -16,6 +16,7 @@ from mlcc.passes.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
 from mlcc.passes.schedule.nest import render_nest
 from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import describe
+from mlcc.passes.schedule.shared_steps import Place, key_of
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 from mlcc.passes.schedule.trace import Instruction, Trace
 from mlcc.recursion import MIXED, deep_recursion
@@ -44,6 +45,7 @@ class Schedule(Primitives):
         module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
         self._state = State(module, seed)
         self._trace = Trace()
+        self._place: Place | None = None  # where it shares steps with others
 
     def __repr__(self) -> str:
         return f"<Schedule of {', '.join(self._state.module.functions)}: {len(self._trace)} steps>"
@@ -75,12 +77,17 @@ class Schedule(Primitives):
         made._state = self._state.copy()
         made._state.random.seed(self._state.random.fork())
         made._trace = self._trace.copy()
+        made._place = self._place
         return made
 
     __copy__ = copy
 
     def __deepcopy__(self, memo: object) -> Schedule:
         return self.copy()
+
+    def share_steps(self) -> None:
+        """Do steps that copies of this schedule have in common once, and keep what they come to as long as this."""
+        self._place = Place()
 
     def seed(self, seed: int) -> None:
         """Restart the random engine."""
@@ -150,7 +157,9 @@ class Schedule(Primitives):
         before, done = self._state, len(self._trace)
         try:
             with deep_recursion(MIXED):
-                return self._call(name, args, kwargs or {})
+                if self._place is None:
+                    return self._call(name, args, kwargs or {})
+                return self._shared(self._place, name, args, kwargs or {})
         except BaseException as exc:
             now, self._state = self._state, before
             del self._trace.insts[done:]
@@ -175,7 +184,7 @@ class Schedule(Primitives):
             raise CompileError(
                 error("E0698", "sch.schedule_by_rule: choices are those of a rule", help="name the rule")
             )
-        before, done = self._state, len(self._trace)
+        before, done, place = self._state, len(self._trace), self._place
         try:
             name = self._function_name(func_name)
             # rules stand above schedules, which know them by their place alone
@@ -183,12 +192,28 @@ class Schedule(Primitives):
         except Refusal as exc:
             raise CompileError(self._diagnostic("schedule_by_rule", exc, self._state, None)) from None
         except BaseException:
-            self._state = before
+            self._state, self._place = before, place
             del self._trace.insts[done:]
             raise
 
     def _step(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         return self.call(name, args, kwargs)
+
+    def _shared(self, place: Place, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do a step, or take over what it came to on another schedule that was at the same place."""
+        step = key_of(name, args, kwargs)
+        done = None if step is None else place.find(step)
+        if done is not None:
+            self._state, self._place = done.state.copy(), done.place
+            self._trace.insts += done.insts
+            outputs = done.outputs
+        else:
+            before = len(self._trace)
+            outputs = self._call(name, args, kwargs)
+            insts = self._trace.insts[before:]
+            if insts:  # else it only looked
+                self._place = None if step is None else place.keep(step, self._state.copy(), insts, outputs)
+        return [*outputs] if isinstance(outputs, list) else outputs
 
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         found = registry.find(name)

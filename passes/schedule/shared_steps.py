@@ -1,0 +1,82 @@
+"""Steps that schedules of one module have in common, done once: plans of a kernel differ in a few arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlcc.ir import tir
+from mlcc.ir.hashing import structural_hash
+from mlcc.ir.visit import used_vars
+from mlcc.passes.schedule.handles import BlockRV, LoopRV
+from mlcc.passes.schedule.state import State
+from mlcc.passes.schedule.trace import Instruction
+
+MOST = 2048  # steps that are kept
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Done:
+    """What a step came to: the state behind it, what it recorded and returned, and where schedules go on from there."""
+
+    state: State
+    insts: tuple[Instruction, ...]
+    outputs: Any
+    place: Place
+
+
+class Place:
+    """A moment of a schedule, with the steps that were done from there. Copies of the schedule share it."""
+
+    __slots__ = ("_after", "_first", "_kept")
+
+    def __init__(self, first: Place | None = None) -> None:
+        self._first = first or self
+        self._after: dict[Any, Done] = {}
+        self._kept = 0  # behind the first place
+
+    def find(self, step: Any) -> Done | None:
+        """What a step (`key_of`) came to here."""
+        return self._after.get(step)
+
+    def keep(self, step: Any, state: State, insts: Sequence[Instruction], outputs: Any) -> Place:
+        """Note what a step came to; the place behind it. Where too many are kept, all are forgotten."""
+        first = self._first
+        if first._kept >= MOST:
+            first._after.clear()
+            first._kept = 0
+        first._kept += 1
+        place = Place(first)
+        self._after[step] = Done(state, tuple(insts), outputs, place)
+        return place
+
+
+def key_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What tells a step from others at one place; None for one with arguments that do not tell, or that is drawn."""
+    if name.startswith("sample_"):
+        return None
+    key = (name, _frozen(args), _frozen(tuple(kwargs.items())))
+    return None if _Unknown in key else key
+
+
+class _Unknown:
+    """In the place of an argument of which equality says too little."""
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        made = tuple(map(_frozen, value))
+        return _Unknown if _Unknown in made else made
+    if value is None or isinstance(value, (str, BlockRV, LoopRV)):
+        return value
+    if isinstance(value, (int, float)):
+        return type(value), value
+    return (type(value), structural_hash(value)) if _is_closed(value) else _Unknown
+
+
+def _is_closed(value: Any) -> bool:
+    """Whether a node has no variables of the module, which its hash does not tell apart."""
+    if isinstance(value, tir.IndexMap):
+        return value.inverse is None and used_vars(value.result) <= set(value.indices)
+    return isinstance(value, (tir.IntImm, tir.FloatImm))
