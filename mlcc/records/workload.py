@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from mlcc.ir import tir
 from mlcc.ir.hashing import structural_hash
 from mlcc.ir.module import IRModule
@@ -32,5 +34,16 @@ def module_of(func: tir.PrimFunc) -> IRModule:
 
 def key_of(func: tir.PrimFunc, constants: frozenset[int] = frozenset()) -> str:
     """32 hexadecimal digits: the structural hash of a function and of which parameters get constants."""
-    known: object = (plain(func), tuple(sorted(constants))) if constants else plain(func)
-    return f"{structural_hash(known):032x}"
+    if not constants:
+        return candidate_key(func)
+    return f"{structural_hash((plain(func), tuple(sorted(constants)))):032x}"
+
+
+def candidate_key(func: tir.PrimFunc) -> str:
+    """What tells a scheduled function from others of its workload; it is remembered for the last ones."""
+    return _hashed(plain(func))
+
+
+@functools.lru_cache(maxsize=1024)
+def _hashed(func: tir.PrimFunc) -> str:
+    return f"{structural_hash(func):032x}"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import json
 from collections import Counter
 from collections.abc import Sequence
 
 import mlcc
-from mlcc.ir import tir
-from mlcc.ir.hashing import structural_hash
 from mlcc.machine.device import measured_on
 from mlcc.records.database import Database
 from mlcc.records.record import FINAL, Record, Setting
-from mlcc.records.workload import module_of, plain
+from mlcc.records.workload import candidate_key as candidate_key
+from mlcc.records.workload import module_of
 from mlcc.tune.contracts import Candidate, Outcome, Runner, Status, Task
 from mlcc.tune.verdict import estimate, upper_bound
 
@@ -23,12 +21,6 @@ def setting_of(task: Task, device: str | None = None) -> Setting:
     """The conditions under which a task is measured on a device, by default this one."""
     key = measured_on(task.target) if device is None else device
     return Setting(key, str(task.target), task.threads, task.level, mlcc.__version__)
-
-
-@functools.lru_cache(maxsize=512)
-def candidate_key(func: tir.PrimFunc) -> str:
-    """What tells a scheduled function from others."""
-    return f"{structural_hash(plain(func)):032x}"
 
 
 class RecordedRunner:

@@ -11,7 +11,6 @@ from math import prod
 
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
-from mlcc.ir.equal import structural_hash
 from mlcc.ir.module import IRModule
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.choose import Answer, Facts, ask, constant_parameters, prepared
@@ -20,6 +19,7 @@ from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
 from mlcc.passes.auto_schedule.offers import Wanted
 from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
+from mlcc.records.workload import candidate_key
 
 ANOTHER_RULE = 2.0  # how long a kernel is expected to take with a rule that is not its own, relative to its own
 
@@ -52,7 +52,7 @@ class Planned:
     @cached_property
     def key(self) -> str:
         """Equal for plans that come to the same."""
-        return f"{structural_hash(self.func):032x}"
+        return candidate_key(self.func)
 
 
 class Plans:
@@ -71,6 +71,7 @@ class Plans:
         self.name = name
         self.rules = GPU_RULES if isinstance(facts, GpuFacts) else RULES
         self._start = prepared(func, name, facts, constants)
+        self._start.sch.share_steps()
 
     @cached_property
     def default(self) -> Planned | None:
