@@ -20,7 +20,7 @@ from mlcc.passes.auto_schedule.groups import Groups, fill, grouped, inline_into,
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel
 from mlcc.passes.auto_schedule.nests import PIECES, share_out, worth_threads
-from mlcc.passes.auto_schedule.offers import around, divisors
+from mlcc.passes.auto_schedule.offers import OTHER, around, divisors
 from mlcc.passes.auto_schedule.products import (
     element_lanes,
     in_registers,
@@ -39,6 +39,7 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 LEAST_REUSE = 24  # rows that a panel has to serve before making it takes less time than it saves
 LEAST_REUSE_IN_ROWS = 128  # the same where vectors can be loaded without panels, from more lines and pages
 LARGEST_IN_ROWS = 768 << 10  # bytes: a larger operand's rows are in more pages than loads find without a detour
+LONG, TOO_LONG = 96, 1.3  # multiplications that decoded code has room for; the time that is expected with more
 MOST_UNROLLED = 8  # steps of the sums that are written out one after the other
 
 LONG_DOTS = 16  # vectors of a dot product beside whose products the sum of its lanes takes little time
@@ -150,7 +151,7 @@ def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
         )
     return Plan(
         tile, panels, strips, strips or m is None, outer, level, _together(kernel, product, tile, bool(shared)),
-        _unrolled(kernel, product, groups), groups, widened(product), shared,
+        _unrolled(kernel, product, tile, groups), groups, widened(product), shared,
     )  # fmt: skip
 
 
@@ -162,12 +163,14 @@ def _together(kernel: Kernel, product: Contraction, tile: Tile, shared: bool) ->
     return kernel.choose("together", "panels that go by before the next strip does", divisors(-(-n // tile.columns)))
 
 
-def _unrolled(kernel: Kernel, product: Contraction, groups: Groups | None) -> int:
+def _unrolled(kernel: Kernel, product: Contraction, tile: Tile, groups: Groups | None) -> int:
     """How many steps of the depth are written out: 1 unless something else is wanted."""
     depth = product.extent(product.k[-1])
     if groups is not None or depth is None:
         return 1
-    return kernel.choose("unrolled", "steps of the sums that are written out", divisors(depth, MOST_UNROLLED))
+    sums = tile.rows * tile.vectors
+    times = {n: 1.0 if n == 1 else OTHER if n * sums <= LONG else TOO_LONG for n in divisors(depth, MOST_UNROLLED)}
+    return kernel.choose("unrolled", "steps of the sums that are written out", times)
 
 
 # ---------------------------------------------------------------- the operands
