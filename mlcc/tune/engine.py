@@ -107,14 +107,14 @@ def tuning(
     where = Target.parse(target)
     whole = module if isinstance(module, IRModule) else IRModule.from_expr(module)
     count = get_num_threads() if threads is None else threads
-    found = extract(whole, where, level=level_of(level), threads=count, kernels=kernels, sizes=sizes)
     make_space = space_factory(space) if isinstance(space, str) else space
     with contextlib.ExitStack() as opened:  # closed here where something is refused, else by the Tuning
-        records = database if isinstance(database, Database) else opened.enter_context(Database(database or MEMORY))
         measuring = runner
-        if measuring is None:
+        if measuring is None:  # first of all: its processes take as long to start as all that follows
             measuring = runner_for(where, jobs, cluster)
             opened.callback(measuring.close)
+        found = extract(whole, where, level=level_of(level), threads=count, kernels=kernels, sizes=sizes)
+        records = database if isinstance(database, Database) else opened.enter_context(Database(database or MEMORY))
         device = getattr(measuring, "device", None)
         searches = []
         for task in found.tasks:
