@@ -7,7 +7,8 @@ import hashlib
 
 from mlcc.errors import MachineError
 from mlcc.machine import host
-from mlcc.machine.target import Target
+from mlcc.machine.gpu import Arch
+from mlcc.machine.target import CudaTarget, Target
 
 ANALYSIS = "analysis"  # the device of what was not measured
 _GPU = "cuda "
@@ -30,12 +31,19 @@ def is_gpu(key: str) -> bool:
     return key.startswith(_GPU)
 
 
+def gpu_runs(key: str, target: CudaTarget) -> bool:
+    """Whether the GPU of a device key runs code for a target."""
+    digits = key.removeprefix(f"{_GPU}sm_").partition(" ")[0]
+    return Arch.of(target.resolved().arch).fits((int(digits[:-1]), int(digits[-1])))
+
+
 def measured_on(target: Target) -> str:
-    """The device key, or for a GPU that is not here, whose kernels are scored by analysis, what says so."""
+    """The device key; what says "by analysis" for a GPU target whose code nothing here runs."""
     try:
-        return device_key(target)
+        key = device_key(target)
     except MachineError:
         return ANALYSIS
+    return key if not isinstance(target, CudaTarget) or gpu_runs(key, target) else ANALYSIS
 
 
 @functools.cache

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
+from mlcc.machine.device import ANALYSIS, is_gpu
 from mlcc.records.database import Database
 from mlcc.records.record import Record, Setting
 
@@ -24,18 +25,30 @@ class Choice:
 
 
 def choose(database: Database, workload: str, setting: Setting, min_gain: float = MIN_GAIN) -> Choice:
-    """The best record of a workload under a setting, if it is certain to gain as much as `min_gain`."""
+    """The best record of a workload under a setting, if it is certain to gain as much as `min_gain`.
+
+    Where kernels are scored by analysis, because no GPU is here, what any GPU measured of the workload counts instead.
+    """
     finals = database.finals(workload)
-    own = [record for record in finals if record.setting == setting]
+    settings = _measured(database, workload, setting) or {setting}
+    own = [record for record in finals if record.setting in settings]
     sure = [r for r in own if r.bound is not None and r.bound < 1 - min_gain]
     if sure:
         return Choice(sure[0])
-    if own or any(record.setting == setting for record in database.records(workload)):
+    if own or any(record.setting in settings for record in database.records(workload)):
         return Choice(None, "nothing better was found")
     others = [r for r in finals if r.bound is not None and r.bound < 1 - min_gain]
     if others:
         return Choice(None, f"its records are for {_differences(others[0].setting, setting)}", True)
     return Choice(None, "the database has no record of it")
+
+
+def _measured(database: Database, workload: str, setting: Setting) -> set[Setting]:
+    """Instead of a setting without a device those of the GPUs that measured the workload."""
+    if setting.device != ANALYSIS:
+        return set()
+    known = {record.setting for record in database.records(workload)}
+    return {one for one in known if is_gpu(one.device) and replace(one, device=ANALYSIS) == setting}
 
 
 def _differences(other: Setting, setting: Setting) -> str:

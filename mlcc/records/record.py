@@ -11,9 +11,9 @@ SEARCH, FINAL = 0, 1 << 20  # stages: the rounds of a search count up from SEARC
 class Setting:
     """The conditions of a measurement. A record says something about builds under the same ones only.
 
-    device    which machine, by its parts (`mlcc.machine.device`), never by its name
+    device    which machine, by its parts (`mlcc.machine.device`), never by its name; "analysis" of what none measured
     target    the text of the target
-    threads   how many ran
+    threads   how many ran; 1 for GPUs
     level     of `-O`
     compiler  the version of mlcc
     """

@@ -167,9 +167,8 @@ def runner_for(target: Target, jobs: int = 1, cluster: str | None = None) -> Run
         return DaskRunner(cluster, jobs=jobs)
     if isinstance(target, CudaTarget):
         from mlcc.tune.measure.gpu import GpuRunner
-        from mlcc.tune.measure.gpu_worker import can_run
 
-        return GpuRunner(on_gpu=can_run(target))
+        return GpuRunner()
     from mlcc.tune.measure.local import LocalRunner
 
     return LocalRunner(jobs=jobs)

@@ -6,9 +6,9 @@ import datetime
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
-import mlcc
-from mlcc.machine.device import measured_on
+from mlcc.passes.auto_schedule.apply_tuned import setting_for
 from mlcc.records.database import Database
 from mlcc.records.record import FINAL, Record, Setting
 from mlcc.records.workload import candidate_key as candidate_key
@@ -19,8 +19,8 @@ from mlcc.tune.verdict import estimate, upper_bound
 
 def setting_of(task: Task, device: str | None = None) -> Setting:
     """The conditions under which a task is measured on a device, by default this one."""
-    key = measured_on(task.target) if device is None else device
-    return Setting(key, str(task.target), task.threads, task.level, mlcc.__version__)
+    own = setting_for(task.target, task.threads, task.level)
+    return own if device is None else replace(own, device=device)
 
 
 class RecordedRunner:

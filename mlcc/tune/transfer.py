@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlcc.errors import CompileError, Source
 from mlcc.ir import tir
+from mlcc.machine.device import ANALYSIS
 from mlcc.passes.schedule.mls.run import run_script
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.records.choice import MIN_GAIN
@@ -36,9 +37,10 @@ def _is_good(record: Record) -> bool:
     return record.stage == FINAL and record.bound is not None and record.bound < 1 - MIN_GAIN
 
 
-def _order(record: Record) -> tuple[float, float, str]:
-    """What was compared with mlcc's rules before what TVM measured, fastest first."""
-    return record.bound or 1.0, min(record.seconds, default=1.0), record.candidate
+def _order(record: Record) -> tuple[bool, float, float, str]:
+    """What was measured before what was analysed, what was compared with mlcc's rules before what TVM measured, fastest
+    first."""
+    return record.setting.device == ANALYSIS, record.bound or 1.0, min(record.seconds, default=1.0), record.candidate
 
 
 def _applied(task: Task, record: Record) -> Candidate | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlcc.ir import tir
+from mlcc.machine.device import ANALYSIS
 from mlcc.machine.target import LlvmTarget, Target
 from mlcc.passes.schedule.trace import Trace
 from mlcc.records.database import MEMORY
@@ -147,11 +148,15 @@ def _commit(made: Database, records: Records, search: KernelSearch, space: _Cont
     context = space.tuned
     assert context.mod is not None
     workload = made.commit_workload(context.mod)
+    guessed = search.runner.setting.device == ANALYSIS
     if isinstance(context.space_generator, PostOrderApply) and len(search.default.trace):
-        made.commit_tuning_record(TuningRecord(search.default.trace, workload, [seconds], context.target))
+        made.commit_tuning_record(
+            TuningRecord(search.default.trace, workload, [seconds], context.target, None, guessed)
+        )
     for rough, key in ranked:
         times = [seconds * ratio for ratio in ratios.get(key, [max(rough, least)])]
-        made.commit_tuning_record(TuningRecord(space.proposed[key].trace, workload, times, context.target))
+        trace = space.proposed[key].trace
+        made.commit_tuning_record(TuningRecord(trace, workload, times, context.target, None, guessed))
 
 
 def _runner(given: Any, spaces: Sequence[_ContextSpace]) -> Runner:

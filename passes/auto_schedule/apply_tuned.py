@@ -68,7 +68,8 @@ class ApplyTuned(Pass):
 
 def setting_for(target: Target, threads: int, level: int) -> Setting:
     """The conditions under which records of builds for a target are found."""
-    return Setting(measured_on(target), str(target), threads, level, mlcc.__version__)
+    count = 1 if target.kind == "cuda" else threads
+    return Setting(measured_on(target), str(target), count, level, mlcc.__version__)
 
 
 def tuned(func: tir.PrimFunc, record: Record) -> tir.PrimFunc:

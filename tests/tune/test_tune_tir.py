@@ -15,6 +15,7 @@ import mlcc
 from mlcc import tune as ms
 from mlcc.ir import tir
 from mlcc.ir.hashing import structural_hash
+from mlcc.machine.target import Target
 from mlcc.records.database import Database
 from mlcc.tune.contracts import Outcome, Status, Task
 from tests.tune.landscapes import matmul
@@ -99,6 +100,24 @@ def test_what_another_machine_measured_is_not_in_the_database(tmp_path: Path) ->
     with Database(str(tmp_path / "tune.db")) as records:
         own = {r.candidate for r in records.records() if r.setting.device != Elsewhere.device}
     assert counts[1] == len(own) < counts[0]
+
+
+def test_analysed_schedules_come_behind_measured_ones(tmp_path: Path) -> None:
+    """In databases too that were written, merged or pruned."""
+    trace, target = mlcc.Schedule(matmul()).trace, Target.parse("nvidia/tesla-p100")
+    database = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    workload = database.commit_workload(matmul())
+    for seconds, by_analysis in ((1e-6, True), (1e-3, False), (2e-3, False)):
+        database.commit_tuning_record(
+            ms.database.TuningRecord(trace, workload, [seconds], target, by_analysis=by_analysis)
+        )
+    again = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    pruned = ms.database.MemoryDatabase()
+    again.dump_pruned(pruned)
+    for one in (database, again, pruned, ms.database.UnionDatabase(database, again)):
+        best = one.query_tuning_record(matmul(), "nvidia/tesla-p100")
+        assert best.seconds == 1e-3 and not best.by_analysis
+    assert [r.by_analysis for r in again.get_all_tuning_records()] == [True, False, False]
 
 
 def test_a_line_that_a_crash_cut_short(tmp_path: Path) -> None:

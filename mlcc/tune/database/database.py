@@ -34,13 +34,22 @@ class Workload:
 
 @dataclass(eq=False)
 class TuningRecord:
-    """A schedule of a workload and its times; `run_secs` None where it did not run. TVM: `TuningRecord`."""
+    """A schedule of a workload and its times; `run_secs` None where it did not run. TVM: `TuningRecord`.
+
+    Times that nothing measured, `by_analysis`, come behind all that are.
+    """
 
     trace: Trace
     workload: Workload
     run_secs: Sequence[float] | None = None
     target: Target | None = None
     args_info: Sequence[ArgInfo] | None = None
+    by_analysis: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Orders records, the best first."""
+        return self.by_analysis, self.seconds
 
     @property
     def seconds(self) -> float:
@@ -139,7 +148,7 @@ class Database:
             for best in self.get_top_k(workload, 1):
                 own = destination.commit_workload(workload.mod)
                 destination.commit_tuning_record(
-                    TuningRecord(best.trace, own, best.run_secs, best.target, best.args_info)
+                    TuningRecord(best.trace, own, best.run_secs, best.target, best.args_info, best.by_analysis)
                 )
 
     def __enter__(self) -> Self:

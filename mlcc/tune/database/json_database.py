@@ -10,6 +10,7 @@ from typing import Any
 from mlcc.errors import CompileError, Source, error
 from mlcc.grammar.parser import parse
 from mlcc.ir.module import IRModule
+from mlcc.machine.device import ANALYSIS
 from mlcc.machine.target import Target
 from mlcc.passes.schedule.mls.run import run_script
 from mlcc.passes.schedule.schedule import Schedule
@@ -22,7 +23,8 @@ _WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
 
 class JSONDatabase(MemoryDatabase):
     """Records in files, a line each: `[hash, text]` for a workload, and for a record `[workload, [trace, seconds,
-    target, arguments]]`, where `workload` counts the lines of the other file. TVM: `JSONDatabase`.
+    target, arguments]]`, where `workload` counts the lines of the other file, and `"analysis"` follows the arguments of
+    a record by analysis. TVM: `JSONDatabase`.
 
     `work_dir` is the folder of both files, else each has its path. Raises CompileError E1121 for files that cannot be
     read or written, E1120 for a line that is none of these; FileNotFoundError where a file is missing and not
@@ -60,9 +62,12 @@ class JSONDatabase(MemoryDatabase):
         target = None if record.target is None else str(record.target)
         args = [info.as_json() for info in record.args_info or ArgInfo.from_entry_func(workload.mod)]
         at = self._order.index(workload)
-        _append(self.path_tuning_record, [at, [str(record.trace), secs or None, target, args]])
+        marks = [ANALYSIS] if record.by_analysis else []
+        _append(self.path_tuning_record, [at, [str(record.trace), secs or None, target, args, *marks]])
         super().commit_tuning_record(
-            TuningRecord(record.trace, workload, record.run_secs, record.target, record.args_info)
+            TuningRecord(
+                record.trace, workload, record.run_secs, record.target, record.args_info, record.by_analysis
+            )  # fmt: skip
         )
 
     def _read_workload(self, number: int, line: Any) -> None:
@@ -75,13 +80,17 @@ class JSONDatabase(MemoryDatabase):
 
     def _read_record(self, number: int, line: Any) -> TuningRecord:
         match line:
-            case [int(at), [str(trace), secs, target, [*args]]] if 0 <= at < len(self._order):
+            case [int(at), [str(trace), secs, target, [*args], *marks]] if 0 <= at < len(self._order) and marks in (
+                [],
+                [ANALYSIS],
+            ):
                 workload = self._order[at]
                 sch = Schedule(workload.mod, seed=1)
                 run_script(sch, Source(f"{self.path_tuning_record}:{number}", trace))
                 known = None if target is None else Target.parse(target)
                 seconds = None if secs is None else [math.inf if s is None else float(s) for s in secs]
-                return TuningRecord(sch.trace, workload, seconds, known, [ArgInfo.from_json(a) for a in args])
+                infos = [ArgInfo.from_json(a) for a in args]
+                return TuningRecord(sch.trace, workload, seconds, known, infos, bool(marks))
         raise _wrong(self.path_tuning_record, number, "a record is a workload and [trace, seconds, target, arguments]")
 
 

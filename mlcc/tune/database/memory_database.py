@@ -38,7 +38,7 @@ class MemoryDatabase(Database):
 
     def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
         own = [r for r in self._records if r.workload is workload and math.isfinite(r.seconds)]
-        return sorted(own, key=lambda record: record.seconds)[:top_k]
+        return sorted(own, key=lambda record: record.rank)[:top_k]
 
     def get_all_tuning_records(self) -> list[TuningRecord]:
         return list(self._records)

@@ -23,7 +23,7 @@ class UnionDatabase(Database):
     def query_tuning_record(
         self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
     ) -> TuningRecord | None:
-        return min(self._found(mod, target, workload_name), key=lambda record: record.seconds, default=None)
+        return min(self._found(mod, target, workload_name), key=lambda record: record.rank, default=None)
 
     def get_all_tuning_records(self) -> list[TuningRecord]:
         return [record for database in self.databases for record in database.get_all_tuning_records()]
@@ -37,7 +37,7 @@ class UnionDatabase(Database):
     def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
         own = [d for d in self.databases if d.has_workload(workload.mod)]
         found = [record for d in own for record in d.get_top_k(d.commit_workload(workload.mod), top_k)]
-        return sorted(found, key=lambda record: record.seconds)[:top_k]
+        return sorted(found, key=lambda record: record.rank)[:top_k]
 
     def _found(self, mod: IRModule | tir.PrimFunc, target: Target | str, name: str) -> list[TuningRecord]:
         asked = [database.query_tuning_record(mod, target, name) for database in self.databases]

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import mlcc
 from mlcc.errors import CompileError, error
 from mlcc.ir import tir
-from mlcc.machine.device import is_gpu
+from mlcc.machine.device import gpu_runs, is_gpu
+from mlcc.machine.target import CudaTarget
 from mlcc.tune.contracts import Outcome, Status, Task
 from mlcc.tune.measure import dask_worker
 from mlcc.tune.measure.closing import Closing
@@ -57,7 +58,9 @@ class DaskRunner(Closing):
         self, task: Task, baseline: tir.PrimFunc, candidates: Sequence[tir.PrimFunc], samples: int
     ) -> list[Outcome]:
         """The outcomes of `candidates` in order. Raises CompileError as `LocalRunner` does, and E1143 where no worker
-        is left."""
+        is left, or the workers' GPU does not run code for the target."""
+        if isinstance(task.target, CudaTarget) and not gpu_runs(self.device, task.target):
+            raise CompileError(error("E1143", f"the workers' {self.device} does not run code for {task.target}"))
         parts = [candidates[at : at + self._batch] for at in range(0, len(candidates), self._batch)]
         futures = [self._submitted(packed((task, baseline, part, samples))) for part in parts]
         try:

@@ -6,11 +6,11 @@ import pickle
 from collections.abc import Sequence
 
 from mlcc.ir import tir
-from mlcc.machine.device import ANALYSIS
+from mlcc.machine.device import ANALYSIS, measured_on
 from mlcc.machine.target import CudaTarget
 from mlcc.tune.contracts import Outcome, Status, Task
 from mlcc.tune.measure.closing import Closing
-from mlcc.tune.measure.gpu_worker import GpuMeasure, TaskData, can_run, has_gpu
+from mlcc.tune.measure.gpu_worker import GpuMeasure, TaskData
 from mlcc.tune.measure.process import Worker, WorkerDied
 from mlcc.tune.measure.wire import packed
 
@@ -22,18 +22,18 @@ _WALL = 20
 class GpuRunner(Closing):
     """Builds, checks and times candidates for a GPU; see `contracts.Runner`.
 
-    Where this machine has a GPU for the target (`on_gpu`; None: it is asked), every candidate is checked and timed on
-    it, by its own clock, in a process that is started anew when it fails. Elsewhere its time is estimated from
+    Where this machine has a GPU that runs code for the target, and with `on_gpu`, every candidate is checked and timed
+    on it, by its own clock, in a process that is started anew when it fails. Elsewhere its time is estimated from
     occupancy, memory traffic and bank conflicts of its first blocks (`gpu_cost`), and the emulator checks the results
-    of those that are sampled often. `device` is what records say instead of a device key: None where a GPU measures.
+    of those that are sampled often. `device` is what records say instead of the key of what measures, None without.
     A context manager.
     """
 
-    def __init__(self, *, seed: int = 0, seconds: float = 60.0, on_gpu: bool | None = None) -> None:
+    def __init__(self, *, seed: int = 0, seconds: float = 60.0, on_gpu: bool = True) -> None:
         self._seed = seed
         self._seconds = seconds
-        self._on_gpu = has_gpu() if on_gpu is None else on_gpu
-        self.device = None if self._on_gpu else ANALYSIS
+        self._on_gpu = on_gpu
+        self.device = None if on_gpu else ANALYSIS
         self._worker = Worker(_WORKER, uses=500)
 
     def measure(
@@ -41,7 +41,7 @@ class GpuRunner(Closing):
     ) -> list[Outcome]:
         """The outcomes of `candidates` in order."""
         target = CudaTarget.parse(task.target)
-        on_gpu = self._on_gpu and can_run(target)
+        on_gpu = self._on_gpu and measured_on(target) != ANALYSIS
         own = TaskData(packed(task.func), target, tuple(sorted(task.sizes.items())), self._seed)
         usual, check = packed(baseline), samples >= _FINALIST
         return [

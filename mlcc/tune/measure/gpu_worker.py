@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mlcc.driver import build
-from mlcc.errors import MachineError, MlccError
+from mlcc.errors import MlccError
 from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ir.tensor_data import storage_dtype
-from mlcc.machine import host
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.machine.target import CudaTarget
 from mlcc.runtime.loader import load
@@ -66,19 +65,6 @@ class GpuMeasure:
 def main(reading: int, writing: int) -> None:
     """Answer requests until the pipe ends."""
     serve(reading, writing, answer)
-
-
-def has_gpu() -> bool:
-    """Whether this machine has a GPU that can be used."""
-    try:
-        return host.gpu() is not None
-    except MachineError:
-        return False
-
-
-def can_run(target: CudaTarget) -> bool:
-    """Whether this machine has a GPU that runs code for a target."""
-    return has_gpu() and GpuFacts.of(target).arch.capability <= host.gpu().capability
 
 
 def answer(request: GpuMeasure) -> Outcome:

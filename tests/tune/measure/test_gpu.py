@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 import mlcc
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
-from mlcc.machine.device import ANALYSIS
+from mlcc.machine import device
+from mlcc.machine.device import ANALYSIS, is_gpu, measured_on
 from mlcc.machine.target import Target
+from mlcc.records.choice import choose
+from mlcc.records.database import MEMORY, Database
 from mlcc.tune.contracts import Status, Task
-from mlcc.tune.engine import runner_for
-from mlcc.tune.measure import gpu_worker
 from mlcc.tune.measure.gpu import GpuRunner
-from mlcc.tune.measure.gpu_worker import can_run
+from mlcc.tune.recorded import setting_of
 from tests.tune.measure.kernels import MM_RELU, func_of, mm_relu
+from tests.tune.test_database import SETTING, record
 
 TURING = Target.parse("cuda{arch=sm_75}")
 
@@ -81,19 +84,36 @@ def test_the_results_of_finalists_are_checked(runner: GpuRunner) -> None:
     assert other.status is Status.WRONG and "`C`" in other.why
 
 
-def test_a_gpu_that_cannot_run_the_code_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("arch", "runs"), [("sm_75", True), ("sm_89", True), ("sm_90", False), ("sm_100a", False)])
+def test_a_gpu_that_cannot_run_the_code_measures_nothing(
+    arch: str, runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is scored by analysis is recorded as that, also where there is another GPU."""
-    monkeypatch.setattr(gpu_worker, "has_gpu", lambda: True)
-    monkeypatch.setattr(gpu_worker.host, "gpu", lambda: types.SimpleNamespace(capability=(7, 5)))
-    with runner_for(Target.parse("cuda{arch=sm_90}")) as made:  # type: ignore[attr-defined]
-        assert made.device == ANALYSIS
-    with runner_for(TURING) as made:  # type: ignore[attr-defined]
-        assert made.device is None
+    monkeypatch.setattr(device.host, "gpu", lambda: types.SimpleNamespace(capability=(8, 9), sizes={"l2": 1}))
+    target = Target.parse(f"cuda{{arch={arch}}}")
+    own = setting_of(replace(task(mm_relu(8, 8, 8)), target=target, threads=4))
+    assert is_gpu(own.device) is runs and (own.device == ANALYSIS) is not runs
+    assert own.threads == 1, "how many threads this machine has is nothing to a GPU"
+
+
+def test_what_a_gpu_measured_decides() -> None:
+    """An analysis, made where there is no GPU, replaces nothing that a GPU measured, and is no record for one."""
+    analysed = record("a", 0.5, setting=replace(SETTING, device=ANALYSIS, target="cuda{arch=sm_90}"))
+    measured = record("m", 0.8, setting=replace(analysed.setting, device="cuda sm_90 0a1b2c3d"))
+    with Database(MEMORY) as database:
+        database.add([analysed])
+        assert choose(database, "w1", analysed.setting).record == analysed
+        assert choose(database, "w1", measured.setting).record is None
+        database.add([replace(measured, candidate="slow", ratio=1.0, bound=1.01)])
+        assert choose(database, "w1", analysed.setting).why == "nothing better was found"
+        database.add([measured])
+        assert choose(database, "w1", analysed.setting).record == measured
+        assert choose(database, "w1", measured.setting).record == measured
 
 
 @pytest.mark.gpu
 def test_a_gpu_measures() -> None:
-    if not can_run(Target.parse("cuda{arch=sm_75}")):  # type: ignore[arg-type]
+    if measured_on(TURING) == ANALYSIS:
         pytest.skip("needs an NVIDIA GPU")
     module = mm_relu(64, 64, 64)
     with GpuRunner() as here:
