@@ -9,16 +9,20 @@ import importlib
 from typing import Any
 
 _NAMES = {
+    "Builder": "mlcc.tune.builder",
     "CostModel": "mlcc.tune.cost_model",
     "Database": "mlcc.tune.database",
     "ExtractedTask": "mlcc.tune.relax_integration",
+    "MeasureCallback": "mlcc.tune.measure_callback",
     "MeasureCandidate": "mlcc.tune.search_strategy",
     "Mutator": "mlcc.tune.mutator",
     "Postproc": "mlcc.tune.postproc",
     "Profiler": "mlcc.tune.profiler",
+    "Runner": "mlcc.tune.runner",
     "ScheduleRule": "mlcc.tune.schedule_rule",
     "SearchStrategy": "mlcc.tune.search_strategy",
     "SpaceGenerator": "mlcc.tune.space_generator",
+    "TaskScheduler": "mlcc.tune.task_scheduler",
     "TuneConfig": "mlcc.tune.tune",
     "TuneContext": "mlcc.tune.tune_context",
     "compile_relax": "mlcc.tune.relax_integration",
@@ -29,8 +33,9 @@ _NAMES = {
     "tune_tir": "mlcc.tune.tir_integration",
 }
 _MODULES = (
-    "arg_info", "cost_model", "database", "mutator", "postproc", "relax_integration", "runner", "schedule_rule",
-    "search_strategy", "space_generator", "tir_integration", "tune_context",
+    "arg_info", "builder", "cost_model", "database", "measure_callback", "mutator", "postproc", "relax_integration",
+    "runner", "schedule_rule", "search_strategy", "space_generator", "task_scheduler", "tir_integration",
+    "tune_context",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mlcc.tune.kernel_search import BATCH, KernelSearch
+from mlcc.tune.task_scheduler import GradientBased
 
 NEGLIGIBLE = 0.01  # of the module's time: kernels with less are not searched
 OPTIMISM = 0.15  # what the first batch of a kernel is expected to gain, if the roofline leaves room for it
@@ -38,6 +39,7 @@ class Loop:
     changed: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     floors: Callable[[KernelSearch, bool], float] = lambda kernel, again: 0.0  # the roofline; `again`: measured anew
+    choose: Callable[[Loop, Sequence[KernelSearch]], KernelSearch] = GradientBased().choose
     why_done: str = ""
     history: list[tuple[float, int, float]] = field(default_factory=list)  # seconds, trials, the module's relative time
     _began: float = 0.0
@@ -72,10 +74,11 @@ class Loop:
             self.changed()
         self._weigh()
         while self._goes_on():
-            chosen = max(self._open(), key=self.expected, default=None)
-            if chosen is None:
+            left = self._open()
+            if not left:
                 self.why_done = "nothing more is expected"
                 break
+            chosen = self.choose(self, left)
             chosen.step(self._left_for(chosen), self._has_time_and_tell)
             self.history.append((self.elapsed, self.trials, self.ratio))
             self.changed()

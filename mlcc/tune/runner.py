@@ -1,10 +1,23 @@
-"""What became of candidates, by TVM's names."""
+"""What runs candidates, and what became of them, by TVM's names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Never
+
+from mlcc.tune.arg_info import ArgInfo
+from mlcc.tune.builder import without_hooks
+
+
+@dataclass(frozen=True)
+class RunnerInput:
+    """A file that a builder made, the kind of device, `cpu` or `cuda`, and the kernel's arguments. TVM:
+    `RunnerInput`."""
+
+    artifact_path: str
+    device_type: str
+    args_info: Sequence[ArgInfo]
 
 
 @dataclass(frozen=True)
@@ -15,10 +28,91 @@ class RunnerResult:
     error_msg: str | None = None
 
 
+class RunnerFuture:
+    """What will have become of a candidate. One of a user's own has these two methods. TVM: `RunnerFuture`."""
+
+    def done(self) -> bool:
+        """Is it known?"""
+        raise NotImplementedError
+
+    def result(self) -> RunnerResult:
+        """The result, once it is known."""
+        raise NotImplementedError
+
+
 class EvaluatorConfig(NamedTuple):
-    """How often TVM's runners run a candidate. Runners here sample in rounds beside the default instead."""
+    """How often TVM's runners run a candidate. Runners here sample in rounds beside the default instead;
+    `enable_cpu_cache_flush` gives them arguments that no cache holds."""
 
     number: int = 3
     repeat: int = 1
     min_repeat_ms: int = 100
     enable_cpu_cache_flush: bool = False
+
+
+class RPCConfig(NamedTuple):
+    """Where TVM's trackers are. See `RPCRunner`."""
+
+    tracker_host: str | None = None
+    tracker_port: int | str | None = None
+    tracker_key: str | None = None
+    session_priority: int = 1
+    session_timeout_sec: int = 10
+
+
+class Runner:
+    """Runs candidates. One of a user's own derives from it and has `run`. TVM: `Runner`, `PyRunner`."""
+
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> Sequence[RunnerFuture]:
+        """A future for each candidate, in order."""
+        raise NotImplementedError
+
+    @staticmethod
+    def create(kind: Any = "local", *args: Any, **kwargs: Any) -> Runner:
+        """A runner by its name, `local`; for `rpc` see `RPCRunner`. Raises ValueError for others."""
+        named: dict[str, type[Runner]] = {"local": LocalRunner, "rpc": RPCRunner}
+        if isinstance(kind, Runner):
+            return kind
+        if kind not in named:
+            raise ValueError(f"runner is 'local' or a Runner, not {kind!r}")
+        return named[kind](*args, **kwargs)
+
+
+class LocalRunner(Runner):
+    """Runs candidates on this machine, in processes that check their results too; `timeout_sec` is the CPU time that
+    one step of a candidate may take. TVM: `LocalRunner`.
+
+    `cooldown_sec` and `alloc_repeat` change nothing. Raises ValueError for functions to run with.
+    """
+
+    def __init__(
+        self, timeout_sec: float = 30, evaluator_config: EvaluatorConfig | None = None, cooldown_sec: float = 0.0,
+        alloc_repeat: int = 1, f_alloc_argument: Any = None, f_run_evaluator: Any = None, f_cleanup: Any = None,
+        initializer: Any = None,
+    ) -> None:  # fmt: skip
+        without_hooks(
+            f_alloc_argument=f_alloc_argument, f_run_evaluator=f_run_evaluator, f_cleanup=f_cleanup,
+            initializer=initializer,
+        )  # fmt: skip
+        self.timeout_sec = timeout_sec
+        self.evaluator_config = evaluator_config or EvaluatorConfig()
+        self.cooldown_sec, self.alloc_repeat = cooldown_sec, alloc_repeat
+
+
+class RPCRunner(Runner):
+    """TVM's runner over its RPC servers. There are none here: raises ValueError that says what measures elsewhere."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        _refuse_rpc()
+
+
+def _refuse_rpc() -> Never:
+    raise ValueError(
+        "there are no RPC servers: to measure on other machines start workers of Dask there, and pass "
+        "mlcc.tune.measure.cluster.DaskRunner('tls://scheduler:8786'), or `mlcc tune --cluster tls://scheduler:8786`"
+    )
+
+
+PyRunner = Runner
+PyRunnerFuture = RunnerFuture
+create = Runner.create

@@ -44,7 +44,12 @@ class StrategySpace:
         context.pre_tuning(_ENDLESS, size, spaces, cost_model=self._cost_model)
         while proposed := context.generate_measure_candidates():
             ratios = yield [self._candidate(one) for one in proposed]
-            context.notify_runner_results(proposed, [RunnerResult(None if r is None else [r]) for r in ratios])
+            results = [RunnerResult([r]) if r is not None else RunnerResult(None, "it did not run") for r in ratios]
+            context.notify_runner_results(proposed, results)
+            self.told(proposed, results)
+
+    def told(self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]) -> None:
+        """See what became of a batch; `run_secs` are ratios."""
 
     def context(self, seed: int) -> TuneContext:
         """The context of a search."""

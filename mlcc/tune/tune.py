@@ -10,29 +10,38 @@ from typing import Any
 
 from mlcc.ir import tir
 from mlcc.machine.device import ANALYSIS
-from mlcc.machine.target import LlvmTarget, Target
+from mlcc.machine.target import CudaTarget, LlvmTarget, Target
 from mlcc.passes.schedule.trace import Trace
 from mlcc.records.database import MEMORY
 from mlcc.records.database import Database as Records
 from mlcc.records.record import FINAL
 from mlcc.records.workload import MAIN, key_of, plain
 from mlcc.runtime.threads import get_num_threads
+from mlcc.tune import runner as runners
+from mlcc.tune.builder import Builder, BuilderResult, LocalBuilder
 from mlcc.tune.contracts import Candidate, Runner, Task
+from mlcc.tune.cost_model import CostModel, Unchanging
 from mlcc.tune.database import Database, JSONDatabase, TuningRecord
-from mlcc.tune.engine import runner_for
+from mlcc.tune.given_runner import GivenRunner
 from mlcc.tune.kernel_search import FINALISTS, KernelSearch
 from mlcc.tune.loop import Limits, Loop
+from mlcc.tune.measure import protocol
+from mlcc.tune.measure.gpu import GpuRunner
+from mlcc.tune.measure.local import LocalRunner
+from mlcc.tune.measure_callback import AddToDatabase, MeasureCallback, UpdateCostModel
 from mlcc.tune.profiler import Profiler
 from mlcc.tune.recorded import RecordedRunner, candidate_key
+from mlcc.tune.runner import RunnerResult
+from mlcc.tune.search_strategy import MeasureCandidate
 from mlcc.tune.space_generator import PostOrderApply
 from mlcc.tune.strategy_space import StrategySpace
+from mlcc.tune.task_scheduler import TaskRecord, TaskScheduler
 from mlcc.tune.tune_context import TuneContext
 from mlcc.tune.verdict import estimate
 
 _RECORDS = "tune.db"
 _LEVEL = 2
 _FULL = 2.0  # of a roofline: no kernel is near enough to end its search early
-_SCHEDULERS = ("gradient",)
 
 
 @dataclass(frozen=True)
@@ -57,41 +66,53 @@ def tune_tasks(
     `budget` seconds.
 
     Schedules are measured beside those of the rules, in processes of their own, and their results are compared with
-    the kernel's own. `work_dir` keeps all measurements: what is in it is not measured again. `runner` is "local", or a
+    the kernel's own. `work_dir` keeps all measurements: what is in it is not measured again. `builder`, `runner`,
+    `task_scheduler` and `measure_callbacks` are words, or objects of the modules of those names; `runner` may also be a
     `mlcc.tune.contracts.Runner`. The database that comes back has a record for each schedule that ran. Raises
     ValueError for arguments of TVM's that mean nothing here.
     """
-    _check(builder, measure_callbacks, task_scheduler, post_optimization)
+    if post_optimization:
+        raise ValueError('post_optimization is False: `strategy="local-descent"` is what goes on from a winner')
     weights = task_weights or [1.0] * len(tasks)
     made = _database(database, work_dir, module_equality)
-    spaces = [_ContextSpace(context, weight, num_trials_per_iter, cost_model) for context, weight in
-              zip(tasks, weights, strict=True)]  # fmt: skip
+    scheduler, callbacks = TaskScheduler.create(task_scheduler), MeasureCallback.create(measure_callbacks)
+    scheduler.tasks_ = [TaskRecord(*pair) for pair in zip(tasks, weights, strict=True)]
+    scheduler.database_, scheduler.measure_callbacks_ = made, callbacks
+    model = CostModel.create(cost_model)
+    if not any(isinstance(one, UpdateCostModel) for one in callbacks):
+        model = Unchanging(model)
+    spaces = [_ContextSpace(scheduler, at, num_trials_per_iter, model) for at in range(len(tasks))]
     if work_dir is not None:
         os.makedirs(work_dir, exist_ok=True)
     with Records(MEMORY if work_dir is None else os.path.join(work_dir, _RECORDS)) as records:
-        measuring = _runner(runner, spaces)
+        measuring = _runner(builder, runner, spaces)
         try:
             searches = [_search(space, measuring, records) for space in spaces]
             try:
                 with Profiler.timeit("Search"):
-                    Loop(searches, Limits(budget, max_trials_global, _FULL, max_trials_per_task)).run()
+                    limits = Limits(budget, max_trials_global, _FULL, max_trials_per_task)
+                    Loop(searches, limits, choose=scheduler.choose).run()
             finally:
                 with Profiler.timeit("Finalists"):
+                    adds = any(isinstance(one, AddToDatabase) for one in callbacks)
                     for search, space in zip(searches, spaces, strict=True):
-                        _commit(made, records, search, space)
+                        if adds:
+                            _commit(made, records, search, space)
         finally:
             measuring.close()
     return made
 
 
 class _ContextSpace(StrategySpace):
-    """The space of a context, which remembers what it proposes."""
+    """The space of a task of a scheduler, which remembers what it proposes, and tells callbacks of each batch."""
 
-    def __init__(self, context: TuneContext, weight: float, per_iter: int, cost_model: Any) -> None:
+    def __init__(self, scheduler: TaskScheduler, number: int, per_iter: int, cost_model: Any) -> None:
+        context, weight = scheduler.tasks_[number].ctx, scheduler.tasks_[number].task_weight
         self.tuned = context
         strategy = context.search_strategy or "evolutionary"
         super().__init__(_task(context, weight), context.space_generator or "post-order-apply", strategy, cost_model)
-        self._per_iter = per_iter
+        self._scheduler, self._number, self._per_iter = scheduler, number, per_iter
+        self.search: KernelSearch | None = None
         self.proposed: dict[str, Candidate] = {}
 
     @property
@@ -108,6 +129,15 @@ class _ContextSpace(StrategySpace):
                 proposed = search.send(ratios)
             except StopIteration:
                 return
+
+    def told(self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]) -> None:
+        """Call the callbacks, with seconds for ratios."""
+        usual = self.search.default_seconds if self.search is not None else None
+        secs = [[ratio * (usual or 1.0) for ratio in r.run_secs] if r.run_secs else None for r in results]
+        built = [BuilderResult(None) for _ in results]
+        timed = [RunnerResult(s, r.error_msg) for s, r in zip(secs, results, strict=True)]
+        for callback in self._scheduler.measure_callbacks_:
+            callback.apply(self._scheduler, self._number, candidates, built, timed)
 
 
 def _task(context: TuneContext, weight: float) -> Task:
@@ -129,7 +159,10 @@ def _search(space: _ContextSpace, runner: Runner, records: Records) -> KernelSea
     seed = space.tuned.rand_state
     default = space.default() or Candidate(task.func, Trace())
     device = getattr(runner, "device", None)
-    return KernelSearch(task, space, default, RecordedRunner(runner, records, task, default, seed, device), seed)
+    space.search = KernelSearch(
+        task, space, default, RecordedRunner(runner, records, task, default, seed, device), seed
+    )
+    return space.search
 
 
 def _commit(made: Database, records: Records, search: KernelSearch, space: _ContextSpace) -> None:
@@ -159,14 +192,32 @@ def _commit(made: Database, records: Records, search: KernelSearch, space: _Cont
         made.commit_tuning_record(TuningRecord(trace, workload, times, context.target, None, guessed))
 
 
-def _runner(given: Any, spaces: Sequence[_ContextSpace]) -> Runner:
-    """Raises ValueError for a word that names no runner, and for kernels of different kinds of targets."""
-    if not isinstance(given, str):
-        return given  # type: ignore[no-any-return]
+def _runner(builder: Any, runner: Any, spaces: Sequence[_ContextSpace]) -> Runner:
+    """What measures, by a builder and a runner of TVM's API, or as it is given.
+
+    Raises ValueError for words that name none, kernels of different kinds of targets, and a builder of a user's own
+    without such a runner.
+    """
+    builds = Builder.create(builder)
+    if hasattr(runner, "measure"):
+        return runner  # type: ignore[no-any-return]
+    runs = runners.Runner.create(runner)
     kinds = {space.task.target.kind for space in spaces}
-    if given != "local" or len(kinds) > 1:
-        raise ValueError(f"runner is 'local' or what measures, for one kind of target, not {given!r} for {kinds}")
-    return runner_for(spaces[0].task.target if spaces else Target())
+    if len(kinds) > 1:
+        raise ValueError(f"one runner is for one kind of target, not for {', '.join(sorted(kinds))}")
+    if not isinstance(runs, runners.LocalRunner):
+        return GivenRunner(builds, runs)
+    if not isinstance(builds, LocalBuilder):
+        raise ValueError("a builder of your own needs a runner of your own: what LocalRunner runs it builds itself")
+    return _local(builds, runs, spaces[0].task.target if spaces else Target())
+
+
+def _local(builder: LocalBuilder, runner: runners.LocalRunner, target: Target) -> Runner:
+    if isinstance(target, CudaTarget):
+        return GpuRunner(seconds=max(builder.timeout_sec, runner.timeout_sec))
+    cold = runner.evaluator_config.enable_cpu_cache_flush
+    limits = protocol.Limits(seconds=runner.timeout_sec)
+    return LocalRunner(builder.max_workers, limits=limits, cold=cold, build_seconds=builder.timeout_sec)
 
 
 def _database(given: Any, work_dir: str | None, module_equality: str) -> Database:
@@ -175,15 +226,6 @@ def _database(given: Any, work_dir: str | None, module_equality: str) -> Databas
             return Database.create("memory", module_equality=module_equality)
         return JSONDatabase(work_dir=work_dir, module_equality=module_equality)
     return Database.create(given)
-
-
-def _check(builder: Any, callbacks: Any, scheduler: Any, post_optimization: bool) -> None:
-    for name, value, known in (
-        ("builder", builder, ("local",)), ("measure_callbacks", callbacks, ("default",)),
-        ("task_scheduler", scheduler, _SCHEDULERS), ("post_optimization", post_optimization, (False,)),
-    ):  # fmt: skip
-        if value not in known:
-            raise ValueError(f"{name} is {known[0]!r}, not {value!r}")
 
 
 def context_of(mod: Any, target: Target | str, space: Any, strategy: Any, name: str, seed: int | None) -> TuneContext:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,68 @@ def test_the_year_of_the_course(tmp_path: Path) -> None:
     assert isinstance(sch, mlcc.Schedule)
 
 
+class Seen(ms.MeasureCallback):  # type: ignore[misc, name-defined]
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def apply(self, scheduler: Any, task: int, candidates: Any, built: Any, ran: Any) -> None:
+        assert scheduler.tasks_[task].ctx.task_name == "main" and len(built) == len(ran) == len(candidates)
+        assert all(candidate.sch.trace for candidate in candidates)
+        self.seconds += [one.run_secs[0] for one in ran if one.run_secs]
+
+
+def test_objects_for_words(tmp_path: Path) -> None:
+    """Builders, runners, schedulers and callbacks as scripts for TVM make them, measuring in earnest."""
+    seen = Seen()
+    database = ms.tune_tir(
+        matmul(), TARGET, str(tmp_path), 8, space=tiles, cost_model="random",
+        builder=ms.builder.LocalBuilder(max_workers=1, timeout_sec=60),
+        runner=ms.runner.LocalRunner(timeout_sec=5, evaluator_config=ms.runner.EvaluatorConfig(number=1, repeat=1)),
+        task_scheduler=ms.task_scheduler.RoundRobin(),
+        measure_callbacks=[seen, ms.measure_callback.AddToDatabase(), ms.measure_callback.UpdateCostModel()],
+    )  # fmt: skip
+    assert 0 < len(seen.seconds) == len(database) <= 8 and all(0 < s < 1 for s in seen.seconds)
+    silent = ms.tune_tir(matmul(), TARGET, None, 4, space=tiles, runner=Hashes(), measure_callbacks=[seen])
+    assert len(silent) == 0, "no AddToDatabase"
+
+
+class Clock(ms.runner.PyRunner):  # type: ignore[misc, name-defined]
+    """Runs what was built here and now, once."""
+
+    def run(self, runner_inputs: Any) -> list[Any]:
+        return [self._ran(one) for one in runner_inputs]
+
+    def _ran(self, given: Any) -> Any:
+        assert given.device_type == "cpu"
+        arrays = [np.ones(info.shape, info.dtype) for info in given.args_info]
+        timer = mlcc.load(given.artifact_path).time_evaluator("main", number=1, repeat=2)
+        result = ms.runner.RunnerResult(timer(*arrays).times)
+        os.unlink(given.artifact_path)
+        np.testing.assert_allclose(arrays[-1], arrays[0].shape[1])
+
+        class Future(ms.runner.PyRunnerFuture):  # type: ignore[misc, name-defined]
+            def done(self) -> bool:
+                return True
+
+            def result(self) -> Any:
+                return result
+
+        return Future()
+
+
+def test_a_runner_of_ones_own() -> None:
+    database = ms.tune_tir(matmul(), TARGET, None, 4, space=tiles, cost_model="random", runner=Clock())
+    assert 0 < len(database) <= 4 and all(0 < r.seconds < 1 for r in database.get_all_tuning_records())
+
+
+def test_tasks_in_turn() -> None:
+    chosen = ms.task_scheduler.TaskScheduler.create("round-robin").choose
+    kernels: Any = [SimpleNamespace(batches=n) for n in (2, 1, 1)]
+    assert chosen(None, kernels) is kernels[1]
+
+
 def test_unions() -> None:
     mod = matmul()
     fast, slow = ms.database.MemoryDatabase(), ms.database.MemoryDatabase()
@@ -188,8 +251,17 @@ def test_graphs_kernel_by_kernel(tmp_path: Path) -> None:
 
 
 def test_arguments_that_mean_nothing_here() -> None:
-    for name, value in (("builder", "rpc"), ("measure_callbacks", []), ("task_scheduler", "round-robin")):
+    for name, value in (
+        ("builder", "rpc"), ("measure_callbacks", ["print"]), ("task_scheduler", "best"), ("runner", "remote"),
+        ("post_optimization", True),
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=name):
             ms.tune_tir(matmul(), TARGET, None, 4, **{name: value})
+    with pytest.raises(ValueError, match="--cluster"):
+        ms.tune_tir(matmul(), TARGET, None, 4, runner=ms.runner.Runner.create("rpc", ms.runner.RPCConfig("host", 9190)))
+    with pytest.raises(ValueError, match="f_build"):
+        ms.builder.LocalBuilder(f_build=print)
+    with pytest.raises(ValueError, match="of your own"):
+        ms.tune_tir(matmul(), TARGET, None, 4, builder=ms.Builder())
     with pytest.raises(ValueError, match="max_trials_global"):
         ms.tune_tir(matmul(), TARGET)

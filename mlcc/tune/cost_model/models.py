@@ -33,6 +33,20 @@ class RandomModel(CostModel):
         return self._random.random(len(candidates)) * self.max_range
 
 
+class Unchanging(CostModel):
+    """A model that learns nothing more."""
+
+    def __init__(self, model: CostModel) -> None:
+        self._model = model
+
+    @property
+    def needs_schedules(self) -> bool:  # type: ignore[override]
+        return self._model.needs_schedules
+
+    def predict(self, context: TuneContext, candidates: Sequence[Any]) -> np.ndarray:
+        return self._model.predict(context, candidates)
+
+
 class NearestModel(DecisionModel):
     """Expects of a candidate what those with the most similar decisions took, each by how near it is."""
 

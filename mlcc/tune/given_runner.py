@@ -1,0 +1,57 @@
+"""Measuring by a builder and a runner that a user wrote for TVM's API."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from mlcc.ir import tir
+from mlcc.tune.arg_info import ArgInfo
+from mlcc.tune.builder import Builder, BuilderInput, BuilderResult
+from mlcc.tune.contracts import Outcome, Status, Task
+from mlcc.tune.measure.closing import Closing
+from mlcc.tune.runner import Runner, RunnerInput, RunnerResult
+from mlcc.tune.tune_context import normalize_mod
+
+
+class GivenRunner(Closing):
+    """Builds by a `Builder` and runs by a `Runner`; see `contracts.Runner`.
+
+    Their word is taken for it: what they say of a baseline and of candidates in one batch is compared, and results are
+    not checked. `device`, in records, is the name of the runner's class.
+    """
+
+    def __init__(self, builder: Builder, runner: Runner) -> None:
+        self._builder, self._runner = builder, runner
+        self.device = f"by {type(runner).__name__}"
+
+    def measure(
+        self, task: Task, baseline: tir.PrimFunc, candidates: Sequence[tir.PrimFunc], samples: int
+    ) -> list[Outcome]:
+        """The outcomes of `candidates` in order; the seconds of each are repeated where there are fewer than
+        `samples`."""
+        funcs = [baseline, *candidates]
+        built = self._builder.build([BuilderInput(normalize_mod(func), task.target) for func in funcs])
+        kind = "cuda" if task.target.kind == "cuda" else "cpu"
+        ready = [
+            RunnerInput(one.artifact_path, kind, ArgInfo.from_prim_func(func))
+            for one, func in zip(built, funcs, strict=True)
+            if one.artifact_path is not None
+        ]
+        ran = iter([future.result() for future in self._runner.run(ready)])
+        found = [next(ran) if one.artifact_path is not None else None for one in built]
+        usual = found[0].run_secs if found[0] is not None else None
+        return [_outcome(made, result, usual, samples) for made, result in zip(built[1:], found[1:], strict=True)]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _outcome(built: BuilderResult, result: RunnerResult | None, usual: Sequence[float] | None, samples: int) -> Outcome:
+    if result is None:
+        return Outcome(Status.REFUSED, why=built.error_msg or "it was not built")
+    if not result.run_secs or not usual:
+        return Outcome(Status.CRASH, why=result.error_msg or "it, or the default, did not run")
+    count = max(samples, len(result.run_secs))
+    pairs = [*zip(itertools.cycle(result.run_secs), itertools.cycle(usual), range(count), strict=False)]
+    return Outcome(Status.OK, tuple(s for s, _, _ in pairs), tuple(s / u for s, u, _ in pairs))

@@ -1,0 +1,49 @@
+"""What is done with the results of each batch, by TVM's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlcc.tune.builder import BuilderResult
+    from mlcc.tune.runner import RunnerResult
+    from mlcc.tune.search_strategy import MeasureCandidate
+    from mlcc.tune.task_scheduler import TaskScheduler
+
+
+class MeasureCallback:
+    """Is called after each batch. One of a user's own has `apply`. TVM: `MeasureCallback`, `PyMeasureCallback`."""
+
+    def apply(
+        self, task_scheduler: TaskScheduler, task_id: int, measure_candidates: Sequence[MeasureCandidate],
+        builder_results: Sequence[BuilderResult], runner_results: Sequence[RunnerResult],
+    ) -> None:  # fmt: skip
+        """See what became of a batch of a task. Files that were built are gone by now: their paths are None."""
+
+    @staticmethod
+    def create(kind: Any = "default") -> list[MeasureCallback]:
+        """The callbacks that are used by default, or those given, one or several. Raises ValueError for others."""
+        if kind == "default":
+            return [AddToDatabase(), UpdateCostModel(), RemoveBuildArtifact()]
+        given = [kind] if isinstance(kind, MeasureCallback) else kind
+        if not isinstance(given, (list, tuple)) or not all(isinstance(one, MeasureCallback) for one in given):
+            raise ValueError(f"measure_callbacks is 'default', or a list of MeasureCallback, not {kind!r}")
+        return list(given)
+
+
+class AddToDatabase(MeasureCallback):
+    """Without it the database stays as it is. Records are added at the end, when the best ones were measured afresh.
+    TVM: `AddToDatabase`."""
+
+
+class UpdateCostModel(MeasureCallback):
+    """Without it the cost model learns nothing. TVM: `UpdateCostModel`."""
+
+
+class RemoveBuildArtifact(MeasureCallback):
+    """Removes what was built; runners here do that in any case. TVM: `RemoveBuildArtifact`."""
+
+
+PyMeasureCallback = MeasureCallback
+create = MeasureCallback.create

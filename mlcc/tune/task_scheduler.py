@@ -1,0 +1,69 @@
+"""Which task is searched next, by TVM's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlcc.tune.kernel_search import KernelSearch
+    from mlcc.tune.loop import Loop
+    from mlcc.tune.tune_context import TuneContext
+
+
+@dataclass(frozen=True, eq=False)
+class TaskRecord:
+    """A task of a tuning. TVM: `TaskRecord`."""
+
+    ctx: TuneContext
+    task_weight: float
+
+
+class TaskScheduler:
+    """Chooses the task that gets the next batch. TVM: `TaskScheduler`.
+
+    While tasks are tuned `tasks_`, `database_` and `measure_callbacks_` are what is tuned with.
+    """
+
+    tasks_: Sequence[TaskRecord] = ()
+    measure_callbacks_: Sequence[Any] = ()
+    database_: Any = None
+
+    def choose(self, loop: Loop, kernels: Sequence[KernelSearch]) -> KernelSearch:
+        """One of the kernels that are worth another batch; there is one at least."""
+        raise NotImplementedError
+
+    @staticmethod
+    def create(kind: Any = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
+        """A scheduler by its name: `gradient`, `round-robin`. Raises ValueError for others."""
+        named: dict[str, type[TaskScheduler]] = {"gradient": GradientBased, "round-robin": RoundRobin}
+        if isinstance(kind, TaskScheduler):
+            return kind
+        if kind not in named:
+            raise ValueError(f"task_scheduler is {', '.join(named)}, or a TaskScheduler, not {kind!r}")
+        return named[kind](*args, **kwargs)
+
+
+class GradientBased(TaskScheduler):
+    """The task of which another batch is expected to gain most. TVM: `GradientBased`.
+
+    What is expected follows from a task's weight and time, its last batches, and how far it is from the roofline.
+    `alpha`, `window_size` and `seed`, of TVM's own formula, change nothing.
+    """
+
+    def __init__(self, *, alpha: float = 0.2, window_size: int = 3, seed: int = -1) -> None:
+        self.alpha, self.window_size, self.seed = alpha, window_size, seed
+
+    def choose(self, loop: Loop, kernels: Sequence[KernelSearch]) -> KernelSearch:
+        return max(kernels, key=loop.expected)
+
+
+class RoundRobin(TaskScheduler):
+    """The tasks in turn. TVM: `RoundRobin`."""
+
+    def choose(self, loop: Loop, kernels: Sequence[KernelSearch]) -> KernelSearch:
+        return min(kernels, key=lambda kernel: kernel.batches)
+
+
+create = TaskScheduler.create
