@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.trace import Instruction
 from mlcc.tune.part import Part
 
 
 class Postproc(Part):
     """Ends a sampled schedule: carries out what annotations ask for, or turns it down. TVM: `Postproc`."""
+
+    def may_pass(self, steps: Sequence[Instruction]) -> bool:
+        """Before they are replayed: False where it is certain from the decisions that `apply` will be."""
+        return True
 
     def apply(self, sch: Schedule) -> bool:
         """Change the schedule in place; False turns it down. So does a step that is refused (CompileError)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mlcc.errors import CompileError
@@ -11,8 +12,10 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.node import find
 from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.trace import Instruction
 from mlcc.tune.functions import functions, root_of
 from mlcc.tune.postproc.postproc import Postproc
+from mlcc.tune.postproc.thread_extents import HIGH, LOW, launches
 from mlcc.tune.schedule_rule.analysis import plain
 
 if TYPE_CHECKING:
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 
 _MOST_VECTOR_BYTES = 16
 _MOST_VIRTUAL_THREADS = 15
-_LOW, _HIGH = "meta_schedule.thread_extent_low_inclusive", "meta_schedule.thread_extent_high_inclusive"
 
 
 class VerifyGPUCode(Postproc):
@@ -34,6 +36,9 @@ class VerifyGPUCode(Postproc):
         if not context.facts.max_threads_per_block:
             raise ValueError(f"VerifyGPUCode is for targets with threads, not for `{context.target}`")
         self._context = context
+
+    def may_pass(self, steps: Sequence[Instruction]) -> bool:
+        return launches(steps, _MOST_VIRTUAL_THREADS)
 
     def apply(self, sch: Schedule) -> bool:
         if self._context is None:
@@ -97,7 +102,7 @@ def _check(node: tir.Stmt, threads: dict[str, int], warp: int) -> bool:
         case tir.Block(annotations=annotations):
             if "warp_execution" in annotations:
                 threads = {**threads, "threadIdx.x": warp}
-            low, high = plain(annotations.get(_LOW)), plain(annotations.get(_HIGH))
+            low, high = plain(annotations.get(LOW)), plain(annotations.get(HIGH))
             if isinstance(low, int) and isinstance(high, int) and not low <= math.prod(threads.values()) <= high:
                 return False
     return all(_check(inner, threads, warp) for inner in _inside(node))

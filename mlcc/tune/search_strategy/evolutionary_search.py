@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlcc.passes.schedule.schedule import Schedule
+from mlcc.passes.schedule.trace import Instruction
 from mlcc.tune.mutator import MutateComputeLocation
 from mlcc.tune.runner import RunnerResult
 from mlcc.tune.search_strategy.candidate import Individual, MeasureCandidate
@@ -17,6 +18,7 @@ from mlcc.tune.search_strategy.strategy import SearchStrategy
 if TYPE_CHECKING:
     from mlcc.tune.cost_model import CostModel
 
+_DRAWS = 20  # of random decisions, for one that may be legal
 _Scored = dict[tuple[Any, ...], tuple[float, Individual]]
 
 
@@ -83,8 +85,21 @@ class EvolutionarySearch(SearchStrategy):
         return found + self._realized(ranked, wanted - len(found))
 
     def _drawn(self, count: int) -> list[Individual]:
-        spaces = [self._random.below(len(self._spaces)) for _ in range(count)]
-        return [Individual(space, self._draws.draw(self._spaces[space], self._random)) for space in spaces]
+        """Random decisions; those that cannot come to anything are drawn again, up to a limit."""
+        made: list[Individual] = []
+        for _ in range(count * _DRAWS):
+            space = self._random.below(len(self._spaces))
+            steps = self._draws.draw(self._spaces[space], self._random)
+            if self._may_pass(steps):
+                made.append(Individual(space, steps))
+            if len(made) == count:
+                break
+        return made
+
+    def _may_pass(self, steps: Sequence[Instruction]) -> bool:
+        generator = self.context.space_generator
+        assert generator is not None
+        return all(postproc.may_pass(steps) for postproc in generator.postprocs)
 
     def _evolved(self, population: list[Individual]) -> list[Individual]:
         """What generations come to, the best expectation first, without what was proposed before."""
@@ -132,7 +147,7 @@ class EvolutionarySearch(SearchStrategy):
                 made = self._draws.moved(parent.trace, self._random)
             else:
                 made = mutator.mutate(parent.trace, self._random)
-            if made is not None:
+            if made is not None and self._may_pass(made.insts):
                 return Individual(parent.space, made.insts)
         return parent
 
