@@ -4,6 +4,10 @@ Every workload is tuned by `mlcc tune`; then the default's object and the tuned 
 processes that know nothing of the search, by CPU time where one thread runs. Objects that are the same need no
 measuring. A tuned module that takes more than 1.01 of the default's time is a loss: `slower` is what processes agree
 on, and what they do not agree on is `unclear`.
+
+With `--tvm PYTHON`, a Python that has apache-tvm (and xgboost, for its cost model), a matrix product with relu is tuned
+by TVM for `--trials` as well, and both winners are raced in one process: mlcc's has to be as fast, for a quarter of the
+CPU time.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import argparse
 import json
 import math
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -19,6 +24,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+import mlcc
 from bench.measure import machine
 from bench.speed.session import ROOT, write_arrays
 from bench.speed.workloads import Workload, suite
@@ -28,6 +36,23 @@ FOLDER = ROOT / "build" / "bench" / "tune"
 LOSS = 1.01
 CHANCE = 0.05  # that processes agree by luck
 LEAST, SAMPLES = 5, 15  # processes before a verdict, and samples in each
+LARGEST_SHARE = 0.25  # of TVM's CPU time
+RACE_ROUNDS = 200
+MM_RELU = """
+@T.prim_func
+def main(A: T.Buffer((128, 128), "float32"), B: T.Buffer((128, 128), "float32"), C: T.Buffer((128, 128), "float32")):
+    Y = T.alloc_buffer((128, 128))
+    for i, j, k in T.grid(128, 128, 128):
+        with T.block("Y"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Y[vi, vj] = T.float32(0)
+            Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+    for i, j in T.grid(128, 128):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.max(Y[vi, vj], T.float32(0))
+"""
 TARGET = "llvm{cpu=native}"
 SAME, FINE, SLOWER, UNCLEAR = "the same code", "not slower", "slower", "unclear"
 
@@ -70,15 +95,19 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seeds", default="0,1,2", help="of 13 drawn kernels each; default: %(default)s")
     parser.add_argument("--processes", type=int, default=12, help="that measure afresh, at most; default: %(default)s")
+    parser.add_argument("--tvm", metavar="PYTHON", help="compare with TVM, which this Python has, and nothing else")
+    parser.add_argument("--trials", type=int, default=256, help="of TVM; default: %(default)s")
     parser.add_argument("--kernels", action="store_true", help="show each kernel that was searched")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str]) -> int:
     options = arguments(argv)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if options.tvm:
+        return against_tvm(options.tvm, options.trials, options.budget)
     chosen = suite(tuple(int(s) for s in options.seeds.split(",") if s))
     words = options.only.split(",") if options.only else [""]
-    FOLDER.mkdir(parents=True, exist_ok=True)
     print(f"{machine()}; {options.threads} threads, {options.budget} a workload")
     verdicts: dict[str, list[str]] = {}
     for workload in (w for w in chosen if any(word in w.name for word in words)):
@@ -120,6 +149,52 @@ def measured(workload: Workload, budget: str, threads: int, processes: int) -> M
         if len(fresh) >= LEAST and verdict(fresh) != UNCLEAR:
             break
     return Measured(report["ratio"], tuple(fresh), report)
+
+
+def against_tvm(python: str, trials: int, budget: str) -> int:
+    """Tune one kernel by both, and race what they find. 1 where mlcc's is slower, or took more than a quarter of TVM's
+    CPU time."""
+    module = mlcc.parse(MM_RELU)
+    (FOLDER / "kernel.mlc").write_text(MM_RELU)
+    (FOLDER / "kernel.py").write_text(mlcc.script(module, dialect="tvm"))
+    random = np.random.default_rng(0)
+    a, b = (random.random((128, 128), dtype=np.float32) for _ in range(2))
+    np.savez(FOLDER / "in.npz", A=a, B=b, C=np.zeros_like(a))
+    theirs = _tvm(python, "tune", trials)
+    (FOLDER / "kernel.db").unlink(missing_ok=True)
+    began = _children()
+    _mlcc(
+        "tune", "kernel.mlc", "--budget", budget, "--threads", "1", "-t", TARGET, "--db", "kernel.db", "-o",
+        "kernel.tuned.mlc", "--force",
+    )  # fmt: skip
+    spent = _children() - began
+    _mlcc("compile", "kernel.tuned.mlc", "-t", TARGET, "-o", "mlcc.o")
+    seconds = _tvm(python, "race", RACE_ROUNDS)
+    ratios = [ours / tvm for ours, tvm in zip(seconds["mlcc"], seconds["tvm"], strict=True)]
+    low, ratio, high = statistics.quantiles(ratios, n=4)
+    usual = {name: statistics.median(times) * 1e6 for name, times in seconds.items()}
+    share = spent / theirs["cpu"]
+    print(f"{machine()}; mm_relu 128 on one thread, TVM {theirs['version']} with its model `{theirs['model']}`")
+    print(f"TVM  {usual['tvm']:6.2f} us after {theirs['trials']} trials in {theirs['cpu']:.1f} s of CPU time")
+    print(f"mlcc {usual['mlcc']:6.2f} us in {spent:.1f} s of CPU time: {share:.2f} of TVM's")
+    print(f"mlcc / TVM: {ratio:.3f} ({low:.3f} to {high:.3f})")
+    return int(ratio > 1.0 or share > LARGEST_SHARE)
+
+
+def _tvm(python: str, job: str, count: int) -> Any:
+    """The line of JSON that TVM's side prints."""
+    script = str(ROOT / "bench" / "tune_tvm.py")
+    env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(
+        [python, script, job, str(FOLDER), str(count)], env=env, stdout=subprocess.PIPE, check=True
+    )  # fmt: skip
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _children() -> float:
+    """Seconds of CPU time of the processes that were started and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def kernels(report: dict[str, Any]) -> list[str]:

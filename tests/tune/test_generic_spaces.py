@@ -11,7 +11,8 @@ from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.schedule.random import Engine
 from mlcc.tune import TuneContext
-from mlcc.tune.replay import decided
+from mlcc.tune.postproc import VerifyGPUCode
+from mlcc.tune.replay import decided, finished
 from mlcc.tune.search_strategy.strategy import undecided
 from mlcc.verify import check
 
@@ -87,3 +88,23 @@ def test_samples_compute_the_same(name: str, target: str) -> None:
                 for got, wanted in zip(results(sch.mod), expected, strict=True):
                     np.testing.assert_allclose(got, wanted, rtol=1e-5)
     assert accepted or target.startswith("nvidia")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_threads_are_known_before_a_replay(name: str) -> None:
+    """What is said to get too few or too many threads is turned down, and what is turned down was said to."""
+    mod = mlcc.parse(TEXTS[name])
+    context = TuneContext(mod, target="nvidia/tesla-p100", space_generator="post-order-apply", rand_state=9)
+    spaces = context.generate_design_space()
+    postprocs = context.space_generator.postprocs
+    (verify,) = [p for p in postprocs if isinstance(p, VerifyGPUCode)]
+    seen = set()
+    for seed in range(100 if name == "matmul" else 6):
+        steps = undecided(spaces[seed % len(spaces)].trace.simplified().insts)
+        sch, _ = context.replayer.replay(steps, Engine(seed + 1))
+        said = verify.may_pass(sch.trace.insts)
+        assert said == finished(sch, postprocs)
+        seen.add(said)
+        if len(seen) == 2 and seed > 9:
+            break
+    assert seen == ({True, False} if name == "matmul" else {True})
