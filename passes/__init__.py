@@ -68,6 +68,7 @@ PASSES: dict[str, str] = {
     "promote-narrow-floats": "mlcc.passes.precision.promote_narrow_floats:PromoteNarrowFloats",
     "quantize-weights": "mlcc.passes.precision.quantize_weights:QuantizeWeights",
     "realize-blocks": "mlcc.passes.lowering.realize:RealizeBlocks",
+    "recognize-operators": "mlcc.passes.recognition.recognize:RecognizeOperators",
     "remove-unused-functions": "mlcc.passes.graph.remove_unused_functions:RemoveUnusedFunctions",
     "remove-unused-outputs": "mlcc.passes.graph.remove_unused_outputs:RemoveUnusedOutputs",
     "remove-unused-parameters": "mlcc.passes.graph.remove_unused_parameters:RemoveUnusedParameters",

@@ -222,7 +222,9 @@ class Emitter:
         """The module, its bindings in dataflow blocks, its variables named after the nodes of the source model."""
         from mlcc.driver import run_passes
 
-        return self._variables.applied(run_passes(self.bb.get(), "to-dataflow{min_size=1},dead-code"))
+        return self._variables.applied(
+            run_passes(self.bb.get(), "to-dataflow{min_size=1},recognize-operators,dead-code")
+        )
 
 
 def _placed(value: Any, span: Span) -> Any:

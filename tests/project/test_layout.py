@@ -66,7 +66,7 @@ STOREYS = """
     mlcc.passes.graph
     mlcc.passes.fusion mlcc.passes.precision
     mlcc.passes.patterns
-    mlcc.passes.attention mlcc.passes.layout
+    mlcc.passes.attention mlcc.passes.layout mlcc.passes.recognition
     mlcc.targets.plan mlcc.targets.artifact
     mlcc.targets.launch
     mlcc.targets.llvm.codegen

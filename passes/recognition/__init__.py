@@ -1,0 +1,1 @@
+"""Operators that graphs write out as several: activations, norms, attention."""

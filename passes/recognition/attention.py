@@ -1,0 +1,289 @@
+"""Attention that is written out: a product of queries and keys, masks, a softmax, a product with the values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mlcc import ops
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.node import replace
+from mlcc.ops.shapes import prove_equal
+from mlcc.passes.graph.decompose import scalar
+from mlcc.passes.graph.relax_mutator import RelaxMutator
+from mlcc.passes.recognition.graph import Graph, axes_of, dims_of, dtype_of, is_float
+from mlcc.passes.recognition.masks import Masks, constant_array, is_hidden
+from mlcc.passes.recognition.polynomial import is_wider
+from mlcc.relax.construct import shape_expr
+
+_DEEPEST = 16  # operators between a product and its softmax
+_VIEWS = ("permute_dims", "reshape")
+_FIRST = {4: (0, 2, 1, 3), 3: (0, 1, 2), 2: (0, 1)}  # heads behind the length, where there are any
+_KEYS = {4: (0, 3, 1, 2), 3: (0, 2, 1), 2: (1, 0)}
+_ONES = {4: (), 3: (2,), 2: (0, 2)}  # where batch and heads of extent 1 are put in
+_MASK_ONES = {4: (), 3: (1,), 2: (0, 1)}
+
+
+@dataclass
+class _Scores:
+    """The way from a product to the operand of a softmax, which is walked backwards."""
+
+    product: relax.Call
+    factor: float = 1.0
+    masks: Masks = field(default_factory=Masks)
+
+
+def attention(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | None:
+    """The value of an attention, by its operator; None if it is none. `emitter` binds what it needs besides."""
+    second = graph.call(root, "matmul")
+    weights = None if second is None else _weights(graph, second.args[0])
+    if second is None or weights is None:
+        return None
+    softmax, guarded = weights
+    scores = _scores(graph, softmax.args[0])
+    if scores is None or not _is_plain(scores, softmax, second):
+        return None
+    return _Maker(graph, emitter, scores, second, guarded).made()
+
+
+def _weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call, bool] | None:
+    """The softmax whose result weighs the values, and whether NaN in it counts as 0."""
+    guarded = False
+    for _ in range(_DEEPEST):
+        call = graph.call(expr, "astype", "where", "nn.softmax")
+        if call is None:
+            return None
+        if call.op.name == "relax.nn.softmax":  # type: ignore[attr-defined]
+            return (call, guarded) if guarded or graph.used_once(expr) else None
+        if call.op.name == "relax.where":  # type: ignore[attr-defined]
+            condition, zero, rest = call.args
+            asked = graph.call(condition, "isnan")
+            if asked is None or graph.scalar(zero) != 0 or graph.number(asked.args[0]) != graph.number(rest):
+                return None
+            guarded, expr = True, rest
+        elif graph.used_once(expr) and is_float(dtype_of(call.args[0])):
+            expr = call.args[0]
+        else:
+            return None
+    return None
+
+
+def _scores(graph: Graph, logits: relax.Expr) -> _Scores | None:
+    """The product that a softmax is of, and what is done to it element by element."""
+    factor, masks, expr = 1.0, Masks(), logits
+    dims = dims_of(logits)
+    for _ in range(_DEEPEST):
+        if not graph.used_once(expr) or not _same(dims_of(expr), dims):
+            return None
+        call = graph.call(expr, "matmul", "astype", "multiply", "divide", "add", "subtract", "where")
+        if call is None:
+            return None
+        name = call.op.name.removeprefix("relax.")  # type: ignore[attr-defined]
+        if name == "matmul":
+            return _Scores(call, factor, masks)
+        if name == "astype":
+            if not is_float(dtype_of(call.args[0])) or is_wider(dtype_of(call.args[0]), dtype_of(call)):
+                return None
+            expr = call.args[0]
+        elif name in ("multiply", "divide"):
+            scaled = _without_scalar(graph, call)
+            if scaled is None or scaled[1] <= 0:
+                return None
+            expr, factor = scaled[0], factor * scaled[1]
+        elif name == "where":
+            condition, one, other = call.args
+            for rest, hidden, seen in ((one, other, True), (other, one, False)):
+                if is_hidden(graph, hidden, dtype_of(call)):
+                    masks.hide(condition, seen, graph.scalar(hidden) or 0.0)
+                    expr = rest
+                    break
+            else:
+                return None
+        else:
+            split = _without_bias(graph, call)
+            if split is None or name == "subtract":
+                return None
+            expr = split[0]
+            masks.add(split[1], factor)
+    return None
+
+
+def _without_scalar(graph: Graph, call: relax.Call) -> tuple[relax.Expr, float] | None:
+    """What a product with a number, or a quotient by one, is of, and the factor."""
+    one, other = call.args
+    number = graph.scalar(other)
+    if call.op.name == "relax.divide":  # type: ignore[attr-defined]
+        return (one, 1 / number) if number else None
+    if number is None:
+        one, number = other, graph.scalar(one)
+    return None if number is None else (one, number)
+
+
+def _without_bias(graph: Graph, call: relax.Call) -> tuple[relax.Expr, relax.Expr] | None:
+    """Scores and what is added to them."""
+    for scores, bias in (call.args, call.args[::-1]):
+        if _leads_to_product(graph, scores):
+            return scores, bias
+    return None
+
+
+def _leads_to_product(graph: Graph, expr: relax.Expr) -> bool:
+    more = ("relax.where",)
+    return any(graph.call(e, "matmul") is not None and graph.used_once(e) for e in graph.tree(expr, *more))
+
+
+def _is_plain(scores: _Scores, softmax: relax.Call, second: relax.Call) -> bool:
+    """Whether shapes and dtypes are those that the operator takes."""
+    dims, logits = dims_of(scores.product), dims_of(softmax)
+    operands = (*scores.product.args, second.args[1])
+    shapes = [dims_of(operand) for operand in operands]
+    if dims is None or len(dims) not in _FIRST or softmax.attrs["axis"] % len(dims) != len(dims) - 1:
+        return False
+    if not _same(dims, logits) or any(shape is None or len(shape) != len(dims) for shape in shapes):
+        return False
+    q, k, v = shapes
+    assert q is not None and k is not None and v is not None
+    if not _same(q[:1] if len(dims) > 2 else (), k[:1] if len(dims) > 2 else ()):
+        return False
+    if not _same(k[:-2], v[:-2]) or not prove_equal(k[-1], v[-2]) or not prove_equal(q[-1], k[-2]):
+        return False
+    if len(dims) == 4 and not prove_equal(q[1], k[1]):
+        heads, shared = tir.const_int(q[1]), tir.const_int(k[1])
+        if not heads or not shared or heads % shared:
+            return False
+    return _widest((*operands, second)) is not None
+
+
+def _widest(values: Sequence[relax.Expr]) -> DType | None:
+    """The dtype of floats that has those of all values."""
+    dtypes = {dtype_of(value) for value in values}
+    widest = max(dtypes, key=lambda dtype: dtype.bits if dtype is not None else 0)
+    fits = is_float(widest) and all(dtype is widest or is_wider(widest, dtype) for dtype in dtypes)
+    return widest if fits else None
+
+
+def _same(one: Sequence[tir.Expr] | None, other: Sequence[tir.Expr] | None) -> bool:
+    if one is None or other is None or len(one) != len(other):
+        return False
+    return all(prove_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+class _Maker:
+    """Says an attention by its operator."""
+
+    def __init__(self, graph: Graph, emitter: RelaxMutator, scores: _Scores, second: relax.Call, guarded: bool) -> None:
+        self.graph, self.emitter = graph, emitter
+        self.scores, self.second, self.guarded = scores, second, guarded
+        self.rank = len(dims_of(second) or ())
+        dtype = _widest((*scores.product.args, second.args[1], second))
+        assert dtype is not None
+        self.dtype = dtype
+
+    def made(self) -> relax.Expr:
+        query, before = self._unscaled(self.scores.product.args[0])
+        key, also = self._unscaled(self.scores.product.args[1])
+        factor = self.scores.factor * before * also
+        q = self._four(query, _FIRST[self.rank])
+        k = self._four(key, _KEYS[self.rank])
+        v = self._four(self.second.args[1], _FIRST[self.rank])
+        corner = self.scores.masks.corner(self.graph)
+        bias = None if corner is not None else self._bias()
+        attrs = {"scale": self._scale(factor, q), "causal_mask": corner}
+        if bias is None:
+            call = ops.bind_call("nn.attention", (q, k, v), attrs)
+        else:
+            call = ops.bind_call("nn.attention_bias", (q, k, v, bias), attrs)
+        made: relax.Expr = self.emitter.emit(replace(call, span=self.second.span))
+        if self.rank == 4:
+            made = self.emitter.emit_op("permute_dims", made, axes=list(_FIRST[4]))
+        blind = None if bias is None or not self.guarded else self._blind(bias)
+        if blind is not None:
+            made = self.emitter.emit_op("where", blind, self._number(0.0), made)
+        if self.rank < 4:
+            made = self.emitter.emit_op("squeeze", made, axis=list(_ONES[self.rank]))
+        return self._cast(made, dtype_of(self.second))
+
+    def _scale(self, factor: float, q: relax.Expr) -> float | None:
+        """The factor of the scores, if it is another than the operator's own."""
+        width = tir.const_int((dims_of(q) or ())[-1])
+        usual = width is not None and width > 0 and abs(factor * math.sqrt(width) - 1) < 2.0**-22
+        return None if usual else factor
+
+    def _unscaled(self, expr: relax.Expr) -> tuple[relax.Expr, float]:
+        """A tensor and the number that it was multiplied by, before views or behind them."""
+        call = self.graph.call(expr, "multiply", "divide", *_VIEWS)
+        if call is None:
+            return expr, 1.0
+        if call.op.name.removeprefix("relax.") not in _VIEWS:  # type: ignore[attr-defined]
+            found = _without_scalar(self.graph, call)
+            if found is None or not _same(dims_of(found[0]), dims_of(call)) or found[1] <= 0:
+                return expr, 1.0
+            rest, factor = self._unscaled(found[0])
+            return rest, factor * found[1]
+        rest, factor = self._unscaled(call.args[0])
+        if factor == 1:
+            return expr, 1.0
+        return self.emitter.emit(replace(call, args=(rest, *call.args[1:]))), factor
+
+    def _four(self, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
+        """A tensor as (batch, length, heads, width), `order` saying which axis comes where."""
+        turned = self._turned(value, order)
+        wide = self.emitter.emit_op("expand_dims", turned, axis=list(_ONES[self.rank])) if self.rank < 4 else turned
+        return self._cast(wide, self.dtype)
+
+    def _cast(self, value: relax.Expr, dtype: DType | None) -> relax.Expr:
+        return value if dtype_of(value) is dtype else self.emitter.emit_op("astype", value, dtype=str(dtype))
+
+    def _turned(self, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
+        while (call := self.graph.call(value, "permute_dims")) is not None:
+            axes = axes_of(call)
+            value, order = call.args[0], [axes[at] for at in order]
+        if list(order) == list(range(len(order))):
+            return value
+        return self.emitter.emit_op("permute_dims", value, axes=list(order))
+
+    # ------------------------------------------------------------ masks
+
+    def _number(self, value: float) -> relax.Constant:
+        return scalar(value, self.dtype)
+
+    def _bias(self) -> relax.Expr | None:
+        """What is added to the scores: (batch, heads, queries, keys), but for extents of 1."""
+        bias: relax.Expr | None = None
+        for step in reversed(self.scores.masks.steps):
+            if step.seen is None:
+                term = self._cast(self._wide(step.operand), self.dtype)
+                if step.factor != 1:
+                    term = self.emitter.emit_op("multiply", term, self._number(step.factor))
+                bias = term if bias is None else self.emitter.emit_op("add", bias, term)
+            else:
+                one, other = bias or self._number(0.0), self._number(step.hidden)
+                pair = (one, other) if step.seen else (other, one)
+                bias = self.emitter.emit_op("where", self._wide(step.operand), *pair)
+        return None if bias is None else self._of_all_keys(bias)
+
+    def _wide(self, mask: relax.Expr) -> relax.Expr:
+        """A mask with four dimensions."""
+        rank = len(dims_of(mask) or ())
+        if rank < self.rank:
+            mask = self.emitter.emit_op("expand_dims", mask, axis=list(range(self.rank - rank)))
+        if self.rank < 4:
+            mask = self.emitter.emit_op("expand_dims", mask, axis=list(_MASK_ONES[self.rank]))
+        return mask
+
+    def _of_all_keys(self, bias: relax.Expr) -> relax.Expr:
+        """The bias with an element for each key."""
+        own, keys = dims_of(bias), (dims_of(self.scores.product) or ())[-1]
+        if own is None or tir.const_int(own[-1]) != 1 or tir.const_int(keys) == 1:
+            return bias
+        return self.emitter.emit_op("broadcast_to", bias, shape_expr((*own[:-1], keys)))
+
+    def _blind(self, bias: relax.Expr) -> relax.Expr | None:
+        """Which queries see no key; None if all see one."""
+        array = constant_array(self.graph, bias)
+        if array is not None and not (array.max(-1) == -math.inf).any():
+            return None
+        hidden = self.emitter.emit_op("equal", bias, self._number(-math.inf))
+        return self.emitter.emit_op("min", hidden, axis=[3], keepdims=True)

@@ -1,0 +1,120 @@
+"""The values of a function as what recognises operators looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mlcc import ops
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ir.tensor_data import INLINE_LIMIT
+from mlcc.relax.queries import Uses
+
+ARITHMETIC = frozenset(
+    f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "negative", "power", "square", "astype")
+)
+_MOST = 32  # values that one search looks at
+
+
+class Graph:
+    """What variables are computed from, and which of them are equal.
+
+    Each value has a number; two have the same one if the same operators compute them from the same values.
+    """
+
+    def __init__(self, func: relax.Function) -> None:
+        self.uses = Uses.of(func)
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._known: dict[relax.Var, int] = {}
+        self.expr: dict[int, relax.Expr] = {}  # the first value of each number
+        for var in self.uses.value:
+            self.number(var)
+
+    def call(self, expr: relax.Expr | None, *names: str) -> relax.Call | None:
+        """The call of one of the operators that computes a value; of any if none is named."""
+        value = None if expr is None else self.uses.resolve(expr)
+        if not isinstance(value, relax.Call) or not isinstance(value.op, tir.Op):
+            return None
+        return value if not names or value.op.name.removeprefix("relax.") in names else None
+
+    def used_once(self, expr: relax.Expr) -> bool:
+        """Whether nothing needs a value but one operator."""
+        return isinstance(expr, relax.Var) and self.uses.count.get(expr) == 1
+
+    def scalar(self, expr: relax.Expr) -> float | None:
+        """The only element of a constant of numbers."""
+        value = self.uses.resolve(expr)
+        if isinstance(value, relax.PrimValue):
+            number = value.value
+            return float(number.value) if isinstance(number, (tir.IntImm, tir.FloatImm)) else None
+        if not isinstance(value, relax.Constant) or value.data.array is None or value.data.size != 1:
+            return None
+        from mlcc.ir.narrow import decode
+
+        number = decode(value.data.array, value.data.dtype).reshape(-1)[0]
+        return float(str(number) if number.dtype.kind == "f" else number)  # 1e-05, not its neighbour of 32 bits
+
+    def number(self, expr: relax.Expr) -> int:
+        """The number of a value."""
+        expr = expr if isinstance(expr, relax.Var) else self.uses.resolve(expr)
+        found = self._known.get(expr) if isinstance(expr, relax.Var) else None
+        if found is None:
+            found = self.numbered(self._key(expr))
+            if isinstance(expr, relax.Var):
+                self._known[expr] = found
+            self.expr.setdefault(found, expr)
+        return found
+
+    def numbered(self, key: tuple[object, ...]) -> int:
+        """The number of what a key says: an operator, the numbers of its operands, its attributes."""
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _key(self, expr: relax.Expr) -> tuple[object, ...]:
+        value = self.uses.value.get(expr) if isinstance(expr, relax.Var) else expr
+        if isinstance(value, relax.Var):
+            return ("same", self.number(value))
+        if isinstance(value, relax.Constant):
+            data = value.data
+            if data.array is None or data.size > INLINE_LIMIT:
+                return ("constant", id(data))
+            return ("constant", str(data.dtype), data.shape, data.array.tobytes())
+        known = ops.get(value.op.name) if isinstance(value, relax.Call) and isinstance(value.op, tir.Op) else None
+        if known is None or not known.pure:
+            return ("itself", expr)
+        assert isinstance(value, relax.Call) and isinstance(value.op, tir.Op)
+        attrs = tuple(f"{key}={item}" for key, item in sorted(value.attrs.items()) if item is not None)
+        return (value.op.name, *attrs, *(self.number(arg) for arg in value.args))
+
+    def tree(self, root: relax.Expr, *more: str) -> Iterator[relax.Expr]:
+        """The values that arithmetic makes a value from, itself first; through operators named in `more`, too."""
+        stack, left = [root], _MOST
+        while stack and left:
+            top = stack.pop()
+            left -= 1
+            yield top
+            call = self.call(top)
+            if call is not None and (call.op.name in ARITHMETIC or call.op.name in more):  # type: ignore[attr-defined]
+                stack += reversed(call.args)
+
+
+def dtype_of(expr: relax.Expr) -> DType | None:
+    """The element type of a tensor."""
+    info = expr.struct_info
+    return info.dtype if isinstance(info, relax.TensorStructInfo) else None
+
+
+def dims_of(expr: relax.Expr) -> tuple[tir.Expr, ...] | None:
+    """The extents of a tensor, if they are known."""
+    info = expr.struct_info
+    return info.dims if isinstance(info, relax.TensorStructInfo) else None
+
+
+def is_float(dtype: DType | None) -> bool:
+    """Whether elements are real numbers."""
+    return dtype is not None and dtype.kind in ("float", "bfloat")
+
+
+def axes_of(call: relax.Call) -> list[int]:
+    """The axes of a `permute_dims`, counted from the front."""
+    rank = len(dims_of(call) or ())
+    return [axis % rank for axis in call.attrs["axes"] or reversed(range(rank))]

@@ -1,0 +1,190 @@
+"""Masks of attention: what is added to scores, and where scores are hidden."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ops.shapes import prove_equal
+from mlcc.passes.recognition.graph import Graph, dims_of, dtype_of
+
+# adding a number so low gives it, whatever is added: as if it were put in place of the score
+_LOWEST = {"float32": -1e30, "bfloat16": -1e30, "float64": -1e200}
+_VIEWS = ("expand_dims", "reshape", "broadcast_to", "squeeze", "astype")
+_DEEPEST = 8
+_MOST = 1 << 24  # elements of a constant that is looked at
+_ROWS, _COLUMNS = -2, -1
+# comparisons of places: which is on the left, and whether keys up to the query's own are seen or hidden where they hold
+_COMPARISONS = {
+    "less_equal": (_COLUMNS, True), "greater_equal": (_ROWS, True), "greater": (_COLUMNS, False),
+    "less": (_ROWS, False),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """A tensor that is added to scores, times a factor; or one of bools: those where it is not `seen` are hidden."""
+
+    operand: relax.Expr
+    factor: float = 1.0
+    seen: bool | None = None
+    hidden: float = 0.0
+
+
+@dataclass
+class Masks:
+    """What is done to the scores of an attention, from the softmax backwards."""
+
+    steps: list[Step] = field(default_factory=list)
+
+    def add(self, bias: relax.Expr, factor: float) -> None:
+        """Note a tensor that is added to the scores, times a factor."""
+        self.steps.append(Step(bias, factor))
+
+    def hide(self, condition: relax.Expr, seen: bool, hidden: float) -> None:
+        """Note that scores are `hidden` where a tensor of bools is not `seen`."""
+        self.steps.append(Step(condition, 1.0, seen, hidden))
+
+    def corner(self, graph: Graph) -> str | None:
+        """The causal mask that all steps together are, as the attribute of the operator."""
+        if len(self.steps) != 1:
+            return None
+        (step,) = self.steps
+        if step.seen is not None:
+            return _causal(graph, step.operand, step.seen)
+        return _added(graph, step.operand)
+
+
+def is_hidden(graph: Graph, value: relax.Expr, dtype: DType | None) -> bool:
+    """Whether a score of this value weighs nothing beside others."""
+    number = graph.scalar(value)
+    return number is not None and (number == -math.inf or number <= _LOWEST.get(str(dtype), -math.inf))
+
+
+def _added(graph: Graph, bias: relax.Expr) -> str | None:
+    """The causal mask that numbers are: 0 for what is seen."""
+    dtype = dtype_of(bias)
+    for _ in range(_DEEPEST):
+        array = constant_array(graph, bias)
+        if array is not None:
+            hidden = array <= _LOWEST.get(str(dtype), -math.inf)
+            return _causal_array(~hidden) if ((array == 0) | hidden).all() else None
+        call = graph.call(bias, "where", *_VIEWS)
+        if call is None:
+            return None
+        if call.op.name == "relax.where":  # type: ignore[attr-defined]
+            condition, one, other = call.args
+            for zero, low, seen in ((one, other, True), (other, one, False)):
+                if graph.scalar(zero) == 0 and is_hidden(graph, low, dtype):
+                    return _causal(graph, condition, seen)
+            return None
+        if not _keeps_matrices(call):
+            return None
+        bias = call.args[0]
+    return None
+
+
+def _causal(graph: Graph, condition: relax.Expr, seen: bool) -> str | None:
+    """The causal mask that a tensor is, which holds, or is not 0, for what is seen; or for what is not."""
+    for _ in range(_DEEPEST):
+        array = constant_array(graph, condition)
+        if array is not None:
+            return _causal_array((array != 0) == seen)
+        call = graph.call(condition)
+        if call is None:
+            return None
+        name = call.op.name.removeprefix("relax.")  # type: ignore[attr-defined]
+        if name == "tril":
+            whole = _is_nonzero(graph, call.args[0])
+            return "TopLeft" if seen and whole and graph.scalar(call.args[1]) == 0 else None
+        if name == "triu":
+            whole = _is_nonzero(graph, call.args[0])
+            return "TopLeft" if not seen and whole and graph.scalar(call.args[1]) == 1 else None
+        if name in _COMPARISONS:
+            return "TopLeft" if _compares_places(graph, call, name, seen) else None
+        if name in ("equal", "not_equal"):
+            if graph.scalar(call.args[1]) != 0:
+                return None
+            seen = seen == (name == "not_equal")
+        elif name == "logical_not":
+            seen = not seen
+        elif name not in _VIEWS or not _keeps_matrices(call):
+            return None
+        condition = call.args[0]
+    return None
+
+
+def constant_array(graph: Graph, value: relax.Expr) -> Any:
+    """The elements of a constant that does not need much memory."""
+    constant = graph.uses.resolve(value)
+    if not isinstance(constant, relax.Constant) or constant.data.array is None or constant.data.size > _MOST:
+        return None
+    from mlcc.ir.narrow import decode
+
+    return decode(constant.data.array, constant.data.dtype)
+
+
+def _causal_array(seen: Any) -> str | None:
+    """The causal mask that an array of bools is."""
+    import numpy as np
+
+    if seen.ndim < 2 or min(seen.shape[-2:]) < 2:
+        return None
+    queries, keys = seen.shape[-2:]
+    ahead = np.arange(keys) - np.arange(queries)[:, None]
+    for corner, most in (("TopLeft", 0), ("BottomRight", abs(keys - queries))):
+        if (seen == (ahead <= most)).all():
+            return corner
+    return None
+
+
+def _is_nonzero(graph: Graph, value: relax.Expr) -> bool:
+    """Whether all elements of a tensor are one number other than 0."""
+    for _ in range(_DEEPEST):
+        number = graph.scalar(value)
+        if number is not None:
+            return number not in (0, math.nan)
+        call = graph.call(value, "ones", "ones_like", "full", *_VIEWS)
+        if call is None:
+            return False
+        name = call.op.name.removeprefix("relax.")  # type: ignore[attr-defined]
+        if name.startswith("ones"):
+            return True
+        value = call.args[1 if name == "full" else 0]
+    return False
+
+
+def _compares_places(graph: Graph, call: relax.Call, name: str, seen: bool) -> bool:
+    """Whether a comparison holds for keys up to the query's own, if those are seen, or for the others."""
+    left, holds = _COMPARISONS[name]
+    right = _ROWS if left == _COLUMNS else _COLUMNS
+    return holds == seen and _along(graph, call.args[0], left) and _along(graph, call.args[1], right)
+
+
+def _along(graph: Graph, value: relax.Expr, axis: int) -> bool:
+    """Whether a tensor counts 0, 1, 2 and so on along an axis, counted from the end, and has no others."""
+    dims = dims_of(value)
+    for _ in range(_DEEPEST):
+        if dims is None or any(at - len(dims) != axis and tir.const_int(n) != 1 for at, n in enumerate(dims)):
+            return False
+        call = graph.call(value, "arange", *_VIEWS)
+        if call is None:
+            return False
+        if call.op.name == "relax.arange":  # type: ignore[attr-defined]
+            start, _, step = (graph.scalar(arg) for arg in call.args)
+            return len(dims) >= -axis and start == 0 and step == 1
+        if call.op.name == "relax.broadcast_to":  # type: ignore[attr-defined]
+            return False
+        value = call.args[0]
+    return False
+
+
+def _keeps_matrices(call: relax.Call) -> bool:
+    """Whether a view of a tensor has the same matrices in its last two dimensions."""
+    made, given = dims_of(call), dims_of(call.args[0])
+    if made is None or given is None or len(made) < 2 or len(given) < 2:
+        return False
+    return all(prove_equal(a, b) for a, b in zip(made[-2:], given[-2:], strict=True))

@@ -1,0 +1,136 @@
+"""Values as polynomials, so that it does not matter in which order a graph multiplies and adds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from mlcc.ir import relax
+from mlcc.ir.dtypes import DType
+from mlcc.passes.recognition.graph import Graph, dtype_of, is_float
+
+Monomial: TypeAlias = tuple[int, ...]  # the numbers of its factors, sorted
+Polynomial: TypeAlias = dict[Monomial, float]
+
+_DEEPEST = 12  # operators on the way from a value to what it is made of
+_TERMS = 8
+_POWERS = (2.0, 3.0)
+_EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-23}
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Writes values of a graph as polynomials.
+
+    What `atoms` number is not looked into, nor what is no arithmetic. 1 / sqrt(v) is the same as rsqrt(v). `dtype` is
+    what the results are of: roundings to it from a wider one are left out, and so are conversions of it to a wider one.
+    """
+
+    graph: Graph
+    atoms: Collection[int]
+    dtype: DType | None
+
+    def of(self, expr: relax.Expr, depth: int = _DEEPEST) -> Polynomial | None:
+        """A value as a polynomial; None if it has too many terms."""
+        g = self.graph
+        scalar = g.scalar(expr)
+        if scalar is not None:
+            return {(): scalar}
+        number = g.number(expr)
+        call = None if number in self.atoms or depth == 0 else g.call(expr)
+        made = None if call is None else self._expanded(call, depth - 1)
+        if made is None:
+            return {(g.number(self.narrow(expr)),): 1.0}
+        return made if len(made) <= _TERMS else None
+
+    def narrow(self, expr: relax.Expr) -> relax.Expr:
+        """What a value is widened from, if that is of the dtype of the results."""
+        cast = self.graph.call(expr, "astype")
+        if cast is not None and dtype_of(cast.args[0]) is self.dtype and is_wider(dtype_of(expr), self.dtype):
+            return cast.args[0]
+        return expr
+
+    def _expanded(self, call: relax.Call, depth: int) -> Polynomial | None:
+        """A call as a polynomial of its operands; None for what is an atom itself."""
+        name = call.op.name.removeprefix("relax.")  # type: ignore[attr-defined]
+        if name == "astype":
+            pair = dtype_of(call), dtype_of(call.args[0])
+            between = self.dtype in pair and (is_wider(*pair) or is_wider(*reversed(pair)))
+            return self.of(call.args[0], depth) if between else None
+        if name == "divide":
+            return self._product(self.of(call.args[0], depth), self.reciprocal(call.args[1]))
+        if name == "power":
+            return self._power(call, depth)
+        if name not in ("add", "subtract", "multiply", "negative", "square"):
+            return None
+        parts = [self.of(arg, depth) for arg in call.args]
+        if name in ("multiply", "square"):
+            return self._product(parts[0], parts[-1])
+        sign = 1.0 if name == "add" else -1.0
+        if name == "negative":
+            return self._product(parts[0], {(): -1.0})
+        return _sum(parts[0], self._product(parts[1], {(): sign}))
+
+    def _power(self, call: relax.Call, depth: int) -> Polynomial | None:
+        exponent = self.graph.scalar(call.args[1])
+        if exponent == -0.5:
+            return {(self.graph.numbered(("relax.rsqrt", self.graph.number(call.args[0]))),): 1.0}
+        if exponent not in _POWERS:
+            return None
+        base = made = self.of(call.args[0], depth)
+        for _ in range(int(exponent) - 1):
+            made = self._product(made, base)
+        return made
+
+    def reciprocal(self, expr: relax.Expr) -> Polynomial | None:
+        """1 / value, of numbers and square roots."""
+        scalar = self.graph.scalar(expr)
+        if scalar is not None:
+            return {(): 1 / scalar} if scalar else None
+        under = square_root(self.graph, expr)
+        if under is None:
+            return None
+        return {(self.graph.numbered(("relax.rsqrt", self.graph.number(under))),): 1.0}
+
+    @staticmethod
+    def _product(one: Polynomial | None, other: Polynomial | None) -> Polynomial | None:
+        if one is None or other is None or len(one) * len(other) > _TERMS:
+            return None
+        made: Polynomial = {}
+        for a, x in one.items():
+            for b, y in other.items():
+                key = tuple(sorted(a + b))
+                made[key] = made.get(key, 0.0) + x * y
+        return made
+
+
+def _sum(one: Polynomial | None, other: Polynomial | None) -> Polynomial | None:
+    if one is None or other is None:
+        return None
+    made = dict(one)
+    for key, value in other.items():
+        made[key] = made.get(key, 0.0) + value
+    return made
+
+
+def square_root(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
+    """What a value is the square root of."""
+    call = graph.call(expr, "sqrt", "power")
+    if call is None or call.op.name == "relax.power" and graph.scalar(call.args[1]) != 0.5:  # type: ignore[attr-defined]
+        return None
+    return call.args[0]
+
+
+def is_wider(one: DType | None, other: DType | None) -> bool:
+    """Whether floats of one dtype have more digits than those of another."""
+    return is_float(one) and is_float(other) and one.bits > other.bits  # type: ignore[union-attr]
+
+
+def is_close(found: Polynomial | None, wanted: Mapping[Monomial, float], dtype: DType | None) -> bool:
+    """Whether coefficients are equal but for the roundings of a dtype."""
+    if found is None:
+        return False
+    real = {key: value for key, value in found.items() if value}
+    most = 4 * _EPSILON.get(str(dtype), 0.0)
+    return real.keys() == wanted.keys() and all(abs(real[k] - v) <= most * abs(v) for k, v in wanted.items())

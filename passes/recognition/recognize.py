@@ -1,0 +1,113 @@
+"""What a graph writes out as many operators becomes one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlcc import ops
+from mlcc.ir import relax
+from mlcc.ir.module import IRModule
+from mlcc.ir.node import replace
+from mlcc.ops.shapes import prove_equal
+from mlcc.passes.graph.canonicalize import renamed
+from mlcc.passes.graph.dead_code import remove_unused
+from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
+from mlcc.passes.manage.manager import Pass, PassContext
+from mlcc.passes.recognition.activations import activation
+from mlcc.passes.recognition.attention import attention
+from mlcc.passes.recognition.graph import ARITHMETIC, Graph, axes_of, dims_of
+from mlcc.passes.recognition.norms import norm
+from mlcc.relax.construct import same_info
+
+
+@dataclass(frozen=True)
+class RecognizeOperators(Pass):
+    """Make GELU, SiLU, norms and attention that are written out one operator each.
+
+    Products and sums may come in any order, scales in any place, square roots as divisors or factors; masks are added,
+    or put in the place of scores; values may be computed in a wider dtype than they come from. Numbers stay what they
+    are but for roundings. What something else needs too stays beside the operator; scores of attention that something
+    else needs stay as they are.
+
+    Before:  lv = R.multiply(x, R.const(0.70710678, "float32"))
+             lv1 = R.add(R.erf(lv), R.const(1.0, "float32"))
+             gv = R.multiply(R.multiply(x, lv1), R.const(0.5, "float32"))
+    After:   gv = R.nn.gelu(x)
+    """
+
+    name: ClassVar[str] = "recognize-operators"
+
+    def run(self, module: IRModule, ctx: PassContext) -> IRModule:
+        def change(_: str, func: relax.Function) -> relax.Function:
+            made = _Recognizer(module, Graph(func)).visit_function(func)
+            return func if made is func else remove_unused(renamed(made, module), module)
+
+        return map_relax_functions(module, change, primitive=False)
+
+
+class _Recognizer(RelaxMutator):
+    def __init__(self, module: IRModule, graph: Graph) -> None:
+        super().__init__(module)
+        self.graph = graph
+
+    def put(self, binding: relax.Binding) -> None:
+        """Append a binding; what is new is known to the graph."""
+        if isinstance(binding, relax.VarBinding):
+            self.graph.uses.value.setdefault(binding.var, binding.value)
+        super().put(binding)
+
+    def visit_binding(self, binding: relax.Binding) -> None:
+        value = binding.value  # type: ignore[attr-defined]
+        found = self._recognized(binding.var, value) if isinstance(binding, relax.VarBinding) else None
+        if found is None or not same_info(found.struct_info, value.struct_info):
+            super().visit_binding(binding)
+            return
+        self.rebind(binding, replace(found, span=value.span) if isinstance(found, relax.Call) else found)
+
+    def _recognized(self, var: relax.Var, value: relax.Expr) -> relax.Expr | None:
+        call = self.graph.call(value)
+        if call is None:
+            return None
+        name = call.op.name  # type: ignore[attr-defined]
+        made = None
+        if name in ARITHMETIC:
+            return activation(self.graph, var) or norm(self.graph, var, self)
+        if name == "relax.matmul":
+            made = attention(self.graph, var, self)
+        elif name == "relax.permute_dims":
+            made = self._turned_again(call)
+        elif name == "relax.reshape":
+            made = self._turned_in_one(call)
+        if made is not None:
+            self.graph.uses.value[var] = made
+        return made
+
+    def _turned_again(self, call: relax.Call) -> relax.Expr | None:
+        """Axes that are permuted twice."""
+        inner = self.graph.call(call.args[0], "permute_dims")
+        if inner is None:
+            return None
+        first, then = axes_of(inner), axes_of(call)
+        axes = [first[at] for at in then]
+        if axes == sorted(axes):
+            return inner.args[0]
+        return ops.bind_call("permute_dims", (inner.args[0],), {"axes": axes})
+
+    def _turned_in_one(self, call: relax.Call) -> relax.Expr | None:
+        """Matrices that are turned while the dimensions before them are one."""
+        middle = self.graph.call(call.args[0], "permute_dims")
+        first = None if middle is None else self.graph.call(middle.args[0], "reshape")
+        if middle is None or first is None or axes_of(middle) != [0, 2, 1]:
+            return None
+        given, made = dims_of(first.args[0]), dims_of(call)
+        flat = dims_of(first)
+        if given is None or made is None or flat is None or len(given) != len(made) or len(given) < 3:
+            return None
+        turned = (*given[:-2], given[-1], given[-2])
+        pairs = (*zip(turned, made, strict=True), *zip(given[-2:], flat[-2:], strict=True))
+        if not all(prove_equal(a, b) for a, b in pairs):
+            return None
+        rank = len(given)
+        axes = [*range(rank - 2), rank - 1, rank - 2]
+        return ops.bind_call("permute_dims", (first.args[0],), {"axes": axes})
