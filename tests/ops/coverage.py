@@ -1,7 +1,7 @@
 """Every operator against its reference: interpreted, lowered and interpreted, compiled; static and symbolic.
 
 `python -m tests.ops.coverage` runs the whole campaign and lists what fails; `--write` puts what passes into the table
-of docs/ops.md.
+of docs/ops-tables.md.
 """
 
 from __future__ import annotations
@@ -326,20 +326,17 @@ def _claim(marks: set[str]) -> str:
     return "".join(m for m in "sd" if m in marks) or "".join(marks)
 
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops-tables.md"
 HEAD = f"| operator | {' | '.join(op_calls.DTYPES)} |\n|{' --- |' * (len(op_calls.DTYPES) + 1)}\n"
-END = "\n## Table\n"
+END = "\n## Parts"
 
 
 def table(found: dict[Cell, str]) -> str:
-    """One line per group of operators that are alike."""
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for name in op_calls.subjects():
-        row = tuple(found.get((name, dtype), "") for dtype in op_calls.DTYPES)
-        groups.setdefault(row, []).append(name)
-    lines = []
-    for row, names in sorted(groups.items(), key=lambda g: g[1]):
-        lines.append(f"| {', '.join(f'`{n}`' for n in names)} | {' | '.join(row)} |\n")
+    """One line per operator."""
+    lines = [
+        f"| `{name}` | {' | '.join(found.get((name, dtype), '') for dtype in op_calls.DTYPES)} |\n"
+        for name in sorted(op_calls.subjects())
+    ]
     return HEAD + "".join(lines)
 
 
@@ -348,15 +345,14 @@ def read_table(text: str) -> dict[Cell, str]:
     claims: dict[Cell, str] = {}
     _, _, rest = text.partition(HEAD)
     for line in rest.partition(END)[0].splitlines():
-        names, *marks = (part.strip() for part in line.strip("|").split("|"))
-        for name in names.split(", "):
-            claims.update({(name.strip("`"), d): m for d, m in zip(op_calls.DTYPES, marks, strict=True)})
+        name, *marks = (part.strip() for part in line.strip("|").split("|"))
+        claims.update({(name.strip("`"), d): m for d, m in zip(op_calls.DTYPES, marks, strict=True)})
     return claims
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="write the table of docs/ops.md")
+    parser.add_argument("--write", action="store_true", help="write the table of docs/ops-tables.md")
     parser.add_argument("--seeds", type=int, default=3, help="calls of each operator and dtype")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--opt-level", type=int, default=0)

@@ -1,4 +1,4 @@
-"""Every operator agrees with its reference however it runs, and docs/ops.md claims no more than that."""
+"""Every operator agrees with its reference however it runs, and docs/ops-tables.md claims no more than that."""
 
 from __future__ import annotations
 
