@@ -58,7 +58,8 @@ class KernelSearch:
     _pace: float = 0.25  # seconds that the last candidates took, each
     _rank: tuple[float, float, str] = (math.inf, math.inf, "")  # of the best, as the database orders records
     _proposals: Generator[Sequence[Candidate], Sequence[float | None], None] | None = None
-    _next_batch: Sequence[Candidate] | None = None
+    _proposed: Sequence[Candidate] | None = None  # the last batch
+    _is_measured: bool = False  # all of it, so that the space can be asked for the next one
 
     @property
     def name(self) -> str:
@@ -111,19 +112,17 @@ class KernelSearch:
             return
         if self._proposals is None:
             self._proposals = self.space.batches(self.seed, BATCH)
-            self._next_batch = next(self._proposals, None)
-        proposed = self._next_batch
-        if not proposed:
+            self._proposed = next(self._proposals, None)
+        elif self._is_measured and self._proposed:
+            self._proposed = self._send([self._estimate(c) for c in self._proposed])
+        if not self._proposed:
             self.why_done = "the space is searched"
             return
         self.batches += 1
-        fresh = self._new(proposed)
+        fresh = self._new(self._proposed)
         chosen = fresh[:most]
         self._try(chosen, go_on)
-        if len(chosen) == len(fresh) and go_on():
-            self._next_batch = self._send([self._estimate(c) for c in proposed])
-            if not self._next_batch:
-                self.why_done = "the space is searched"
+        self._is_measured = len(chosen) == len(fresh) and go_on()
         self._look_back()
 
     def _try(self, candidates: Sequence[Candidate], go_on: Callable[[], bool]) -> None:
