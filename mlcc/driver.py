@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mlcc.errors import CompileError, Diagnostic, MlccError, error, together
+from mlcc.errors import CompileError, Diagnostic, MlccError, Severity, error, together
 from mlcc.ir.module import Func, IRModule
 from mlcc.recursion import uncollected
 
@@ -157,6 +158,8 @@ def build(
         help = emulating if backend.emulated else None
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
     passes = build_pipeline(module, where, level, pipeline, sanitize, db)
+    if db is not None:
+        _check_records(passes, db, observers)
     try:
         looking = [_verifying(module, where, pipeline is None and not backend.passes and not VERIFY_EACH), *observers]
         lowered = run_passes(module, passes, target=where, observers=looking, verify_each=False, builds=True)
@@ -234,6 +237,16 @@ def with_records(passes: Pipeline, db: str, opt_level: int) -> Pipeline:
             made.append(ApplyTuned(db, level=opt_level))
         made.append(one)
     return Pipeline(tuple(made))
+
+
+def _check_records(passes: Pipeline, db: str, observers: Sequence[Observer]) -> None:
+    """Warn (W1103) of a database that no pass looks into."""
+    from mlcc.passes.manage.manager import tell
+
+    if not any(one.name == "apply-tuned" for one in passes.passes):
+        help = "kernels are scheduled at -O2 and -O3, by pipelines with `auto-schedule`, before they are lowered"
+        found = error("W1103", f"{db} is not used: nothing is scheduled here", help=help)
+        tell([replace(found, severity=Severity.WARNING)], observers)
 
 
 def _check_operators(module: IRModule) -> None:

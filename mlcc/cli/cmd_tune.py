@@ -83,12 +83,14 @@ def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str
     "--import", "import_dir", metavar="FOLDER", help="Read the records that TVM's MetaSchedule left in a folder."
 )
 @click.option("--merge", metavar="FILE", help="Add the records of another database.")
-@click.option("--prune", is_flag=True, help="Keep the best record of each workload, and no others.")
+@click.option("--prune", is_flag=True, help="Keep the best record of each workload, and those of --import.")
+@click.option("--imported", is_flag=True, help="Remove the records of --import as well, with --prune.")
 def command(
     file: str | None, budget: float | None, trials: int | None, target: str, level: int | None, threads: int | None,
     kernels: str, sizes: tuple[str, ...], space: str, db: str, seed: int, jobs: int, cluster: str | None, until: float,
     output: str | None, data: str | None, force: bool, scripts: str | None, report: str | None, list_records: bool,
     export: tuple[str, str] | None, import_dir: str | None, merge: str | None, prune: bool,
+    imported: bool,
 ) -> int:  # fmt: skip
     """Search for schedules of the kernels of FILE that are faster than those of the rules, by measuring.
 
@@ -100,12 +102,14 @@ def command(
     asked = [option for name, option in _ALONE.items() if ctx.params[name]]
     if len(asked) + (file is not None) != 1:
         raise click.UsageError("give either FILE, or one of " + ", ".join(_ALONE.values()))
+    if imported and not prune:
+        raise click.UsageError("--imported has no meaning without --prune")
     if asked:
         from mlcc.cli import tune_records
 
-        shared = (*_ALONE, "db", "force")
+        shared = (*_ALONE, "db", "force", "imported")
         refuse_options(asked[0], {p.name: p.opts[-1] for p in ctx.command.params if p.name and p.name not in shared})
-        return tune_records.run(db, list_records, export, import_dir, merge, force)
+        return tune_records.run(db, list_records, export, import_dir, merge, force, imported)
     assert file is not None
     from mlcc.cli.cmd_analyze import known_sizes
     from mlcc.cli.options import check_data_option, use_threads

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    db: str, list_records: bool, export: tuple[str, str] | None, import_dir: str | None, merge: str | None, force: bool
-) -> int:
+    db: str, list_records: bool, export: tuple[str, str] | None, import_dir: str | None, merge: str | None, force: bool,
+    imported: bool,
+) -> int:  # fmt: skip
     """Do what was asked for; the option that is none of these is `--prune`. Raises CompileError."""
     from mlcc.records.database import Database
 
@@ -32,7 +33,7 @@ def run(
             for why in refused:
                 click.echo(f"not read: {why}", err=True)
         else:
-            click.echo(f"removed {found.prune()} records", err=True)
+            click.echo(f"removed {found.prune(imported)} records", err=True)
     return 0
 
 

@@ -19,8 +19,9 @@ CODES = {
     ),
     "E1123": (
         "a database is of another version",
-        "Another version of mlcc wrote the database with other tables. It is left as it is, since to guess what its "
-        "columns mean could apply the wrong schedule. Tune into a new file, or use the version that wrote it.",
+        "A newer version of mlcc wrote the database, with other tables. It is left as it is, since to guess what its "
+        "columns mean could apply the wrong schedule. Tune into a new file, or use the version that wrote it. What "
+        "earlier versions wrote is converted when it is opened.",
     ),
     "E1124": (
         "a database is busy",
@@ -39,6 +40,12 @@ CODES = {
         "the script of a record does not fit its kernel",
         "A step of the script was refused, or the database was edited. The rules schedule the kernel, as without a "
         "database. `mlcc tune` makes new records.",
+    ),
+    "W1103": (
+        "a database that is not used",
+        "`--db` gives the schedules of `mlcc tune` to builds that schedule kernels: those at -O2 and -O3, and by "
+        "pipelines with the pass `auto-schedule`. At -O0 and -O1 loops are compiled as they are written, and a module "
+        "that is lowered in part has its schedules already.",
     ),
     "E1130": (
         "a level that schedules nothing",

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from mlcc.errors import CompileError, Diagnostic, error
-from mlcc.records.record import FINAL, Record, Setting
+from mlcc.records.record import FINAL, TVM, Record, Setting
 
 MEMORY = ":memory:"
-APPLICATION, SCHEMA = 0x6D6C6363, 1  # "mlcc"
+APPLICATION, SCHEMA = 0x6D6C6363, 2  # "mlcc"
+_CONVERSIONS = {  # to the next schema
+    1: ("ALTER TABLE record ADD COLUMN digest TEXT", "UPDATE machine SET floors = '[' || floors || ']'"),
+}
 PATIENCE = 60.0  # seconds that a writer waits for another
 _SETTING = tuple(f.name for f in fields(Setting))
 _COLUMNS = tuple(n for f in fields(Record) for n in (_SETTING if f.name == "setting" else (f.name,)))
@@ -86,6 +89,8 @@ class Database:
                     self._link.execute(f"PRAGMA user_version={SCHEMA}")
         elif known != APPLICATION:
             raise CompileError(error("E1120", f"{self.path} is a database, but not one of mlcc's records"))
+        elif schema in _CONVERSIONS:
+            self._convert(reads_only)
         elif schema != SCHEMA:
             age = "a newer" if schema > SCHEMA else "an older"
             help = "it stays as it is; name another file with --db, or use that version"
@@ -94,6 +99,21 @@ class Database:
             )
         if not reads_only:
             self._link.execute("PRAGMA synchronous=FULL")
+
+    def _convert(self, reads_only: bool) -> None:
+        """Bring the tables of an older version to the schema of this one; a copy of them, where the file is to be read
+        and no more."""
+        if reads_only:
+            file, self._link = self._link, _connected(MEMORY)
+            try:
+                file.backup(self._link)
+            finally:
+                file.close()
+        with self._transaction():
+            while (schema := self._link.execute("PRAGMA user_version").fetchone()[0]) < SCHEMA:
+                for statement in _CONVERSIONS[schema]:
+                    self._link.execute(statement)
+                self._link.execute(f"PRAGMA user_version={schema + 1}")
 
     # ------------------------------------------------------------ writing
 
@@ -123,10 +143,13 @@ class Database:
             self._link.executemany("INSERT OR IGNORE INTO machine VALUES (?, ?, ?)", machines)
         return added
 
-    def prune(self) -> int:
-        """Remove all records but the winner of each workload and setting; the number of those that are gone."""
+    def prune(self, imported: bool = False) -> int:
+        """Remove all records but the winner of each workload and setting; the number of those that are gone. What TVM
+        measured goes too where `imported` records are to be removed."""
         with self._told(), self._transaction():
             kept = {_identity(r) for r in self.winners()}
+            if not imported:
+                kept |= {_identity(r) for r in self.records() if r.setting.device == TVM}
             gone = [
                 row[0]
                 for row in self._link.execute(f"SELECT id, {', '.join(_IDENTITY)} FROM record")
@@ -144,6 +167,14 @@ class Database:
         """The record of one measurement."""
         where = " AND ".join(f"{name} = ?" for name in _IDENTITY)
         found = self._all(f"{_SELECT} WHERE {where}", (workload, *astuple(setting), baseline, candidate, stage))
+        return _record(found[0]) if found else None
+
+    def alike(self, workload: str, setting: Setting, baseline: str, digest: str, stage: int) -> Record | None:
+        """The first record of a measurement of the same code, whichever candidate it was."""
+        names = ("workload", *_SETTING, "baseline", "digest", "stage")
+        where = " AND ".join(f"{name} = ?" for name in names)
+        values = (workload, *astuple(setting), baseline, digest, stage)
+        found = self._all(f"{_SELECT} WHERE {where} ORDER BY id LIMIT 1", values) if digest else []
         return _record(found[0]) if found else None
 
     def records(self, workload: str | None = None) -> list[Record]:
@@ -265,6 +296,7 @@ def _record(row: tuple[Any, ...]) -> Record:
     values: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
     setting = Setting(**{name: values.pop(name) for name in _SETTING})
     values |= {name: tuple(json.loads(values[name])) for name in ("ratios", "seconds")}
+    values["digest"] = values["digest"] or ""  # not known to older versions
     return Record(setting=setting, **values)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SEARCH, FINAL = 0, 1 << 20  # stages: the rounds of a search count up from SEARCH; fresh samples for a verdict are FINAL
+TVM = "TVM"  # in the place of the device and of mlcc's version, in records of what TVM measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Record:
     rules choose, and of the scheduled function. `ratios` are the times of the candidate over those of the baseline,
     sampled in turns; `seconds` the times of a call. `bound` is the upper end of the confidence interval of the ratio,
     known of final measurements only, and `ratio` its median. `status` is a value of `mlcc.tune.contracts.Status`.
+    `digest` is that of the machine code; candidates of the same one are the same to a machine.
     """
 
     workload: str
@@ -51,3 +53,4 @@ class Record:
     seed: int = 0
     batch: int = 0
     made: str = ""
+    digest: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mlcc.ir import tir
 from mlcc.ir.module import Func, IRModule
@@ -24,6 +25,9 @@ from mlcc.tune.recorded import RecordedRunner, setting_of
 from mlcc.tune.spaces import space_factory
 from mlcc.tune.tasks import SCHEDULING, Extracted, extract
 from mlcc.tune.transfer import earlier_schedules
+
+if TYPE_CHECKING:
+    from mlcc.tune.floors import Floors
 
 _MEASUREMENTS = 3  # of the machine's peak in one run
 
@@ -175,24 +179,29 @@ def runner_for(target: Target, jobs: int = 1, cluster: str | None = None) -> Run
 
 
 class _Machine:
-    """What this machine can do at most, as measured now or earlier: the best of all measurements."""
+    """What this machine can do at most. A search goes by the first measurement that was made, and by one more each time
+    that it asks `again`, the best so far: a search that is continued sees those that it saw before, in their order."""
 
     def __init__(self, records: Database, elsewhere: bool = False) -> None:
         self._records, self._elsewhere = records, elsewhere
-        self._measured = 0
+        self._seen = 0
 
     def roofline(self, task: Task, again: bool) -> float:
-        """The least time of a task, 0 where nothing is known of the machine; `again` measures once more."""
-        from mlcc.tune.floors import Floors, measure
+        """The least time of a task, 0 where nothing is known of the machine; `again` by one more measurement."""
         from mlcc.tune.roofline import least_seconds
 
         if not isinstance(task.target, LlvmTarget) or self._elsewhere:
             return 0.0
-        device = device_key(task.target)
-        kept = self._records.floors(device, task.threads)
-        floors = None if kept is None else Floors.of(kept)
-        if floors is None or again and self._measured < _MEASUREMENTS:
-            self._measured += 1
-            floors = measure(task.threads).or_better(floors)
-            self._records.keep_floors(device, task.threads, floors.data())
-        return least_seconds(task, floors)
+        if again or not self._seen:
+            self._seen = min(self._seen + 1, _MEASUREMENTS)
+        return least_seconds(task, self._floors(device_key(task.target), task.threads))
+
+    def _floors(self, device: str, threads: int) -> Floors:
+        """The best of the measurements that the search has seen; what is not known yet is measured, and kept."""
+        from mlcc.tune.floors import Floors, measure
+
+        known = [Floors.of(one) for one in self._records.floors(device, threads) or ()]
+        while len(known) < self._seen:
+            known.append(measure(threads).or_better(known[-1] if known else None))
+            self._records.keep_floors(device, threads, [one.data() for one in known])
+        return known[self._seen - 1]

@@ -17,14 +17,13 @@ from mlcc.grammar.parser import parse
 from mlcc.ir import tir
 from mlcc.passes.schedule.mls.run import apply_schedule
 from mlcc.records.database import Database
-from mlcc.records.record import SEARCH, Record, Setting
+from mlcc.records.record import SEARCH, TVM, Record, Setting
 from mlcc.records.workload import MAIN, key_of, module_of
 from mlcc.tune.recorded import candidate_key
 from mlcc.tune.tvm_graph import NotRead, workload_text
 from mlcc.tune.tvm_steps import script_of
 
 WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
-TVM = "TVM"  # what stands for mlcc's version in such records
 
 
 def import_records(database: Database, folder: str) -> tuple[int, list[str]]:

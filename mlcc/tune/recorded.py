@@ -54,14 +54,22 @@ class RecordedRunner:
         if missing:
             chosen = [candidates[at] for at in missing]
             outcomes = self._runner.measure(self._task, self._baseline.func, [c.func for c in chosen], samples)
-            records = [
-                self._record(keys[at], stages[at], candidates[at], outcome, batch)
-                for at, outcome in zip(missing, outcomes, strict=True)
-            ]
+            by_code: dict[tuple[str, int], Outcome] = {}
+            records = []
+            for at, outcome in zip(missing, outcomes, strict=True):
+                if outcome.digest:
+                    code = outcome.digest, stages[at]
+                    outcome = by_code.setdefault(code, self._of_code(outcome, stages[at]))
+                records.append(self._record(keys[at], stages[at], candidates[at], outcome, batch))
             self._database.add(records, [(self._task.key, self._text)])
             for at, record in zip(missing, records, strict=True):
                 found[at] = self._find(keys[at], stages[at]) or record
         return [_outcome(record) for record in found if record is not None]
+
+    def _of_code(self, outcome: Outcome, stage: int) -> Outcome:
+        """What was measured of the same code at this stage before: none of its candidates is luckier than others."""
+        known = self._database.alike(self._task.key, self.setting, self._base, outcome.digest, stage)
+        return outcome if known is None else _outcome(known)
 
     def _find(self, key: str, stage: int) -> Record | None:
         return self._database.find(self._task.key, self.setting, self._base, key, stage)
@@ -80,6 +88,7 @@ class RecordedRunner:
             seed=self._seed,
             batch=batch,
             made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            digest=outcome.digest,
         )  # fmt: skip
 
 
@@ -88,4 +97,4 @@ def _finite(value: float) -> float | None:
 
 
 def _outcome(record: Record) -> Outcome:
-    return Outcome(Status(record.status), record.seconds, record.ratios, record.why)
+    return Outcome(Status(record.status), record.seconds, record.ratios, record.why, record.digest)

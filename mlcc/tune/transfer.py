@@ -9,10 +9,9 @@ from mlcc.passes.schedule.mls.run import run_script
 from mlcc.passes.schedule.schedule import Schedule
 from mlcc.records.choice import MIN_GAIN
 from mlcc.records.database import Database
-from mlcc.records.record import FINAL, Record
+from mlcc.records.record import FINAL, TVM, Record
 from mlcc.records.workload import MAIN, module_of
 from mlcc.tune.contracts import Candidate, Task
-from mlcc.tune.import_tvm import TVM
 from mlcc.tune.recorded import setting_of
 
 MOST = 8

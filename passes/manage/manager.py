@@ -214,7 +214,7 @@ class PassFailed(Exception):
             self.add_note(f"This is a bug in mlcc; {reproducer} shows it.")
 
 
-def _tell(warned: list[Diagnostic], observers: Sequence[Observer]) -> None:
+def tell(warned: list[Diagnostic], observers: Sequence[Observer]) -> None:
     """Hand warnings to observers, or to Python, and forget them."""
     for found in warned:
         shown = [observer.warned(found) for observer in observers]
@@ -265,7 +265,7 @@ def _run_one(
             raise AssertionError(f"`{current.name}` changed the module that it was given")
         for observer in observers:
             observer.after(at, current, module, made)
-        _tell(ctx.warned, observers)
+        tell(ctx.warned, observers)
     except (MlccError, PassFailed, RecursionError, MemoryError):
         raise
     except Exception as exc:

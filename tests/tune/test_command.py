@@ -97,7 +97,10 @@ def test_records_of_other_builds_are_told_of(model: Path, capsys: pytest.Capture
     assert "the target llvm{cpu=native}" in capsys.readouterr().err
     with pytest.warns(UserWarning, match="W1101"):
         mlcc.build(mlcc.parse((model / "model.mlc").read_text()), OTHER, db="tune.db")
-    assert run(["compile", "model.mlc", "-O1", "-o", "m.o", "--db", "tune.db", "--warnings=error"]) == 0
+    assert run(["compile", "model.mlc", "-O1", "-o", "m.o", "--db", "tune.db"]) == 0
+    assert "warning[W1103]: tune.db is not used: nothing is scheduled here" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="W1103"):
+        mlcc.build(mlcc.parse((model / "model.mlc").read_text()), opt_level=0, db="tune.db")
 
 
 def test_a_record_that_does_not_fit(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,6 +157,8 @@ def test_wrong_usage(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ):  # fmt: skip
         assert run(["tune", *args]) == 2, args
     assert "has no meaning with --prune" in capsys.readouterr().err
+    assert run(["tune", "--list", "--imported"]) == 2
+    assert "has no meaning without --prune" in capsys.readouterr().err
     assert tune("--scripts", "model.mlc") == 1 and "E0002" in capsys.readouterr().err
     assert not (model / "tune.db").exists(), "nothing was searched"
     assert tune("--space", "rule") == 1 and "did you mean `rules`?" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import pytest
 
 from mlcc.errors import CompileError
 from mlcc.records.database import MEMORY, Database
-from mlcc.records.record import FINAL, Record, Setting
+from mlcc.records.record import FINAL, TVM, Record, Setting
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTING = Setting("some cpu", "llvm{cpu=native}", 1, 2, "0.1.0")
@@ -157,6 +157,59 @@ def test_another_schema(tmp_path: Path, schema: int) -> None:
         db._link.execute(f"PRAGMA user_version={schema}")
     before = path.read_bytes()
     assert code(path) == code(path, True) == "E1123" and path.read_bytes() == before
+
+
+OLDER = (
+    "ALTER TABLE record DROP COLUMN digest", "UPDATE machine SET floors = json_extract(floors, '$[0]')",
+    "PRAGMA user_version=1",
+)  # fmt: skip
+
+
+def test_an_older_schema_is_converted(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with Database(str(path)) as db:
+        db.add([record("a", 0.9), record("b")], [("w1", "text")])
+        db.keep_floors("d", 1, [[2.0, []]])
+        for statement in OLDER:
+            db._link.execute(statement)
+    before = path.read_bytes()
+    with Database(str(path), reads_only=True) as db:
+        assert [r.candidate for r in db.records()] == ["a", "b"] and db.floors("d", 1) == [[2.0, []]]
+    assert path.read_bytes() == before
+    with Database(str(tmp_path / "new.db")) as other:
+        assert other.merge(str(path)) == 2
+    with Database(str(path)) as db:
+        assert db.records() == [record("a", 0.9), record("b")] and db.floors("d", 1) == [[2.0, []]]
+        db.add([record("c", digest="d1")])
+    with Database(str(path)) as db:
+        assert [r.digest for r in db.records()] == ["", "", "d1"]
+
+
+def test_two_convert_at_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.db")
+    with Database(path) as db:
+        for statement in OLDER:
+            db._link.execute(statement)
+    code = f"from mlcc.records.database import Database; Database({path!r}).close()"
+    started = [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) for _ in range(3)]
+    assert [one.wait() for one in started] == [0, 0, 0]
+
+
+def test_records_of_the_same_code() -> None:
+    with Database(MEMORY) as db:
+        db.add([record("a"), record("b", digest="d1"), record("c", digest="d1"), record("d", 0.9, digest="d1")])
+        found = db.alike("w1", SETTING, "base", "d1", 0)
+        assert found is not None and found.candidate == "b"
+        assert db.alike("w1", SETTING, "base", "", 0) is None
+        assert db.alike("w1", SETTING, "other", "d1", 0) is None
+
+
+def test_pruning_keeps_what_was_imported() -> None:
+    foreign = Setting(TVM, "llvm", 0, 0, TVM)
+    with Database(MEMORY) as db:
+        db.add([record("a", 0.9), record("b"), record("c", setting=foreign)])
+        assert db.prune() == 1 and [r.candidate for r in db.records()] == ["a", "c"]
+        assert db.prune(imported=True) == 1 and [r.candidate for r in db.records()] == ["a"]
 
 
 def test_a_damaged_file(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from mlcc.ir.equal import structural_equal
 from mlcc.passes.auto_schedule.eligibility import SCHEDULED
 from mlcc.records.database import Database
 from mlcc.tune import engine
-from mlcc.tune.engine import Tuning, tune, tuning
+from mlcc.tune.engine import Tuning, _Machine, tune, tuning
 from mlcc.tune.kernel_search import KernelSearch, why_not_kept
 from mlcc.tune.loop import Limits
 from mlcc.tune.verdict import estimate, upper_bound
@@ -144,6 +145,34 @@ def test_the_roofline_ends_a_search() -> None:
         found.loop.floors = lambda kernel, again: 0.95e-4
         found.loop.run()
         assert found.kernels[0].why_done == "at 95% of the roofline" and not found.kernels[0].trials
+
+
+def test_what_the_machine_can_do_is_the_same_when_a_search_is_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlcc.tune import floors
+
+    speeds = iter((1.0, 3.0, 2.0))
+    monkeypatch.setattr(floors, "measure", lambda threads: floors.Floors(next(speeds) * 1e9, ()))
+    monkeypatch.setattr("mlcc.tune.roofline.least_seconds", lambda task, found: found.flops)
+    with Database(":memory:") as records, tuning(module(32), threads=1, space=FakeSpace, runner=FakeRunner()) as found:
+        task = found.kernels[0].task
+        seen = [[_Machine(records).roofline(task, False)], []]
+        for one in seen:
+            machine = _Machine(records)
+            one[:] = [machine.roofline(task, again) for again in (False, True, False, True, True)]
+        assert seen[0] == seen[1] == [1e9, 3e9, 3e9, 3e9, 3e9]
+
+
+def test_equal_code_is_one_measurement() -> None:
+    """Of candidates that come to the same code none is luckier."""
+
+    class Alike(FakeRunner):
+        def outcome(self, baseline: str, key: str, samples: int) -> Any:
+            found = super().outcome(baseline, key, samples)
+            return replace(found, digest="same") if found.ratios and key != baseline else found
+
+    made = tuned(Alike(), trials=20)
+    ratios = {r.ratio for r in made.database.records() if r.stage == 0 and r.digest}
+    assert len(ratios) == 1
 
 
 def test_what_comes_out_needs_no_database(tmp_path: Path) -> None:
