@@ -229,10 +229,7 @@ class _Conflicts:
             other = self._form(access.index)
             if other is None or other.rest.dtype is not place.rest.dtype:
                 continue
-            difference = c.sub(other.rest, place.rest)
-            gap = tir.const_int(difference)  # as a rule: the constants of offsets
-            if gap is None:
-                gap = tir.const_int(Analyzer().simplify(difference))
+            gap = _gap(place.rest, other.rest)
             if gap is None or gap % stride:
                 continue
             away = gap // stride
@@ -248,6 +245,15 @@ class _Conflicts:
             base = index.base if isinstance(index, tir.Ramp) else index
             self._forms[id(index)] = linear(base, self._inner, self._binds)
         return self._forms[id(index)]
+
+
+def _gap(first: Expr, second: Expr) -> int | None:
+    """How far the second place lies behind the first, if that is known."""
+    if type(first) is type(second) is tir.IntImm:  # as a rule: the constants of offsets
+        return second.value - first.value
+    difference = c.sub(second, first)
+    gap = tir.const_int(difference)
+    return tir.const_int(Analyzer().simplify(difference)) if gap is None else gap
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +30,6 @@ from mlcc.targets.llvm.object.passes import Code, codegen_level
 from mlcc.tune.measure.kernel import BUFFER, VALUE, Argument, Entry, Kernel, Word
 
 MAIN, PREPARE = "main", "prepare"
-_NAMES = re.compile(r"(?<=%)[A-Za-z_]\w*(?=\.\d)|^[A-Za-z_]\w*(?=\.\d+:)", re.M)
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class _Emission:
         target = recipe.target
         options = EmitOptions(num_cores=target.num_cores, fast_math=target.fast_math)
         self.natives = import_kernels(module, self.machine, frozenset(), True)
-        self.text = ModuleText(self.machine.triple)
+        self.text = ModuleText(self.machine.triple, names=False)
         self.ctx = ModuleContext(
             self.text, self.functions, self.machine.enabled, options, self.machine.function_attrs,
             self.natives.functions,
@@ -162,11 +160,11 @@ class _Emission:
         return "\n".join([self.text.part(functions), *own])
 
     def _digest(self, units: Sequence[tuple[str, Code]]) -> str:
-        """A hash of the code that does not depend on the names of variables."""
+        """A hash of the code, which has no names of variables."""
         made = hashlib.sha256(repr((self.machine, self.recipe.level, self.natives.texts)).encode())
         for text, code in units:
             made.update(code.value.encode())
-            made.update(_NAMES.sub("", text).encode())
+            made.update(text.encode())
         return made.hexdigest()[:32]
 
     def _object(self, units: Sequence[tuple[str, Code]]) -> bytes:

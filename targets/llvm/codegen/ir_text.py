@@ -76,7 +76,9 @@ def vector(type: str, lanes: int) -> str:
 class ModuleText:
     """The parts of a module, each kept in the order in which it was first asked for."""
 
-    def __init__(self, triple: str = "", data_layout: str = "") -> None:
+    def __init__(self, triple: str = "", data_layout: str = "", *, names: bool = True) -> None:
+        """`names`: local values are called after what they are; else equal code is equal text."""
+        self.names = names
         self.triple = triple
         self.data_layout = data_layout
         self.functions: list[FunctionText] = []
@@ -294,7 +296,7 @@ class FunctionText:
     def _named(self, hint: str) -> str:
         """A fresh local name. A hint never ends in `.number`, so numbering keeps names apart."""
         self._count += 1
-        return f"{_NOT_IN_NAMES.sub('_', hint)[:40]}.{self._count}"
+        return f"{_NOT_IN_NAMES.sub('_', hint)[:40] if self.module.names else 'n'}.{self._count}"
 
     def label(self, hint: str = "b") -> str:
         """A fresh block label, to be placed by `start`."""

@@ -207,6 +207,7 @@ def _is_computed(value: Value) -> bool:
 def _variables(stmt: tir.For) -> dict[tir.Var, None]:
     """The variables that a loop mentions, in order; with those in the shapes of what it allocates."""
     found: dict[tir.Var, None] = {}
+    seen: set[int] = set()  # expressions that iterations written out share
     stack: list[Node] = [stmt]
     while stack:
         node = stack.pop()
@@ -214,7 +215,8 @@ def _variables(stmt: tir.For) -> dict[tir.Var, None]:
             found.setdefault(node)
         elif isinstance(node, tir.Buffer):
             found.setdefault(node.data)
-        elif not isinstance(node, tir.IntImm):
+        elif id(node) not in seen:
+            seen.add(id(node))
             if isinstance(node, tir.AllocBuffer):
                 stack.extend(node.buffer.shape)
             stack.extend(reversed(children(node)))
