@@ -117,6 +117,25 @@ def test_trials_and_time_are_limits() -> None:
         assert found.loop.why_done == "the time is up" and found.loop.trials < 80
 
 
+def test_a_batch_is_proposed_when_it_is_measured() -> None:
+    asked: list[int] = []
+
+    class Counted(FakeSpace):
+        def batches(self, seed: int, size: int) -> Any:
+            search = super().batches(seed, size)
+            batch = next(search)
+            while True:
+                asked.append(len(batch))
+                ratios = yield batch
+                try:
+                    batch = search.send(ratios)
+                except StopIteration:
+                    return
+
+    made = tuned(space=Counted, trials=15, until=2.0)
+    assert made.loop.trials == 15 and made.kernels[0].batches == len(asked) == 1
+
+
 def test_a_limit_for_each_kernel() -> None:
     with tuning(module(32, 48), threads=1, space=FakeSpace, runner=FakeRunner(), until=2.0) as found:
         found.loop.limits = Limits(until=2.0, kernel_trials=6)
