@@ -18,9 +18,10 @@ from typing import Any
 from tests.frontend.model_check import Outcome, Way, outcome
 from tests.frontend.models import CASES as FIRST
 from tests.frontend.more_models import CASES as MORE
+from tests.frontend.unseen_models import CASES as UNSEEN
 from tests.frontend.vision import import_torchvision
 
-CASES = {**FIRST, **MORE}
+CASES = {**FIRST, **MORE, **UNSEEN}
 
 
 def key(name: str, way: Way) -> dict[str, Any]:
