@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -130,3 +131,29 @@ def test_any_convolution(
     layout: str, sizes: list, channels: tuple, window: list, stride: int, dilation: int, dtype: str
 ) -> None:
     assert_same_results(convolution(layout, sizes, channels, window, stride, dilation, 2, dtype=dtype))
+
+
+@pytest.mark.parametrize("pad", [(0, 1), (1, 0), (0, 3), (1, 1)])
+@pytest.mark.parametrize("size", [8, 13])
+@pytest.mark.parametrize("first", ["R.nn.conv2d(x, w)", 'R.matmul(R.reshape(x, (8, "n", "n")), v)'])
+def test_what_is_padded_afterwards(pad: tuple[int, int], size: int, first: str) -> None:
+    before, after = pad
+    rank = 4 if "conv2d" in first else 3
+    width = [0] * (2 * (rank - 1)) + [before, after]
+    text = f"""@R.function
+def main(x: R.Tensor((1, 8, {size}, {size}), "float32"), w: R.Tensor((16, 8, 1, 1), "float32"),
+         v: R.Tensor(({size}, {size}), "float32")):
+    with R.dataflow():
+        y = {first.replace('"n"', str(size))}
+        z = R.nn.pad(y, pad_width={width})
+        R.output(z)
+    return z
+"""
+    random = np.random.default_rng(0)
+    shapes = (1, 8, size, size), (16, 8, 1, 1), (size, size)
+    given = [random.standard_normal(shape).astype("float32") for shape in shapes]
+    plain, tuned = (
+        mlcc.load(mlcc.build(mlcc.parse(text), target="llvm{cpu=native}", opt_level=level))["main"](*given)
+        for level in (0, 2)
+    )
+    np.testing.assert_allclose(tuned, plain, rtol=1e-4, atol=1e-5)

@@ -463,3 +463,29 @@ def main(A: T.Buffer((4, 32), "float32"), C: T.Buffer((4, 21), "float32")):
     sch = schedule(text)
     sch.compute_at("B", sch.get_loops("C")[0])
     assert_same_results(mlcc.parse(text), sch.mod)
+
+
+@pytest.mark.parametrize("pad", [(0, 1), (1, 1), (0, 0)])
+def test_a_consumer_that_pads_keeps_its_edges(pad: tuple[int, int]) -> None:
+    before, after = pad
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), C: T.Buffer(({8 + before + after},), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range({8 + before + after}):
+        with T.block("C"):
+            vi = T.axis.spatial({8 + before + after}, i)
+            C[vi] = T.if_then_else({before} <= vi and vi < {8 + before}, B[vi - {before}], T.float32(0))
+"""
+    sch = schedule(text)
+    outer, _ = sch.split(sch.get_loops("B")[0], [2, 4])
+    if pad == (0, 0):
+        sch.reverse_compute_at("C", outer)
+    else:
+        with refused("E0651", "leave out a part of its axis `vi`"):
+            sch.reverse_compute_at("C", outer)
+    assert_same_results(mlcc.parse(text), sch.mod)

@@ -131,6 +131,8 @@ def _planned(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index:
     nest = NewNest(block, around, analyzer)
     stmt = nest.make(domains, preserve_unit_loops)
     check_same_iterations(tree, block, scope, nest, needed if reverse else ())
+    if reverse:
+        _check_nothing_lost(nest, needed, analyzer)
     return Move(removed, at, stmt)
 
 
@@ -187,6 +189,38 @@ def _not_below(block: tir.Block, loop: tir.For, missing: Sequence[tir.Block], re
         f"block `{block.name}` cannot be computed at loop `{loop.var.name}`: {names}, which {verb}, is not under it",
         (block, loop, *missing),
     )
+
+
+def _check_nothing_lost(nest: NewNest, producers: Sequence[tir.Block], analyzer: Analyzer) -> None:
+    """Refuses (E0651) new loops, which run over what is produced, that leave out iterations of a block that reads beyond
+    that, as those of padding do under a condition."""
+    block = nest.realize.block
+    filled = {region.buffer for one in producers for region in one.writes}
+    axes = {axis.var: from_range(axis.dom) for axis in block.iter_vars}
+    dims = [
+        (_relaxed(span, {}, axes, analyzer), extent)
+        for region in block.reads
+        if region.buffer in filled
+        for span, extent in zip(region.region, region.buffer.shape, strict=True)
+    ]
+    if all(_inside(span, extent, analyzer) for span, extent in dims):
+        return
+    loops = {loop.var: from_range(tir.Range(loop.min, loop.extent)) for loop in (*nest.around, *nest.loops)}
+    for axis, value in zip(block.iter_vars, nest.realize.values, strict=True):
+        reached = eval_range(value, value, loops, analyzer)
+        least, most = axis.dom.min, c.sub(c.add(axis.dom.min, axis.dom.extent), 1)
+        if not (_at_most(reached.low, least, analyzer) and _at_most(most, reached.high, analyzer)):
+            words = f"the new loops of block `{block.name}` leave out a part of its axis `{axis.var.name}`"
+            raise Refusal("E0651", f"{words}: they run over what is computed there, and it reads beyond that", block)
+
+
+def _at_most(low: Expr | None, high: Expr | None, analyzer: Analyzer) -> bool:
+    return low is not None and high is not None and analyzer.prove(c.less_equal(low, high))
+
+
+def _inside(span: Interval, extent: Expr, analyzer: Analyzer) -> bool:
+    below = span.low is not None and analyzer.prove(c.less(span.low, 0))
+    return not below and span.high is not None and analyzer.prove(c.less(span.high, extent))
 
 
 def shape_analyzer(func: tir.PrimFunc) -> Analyzer:
