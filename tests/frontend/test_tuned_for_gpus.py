@@ -46,11 +46,11 @@ def test_lenet_kernel_by_kernel(torch: Any, tmp_path: Path) -> None:
     module = mlcc.run_passes(module, "fuse,lower-to-tir,fuse-tir,dead-code")
     fused = [name for name in module.functions if name.startswith("fused_")]
     assert len(fused) == 5
-    for name in fused:
+    for name in fused[:3]:  # two convolutions and a layer; the rules schedule the others
         func = tuned(module[name], tmp_path / name).with_attr("global_symbol", name)
         module.update_func(module.get_global_var(name), func)
     artifact = mlcc.build(module, target=TARGET)
-    assert artifact.emit("ptx").count(b".entry") >= 5
+    assert artifact.emit("ptx").count(b".entry") >= len(fused)
     x = torch.rand(1, 1, 28, 28)
     with torch.no_grad():
         want = model(x).numpy()

@@ -28,17 +28,32 @@ TARGETS: dict[str, dict[str, Any] | str] = {
 TENSOR_CORES = ("nvidia/nvidia-a100",)
 
 
+def tensor_core_groups() -> list[dict[str, str]]:
+    """The intrinsics of products of float16 in fragments, as TVM's default rules have them."""
+    shape = "16x16x16"
+    return [
+        {
+            "init": f"wmma_fill_{shape}_{out}", "load_a": f"wmma_load_{shape}_f16_a_shared_dyn",
+            "load_b": f"wmma_load_{shape}_f16_b{trans}_shared_dyn", "compute": f"wmma_sync_{shape}_f16f16{out}{trans}",
+            "store": f"wmma_store_{shape}_{out}_shared_dyn",
+        }
+        for out in ("f32", "f16")
+        for trans in ("", "_trans")
+    ]  # fmt: skip
+
+
 @cache
 def meta_schedule() -> Any:
     """TVM's module. Contexts import every tensor intrinsic of TVM, half a minute of parsing: only those of dot products
-    are registered, from our texts."""
+    and of fragments are registered, from our texts."""
     sys.modules.setdefault("tvm.s_tir.tensor_intrin", types.ModuleType("tvm.s_tir.tensor_intrin"))
     from tvm.s_tir import meta_schedule as ms
 
     from mlcc.passes.schedule.tensor_intrin import find_intrin
 
     state = Schedule(mlcc.parse("@T.prim_func\ndef main(A: T.Buffer((4,), 'int8')):\n    T.evaluate(0)\n")).state
-    for name in ("dot_16x4_vnni", "dot_16x4_avx512"):
+    fragments = {name for group in tensor_core_groups() for name in group.values()}
+    for name in ("dot_16x4_vnni", "dot_16x4_avx512", *sorted(fragments)):
         intrin = find_intrin(state, name)
         texts = [mlcc.script(IRModule({"main": f}), dialect="tvm") for f in (intrin.desc, intrin.impl)]
         tvm.s_tir.TensorIntrin.register(name, *(to_tvm(text)["main"] for text in texts), override=True)
@@ -63,9 +78,11 @@ def our_context(mod: IRModule, target: str, seed: int) -> TuneContext:
 
 
 def steps(trace: Any) -> list[str]:
-    """The steps of a trace, ours or TVM's, by TVM's names, with rounded probabilities."""
+    """The steps of a trace, ours or TVM's, by TVM's names, with rounded probabilities; index maps have their indices by
+    number."""
     text = re.sub(r"\d+\.\d+", lambda found: f"{float(found[0]):.6f}", str(trace))
     text = text.replace("get_block(", "get_sblock(").replace("get_child_blocks(block_or_loop=", "get_child_blocks(")
+    text = re.sub(r"\bi_(\d+)\b", r"i\1", text).replace(",),", "),").replace(",))", "))")
     return [line.strip() for line in text.splitlines()[2:]]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.keys import same_expr
@@ -21,11 +21,31 @@ from mlcc.tune.schedule_rule.analysis import block_of
 
 def fits_intrin(ref: BlockRef, intrin: TensorIntrin) -> bool:
     """Does the block compute, element for element, what the description does, whatever the indices and scopes?"""
-    described = _inner_block(intrin).block
+    return paired_accesses(ref, intrin) is not None
+
+
+def paired_accesses(ref: BlockRef, intrin: TensorIntrin) -> list[Accesses] | None:
+    """The buffers of the block beside those of the description, with their indices; None if the block computes
+    something else."""
+    described = inner_block(intrin)
     kinds = (IterKind.SPATIAL, IterKind.REDUCE)
     if any(axis.kind not in kinds for axis in (*ref.block.iter_vars, *described.iter_vars)):
-        return False
-    return _Pairs().same(ref.block.body, described.body)
+        return None
+    pairs = _Pairs()
+    return list(pairs.found.values()) if pairs.same(ref.block.body, described.body) else None
+
+
+class Accesses(NamedTuple):
+    """A buffer of a block and the one of a description that it stands for, both with the indices of their accesses."""
+
+    buffer: tir.Buffer
+    indices: tuple[tir.Expr, ...]
+    described: tuple[tir.Expr, ...]
+
+
+def inner_block(intrin: TensorIntrin) -> tir.Block:
+    """The block of the description that computes one element."""
+    return _inner_block(intrin).block
 
 
 def _inner_block(intrin: TensorIntrin) -> tir.BlockRealize:
@@ -37,8 +57,7 @@ class _Pairs:
     """Pairs the buffers of a block with those of a description, by dtype, and each pair with one set of indices."""
 
     def __init__(self) -> None:
-        self._buffers: dict[tir.Buffer, tir.Buffer] = {}
-        self._indices: dict[tir.Buffer, tuple[tir.Expr, ...]] = {}
+        self.found: dict[tir.Buffer, Accesses] = {}
 
     def same(self, here: Any, described: Any) -> bool:
         """Are the two alike? Indices of the description are variables."""
@@ -59,12 +78,12 @@ class _Pairs:
     def _access(self, here: tir.BufferStore | tir.BufferLoad, described: tir.BufferStore | tir.BufferLoad) -> bool:
         if here.buffer.dtype != described.buffer.dtype:
             return False
-        if described.buffer not in self._buffers:
-            if here.buffer in self._buffers.values():
+        if described.buffer not in self.found:
+            if any(one.buffer is here.buffer for one in self.found.values()):
                 return False
-            self._buffers[described.buffer], self._indices[described.buffer] = here.buffer, here.indices
-        known = self._indices[described.buffer]
-        return self._buffers[described.buffer] is here.buffer and all(map(same_expr, here.indices, known))
+            self.found[described.buffer] = Accesses(here.buffer, here.indices, described.indices)
+        known = self.found[described.buffer]
+        return known.buffer is here.buffer and all(map(same_expr, here.indices, known.indices))
 
 
 def tile_with_tensor_intrin(sch: Schedule, block: BlockRV, intrin_name: str) -> LoopRV | None:

@@ -51,11 +51,14 @@ class ReuseType(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tiled:
-    """A schedule on its way: the block, and its loops by tile level."""
+    """A schedule on its way: the block, its loops by tile level, the sampled extents of those, and its caches."""
 
     sch: Schedule
     block: BlockRV
     tiles: tuple[tuple[LoopRV, ...], ...] = field(default=())
+    factors: tuple[tuple[ExprRV, ...], ...] = field(default=())
+    reads: tuple[BlockRV, ...] = field(default=())
+    written: BlockRV | None = None
 
     def copy(self) -> Tiled:
         return replace(self, sch=self.sch.copy())
@@ -117,7 +120,9 @@ class MultiLevelTiling(ScheduleRule):
         kinds = [axis.kind for axis in block_of(sch, block).block.iter_vars]
         space: int | None = 1
         tiles: list[list[LoopRV]] = [[] for _ in self.structure]
-        for loop, kind in zip(loops, kinds, strict=True):
+        factors: list[list[ExprRV]] = [[] for _ in self.structure]
+        outer = loops[: self._untiled(kinds)]
+        for loop, kind in zip(loops[len(outer) :], kinds[len(outer) :], strict=True):
             levels = self._levels.get(kind)
             if levels is None:
                 continue
@@ -127,9 +132,13 @@ class MultiLevelTiling(ScheduleRule):
             if len(levels) == 1:
                 tiles[levels[0]].append(loop)
                 continue
-            for level, made in zip(levels, self._split(sch, block, loop, len(levels)), strict=True):
+            sampled = self._sampled(sch, block, loop, len(levels))
+            for level, made, factor in zip(levels, sch.split(loop, factors=sampled), sampled, strict=True):
                 tiles[level].append(made)
+                factors[level].append(factor)
         sch.reorder(*(loop for level in tiles for loop in level))
+        if self.tile_binds:
+            tiles[0] = [*outer, *tiles[0]]
         for level, axis in enumerate(self.tile_binds[: len(tiles)]):
             fused = sch.fuse(*tiles[level])
             sch.bind(fused, axis)
@@ -138,11 +147,16 @@ class MultiLevelTiling(ScheduleRule):
             low = self._warp if space is None or space > 2 * self._warp else 1
             sch.annotate(block, "meta_schedule.thread_extent_low_inclusive", low)
             sch.annotate(block, "meta_schedule.thread_extent_high_inclusive", self._max_threads)
-        return [replace(state, tiles=tuple(map(tuple, tiles)))]
+        return [replace(state, tiles=tuple(map(tuple, tiles)), factors=tuple(map(tuple, factors)))]
 
-    def _split(self, sch: Schedule, block: BlockRV, loop: LoopRV, n: int) -> list[LoopRV]:
-        factors: list[ExprRV] = sch.sample_perfect_tile(loop, n=n, max_innermost_factor=self.max_innermost_factor)
-        return sch.split(loop, factors=factors)
+    def _untiled(self, kinds: Sequence[IterKind]) -> int:
+        """How many outer loops stay whole."""
+        return 0
+
+    def _sampled(self, sch: Schedule, block: BlockRV, loop: LoopRV, n: int) -> list[ExprRV]:
+        """The extents of the tiles of a loop."""
+        made: list[ExprRV] = sch.sample_perfect_tile(loop, n=n, max_innermost_factor=self.max_innermost_factor)
+        return made
 
     # ------------------------------------------------------------ caches
 
@@ -166,7 +180,7 @@ class MultiLevelTiling(ScheduleRule):
         """The cache is written back after the tiles of each level."""
         found = []
         for level in levels:
-            made = state.copy()
+            made = replace(state.copy(), written=cache)
             made.sch.reverse_compute_at(cache, made.tiles[level - 1][-1], True)
             found.append(made)
         return found
@@ -182,6 +196,7 @@ class MultiLevelTiling(ScheduleRule):
             at = made.tiles[level - 1][-1]
             reads = block_of(sch, block).block
             written = reads.writes[0].buffer
+            caches: list[BlockRV] = []
             for index, region in enumerate(reads.reads):
                 if region.buffer is written or not region.buffer.shape:
                     continue
@@ -189,7 +204,8 @@ class MultiLevelTiling(ScheduleRule):
                 sch.compute_at(cache, at, True)
                 sch.fuse(*sch.get_loops(cache)[-len(region.buffer.shape) :])
                 self._fetch_together(sch, cache)
-            found.append(made)
+                caches.append(cache)
+            found.append(replace(made, reads=tuple(caches)))
         return found
 
     def _fetch_together(self, sch: Schedule, cache: BlockRV) -> None:

@@ -1,0 +1,70 @@
+"""How the axes of a block go together with those of a tensor intrinsic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlcc.arith.analyzer import Analyzer
+from mlcc.ir import construct as c
+from mlcc.ir import tir
+from mlcc.ir.visit import used_vars
+from mlcc.passes.schedule.state import BlockRef
+from mlcc.passes.schedule.tensor_intrin import TensorIntrin
+from mlcc.tune.schedule_rule.intrin_tiles import Accesses, inner_block, paired_accesses
+
+
+@dataclass(frozen=True, eq=False)
+class IntrinAxes:
+    """`fused` has, for each axis of an intrinsic, the axes of a block that make it, as one expression of them; `outer`
+    are those of no such axis. TVM: `AutoTensorizeMappingInfo`."""
+
+    axes: tuple[tir.Var, ...]
+    outer: tuple[tir.Var, ...]
+    fused: dict[tir.Var, tir.Expr]
+    accesses: tuple[Accesses, ...]
+
+    def whole(self) -> tir.IndexMap:
+        """The axes of the block as the outer ones and then those of the intrinsic."""
+        return tir.IndexMap(self.axes, (*self.outer, *self.fused.values()))
+
+    def of_buffer(self, buffer: tir.Buffer, axes: Sequence[tir.Expr]) -> tir.IndexMap:
+        """The same for a buffer that some of the axes index, in this order."""
+        own = tuple(axis for axis in axes if isinstance(axis, tir.Var))
+        (access,) = (one for one in self.accesses if one.buffer is buffer)
+        described = [self.fused[index] for index in access.described if isinstance(index, tir.Var)]
+        return tir.IndexMap(own, (*(axis for axis in own if axis in self.outer), *described))
+
+
+def intrin_axes(ref: BlockRef, intrin: TensorIntrin) -> IntrinAxes | None:
+    """The axes that index the same buffers as an axis of the intrinsic, and are of its kind, are fused to it.
+
+    None where the block computes something else, an axis of the intrinsic has none, or one of the block has several.
+    """
+    accesses = paired_accesses(ref, intrin)
+    if accesses is None:
+        return None
+    described = inner_block(intrin).iter_vars
+    places = [(axis, _places(axis.var, [one.described for one in accesses])) for axis in described]
+    outer: list[tir.Var] = []
+    fused: dict[tir.Var, tir.Expr] = {}
+    for axis in ref.block.iter_vars:
+        used = _places(axis.var, [one.indices for one in accesses])
+        matching = [other.var for other, place in places if place == used and other.kind is axis.kind]
+        if len(matching) > 1:
+            return None
+        if not matching:
+            outer.append(axis.var)
+        elif matching[0] in fused:
+            fused[matching[0]] = c.add(c.mul(fused[matching[0]], axis.dom.extent), axis.var)
+        else:
+            fused[matching[0]] = axis.var
+    if len(fused) < len(described):
+        return None
+    analyzer = Analyzer()
+    ordered = {axis.var: analyzer.simplify(fused[axis.var]) for axis in described}
+    return IntrinAxes(tuple(axis.var for axis in ref.block.iter_vars), tuple(outer), ordered, tuple(accesses))
+
+
+def _places(var: tir.Var, indices: Sequence[tuple[tir.Expr, ...]]) -> tuple[bool, ...]:
+    return tuple(var in used_vars(one) for one in indices)
