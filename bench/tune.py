@@ -183,10 +183,9 @@ def against_tvm(python: str, trials: int, budget: str) -> int:
 
 def _tvm(python: str, job: str, count: int) -> Any:
     """The line of JSON that TVM's side prints."""
-    script = str(ROOT / "bench" / "tune_tvm.py")
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(
-        [python, script, job, str(FOLDER), str(count)], env=env, stdout=subprocess.PIPE, check=True
+        [python, "-m", "bench.tune_tvm", job, str(FOLDER), str(count)], env=env, stdout=subprocess.PIPE, check=True
     )  # fmt: skip
     return json.loads(done.stdout.splitlines()[-1])
 

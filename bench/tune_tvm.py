@@ -1,7 +1,7 @@
-"""TVM's side of `python -m bench tune --tvm PYTHON`: a script for the Python that has TVM, not a module of ours.
+"""TVM's side of `python -m bench tune --tvm PYTHON`: it runs in the Python that has TVM, and needs no more of ours.
 
-    PYTHON bench/tune_tvm.py tune FOLDER TRIALS     tunes FOLDER/kernel.py, and leaves FOLDER/tvm.so
-    PYTHON bench/tune_tvm.py race FOLDER ROUNDS     times FOLDER/tvm.so and FOLDER/mlcc.o in turns
+    PYTHON -m bench.tune_tvm tune FOLDER TRIALS     tunes FOLDER/kernel.py, and leaves FOLDER/tvm.so
+    PYTHON -m bench.tune_tvm race FOLDER ROUNDS     times FOLDER/tvm.so and FOLDER/mlcc.o in turns
 
 Both print one line of JSON. Candidates are built and run in this process, and TVM's tensor intrinsics are not parsed:
 what the tuning costs is less than TVM's own workers take.
