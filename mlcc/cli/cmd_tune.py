@@ -131,7 +131,8 @@ def command(
     use_threads(threads)
     module = read_module(file)
     shown = _progress()
-    _say_if_busy()
+    if cluster is None:
+        _say_if_busy(target)
     with tuning(
         module, target, level=level, threads=threads, kernels=kernels, sizes=known_sizes(sizes), database=db,
         space=space, cluster=cluster, jobs=jobs, seed=seed, budget=budget, trials=trials, until=until,
@@ -163,11 +164,17 @@ def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> in
     return 0
 
 
-def _say_if_busy() -> None:
-    """Say so where other work takes time from what is measured."""
+def _say_if_busy(target: str) -> None:
+    """Say so where other work takes time from what is measured, or that nothing is."""
     from mlcc.cli.options import say
+    from mlcc.machine.device import ANALYSIS, measured_on
+    from mlcc.machine.target import Target
     from mlcc.runtime.cores import num_cores
 
+    where = Target.parse(target)
+    if measured_on(where) == ANALYSIS:
+        say(f"no GPU here runs code for {where}: analysis says how long candidates take")
+        return
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load > num_cores():
         say(f"the machine is busy (load {load:.1f}, {num_cores()} cores): the search is slower, and proves less")

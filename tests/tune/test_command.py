@@ -315,3 +315,8 @@ def test_the_page_has_all_options() -> None:
     for param in command.params:
         names = [*param.opts] if param.param_type_name == "option" else []
         assert not names or set(names) & usual or any(f"`{n}" in table for n in names), names
+
+
+def test_it_says_that_nothing_is_measured(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tune", "model.mlc", "--trials", "1", *TUNE, "-t", "cuda{arch=sm_121}"]) == 0
+    assert "no GPU here runs code for cuda{arch=sm_121}: analysis says" in capsys.readouterr().err
