@@ -196,6 +196,8 @@ class _Evaluator:
     def _mul(self, a: Interval, b: Interval) -> Interval:
         if a.is_point:
             a, b = b, a
+        if not b.is_point and all(x.low is not None and self._analyzer.prove_at_least(x.low, 0) for x in (a, b)):
+            return Interval(_both(c.mul, a.low, b.low), _both(c.mul, a.high, b.high))
         return self._monotone(a, b, c.mul)
 
     def _divide(self, a: Interval, b: Interval) -> Interval:

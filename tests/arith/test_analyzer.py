@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from exprs import DOMAINS, VARS, conditions, integers, points, value
 
 from mlcc.arith.analyzer import Analyzer
-from mlcc.arith.intset import eval_set, from_range
+from mlcc.arith.intset import Interval, eval_set, from_range
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, INT32, INT64, DType
@@ -120,6 +120,13 @@ def test_intervals_cover(expr: tir.Expr) -> None:
     for at in points():
         assert found.low is None or value(found.low, at) <= value(expr, at)
         assert found.high is None or value(found.high, at) >= value(expr, at)
+
+
+def test_products_of_what_is_not_negative_have_ends() -> None:
+    zero = c.const(0)
+    found = eval_set(c.mul(c.minimum(X, 7), Y), {X: Interval(zero, None), Y: Interval(zero, c.const(5))})
+    assert (tir.const_int(found.low), tir.const_int(found.high)) == (0, 35)
+    assert eval_set(c.mul(X, Y), {X: Interval(c.const(-1), c.const(2)), Y: Interval(zero, None)}).high is None
 
 
 def test_like_terms_are_collected() -> None:

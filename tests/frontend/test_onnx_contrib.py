@@ -213,3 +213,69 @@ def test_rotary_embeddings(interleaved: int, offset: bool) -> None:
     places = np.array([3], "int64") if offset else np.array([[0, 1, 2, 3, 4], [7, 8, 9, 10, 11]], "int64")
     against_runtime("RotaryEmbedding", [_floats(2, 5, 24), places, cos, sin], interleaved=interleaved)
     against_runtime("RotaryEmbedding", [_floats(2, 3, 5, 8), places, cos, sin], interleaved=interleaved)
+
+
+def _query_groups(
+    batch: int, length: int, past: int | None, total: int, last: list[int], packed: bool = False, rotary: bool = False,
+    bias: bool = False, opt_level: int | None = None, symbolic: Any = (), **attributes: Any,
+) -> None:  # fmt: skip
+    """`GroupQueryAttention` of 4 heads that share 2, over a cache of so many places of the past."""
+    heads, shared, width = 4, 2, 16
+    q = _floats(batch, length, (heads + 2 * shared if packed else heads) * width)
+    k, v = (None if packed else _floats(batch, length, shared * width, seed=s) for s in (1, 2))
+    before = [None if past is None else _floats(batch, shared, past, width, seed=s) for s in (3, 4)]
+    angles = [_floats(32, width // 2, seed=s) if rotary else None for s in (5, 6)]
+    inputs = [q, k, v, *before, np.array(last, "int32"), np.array(total, "int32"), *angles, None]
+    inputs.append(_floats(batch, 1, length, total) if bias else None)
+    while inputs[-1] is None:
+        inputs.pop()
+    against_runtime(
+        "GroupQueryAttention", inputs, 3, opt_level=opt_level, symbolic=symbolic, num_heads=heads, kv_num_heads=shared,
+        do_rotary=int(rotary), **attributes,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("past", [None, 0, 16])
+def test_query_groups_of_a_prompt(past: int | None) -> None:
+    _query_groups(2, 5, past, 5, [4, 4], rotary=past == 16)
+    _query_groups(2, 5, past, 5, [4, 2], opt_level=2 if past == 16 else None)  # one is shorter
+
+
+@pytest.mark.parametrize("past", [5, 16])
+def test_query_groups_of_a_step(past: int) -> None:
+    _query_groups(2, 1, past, 6, [5, 5])
+    _query_groups(2, 1, past, 6, [5, 3], rotary=True, opt_level=2 if past == 16 else None)
+    _query_groups(2, 1, past, 6, [5, 3], packed=True, rotary=True, rotary_interleaved=1)
+    _query_groups(1, 3, past, 8, [7], rotary=True)
+    _query_groups(2, 1, past, 6, [5, 3], bias=True, scale=0.3)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 10])
+def test_query_groups_in_windows(size: int) -> None:
+    _query_groups(1, 5, None, 5, [4], local_window_size=size)
+    _query_groups(2, 1, 16, 6, [5, 3], local_window_size=size)
+
+
+def test_query_groups_with_a_cap_on_scores() -> None:
+    _query_groups(1, 5, None, 5, [4], softcap=0.7)
+
+
+def test_query_groups_of_symbolic_sizes() -> None:
+    _query_groups(2, 1, 5, 6, [5, 5], symbolic=((0, 0), (0, 1), (1, 1), (2, 1), (3, 2), (4, 2)))
+    _query_groups(2, 5, 5, 10, [9, 9], symbolic=((0, 0), (0, 1), (1, 1), (2, 1), (3, 2), (4, 2)), rotary=True)
+
+
+def test_query_groups_that_are_not_supported_are_named() -> None:
+    from mlcc.errors import CompileError
+
+    inputs = [
+        _floats(1, 2, 64),
+        _floats(1, 2, 32),
+        _floats(1, 2, 32),
+        None,
+        None,
+        np.array([1], "int32"),
+        np.array(2, "int32"),
+    ]
+    with pytest.raises(CompileError, match="smooth_softmax"):
+        translate(node_model("GroupQueryAttention", inputs, 3, num_heads=4, kv_num_heads=2, smooth_softmax=1))

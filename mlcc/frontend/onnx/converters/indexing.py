@@ -99,7 +99,7 @@ def _unique(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Expr
 def _one_hot(
     t: OnnxTranslator, node: OnnxNode, indices: relax.Expr, depth: relax.Expr, values: relax.Expr
 ) -> relax.Expr:
-    (classes,) = t.known(depth) or [int(t.scalar_of(depth))]  # it may come as a float
+    (classes,) = t.extents(t.cast(t.reshape(depth, [1]), "int64"))  # it may come as a float
     rank = t.ndim(indices)
     axis = node.attribute("axis", -1)
     if not -rank - 1 <= axis <= rank:

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from mlcc.frontend.onnx.parts import is_float, scalars
+from mlcc.frontend.onnx.run_time import Reduced
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.ir import construct, relax, tir
 from mlcc.ops.shapes import product
 
-Reduce = Callable[[OnnxTranslator, relax.Expr, Sequence[int], bool], relax.Expr]
+
+class Stated:
+    """Reductions of a tensor over axes that are numbers."""
+
+    def __init__(self, t: OnnxTranslator, axes: Sequence[int], keep: bool) -> None:
+        self.t, self.axes, self.keep = t, list(axes), keep
+
+    def by(self, name: str, value: relax.Expr, keep: bool | None = None) -> relax.Expr:
+        """The reduction of that name."""
+        return self.t.emit(getattr(self.t.op, name)(value, self.axes, self.keep if keep is None else keep))
+
+    def without_ones(self, value: relax.Expr) -> relax.Expr:
+        """What was reduced with its dimensions kept, as the result has them."""
+        return value if self.keep else self.t.emit(self.t.op.squeeze(value, self.axes))
+
+
+Over: TypeAlias = Stated | Reduced
+Reduce: TypeAlias = Callable[[OnnxTranslator, relax.Expr, Over], relax.Expr]
 
 
 def _direct(name: str) -> Reduce:
-    def reduce(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
-        return t.emit(getattr(t.op, name)(x, list(axes), keep))
-
-    return reduce
+    return lambda t, x, over: over.by(name, x)
 
 
 def _in_floats(t: OnnxTranslator, x: relax.Expr, of: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
@@ -27,30 +42,30 @@ def _in_floats(t: OnnxTranslator, x: relax.Expr, of: Callable[[relax.Expr], rela
     return of(x) if is_float(t, x) else t.cast(t.emit(of(t.cast(x, "float64"))), dtype)
 
 
-def _l1(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
-    return t.emit(t.op.sum(t.op.abs(x), list(axes), keep))
+def _l1(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
+    return over.by("sum", t.emit(t.op.abs(x)))
 
 
-def _sum_square(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
-    return t.emit(t.op.sum(t.op.multiply(x, x), list(axes), keep))
+def _sum_square(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
+    return over.by("sum", t.emit(t.op.multiply(x, x)))
 
 
-def _l2(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
-    return _in_floats(t, x, lambda v: t.op.sqrt(_sum_square(t, v, axes, keep)))
+def _l2(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
+    return _in_floats(t, x, lambda v: t.op.sqrt(_sum_square(t, v, over)))
 
 
-def _log_sum(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
-    return _in_floats(t, x, lambda v: t.op.log(t.op.sum(v, list(axes), keep)))
+def _log_sum(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
+    return _in_floats(t, x, lambda v: t.op.log(over.by("sum", v)))
 
 
-def _log_sum_exp(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], keep: bool) -> relax.Expr:
+def _log_sum_exp(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
     """The greatest element is taken out, so that no exponential overflows."""
 
     def of(v: relax.Expr) -> relax.Expr:
-        greatest = t.emit(t.op.max(v, list(axes), True))
+        greatest = over.by("max", v, keep=True)
         shift = t.emit(t.op.where(t.op.isfinite(greatest), greatest, scalars(t, v)(0)))
-        total = t.emit(t.op.sum(t.op.exp(t.op.subtract(v, shift)), list(axes), keep))
-        return t.op.add(t.op.log(total), shift if keep else t.op.squeeze(shift, list(axes)))
+        total = over.by("sum", t.emit(t.op.exp(t.op.subtract(v, shift))))
+        return t.op.add(t.op.log(total), over.without_ones(shift))
 
     return _in_floats(t, x, of)
 
@@ -65,24 +80,23 @@ _REDUCTIONS: dict[str, tuple[Reduce, int]] = {  # how, and since which opset `ax
 
 def _of_attribute(reduce: Reduce) -> Callable[..., relax.Expr]:
     def convert(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-        return reduce(t, x, _axes(t, x, node.attribute("axes")), bool(node.attribute("keepdims", 1)))
+        return reduce(t, x, Stated(t, _axes(t, x, node.attribute("axes")), bool(node.attribute("keepdims", 1))))
 
     return convert
 
 
 def _of_input(reduce: Reduce) -> Callable[..., relax.Expr]:
     def convert(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr | None = None) -> relax.Expr:
-        given = None if axes is None or _is_empty(t, axes) else [int(a) for a in t.array(axes).reshape(-1)]
         keep = bool(node.attribute("keepdims", 1))
-        if not given and node.attribute("noop_with_empty_axes", 0):  # each element is reduced by itself
-            return reduce(t, t.emit(t.op.expand_dims(x, [0])), [0], False)
-        return reduce(t, x, _axes(t, x, given), keep)
+        none = axes is None or t.static_shape(axes) == (0,)
+        if none and node.attribute("noop_with_empty_axes", 0):  # each element is reduced by itself
+            return reduce(t, t.emit(t.op.expand_dims(x, [0])), Stated(t, [0], False))
+        if not none and axes is not None and t.known(axes) is None:
+            return reduce(t, x, Reduced(t, x, axes, keep))
+        given = None if none or axes is None else [int(a) for a in t.array(axes).reshape(-1)]
+        return reduce(t, x, Stated(t, _axes(t, x, given), keep))
 
     return convert
-
-
-def _is_empty(t: OnnxTranslator, axes: relax.Expr) -> bool:
-    return t.static_shape(axes) == (0,)
 
 
 def _axes(t: OnnxTranslator, x: relax.Expr, given: Sequence[int] | None) -> list[int]:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from mlcc.frontend.emitter import Dim
 from mlcc.frontend.onnx.interpolation import CROP, ResizedAxis, Resizing, beyond, nearest_places, weights
 from mlcc.frontend.onnx.parts import choice, is_float, scalars, swap_axes
+from mlcc.frontend.onnx.run_time import element
+from mlcc.frontend.onnx.run_time_resize import RunTimeAxis
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -28,12 +30,18 @@ def _upsample_of_attribute(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> 
 @converts("Upsample", since=9)
 @converts("Resize", since=10)
 def _upsample_of_input(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scales: relax.Expr) -> relax.Expr:
+    if t.constant_array(scales) is None:
+        return _at_run_time(t, x, _upsampling(node), list(range(t.ndim(x))), None, scales, None)
     return _upsample(t, node, x, [float(s) for s in t.array(scales)])
 
 
-def _upsample(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scales: Sequence[float]) -> relax.Expr:
+def _upsampling(node: OnnxNode) -> Resizing:
     mode = {"bilinear": "linear"}.get(node.attribute("mode", "nearest"), node.attribute("mode", "nearest"))
-    how = Resizing(choice(mode, MODES[:2], "mode"), "asymmetric", "floor", -0.75, False, False, 0.0)
+    return Resizing(choice(mode, MODES[:2], "mode"), "asymmetric", "floor", -0.75, False, False, 0.0)
+
+
+def _upsample(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scales: Sequence[float]) -> relax.Expr:
+    how = _upsampling(node)
     targets = [_scaled(d, s) for d, s in zip(t.shape(x), scales, strict=True)]
     return resized(t, x, how, list(range(t.ndim(x))), targets, scales, ())
 
@@ -57,6 +65,9 @@ def _resize(
         node.attribute("extrapolation_value", 0.0),
     )
     axes = [t.axis(x, a) for a in node.attribute("axes", range(t.ndim(x)))]
+    if any(_is_data(t, value) for value in (scales, sizes, roi if how.coordinates == CROP else None)):
+        policy = node.attribute("keep_aspect_ratio_policy", "stretch")
+        return _at_run_time(t, x, how, axes, roi, scales, sizes, policy)
     cut = [float(v) for v in t.array(roi)] if roi is not None and how.coordinates == CROP else ()
     if _given(t, scales):
         assert scales is not None
@@ -73,6 +84,51 @@ def _resize(
 def _given(t: OnnxTranslator, value: relax.Expr | None) -> bool:
     """Whether an input is there and has elements; up to opset 12 what is left out may be empty."""
     return value is not None and tir.const_int(t.shape(value)[0]) != 0
+
+
+def _is_data(t: OnnxTranslator, value: relax.Expr | None) -> bool:
+    """Whether an input is there and known at run time only."""
+    return value is not None and _given(t, value) and t.known(value) is None and t.constant_array(value) is None
+
+
+def _at_run_time(
+    t: OnnxTranslator, x: relax.Expr, how: Resizing, axes: Sequence[int], roi: relax.Expr | None,
+    scales: relax.Expr | None, sizes: relax.Expr | None, policy: str = "stretch",
+) -> relax.Expr:  # fmt: skip
+    """The tensor resized by numbers that are data."""
+    old = t.cast(t.tensor_of([t.shape(x)[a] for a in axes], "int64"), "float64")
+    if _given(t, scales):
+        assert scales is not None
+        factors = t.cast(scales, "float64")
+        wanted = t.op.floor(t.op.add(t.op.multiply(old, factors), t.scalar(1e-6, "float64")))
+    elif _given(t, sizes):
+        assert sizes is not None
+        wanted = t.cast(sizes, "float64")
+        factors = t.emit(t.op.divide(wanted, old))
+        if choice(policy, list(POLICIES), "keep_aspect_ratio_policy") != "stretch":
+            one = (t.op.min if policy == "not_larger" else t.op.max)(factors, [0], True)
+            factors = t.emit(t.op.broadcast_to(one, t.shape_expr([len(axes)])))
+            wanted = t.op.floor(t.op.add(t.op.multiply(old, factors), t.scalar(0.5, "float64")))
+    else:
+        raise Unsupported("neither scales nor sizes are given")
+    extents = t.extents(t.emit(t.op.astype(wanted, "int64")))
+    if len(extents) != len(axes):
+        raise Unsupported(f"{len(extents)} scales or sizes for {len(axes)} axes")
+    cut = None if roi is None or how.coordinates != CROP else t.cast(roi, "float64")
+    dtype = DType.of(t.dtype(x))
+    made = x if how.mode == "nearest" else t.cast(x, _mixing(dtype))
+    for i, axis in enumerate(axes):
+        span = [
+            element(t, cut, at) if cut is not None else t.scalar(float(at > i), "float64") for at in (i, i + len(axes))
+        ]
+        part = RunTimeAxis(t, axis, t.shape(x)[axis], extents[i], element(t, factors, i), *span)
+        made = part.resized(made, how)
+    return made if how.mode == "nearest" else _narrowed(t, made, dtype)
+
+
+def _mixing(dtype: DType) -> str:
+    """What pixels of a dtype are mixed in."""
+    return "float64" if dtype.bytes > 4 or dtype.is_int and dtype.bytes == 4 else "float32"
 
 
 def _scaled(extent: Dim, scale: float) -> Dim:
@@ -207,7 +263,7 @@ def _moved(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[Resi
 def _mixed(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
     """Pixels mixed by products with matrices of weights."""
     dtype = DType.of(t.dtype(x))
-    wide = "float64" if dtype.bytes > 4 or dtype.is_int and dtype.bytes == 4 else "float32"
+    wide = _mixing(dtype)
     made, last = t.cast(x, wide), t.ndim(x) - 1
     for part in parts:
         matrix = t.constant(weights(how, part).T.astype(wide))

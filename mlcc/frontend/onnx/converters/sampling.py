@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mlcc.frontend.emitter import Dim
 from mlcc.frontend.onnx.parts import along, choice, known, scalars
+from mlcc.frontend.onnx.run_time import bordered, by_dimension
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -36,7 +37,7 @@ def _grid_sample(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, grid: relax.E
 
 @converts("AffineGrid", since=20)
 def _affine_grid(t: OnnxTranslator, node: OnnxNode, maps: relax.Expr, size: relax.Expr) -> relax.Expr:
-    space = t.integers(size)[2:]
+    space = t.extents(size)[2:]
     made = t.op.image.affine_grid(maps, t.shape_expr(space), bool(node.attribute("align_corners", 0)))
     return t.op.permute_dims(made, [0, *range(2, len(space) + 2), 1])
 
@@ -193,7 +194,9 @@ def _col2im(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, image: relax.Expr,
 def _center_crop_pad(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: relax.Expr) -> relax.Expr:
     rank = t.ndim(x)
     axes = [t.axis(x, a) for a in node.attribute("axes", range(rank))]
-    targets = t.integers(shape)
+    targets = t.known(shape)
+    if targets is None:
+        return _around_the_centre(t, x, axes, shape)
     if len(targets) != len(axes):
         raise Unsupported(f"{len(axes)} extents are needed, not {len(targets)}")
     for axis, target in zip(axes, targets, strict=True):
@@ -206,6 +209,16 @@ def _center_crop_pad(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: re
             width[2 * axis], width[2 * axis + 1] = more // 2, more - more // 2
             x = t.emit(t.op.nn.pad(x, width))
     return x
+
+
+def _around_the_centre(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], shape: relax.Expr) -> relax.Expr:
+    """Cropped or padded to extents that are data."""
+    old, two = t.tensor_of(t.shape(x), "int64"), t.scalar(2, "int64")
+    wanted = by_dimension(t, t.tensor_of(axes, "int64"), shape, t.shape(x), t.ndim(x))
+    more = t.op.subtract(wanted, old)
+    half = t.op.floor_divide(t.op.abs(more), two)
+    before = t.emit(t.op.where(t.op.less(more, t.scalar(0, "int64")), t.op.negative(half), half))
+    return bordered(t, x, before, t.extents(wanted), "constant", t.scalar(0, t.dtype(x)))
 
 
 @converts("DeformConv", since=19)

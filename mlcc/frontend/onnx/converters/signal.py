@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mlcc.frontend.onnx.elements import dtype_of
 from mlcc.frontend.onnx.parts import known
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
-from mlcc.ir import relax
+from mlcc.ir import construct, relax
 
 if TYPE_CHECKING:
     import numpy as np
 
 LONGEST = 8192  # places of a transform: its matrix has four times the square of it
 FLOAT = 1  # what ONNX calls float32
-HAMMING = 25 / 46
-BLACKMAN = 0.42, -0.5, 0.08
-
-Window: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # of places between 0 and 1
+_WINDOWS = {  # what cos(2 * pi * k * place) counts, for k from 0 on
+    "HannWindow": (0.5, -0.5), "HammingWindow": (25 / 46, -21 / 46), "BlackmanWindow": (0.42, -0.5, 0.08),
+}  # fmt: skip
 
 _LONGEST = 1 << 24  # elements of a window
 
@@ -117,36 +117,33 @@ def _stft(
     return transformed(t, cut, count, False, bool(node.attribute("onesided", 1)))
 
 
-@converts("HannWindow", since=17)
-def _hann(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
+@converts(*_WINDOWS, since=17)
+def _window(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
     import numpy as np
 
-    return _window(t, node, size, lambda at: np.sin(at * np.pi) ** 2)
-
-
-@converts("HammingWindow", since=17)
-def _hamming(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
-    import numpy as np
-
-    return _window(t, node, size, lambda at: HAMMING - np.cos(2 * np.pi * at) * (1 - HAMMING))
-
-
-@converts("BlackmanWindow", since=17)
-def _blackman(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
-    import numpy as np
-
-    return _window(t, node, size, lambda at: np.polynomial.chebyshev.chebval(np.cos(2 * np.pi * at), BLACKMAN))
-
-
-def _window(t: OnnxTranslator, node: OnnxNode, size: relax.Expr, function: Window) -> relax.Expr:
-    import numpy as np
-
+    series, dtype = _WINDOWS[node.operator], dtype_of(node.attribute("output_datatype", FLOAT))
+    less = 0 if node.attribute("periodic", 1) else 1
+    if t.known(size) is None:
+        return _run_time_window(t, series, less, size, dtype)
     count = int(t.scalar_of(size))
     if not 0 <= count <= _LONGEST:
         raise Unsupported(f"a window of {count} elements")
-    steps = count if node.attribute("periodic", 1) else count - 1
-    at = np.arange(count) / steps if steps else np.zeros(count)
-    return t.constant(function(at).astype(dtype_of(node.attribute("output_datatype", FLOAT))))
+    at = np.arange(count) / max(count - less, 1)
+    made = sum(factor * np.cos(2 * np.pi * k * at) for k, factor in enumerate(series))
+    return t.constant(np.asarray(made).astype(dtype))
+
+
+def _run_time_window(t: OnnxTranslator, series: Sequence[float], less: int, size: relax.Expr, dtype: str) -> relax.Expr:
+    """A window as long as run time says."""
+    wide = functools.partial(t.scalar, dtype="float64")
+    (count,) = t.extents(t.reshape(size, [1]))
+    steps = t.op.maximum(t.cast(t.tensor_of([construct.sub(count, less)], "int64"), "float64"), wide(1))
+    at = t.emit(t.op.divide(t.cast(t.emit(t.op.arange(0, count, 1, "int64")), "float64"), steps))
+    made: relax.Expr = t.full([count], series[0], "float64")
+    for k, factor in enumerate(series[1:], 1):
+        wave = t.op.cos(t.op.multiply(at, wide(2 * math.pi * k)))
+        made = t.emit(t.op.add(made, t.op.multiply(wave, wide(factor))))
+    return t.cast(made, dtype)
 
 
 @converts("MelWeightMatrix", since=17)

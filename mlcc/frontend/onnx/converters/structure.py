@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlcc.frontend.emitter import Dim
+from mlcc.frontend.onnx import run_time
 from mlcc.frontend.onnx.elements import dtype_of
 from mlcc.frontend.onnx.extents import broadcast, quotient
 from mlcc.frontend.onnx.parts import along, choice
@@ -176,6 +177,8 @@ def _flatten(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 @converts("Squeeze")
 def _squeeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr | None = None) -> relax.Expr:
+    if axes is not None and t.known(axes) is None:
+        return t.reshape(x, run_time.left_over(t, x, axes))
     given = _axes(t, node, axes)
     shape = t.shape(x)
     if given is None:
@@ -190,6 +193,8 @@ def _squeeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr 
 
 @converts("Unsqueeze")
 def _unsqueeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr | None = None) -> relax.Expr:
+    if axes is not None and t.known(axes) is None:
+        return t.reshape(x, run_time.with_ones(t, x, axes))
     return t.op.expand_dims(x, _axes(t, node, axes) or [])
 
 
@@ -251,7 +256,7 @@ def _beside(t: OnnxTranslator, part: relax.Expr, first: Sequence[tir.Expr], axis
 @converts("Split")
 def _split(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, sizes: relax.Expr | None = None) -> list[relax.Expr]:
     axis = t.axis(x, node.attribute("axis", 0))
-    lengths = node.attribute("split") if sizes is None else t.integers(sizes)
+    lengths = node.attribute("split") if sizes is None else t.extents(sizes)
     if lengths is None:
         lengths = _even_parts(t, t.shape(x)[axis], node.attribute("num_outputs", len(node.outputs)))
     return parts(t, x, axis, lengths)
@@ -279,10 +284,12 @@ def parts(t: OnnxTranslator, x: relax.Expr, axis: int, lengths: Sequence[Dim]) -
     if all(isinstance(p, int) for p in places):
         whole = t.emit(t.op.split(x, places, axis))
         return [t.emit(whole[i]) for i in range(len(lengths))]
-    ends: list[Dim] = [*places, t.shape(x)[axis]]
+    whole_shape, end = t.shape(x), t.simplify(c.add(places[-1], lengths[-1]))
+    if not same(c.as_expr(end, "int64"), whole_shape[axis]):  # run time checks that the lengths are those of the axis
+        x = t.with_shape(x, [end if i == axis else n for i, n in enumerate(whole_shape)])
     return [
         t.emit(t.op.strided_slice(x, [axis], [begin], [end], assume_inbound=True))
-        for begin, end in zip([0, *places], ends, strict=True)
+        for begin, end in zip([0, *places], [*places, end], strict=True)
     ]
 
 
@@ -301,14 +308,12 @@ def _slice(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, starts: relax.Expr, ends: relax.Expr,
     axes: relax.Expr | None = None, steps: relax.Expr | None = None,
 ) -> relax.Expr:  # fmt: skip
-    count = t.static_shape(starts)
-    if count is None or len(count) != 1:
-        raise Unsupported("the number of axes is known at run time only")
-    where = list(range(count[0])) if axes is None else [int(a) for a in t.array(axes).reshape(-1)]
+    count = run_time.count_of(t, starts)
+    where: Sequence[Dim] | None = list(range(count)) if axes is None else t.known(axes)
     begin, end = t.known(starts), t.known(ends)
-    stride = [1] * count[0] if steps is None else t.known(steps)
-    if begin is None or end is None or stride is None:
-        return _run_time_slice(t, x, where, starts, ends, steps)
+    stride = [1] * count if steps is None else t.known(steps)
+    if where is None or begin is None or end is None or stride is None:
+        return _run_time_slice(t, x, axes, starts, ends, steps)
     if any(not isinstance(s, int) for s in stride):
         raise Unsupported("a step is known at run time only")
     return slices(t, x, where, begin, end, [int(s) for s in stride])  # type: ignore[arg-type]
@@ -334,32 +339,21 @@ def slices(
 
 
 def _run_time_slice(
-    t: OnnxTranslator,
-    x: relax.Expr,
-    axes: Sequence[int],
-    starts: relax.Expr,
-    ends: relax.Expr,
+    t: OnnxTranslator, x: relax.Expr, axes: relax.Expr | None, starts: relax.Expr, ends: relax.Expr,
     steps: relax.Expr | None,
-) -> relax.Expr:
-    """A slice whose bounds are data."""
-    shape = t.shape(x)
-    at = {t.axis(x, axis): i for i, axis in enumerate(axes)}
-
-    def over_all(given: relax.Expr | None, otherwise: Sequence[Dim]) -> relax.Expr:
-        if given is None:
-            return t.tensor_of(otherwise, "int64")
-        vector = t.cast(given, "int64")
-        picked = [
-            t.emit(t.op.strided_slice(vector, [0], [at[i]], [at[i] + 1])) if i in at else t.tensor_of([n], "int64")
-            for i, n in enumerate(otherwise)
-        ]
-        return t.emit(t.op.concat(picked, 0))
-
-    ones = [1] * len(shape)
-    made = t.emit(
-        t.op.dynamic_strided_slice(x, over_all(starts, [0] * len(shape)), over_all(ends, shape), over_all(steps, ones))
-    )
-    return t.with_shape(made, [t.fresh("part") if i in at else n for i, n in enumerate(shape)])
+) -> relax.Expr:  # fmt: skip
+    """A slice whose bounds, or axes, are data."""
+    shape, count = t.shape(x), run_time.count_of(t, starts)
+    where = t.tensor_of(range(count), "int64") if axes is None else axes
+    ones = t.tensor_of([1] * count, "int64") if steps is None else steps
+    bounds = [
+        run_time.by_dimension(t, where, values, otherwise, len(shape))
+        for values, otherwise in ((starts, 0), (ends, shape), (ones, 1))
+    ]
+    made = t.emit(t.op.dynamic_strided_slice(x, *bounds))
+    known = t.known(where)
+    touched = range(len(shape)) if known is None else [t.axis(x, int(a)) for a in known]  # type: ignore[arg-type]
+    return t.with_shape(made, [t.fresh("part") if i in touched else n for i, n in enumerate(shape)])
 
 
 # ---------------------------------------------------------------- borders
@@ -378,8 +372,10 @@ def _pad(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, pads: relax.Expr, value: relax.Expr | None = None,
     axes: relax.Expr | None = None,
 ) -> relax.Expr:  # fmt: skip
-    where = list(range(t.ndim(x))) if axes is None else [t.axis(x, int(a)) for a in t.array(axes).reshape(-1)]
-    return _padded(t, node, x, t.integers(pads), value, where)
+    widths, places = t.known(pads), range(t.ndim(x)) if axes is None else t.known(axes)
+    if widths is None or places is None:
+        return _run_time_border(t, node, x, pads, value, axes)
+    return _padded(t, node, x, widths, value, [t.axis(x, int(a)) for a in places])  # type: ignore[arg-type]
 
 
 def _padded(
@@ -395,6 +391,23 @@ def _padded(
     flat = [_number(n) for i in range(t.ndim(x)) for n in sides.get(i, (0, 0))]
     cropped = _cropped(t, x, [min(n, 0) for n in flat])
     return t.op.nn.pad(cropped, [max(n, 0) for n in flat], _PAD_MODES[mode]) if max(flat, default=0) > 0 else cropped
+
+
+def _run_time_border(
+    t: OnnxTranslator, node: OnnxNode, x: relax.Expr, pads: relax.Expr, value: relax.Expr | None,
+    axes: relax.Expr | None,
+) -> relax.Expr:  # fmt: skip
+    """Borders whose widths are data: each place of the result takes the element that it has in the operand."""
+    mode, rank, shape = choice(node.attribute("mode", "constant"), tuple(_PAD_MODES), "mode"), t.ndim(x), t.shape(x)
+    vector = t.cast(pads, "int64")
+    half = run_time.count_of(t, vector) // 2
+    before, behind = (
+        run_time.by_dimension(t, axes, t.emit(t.op.strided_slice(vector, [0], [at], [at + half])), 0, rank)
+        for at in (0, half)
+    )
+    wanted = t.extents(t.emit(t.op.add(t.op.add(before, behind), t.tensor_of(shape, "int64"))))
+    filler = t.scalar(0, t.dtype(x)) if value is None else t.reshape(value, [])
+    return run_time.bordered(t, x, before, wanted, mode, filler)
 
 
 def _number(width: Dim) -> int:

@@ -1,0 +1,134 @@
+"""Attention of onnxruntime over a cache of keys and values that grows, or that is written into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.onnx.converters.attention import rotated
+from mlcc.frontend.onnx.heads import Heads, Mask, attend, difference, join_heads, padding, split_heads, window
+from mlcc.frontend.onnx.parts import MICROSOFT, along, known, quotient, slice_axis
+from mlcc.frontend.onnx.run_time import bordered
+from mlcc.frontend.onnx.table import converts
+from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+
+_PLAIN = {"smooth_softmax": 0, "qk_output": 0, "k_quant_type": "NONE", "v_quant_type": "NONE"}  # what is supported
+
+
+@converts("GroupQueryAttention", domain=MICROSOFT)
+def _group_query_attention(
+    t: OnnxTranslator,
+    node: OnnxNode,
+    query: relax.Expr,
+    key: relax.Expr | None,
+    value: relax.Expr | None,
+    past_key: relax.Expr | None,
+    past_value: relax.Expr | None,
+    last: relax.Expr,
+    total: relax.Expr,
+    cos: relax.Expr | None = None,
+    sin: relax.Expr | None = None,
+    positions: relax.Expr | None = None,
+    bias: relax.Expr | None = None,
+    *others: relax.Expr | None,
+) -> list[Any]:
+    if any(other is not None for other in others) or len([name for name in node.outputs if name]) > 3:
+        raise Unsupported("sinks of heads, quantized caches and scores as results are not supported")
+    for name, plain in _PLAIN.items():
+        if node.attribute(name, plain) not in (plain, -1 if isinstance(plain, int) else plain):
+            raise Unsupported(f"`{name}={node.attribute(name)}`")
+    q, k, v = _heads(t, node, query, key, value)
+    cache = _Cache(t, k, past_key, last, total)
+    if node.attribute("do_rotary", 0):
+        if cos is None or sin is None:
+            raise Unsupported("`do_rotary` without tables of cosines and sines")
+        at = cache.positions() if positions is None else positions
+        angles = [t.emit(t.op.take(table, at, 0)) for table in (cos, sin)]
+        turned = bool(node.attribute("rotary_interleaved", 0))
+        size = 2 * known(t.shape(cos)[1], "the width of the tables")
+        q, k = (rotated(t, x, *angles, turned, size) for x in (q, k))
+    keys, values = cache.extended(past_key, k), cache.extended(past_value, v)
+    mask, reach = Mask(t, t.dtype(q)), node.attribute("local_window_size", -1)
+    mask.hide_unless(window(t, cache.length, cache.capacity, cache.before, reach - 1 if reach > 0 else -1, 0))
+    if cache.length_is_open:
+        mask.hide_unless(padding(t, cache.capacity, cache.counts))
+    if bias is not None:
+        mask.add(cache.over_all_keys(bias))
+    heads = Heads(q, keys, values, node.attribute("scale") or None, node.attribute("softcap", 0.0))
+    made, _ = attend(t, heads, mask)
+    return [join_heads(t, made), keys, values]
+
+
+def _heads(
+    t: OnnxTranslator, node: OnnxNode, query: relax.Expr, key: relax.Expr | None, value: relax.Expr | None
+) -> list[relax.Expr]:
+    """Queries, keys and values as (batch, heads, length, width); the three may be one tensor."""
+    own, shared = node.attribute("num_heads"), node.attribute("kv_num_heads")
+    if key is None or value is None:
+        width = known(quotient(t.shape(query)[2], own + 2 * shared), "the width of heads")
+        ends = [own * width, (own + shared) * width, (own + 2 * shared) * width]
+        parts = [slice_axis(t, query, 2, begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+        query, key, value = parts
+    batch, length, _ = t.shape(query)
+    key, value = (t.as_known(x, [batch, length, t.shape(x)[2]]) for x in (key, value))
+    return [split_heads(t, x, count) for x, count in ((query, own), (key, shared), (value, shared))]
+
+
+class _Cache:
+    """Keys or values of before with new ones put in behind those of their sequence."""
+
+    def __init__(
+        self, t: OnnxTranslator, new: relax.Expr, past: relax.Expr | None, last: relax.Expr, total: relax.Expr
+    ) -> None:
+        """`last` is, for each sequence, the place of its last key; `total` how many keys the longest one has."""
+        self.t = t
+        self.batch, _, self.length, _ = t.shape(new)
+        (every,) = t.extents(t.reshape(total, [1]))
+        self.past: Dim = 0 if past is None else t.shape(past)[2]
+        self.capacity: Dim = every if past is None else t.simplify(construct.maximum(self.past, every))
+        places = t.reshape(t.cast(last, "int64"), [self.batch])
+        self.counts = t.emit(t.op.add(places, t.scalar(1, "int64")))  # how many keys each sequence has
+        self.before = self._before(every)
+
+    @property
+    def length_is_open(self) -> bool:
+        """Whether a sequence may have fewer new keys than others."""
+        return tir.const_int(self.length) != 1
+
+    def _before(self, every: Dim) -> relax.Expr:
+        """How many keys each sequence has before the new ones: none if there are as many new ones as keys."""
+        t, zero = self.t, self.t.scalar(0, "int64")
+        lengths = t.tensor_of([self.length, every], "int64")
+        new, whole = (slice_axis(t, lengths, 0, i, i + 1) for i in range(2))
+        return t.emit(t.op.where(t.op.equal(new, whole), zero, t.op.subtract(self.counts, new)))
+
+    def positions(self) -> relax.Expr:
+        """The places of the new keys in their sequences: (batch, length)."""
+        t = self.t
+        return t.emit(t.op.add(t.op.expand_dims(self.before, [1]), along(t, 2, 1, self.length)))
+
+    def extended(self, past: relax.Expr | None, new: relax.Expr) -> relax.Expr:
+        """The cache with new keys or values: (batch, heads, capacity, width). 0 where nothing is."""
+        t, (_, heads, _, width) = self.t, self.t.shape(new)
+        if past is None:
+            return t.as_known(new, [self.batch, heads, self.capacity, width])
+        more = t.simplify(construct.sub(self.capacity, self.past))
+        base = past = t.as_known(past, [self.batch, heads, self.past, width])
+        if more != 0:
+            rest = t.full([self.batch, heads, more, width], 0, t.dtype(new))
+            base = t.as_known(t.emit(t.op.concat([past, rest], 2)), [self.batch, heads, self.capacity, width])
+        places = t.reshape(self.positions(), [self.batch, 1, self.length, 1])
+        spread = t.op.broadcast_to(places, t.shape_expr(t.shape(new)))
+        written = t.emit(t.op.scatter_elements(base, spread, new, 2))
+        ends = t.op.add(self.before, t.tensor_of([self.length], "int64"))
+        used = t.op.less(along(t, 4, 2, self.capacity), t.op.expand_dims(ends, [1, 2, 3]))
+        return t.emit(t.op.where(used, written, t.scalar(0, t.dtype(new))))
+
+    def over_all_keys(self, bias: relax.Expr) -> relax.Expr:
+        """A bias with an element for each place of the cache."""
+        t, shape = self.t, [*self.t.shape(bias)[:3], self.capacity]
+        if difference(self.capacity, t.shape(bias)[3]) == 0:
+            return bias
+        return bordered(t, bias, t.tensor_of([0] * 4, "int64"), shape, "constant", t.scalar(0, t.dtype(bias)))

@@ -1,0 +1,166 @@
+"""Axes, and numbers along axes, that are known at run time only: as vectors with an element for each dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlcc.frontend.emitter import Dim
+from mlcc.frontend.onnx.translate import OnnxTranslator
+from mlcc.frontend.problems import Unsupported
+from mlcc.ir import construct, relax, tir
+from mlcc.ir.dtypes import DType
+from mlcc.ops.shapes import product
+
+
+def count_of(t: OnnxTranslator, vector: relax.Expr) -> int:
+    """How many elements a vector has. Raises Unsupported where run time says it."""
+    shape = t.static_shape(vector)
+    if shape is None or len(shape) > 1:
+        raise Unsupported("how many axes there are is known at run time only")
+    return shape[0] if shape else 1
+
+
+def from_front(t: OnnxTranslator, axes: relax.Expr, rank: int) -> relax.Expr:
+    """Axes counted from the front; run time checks that there are such."""
+    wide = t.reshape(t.cast(axes, "int64"), [count_of(t, axes)])
+    limit = t.scalar(rank, "int64")
+    positive = t.op.where(t.op.less(wide, t.scalar(0, "int64")), t.op.add(wide, limit), wide)
+    return t.emit(t.op.take(t.tensor_of(range(rank), "int64"), positive, 0))
+
+
+def matches(t: OnnxTranslator, axes: relax.Expr, rank: int) -> relax.Expr:
+    """A matrix of bools: which dimension (row) each of the axes (column) is."""
+    places = t.reshape(t.tensor_of(range(rank), "int64"), [rank, 1])
+    return t.emit(t.op.equal(places, t.op.expand_dims(from_front(t, axes, rank), [0])))
+
+
+def chosen(t: OnnxTranslator, axes: relax.Expr, rank: int) -> relax.Expr:
+    """Which dimensions are among the axes."""
+    return t.emit(t.op.max(matches(t, axes, rank), [1]))
+
+
+def by_dimension(
+    t: OnnxTranslator, axes: relax.Expr | None, values: relax.Expr, otherwise: Sequence[Dim] | int, rank: int
+) -> relax.Expr:
+    """A vector with the value of each dimension: that of its axis, or another where it is none of the axes."""
+    vector = t.cast(values, "int64")
+    if axes is None:
+        return vector
+    rest = [otherwise] * rank if isinstance(otherwise, int) else otherwise
+    found = matches(t, axes, rank)
+    spread = t.op.sum(t.op.where(found, t.op.expand_dims(vector, [0]), t.scalar(0, "int64")), [1])
+    return t.emit(t.op.where(t.op.max(found, [1]), spread, t.tensor_of(rest, "int64")))
+
+
+def element(t: OnnxTranslator, vector: relax.Expr, at: int) -> relax.Expr:
+    """One element of a vector, as a scalar."""
+    return t.emit(t.op.squeeze(t.op.strided_slice(vector, [0], [at], [at + 1], assume_inbound=True), [0]))
+
+
+def left_over(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
+    """The extents of the dimensions that are not among the axes, which are different ones."""
+    rank = t.ndim(x)
+    order = t.op.argsort(t.op.astype(chosen(t, axes, rank), "int32"), 0, False, "int64")
+    first = t.op.strided_slice(order, [0], [0], [max(rank - count_of(t, axes), 0)], assume_inbound=True)
+    return t.extents(t.emit(t.op.take(t.tensor_of(t.shape(x), "int64"), first, 0)))
+
+
+def with_ones(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
+    """The extents with 1 put in, so that the axes, which are different ones, are where those are."""
+    rank = t.ndim(x) + count_of(t, axes)
+    new = chosen(t, axes, rank)
+    zero, one = t.scalar(0, "int64"), t.scalar(1, "int64")
+    before = t.op.subtract(t.op.cumsum(t.op.where(new, zero, one), 0, "int64"), one)
+    old = t.tensor_of([*t.shape(x), 1], "int64")  # never empty
+    return t.extents(t.emit(t.op.where(new, one, t.op.take(old, t.op.maximum(before, zero), 0))))
+
+
+def bordered(
+    t: OnnxTranslator, x: relax.Expr, before: relax.Expr, extents: Sequence[Dim], mode: str, filler: relax.Expr
+) -> relax.Expr:
+    """A tensor of these extents, in which the elements of another begin at `before`, a vector of places that may be
+    negative; beyond them, `mode` of ONNX's `Pad` says what there is."""
+    zero, two = t.scalar(0, "int64"), t.scalar(2, "int64")
+    for axis, extent in enumerate(extents):
+        n = t.tensor_of([t.shape(x)[axis]], "int64", ())
+        last = t.op.subtract(n, t.scalar(1, "int64"))
+        at = t.emit(t.op.subtract(t.op.arange(0, extent, 1, "int64"), element(t, before, axis)))
+        if mode == "wrap":
+            place = t.op.floor_mod(at, n)
+        elif mode == "reflect":
+            around = t.op.floor_mod(at, t.op.maximum(t.op.multiply(last, two), t.scalar(1, "int64")))
+            place = t.op.minimum(around, t.op.subtract(t.op.multiply(last, two), around))
+        else:
+            place = t.op.maximum(t.op.minimum(at, last), zero)
+        taken = t.emit(t.op.take(x, place, axis))
+        if mode == "constant":
+            inside = t.emit(t.op.logical_and(t.op.greater_equal(at, zero), t.op.less(at, n)))
+            seen = t.reshape(inside, [extent if i == axis else 1 for i in range(t.ndim(x))])
+            taken = t.emit(t.op.where(seen, taken, filler))
+        x = taken
+    return x
+
+
+class Reduced:
+    """Reductions of a tensor over axes that run time says: each element is combined with its place in the result."""
+
+    def __init__(self, t: OnnxTranslator, x: relax.Expr, axes: relax.Expr, keep: bool) -> None:
+        self.t, self.shape, self.keep = t, t.shape(x), keep
+        over = chosen(t, axes, len(self.shape))
+        whole = t.tensor_of(self.shape, "int64")
+        self.extents = t.extents(t.emit(t.op.where(over, t.scalar(1, "int64"), whole)))
+        self.result = self.extents if keep else left_over(t, x, axes)
+        self.places = self._places()
+
+    def _places(self) -> relax.Expr:
+        """Where in the result, laid flat, each element of the data goes."""
+        t, rank = self.t, len(self.shape)
+        total: Any = t.scalar(0, "int64")
+        for axis, extent in enumerate(self.extents):
+            along = t.op.arange(0, self.shape[axis], 1, "int64")
+            last = t.tensor_of([construct.sub(extent, 1)], "int64")
+            step = t.tensor_of([product(self._exprs(axis + 1))], "int64")
+            place = t.op.multiply(t.op.minimum(along, last), step)
+            total = t.op.add(total, t.op.expand_dims(place, [i for i in range(rank) if i != axis]))
+        return t.emit(t.op.flatten(t.op.broadcast_to(total, t.shape_expr(self.shape)) if rank else total))
+
+    def _exprs(self, first: int = 0) -> list[tir.Expr]:
+        return [construct.as_expr(n, "int64") for n in self.extents[first:]]
+
+    def by(self, name: str, value: relax.Expr, keep: bool | None = None) -> relax.Expr:
+        """The reduction of that name."""
+        if name == "mean":
+            return self._mean(value, keep)
+        t, own = self.t, DType.of(self.t.dtype(value))
+        wide = "int32" if own.is_bool else "float32" if own.is_float and own.bits < 32 else str(own)
+        start = t.full([product(self._exprs())], _identity(name, DType.of(wide), own.is_bool), wide)
+        flat = t.emit(t.op.flatten(t.cast(value, wide)))
+        how = {"max": "amax", "min": "amin"}.get(name, name)
+        made = t.emit(t.op.scatter_reduce(start, self.places, flat, 0, how))
+        return t.cast(t.reshape(made, self.extents if keep else self.result), own)
+
+    def _mean(self, value: relax.Expr, keep: bool | None) -> relax.Expr:
+        t, dtype = self.t, self.t.dtype(value)
+        if not DType.of(dtype).is_float:
+            raise Unsupported("means of integers over axes that are known at run time only")
+        count = construct.floordiv(product(self.shape), construct.maximum(product(self._exprs()), 1))
+        number = t.cast(t.tensor_of([count], "int64", ()), dtype)
+        return t.emit(t.op.divide(self.by("sum", value, keep), number))
+
+    def without_ones(self, value: relax.Expr) -> relax.Expr:
+        """What was reduced with its dimensions kept, as the result has them."""
+        return value if self.keep else self.t.reshape(value, self.result)
+
+
+def _identity(name: str, dtype: DType, of_bools: bool) -> float:
+    """What a reduction begins with."""
+    if name in ("sum", "prod"):
+        return int(name == "prod")
+    if of_bools:
+        return int(name == "min")
+    if dtype.is_float:
+        return float("-inf") if name == "max" else float("inf")
+    bound = construct.min_value(dtype) if name == "max" else construct.max_value(dtype)
+    assert isinstance(bound, tir.IntImm)
+    return bound.value
