@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mlcc import ops
+from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.node import replace
@@ -16,7 +17,7 @@ from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.recognition.graph import Graph, axes_of, dims_of, dtype_of, is_float
 from mlcc.passes.recognition.masks import Masks, constant_array, is_hidden
 from mlcc.passes.recognition.polynomial import is_wider
-from mlcc.relax.construct import shape_expr
+from mlcc.relax.construct import make_tuple, prim_value, shape_expr
 
 _DEEPEST = 16  # operators between a product and its softmax
 _VIEWS = ("permute_dims", "reshape")
@@ -185,9 +186,9 @@ class _Maker:
         query, before = self._unscaled(self.scores.product.args[0])
         key, also = self._unscaled(self.scores.product.args[1])
         factor = self.scores.factor * before * also
+        keys, values = (key, _KEYS[self.rank]), (self.second.args[1], _FIRST[self.rank])
         q = self._four(query, _FIRST[self.rank])
-        k = self._four(key, _KEYS[self.rank])
-        v = self._four(self.second.args[1], _FIRST[self.rank])
+        k, v = (self._four(*operand) for operand in self._of_groups(keys, values))
         corner = self.scores.masks.corner(self.graph)
         bias = None if corner is not None else self._bias()
         attrs = {"scale": self._scale(factor, q), "causal_mask": corner}
@@ -196,11 +197,11 @@ class _Maker:
         else:
             call = ops.bind_call("nn.attention_bias", (q, k, v, bias), attrs)
         made: relax.Expr = self.emitter.emit(replace(call, span=self.second.span))
-        if self.rank == 4:
-            made = self.emitter.emit_op("permute_dims", made, axes=list(_FIRST[4]))
         blind = None if bias is None or not self.guarded else self._blind(bias)
         if blind is not None:
             made = self.emitter.emit_op("where", blind, self._number(0.0), made)
+        if self.rank == 4:
+            made = self.emitter.emit_op("permute_dims", made, axes=list(_FIRST[4]))
         if self.rank < 4:
             made = self.emitter.emit_op("squeeze", made, axis=list(_ONES[self.rank]))
         return self._cast(made, dtype_of(self.second))
@@ -227,11 +228,71 @@ class _Maker:
             return expr, 1.0
         return self.emitter.emit(replace(call, args=(rest, *call.args[1:]))), factor
 
+    def _of_groups(self, *operands: tuple[relax.Expr, Sequence[int]]) -> list[tuple[relax.Expr, Sequence[int]]]:
+        """Keys and values of the heads that there are, where the graph repeats each for several heads of queries."""
+        peeled = [self._untransposed(*operand) for operand in operands]
+        found = [self._unrepeated(value) if self.rank == 4 else None for value, _ in peeled]
+        if (
+            found[0] is None
+            or found[1] is None
+            or not _same(*((dims_of(x) or ())[1:2] for x in found if x is not None))
+        ):
+            return list(operands)
+        return [(x, order) for x, (_, order) in zip(found, peeled, strict=True) if x is not None]
+
+    def _unrepeated(self, value: relax.Expr) -> relax.Expr | None:
+        """(batch, groups, length, width) whose groups are repeated: as (batch, groups, times, length, width) first."""
+        whole = self.graph.call(value, "reshape")
+        spread = None if whole is None else self.graph.call(whole.args[0], "broadcast_to")
+        wide = None if spread is None else self.graph.call(spread.args[0], "expand_dims", "reshape")
+        if whole is None or spread is None or wide is None:
+            return None
+        x = wide.args[0]
+        dims, made, inner, result = (dims_of(e) for e in (x, spread, wide, whole))
+        if dims is None or made is None or inner is None or result is None or len(dims) != 4 or len(made) != 5:
+            return None
+        between = (*dims[:2], made[2], *dims[2:])
+        one = len(inner) == 5 and tir.const_int(inner[2]) == 1 and _same((*inner[:2], *inner[3:]), dims)
+        fits = _same(made, between) and _same((result[0], *result[2:]), (dims[0], *dims[2:]))
+        return x if one and fits else None
+
     def _four(self, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
         """A tensor as (batch, length, heads, width), `order` saying which axis comes where."""
-        turned = self._turned(value, order)
-        wide = self.emitter.emit_op("expand_dims", turned, axis=list(_ONES[self.rank])) if self.rank < 4 else turned
-        return self._cast(wide, self.dtype)
+        turned, order = self._untransposed(value, order)
+        if list(order) != list(range(len(order))):
+            turned = self.emitter.emit_op("permute_dims", turned, axes=list(order))
+        if self.rank < 4:
+            turned = self.emitter.emit_op("expand_dims", turned, axis=list(_ONES[self.rank]))
+        return self._cast(turned, self.dtype)
+
+    def _untransposed(self, value: relax.Expr, order: Sequence[int]) -> tuple[relax.Expr, Sequence[int]]:
+        """What a tensor is transposed from, and the order of axes in terms of that."""
+        while True:
+            call = self.graph.call(value, "permute_dims")
+            if call is not None:
+                axes, value = axes_of(call), call.args[0]
+            else:
+                part = self._part(value)
+                if part is None:
+                    return value, order
+                value, axes = part
+            order = [axes[at] for at in order]
+
+    def _part(self, value: relax.Expr) -> tuple[relax.Expr, list[int]] | None:
+        """One of the tensors along an axis of a transposed one: as it is before that, and the order of its axes."""
+        squeezed = self.graph.call(value, "squeeze")
+        cut = None if squeezed is None else self.graph.call(squeezed.args[0], "strided_slice")
+        whole = None if cut is None else self.graph.call(cut.args[0], "permute_dims")
+        if squeezed is None or cut is None or whole is None or not isinstance(cut.args[1], relax.Tuple):
+            return None
+        at = [self.graph.scalar(axis) for axis in cut.args[1].fields]
+        if len(at) != 1 or at[0] is None or [int(at[0])] != list(squeezed.attrs["axis"] or ()):
+            return None
+        axes = axes_of(whole)
+        source = axes.pop(int(at[0]))
+        place = make_tuple((prim_value(c.const(source, "int64")),))
+        sliced = self.emitter.emit_op("strided_slice", whole.args[0], place, *cut.args[2:], **cut.attrs)
+        return self.emitter.emit_op("squeeze", sliced, axis=[source]), [a - (a > source) for a in axes]
 
     def _cast(self, value: relax.Expr, dtype: DType | None) -> relax.Expr:
         return value if dtype_of(value) is dtype else self.emitter.emit_op("astype", value, dtype=str(dtype))
@@ -285,5 +346,10 @@ class _Maker:
         array = constant_array(self.graph, bias)
         if array is not None and not (array.max(-1) == -math.inf).any():
             return None
+        choice = self.graph.call(bias, "where")
+        numbers = [None] if choice is None else [self.graph.scalar(value) for value in choice.args[1:]]
+        if all(number is not None and number > -math.inf for number in numbers):
+            return None
         hidden = self.emitter.emit_op("equal", bias, self._number(-math.inf))
-        return self.emitter.emit_op("min", hidden, axis=[3], keepdims=True)
+        blind = self.emitter.emit_op("min", hidden, axis=[3], keepdims=True)
+        return self.emitter.emit_op("permute_dims", blind, axes=list(_FIRST[4]))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlcc import ops
-from mlcc.ir import relax
+from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ops.shapes import prove_equal
@@ -18,7 +18,7 @@ from mlcc.passes.recognition.activations import activation
 from mlcc.passes.recognition.attention import attention
 from mlcc.passes.recognition.graph import ARITHMETIC, Graph, axes_of, dims_of
 from mlcc.passes.recognition.norms import norm
-from mlcc.relax.construct import same_info
+from mlcc.relax.construct import same_info, shape_expr
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,17 @@ class _Recognizer(RelaxMutator):
             return None
         given, made = dims_of(first.args[0]), dims_of(call)
         flat = dims_of(first)
-        if given is None or made is None or flat is None or len(given) != len(made) or len(given) < 3:
+        if given is None or made is None or flat is None or len(made) < 3 or len(given) < 3:
             return None
-        turned = (*given[:-2], given[-1], given[-2])
-        pairs = (*zip(turned, made, strict=True), *zip(given[-2:], flat[-2:], strict=True))
+        pairs = (*zip(given[-2:], flat[-2:], strict=True), *zip(made[:-3:-1], given[-2:], strict=True))
         if not all(prove_equal(a, b) for a, b in pairs):
             return None
-        rank = len(given)
-        axes = [*range(rank - 2), rank - 1, rank - 2]
-        return ops.bind_call("permute_dims", (first.args[0],), {"axes": axes})
+        rows = self._in_shape(first.args[0], (*made[:-2], *given[-2:]))
+        rank = len(made)
+        return ops.bind_call("permute_dims", (rows,), {"axes": [*range(rank - 2), rank - 1, rank - 2]})
+
+    def _in_shape(self, value: relax.Expr, dims: tuple[tir.Expr, ...]) -> relax.Expr:
+        own = dims_of(value) or ()
+        if len(own) == len(dims) and all(prove_equal(a, b) for a, b in zip(own, dims, strict=True)):
+            return value
+        return self.emit_op("reshape", value, shape_expr(dims))

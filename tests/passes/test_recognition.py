@@ -437,3 +437,39 @@ def test_sizes_that_are_symbolic() -> None:
     made = mlcc.parse("\n".join(line.removeprefix("        ") for line in text.splitlines()))
     assert recognized(made, rows(2, 3, 5, 4), rows(2, 3, 7, 4), rows(2, 3, 7, 4))["nn.attention"] == 1
     assert recognized(made, rows(2, 3, 0, 4), rows(2, 3, 1, 4), rows(2, 3, 1, 4))["nn.attention"] == 1
+
+
+def test_queries_keys_and_values_that_are_parts_of_one_product() -> None:
+    lines = """
+        t = R.permute_dims(x, axes=[2, 0, 3, 1, 4])
+        q = R.squeeze(R.strided_slice(t, axes=[0], begin=[0], end=[1]), axis=[0])
+        k = R.squeeze(R.strided_slice(t, axes=[0], begin=[1], end=[2]), axis=[0])
+        v = R.squeeze(R.strided_slice(t, axes=[0], begin=[2], end=[3]), axis=[0])
+        p = R.nn.softmax(R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2])), axis=-1)
+        o = R.matmul(p, v)
+    """
+    made = module(lines, "R.permute_dims(o, axes=[0, 2, 1, 3])", x=(2, 5, 3, 4, 6))
+    found = recognized(made, rows(2, 5, 3, 4, 6))
+    assert found == {"strided_slice": 3, "squeeze": 3, "nn.attention": 1}
+
+
+@pytest.mark.parametrize("turn", ["R.permute_dims(w, axes=[0, 1, 3, 2])", "one batch"])
+def test_keys_and_values_that_are_repeated_for_heads(turn: str) -> None:
+    shapes = {"q": (2, 6, 5, 4), "k": (2, 3, 7, 4), "v": (2, 3, 7, 8)}
+    turned = f"kt = {turn}"
+    if turn == "one batch":
+        turned = """
+            flat = R.reshape(R.broadcast_to(R.expand_dims(k, 2), R.shape([2, 3, 2, 7, 4])), R.shape([12, 7, 4]))
+            kt = R.reshape(R.permute_dims(flat, axes=[0, 2, 1]), R.shape([2, 6, 4, 7]))
+        """
+    lines = f"""
+        w = R.reshape(R.broadcast_to(R.expand_dims(k, 2), R.shape([2, 3, 2, 7, 4])), R.shape([2, 6, 7, 4]))
+        {turned}
+        u = R.reshape(R.broadcast_to(R.expand_dims(v, 2), R.shape([2, 3, 2, 7, 8])), R.shape([2, 6, 7, 8]))
+        p = R.nn.softmax(R.matmul(q, kt), axis=-1)
+    """
+    found = recognized(module(lines, "R.matmul(p, u)", **shapes), *arrays(shapes))
+    assert found["nn.attention"] == 1 and "broadcast_to" not in found
+    lines = lines.replace("R.expand_dims(v, 2)", "R.expand_dims(v, 1)").replace("[2, 3, 2, 7, 8]", "[2, 2, 3, 7, 8]")
+    found = recognized(module(lines, "R.matmul(p, u)", **shapes), *arrays(shapes))  # whole sets of heads are repeated
+    assert found["nn.attention"] == 1 and found["broadcast_to"] == 2
