@@ -58,12 +58,30 @@ def element(t: OnnxTranslator, vector: relax.Expr, at: int) -> relax.Expr:
     return t.emit(t.op.squeeze(t.op.strided_slice(vector, [0], [at], [at + 1], assume_inbound=True), [0]))
 
 
+def bounded(t: OnnxTranslator, vector: relax.Expr, limits: Sequence[Dim]) -> list[Dim]:
+    """The elements of a vector as extents, which are no greater than these: memory is planned by that."""
+    return [
+        found if isinstance(found, int) else construct.minimum(found, limit)
+        for found, limit in zip(t.extents(vector), limits, strict=True)
+    ]
+
+
+def _greatest(shape: Sequence[Dim]) -> Dim:
+    """What no extent is greater than, and no less than 1."""
+    most: Dim = 1
+    for extent in shape:
+        most = construct.maximum(extent, most)
+    return most
+
+
 def left_over(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
     """The extents of the dimensions that are not among the axes, which are different ones."""
     rank = t.ndim(x)
     order = t.op.argsort(t.op.astype(chosen(t, axes, rank), "int32"), 0, False, "int64")
-    first = t.op.strided_slice(order, [0], [0], [max(rank - count_of(t, axes), 0)], assume_inbound=True)
-    return t.extents(t.emit(t.op.take(t.tensor_of(t.shape(x), "int64"), first, 0)))
+    count = max(rank - count_of(t, axes), 0)
+    first = t.op.strided_slice(order, [0], [0], [count], assume_inbound=True)
+    kept = t.emit(t.op.take(t.tensor_of(t.shape(x), "int64"), first, 0))
+    return bounded(t, kept, [_greatest(t.shape(x))] * count)
 
 
 def with_ones(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
@@ -73,7 +91,8 @@ def with_ones(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
     zero, one = t.scalar(0, "int64"), t.scalar(1, "int64")
     before = t.op.subtract(t.op.cumsum(t.op.where(new, zero, one), 0, "int64"), one)
     old = t.tensor_of([*t.shape(x), 1], "int64")  # never empty
-    return t.extents(t.emit(t.op.where(new, one, t.op.take(old, t.op.maximum(before, zero), 0))))
+    made = t.emit(t.op.where(new, one, t.op.take(old, t.op.maximum(before, zero), 0)))
+    return bounded(t, made, [_greatest(t.shape(x))] * rank)
 
 
 def bordered(
@@ -109,7 +128,8 @@ class Reduced:
         self.t, self.shape, self.keep = t, t.shape(x), keep
         over = chosen(t, axes, len(self.shape))
         whole = t.tensor_of(self.shape, "int64")
-        self.extents = t.extents(t.emit(t.op.where(over, t.scalar(1, "int64"), whole)))
+        kept = t.emit(t.op.where(over, t.scalar(1, "int64"), whole))
+        self.extents = bounded(t, kept, [_greatest([n]) for n in self.shape])
         self.result = self.extents if keep else left_over(t, x, axes)
         self.places = self._places()
 

@@ -256,7 +256,9 @@ def _beside(t: OnnxTranslator, part: relax.Expr, first: Sequence[tir.Expr], axis
 @converts("Split")
 def _split(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, sizes: relax.Expr | None = None) -> list[relax.Expr]:
     axis = t.axis(x, node.attribute("axis", 0))
-    lengths = node.attribute("split") if sizes is None else t.extents(sizes)
+    lengths = node.attribute("split") if sizes is None else t.known(sizes)
+    if lengths is None and sizes is not None:
+        lengths = run_time.bounded(t, sizes, [t.shape(x)[axis]] * run_time.count_of(t, sizes))
     if lengths is None:
         lengths = _even_parts(t, t.shape(x)[axis], node.attribute("num_outputs", len(node.outputs)))
     return parts(t, x, axis, lengths)
