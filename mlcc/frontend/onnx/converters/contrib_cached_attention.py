@@ -8,7 +8,7 @@ from mlcc.frontend.emitter import Dim
 from mlcc.frontend.onnx.converters.attention import rotated
 from mlcc.frontend.onnx.heads import Heads, Mask, attend, difference, join_heads, padding, split_heads, window
 from mlcc.frontend.onnx.parts import MICROSOFT, along, known, quotient, slice_axis
-from mlcc.frontend.onnx.run_time import bordered
+from mlcc.frontend.onnx.run_time import bordered, bounded
 from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
@@ -85,8 +85,8 @@ class _Cache:
         """`last` is, for each sequence, the place of its last key; `total` how many keys the longest one has."""
         self.t = t
         self.batch, _, self.length, _ = t.shape(new)
-        (every,) = t.extents(t.reshape(total, [1]))
         self.past: Dim = 0 if past is None else t.shape(past)[2]
+        (every,) = bounded(t, t.reshape(total, [1]), [t.simplify(construct.add(self.length, self.past))])
         self.capacity: Dim = every if past is None else t.simplify(construct.maximum(self.past, every))
         places = t.reshape(t.cast(last, "int64"), [self.batch])
         self.counts = t.emit(t.op.add(places, t.scalar(1, "int64")))  # how many keys each sequence has
