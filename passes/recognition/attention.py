@@ -94,10 +94,10 @@ def _scores(graph: Graph, logits: relax.Expr) -> _Scores | None:
                 return None
             expr, factor = scaled[0], factor * scaled[1]
         elif name == "where":
-            condition, one, other = call.args
+            _, one, other = call.args
             for rest, hidden, seen in ((one, other, True), (other, one, False)):
                 if is_hidden(graph, hidden, dtype_of(call)):
-                    masks.hide(condition, seen, graph.scalar(hidden) or 0.0)
+                    masks.hide(call, seen, graph.scalar(hidden) or 0.0)
                     expr = rest
                     break
             else:
@@ -107,7 +107,7 @@ def _scores(graph: Graph, logits: relax.Expr) -> _Scores | None:
             if split is None or name == "subtract":
                 return None
             expr = split[0]
-            masks.add(split[1], factor)
+            masks.add(call, split[1], factor)
     return None
 
 
@@ -154,12 +154,16 @@ def _is_plain(scores: _Scores, softmax: relax.Call, second: relax.Call) -> bool:
         heads, shared = tir.const_int(q[1]), tir.const_int(k[1])
         if not heads or not shared or heads % shared:
             return False
-    return _widest((*operands, second)) is not None
+    if any(dims_of(step.operand) is None for step in scores.masks.steps):
+        return False
+    return _dtype(scores, second) is not None
 
 
-def _widest(values: Sequence[relax.Expr]) -> DType | None:
-    """The dtype of floats that has those of all values."""
-    dtypes = {dtype_of(value) for value in values}
+def _dtype(scores: _Scores, second: relax.Call) -> DType | None:
+    """The dtype of floats that has those of all operands, and of masks; None if there is none."""
+    operands = (*scores.product.args, second.args[1], second)
+    masks = (step.needed for step in scores.masks.steps)
+    dtypes = {*map(dtype_of, operands), *(dtype for dtype in masks if dtype is not None)}
     widest = max(dtypes, key=lambda dtype: dtype.bits if dtype is not None else 0)
     fits = is_float(widest) and all(dtype is widest or is_wider(widest, dtype) for dtype in dtypes)
     return widest if fits else None
@@ -178,7 +182,7 @@ class _Maker:
         self.graph, self.emitter = graph, emitter
         self.scores, self.second, self.guarded = scores, second, guarded
         self.rank = len(dims_of(second) or ())
-        dtype = _widest((*scores.product.args, second.args[1], second))
+        dtype = _dtype(scores, second)
         assert dtype is not None
         self.dtype = dtype
 

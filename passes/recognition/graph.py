@@ -17,22 +17,25 @@ _MOST = 32  # values that one search looks at
 
 
 class Graph:
-    """What variables are computed from, and which of them are equal.
+    """What the variables of a block are computed from, and which values are equal.
 
-    Each value has a number; two have the same one if the same operators compute them from the same values.
+    Each value has a number; two have the same one if the same operators compute them from the same values. Nothing
+    looks into values of other blocks than `block`, of which operands may not be seen from there.
     """
 
     def __init__(self, func: relax.Function) -> None:
         self.uses = Uses.of(func)
         self._numbers: dict[tuple[object, ...], int] = {}
         self._known: dict[relax.Var, int] = {}
-        self.expr: dict[int, relax.Expr] = {}  # the first value of each number
+        self.block: set[relax.Var] = set()  # the variables of the block at hand
         for var in self.uses.value:
             self.number(var)
 
     def call(self, expr: relax.Expr | None, *names: str) -> relax.Call | None:
         """The call of one of the operators that computes a value; of any if none is named."""
-        value = None if expr is None else self.uses.resolve(expr)
+        value = expr
+        while isinstance(value, relax.Var) and value in self.block:
+            value = self.uses.value.get(value)
         if not isinstance(value, relax.Call) or not isinstance(value.op, tir.Op):
             return None
         return value if not names or value.op.name.removeprefix("relax.") in names else None
@@ -62,7 +65,6 @@ class Graph:
             found = self.numbered(self._key(expr))
             if isinstance(expr, relax.Var):
                 self._known[expr] = found
-            self.expr.setdefault(found, expr)
         return found
 
     def numbered(self, key: tuple[object, ...]) -> int:

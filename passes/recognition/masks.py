@@ -29,9 +29,17 @@ class Step:
     """A tensor that is added to scores, times a factor; or one of bools: those where it is not `seen` are hidden."""
 
     operand: relax.Expr
+    dtype: DType | None  # of the scores that come out
     factor: float = 1.0
     seen: bool | None = None
     hidden: float = 0.0
+
+    @property
+    def needed(self) -> DType | None:
+        """The dtype without which numbers would be lost; None if any does."""
+        if self.seen is None:
+            return dtype_of(self.operand)
+        return None if self.hidden == -math.inf else self.dtype
 
 
 @dataclass
@@ -40,13 +48,13 @@ class Masks:
 
     steps: list[Step] = field(default_factory=list)
 
-    def add(self, bias: relax.Expr, factor: float) -> None:
-        """Note a tensor that is added to the scores, times a factor."""
-        self.steps.append(Step(bias, factor))
+    def add(self, call: relax.Call, bias: relax.Expr, factor: float) -> None:
+        """Note a tensor that a call adds to the scores; it counts so many times."""
+        self.steps.append(Step(bias, dtype_of(call), factor))
 
-    def hide(self, condition: relax.Expr, seen: bool, hidden: float) -> None:
-        """Note that scores are `hidden` where a tensor of bools is not `seen`."""
-        self.steps.append(Step(condition, 1.0, seen, hidden))
+    def hide(self, call: relax.Call, seen: bool, hidden: float) -> None:
+        """Note that a `where` makes scores `hidden` where its condition is not `seen`."""
+        self.steps.append(Step(call.args[0], dtype_of(call), 1.0, seen, hidden))
 
     def corner(self, graph: Graph) -> str | None:
         """The causal mask that all steps together are, as the attribute of the operator."""

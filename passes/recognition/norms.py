@@ -166,7 +166,7 @@ def _scaled(graph: Graph, root: relax.Expr, spread: _Spread) -> tuple[relax.Expr
         return None
     dims, places = dims_of(data), []
     for key in (factor, *shifts):
-        value = graph.expr.get(key[0]) if key else None
+        value = next((e for e in graph.tree(root) if graph.number(e) == key[0]), None) if key else None
         if key and (value is None or not _spans(value, dims, spread.axes) or dtype_of(value) is not dtype):
             return None
         places.append(value)

@@ -23,7 +23,7 @@ from mlcc.relax.construct import same_info, shape_expr
 
 @dataclass(frozen=True)
 class RecognizeOperators(Pass):
-    """Make GELU, SiLU, norms and attention that are written out one operator each.
+    """Make GELU, SiLU, norms and attention that are written out in a dataflow block one operator each.
 
     Products and sums may come in any order, scales in any place, square roots as divisors or factors; masks are added,
     or put in the place of scores; values may be computed in a wider dtype than they come from. Numbers stay what they
@@ -51,15 +51,23 @@ class _Recognizer(RelaxMutator):
         super().__init__(module)
         self.graph = graph
 
+    def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
+        outer, self.graph.block = self.graph.block, {binding.var for binding in block.bindings}
+        made = super().visit_block(block)
+        self.graph.block = outer
+        return made
+
     def put(self, binding: relax.Binding) -> None:
         """Append a binding; what is new is known to the graph."""
         if isinstance(binding, relax.VarBinding):
             self.graph.uses.value.setdefault(binding.var, binding.value)
+            self.graph.block.add(binding.var)
         super().put(binding)
 
     def visit_binding(self, binding: relax.Binding) -> None:
         value = binding.value  # type: ignore[attr-defined]
-        found = self._recognized(binding.var, value) if isinstance(binding, relax.VarBinding) else None
+        plain = self.in_dataflow and isinstance(binding, relax.VarBinding)
+        found = self._recognized(binding.var, value) if plain else None
         if found is None or not same_info(found.struct_info, value.struct_info):
             super().visit_binding(binding)
             return
@@ -67,7 +75,7 @@ class _Recognizer(RelaxMutator):
 
     def _recognized(self, var: relax.Var, value: relax.Expr) -> relax.Expr | None:
         call = self.graph.call(value)
-        if call is None:
+        if call is None or value is not call:
             return None
         name = call.op.name  # type: ignore[attr-defined]
         made = None

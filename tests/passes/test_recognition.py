@@ -473,3 +473,40 @@ def test_keys_and_values_that_are_repeated_for_heads(turn: str) -> None:
     lines = lines.replace("R.expand_dims(v, 2)", "R.expand_dims(v, 1)").replace("[2, 3, 2, 7, 8]", "[2, 2, 3, 7, 8]")
     found = recognized(module(lines, "R.matmul(p, u)", **shapes), *arrays(shapes))  # whole sets of heads are repeated
     assert found["nn.attention"] == 1 and found["broadcast_to"] == 2
+
+
+def test_scores_hidden_in_a_wider_dtype_stay_equal_where_nothing_is_seen() -> None:
+    lines = f"""
+        {TURNED}
+        s = R.where(m, R.astype(R.matmul(q, kt), "float32"), {const(-3.4028234663852886e38)})
+        p = R.astype(R.nn.softmax(s, axis=-1), "float16")
+    """
+    seen = np.ones((2, 1, 5, 7), bool)
+    seen[1, 0, 2] = False
+    made = module(lines, "R.matmul(p, v)", "float16", **QKV, m=((2, 1, 5, 7), "bool"))
+    assert recognized(made, *arrays(dtype="float16"), seen, rtol=4e-3)["nn.attention_bias"] == 1
+
+
+def test_values_of_another_block_are_not_looked_into() -> None:
+    text = f"""
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4, 8), "float32"), g: R.Tensor((8,), "float32")):
+            with R.dataflow():
+                y = R.add(x, x)
+                s = R.multiply(y, y)
+                v = R.mean(s, axis=[-1], keepdims=True)
+                R.output(v, s)
+            z = R.add(x, g)
+            with R.dataflow():
+                r = R.rsqrt(R.add(v, {EPSILON}))
+                a = R.multiply(z, r)
+                b = R.multiply(R.sqrt(s), r)
+                out = R.add(a, b)
+                R.output(out)
+            return out
+    """
+    made = mlcc.parse("\n".join(line.removeprefix("    ") for line in text.splitlines()))
+    found = recognized(made, rows(4, 8), rows(8))
+    assert "nn.rms_norm" not in found
