@@ -1,13 +1,14 @@
-"""Normalisation by layer and by root mean square."""
+"""Normalisation by layer, by root mean square and by group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mlcc import ops
 from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import DType
 from mlcc.ops.shapes import product, prove_equal
 from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.recognition.graph import Graph, dims_of, dtype_of
@@ -30,9 +31,14 @@ def norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | 
     """The call of the norm that a value is; None if it is none. `emitter` binds what the call needs besides."""
     for under in _roots(graph, root):
         spread = _spread(graph, under)
-        found = None if spread is None else _scaled(graph, root, spread)
-        if spread is not None and found is not None:
-            return _call(root, spread, *found, emitter)
+        if spread is None:
+            continue
+        normal = _normal(graph, spread, dtype_of(root))
+        found = _scaled(graph, root, normal, (spread.x, *(() if spread.centre is None else (spread.centre,))))
+        if found is not None:
+            attrs = {"axes": list(spread.axes), "epsilon": spread.epsilon}
+            name, given = ("nn.rms_norm", found[:1]) if spread.centre is None else ("nn.layer_norm", found)
+            return ops.bind_call(name, (normal.data, *_parameters(normal, given, emitter)), attrs)
     return None
 
 
@@ -141,44 +147,61 @@ def _square(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
 # ---------------------------------------------------------------- what it is scaled and shifted by
 
 
-def _scaled(graph: Graph, root: relax.Expr, spread: _Spread) -> tuple[relax.Expr, Any, Any] | None:
-    """The data of a norm, and what it is scaled and shifted by, if the value is one."""
-    centre = () if spread.centre is None else (spread.centre,)
-    dtype = dtype_of(root)
+@dataclass(frozen=True)
+class _Normal:
+    """A tensor that is normalised: the sum of these products, which counts in dimensions `axes` of the data."""
+
+    data: relax.Expr
+    terms: Mapping[Monomial, float]
+    axes: tuple[int, ...]
+    shifted: bool = True  # whether the operator can add something
+
+
+def _normal(graph: Graph, spread: _Spread, dtype: DType | None) -> _Normal:
+    """(x - centre) / root, or x / root."""
     narrow = Expansion(graph, (), dtype).narrow
-    atoms = {graph.number(e) for part in (spread.x, *centre) for e in (part, narrow(part))}
-    expansion = Expansion(graph, atoms, dtype)
-    made = expansion.of(root)
-    data = narrow(spread.x)
-    if made is None or dtype_of(data) is not dtype or dtype is None:
+    terms = {tuple(sorted((graph.number(narrow(spread.x)), spread.number))): 1.0}
+    if spread.centre is not None:
+        terms[tuple(sorted((graph.number(narrow(spread.centre)), spread.number)))] = -1.0
+    return _Normal(narrow(spread.x), terms, spread.axes, spread.centre is not None)
+
+
+def _scaled(
+    graph: Graph, root: relax.Expr, normal: _Normal, atoms: Iterable[relax.Expr]
+) -> tuple[relax.Expr | None, relax.Expr | None] | None:
+    """What a value that is normalised is multiplied by, and what is added, if that gives the root."""
+    dtype, dims = dtype_of(root), dims_of(normal.data)
+    narrow = Expansion(graph, (), dtype).narrow
+    whole = Expansion(graph, {graph.number(e) for atom in atoms for e in (atom, narrow(atom))}, dtype).of(root)
+    if whole is None or dtype_of(normal.data) is not dtype or dtype is None:
         return None
-    terms = [_without(key, spread.number) for key in made]
-    scaled = {key for key in terms if key is not None}
-    shifts = [key for key, rest in zip(made, terms, strict=True) if rest is None]
-    signed = [(graph.number(narrow(spread.x)), 1.0)]
-    signed += [(graph.number(narrow(e)), -1.0) for e in centre]
-    factor = next((rest for key in scaled if (rest := _without(key, signed[0][0])) is not None), None)
-    if factor is None or len(factor) > 1 or len(shifts) > len(centre) or any(len(key) != 1 for key in shifts):
+    first = next(iter(normal.terms))
+    factor = next((rest for key in whole if (rest := _without(key, first)) is not None), None)
+    if factor is None or len(factor) > 1:
         return None
-    wanted = {tuple(sorted((*factor, spread.number, at))): sign for at, sign in signed}
-    wanted |= dict.fromkeys(shifts, 1.0)
-    if not is_close(made, wanted, dtype):
+    wanted = {tuple(sorted((*key, *factor))): sign for key, sign in normal.terms.items()}
+    shifts = [key for key in whole if key not in wanted]
+    if len(shifts) > normal.shifted or any(len(key) != 1 for key in shifts):
         return None
-    dims, places = dims_of(data), []
+    if not is_close(whole, wanted | dict.fromkeys(shifts, 1.0), dtype):
+        return None
+    found: list[relax.Expr | None] = []
     for key in (factor, *shifts):
         value = next((e for e in graph.tree(root) if graph.number(e) == key[0]), None) if key else None
-        if key and (value is None or not _spans(value, dims, spread.axes) or dtype_of(value) is not dtype):
+        if key and (value is None or not _spans(value, dims, normal.axes) or dtype_of(value) is not dtype):
             return None
-        places.append(value)
-    return data, places[0], places[1] if len(places) > 1 else None
+        found.append(value)
+    return found[0], found[1] if len(found) > 1 else None
 
 
-def _without(key: Monomial, factor: int) -> Monomial | None:
-    """A monomial without one factor; None if it does not have it."""
-    if factor not in key:
-        return None
-    at = key.index(factor)
-    return key[:at] + key[at + 1 :]
+def _without(key: Monomial, factors: Monomial) -> Monomial | None:
+    """A monomial without some factors; None if it does not have them."""
+    left = list(key)
+    for factor in factors:
+        if factor not in left:
+            return None
+        left.remove(factor)
+    return tuple(left)
 
 
 def _spans(value: relax.Expr, dims: Any, axes: tuple[int, ...]) -> bool:
@@ -195,22 +218,68 @@ def _spans(value: relax.Expr, dims: Any, axes: tuple[int, ...]) -> bool:
     )
 
 
-def _call(
-    root: relax.Expr, spread: _Spread, data: relax.Expr, scale: relax.Expr | None, shift: relax.Expr | None,
-    emitter: RelaxMutator,
-) -> relax.Expr | None:  # fmt: skip
-    dims, dtype = dims_of(data), str(dtype_of(data))
+def _parameters(normal: _Normal, given: Sequence[relax.Expr | None], emitter: RelaxMutator) -> tuple[relax.Expr, ...]:
+    """What is multiplied by and added, as vectors along the axes; 1 and 0 where there is nothing."""
+    dims, dtype = dims_of(normal.data), str(dtype_of(normal.data))
     assert dims is not None
-    shape = shape_expr(dims[axis] for axis in spread.axes)
+    shape = shape_expr(dims[axis] for axis in normal.axes)
 
     def along(value: relax.Expr | None, other: str) -> relax.Expr:
         if value is None:
             return emitter.emit_op(other, shape, dtype=dtype)
-        if len(dims_of(value) or ()) == len(spread.axes):
+        if len(dims_of(value) or ()) == len(normal.axes):
             return value
         return emitter.emit_op("reshape", value, shape)
 
-    attrs = {"axes": list(spread.axes), "epsilon": spread.epsilon}
-    if spread.centre is None:
-        return ops.bind_call("nn.rms_norm", (data, along(scale, "ones")), attrs)
-    return ops.bind_call("nn.layer_norm", (data, along(scale, "ones"), along(shift, "zeros")), attrs)
+    return tuple(along(value, other) for value, other in zip(given, ("ones", "zeros"), strict=False))
+
+
+# ---------------------------------------------------------------- groups of channels
+
+
+def group_norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | None:
+    """The call of the group norm that a value is; None if it is none.
+
+    It is written as a norm of instances whose channels are the groups, laid flat, then put back into their shape.
+    """
+    for whole in graph.tree(root):
+        data, inner = _grouped(graph, whole)
+        if data is None or inner is None:
+            continue
+        normal = _Normal(data, {(graph.number(whole),): 1.0}, (1,))
+        found = _scaled(graph, root, normal, (whole,))
+        if found is not None:
+            rank, groups = len(dims_of(data) or ()), tir.const_int((dims_of(inner) or ())[1])
+            attrs = {"num_groups": groups, "channel_axis": 1, "axes": list(range(2, rank))}
+            epsilon = inner.attrs["epsilon"]
+            parameters = _parameters(normal, found, emitter)
+            return ops.bind_call("nn.group_norm", (data, *parameters), {**attrs, "epsilon": epsilon})
+    return None
+
+
+def _grouped(graph: Graph, whole: relax.Expr) -> tuple[relax.Expr | None, relax.Call | None]:
+    """What a tensor is made of by a norm of groups without parameters, and the call of that norm."""
+    back = graph.call(whole, "reshape")
+    inner = None if back is None else graph.call(back.args[0], "nn.instance_norm")
+    flat = None if inner is None else graph.call(inner.args[0], "reshape")
+    if flat is None or inner is None:
+        return None, None
+    data, groups = flat.args[0], dims_of(flat)
+    own, made = dims_of(data), dims_of(whole)
+    if own is None or made is None or groups is None or len(own) != len(made) or len(own) < 3 or len(groups) != 3:
+        return None, None
+    channels, count = tir.const_int(own[1]), tir.const_int(groups[1])
+    fits = channels and count and channels % count == 0 and prove_equal(own[0], groups[0])
+    plain = inner.attrs["channel_axis"] % 3 == 1 and [a % 3 for a in inner.attrs["axes"]] == [2]
+    bare = _is_full(graph, inner.args[1], 1) and _is_full(graph, inner.args[2], 0)
+    return (data, inner) if fits and plain and bare and all(map(prove_equal, own, made)) else (None, None)
+
+
+def _is_full(graph: Graph, value: relax.Expr, number: float) -> bool:
+    """Whether all elements of a constant are a number."""
+    constant = graph.uses.resolve(value)
+    if not isinstance(constant, relax.Constant) or constant.data.array is None:
+        return False
+    from mlcc.ir.narrow import decode
+
+    return bool((decode(constant.data.array, constant.data.dtype) == number).all())

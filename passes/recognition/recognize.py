@@ -17,7 +17,7 @@ from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.recognition.activations import activation
 from mlcc.passes.recognition.attention import attention
 from mlcc.passes.recognition.graph import ARITHMETIC, Graph, axes_of, dims_of
-from mlcc.passes.recognition.norms import norm
+from mlcc.passes.recognition.norms import group_norm, norm
 from mlcc.relax.construct import same_info, shape_expr
 
 
@@ -80,7 +80,7 @@ class _Recognizer(RelaxMutator):
         name = call.op.name  # type: ignore[attr-defined]
         made = None
         if name in ARITHMETIC:
-            return activation(self.graph, var) or norm(self.graph, var, self)
+            return self._arithmetic(var)
         if name == "relax.matmul":
             made = attention(self.graph, var, self)
         elif name == "relax.permute_dims":
@@ -90,6 +90,9 @@ class _Recognizer(RelaxMutator):
         if made is not None:
             self.graph.uses.value[var] = made
         return made
+
+    def _arithmetic(self, var: relax.Var) -> relax.Expr | None:
+        return activation(self.graph, var) or norm(self.graph, var, self) or group_norm(self.graph, var, self)
 
     def _turned_again(self, call: relax.Call) -> relax.Expr | None:
         """Axes that are permuted twice."""

@@ -234,6 +234,19 @@ def test_a_norm_that_something_else_needs_part_of() -> None:
     assert found["nn.layer_norm"] == 1 and found["subtract"] == 1 and found["mean"] == 1
 
 
+def test_group_norm() -> None:
+    lines = """
+        flat = R.reshape(x, R.shape([2, 2, 27]))
+        n = R.nn.instance_norm(flat, R.const([1.0, 1.0], "float32"), R.const([0.0, 0.0], "float32"), 1, [2], 1e-3)
+        y = R.reshape(n, R.shape([2, 6, 3, 3]))
+    """
+    made = module(lines, "R.add(R.multiply(y, g), b)", x=(2, 6, 3, 3), g=(6, 1, 1), b=(1, 6, 1, 1))
+    inputs = rows(2, 6, 3, 3), rows(6, 1, 1), rows(1, 6, 1, 1, seed=1)
+    assert recognized(made, *inputs) == {"reshape": 2, "nn.group_norm": 1}
+    made = module(lines.replace("[1.0, 1.0]", "[1.0, 2.0]"), "R.multiply(y, g)", x=(2, 6, 3, 3), g=(6, 1, 1))
+    assert recognized(made, *inputs[:2])["nn.instance_norm"] == 1
+
+
 # ---------------------------------------------------------------- attention
 
 QKV = {"q": (2, 3, 5, 4), "k": (2, 3, 7, 4), "v": (2, 3, 7, 6)}
