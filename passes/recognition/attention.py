@@ -44,7 +44,7 @@ def attention(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Ex
         return None
     softmax, guarded = weights
     scores = _scores(graph, softmax.args[0])
-    if scores is None or not _is_plain(scores, softmax, second):
+    if scores is None or not _is_plain(scores, softmax, second) or not scores.masks.exact(graph):
         return None
     return _Maker(graph, emitter, scores, second, guarded).made()
 

@@ -55,7 +55,7 @@ class Graph:
         from mlcc.ir.narrow import decode
 
         number = decode(value.data.array, value.data.dtype).reshape(-1)[0]
-        return float(str(number) if number.dtype.kind == "f" else number)  # 1e-05, not its neighbour of 32 bits
+        return float(str(number) if number.dtype == "float32" else number)  # 1e-05, not its neighbour of 32 bits
 
     def number(self, expr: relax.Expr) -> int:
         """The number of a value."""

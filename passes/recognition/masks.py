@@ -12,7 +12,7 @@ from mlcc.ops.shapes import prove_equal
 from mlcc.passes.recognition.graph import Graph, dims_of, dtype_of
 
 # adding a number so low gives it, whatever is added: as if it were put in place of the score
-_LOWEST = {"float32": -1e30, "bfloat16": -1e30, "float64": -1e200}
+_LOWEST = {"float32": -1e30, "bfloat16": -1e30, "float64": -1e200, "float16": -65504.0}
 _VIEWS = ("expand_dims", "reshape", "broadcast_to", "squeeze", "astype")
 _DEEPEST = 8
 _MOST = 1 << 24  # elements of a constant that is looked at
@@ -55,6 +55,14 @@ class Masks:
     def hide(self, call: relax.Call, seen: bool, hidden: float) -> None:
         """Note that a `where` makes scores `hidden` where its condition is not `seen`."""
         self.steps.append(Step(call.args[0], dtype_of(call), 1.0, seen, hidden))
+
+    def exact(self, graph: Graph) -> bool:
+        """Whether adding what hides a score is the same as putting it in its place. The least float16 is not so low:
+        it counts only where each query sees a key, as behind a causal mask."""
+        narrow = any(
+            step.seen is not None and step.hidden != -math.inf and str(step.dtype) == "float16" for step in self.steps
+        )
+        return not narrow or self.corner(graph) is not None
 
     def corner(self, graph: Graph) -> str | None:
         """The causal mask that all steps together are, as the attribute of the operator."""

@@ -523,3 +523,17 @@ def test_values_of_another_block_are_not_looked_into() -> None:
     made = mlcc.parse("\n".join(line.removeprefix("    ") for line in text.splitlines()))
     found = recognized(made, rows(4, 8), rows(8))
     assert "nn.rms_norm" not in found
+
+
+def test_scores_hidden_by_the_least_float16() -> None:
+    half = arrays(dtype="float16")
+    for mask, operator in ((CAUSAL[0], "nn.attention"), ("m", "nn.softmax")):
+        lines = f"""
+            {TURNED}
+            s = R.where({mask}, R.matmul(q, kt), {const(-65504.0, "float16")})
+            p = R.nn.softmax(s, axis=-1)
+            o = R.matmul(p, v)
+        """
+        zero = f"R.where(m, {const(0.0, 'float16')}, {const(0.0, 'float16')})"
+        made = module(lines, f"R.add(o, R.sum({zero}))", "float16", **QKV, m=((2, 1, 5, 7), "bool"))
+        assert recognized(made, *half, np.ones((2, 1, 5, 7), bool), rtol=4e-3)[operator] == 1
