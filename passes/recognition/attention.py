@@ -56,9 +56,9 @@ def _weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call, bool] | None:
         call = graph.call(expr, "astype", "where", "nn.softmax")
         if call is None:
             return None
-        if call.op.name == "relax.nn.softmax":  # type: ignore[attr-defined]
+        if call.op.name == "relax.nn.softmax":
             return (call, guarded) if guarded or graph.used_once(expr) else None
-        if call.op.name == "relax.where":  # type: ignore[attr-defined]
+        if call.op.name == "relax.where":
             condition, zero, rest = call.args
             asked = graph.call(condition, "isnan")
             if asked is None or graph.scalar(zero) != 0 or graph.number(asked.args[0]) != graph.number(rest):
@@ -81,7 +81,7 @@ def _scores(graph: Graph, logits: relax.Expr) -> _Scores | None:
         call = graph.call(expr, "matmul", "astype", "multiply", "divide", "add", "subtract", "where")
         if call is None:
             return None
-        name = call.op.name.removeprefix("relax.")  # type: ignore[attr-defined]
+        name = call.op.name.removeprefix("relax.")
         if name == "matmul":
             return _Scores(call, factor, masks)
         if name == "astype":
@@ -115,7 +115,7 @@ def _without_scalar(graph: Graph, call: relax.Call) -> tuple[relax.Expr, float] 
     """What a product with a number, or a quotient by one, is of, and the factor."""
     one, other = call.args
     number = graph.scalar(other)
-    if call.op.name == "relax.divide":  # type: ignore[attr-defined]
+    if call.op.name == "relax.divide":
         return (one, 1 / number) if number else None
     if number is None:
         one, number = other, graph.scalar(one)
@@ -221,7 +221,7 @@ class _Maker:
         call = self.graph.call(expr, "multiply", "divide", *_VIEWS)
         if call is None:
             return expr, 1.0
-        if call.op.name.removeprefix("relax.") not in _VIEWS:  # type: ignore[attr-defined]
+        if call.op.name.removeprefix("relax.") not in _VIEWS:
             found = _without_scalar(self.graph, call)
             if found is None or not _same(dims_of(found[0]), dims_of(call)) or found[1] <= 0:
                 return expr, 1.0

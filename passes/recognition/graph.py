@@ -95,7 +95,7 @@ class Graph:
             left -= 1
             yield top
             call = self.call(top)
-            if call is not None and (call.op.name in ARITHMETIC or call.op.name in more):  # type: ignore[attr-defined]
+            if call is not None and (call.op.name in ARITHMETIC or call.op.name in more):
                 stack += reversed(call.args)
 
 

@@ -91,7 +91,7 @@ def _added(graph: Graph, bias: relax.Expr) -> str | None:
         call = graph.call(bias, "where", *_VIEWS)
         if call is None:
             return None
-        if call.op.name == "relax.where":  # type: ignore[attr-defined]
+        if call.op.name == "relax.where":
             condition, one, other = call.args
             for zero, low, seen in ((one, other, True), (other, one, False)):
                 if graph.scalar(zero) == 0 and is_hidden(graph, low, dtype):
@@ -112,7 +112,7 @@ def _causal(graph: Graph, condition: relax.Expr, seen: bool) -> str | None:
         call = graph.call(condition)
         if call is None:
             return None
-        name = call.op.name.removeprefix("relax.")  # type: ignore[attr-defined]
+        name = call.op.name.removeprefix("relax.")
         if name == "tril":
             whole = _is_nonzero(graph, call.args[0])
             return "TopLeft" if seen and whole and graph.scalar(call.args[1]) == 0 else None
@@ -166,7 +166,7 @@ def _is_nonzero(graph: Graph, value: relax.Expr) -> bool:
         call = graph.call(value, "ones", "ones_like", "full", *_VIEWS)
         if call is None:
             return False
-        name = call.op.name.removeprefix("relax.")  # type: ignore[attr-defined]
+        name = call.op.name.removeprefix("relax.")
         if name.startswith("ones"):
             return True
         value = call.args[1 if name == "full" else 0]
@@ -189,10 +189,10 @@ def _along(graph: Graph, value: relax.Expr, axis: int) -> bool:
         call = graph.call(value, "arange", *_VIEWS)
         if call is None:
             return False
-        if call.op.name == "relax.arange":  # type: ignore[attr-defined]
+        if call.op.name == "relax.arange":
             start, _, step = (graph.scalar(arg) for arg in call.args)
             return len(dims) >= -axis and start == 0 and step == 1
-        if call.op.name == "relax.broadcast_to":  # type: ignore[attr-defined]
+        if call.op.name == "relax.broadcast_to":
             return False
         value = call.args[0]
     return False

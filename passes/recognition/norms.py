@@ -109,7 +109,7 @@ def _mean(graph: Graph, expr: relax.Expr) -> tuple[relax.Expr, tuple[int, ...]] 
     axes, dims = _axes(call, data), dims_of(data)
     if axes is None or dims is None:
         return None
-    if call.op.name == "relax.sum":  # type: ignore[attr-defined]
+    if call.op.name == "relax.sum":
         extent = tir.const_int(product([dims[a] for a in axes]))
         if extent is None or abs(count * extent - 1) > 1e-6:
             return None
@@ -123,7 +123,7 @@ def _scaled_sum(graph: Graph, expr: relax.Expr) -> tuple[relax.Call | None, floa
     scalar = graph.scalar(call.args[1])
     if not scalar:
         return None, 1.0
-    return graph.call(call.args[0], "sum"), scalar if call.op.name == "relax.multiply" else 1 / scalar  # type: ignore[attr-defined]
+    return graph.call(call.args[0], "sum"), scalar if call.op.name == "relax.multiply" else 1 / scalar
 
 
 def _axes(call: relax.Call, data: relax.Expr) -> tuple[int, ...] | None:
@@ -139,7 +139,7 @@ def _square(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
     if call is None:
         return None
     one, *others = call.args
-    if call.op.name == "relax.power":  # type: ignore[attr-defined]
+    if call.op.name == "relax.power":
         return one if graph.scalar(others[0]) == 2 else None
     return one if all(graph.number(one) == graph.number(other) for other in others) else None
 

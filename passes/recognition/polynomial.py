@@ -53,7 +53,7 @@ class Expansion:
 
     def _expanded(self, call: relax.Call, depth: int) -> Polynomial | None:
         """A call as a polynomial of its operands; None for what is an atom itself."""
-        name = call.op.name.removeprefix("relax.")  # type: ignore[attr-defined]
+        name = call.op.name.removeprefix("relax.")
         if name == "astype":
             pair = dtype_of(call), dtype_of(call.args[0])
             between = self.dtype in pair and (is_wider(*pair) or is_wider(*reversed(pair)))
@@ -117,7 +117,7 @@ def _sum(one: Polynomial | None, other: Polynomial | None) -> Polynomial | None:
 def square_root(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
     """What a value is the square root of."""
     call = graph.call(expr, "sqrt", "power")
-    if call is None or call.op.name == "relax.power" and graph.scalar(call.args[1]) != 0.5:  # type: ignore[attr-defined]
+    if call is None or call.op.name == "relax.power" and graph.scalar(call.args[1]) != 0.5:
         return None
     return call.args[0]
 

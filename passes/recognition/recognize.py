@@ -77,7 +77,7 @@ class _Recognizer(RelaxMutator):
         call = self.graph.call(value)
         if call is None or value is not call:
             return None
-        name = call.op.name  # type: ignore[attr-defined]
+        name = call.op.name
         made = None
         if name in ARITHMETIC:
             return self._arithmetic(var)
