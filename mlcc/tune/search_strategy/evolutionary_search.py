@@ -85,15 +85,18 @@ class EvolutionarySearch(SearchStrategy):
         return found + self._realized(ranked, wanted - len(found))
 
     def _drawn(self, count: int) -> list[Individual]:
-        """Random decisions; those that cannot come to anything are drawn again, up to a limit."""
+        """Random decisions; those that cannot come to anything are drawn again, up to a limit.
+
+        Spaces are drawn first: one draw before each set of decisions makes the linear congruential generator repeat
+        itself, and the search worse.
+        """
         made: list[Individual] = []
-        for _ in range(count * _DRAWS):
-            space = self._random.below(len(self._spaces))
-            steps = self._draws.draw(self._spaces[space], self._random)
-            if self._may_pass(steps):
-                made.append(Individual(space, steps))
-            if len(made) == count:
-                break
+        for space in [self._random.below(len(self._spaces)) for _ in range(count)]:
+            for _ in range(_DRAWS):
+                steps = self._draws.draw(self._spaces[space], self._random)
+                if self._may_pass(steps):
+                    made.append(Individual(space, steps))
+                    break
         return made
 
     def _may_pass(self, steps: Sequence[Instruction]) -> bool:
