@@ -7,11 +7,13 @@ CC ?= cc
 # NumPy's own kernels, not those that a machine's settings pin: slower ones would flatter us
 unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 
-.PHONY: help run test check fuzz diff bench gpu-check gpu-bench golden clean
+.PHONY: help run test test-quick test-all test-durations check fuzz diff bench gpu-check gpu-bench golden clean
 
 help:
 	@echo 'make run     set up $(VENV), compile the digits model and run it on the test images'
-	@echo 'make test    set up everything for the tests and run them'
+	@echo 'make test    set up everything for the tests and run them; of long parametrizations a share, another one each day'
+	@echo 'make test-quick  a share of each file, in two minutes'
+	@echo 'make test-all    all cases of all tests'
 	@echo 'make check   format, lint, types (make test runs the tests)'
 	@echo 'make fuzz    long fuzzing (SECONDS_EACH=300)'
 	@echo 'make diff    the whole differential campaign against apache-tvm'
@@ -40,8 +42,20 @@ $(VENV)/.test: $(VENV)/.run
 run: $(VENV)/.run
 	@$(MAKE) --no-print-directory -C samples/digits MLCC='$(abspath $(BIN))/mlcc' PYTHON='$(abspath $(BIN))/python'
 
+# Worksteal: a worker runs neighbours, which share fixtures.
+TESTS = $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_FLAGS)
+
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest -n auto $(PYTEST_FLAGS)
+	@$(TESTS) --function-seconds 2 --fuzz-seconds 6
+
+test-quick: $(VENV)/.test
+	@$(TESTS) --file-seconds 0.3
+
+test-all: $(VENV)/.test
+	@$(TESTS) --fuzz-seconds 20
+
+test-durations: $(VENV)/.test
+	@$(TESTS) --write-durations
 
 check: $(VENV)/.test
 	@$(BIN)/ruff format --check .

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from mlcc import driver
+from tests.shares import Durations
 
 os.environ["MLCC_CACHE"] = "0"  # what is tested is compiling, not finding what was compiled before
 driver.VERIFY_EACH = True
@@ -21,12 +24,61 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-cases", action="store_true", help="run whole differential campaigns, not the seeded share")
     parser.addoption("--fuzz-seconds", type=float, default=20.0, help="seconds for each fuzz campaign")
     parser.addoption("--strict-skips", action="store_true", help="fail on a skip that tests/expected_skips.txt lacks")
+    parser.addoption("--function-seconds", type=float, help="of each test function the cases that take as long")
+    parser.addoption("--file-seconds", type=float, help="of each file the tests that take as long")
+    today = datetime.date.today().toordinal()
+    parser.addoption("--share-seed", type=int, default=today, help="which share these two draw (each day another)")
+    parser.addoption("--write-durations", action="store_true", help="write tests/durations.txt")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """The seed of the share that runs."""
+    return f"a share of the tests: --share-seed {config.option.share_seed}" if _bounded(config) else None
+
+
+def _bounded(config: pytest.Config) -> bool:
+    return config.option.function_seconds is not None or config.option.file_seconds is not None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the share of the tests that was asked for."""
+    if not _bounded(config):
+        return
+    durations, seed = Durations.read(), config.option.share_seed
+    chosen = {item.nodeid for item in items}
+    if config.option.function_seconds is not None:
+        chosen &= durations.bound_functions([i.nodeid for i in items], config.option.function_seconds, seed)
+    if config.option.file_seconds is not None:
+        chosen &= durations.bound_files([i.nodeid for i in items], config.option.file_seconds, seed)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
+    items[:] = [item for item in items if item.nodeid in chosen]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    """Say once, before the first test, what the run will take."""
+    if node.gateway.id == "gw0":
+        config = node.config
+        terminal = config.pluginmanager.get_plugin("terminalreporter")
+        terminal.write_line(Durations.read().forecast(ids, len(config.getoption("tx"))))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """With `--strict-skips`, name the skips that nobody expects; `pytest_sessionfinish` has made them a failure."""
+    """With `--strict-skips`, name the skips that nobody expects; `pytest_sessionfinish` has made them a failure.
+
+    With `--write-durations`, write them.
+    """
+    if config.option.write_durations:
+        Durations.read().updated(_durations(terminalreporter)).write()
     for line in sorted(set(_unexpected_skips(terminalreporter))):
         terminalreporter.write_line(f"unexpected skip: {line}", red=True)
+
+
+def _durations(reporter: Any) -> Counter[str]:
+    spent: Counter[str] = Counter()
+    for report in (r for reports in reporter.stats.values() for r in reports if hasattr(r, "duration")):
+        spent[report.nodeid] += report.duration
+    return spent
 
 
 @pytest.hookimpl(trylast=True)

@@ -18,20 +18,16 @@ from tests.ops.cases import Case, Mine
 tvm = pytest.importorskip("tvm")
 
 
-@pytest.fixture(scope="module")
-def compiled() -> Any:
-    """All cases as functions of one compiled module."""
-    functions = {}
-    for index, case in enumerate(numbers.CASES):
-        lowered = LowerToTir().run(Mine().module(case), PassContext())
-        func = next(f for n, f in lowered.functions.items() if n != "main")
-        functions[f"f{index}"] = to_tvm(func.with_attr("global_symbol", f"f{index}"))
-    return tvm.compile(tvm.IRModule(functions), target="llvm")
+def _compiled(case: Case) -> Any:
+    """The case's function, lowered here and compiled by TVM."""
+    lowered = LowerToTir().run(Mine().module(case), PassContext())
+    func = next(f for n, f in lowered.functions.items() if n != "main")
+    theirs = to_tvm(func.with_attr("global_symbol", "case"))
+    return tvm.compile(tvm.IRModule({"case": theirs}), target="llvm")["case"]
 
 
-@pytest.mark.parametrize("index", range(len(numbers.CASES)), ids=lambda i: str(numbers.CASES[i]))
-def test_numbers(compiled: Any, index: int) -> None:
-    case: Case = numbers.CASES[index]
+@pytest.mark.parametrize("case", numbers.CASES, ids=str)
+def test_numbers(case: Case) -> None:
     side = Mine()
     call = side.call(case)
     inputs = numbers.arrays(case, side.params)
@@ -44,7 +40,7 @@ def test_numbers(compiled: Any, index: int) -> None:
     if op.short in ("sum", "prod") and not inputs[0].size:  # over nothing: a fill, which takes no operand
         used = []
     given = [tvm.runtime.tensor(a) for a in (*used, *outputs)]
-    compiled[f"f{index}"](*given)
+    _compiled(case)(*given)
     exact = not any(np.issubdtype(w.dtype, np.floating) for w in wanted)
     half = any(a.dtype == np.float16 for a in (*inputs, *outputs))
     tolerance = 0 if exact else 4e-3 if half else 2e-5
