@@ -11,7 +11,7 @@ unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 
 help:
 	@echo 'make run     set up $(VENV), compile the digits model and run it on the test images'
-	@echo 'make test    set up everything for the tests and run them; of long parametrizations a share, another one each day'
+	@echo 'make test    set up everything for the tests and run them; of many cases a share, another one each day'
 	@echo 'make test-quick  a share of each file, in two minutes'
 	@echo 'make test-all    all cases of all tests'
 	@echo 'make check   format, lint, types (make test runs the tests)'

@@ -31,11 +31,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-durations", action="store_true", help="write tests/durations.txt")
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    """The seed of the share that runs."""
-    return f"a share of the tests: --share-seed {config.option.share_seed}" if _bounded(config) else None
-
-
 def _bounded(config: pytest.Config) -> bool:
     return config.option.function_seconds is not None or config.option.file_seconds is not None
 
@@ -59,8 +54,9 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     """Say once, before the first test, what the run will take."""
     if node.gateway.id == "gw0":
         config = node.config
-        terminal = config.pluginmanager.get_plugin("terminalreporter")
-        terminal.write_line(Durations.read().forecast(ids, len(config.getoption("tx"))))
+        line = Durations.read().forecast(ids, len(config.option.tx))
+        drawn = f" (a share of all: --share-seed {config.option.share_seed})" if _bounded(config) else ""
+        config.pluginmanager.get_plugin("terminalreporter").write_line(line + drawn)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

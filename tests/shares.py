@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PATH = Path(__file__).parent / "durations.txt"
-UNKNOWN = 0.02  # seconds of a case of a test that the file does not list
-LISTED = 0.5  # seconds of all cases of a test from which on it is listed
+UNKNOWN = 0.01  # seconds of a case of a test that the file does not list
+LISTED = 0.1  # seconds of all cases of a test from which on it is listed
 START = 35.0  # seconds until a worker has collected the tests and loaded what they import
 
 

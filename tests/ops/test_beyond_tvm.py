@@ -166,21 +166,28 @@ def suppressed(boxes: Any, scores: Any, most: int, iou: float, least: float | No
     return list(made[0])
 
 
-def test_nms_of_onnx() -> None:
+_TURNED = [[y2, x2, y1, x1] for y1, x1, y2, x2 in BOXES]
+_CENTERS = [[(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1] for y1, x1, y2, x2 in BOXES]
+_TWO = [[0, 0, 3], [0, 0, 0], [0, 1, 3], [0, 1, 0], [1, 0, 3], [1, 0, 0], [1, 1, 3], [1, 1, 0]]
+_OF_ONNX: list[tuple[Any, Any, int, float | None, bool, list[list[int]]]] = [
+    ([BOXES], [[SCORES]], 3, 0.0, False, [[0, 0, 3], [0, 0, 0], [0, 0, 5]]),
+    ([_TURNED], [[SCORES]], 3, 0.0, False, [[0, 0, 3], [0, 0, 0], [0, 0, 5]]),
+    ([_CENTERS], [[SCORES]], 3, 0.0, True, [[0, 0, 3], [0, 0, 0], [0, 0, 5]]),
+    ([[[0, 0, 1, 1]] * 10], [[[0.9] * 10]], 3, 0.0, False, [[0, 0, 0]]),
+    ([BOXES], [[SCORES]], 2, 0.0, False, [[0, 0, 3], [0, 0, 0]]),
+    ([BOXES], [[SCORES]], 3, 0.4, False, [[0, 0, 3], [0, 0, 0]]),
+    ([BOXES[:1]], [[SCORES[:1]]], 3, 0.0, False, [[0, 0, 0]]),
+    ([BOXES] * 2, [[SCORES] * 2] * 2, 2, 0.0, False, _TWO),
+    ([BOXES], [[SCORES]], 0, None, False, []),
+]
+
+
+@pytest.mark.parametrize(("boxes", "scores", "most", "least", "centers", "kept"), _OF_ONNX)
+def test_nms_of_onnx(
+    boxes: Any, scores: Any, most: int, least: float | None, centers: bool, kept: list[list[int]]
+) -> None:
     """The cases of the operator's definition."""
-    once = [SCORES]
-    assert suppressed([BOXES], [once], 3, 0.5, 0.0) == [[0, 0, 3], [0, 0, 0], [0, 0, 5]]
-    turned = [[y2, x2, y1, x1] for y1, x1, y2, x2 in BOXES]
-    assert suppressed([turned], [once], 3, 0.5, 0.0) == [[0, 0, 3], [0, 0, 0], [0, 0, 5]]
-    centers = [[(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1] for y1, x1, y2, x2 in BOXES]
-    assert suppressed([centers], [once], 3, 0.5, 0.0, center_point_box=True) == [[0, 0, 3], [0, 0, 0], [0, 0, 5]]
-    assert suppressed([[[0, 0, 1, 1]] * 10], [[[0.9] * 10]], 3, 0.5, 0.0) == [[0, 0, 0]]
-    assert suppressed([BOXES], [once], 2, 0.5, 0.0) == [[0, 0, 3], [0, 0, 0]]
-    assert suppressed([BOXES], [once], 3, 0.5, 0.4) == [[0, 0, 3], [0, 0, 0]]
-    assert suppressed([BOXES[:1]], [[SCORES[:1]]], 3, 0.5, 0.0) == [[0, 0, 0]]
-    two = [[0, 0, 3], [0, 0, 0], [0, 1, 3], [0, 1, 0], [1, 0, 3], [1, 0, 0], [1, 1, 3], [1, 1, 0]]
-    assert suppressed([BOXES] * 2, [once * 2] * 2, 2, 0.5, 0.0) == two
-    assert suppressed([BOXES], [once], 0, 0.5, None) == []
+    assert suppressed(boxes, scores, most, 0.5, least, **({"center_point_box": True} if centers else {})) == kept
 
 
 def test_nms_limits() -> None:

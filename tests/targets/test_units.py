@@ -131,7 +131,7 @@ def built(body: str = "R.exp(a)", level: int = 3) -> ObjectArtifact:
 def test_bytes_do_not_depend_on_the_number_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "0")
     found = set()
-    for count in ("1", "2", "5"):
+    for count in ("1", "5"):
         monkeypatch.setenv(units.JOBS, count)
         monkeypatch.setattr(units, "num_cores", lambda: 8)
         found.add(built().emit())
@@ -230,14 +230,14 @@ def test_limited_memory_compiles_in_a_child(monkeypatch: pytest.MonkeyPatch) -> 
     assert built().emit() == wanted
 
 
-def test_numbers_are_those_of_the_interpreter() -> None:
+@pytest.mark.parametrize("level", range(4))
+def test_numbers_are_those_of_the_interpreter(level: int) -> None:
     x = np.random.default_rng(0).random((3, 64), dtype=np.float32)
     w = np.random.default_rng(1).random((64, 64), dtype=np.float32) / 16
     a = np.exp(np.exp(x @ w - 1))
     b = np.sort(a / a.sum(-1, keepdims=True), axis=-1)
-    for level in range(4):
-        got = mlcc.load(built('R.exp(R.subtract(a, R.const(1, "float32")))', level))["main"](x, w)
-        np.testing.assert_allclose(got, np.cumsum(b @ w, axis=1), rtol=2e-4)
+    got = mlcc.load(built('R.exp(R.subtract(a, R.const(1, "float32")))', level))["main"](x, w)
+    np.testing.assert_allclose(got, np.cumsum(b @ w, axis=1), rtol=2e-4)
 
 
 # ---------------------------------------------------------------- the text
