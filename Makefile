@@ -46,7 +46,7 @@ run: $(VENV)/.run
 TESTS = $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_FLAGS)
 
 test: $(VENV)/.test
-	@$(TESTS) --function-seconds 2 --fuzz-seconds 6
+	@$(TESTS) --function-seconds 1 --fuzz-seconds 6
 
 test-quick: $(VENV)/.test
 	@$(TESTS) --file-seconds 0.3
