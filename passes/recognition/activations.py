@@ -37,16 +37,14 @@ _FUNCTIONS = tuple({form.function for form in _FORMS})
 
 def activation(graph: Graph, root: relax.Expr) -> relax.Expr | None:
     """The call of the activation that a value is; None if it is none."""
-    inner = next((e for e in graph.tree(root) if graph.call(e, *_FUNCTIONS) is not None), None)
-    call = graph.call(inner, *_FUNCTIONS)
-    if inner is None or call is None:
-        return None
-    for form in _FORMS:
-        if graph.call(inner, form.function) is not None:
-            for x in graph.tree(call.args[0]):
-                if _has_form(graph, root, inner, x, form):
-                    data = Expansion(graph, (), dtype_of(root)).narrow(x)
-                    return ops.bind_call(form.operator, (data,))
+    for inner in graph.tree(root):
+        call = graph.call(inner, *_FUNCTIONS)
+        for form in _FORMS if call is not None else ():
+            if call is not None and call.op.name == f"relax.{form.function}":
+                for x in graph.tree(call.args[0]):
+                    if _has_form(graph, root, inner, x, form):
+                        data = Expansion(graph, (), dtype_of(root)).narrow(x)
+                        return ops.bind_call(form.operator, (data,))
     return None
 
 

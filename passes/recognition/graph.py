@@ -8,11 +8,9 @@ from mlcc import ops
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ir.tensor_data import INLINE_LIMIT
+from mlcc.ops.registry import FusionKind
 from mlcc.relax.queries import Uses
 
-ARITHMETIC = frozenset(
-    f"relax.{name}" for name in ("add", "subtract", "multiply", "divide", "negative", "power", "square", "astype")
-)
 _MOST = 32  # values that one search looks at
 
 
@@ -88,15 +86,21 @@ class Graph:
         return (value.op.name, *attrs, *(self.number(arg) for arg in value.args))
 
     def tree(self, root: relax.Expr, *more: str) -> Iterator[relax.Expr]:
-        """The values that arithmetic makes a value from, itself first; through operators named in `more`, too."""
+        """The values that a value is made from element by element, itself first; through `more` operators, too."""
         stack, left = [root], _MOST
         while stack and left:
             top = stack.pop()
             left -= 1
             yield top
             call = self.call(top)
-            if call is not None and (call.op.name in ARITHMETIC or call.op.name in more):
+            if call is not None and (is_elementwise(call) or call.op.name in more):
                 stack += reversed(call.args)
+
+
+def is_elementwise(call: relax.Call) -> bool:
+    """Whether each element of the result is made of one element of each operand."""
+    known = ops.get(call.op.name)
+    return known is not None and known.kind <= FusionKind.BROADCAST
 
 
 def dtype_of(expr: relax.Expr) -> DType | None:

@@ -13,15 +13,14 @@ from mlcc.passes.recognition.graph import Graph, dims_of, dtype_of
 
 # adding a number so low gives it, whatever is added: as if it were put in place of the score
 _LOWEST = {"float32": -1e30, "bfloat16": -1e30, "float64": -1e200, "float16": -65504.0}
-_VIEWS = ("expand_dims", "reshape", "broadcast_to", "squeeze", "astype")
+_RESHAPED = ("expand_dims", "reshape", "squeeze")
+_VIEWS = (*_RESHAPED, "broadcast_to", "astype")
 _DEEPEST = 8
 _MOST = 1 << 24  # elements of a constant that is looked at
 _ROWS, _COLUMNS = -2, -1
 # comparisons of places: which is on the left, and whether keys up to the query's own are seen or hidden where they hold
-_COMPARISONS = {
-    "less_equal": (_COLUMNS, True), "greater_equal": (_ROWS, True), "greater": (_COLUMNS, False),
-    "less": (_ROWS, False),
-}  # fmt: skip
+_SEEN = {"less_equal": (_COLUMNS, True), "greater_equal": (_ROWS, True)}
+_COMPARISONS = _SEEN | {"greater": (_COLUMNS, False), "less": (_ROWS, False)}
 
 
 @dataclass(frozen=True)

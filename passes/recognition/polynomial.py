@@ -62,14 +62,14 @@ class Expansion:
             return self._product(self.of(call.args[0], depth), self.reciprocal(call.args[1]))
         if name == "power":
             return self._power(call, depth)
-        if name not in ("add", "subtract", "multiply", "negative", "square"):
+        if name in ("multiply", "square"):
+            return self._product(self.of(call.args[0], depth), self.of(call.args[-1], depth))
+        if name == "negative":
+            return self._product(self.of(call.args[0], depth), {(): -1.0})
+        if name not in ("add", "subtract"):
             return None
         parts = [self.of(arg, depth) for arg in call.args]
-        if name in ("multiply", "square"):
-            return self._product(parts[0], parts[-1])
         sign = 1.0 if name == "add" else -1.0
-        if name == "negative":
-            return self._product(parts[0], {(): -1.0})
         return _sum(parts[0], self._product(parts[1], {(): sign}))
 
     def _power(self, call: relax.Call, depth: int) -> Polynomial | None:

@@ -16,7 +16,7 @@ from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.recognition.activations import activation
 from mlcc.passes.recognition.attention import attention
-from mlcc.passes.recognition.graph import ARITHMETIC, Graph, axes_of, dims_of
+from mlcc.passes.recognition.graph import Graph, axes_of, dims_of, is_elementwise
 from mlcc.passes.recognition.norms import group_norm, norm
 from mlcc.relax.construct import same_info, shape_expr
 
@@ -79,7 +79,7 @@ class _Recognizer(RelaxMutator):
             return None
         name = call.op.name
         made = None
-        if name in ARITHMETIC:
+        if is_elementwise(call) and name not in ("relax.permute_dims", "relax.reshape"):
             return self._arithmetic(var)
         if name == "relax.matmul":
             made = attention(self.graph, var, self)
