@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.checked import checked_index
 from mlcc.ir.node import Node, children, walk
@@ -68,9 +69,9 @@ def _block_kind(block: tir.Block) -> FusionKind:
     kind = FusionKind.ELEMWISE
     has_elemwise = False
     for load in loads:
-        if _same(store.indices, load.indices):
+        if _same(store.indices, load.indices) and not _pads(store, load):
             has_elemwise = True
-        elif _is_broadcast(store, load):
+        elif _is_broadcast(store, load) and not _same(store.indices, load.indices):
             kind = max(kind, FusionKind.BROADCAST)
         elif _is_injective(store, load):
             kind = max(kind, FusionKind.INJECTIVE)
@@ -94,6 +95,12 @@ def _reduction_kind(block: tir.Block, loads: list[tir.BufferLoad]) -> FusionKind
 def _same(a: tuple[tir.Expr, ...], b: tuple[tir.Expr, ...]) -> bool:
     """The same indices, expression by expression; what is only equal in value does not count."""
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+
+
+def _pads(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
+    """Whether the result is known to be larger than what is read at the same indices: padding behind the data."""
+    extents = zip(store.buffer.shape, load.buffer.shape, strict=True)
+    return any((tir.const_int(c.sub(*c.match_types(made, read))) or 0) > 0 for made, read in extents)
 
 
 def _is_broadcast(store: tir.BufferStore, load: tir.BufferLoad) -> bool:

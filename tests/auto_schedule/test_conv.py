@@ -157,3 +157,21 @@ def main(x: R.Tensor((1, 8, {size}, {size}), "float32"), w: R.Tensor((16, 8, 1, 
         for level in (0, 2)
     )
     np.testing.assert_allclose(tuned, plain, rtol=1e-4, atol=1e-5)
+
+
+PAD = "R.nn.pad(y, pad_width=[0, 0, 0, 0, 0, 0, 0, 1])"
+
+
+def test_padding_behind_a_convolution_is_a_kernel_of_its_own() -> None:
+    """At the same indices, but of a larger result: that is not element-wise."""
+    text = """@R.function
+def main(x: R.Tensor((1, 8, 8, "w"), "float32"), k: R.Tensor((16, 8, 1, 1), "float32")):
+    with R.dataflow():
+        y = R.nn.conv2d(x, k)
+        z = R.nn.pad(y, pad_width=[0, 0, 0, 0, 0, 0, 0, 1])
+        R.output(z)
+    return z
+"""
+    passes = "normalize,lower-to-tir,annotate-op-pattern,fuse,fuse-tir"
+    assert "fused_conv2d_pad" not in mlcc.run_passes(mlcc.parse(text), passes).functions
+    assert "fused_conv2d_relu" in mlcc.run_passes(mlcc.parse(text.replace(PAD, "R.nn.relu(y)")), passes).functions
