@@ -3,7 +3,7 @@
 CODES: dict[str, tuple[str, str]] = {
     "E0440": (
         "unknown operator",
-        "A call such as `R.nn.relu(x)` names an operator that does not exist. `docs/ops-tables.md` lists those that do.",
+        "A call such as `R.nn.relu(x)` names an operator that does not exist. `docs/ops-tables.md` lists all.",
     ),
     "E0441": (
         "wrong arguments of a call",

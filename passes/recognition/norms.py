@@ -75,8 +75,8 @@ def _spread(graph: Graph, under: relax.Expr) -> _Spread | None:
     centred = graph.call(_unwidened(graph, base), "subtract")
     if centred is not None:
         x, centre = centred.args
-        mean = _mean(graph, centre)
-        if mean is not None and graph.number(mean[0]) == graph.number(x) and mean[1] == found[1]:
+        taken = _mean(graph, centre)
+        if taken is not None and graph.number(taken[0]) == graph.number(x) and taken[1] == found[1]:
             return _Spread(number, x, centre, found[1], epsilon)
     return _Spread(number, base, None, found[1], epsilon)
 

@@ -9,7 +9,7 @@ from mlcc.frontend.emitter import Dim
 from mlcc.frontend.onnx.translate import OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
-from mlcc.ir.dtypes import DType
+from mlcc.ir.dtypes import INT64, DType
 from mlcc.ops.shapes import product
 
 
@@ -146,7 +146,7 @@ class Reduced:
         return t.emit(t.op.flatten(t.op.broadcast_to(total, t.shape_expr(self.shape)) if rank else total))
 
     def _exprs(self, first: int = 0) -> list[tir.Expr]:
-        return [construct.as_expr(n, "int64") for n in self.extents[first:]]
+        return [construct.as_expr(n, INT64) for n in self.extents[first:]]
 
     def by(self, name: str, value: relax.Expr, keep: bool | None = None) -> relax.Expr:
         """The reduction of that name."""

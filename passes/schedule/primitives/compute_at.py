@@ -192,8 +192,8 @@ def _not_below(block: tir.Block, loop: tir.For, missing: Sequence[tir.Block], re
 
 
 def _check_nothing_lost(nest: NewNest, producers: Sequence[tir.Block], analyzer: Analyzer) -> None:
-    """Refuses (E0651) new loops, which run over what is produced, that leave out iterations of a block that reads beyond
-    that, as those of padding do under a condition."""
+    """Refuse (E0651) new loops over what is produced that leave out iterations of a block which reads beyond that, as
+    padding does under a condition."""
     block = nest.realize.block
     filled = {region.buffer for one in producers for region in one.writes}
     axes = {axis.var: from_range(axis.dom) for axis in block.iter_vars}

@@ -45,10 +45,10 @@ def _group_query_attention(
         if cos is None or sin is None:
             raise Unsupported("`do_rotary` without tables of cosines and sines")
         at = cache.positions() if positions is None else positions
-        angles = [t.emit(t.op.take(table, at, 0)) for table in (cos, sin)]
+        cosines, sines = (t.emit(t.op.take(table, at, 0)) for table in (cos, sin))
         turned = bool(node.attribute("rotary_interleaved", 0))
         size = 2 * known(t.shape(cos)[1], "the width of the tables")
-        q, k = (rotated(t, x, *angles, turned, size) for x in (q, k))
+        q, k = (rotated(t, x, cosines, sines, turned, size) for x in (q, k))
     keys, values = cache.extended(past_key, k), cache.extended(past_value, v)
     mask, reach = Mask(t, t.dtype(q)), node.attribute("local_window_size", -1)
     mask.hide_unless(window(t, cache.length, cache.capacity, cache.before, reach - 1 if reach > 0 else -1, 0))

@@ -15,6 +15,7 @@ from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator, weight
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
+from mlcc.ir.dtypes import INT64
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops.relations import same
 from mlcc.ops.shapes import product
@@ -287,7 +288,7 @@ def parts(t: OnnxTranslator, x: relax.Expr, axis: int, lengths: Sequence[Dim]) -
         whole = t.emit(t.op.split(x, places, axis))
         return [t.emit(whole[i]) for i in range(len(lengths))]
     whole_shape, end = t.shape(x), t.simplify(c.add(places[-1], lengths[-1]))
-    if not same(c.as_expr(end, "int64"), whole_shape[axis]):  # run time checks that the lengths are those of the axis
+    if not same(c.as_expr(end, INT64), whole_shape[axis]):  # run time checks that the lengths are those of the axis
         x = t.with_shape(x, [end if i == axis else n for i, n in enumerate(whole_shape)])
     return [
         t.emit(t.op.strided_slice(x, [axis], [begin], [end], assume_inbound=True))
