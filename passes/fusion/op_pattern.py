@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlcc.arith.analyzer import Analyzer
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.checked import checked_index
@@ -100,7 +101,11 @@ def _same(a: tuple[tir.Expr, ...], b: tuple[tir.Expr, ...]) -> bool:
 def _pads(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
     """Whether the result is known to be larger than what is read at the same indices: padding behind the data."""
     extents = zip(store.buffer.shape, load.buffer.shape, strict=True)
-    return any((tir.const_int(c.sub(*c.match_types(made, read))) or 0) > 0 for made, read in extents)
+    return any(made is not read and _is_larger(made, read) for made, read in extents)
+
+
+def _is_larger(one: tir.Expr, other: tir.Expr) -> bool:
+    return Analyzer().prove_at_least(c.sub(*c.match_types(one, other)), 1)
 
 
 def _is_broadcast(store: tir.BufferStore, load: tir.BufferLoad) -> bool:

@@ -248,6 +248,14 @@ class Schedule(Primitives):
                 given = {**given, key: made}
         return given
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A primitive that was registered after this class was made."""
+            if name in registry.names():
+                return partial(self._step, name)
+            raise AttributeError(f"'Schedule' object has no attribute '{name}'")
+
     def _diagnostic(self, name: str, exc: Refusal, state: State, span: Span | None) -> Diagnostic:
         related = []
         for func_name, func in state.module.functions.items():

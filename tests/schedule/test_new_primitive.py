@@ -27,6 +27,7 @@ def main(A: T.Buffer((5, 3), "float32"), B: T.Buffer((5,), "float32")):
 
 
 def test_the_page() -> None:
+    assert not hasattr(mlcc.Schedule(mlcc.parse(SUM)), "reverse")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.S | re.M)
     try:
         exec("\n".join(blocks), {"__name__": "toy"})
