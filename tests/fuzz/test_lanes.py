@@ -5,8 +5,10 @@ Arrays lie against pages that must not be touched, before or behind them.
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from tests.lower import lower_func
 from tests.targets.arguments import assert_alike
 from tests.targets.harness import Native
 
+ROOT = Path(__file__).resolve().parents[2]
 SHARE = 10
 CPUS = ("x86-64", "x86-64-v3", "x86-64-v4")
 
@@ -60,33 +63,22 @@ def check(seed: int, cpus: tuple[str, ...]) -> None:
         assert_alike(func, native, expected, f"{cpu} code of {seed}:\n{case.text}", exact=True)
 
 
-def _in_child(seeds: range, cpus: tuple[str, ...], seconds: float) -> int:
-    """The seed after the last one that passed: a touched page ends the child."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            end = time.monotonic() + seconds
-            for seed in seeds:
-                check(seed, cpus)
-                os.write(writer, b".")
-                if time.monotonic() > end:
-                    break
-            status = 0
-        except BaseException:
-            import traceback
+def main(cpu: str, first: int, count: int, seconds: float) -> None:
+    """Check seeds for a CPU, and print a dot for each that passed."""
+    end = time.monotonic() + seconds
+    for seed in range(first, first + count):
+        check(seed, (cpu,))
+        print(".", end="", flush=True)
+        if time.monotonic() > end:
+            break
 
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    os.close(writer)
-    passed = 0
-    while data := os.read(reader, 4096):
-        passed += len(data)
-    os.close(reader)
-    _, status = os.waitpid(child, 0)
-    assert status == 0, f"seed {seeds.start + passed} ended with {status}"
+
+def _in_child(seeds: range, cpu: str, seconds: float) -> int:
+    """How many seeds passed, in a process of its own: a touched page ends it."""
+    code = f"from tests.fuzz.test_lanes import main; main({cpu!r}, {seeds.start}, {len(seeds)}, {seconds})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    passed = done.stdout.count(".")
+    assert done.returncode == 0, f"seed {seeds.start + passed} ended with {done.returncode}:\n{done.stderr}"
     return passed
 
 
@@ -99,4 +91,4 @@ def test_lanes(cpu: str, fuzz_seconds: float) -> None:
     campaign = fuzz_seconds > 60
     first = 1000 * CPUS.index(cpu)
     seeds = range(first, first + (1_000_000 if campaign else SHARE))
-    assert _in_child(seeds, (cpu,), fuzz_seconds / 3 if campaign else 120) >= SHARE
+    assert _in_child(seeds, cpu, fuzz_seconds / 3 if campaign else 120) >= SHARE
