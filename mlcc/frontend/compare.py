@@ -43,7 +43,7 @@ class Runner(Protocol):
 
 @dataclass
 class Report:
-    """What a comparison found."""
+    """The result of comparing a compiled model with its framework."""
 
     framework: str
     compared: list[str] = field(default_factory=list)  # sizes, in words
@@ -53,7 +53,7 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether no result departs."""
+        """True if no result differs."""
         return not self.different
 
     def lines(self) -> list[str]:
@@ -121,7 +121,7 @@ class Comparison:
             report.different.append(self._first_departure(inputs))
 
     def _first_departure(self, inputs: list[np.ndarray]) -> str:
-        """Where the numbers leave the model's, in words: a module of all values, compiled as it is, tells."""
+        """Describe the first node whose value differs from the framework's: compile, at -O0, a module of all values."""
         module, places, dtypes = with_all_values(self.module)
         try:
             theirs = self.runner.values(inputs)

@@ -1,4 +1,4 @@
-"""What every importer builds with: relax bindings that know the place in the source model they come from."""
+"""The builder that importers share: emits relax bindings that record their place in the source model."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class Emitter:
         return var
 
     def match_cast(self, value: relax.Expr, info: relax.StructInfo) -> relax.Var:
-        """Bind a variable to a value that run time checks to be as `info` says; binds the symbols that are new."""
+        """Bind a variable to a value that is checked against `info` at run time; new symbols are defined there."""
         var = self.bb.match_cast(value, info, self._hint)
         self._variables.emitted(var, self._hint)
         return var
 
     def named(self, value: relax.Expr, name: str) -> relax.Expr:
-        """The value, which a value of the source model is: its variable gets that name in the text."""
+        """Return the value and name its variable after the value of the source model."""
         if isinstance(value, relax.Var):
             self._variables.is_value(value, name)
         return value
@@ -97,21 +97,21 @@ class Emitter:
         return self.match_cast(self.emit(value), wanted)
 
     def with_shape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
-        """The value with a shape that run time checks; symbols that are new get their values there."""
+        """Return the value with a shape that is checked at run time; new symbols get their values there."""
         return self.match_cast(self.emit(value), values.tensor_info(shape, self.dtype(value)))
 
     def fresh(self, name: str) -> tir.Var:
-        """A symbol of its own."""
+        """Return a new symbol with a unique name."""
         return self.symbol(self.bb.get_unique_name(name))
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """What is emitted inside is not visible behind it: an importer forgets there what it remembers of it."""
+        """Open a scope: bindings emitted inside are not visible after it, so importers drop their cached values."""
         yield
 
     @contextmanager
     def on_trial(self) -> Iterator[BlockBuilder]:
-        """What is emitted inside goes into a builder of its own, and leaves neither bindings nor names behind."""
+        """Emit into a temporary builder, which leaves neither bindings nor names behind."""
         before = self.bb, self._variables
         self.bb, self._variables = BlockBuilder(), VariableNames()
         try:

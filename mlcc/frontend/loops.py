@@ -27,10 +27,10 @@ Exprs: TypeAlias = Sequence[relax.Expr]
 
 @dataclass(frozen=True)
 class Round:
-    """What a round of a loop gives."""
+    """The results of one iteration (a round) of a loop."""
 
-    carried: Exprs  # what the next round begins with
-    rows: Exprs = ()  # what is gathered of all rounds
+    carried: Exprs  # values carried into the next round
+    rows: Exprs = ()  # values gathered over all rounds
     going: relax.Expr | None = None  # whether there is a next one, a bool of one element; None for always
 
 
@@ -122,7 +122,7 @@ class _Tried:
 
 
 def _tried(t: Emitter, loop: Loop) -> _Tried:
-    """What a round gives, found by emitting one on trial."""
+    """Infer the types of an iteration's results by emitting one on trial."""
     given = [*loop.carried, *loop.outer]
     params = [relax.Var(f"v{i}", value.struct_info) for i, value in enumerate(given)]
     number = relax.Var("number", t.scalar(0, "int64").struct_info)
@@ -146,7 +146,7 @@ def _tried(t: Emitter, loop: Loop) -> _Tried:
 
 
 def _has(node: Any, symbols: Container[tir.Var]) -> bool:
-    """Whether an expression or struct info has one of the symbols in it."""
+    """Return True if an expression or struct info mentions one of the symbols."""
     return any(found in symbols for found in mentioned_symbols(node))
 
 
@@ -159,7 +159,7 @@ def _same_shapes(before: Exprs, after: Sequence[relax.StructInfo]) -> None:
 
 
 def _holds(going: relax.Expr | None) -> bool:
-    """Whether a condition is constant and true, or there is none."""
+    """Return True if a condition is absent, or constant and true."""
     if not isinstance(going, relax.Constant) or going.data.array is None:
         return going is None
     return bool(going.data.array.all())
@@ -209,7 +209,7 @@ def _cut(t: Emitter, rows: relax.Expr, count: relax.Expr) -> relax.Expr:
 
 @dataclass(frozen=True)
 class _Growth:
-    """How a tensor that a loop carries grows along an axis: from `first` elements by `step` a round."""
+    """The growth of a loop-carried tensor along an axis: `first` elements at first, `step` more after each round."""
 
     axis: int
     first: tir.Expr
@@ -224,7 +224,7 @@ Growths: TypeAlias = Mapping[int, _Growth]  # by the place among what is carried
 
 
 def _growing(t: Emitter, loop: Loop, after: Sequence[relax.StructInfo]) -> Growths:
-    """What a round gives with more elements along one axis, as many more in each round."""
+    """Find the loop-carried tensors that grow along one axis by the same number of elements in each iteration."""
     axes = {}
     for at, (value, new) in enumerate(zip(loop.carried, after, strict=True)):
         old, dims = _dims(value.struct_info), _dims(new)
@@ -292,7 +292,7 @@ def _placed(t: Emitter, room: relax.Expr, part: relax.Expr, end: relax.Expr, axi
 
 
 def _filled(t: Emitter, carried: Exprs, growing: Growths, rounds: Dim) -> list[relax.Expr]:
-    """What is carried, without the room that is left after some rounds."""
+    """Slice the loop-carried tensors that grow to their length after `rounds` iterations."""
     made = list(carried)
     for at, growth in growing.items():
         end = growth.length(rounds)

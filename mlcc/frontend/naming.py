@@ -1,4 +1,4 @@
-"""Names of the variables of an imported function: values are called as in the model, intermediates after them."""
+"""Names of the variables of an imported function: the model's names for its values, derived names inside a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlcc.ir.node import find, replace
 from mlcc.ir.visit import substitute
 from mlcc.relax.queries import all_bindings
 
-# what an operator adds to the name of the node that it is a part of, where that is not the operator's own name
+# an operator's part of a variable name, where it differs from the operator's name
 _SHORT = {
     "permute_dims": "t", "astype": "cast", "expand_dims": "unsqueeze", "strided_slice": "slice",
     "broadcast_to": "expand", "scatter_elements": "scatter", "gather_elements": "gather", "shape_to_tensor": "shape",
@@ -67,7 +67,7 @@ class VariableNames:
         return substitute(func, {var: replace(var, name=name) for var, name in chosen.items() if name != var.name})
 
     def _stems(self, bindings: list[relax.Binding]) -> dict[relax.Binding, _Emitted]:
-        """What is known of each variable. Nested operands were emitted before the expression that they are part of."""
+        """Map bindings to their nodes. Nested operands take the node of the expression that is emitted after them."""
         found: dict[relax.Binding, _Emitted] = {}
         nested: list[relax.Binding] = []
         for binding in bindings:
@@ -91,7 +91,7 @@ def _intermediate(binding: relax.Binding, node: str, chosen: Mapping[relax.Var, 
 
 
 def _operator(binding: relax.Binding, node: str) -> str:
-    """What a binding computes, as a part of a name. What the node itself is called after is not said again."""
+    """Return the name part for a binding's operator. The parts of a multi-result operator are `all`, not its name."""
     if isinstance(binding, relax.MatchCast):
         return "checked"
     value = getattr(binding, "value", None)

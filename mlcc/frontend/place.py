@@ -1,4 +1,4 @@
-"""Where a value of an imported model comes from: the node, module and source line of the model it was read from."""
+"""Source locations of imported values: the node, module and source line of the model."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def place_of(span: Span | None) -> Place | None:
 
 
 def comment_of(binding: relax.Binding) -> str | None:
-    """What a text says behind a binding: the place in the source model that it comes from."""
+    """Return the comment printed behind a binding: its place in the source model; None if it says nothing new."""
     place = place_of(binding.span) or place_of(getattr(getattr(binding, "value", None), "span", None))
     shown = "" if place is None else str(place)
     return shown if shown not in ("", getattr(binding.var, "name", "")) else None

@@ -181,7 +181,7 @@ class _Narrow(RelaxMutator):
             self._squares[var] = call
 
     def _summand(self, old: relax.Expr, new: relax.Expr) -> relax.Expr:
-        """What a sum adds up: squares are taken in float32, as they may be out of the new dtype's range."""
+        """Return the summand of a sum. Squares are computed in float32, as they may overflow the narrow dtype."""
         square = self._squares.get(old) if isinstance(old, relax.Var) else None
         if square is None or not self.is_narrow(new):
             return self.wide(new)

@@ -1,4 +1,4 @@
-"""What of a model cannot be imported: gathered over the whole model, said at once."""
+"""Diagnostics for the nodes of a model that cannot be imported: collected over the whole model, raised at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SUPPLY = "supply it with `--map FILE.py` or `custom_convert_map=`"
 
 
 class Unsupported(Exception):
-    """A converter's answer to a node that it cannot say in relax: why, and what the user may do about it."""
+    """Raised by a converter for a node that it cannot express in relax: the reason, and help for the user."""
 
     def __init__(self, reason: str, help: str | None = None) -> None:
         super().__init__(reason)
@@ -30,7 +30,7 @@ class Problems:
         return bool(self._found)
 
     def copy(self) -> Problems:
-        """What is known now, for a way of saying a node that is tried first."""
+        """Return a copy to restore if a tentative conversion fails."""
         return Problems({key: list(spans) for key, spans in self._found.items()})
 
     def unknown(self, operator: str, span: Span) -> None:

@@ -1,4 +1,4 @@
-"""What a user says of a model beside its file: shapes of inputs, ranges of sizes, converters of their own."""
+"""The user's options for an import: shapes of inputs, ranges of sizes, custom converters."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SIZE = re.compile(r"([A-Za-z_]\w*)=(\d{1,19})")
 
 @dataclass(frozen=True)
 class Request:
-    """What an importer gets beside the file.
+    """The options of an import.
 
-    `converters` says operators, by the names that importers call them by, in place of or beside the importer's table.
+    `converters` map the importer's names of operators to functions, which take precedence over its table.
     With `allow_packed`, operators without a converter become calls of packed functions; with `state_as_inputs`, buffers
     that the model changes are parameters.
     """

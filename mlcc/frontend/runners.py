@@ -19,7 +19,7 @@ _FIRST_LINE = 200  # characters of a framework's complaint that are shown
 
 
 def runner_of(path: str) -> Runner:
-    """What runs a model. Raises CompileError E1077 where the framework is missing, or does not take the model."""
+    """Return the runner of a model. Raises CompileError E1077 if the framework is missing or refuses the model."""
     make = RUNNERS.get(suffix_of(path))
     if make is None:
         raise CompileError(error("E1077", f"there is nothing to compare {path} with"))

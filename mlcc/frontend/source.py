@@ -35,12 +35,12 @@ def suffix_of(path: str) -> str:
 
 
 def is_model(path: str) -> bool:
-    """Whether a file is to be imported, and is no text."""
+    """Return True if a file is a model to import rather than program text."""
     return suffix_of(path) in IMPORTERS or suffix_of(path) in (".safetensors", *_ELSEWHERE) or _has_weights(path)
 
 
 def _has_weights(path: str) -> bool:
-    """Whether a path is an index or a folder of weights."""
+    """Return True if a path is an index or a folder of weights."""
     from mlcc.array_folders import SUFFIXES, is_index
 
     return is_index(path) or (os.path.isdir(path) and any(name.endswith(SUFFIXES) for name in os.listdir(path)))

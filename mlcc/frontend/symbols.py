@@ -56,7 +56,7 @@ def _with_main(module: IRModule, func: relax.Function, attrs: Mapping[str, objec
 
 
 def _values(func: relax.Function, shapes: Mapping[str, tuple[Extent, ...]]) -> dict[tir.Var, tir.Expr]:
-    """What stands for each symbol of the parameters."""
+    """Return the substitution of the parameters' symbols. Raises CompileError E1075 for shapes that do not fit."""
     params = {param.name: param for param in func.params}
     wrong: list[Diagnostic] = []
     values: dict[tir.Var, tir.Expr] = {}

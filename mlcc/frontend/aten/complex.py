@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}  # dtypes of real and imaginary parts
 
-# What moves elements and adds them up does so with each part. The arguments are those that may be complex.
+# Operators that move or add elements apply to each part on its own. The arguments are those that may be complex.
 _BY_PARTS = {
     name: arguments
     for arguments, names in {
@@ -46,12 +46,12 @@ class Complex:
     im: relax.Expr
 
     def map(self, make: Callable[[relax.Expr], relax.Expr]) -> Complex:
-        """What is made of each part."""
+        """Apply a function to the real and to the imaginary part."""
         return Complex(make(self.re), make(self.im))
 
 
 def refused() -> Unsupported:
-    """What to raise for a parameter or a result of complex numbers."""
+    """Return the error for a complex parameter or result."""
     text = "complex numbers cannot come into a program or out of it"
     return Unsupported(text, "use torch.view_as_real and torch.view_as_complex")
 
@@ -67,7 +67,7 @@ def converts_complex(*targets: str) -> Callable[[Converter], Converter]:
 
 
 def has_complex_converter(target: str) -> bool:
-    """Whether there is a converter of an operator for complex operands of its own."""
+    """Return True if an operator has a converter for complex operands."""
     return _name(target) in _CONVERTERS
 
 
@@ -90,7 +90,7 @@ def _name(target: str) -> str:
 
 
 def _by_parts(real: Converter, names: Sequence[str]) -> Converter:
-    """The converter that does with each part what `real` does; real operands have imaginary parts of zero."""
+    """Return a converter that applies `real` to each part; real operands get an imaginary part of 0."""
 
     def convert(t: Any, **arguments: Any) -> Any:
         if arguments.get("alpha", 1) != 1:
@@ -115,7 +115,7 @@ def _part(t: Translator, value: Any, part: str, arguments: Mapping[str, Any]) ->
 
 
 def _real(value: Any) -> Any:
-    """An argument whose values do not count: of a tensor of the same shape."""
+    """Replace a complex argument of which only the shape is used by its real part."""
     return value.re if isinstance(value, Complex) else value
 
 

@@ -98,7 +98,7 @@ class Functional:
         return Graph(self.given.inputs, tuple(self.nodes), outputs, self.metas)
 
     def changed(self, name: str) -> Ref | None:
-        """What an input became, if it was written to."""
+        """Return the final value of an input that was written to, else None."""
         value = self.values.get(name)
         return value.storage.current if value is not None and value.storage.version else None
 
@@ -152,7 +152,7 @@ class Functional:
     def _new_value(
         self, node: AtenNode, name: str, arguments: dict[str, Argument], meta: TensorMeta, result: str | None
     ) -> Ref:
-        """What a tensor becomes that an operator writes to."""
+        """Emit the functional form of an in-place operator; return the new value of the tensor that it writes to."""
         if name == "copy" or name == "fill" and isinstance(arguments.get("value"), Ref):
             return self._fitted(arguments.get("src", arguments.get("value")), meta, result)
         if name == "fill":
@@ -232,7 +232,7 @@ class Functional:
         return found
 
     def _read(self, name: str) -> Ref:
-        """What stands for a value now: views are taken anew after writes."""
+        """Return the current version of a value. A view is derived again if its storage was written to since."""
         value = self.values.get(name)
         if value is None:
             return Ref(name)

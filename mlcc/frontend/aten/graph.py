@@ -44,7 +44,7 @@ Argument: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class TensorMeta:
-    """What the exporter states of a tensor."""
+    """Metadata of a tensor, as the exporter states it."""
 
     dtype: str  # as mlcc calls it: `float32`, `bfloat16`, `bool`
     shape: tuple[Extent, ...]
@@ -53,7 +53,7 @@ class TensorMeta:
 
 @dataclass(frozen=True, slots=True)
 class NumberMeta:
-    """What the exporter states of a number that is known at run time."""
+    """Metadata of a number that is known at run time only, as the exporter states it."""
 
     dtype: str  # `int64`, `float64` or `bool`
     value: Extent | float | None = None  # the number, or the expression that it is: `2*s77`, `s77 > 5`

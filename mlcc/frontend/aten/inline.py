@@ -85,7 +85,7 @@ class _Inliner:
 
 
 def _operands(arguments: Mapping[str, Argument], inner: Inner) -> list[Argument]:
-    """What the graph is called with: the arguments after it, those in tuples one by one; names of graphs are none."""
+    """Return the operands of a call of a graph: the flattened arguments after it, without a graph's name."""
     listed = list(arguments.values())
     after = listed[next(i for i, value in enumerate(listed) if isinstance(value, Inner)) + 1 :]
     flat = [part for value in after for part in (value if isinstance(value, tuple) else (value,))]

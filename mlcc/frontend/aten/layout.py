@@ -1,6 +1,6 @@
-"""How tensors lie in memory as the exporter states it: whether a tensor in another shape is a view or a copy.
+"""Memory layout of tensors as the exporter states it: decides whether a reshaped tensor is a view or a copy.
 
-Extents and strides may be expressions; questions about them are answered for several sizes, which have to agree.
+Extents and strides may be expressions. A property is tested for several sizes, which have to agree.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _Answer = TypeVar("_Answer")
 
 
 def is_same_layout(a: TensorMeta, b: TensorMeta) -> bool:
-    """Whether two tensors have equal shapes and strides."""
+    """Return True if two tensors have equal shapes and strides."""
     if a.shape == b.shape and a.strides == b.strides and a.strides is not None:
         return True
     return _asked(lambda x, y: _layout(*x) == _layout(*y), a, b)
 
 
 def is_contiguous(meta: TensorMeta) -> bool:
-    """Whether the elements lie in order and without gaps."""
+    """Return True if a tensor is contiguous and row-major."""
     return _asked(lambda x: _layout(*x) == _layout(x[0], _in_order(x[0])), meta)
 
 
 def is_view(source: TensorMeta, result: TensorMeta) -> bool:
-    """Whether a tensor can be given another shape without moving its elements."""
+    """Return True if a reshape is a view: no element has to move."""
     return _asked(lambda x, y: _view_strides(x[0], x[1], y[0]) is not None, source, result)
 
 

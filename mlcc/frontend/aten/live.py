@@ -106,12 +106,12 @@ def graph_of(module: torch.fx.GraphModule) -> Graph:
 
 
 def _is_known_late(value: Any) -> bool:
-    """Whether an input is one of run time: a tensor or a symbolic number, no constant."""
+    """Return True if an input is known at run time only: a tensor or a symbolic number, not a constant."""
     return not isinstance(value, (bool, int, float, str)) and value is not None
 
 
 def _is_taken_apart(node: Any) -> bool:
-    """Whether a node takes an element of results that have names of their own."""
+    """Return True if a node is a `getitem` of a node whose results are values with separate names."""
     return _is_getitem(node) and hasattr(node.args[0], "users") and _has_parts(node.args[0])
 
 
@@ -122,7 +122,7 @@ def _is_getitem(node: Any) -> bool:
 
 
 def _has_parts(node: Any) -> bool:
-    """Whether a node gives several results, each of which its users take by number."""
+    """Return True if a node has several results and all its users are `getitem` nodes."""
     value = node.meta.get("val")
     if not isinstance(value, (list, tuple)) or not all(_is_getitem(user) for user in node.users):
         return False

@@ -27,7 +27,7 @@ _LEAST = 2  # PyTorch takes symbols to be at least so much, and runs its program
 
 @dataclass(frozen=True)
 class Options:
-    """How a program becomes a module."""
+    """Options of the conversion of a program to a module."""
 
     keep_params: bool = False  # parameters of the model are parameters of `main`
     keep_state: bool = False  # buffers that the program changes are parameters of `main`

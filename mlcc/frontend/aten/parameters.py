@@ -15,7 +15,7 @@ from mlcc.ir import tir
 
 
 class Names:
-    """What symbols are called: as the user says, else as PyTorch does (`s77`).
+    """Names of symbolic sizes: the user's, else PyTorch's (`s77`).
 
     The user names an extent by input and axis (`{"x.0": "batch"}`, `{"x": {0: "batch"}}`, `{"x": ["batch", None]}`) or
     by PyTorch's name for it. Raises CompileError E1013 for names that fit nothing.

@@ -40,7 +40,7 @@ def category(dtype: str) -> int:
 
 
 def is_float(dtype: str) -> bool:
-    """Whether the elements are floating-point numbers."""
+    """Return True for a floating-point dtype."""
     return category(dtype) == 2
 
 

@@ -43,7 +43,7 @@ _UNUSED = re.compile(r".*_unused_\d+(_\d+)?")
 
 
 class Malformed(Exception):
-    """What is wrong with a program, in words."""
+    """A malformed program; the message says what is wrong."""
 
 
 def get(value: Any, field: str, kind: type) -> Any:
@@ -245,7 +245,7 @@ _ARGUMENTS: dict[str, Callable[[Any], Argument]] = {
 
 
 def tensor_meta(meta: Any) -> TensorMeta:
-    """What is stated of a tensor."""
+    """Read the metadata of a serialized tensor. Raises Malformed for an impossible shape."""
     shape = tuple(extent(e) for e in get(meta, "sizes", list))
     strides = tuple(extent(e) for e in get(meta, "strides", list))
     is_sound = all(isinstance(e, str) or (type(e) is int and 0 <= e < 1 << 62) for e in shape)

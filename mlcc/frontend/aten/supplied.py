@@ -31,7 +31,7 @@ def supplied(converters: Mapping[str, Converter]) -> dict[str, Converter]:
 
 
 def _takes_a_node(convert: Converter) -> bool:
-    """Whether a converter is one as TVM has them: two parameters, of which the first is a node."""
+    """Return True if a converter has TVM's signature: two parameters, a node and the importer."""
     try:
         parameters = list(inspect.signature(convert).parameters.values())
     except (TypeError, ValueError):

@@ -36,11 +36,11 @@ from mlcc.relax.calls import call_dps_packed
 
 
 class Translator(Emitter):
-    """What a converter works with: an Emitter that knows the operands' and results' meta data.
+    """The interface of converters: an Emitter that knows the metadata of operands and results.
 
-    A converter gets tensors as `relax.Expr`, numbers of run time as `tir.Expr`, graphs as `Inner`, and returns the
-    same. What it returns is bound to a variable with the name of the node's value and the shape that the exporter
-    states. A number of run time that the exporter states as an expression over known symbols needs no converter.
+    A converter gets tensors as `relax.Expr`, symbolic numbers as `tir.Expr`, graphs as `Inner`, and returns the same
+    kinds. Its result is bound to a variable with the name of the node's value and the shape that the exporter states.
+    A symbolic number that the exporter states as an expression over known symbols needs no converter.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Translator(Emitter):
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Symbols that are defined inside are not there behind it."""
+        """Open a scope for symbols: those defined inside are dropped on exit."""
         before, self.symbols = self.symbols, dict(self.symbols)
         try:
             yield
@@ -134,7 +134,7 @@ class Translator(Emitter):
             self.bb.match_cast(self.shape_expr([chosen]), relax.ShapeStructInfo((one,), 1), "holds")
 
     def described(self) -> Mapping[str, Any]:
-        """What is known of the node at hand, as TVM's nodes have it."""
+        """Return the metadata of the current node, in the form of TVM's nodes."""
         return {"outputs": self.outputs}
 
     # ------------------------------------------------------------ walking
@@ -248,7 +248,7 @@ def packed(t: Translator, **arguments: Any) -> list[relax.Expr]:
 
 
 def _stem(node: AtenNode) -> str:
-    """What variables of a node are called after: its value; of several values the operator."""
+    """Return the stem of a node's variable names: its value's name, or the operator's if it has several values."""
     named = [name for name in node.outputs if name]
     return named[0] if len(named) == 1 else node.target.split(".")[1:2][0] if "." in node.target else node.target
 

@@ -1,4 +1,4 @@
-"""Which results of operators are views of an operand, how they are taken anew, and how a write goes through them."""
+"""Views: operator results that alias an operand, their derivation from a new base, and writes through them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """A view that is all of its operand."""
+    """A view of the whole operand: the identity."""
 
     def again(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
-        """The view of `base`, which stands for the operand now."""
+        """Derive the view again from `base`, the operand's current value."""
         return base
 
     def back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
-        """What the operand becomes where the view becomes `new`."""
+        """Write through the view: return the operand after the view was set to `new`."""
         return new
 
 
@@ -81,7 +81,7 @@ class Expanded(Step):
 
 @dataclass(frozen=True)
 class Unwritable(Step):
-    """A view that nothing may write to, and that nothing else of its memory may be written under."""
+    """A view that may not be written to, and whose storage may not be written to through another alias."""
 
     reason: str
 
@@ -101,7 +101,7 @@ class View:
 
 
 def view_steps(node: AtenNode, metas: Mapping[str, Meta]) -> Sequence[View | None]:
-    """For each result of a node the view that it is; None for a tensor of its own."""
+    """Return the view that each result of a node is; None for a result that aliases no operand."""
     make = _VIEWS.get(".".join(node.target.split(".")[:2]))
     if make is None:
         return ()
@@ -152,7 +152,7 @@ class _Seen:
 
     @property
     def part(self) -> TensorMeta:
-        """What is stated of the only result."""
+        """Metadata of the only result. Raises Unsupported if it is no tensor."""
         found = self.parts[0]
         if not isinstance(found, TensorMeta):
             raise Unsupported(f"the program does not state the result of `{self.node.target}`")

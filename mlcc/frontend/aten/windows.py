@@ -26,7 +26,7 @@ def each(values: Ints, count: int) -> list[int]:
 
 
 def sliding(t: Translator, count: Dim, kernel: int, stride: int, pad: int, dilation: int) -> relax.Expr:
-    """Where windows look along a dimension, of shape (windows, kernel)."""
+    """Return the input positions of sliding windows along a dimension, of shape (windows, kernel)."""
     begins = op.subtract(
         op.multiply(op.arange(0, count, 1, "int64"), t.scalar(stride, "int64")), t.scalar(pad, "int64")
     )
@@ -48,7 +48,7 @@ def windows(
 
 
 def taken(t: Translator, value: relax.Expr, positions: Sequence[relax.Expr]) -> relax.Expr:
-    """What lies at these places: batch, channels, the windows' dimensions, then the kernel's."""
+    """Gather the elements of the windows, with axes batch, channels, the windows' dimensions, then the kernel's."""
     n = len(positions)
     for at, places in enumerate(positions):
         value = t.emit(op.take(value, places, 2 + 2 * at))

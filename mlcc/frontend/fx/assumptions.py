@@ -1,4 +1,4 @@
-"""What a trace takes for granted of the symbols: PyTorch decided by the sizes that stood for them."""
+"""Guards of a trace: the assumptions about symbolic sizes that PyTorch made from the example sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HELP = "give such an extent as a number, or as an expression for which it alway
 def ranges_of(given: FakeInputs) -> dict[str, tuple[int, int | None]]:
     """The ranges of symbols, by PyTorch's names, for which the trace is right.
 
-    Raises CompileError E1032 if it takes more for granted than that symbols are at most some number.
+    Raises CompileError E1032 for guards other than upper bounds of symbols.
     """
     env = given.mode.shape_env
     assumed = [guard.expr for guard in env.guards]
@@ -31,7 +31,7 @@ def ranges_of(given: FakeInputs) -> dict[str, tuple[int, int | None]]:
 
 
 def _is_limit(expr: sympy.Basic) -> bool:
-    """Whether a condition is `symbol < number` or `symbol <= number`."""
+    """Return True if a condition is `symbol < number` or `symbol <= number`."""
     return isinstance(expr, (sympy.Lt, sympy.Le)) and expr.lhs.is_Symbol and expr.rhs.is_Integer
 
 

@@ -1,4 +1,4 @@
-"""What callers say of inputs, `((shape), dtype)` with numbers, symbols and expressions, as fake tensors of PyTorch."""
+"""Fake tensors of PyTorch for inputs given as `((shape), dtype)` with numbers, symbols and expressions."""
 
 from __future__ import annotations
 

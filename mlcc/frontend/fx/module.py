@@ -22,7 +22,7 @@ from mlcc.ir.module import IRModule
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where the value of a symbol is found: an extent of an input, or, where `axis` is None, the input itself."""
+    """The source of a symbol's value: an extent of an input, or the input itself if `axis` is None."""
 
     input: int
     axis: int | None
@@ -127,7 +127,7 @@ def _users(trace: Trace, program: Program) -> list[_User]:
 
 
 def _symbols(users: Sequence[_User]) -> dict[str, Extent]:
-    """Where each symbol is found, in an extent of a tensor if there is one."""
+    """Map each symbol to the source of its value, preferably an extent of a tensor."""
     found: dict[str, Extent] = {}
     for user in users:
         for axis, extent in enumerate(user.meta.shape if isinstance(user.meta, TensorMeta) else ()):

@@ -13,7 +13,7 @@ from mlcc.passes.manage.manager import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How graphs of `torch.compile` are compiled."""
+    """Options for compiling graphs of `torch.compile`."""
 
     opt_level: int | None = None  # of `mlcc.build`
     target: str = "llvm{cpu=native}"

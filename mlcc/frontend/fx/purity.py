@@ -12,8 +12,10 @@ _READS = ("aten.item.", "aten._local_scalar_dense.")  # numbers that depend on e
 
 
 def is_pure(graph: torch.fx.Graph) -> bool:
-    """Whether the graph writes to no input, reads no element as a number, changes no mode of PyTorch, and returns no
-    tensor that shares memory with an input."""
+    """Return True if the graph has no side effects and no result aliases an input.
+
+    The graph may not write to an input, read an element as a number, or change a mode of PyTorch such as autocast.
+    """
     nodes = list(graph.nodes)
     if any(str(node.target).startswith(_READS) or _is_mode(node) for node in nodes):
         return False
@@ -34,7 +36,7 @@ def written(node: torch.fx.Node) -> list[torch.fx.Node]:
 
 
 def _is_mode(node: torch.fx.Node) -> bool:
-    """Whether a node enters or leaves autocast or the like; without gradients, whether they are on means nothing."""
+    """Return True if a node enters or leaves autocast (`torch.amp`). Grad mode has no effect without gradients."""
     return node.op == "call_function" and getattr(node.target, "__module__", "").startswith("torch.amp")
 
 

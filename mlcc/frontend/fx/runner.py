@@ -40,7 +40,7 @@ _Maker = Callable[[Sequence[torch.Tensor], Mapping[str, int]], Any]
 
 
 def _maker(output: Output) -> _Maker:
-    """What makes an output of the results of `main` and the values of symbols."""
+    """Return a function that computes an output from the results of `main` and the values of symbols."""
     if isinstance(output, Result):
         index = output.index
         return lambda results, values: results[index]
@@ -80,7 +80,7 @@ def _array(tensor: torch.Tensor) -> Any:
 
 
 def _as_foretold(output: torch.Tensor) -> Callable[[Any], torch.Tensor]:
-    """What makes a tensor of an array: with the dtype, and the order of strides that the code after it may rely on."""
+    """Return a function from an array to a tensor of the traced dtype and stride order; later code relies on both."""
     bits = output.dtype if output.dtype in _BITS else None
     order = _order(output)
 

@@ -29,7 +29,7 @@ class Functions:
         return self._model.get((node.domain, node.operator, node.proto.overload)) if self._model else None
 
     def of_schema(self, node: OnnxNode, types: Sequence[str | None]) -> onnx.FunctionProto | None:
-        """What a node's schema says that it computes; None if it has no such function."""
+        """Return the function body of a node's schema; None if the schema has none."""
         import onnx
 
         schema = schema_of(node.operator, node.version, node.domain)

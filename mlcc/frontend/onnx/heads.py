@@ -28,7 +28,7 @@ class Heads:
 
 @dataclass
 class Mask:
-    """What is added to the scores: a tensor, with -inf where a query does not see a key.
+    """The additive attention mask: a tensor added to the scores, -inf where a query does not see a key.
 
     All parts broadcast to (batch, heads, queries, keys). `corner` is a causal mask that `R.nn.attention` knows.
     """
@@ -88,9 +88,9 @@ def difference(one: Dim, other: Dim) -> Dim:
 
 
 def window(t: OnnxTranslator, queries: Dim, keys: Dim, offset: Dim | relax.Expr, left: int, right: int) -> relax.Expr:
-    """Which keys lie within a window around each query; -1 leaves a side open.
+    """Return a bool mask of the keys in a sliding window around each query; a size of -1 leaves a side open.
 
-    The first query stands at `offset` among the keys; a vector has one for each of the batch.
+    `offset` is the position of the first query among the keys, or a vector of one position for each batch element.
     """
     rows, columns = along(t, 4, 2, queries), along(t, 4, 3, keys)
     if isinstance(offset, relax.Expr):
@@ -106,7 +106,7 @@ def window(t: OnnxTranslator, queries: Dim, keys: Dim, offset: Dim | relax.Expr,
 
 
 def padding(t: OnnxTranslator, keys: Dim, lengths: relax.Expr) -> relax.Expr:
-    """Which keys come before the length of their sequence."""
+    """Return a bool mask of the keys inside their sequence's length (a padding mask)."""
     ends = t.reshape(t.cast(lengths, "int64"), [*t.shape(lengths), 1, 1, 1])
     return t.emit(t.op.less(along(t, 4, 3, keys), ends))
 

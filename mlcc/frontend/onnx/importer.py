@@ -47,7 +47,7 @@ def from_onnx(
 
 @dataclass(frozen=True)
 class Options:
-    """How a model is imported; see `from_onnx`."""
+    """Options for importing a model; see `from_onnx`."""
 
     shapes: Mapping[str, Sequence[int | str]]
     dtypes: str | Mapping[str, str]

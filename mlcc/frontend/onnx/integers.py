@@ -37,7 +37,7 @@ class Known:
 
     @property
     def symbolic(self) -> bool:
-        """Whether any element is not a number."""
+        """True if any element is an expression rather than a number."""
         return any(isinstance(e, tir.Expr) for e in self.elements.reshape(-1))
 
 
@@ -118,7 +118,7 @@ class Evaluator:
 
 
 class _Leave(Exception):
-    """What is asked for is not evaluated while importing."""
+    """Raised to give up constant evaluation of a node."""
 
 
 # ---------------------------------------------------------------- rules

@@ -16,7 +16,7 @@ CROP = "tf_crop_and_resize"
 
 @dataclass(frozen=True, slots=True)
 class Resizing:
-    """How a node resizes: its attributes, with the names of the schema."""
+    """The attributes of a resizing node, with the schema's names for modes."""
 
     mode: str  # nearest, linear, cubic
     coordinates: str
@@ -40,11 +40,11 @@ class ResizedAxis:
 
     @property
     def exact(self) -> bool:
-        """Whether the scale is that of the extents, up to rounding of float32."""
+        """True if the scale equals the ratio of the extents, up to rounding of float32."""
         return abs(self.scale * self.before - self.after) <= 1e-6 * max(self.after, 1)
 
     def same(self, how: Resizing) -> bool:
-        """Whether nothing changes."""
+        """Return True if resizing is the identity along this axis."""
         cut = how.coordinates == CROP and (self.begin, self.end) != (0.0, 1.0)
         return self.before == self.after and self.exact and not cut
 
@@ -53,7 +53,7 @@ _LIMIT = 1 << 20  # places that are computed while a model is imported
 
 
 def coordinates(how: Resizing, part: ResizedAxis) -> np.ndarray:
-    """Where each place of the result lies in the data."""
+    """Return the source coordinate of each output position."""
     import numpy as np
 
     if part.after > _LIMIT:
@@ -131,6 +131,6 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def beyond(how: Resizing, part: ResizedAxis) -> np.ndarray:
-    """Which places of the result lie outside the data, where that has a value of its own."""
+    """Return a mask of the output positions whose source coordinate is out of bounds."""
     at = coordinates(how, part)
     return (at < 0) | (at > part.before - 1)

@@ -89,5 +89,5 @@ def need_texts(*names: Any) -> None:
 
 
 def unsound(what: str, reason: str) -> CompileError:
-    """What is wrong with a graph as a whole."""
+    """Return the error E1043 for a graph that is unsound as a whole."""
     return CompileError(error("E1043", f"{what} is not sound: {reason}"))

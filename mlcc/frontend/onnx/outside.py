@@ -1,4 +1,4 @@
-"""What a graph inside of a node takes from outside, where it becomes a function of its own."""
+"""Captured values of a subgraph that becomes a separate function: closure conversion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Outside:
-    """The values around a graph: `variables` are those that a function of it has to be given."""
+    """The outer values that a subgraph captures; `variables` have to be passed to a function made of it."""
 
     def __init__(self, t: OnnxTranslator, graph: onnx.GraphProto) -> None:
         self._t = t
@@ -33,7 +33,7 @@ class Outside:
 
     @contextmanager
     def seen_as(self, given: Sequence[relax.Expr]) -> Iterator[None]:
-        """Inside the block these are the values of the variables, and nothing else of the outside is there."""
+        """Context manager: substitute `given` for the captured variables and hide all other outer values."""
         by_var = dict(zip(self.variables, given, strict=True))
         before = self._t.values
         self._t.values = {"": None, **{name: _mapped(v, by_var.__getitem__) for name, v in self._values.items()}}

@@ -143,7 +143,7 @@ class Parameters:
     # ------------------------------------------------------------ results
 
     def results(self, graph: onnx.GraphProto) -> Any:
-        """What `main` gives: the only output, or a tuple. Refuses what contradicts the model's own statements."""
+        """Return the only output of `main`, or a list. Raises for outputs without a value or of a conflicting type."""
         t, made = self.t, []
         if not graph.output:
             raise _refused("the model has no outputs")

@@ -21,7 +21,7 @@ def scalars(t: OnnxTranslator, like: relax.Expr) -> Callable[[bool | int | float
 
 
 def is_float(t: OnnxTranslator, value: relax.Expr) -> bool:
-    """Whether a tensor is of floats."""
+    """Return True if a tensor has a floating-point dtype."""
     return DType.of(t.dtype(value)).is_float
 
 
@@ -58,7 +58,7 @@ def known(extent: Dim, what: str) -> int:
 
 
 def quotient(extent: Dim, parts: int) -> Dim:
-    """What one of equal parts of an extent has."""
+    """Return `extent // parts`, folded if the extent is constant."""
     found = extent if isinstance(extent, int) else tir.const_int(extent)
     return construct.floordiv(extent, parts) if found is None else found // parts
 
@@ -71,7 +71,7 @@ def choice(node_value: str, allowed: Sequence[str], what: str) -> str:
 
 
 def standard(t: OnnxTranslator, node: OnnxNode, operator: str, version: int, *inputs: relax.Expr | None) -> relax.Expr:
-    """What an operator of ONNX itself, of that version, makes of a node's attributes and these inputs."""
+    """Apply a version of a standard ONNX operator to a node's attributes and these inputs; return the first output."""
     convert = converter("", operator, version)
     if convert is None:
         raise Unsupported(f"there is no way to import `{operator}`")

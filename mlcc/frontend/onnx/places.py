@@ -1,4 +1,4 @@
-"""Where nodes of an ONNX graph come from: modules and source lines, as exporters write them down."""
+"""Source locations of ONNX nodes: modules and source lines, in the metadata that exporters write."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from mlcc.ops.quantize import FLOATS, NARROW
 
 
 def one_for_all(t: OnnxTranslator, value: relax.Expr) -> bool:
-    """Whether a scale or zero point is a single number."""
+    """Return True if a scale or zero point is a single number."""
     return all(tir.const_int(e) == 1 for e in t.shape(value))
 
 
@@ -87,7 +87,7 @@ def dequantized(
 
 
 def _in_whole_blocks(t: OnnxTranslator, x: relax.Expr, scale: relax.Expr, axis: int, block: int) -> bool:
-    """Whether there is a scale for each block, and no block is cut off: what `R.dequantize` calls groups."""
+    """Return True if the blocks divide the extent and each has a scale: the groups of `R.dequantize`."""
     counts = [tir.const_int(t.shape(value)[axis]) for value in (x, scale)] if t.ndim(scale) == t.ndim(x) else [None]
     return None not in counts and counts[0] == counts[1] * block  # type: ignore[operator]
 
@@ -100,7 +100,7 @@ def centred(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, axis: int
 
 
 def is_zero(t: OnnxTranslator, value: relax.Expr) -> bool:
-    """Whether all elements are known to be 0."""
+    """Return True if all elements are constant 0."""
     array = t.constant_array(value)
     return array is not None and not array.any()
 

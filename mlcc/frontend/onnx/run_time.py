@@ -14,7 +14,7 @@ from mlcc.ops.shapes import product
 
 
 def count_of(t: OnnxTranslator, vector: relax.Expr) -> int:
-    """How many elements a vector has. Raises Unsupported where run time says it."""
+    """Return the length of a vector. Raises Unsupported if it is known at run time only."""
     shape = t.static_shape(vector)
     if shape is None or len(shape) > 1:
         raise Unsupported("how many axes there are is known at run time only")
@@ -36,7 +36,7 @@ def matches(t: OnnxTranslator, axes: relax.Expr, rank: int) -> relax.Expr:
 
 
 def chosen(t: OnnxTranslator, axes: relax.Expr, rank: int) -> relax.Expr:
-    """Which dimensions are among the axes."""
+    """Return a mask over the dimensions: true for those among the axes."""
     return t.emit(t.op.max(matches(t, axes, rank), [1]))
 
 
@@ -67,7 +67,7 @@ def bounded(t: OnnxTranslator, vector: relax.Expr, limits: Sequence[Dim]) -> lis
 
 
 def _greatest(shape: Sequence[Dim]) -> Dim:
-    """What no extent is greater than, and no less than 1."""
+    """Return the maximum of the extents and 1."""
     most: Dim = 1
     for extent in shape:
         most = construct.maximum(extent, most)
@@ -134,7 +134,7 @@ class Reduced:
         self.places = self._places()
 
     def _places(self) -> relax.Expr:
-        """Where in the result, laid flat, each element of the data goes."""
+        """Return the flat index of the result into which each element of the data is reduced."""
         t, rank = self.t, len(self.shape)
         total: Any = t.scalar(0, "int64")
         for axis, extent in enumerate(self.extents):
@@ -169,12 +169,12 @@ class Reduced:
         return t.emit(t.op.divide(self.by("sum", value, keep), number))
 
     def without_ones(self, value: relax.Expr) -> relax.Expr:
-        """What was reduced with its dimensions kept, as the result has them."""
+        """Drop the reduced axes, which a reduction kept, unless the result keeps them."""
         return value if self.keep else self.t.reshape(value, self.result)
 
 
 def _identity(name: str, dtype: DType, of_bools: bool) -> float:
-    """What a reduction begins with."""
+    """Return the identity element of a reduction."""
     if name in ("sum", "prod"):
         return int(name == "prod")
     if of_bools:

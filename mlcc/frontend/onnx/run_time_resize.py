@@ -40,7 +40,7 @@ class RunTimeAxis:
         return self.t.cast(self.t.emit(self.t.op.arange(first, end, 1, "int64")), _WIDE)
 
     def coordinates(self, how: Resizing) -> relax.Expr:
-        """Where each place of the result lies in the data."""
+        """Return the source coordinate of each output position."""
         op, number = self.t.op, self.number
         at, before = self.places(0, self.after), self.extent(self.before)
         last, after = op.subtract(before, number(1)), op.multiply(self.scale, before)

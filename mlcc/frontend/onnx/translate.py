@@ -58,7 +58,7 @@ NOTHING = _Sentinel()  # an optional value without element
 
 
 class Missing(Exception):
-    """What is asked for depends on a node that could not be imported."""
+    """Raised for a value that depends on a node that could not be imported."""
 
 
 class Unknown(Exception):
@@ -66,12 +66,12 @@ class Unknown(Exception):
 
 
 class OnnxTranslator(Emitter):
-    """What a converter works with: an Emitter that knows what is constant, and integers that shapes are made of.
+    """The interface of converters: an Emitter that tracks constants and the integers of which shapes are computed.
 
     A converter gets inputs as `relax.Expr`, absent ones as None, sequences as lists. Operators on small constants are
-    evaluated as they are emitted, so that what is computed from constants is constant, too. Inputs that a schema takes
-    as tensors and relax as attributes or shapes a converter asks for by `t.array(value)` (numbers) or
-    `t.integers(value)` (numbers and expressions); `t.known(value)` is None where these would raise.
+    folded as they are emitted. `t.array(value)` (numbers) and `t.integers(value)` (numbers and expressions) read an
+    input that is a tensor in the schema but an attribute or a shape in relax; `t.known(value)` is None where these
+    would raise.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class OnnxTranslator(Emitter):
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Integers that become tensors inside do so behind it again."""
+        """Open a scope for integers made into tensors: those emitted inside are emitted again after it."""
         before, self._tensors = self._tensors, ChainMap({}, self._tensors)
         try:
             yield
@@ -247,7 +247,7 @@ class OnnxTranslator(Emitter):
             self.problems.unsupported(node.title, span, Unsupported(reason))
 
     def _said(self, node: OnnxNode, inputs: Sequence[Value]) -> Any:
-        """What a node's outputs are: by the model's own function, known integers, a converter, a schema's function."""
+        """Convert a node: the user's converter, the model's function, folding, the table, or its schema's function."""
         check(node)
         own = self.own.get(node.title)
         function = self._functions.of_model(node) if own is None else None
@@ -425,7 +425,7 @@ _VIEWS = frozenset(["relax.permute_dims", "relax.reshape", "relax.expand_dims"])
 
 
 def _integral(array: np.ndarray) -> bool:
-    """Whether a few floats are all integers, as counts may be written."""
+    """Return True if an array of at most 16 floats holds integers only, as counts may be written."""
     if array.dtype.kind != "f" or array.size > 16:
         return False
     return all(abs(v) < 2**53 and v.is_integer() for v in array.reshape(-1).tolist())

@@ -34,7 +34,7 @@ class Window:
 
     @property
     def reach(self) -> list[int]:
-        """How many elements the window spans."""
+        """The number of elements that the window spans along each dimension."""
         return [d * (k - 1) + 1 for d, k in zip(self.dilations, self.kernel, strict=True)]
 
     @property

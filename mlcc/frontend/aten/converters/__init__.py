@@ -1,1 +1,1 @@
-"""How each ATen operator is said in relax, a module per family; see `mlcc.frontend.aten.table`."""
+"""Converters of ATen operators to relax, a module per operator family; see `mlcc.frontend.aten.table`."""

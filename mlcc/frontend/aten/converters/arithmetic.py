@@ -411,7 +411,7 @@ def _isclose(
 
 
 def close(t: Translator, self: relax.Expr, other: relax.Expr, rtol: float, atol: float, equal_nan: bool) -> relax.Expr:
-    """Where elements are equal, or finite and near."""
+    """Return a mask of the elements that are equal, or finite and within the tolerances."""
     x, y = together(t, self, other)
     made: relax.Expr = t.emit(op.equal(x, y))
     if equal_nan and is_float(t.dtype(x)):

@@ -76,7 +76,7 @@ def _four(t: Translator, value: relax.Expr, outer: Sequence[Dim] | None = None) 
 
 
 def _bias(t: Translator, mask: relax.Expr, dtype: str) -> tuple[relax.Expr, relax.Expr]:
-    """What is added to scores, and which rows see anything."""
+    """Return the additive bias of an attention mask, and a mask of the rows that see any key."""
     lowest = t.scalar(-math.inf, dtype)
     if t.dtype(mask) == "bool":
         return t.emit(op.where(mask, t.scalar(0, dtype), lowest)), reduced(t, op.max, mask, -1, True)

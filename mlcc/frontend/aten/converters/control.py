@@ -84,7 +84,7 @@ def _while(t: Translator, arg0: Inner, arg1: Inner, arg2: Sequence[Any], arg3: S
 
 
 def _steps(test: Graph, step: Graph, carried: Sequence[Any], extra: Sequence[Any]) -> int | None:
-    """How often a loop runs; None for what run time decides, and for more than is written out."""
+    """Return the trip count of a loop; None if it is known at run time only or exceeds MOST_STEPS."""
     known, rest = [_number(value) for value in carried], [_number(value) for value in extra]
     for count in range(MOST_STEPS + 1):
         (goes_on,) = _evaluated(test, [*known, *rest])
@@ -158,7 +158,7 @@ def _at(t: Translator, value: relax.Expr, index: int) -> relax.Expr:
 
 
 def _stacked(t: Translator, steps: Sequence[Sequence[Any]]) -> list[Any]:
-    """What the steps give, each result along a new first axis."""
+    """Stack each result of the steps along a new first axis."""
     return [t.emit(t.op.stack(list(parts), axis=0)) for parts in zip(*steps, strict=True)]
 
 

@@ -91,7 +91,7 @@ def _signbit(t: Translator, self: relax.Expr) -> relax.Expr:
 
 
 def negative_sign(t: Translator, value: relax.Expr) -> relax.Var:
-    """Where the sign is negative, that of -0 included."""
+    """Return a mask of the elements with a negative sign, including -0."""
     dtype = t.dtype(value)
     if is_float(dtype):
         dtype = promote(dtype, "float32")

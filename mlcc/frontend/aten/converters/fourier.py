@@ -34,7 +34,7 @@ def transformed(t: Translator, x: _Signal, axis: int, inverse: bool, divided: in
 
 
 def _scaled(t: Translator, value: relax.Expr, count: tir.Expr, has: int, wanted: int) -> relax.Expr:
-    """What is divided as `has` says, divided as wanted."""
+    """Rescale a transform from the normalization `has` to `wanted`: divided by 1, sqrt(count) or count."""
     if has == wanted:
         return value
     number = tir.const_int(count)

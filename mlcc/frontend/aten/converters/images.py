@@ -161,7 +161,7 @@ def _resized(
 
 
 def _plain(extent: tir.Expr, target: Dim, scale: float | None, kind: str) -> bool:
-    """Whether `R.image.resize2d` has the coordinates that PyTorch has: it knows no factors, only sizes."""
+    """Return True if `R.image.resize2d`, which takes sizes but no scale factors, samples at PyTorch's coordinates."""
     before, after = tir.const_int(extent), tir.const_int(number(target))
     whole = before is not None and after is not None and before > 0 and after % before == 0
     if kind == "nearest" and before is not None and after is not None:
@@ -201,7 +201,7 @@ def _along(
 
 
 def _taps(before: int, after: int, scale: float | None, kind: str, align: bool) -> tuple[Any, Any]:
-    """Which elements count for each place, and how much; weights are None where one counts alone."""
+    """Return the source indices and interpolation weights of each output position; no weights (None) for one tap."""
     import numpy as np
 
     single = np.float32

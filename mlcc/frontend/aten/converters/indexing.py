@@ -79,12 +79,12 @@ def _front(t: Translator, value: relax.Expr, axes: Sequence[int]) -> list[int]:
 
 
 def _placed(t: Translator, picked: relax.Expr, axes: Sequence[int], rank: int) -> relax.Expr:
-    """What was picked, its first `rank` axes brought to the place of the indices if these stand side by side."""
+    """Move the first `rank` axes of a gathered tensor to the place of the indices if these are adjacent."""
     return permuted(t, picked, _order(t.ndim(picked), axes, rank))
 
 
 def _order(ndim: int, axes: Sequence[int], rank: int) -> list[int]:
-    """The axes of a result of indexing, by those that it has with the picked ones first."""
+    """Return the permutation that moves the index axes from the front to their place in the result of indexing."""
     adjacent = list(axes) == list(range(axes[0], axes[0] + len(axes)))
     begin = axes[0] if adjacent else 0
     rest = list(range(rank, ndim))

@@ -143,7 +143,7 @@ for _n in (1, 2, 3):
 
 
 def _adaptive(t: Translator, extent: tir.Expr, count: int) -> relax.Expr:
-    """Where adaptive windows look; the last place of a short one is repeated."""
+    """Return the gather indices of adaptive windows, (count, longest); shorter windows repeat their last index."""
     import numpy as np
 
     size = tir.const_int(extent)

@@ -97,7 +97,7 @@ _SMALL = ("int8", "uint8")
 
 
 def _is_one(t: Translator, value: Value) -> bool:
-    """Whether a parameter is one number."""
+    """Return True if a quantization parameter is a scalar or has one element."""
     return not isinstance(value, relax.Expr) or t.static_shape(value) in ((), (1,))
 
 

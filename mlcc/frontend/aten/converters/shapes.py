@@ -101,7 +101,7 @@ def broadcast(t: Translator, value: relax.Expr, shape: Sequence[Dim]) -> relax.E
 
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
-    """Whether two shapes are known to be equal."""
+    """Return True if two shapes are provably equal."""
     return len(a) == len(b) and all(same(number(x), number(y)) for x, y in zip(a, b, strict=True))
 
 

@@ -1,1 +1,1 @@
-"""How each ONNX operator is said in relax, a module per family; see `mlcc.frontend.onnx.table`."""
+"""Converters of ONNX operators to relax, a module per operator family; see `mlcc.frontend.onnx.table`."""

@@ -94,11 +94,11 @@ class _Cache:
 
     @property
     def length_is_open(self) -> bool:
-        """Whether a sequence may have fewer new keys than others."""
+        """True if a sequence may have fewer new keys than others."""
         return tir.const_int(self.length) != 1
 
     def _before(self, every: Dim) -> relax.Expr:
-        """How many keys each sequence has before the new ones: none if there are as many new ones as keys."""
+        """Return the number of cached keys of each sequence; 0 if all keys are new."""
         t, zero = self.t, self.t.scalar(0, "int64")
         lengths = t.tensor_of([self.length, every], "int64")
         new, whole = (slice_axis(t, lengths, 0, i, i + 1) for i in range(2))

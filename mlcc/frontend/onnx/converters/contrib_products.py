@@ -27,7 +27,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 
 
 def activated(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    """What a node's attribute `activation` makes of a result."""
+    """Apply the epilogue that a node's attribute `activation` names. Raises Unsupported for unknown names."""
     name = node.attribute("activation", "")
     if not name:
         return x

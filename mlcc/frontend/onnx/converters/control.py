@@ -68,7 +68,7 @@ def _shaped(t: OnnxTranslator, value: relax.Expr, branches: Sequence[relax.SeqEx
 
 
 class _AtRunTime(Unsupported):
-    """How often a loop runs is not known while the model is imported."""
+    """The trip count of a loop is not known while the model is imported."""
 
 
 class _TooMany(_AtRunTime):
@@ -93,7 +93,10 @@ def _loop(
 
 
 def _either(t: OnnxTranslator, first: Callable[[], list[Any]], second: Callable[[], list[Any]]) -> list[Any]:
-    """What the first way gives; the second one's, where it cannot be gone."""
+    """Return the first alternative's results, or the second's if the first is unsupported.
+
+    Re-raises the first one's error if the second needs a trip count that is known at run time only.
+    """
     before = t.problems.copy()
     try:
         return first()
@@ -150,7 +153,7 @@ def _at_run_time(
 
 
 def _rounds(t: OnnxTranslator, most: relax.Expr | None) -> int | None:
-    """How often a loop runs at most; None for one that only its condition ends."""
+    """Return the maximum trip count of a loop; None if only its condition ends it."""
     if most is None:
         return None
     found = t.known(most)
@@ -277,7 +280,7 @@ def _each(node: OnnxNode, name: str, count: int) -> list[int]:
 
 
 def _length(t: OnnxTranslator, sources: Sequence[relax.Expr], axes: Sequence[int]) -> Dim:
-    """How many elements are scanned."""
+    """Return the common extent of the scanned axes. Raises Unsupported if they differ."""
     found = [t.shape(s)[axis] for s, axis in zip(sources, axes, strict=True)]
     if not all(same(found[0], other) for other in found):
         raise Unsupported(f"what is scanned together is of different lengths, {found}")

@@ -61,7 +61,7 @@ def _conv_transpose(
 def _transposed_pads(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, strides: list[int], reach: list[int], extra: list[int]
 ) -> tuple[list[int], list[int]]:
-    """How much of the full result is cut off before and after."""
+    """Return the crop of a transposed convolution's full result, before and after, for each spatial dimension."""
     auto = choice(node.attribute("auto_pad", "NOTSET"), AUTO, "auto_pad")
     wanted, count = node.attribute("output_shape"), len(strides)
     if not wanted and auto in ("NOTSET", "VALID"):

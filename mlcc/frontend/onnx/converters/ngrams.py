@@ -62,7 +62,7 @@ def _grams(node: OnnxNode) -> list[tuple[int, list[Sequence[int]], int]]:
 
 
 def _counted(t: OnnxTranslator, rows: relax.Expr, grams: object, step: int) -> relax.Expr | None:
-    """How often each n-gram stands in each row, its elements `step` apart; None where rows are too short."""
+    """Count each n-gram in each row, its elements `step` apart; return None if the rows are too short."""
     import numpy as np
 
     table = np.asarray(grams)

@@ -83,7 +83,7 @@ def _max_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Ex
 
 
 def _places(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window, columns: bool) -> relax.Expr:
-    """Where in the flat tensor the maxima stand: the first of equal ones in each window."""
+    """Return the flat indices of the maxima, the first of equal ones in each window."""
     shape, rank = t.shape(made), t.ndim(x)
     wide = _bordered(t, x, made, found)
     offsets = _positions(found)

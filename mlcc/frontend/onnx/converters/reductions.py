@@ -24,7 +24,7 @@ class Stated:
         return self.t.emit(getattr(self.t.op, name)(value, self.axes, self.keep if keep is None else keep))
 
     def without_ones(self, value: relax.Expr) -> relax.Expr:
-        """What was reduced with its dimensions kept, as the result has them."""
+        """Squeeze the reduced axes, which a reduction kept, unless the result keeps them."""
         return value if self.keep else self.t.emit(self.t.op.squeeze(value, self.axes))
 
 

@@ -82,12 +82,12 @@ def _resize(
 
 
 def _given(t: OnnxTranslator, value: relax.Expr | None) -> bool:
-    """Whether an input is there and has elements; up to opset 12 what is left out may be empty."""
+    """Return True if an input is present and not empty; up to opset 12 an omitted input may be an empty tensor."""
     return value is not None and tir.const_int(t.shape(value)[0]) != 0
 
 
 def _is_data(t: OnnxTranslator, value: relax.Expr | None) -> bool:
-    """Whether an input is there and known at run time only."""
+    """Return True if an input is present and known at run time only."""
     return value is not None and _given(t, value) and t.known(value) is None and t.constant_array(value) is None
 
 
@@ -127,7 +127,7 @@ def _at_run_time(
 
 
 def _mixing(dtype: DType) -> str:
-    """What pixels of a dtype are mixed in."""
+    """Return the dtype in which pixels of a dtype are interpolated."""
     return "float64" if dtype.bytes > 4 or dtype.is_int and dtype.bytes == 4 else "float32"
 
 
@@ -195,13 +195,13 @@ def resized(
 
 
 def _continuous(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> bool:
-    """Whether the operator of the library computes the same."""
+    """Return True if relax's resize operator computes the same interpolation."""
     plain = how.coordinates not in (CROP, "half_pixel_symmetric") and not how.antialias
     return plain and how.mode != "nearest" and not how.exclude and is_float(t, x) and all(p.exact for p in parts)
 
 
 def _repeats(t: OnnxTranslator, how: Resizing, parts: Sequence[ResizedAxis]) -> bool:
-    """Whether each pixel is repeated a whole number of times."""
+    """Return True if nearest resizing repeats each pixel an integral number of times."""
     import numpy as np
 
     def whole(part: ResizedAxis) -> bool:
@@ -213,7 +213,7 @@ def _repeats(t: OnnxTranslator, how: Resizing, parts: Sequence[ResizedAxis]) -> 
 
 
 def _spatial(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int]) -> int | None:
-    """How many trailing axes hold all of these, if the operators of the library take that."""
+    """Return the number of spatial axes if relax's resize operators cover these axes, else None."""
     rank = t.ndim(x)
     return rank - 2 if 3 <= rank <= 5 and min(axes) >= 2 else None
 
@@ -284,7 +284,7 @@ def _narrowed(t: OnnxTranslator, value: relax.Expr, dtype: DType) -> relax.Expr:
 
 
 def _outside(t: OnnxTranslator, value: relax.Expr, how: Resizing, part: ResizedAxis) -> relax.Expr:
-    """The stated value at places that lie outside the data."""
+    """Replace positions outside the data by the extrapolation value."""
     if how.coordinates != CROP:
         return value
     mask = beyond(how, part)

@@ -269,7 +269,7 @@ def _deform_conv(
 
 
 def _taps(kernel: Sequence[int], axis: int, dilation: int, pad: int) -> np.ndarray:
-    """Where each tap of a kernel stands along an axis, as (1, taps, 1, 1)."""
+    """Return the offset of each kernel tap along an axis, as (1, taps, 1, 1)."""
     import numpy as np
 
     made: np.ndarray = np.indices(kernel)[axis] * dilation - pad

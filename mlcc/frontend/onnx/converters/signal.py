@@ -74,7 +74,7 @@ def transformed(t: OnnxTranslator, x: relax.Expr, count: int, inverse: bool, hal
 
 
 def _fourier(used: int, count: int, width: int, inverse: bool, half: bool) -> np.ndarray:
-    """What each part of each place counts in each part of each place of the result."""
+    """Return the DFT matrix over real and imaginary parts, of shape (used, width, kept, parts)."""
     import numpy as np
 
     kept = count // 2 + 1 if half and not inverse else count

@@ -104,7 +104,7 @@ def _trilu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, k: relax.Expr | Non
 
 
 def _from_diagonal(t: OnnxTranslator, x: relax.Expr, offset: relax.Expr, upper: bool) -> relax.Expr:
-    """What is on one side of a diagonal that run time says, the diagonal with it."""
+    """Keep the elements on one side of a diagonal, inclusive, whose offset is known at run time only; zero the rest."""
     rank, (rows, columns) = t.ndim(x), t.shape(x)[-2:]
     distance = t.op.subtract(along(t, rank, rank - 1, columns), along(t, rank, rank - 2, rows))
     inside = (t.op.greater_equal if upper else t.op.less_equal)(distance, t.cast(offset, "int64"))
@@ -448,7 +448,7 @@ def _constant_border(
 
 
 def _is_exact(array: Any) -> bool:
-    """Whether a float holds the only element of an array."""
+    """Return True if the only element of an array is exact as a float64."""
     return bool(array.dtype.kind in "fb" or abs(int(array.item())) <= 2**53)
 
 
