@@ -72,9 +72,9 @@ class Comparison:
 
     def __init__(self, module: IRModule, runner: Runner, rtol: float, seed: int = 0) -> None:
         self.module, self.runner, self.rtol, self.seed = module, runner, rtol, seed
-        found = module.functions["main"]
-        assert isinstance(found, relax.Function)
-        self.func = found
+        main = module.functions["main"]
+        assert isinstance(main, relax.Function)
+        self.func = main
 
     def run(self, given: Mapping[str, int]) -> Report:
         """Compare for several sizes, `given` ones fixed, until a result departs. Raises CompileError E1077 if the
@@ -105,14 +105,14 @@ class Comparison:
     ) -> None:
         where = f" for {sizes}" if sizes else ""
         try:
-            found = _leaves(main(*inputs), self.func.ret_struct_info)
+            results = _leaves(main(*inputs), self.func.ret_struct_info)
         except CallError as exc:
             report.different.append(f"mlcc refuses what {self.runner.name} takes{where}: {exc.diagnostics[0].message}")
             return
-        if len(found) < len(expected):
-            report.different.append(f"{len(found)} results, {self.runner.name} has {len(expected)}")
+        if len(results) < len(expected):
+            report.different.append(f"{len(results)} results, {self.runner.name} has {len(expected)}")
             return
-        for at, (mine, theirs) in enumerate(zip(found, expected, strict=False)):
+        for at, (mine, theirs) in enumerate(zip(results, expected, strict=False)):
             gap, problem = difference(mine, theirs, self.rtol)
             report.worst[at] = max(report.worst.get(at, 0.0), gap)
             if problem:
@@ -213,8 +213,8 @@ def with_all_values(module: IRModule) -> tuple[IRModule, list[Place], list[DType
         if isinstance(b.var, relax.DataflowVar)
     }
     blocks = [relax.BindingBlock(block.bindings) for block in body.blocks]
-    made = substitute(make_seq(blocks, make_tuple([body.body, *(var for _, var, _ in last.values())])), fresh)
-    done = make_function(func.params, made, func.attrs, None, func.is_pure)
+    seq = substitute(make_seq(blocks, make_tuple([body.body, *(var for _, var, _ in last.values())])), fresh)
+    done = make_function(func.params, seq, func.attrs, None, func.is_pure)
     copy = module.copy()
     copy.functions["main"] = done
     return copy, [place for place, _, _ in last.values()], [dtype for _, _, dtype in last.values()]

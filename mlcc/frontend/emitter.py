@@ -62,9 +62,9 @@ class Emitter:
         """Bind a variable to an expression. A variable is returned as it is."""
         if isinstance(value, relax.Var):
             return value
-        made = convert.as_expr(value)
+        expr = convert.as_expr(value)
         name = hint or self._hint
-        var = self.bb.emit(made if self._span is None else _placed(made, self._span), name)
+        var = self.bb.emit(expr if self._span is None else _placed(expr, self._span), name)
         self._variables.emitted(var, name)
         return var
 
@@ -88,12 +88,12 @@ class Emitter:
         converter is wrong, or the file is.
         """
         wanted = values.tensor_info(shape, dtype or self.dtype(value))
-        found = value.struct_info
-        relation = Fit.NARROWS if found is None else fit(wanted, found)
+        inferred = value.struct_info
+        relation = Fit.NARROWS if inferred is None else fit(wanted, inferred)
         if relation is Fit.COVERS:
             return value
-        if relation is Fit.CONTRADICTS and (found is None or not possible(wanted, found)):
-            raise Unsupported(f"the model states `{wanted}`, its operands give `{found}`")
+        if relation is Fit.CONTRADICTS and (inferred is None or not possible(wanted, inferred)):
+            raise Unsupported(f"the model states `{wanted}`, its operands give `{inferred}`")
         return self.match_cast(self.emit(value), wanted)
 
     def with_shape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
@@ -188,11 +188,11 @@ class Emitter:
 
     def reshape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
         """The value in another shape; itself if it has it already."""
-        made = self.shape_expr(shape)
+        target = self.shape_expr(shape)
         same = isinstance(value.struct_info, relax.TensorStructInfo) and fit(
             values.tensor_info(shape, self.dtype(value)), value.struct_info
         )
-        return value if same is Fit.COVERS else self.emit(op.reshape(value, made))
+        return value if same is Fit.COVERS else self.emit(op.reshape(value, target))
 
     # ------------------------------------------------------------ the function
 

@@ -76,11 +76,11 @@ def run_loop(t: Emitter, loop: Loop) -> tuple[list[relax.Expr], list[relax.Expr]
     def step(*state: relax.Expr) -> list[relax.Expr]:
         first, carried, rows, most, outer, sizes = groups.split(state)
         number = first[-1] if counted else t.scalar(0, "int64")
-        made = loop.body(number, carried, outer)
-        going = [] if endless else [_flag(t, made.going)]
+        iteration = loop.body(number, carried, outer)
+        going = [] if endless else [_flag(t, iteration.going)]
         count = [t.emit(t.op.add(number, t.scalar(1, "int64")))] if counted else []
-        written = [_written(t, buffer, first[-1], row) for buffer, row in zip(rows, made.rows, strict=True)]
-        return [*going, *count, *made.carried, *written, *most, *outer, *sizes]
+        written = [_written(t, buffer, first[-1], row) for buffer, row in zip(rows, iteration.rows, strict=True)]
+        return [*going, *count, *iteration.carried, *written, *most, *outer, *sizes]
 
     if endless and loop.most is None:
         raise Unsupported("a loop that never ends")
@@ -129,25 +129,27 @@ def _tried(t: Emitter, loop: Loop) -> _Tried:
     with t.on_trial() as builder:
         with builder.function("tried", [number, *params]):
             carried, outer = params[: len(loop.carried)], params[len(loop.carried) :]
-            made = loop.body(number, list(carried), list(outer))
-            builder.emit_func_output(relax.Tuple((*made.carried, *made.rows, *([made.going] if made.going else []))))
+            iteration = loop.body(number, list(carried), list(outer))
+            builder.emit_func_output(
+                relax.Tuple((*iteration.carried, *iteration.rows, *([iteration.going] if iteration.going else [])))
+            )
         function = builder.get()["tried"]
-    if len(made.carried) != len(loop.carried):
-        raise Unsupported(f"a round gives {len(made.carried)} values, the loop carries {len(loop.carried)}")
-    infos = tuple(row.struct_info for row in made.rows)
+    if len(iteration.carried) != len(loop.carried):
+        raise Unsupported(f"a round gives {len(iteration.carried)} values, the loop carries {len(loop.carried)}")
+    infos = tuple(row.struct_info for row in iteration.rows)
     casts = [b for b, _ in all_bindings(function.body) if isinstance(b, relax.MatchCast)]
     before = [v for value in given for v in mentioned_symbols(value.struct_info)]
-    found = frozenset(v for b in casts for v in info_symbols(b.struct_info)).difference(before)
-    if not all(isinstance(i, relax.TensorStructInfo) and i.dims is not None and not _has(i, found) for i in infos):
+    defined = frozenset(v for b in casts for v in info_symbols(b.struct_info)).difference(before)
+    if not all(isinstance(i, relax.TensorStructInfo) and i.dims is not None and not _has(i, defined) for i in infos):
         raise Unsupported("what the rounds of a loop give has to have a shape that is known before")
     used = any(n is number for n in walk(function.body))
-    after = tuple(value.struct_info or relax.ObjectStructInfo() for value in made.carried)
-    return _Tried(after, infos, _holds(made.going), used, tuple(free_symbols(function)), found)  # type: ignore[arg-type]
+    after = tuple(value.struct_info or relax.ObjectStructInfo() for value in iteration.carried)
+    return _Tried(after, infos, _holds(iteration.going), used, tuple(free_symbols(function)), defined)  # type: ignore[arg-type]
 
 
 def _has(node: Any, symbols: Container[tir.Var]) -> bool:
     """Return True if an expression or struct info mentions one of the symbols."""
-    return any(found in symbols for found in mentioned_symbols(node))
+    return any(symbol in symbols for symbol in mentioned_symbols(node))
 
 
 def _same_shapes(before: Exprs, after: Sequence[relax.StructInfo]) -> None:
@@ -237,12 +239,12 @@ def _growing(t: Emitter, loop: Loop, after: Sequence[relax.StructInfo]) -> Growt
         return {}
     lengths = {at: t.fresh("length") for at in axes}
     given = [_of_length(v, axes[i], lengths[i]) if i in axes else v for i, v in enumerate(loop.carried)]
-    made = _tried(t, replace(loop, carried=given))
+    tried = _tried(t, replace(loop, carried=given))
     growths = {}
     for at, axis in axes.items():
-        old, dims = t.shape(loop.carried[at]), _dims(made.carried[at])
+        old, dims = t.shape(loop.carried[at]), _dims(tried.carried[at])
         step = None if dims is None else Analyzer().simplify(c.sub(dims[axis], lengths[at]))
-        if step is None or _has(step, made.found.union(lengths.values())):
+        if step is None or _has(step, tried.found.union(lengths.values())):
             continue  # refused as something that changes its shape
         growths[at] = _Growth(axis, old[axis], step)
     return growths
@@ -270,12 +272,12 @@ def _with_room(t: Emitter, loop: Loop, growing: Growths) -> Loop:
 
     def body(number: relax.Expr, carried: list[relax.Expr], outer: list[relax.Expr]) -> Round:
         before = c.minimum(_number(t, number), c.sub(c.as_expr(most), 1))
-        made = loop.body(number, _filled(t, carried, growing, before), outer)
-        after = list(made.carried)
+        iteration = loop.body(number, _filled(t, carried, growing, before), outer)
+        after = list(iteration.carried)
         for at, growth in growing.items():
             end = prim_value(growth.length(c.add(before, 1)))
-            after[at] = _placed(t, carried[at], made.carried[at], end, growth.axis)
-        return replace(made, carried=after)
+            after[at] = _placed(t, carried[at], iteration.carried[at], end, growth.axis)
+        return replace(iteration, carried=after)
 
     carried = list(loop.carried)
     for at, growth in growing.items():
@@ -293,16 +295,16 @@ def _placed(t: Emitter, room: relax.Expr, part: relax.Expr, end: relax.Expr, axi
 
 def _filled(t: Emitter, carried: Exprs, growing: Growths, rounds: Dim) -> list[relax.Expr]:
     """Slice the loop-carried tensors that grow to their length after `rounds` iterations."""
-    made = list(carried)
+    filled = list(carried)
     for at, growth in growing.items():
         end = growth.length(rounds)
-        made[at] = t.emit(t.op.strided_slice(made[at], [growth.axis], [0], [end], assume_inbound=True))
-    return made
+        filled[at] = t.emit(t.op.strided_slice(filled[at], [growth.axis], [0], [end], assume_inbound=True))
+    return filled
 
 
 def _number(t: Emitter, value: relax.Expr) -> tir.Var:
     """A tensor of one integer as a symbol."""
     symbol = t.fresh("rounds")
-    made = t.emit(t.op.tensor_to_shape(t.reshape(value, [1])))
-    t.bb.match_cast(made, relax.ShapeStructInfo((symbol,), 1))
+    extents = t.emit(t.op.tensor_to_shape(t.reshape(value, [1])))
+    t.bb.match_cast(extents, relax.ShapeStructInfo((symbol,), 1))
     return symbol

@@ -48,11 +48,11 @@ class VariableNames:
 
     def applied(self, module: IRModule) -> IRModule:
         """The module with its variables renamed: values `linear`, intermediates `linear_matmul`."""
-        made = module.copy()
+        copy = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function):
-                made.functions[name] = self._renamed(func)
-        return made
+                copy.functions[name] = self._renamed(func)
+        return copy
 
     def _renamed(self, func: relax.Function) -> relax.Function:
         names = Names()
@@ -68,17 +68,17 @@ class VariableNames:
 
     def _stems(self, bindings: list[relax.Binding]) -> dict[relax.Binding, _Emitted]:
         """Map bindings to their nodes. Nested operands take the node of the expression that is emitted after them."""
-        found: dict[relax.Binding, _Emitted] = {}
+        stems: dict[relax.Binding, _Emitted] = {}
         nested: list[relax.Binding] = []
         for binding in bindings:
             known = self._emitted.get(binding.var.name)
             if known is None:
                 nested.append(binding)
                 continue
-            found.update((part, _Emitted(known.node)) for part in nested)
-            found[binding] = known
+            stems.update((part, _Emitted(known.node)) for part in nested)
+            stems[binding] = known
             nested = []
-        return found
+        return stems
 
 
 def _intermediate(binding: relax.Binding, node: str, chosen: Mapping[relax.Var, str]) -> str:

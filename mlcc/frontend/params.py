@@ -10,9 +10,9 @@ from mlcc.ir.module import IRModule
 
 def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
     """The module without its functions' attribute `params`, and what they had there: NumPy arrays, by function."""
-    made, params = mod.copy(), {}
+    detached, params = mod.copy(), {}
     for name, func in mod.functions.items():
         if isinstance(func, relax.Function) and "params" in func.attrs:
             params[name] = list(func.attrs["params"])
-            made.functions[name] = func.without_attr("params")
-    return made, params
+            detached.functions[name] = func.without_attr("params")
+    return detached, params

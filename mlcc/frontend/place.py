@@ -46,11 +46,11 @@ def spans(model: str, places: Iterable[Place]) -> list[Span]:
     listed = tuple(places)
     lines = [_shown(place) for place in listed]
     source = ModelSource(model, "\n".join(lines), places=listed)
-    made, start = [], 0
+    line_spans, start = [], 0
     for line in lines:
-        made.append(Span(source, start, start + len(line)))
+        line_spans.append(Span(source, start, start + len(line)))
         start += len(line) + 1
-    return made
+    return line_spans
 
 
 def place_of(span: Span | None) -> Place | None:

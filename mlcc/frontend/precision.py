@@ -41,16 +41,16 @@ def in_dtype(module: IRModule, dtype: str | None) -> IRModule:
         return module
     if dtype not in DTYPES:
         raise CompileError(error("E1086", f"`{dtype}` is no dtype for models", help=f"there are {', '.join(DTYPES)}"))
-    made, wrong = module.copy(), list[Diagnostic]()
+    converted, wrong = module.copy(), list[Diagnostic]()
     for name, func in module.functions.items():
         if isinstance(func, relax.Function):
             change = _Narrow(module, DType.of(dtype), wrong)
-            made.functions[name] = change.visit_function(func)
+            converted.functions[name] = change.visit_function(func)
     if wrong:
         raise CompileError(wrong)
     from mlcc.driver import run_passes
 
-    return run_passes(made, "to-dataflow{min_size=1},dead-code")
+    return run_passes(converted, "to-dataflow{min_size=1},dead-code")
 
 
 class _Stated(Rewriter):
@@ -100,19 +100,19 @@ class _Narrow(RelaxMutator):
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """A sequence whose results have the new dtype, so that both branches of an `if` agree."""
-        made = super().visit_seq(seq)
+        visited = super().visit_seq(seq)
         self._made.append([])
         before, self._casts = self._casts, {}
-        body = self.narrow(made.body)
+        body = self.narrow(visited.body)
         self._casts = before
         rest = flat(relax.BindingBlock(tuple(self._made.pop())))
-        return made if body is made.body else replace(make_seq([*made.blocks, *rest], body), span=seq.span)
+        return visited if body is visited.body else replace(make_seq([*visited.blocks, *rest], body), span=seq.span)
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         before, self._casts = self._casts, {}
-        made = super().visit_block(block)
+        visited = super().visit_block(block)
         self._casts = before
-        return made
+        return visited
 
     def visit_binding(self, binding: relax.Binding) -> None:
         if not isinstance(binding, relax.MatchCast):

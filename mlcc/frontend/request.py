@@ -40,15 +40,15 @@ def parse_shapes(texts: Iterable[str]) -> tuple[dict[str, tuple[Extent, ...]], d
     ranges: dict[str, Range] = {}
     for text in texts:
         name, _, dims = text.rpartition("=")
-        found = [_DIM.fullmatch(part.strip()) for part in dims.split(",")] if dims.strip() else []
-        if not name or any(match is None for match in found):
+        matches = [_DIM.fullmatch(part.strip()) for part in dims.split(",")] if dims.strip() else []
+        if not name or any(match is None for match in matches):
             raise _wrong(
                 f"`{text}` is no shape", "write NAME=EXTENT,...: `x=b,3,224,224`, or `x=b:1..64,3` with a range"
             )
         if name in shapes:
             raise _wrong(f"the shape of `{name}` is given twice", None)
-        shapes[name] = tuple(int(match[1]) if match[1] else match[2] for match in found if match is not None)
-        for match in found:
+        shapes[name] = tuple(int(match[1]) if match[1] else match[2] for match in matches if match is not None)
+        for match in matches:
             if match is not None and match[3] is not None:
                 _add_range(ranges, match[2], match[3], match[4])
     return shapes, ranges
@@ -56,31 +56,31 @@ def parse_shapes(texts: Iterable[str]) -> tuple[dict[str, tuple[Extent, ...]], d
 
 def parse_ranges(texts: Iterable[str], ranges: dict[str, Range]) -> dict[str, Range]:
     """`ranges`, and those that texts such as `b:1..64` and `s:1..` state. Raises CompileError E1075."""
-    made = dict(ranges)
+    merged = dict(ranges)
     for text in texts:
-        found = _RANGE.fullmatch(text)
-        if found is None:
+        match = _RANGE.fullmatch(text)
+        if match is None:
             raise _wrong(f"`{text}` is no range", "write NAME:LEAST..GREATEST; either number may be left out")
-        _add_range(made, found[1], found[2], found[3])
-    return made
+        _add_range(merged, match[1], match[2], match[3])
+    return merged
 
 
 def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
     """The values of symbols that texts such as `b=2` state. Raises CompileError E1075."""
-    made = {}
+    sizes = {}
     for text in texts:
-        found = _SIZE.fullmatch(text)
-        if found is None:
+        match = _SIZE.fullmatch(text)
+        if match is None:
             raise _wrong(f"`{text}` is no size", "write NAME=NUMBER")
-        made[found[1]] = int(found[2])
-    return made
+        sizes[match[1]] = int(match[2])
+    return sizes
 
 
 def _add_range(ranges: dict[str, Range], name: str, least: str, greatest: str) -> None:
-    made = (int(least) if least else None, int(greatest) if greatest else None)
-    if ranges.setdefault(name, made) != made:
+    bounds = (int(least) if least else None, int(greatest) if greatest else None)
+    if ranges.setdefault(name, bounds) != bounds:
         raise _wrong(f"`{name}` has two ranges", None)
-    if (made[0] or 0) > (_MOST if made[1] is None else made[1]):
+    if (bounds[0] or 0) > (_MOST if bounds[1] is None else bounds[1]):
         raise _wrong(f"the range of `{name}` is empty", None)
 
 

@@ -69,16 +69,16 @@ class TorchRunner:
 
     def values(self, inputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
         """See `Runner`."""
-        torch, found = self._torch, {}
+        torch, by_node = self._torch, {}
         array = self._array
 
         class Recorder(torch.fx.Interpreter):  # type: ignore[misc, name-defined]
             def run_node(self, node: Any) -> Any:
-                made = super().run_node(node)
-                first = made[0] if isinstance(made, (list, tuple)) and made else made
+                outputs = super().run_node(node)
+                first = outputs[0] if isinstance(outputs, (list, tuple)) and outputs else outputs
                 if node.op == "call_function" and isinstance(first, torch.Tensor):
-                    found[node.name] = array(first.clone())  # a later node may write into it
-                return made
+                    by_node[node.name] = array(first.clone())  # a later node may write into it
+                return outputs
 
         program = self._program
         held = {**program.state_dict, **program.constants}
@@ -92,27 +92,27 @@ class TorchRunner:
                 Recorder(program.graph_module).run(*arguments)
         except Exception as exc:  # noqa: BLE001
             raise _refusal(exc) from exc
-        return found
+        return by_node
 
     def _arguments(self, inputs: Sequence[np.ndarray]) -> list[Any]:
         """The user's inputs in order, tensors and what the export fixed."""
         arrays = iter(inputs)
         values = {node.name: node.meta.get("val") for node in self._program.graph.nodes if node.op == "placeholder"}
-        made: list[Any] = []
+        arguments: list[Any] = []
         for spec in self._program.graph_signature.input_specs:
             if spec.kind.name == "USER_INPUT":
                 meta = values.get(getattr(spec.arg, "name", ""))
                 if isinstance(meta, self._torch.Tensor):
-                    made.append(self._tensor(next(arrays), meta.dtype))
+                    arguments.append(self._tensor(next(arrays), meta.dtype))
                 else:
-                    made.append(getattr(spec.arg, "value", None))
-        return made
+                    arguments.append(getattr(spec.arg, "value", None))
+        return arguments
 
     def _tensor(self, array: np.ndarray, dtype: Any) -> Any:
         import numpy as np
 
-        made = self._torch.from_numpy(np.array(array))
-        return made if made.dtype == dtype else made.view(dtype)
+        tensor = self._torch.from_numpy(np.array(array))
+        return tensor if tensor.dtype == dtype else tensor.view(dtype)
 
     def _array(self, tensor: Any) -> np.ndarray:
         torch = self._torch
@@ -164,8 +164,8 @@ class OnnxRuntimeRunner:
         """See `Runner`."""
         model, nodes = _with_all_outputs(self._path)
         count = len(self._main.get_outputs())
-        found = self._run(self._session(model.SerializeToString()), inputs)
-        return dict(zip(nodes, found[count:], strict=True))
+        results = self._run(self._session(model.SerializeToString()), inputs)
+        return dict(zip(nodes, results[count:], strict=True))
 
 
 class OnnxReferenceRunner:

@@ -80,8 +80,8 @@ def _importer(path: str) -> Callable[[str, Request], IRModule]:
         help = _ELSEWHERE.get(suffix, did_you_mean(suffix, IMPORTERS) or f"models are {known}").format(path=path)
         raise CompileError(error("E1074", f"{path} is no model that mlcc imports ({known})", help=help))
     module, _, name = where.partition(":")
-    found: Callable[[str, Request], IRModule] = getattr(importlib.import_module(module), name)
-    return found
+    importer: Callable[[str, Request], IRModule] = getattr(importlib.import_module(module), name)
+    return importer
 
 
 def load_converters(path: str) -> dict[str, Callable[..., Any]]:
@@ -91,9 +91,9 @@ def load_converters(path: str) -> dict[str, Callable[..., Any]]:
 
     help = "it is a Python file with CONVERTERS = {'aten.name.overload': function, ...}"
     try:
-        found = runpy.run_path(path, run_name="mlcc_map").get("CONVERTERS")
+        converters = runpy.run_path(path, run_name="mlcc_map").get("CONVERTERS")
     except (Exception, SystemExit) as exc:
         raise CompileError(error("E1076", f"{path} failed: {type(exc).__name__}: {exc}", help=help)) from exc
-    if not isinstance(found, dict) or not all(isinstance(k, str) and callable(v) for k, v in found.items()):
+    if not isinstance(converters, dict) or not all(isinstance(k, str) and callable(v) for k, v in converters.items()):
         raise CompileError(error("E1076", f"{path} has no map `CONVERTERS` of functions", help=help))
-    return found
+    return converters

@@ -33,26 +33,26 @@ def _bounds(func: relax.Function, values: Mapping[tir.Var, tir.Expr]) -> dict[st
     outside the range of the symbol that it stands for."""
     by_name = {var.name: value for var, value in values.items()}
     wrong: list[Diagnostic] = []
-    made: dict[str, dict[str, int]] = {}
+    bounds: dict[str, dict[str, int]] = {}
     for key, sign in ((_LEAST, 1), (_GREATEST, -1)):
         for name, bound in dict(func.attrs.get(key) or {}).items():
             value = by_name.get(name)
             number = None if value is None else tir.const_int(value)
             if number is None:
-                made.setdefault(key, {})[value.name if isinstance(value, tir.Var) else name] = bound
+                bounds.setdefault(key, {})[value.name if isinstance(value, tir.Var) else name] = bound
             elif (number - int(bound)) * sign < 0:
                 end = "least" if sign > 0 else "greatest"
                 wrong.append(error("E1075", f"`{name}` is stated as {number}, and {bound} is its {end} value"))
     if wrong:
         raise CompileError(wrong)
-    return {key: made.get(key, {}) for key in (_LEAST, _GREATEST) if func.attrs.get(key)}
+    return {key: bounds.get(key, {}) for key in (_LEAST, _GREATEST) if func.attrs.get(key)}
 
 
 def _with_main(module: IRModule, func: relax.Function, attrs: Mapping[str, object]) -> IRModule:
-    made = module.copy()
+    copy = module.copy()
     done = make_function(func.params, func.body, func.attrs, func.ret_struct_info, func.is_pure)
-    made.functions["main"] = done.with_attr(dict(attrs)) if attrs else done
-    return made
+    copy.functions["main"] = done.with_attr(dict(attrs)) if attrs else done
+    return copy
 
 
 def _values(func: relax.Function, shapes: Mapping[str, tuple[Extent, ...]]) -> dict[tir.Var, tir.Expr]:
@@ -86,13 +86,13 @@ def _state(dim: tir.Expr, extent: Extent, values: dict[tir.Var, tir.Expr], named
         known = tir.const_int(dim)
         return None if known is not None and known == extent else f"has the extent {dim}, not {extent}"
     if isinstance(extent, int):
-        made: tir.Expr = c.const(extent, dim.dtype)
+        value: tir.Expr = c.const(extent, dim.dtype)
     elif extent == dim.name:
-        made = named.setdefault(extent, dim)
+        value = named.setdefault(extent, dim)
     else:
-        made = named.setdefault(extent, tir.Var(extent, dim.dtype))
-    before = values.setdefault(dim, made)
-    same = before is made or (tir.const_int(before) is not None and tir.const_int(before) == tir.const_int(made))
+        value = named.setdefault(extent, tir.Var(extent, dim.dtype))
+    before = values.setdefault(dim, value)
+    same = before is value or (tir.const_int(before) is not None and tir.const_int(before) == tir.const_int(value))
     return None if same else f"has the extent {dim.name}, which is {before} and {extent}"
 
 
@@ -105,9 +105,9 @@ def _ranges(func: relax.Function, ranges: Mapping[str, Range]) -> dict[str, dict
     ]  # fmt: skip
     if wrong:
         raise CompileError(wrong)
-    made = {}
+    attributes = {}
     for key, end in ((_LEAST, 0), (_GREATEST, 1)):
         bounds = {name: bound for name, both in ranges.items() if (bound := both[end]) is not None}
         if bounds:
-            made[key] = {**dict(func.attrs.get(key) or {}), **bounds}
-    return made
+            attributes[key] = {**dict(func.attrs.get(key) or {}), **bounds}
+    return attributes

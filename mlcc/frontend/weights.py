@@ -26,11 +26,11 @@ _SHOWN = 5
 
 def weights_of(module: IRModule) -> dict[str, list[relax.Constant]]:
     """The constants of `main` that have names, by name. Those of one name have the same data."""
-    found: dict[str, list[relax.Constant]] = {}
+    by_name: dict[str, list[relax.Constant]] = {}
     for node in find(module.functions["main"], relax.Constant):
-        if node.data.key and not any(node is other for other in found.get(node.data.key, ())):
-            found.setdefault(node.data.key, []).append(node)
-    return found
+        if node.data.key and not any(node is other for other in by_name.get(node.data.key, ())):
+            by_name.setdefault(node.data.key, []).append(node)
+    return by_name
 
 
 def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str], list[str]]:
@@ -42,7 +42,7 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
 
     known = weights_of(module)
     wrong: list[Diagnostic] = []
-    made: dict[Any, Any] = {}
+    replacements: dict[Any, Any] = {}
     for name in (name for name in known if name in arrays):
         old = known[name][0].data
 
@@ -58,8 +58,8 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
         except CompileError as exc:
             wrong += exc.diagnostics
             continue
-        made.update({node: relax.Constant(data, node.struct_info, span=node.span) for node in known[name]})
-    if known and not made and not wrong:
+        replacements.update({node: relax.Constant(data, node.struct_info, span=node.span) for node in known[name]})
+    if known and not replacements and not wrong:
         help = f"the model has {listed(list(known))}; the files have {listed(list(arrays))}"
         wrong.append(error("E1072", "no array has the name of a weight", help=help))
     left = [name for name in known if name not in arrays]
@@ -67,7 +67,7 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
     wrong += _renamed({name: known[name][0].data for name in left}, {name: arrays.kind(name)[0] for name in unused})
     if wrong:
         raise CompileError(wrong)
-    return _with_main(module, substitute(module.functions["main"], made)), left, unused
+    return _with_main(module, substitute(module.functions["main"], replacements)), left, unused
 
 
 def _renamed(left: Mapping[str, TensorData], unused: Mapping[str, tuple[int, ...]]) -> list[Diagnostic]:
@@ -88,7 +88,7 @@ def link_files(files: Iterable[ArrayFile], text: str, force: bool) -> list[str]:
     Returns the links. Raises CompileError E1085 where another file has the name, unless `force`, and where the file
     system has no link.
     """
-    made = []
+    links = []
     for file in files:
         if lies_below(file.path, text):
             continue
@@ -100,14 +100,14 @@ def link_files(files: Iterable[ArrayFile], text: str, force: bool) -> list[str]:
                 os.unlink(link)
             if not os.path.lexists(link):
                 os.link(os.path.realpath(file.path), link)
-                made.append(link)
+                links.append(link)
         except OSError as exc:
             help = "leave out --link-weights to have it copied, or move it into the folder of the text"
             raise CompileError(
                 error("E1085", f"cannot link {file.path} to {link}: {exc.strerror}", help=help)
             ) from None
         file.path = link
-    return made
+    return links
 
 
 def need_weights(module: IRModule) -> None:
@@ -136,19 +136,19 @@ def weights_as_inputs(module: IRModule) -> tuple[IRModule, dict[str, TensorData]
     for param in func.params:
         names.fresh(param.name)
     taken: dict[str, TensorData] = {}
-    made: dict[Any, Any] = {}
+    replacements: dict[Any, Any] = {}
     params = []
     for name, nodes in weights_of(module).items():
         var = relax.Var(names.fresh(f"p_{name}"), nodes[0].struct_info)
         params.append(var)
         taken[name] = nodes[0].data
-        made.update(dict.fromkeys(nodes, var))
-    body = substitute(func.body, made)
+        replacements.update(dict.fromkeys(nodes, var))
+    body = substitute(func.body, replacements)
     done = make_function((*func.params, *params), body, func.attrs, func.ret_struct_info, func.is_pure)
     return _with_main(module, done.with_attr({"num_input": len(func.params)})), taken
 
 
 def _with_main(module: IRModule, func: Any) -> IRModule:
-    made = module.copy()
-    made.functions["main"] = func
-    return made
+    copy = module.copy()
+    copy.functions["main"] = func
+    return copy

@@ -95,13 +95,13 @@ def _by_parts(real: Converter, names: Sequence[str]) -> Converter:
     def convert(t: Any, **arguments: Any) -> Any:
         if arguments.get("alpha", 1) != 1:
             raise Unsupported("`alpha` is not supported of complex numbers")
-        made = []
+        halves = []
         for part in ("re", "im"):
             own = {n: _part(t, v, part, arguments) if n in names else _real(v) for n, v in arguments.items()}
-            made.append(real(t, **own))
-        if isinstance(made[0], (list, tuple)):
-            return [Complex(re, im) for re, im in zip(*made, strict=True)]
-        return Complex(*made)
+            halves.append(real(t, **own))
+        if isinstance(halves[0], (list, tuple)):
+            return [Complex(re, im) for re, im in zip(*halves, strict=True)]
+        return Complex(*halves)
 
     return convert
 

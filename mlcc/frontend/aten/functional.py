@@ -30,12 +30,12 @@ Refuse = Callable[[AtenNode, Unsupported], None]
 
 def functional(program: Program, refuse: Refuse) -> Program:
     """The program without writes. `refuse` is told of nodes that cannot be said so."""
-    made = Functional(program.graph, refuse, _shared_inputs(program))
-    graph = made.graph()
+    rewriter = Functional(program.graph, refuse, _shared_inputs(program))
+    graph = rewriter.graph()
     outputs = [replace(given, value=value) for given, value in zip(program.outputs, graph.outputs, strict=True)]
     known = {given.target for given in outputs if given.kind.endswith("_mutation")}
     for given in program.inputs:
-        value = made.changed(given.value)
+        value = rewriter.changed(given.value)
         target = given.target or given.value
         if value is not None and target not in known:
             outputs.append(Output(value, _STORED.get(given.kind, "buffer_mutation"), target))
@@ -143,11 +143,11 @@ class Functional:
             raise Unsupported("it writes to something that is no tensor of the program")
         arguments = {key: self._resolved(value) for key, value in node.arguments.items()}
         result = node.outputs[0] if node.outputs else None
-        made = self._new_value(node, name, arguments, meta, result)
-        self._store(written.name, made)
+        new = self._new_value(node, name, arguments, meta, result)
+        self._store(written.name, new)
         if result:
             self.metas.setdefault(result, meta)
-            self._add_view(result, View(written.name, Step()), made)
+            self._add_view(result, View(written.name, Step()), new)
 
     def _new_value(
         self, node: AtenNode, name: str, arguments: dict[str, Argument], meta: TensorMeta, result: str | None
@@ -225,11 +225,11 @@ class Functional:
 
     def _inner(self, graph: Graph) -> Graph:
         """A graph that is an argument, without writes."""
-        made = Functional(graph, self.refuse, {})
-        found = made.graph()
-        if any(made.changed(name) for name in graph.inputs):
+        rewriter = Functional(graph, self.refuse, {})
+        rewritten = rewriter.graph()
+        if any(rewriter.changed(name) for name in graph.inputs):
             raise Unsupported("a graph inside it writes to a tensor from outside")
-        return found
+        return rewritten
 
     def _read(self, name: str) -> Ref:
         """Return the current version of a value. A view is derived again if its storage was written to since."""

@@ -81,8 +81,8 @@ def from_pt2(
 def unknown_targets(program: Program, converters: Mapping[str, Converter] | None = None) -> list[str]:
     """The operators of a program that have no converter."""
     own = supplied(converters or {})
-    found = dict.fromkeys(node.target for node in program.graph.nodes)
-    return [name for name in found if name not in own and name.rpartition(".")[0] not in own and not _is_known(name)]
+    used = dict.fromkeys(node.target for node in program.graph.nodes)
+    return [name for name in used if name not in own and name.rpartition(".")[0] not in own and not _is_known(name)]
 
 
 def _is_known(target: str) -> bool:

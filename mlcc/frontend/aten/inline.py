@@ -20,14 +20,14 @@ def inlined(graph: Graph) -> Graph:
     """The graph with what such graphs hold in their place, at any depth."""
     if not any(node.target in _WRAPPERS or _inner(node) for node in graph.nodes):
         return graph
-    made = _Inliner(graph)
+    inliner = _Inliner(graph)
     for node in graph.nodes:
-        made.add(node, made.replaced)
+        inliner.add(node, inliner.replaced)
     return replace(
         graph,
-        nodes=tuple(made.nodes),
-        outputs=tuple(made.known(o, made.replaced) for o in graph.outputs),
-        values=made.values,
+        nodes=tuple(inliner.nodes),
+        outputs=tuple(inliner.known(o, inliner.replaced) for o in graph.outputs),
+        values=inliner.values,
     )
 
 
@@ -80,8 +80,8 @@ class _Inliner:
 
     @staticmethod
     def _renamed(name: str | None, names: Mapping[str, Argument]) -> str | None:
-        found = names.get(name) if name else None
-        return found.name if isinstance(found, Ref) else name
+        argument = names.get(name) if name else None
+        return argument.name if isinstance(argument, Ref) else name
 
 
 def _operands(arguments: Mapping[str, Argument], inner: Inner) -> list[Argument]:

@@ -62,10 +62,10 @@ def _evaluated(text: str, sample: int) -> int:
     symbols: dict[str, tir.Expr] = {
         name: c.const(5 + zlib.crc32(f"{name} {sample}".encode()) % 400, "int64") for name in symbols_of(text)
     }
-    found = tir.const_int(parse_extent(text, symbols))
-    if found is None:
+    number = tir.const_int(parse_extent(text, symbols))
+    if number is None:
         raise Unsupported(f"`{text[:200]}` is no extent")
-    return found
+    return number
 
 
 def _layout(shape: Sequence[int], strides: Sequence[int]) -> tuple[tuple[int, int], ...]:
@@ -87,7 +87,7 @@ def _view_strides(shape: Sequence[int], strides: Sequence[int], wanted: Sequence
     """The strides that a tensor has in another shape; None if its elements must move. See torch's `computeStride`."""
     if 0 in shape or not shape:
         return _in_order(wanted)
-    found = [0] * len(wanted)
+    result = [0] * len(wanted)
     at = len(wanted) - 1
     run, base = 1, strides[-1]
     for i in reversed(range(len(shape))):
@@ -96,11 +96,11 @@ def _view_strides(shape: Sequence[int], strides: Sequence[int], wanted: Sequence
             continue
         filled = 1
         while at >= 0 and (filled < run or wanted[at] == 1):
-            found[at] = filled * base
+            result[at] = filled * base
             filled *= wanted[at]
             at -= 1
         if filled != run:
             return None
         if i:
             base, run = strides[i - 1], 1
-    return tuple(found) if at < 0 else None
+    return tuple(result) if at < 0 else None

@@ -100,8 +100,8 @@ def graph_of(module: torch.fx.GraphModule) -> Graph:
         elif node.op == "call_function" and not _is_taken_apart(node):
             nodes.append(_node(node, values, renamed, argument))
         elif node.op == "output":
-            found = argument(node.args[0])
-            outputs = found if isinstance(found, tuple) else (found,)
+            returned = argument(node.args[0])
+            outputs = returned if isinstance(returned, tuple) else (returned,)
     return Graph(tuple(inputs), tuple(nodes), outputs, values)
 
 
@@ -131,14 +131,14 @@ def _has_parts(node: Any) -> bool:
 
 def _parts(node: Any, value: Any, renamed: dict[str, str]) -> list[tuple[str | None, Any]]:
     """The results of a node, those inside lists too: names, and what is stated of them."""
-    found: list[tuple[str | None, Any]] = []
+    results: list[tuple[str | None, Any]] = []
     for index, part in enumerate(value):
         users = [u for u in node.users if u.args[1] == index] if node is not None else []
         first: Any = users[0] if users else None
         name = first.name if users else None
         renamed.update({other.name: name for other in users[1:] if name})
-        found += _parts(first, part, renamed) if isinstance(part, list) else [(name, part)]
-    return found
+        results += _parts(first, part, renamed) if isinstance(part, list) else [(name, part)]
+    return results
 
 
 def _node(node: Any, values: dict[str, Meta], renamed: dict[str, str], argument: Callable[[Any], Argument]) -> AtenNode:
@@ -201,9 +201,9 @@ def _argument(module: Any, renamed: dict[str, str], value: Any) -> Argument:
 
 def _note(values: dict[str, Meta], name: str | None, value: Any) -> None:
     """Note what is stated of a value."""
-    made = _meta(value)
-    if name and made is not None:
-        values[name] = made
+    meta = _meta(value)
+    if name and meta is not None:
+        values[name] = meta
 
 
 def _meta(value: Any) -> Meta | None:

@@ -61,25 +61,27 @@ def _translated(program: Program, options: Options) -> IRModule:
         main.check_sizes()
         t.walk(t.program.graph)
         t.problems.raise_all()
-        made = options.arranged([_result(t, out.value) for out in results])
-        made += [_result(t, out.value) for out in changed]
-        made = [value for value in made if value is not None]
-        t.result(made[0] if options.unwrap and len(made) == 1 else made)
+        outputs = options.arranged([_result(t, out.value) for out in results])
+        outputs += [_result(t, out.value) for out in changed]
+        outputs = [value for value in outputs if value is not None]
+        t.result(outputs[0] if options.unwrap and len(outputs) == 1 else outputs)
     return t.module()
 
 
 def _result(t: Translator, value: Any) -> Any:
     """A result: a tensor or a number. None and strings are nothing that a program computes, and are left out."""
-    found = t.argument(value)
-    if found is None or isinstance(found, str):
+    argument = t.argument(value)
+    if argument is None or isinstance(argument, str):
         return None
-    if isinstance(found, Complex):
+    if isinstance(argument, Complex):
         raise refused()
-    if isinstance(found, Number):
-        return found.value
-    if isinstance(found, (bool, int, tir.Expr)):
-        return relax.PrimValue(c.as_expr(found) if isinstance(found, tir.Expr) else c.const(found, _kind(found)))
-    return t.scalar(found, "float64") if isinstance(found, float) else found
+    if isinstance(argument, Number):
+        return argument.value
+    if isinstance(argument, (bool, int, tir.Expr)):
+        return relax.PrimValue(
+            c.as_expr(argument) if isinstance(argument, tir.Expr) else c.const(argument, _kind(argument))
+        )
+    return t.scalar(argument, "float64") if isinstance(argument, float) else argument
 
 
 def _kind(value: bool | int) -> str:
@@ -103,8 +105,8 @@ class _Main:
         users = [given for given in self.program.inputs if given.kind == "user"]
         for given in users:
             self._declare(self._meta(given))
-        made = [param for given in users if (param := self._user(given)) is not None]
-        self.inputs = len(made)
+        params = [param for given in users if (param := self._user(given)) is not None]
+        self.inputs = len(params)
         changed = [out.target for out in self.program.outputs if out.kind.endswith("_mutation")]
         state: dict[str, relax.Var] = {}
         nodes = self.program.graph.nodes
@@ -114,13 +116,13 @@ class _Main:
             if given.kind == "user" or given.target not in self.program.weights:
                 continue
             if given.kind == "parameter" and self.options.keep_params:
-                made.append(self._weight_parameter(given))
+                params.append(self._weight_parameter(given))
                 self.kept.append(self.program.weights[given.target])
             elif given.kind != "parameter" and self.options.keep_state and given.target in changed:
                 state[given.target] = self._weight_parameter(given)
             elif given.value in used:
                 self.t.values[given.value] = self._constant(given)
-        return [*made, *(state[name] for name in changed if name in state)]
+        return [*params, *(state[name] for name in changed if name in state)]
 
     def _meta(self, given: Input) -> TensorMeta | NumberMeta | None:
         return self.program.graph.values.get(given.value)
@@ -169,9 +171,9 @@ class _Main:
         weight = self.program.weights[given.target]
         if weight.dtype in PARTS:
             raise refused()
-        made = self.t.parameter(given.value, weight.shape, weight.dtype)
-        self.t.values[given.value] = made
-        return made
+        param = self.t.parameter(given.value, weight.shape, weight.dtype)
+        self.t.values[given.value] = param
+        return param
 
     def _constant(self, given: Input) -> relax.Constant | Complex:
         """A weight as a constant; tensors that share all their memory are one."""
@@ -196,8 +198,8 @@ class _Main:
         ranges = {v.name: r for s, r in self.program.ranges.items() if isinstance(v := symbols.get(s), tir.Var)}
         least = {name: low for name, (low, _) in ranges.items() if low > 0}
         most = {name: high for name, (_, high) in ranges.items() if high is not None}
-        found = {"tir_var_lower_bound": least, "tir_var_upper_bound": most}
-        return {name: part for name, part in found.items() if part}
+        attributes = {"tir_var_lower_bound": least, "tir_var_upper_bound": most}
+        return {name: part for name, part in attributes.items() if part}
 
     def check_sizes(self) -> None:
         """Find the symbols that extents are made of, and let run time hold symbols to their ranges."""

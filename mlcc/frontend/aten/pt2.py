@@ -101,15 +101,15 @@ class _Reader:
 
     def program(self) -> Program:
         """The program."""
-        found = self._json(f"models/{self.model}.json", LARGEST_PROGRAM, MOST_NODES)
-        version = get(get(found, "schema_version", dict), "major", int)
+        document = self._json(f"models/{self.model}.json", LARGEST_PROGRAM, MOST_NODES)
+        version = get(get(document, "schema_version", dict), "major", int)
         if version < MAJOR:
             raise _older(self.path, f"its schema is version {version}, mlcc reads version {MAJOR}")
         if version > MAJOR:
             raise Malformed(f"its schema is version {version}, mlcc reads version {MAJOR}")
-        module = get(found, "graph_module", dict)
+        module = get(document, "graph_module", dict)
         signature = get(module, "signature", dict)
-        ranges = get(found, "range_constraints", dict)
+        ranges = get(document, "range_constraints", dict)
         program = Program(
             os.path.basename(self.path),
             graph_of(get(module, "graph", dict)),
@@ -135,12 +135,12 @@ class _Reader:
         if most is not None and text.count(b'"target"') > most:
             raise CompileError(error("E1012", f"{self.path}: the program has more than {most} nodes"))
         try:
-            found = json.loads(text)
+            document = json.loads(text)
         except ValueError:
             raise Damaged(f"`{name}` is no JSON") from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise Damaged(f"`{name}` is no JSON object")
-        return found
+        return document
 
     # ------------------------------------------------------------ weights
 
@@ -239,10 +239,10 @@ def _check_signature(program: Program) -> None:
 
 
 def _integer(value: Any) -> int:
-    found = extent(value)
-    if type(found) is not int:
+    number = extent(value)
+    if type(number) is not int:
         raise Malformed("a weight has a symbolic shape")
-    return found
+    return number
 
 
 def _integers(meta: Any, field: str) -> tuple[int, ...]:

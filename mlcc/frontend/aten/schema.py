@@ -48,18 +48,18 @@ class Malformed(Exception):
 
 def get(value: Any, field: str, kind: type) -> Any:
     """A field of a JSON object, of this type. Raises Malformed."""
-    found = value.get(field) if isinstance(value, dict) else None
-    if type(found) is not kind:
+    item = value.get(field) if isinstance(value, dict) else None
+    if type(item) is not kind:
         raise Malformed(f"`{field}` is missing or malformed")
-    return found
+    return item
 
 
 def only(value: Any) -> tuple[str, Any]:
     """The one field of a JSON object: which of several kinds it is, and what. Raises Malformed."""
     if not isinstance(value, dict) or len(value) != 1:
         raise Malformed(f"`{str(value)[:80]}` is malformed")
-    ((kind, found),) = value.items()
-    return str(kind), found
+    ((kind, content),) = value.items()
+    return str(kind), content
 
 
 # ---------------------------------------------------------------- graphs
@@ -152,15 +152,15 @@ def _check_order(inputs: Iterable[str], nodes: Iterable[AtenNode], outputs: Iter
 
 def refs(arguments: Iterable[Argument]) -> list[Ref]:
     """The values that arguments mention, but those inside graphs."""
-    found: list[Ref] = []
+    mentioned: list[Ref] = []
     for given in arguments:
         if isinstance(given, Ref):
-            found.append(given)
+            mentioned.append(given)
         elif isinstance(given, (tuple, list)):
-            found += refs(given)
+            mentioned += refs(given)
         elif isinstance(given, Mapping):
-            found += refs(given.values())
-    return found
+            mentioned += refs(given.values())
+    return mentioned
 
 
 # ---------------------------------------------------------------- arguments
@@ -205,13 +205,13 @@ def _ref(value: Any) -> Ref:
 
 def _symbolic(value: Any) -> Argument:
     """A number of run time by its name, or a known one."""
-    ((kind, found),) = value.items()
-    return Ref(_of(str)(found)) if kind == "as_name" else _float(found) if kind == "as_float" else _of(int)(found)
+    ((kind, content),) = value.items()
+    return Ref(_of(str)(content)) if kind == "as_name" else _float(content) if kind == "as_float" else _of(int)(content)
 
 
 def _symbolic_bool(value: Any) -> Argument:
-    ((kind, found),) = value.items()
-    return Ref(_of(str)(found)) if kind == "as_name" else _of(bool)(found)
+    ((kind, content),) = value.items()
+    return Ref(_of(str)(content)) if kind == "as_name" else _of(bool)(content)
 
 
 def _optional(value: Any) -> Argument:
@@ -256,20 +256,20 @@ def tensor_meta(meta: Any) -> TensorMeta:
 
 def dtype_name(meta: Any) -> str:
     """The dtype of a tensor."""
-    found = DTYPES.get(get(meta, "dtype", int))
-    if found is None:
+    name = DTYPES.get(get(meta, "dtype", int))
+    if name is None:
         raise Malformed(f"a tensor has the dtype {meta['dtype']}, which is not known")
-    return found
+    return name
 
 
 def extent(value: Any) -> Extent | Any:
     """A number, or the text of an expression."""
-    kind, found = only(value)
+    kind, content = only(value)
     try:
         if kind == "as_expr":
-            return readable(get(found, "expr_str", str))
+            return readable(get(content, "expr_str", str))
         if kind in ("as_int", "as_bool", "as_float"):
-            return _ARGUMENTS[kind](found)
+            return _ARGUMENTS[kind](content)
     except (ValueError, TypeError, KeyError) as problem:
         raise Malformed(f"a number is malformed: {problem}") from None
     raise Malformed(f"a number is of the kind `{kind[:60]}`, which is not known")
@@ -300,8 +300,8 @@ def input_of(spec: Any) -> Input:
     """An input of the outermost graph."""
     kind, value = only(spec)
     if kind == "constant_input":
-        field, found = only(get(value, "value", dict))
-        return Input(get(value, "name", str), "user", "", _ARGUMENTS[field](found) if field in _ARGUMENTS else None)
+        field, content = only(get(value, "value", dict))
+        return Input(get(value, "name", str), "user", "", _ARGUMENTS[field](content) if field in _ARGUMENTS else None)
     given = get(value, "arg", dict)
     if kind == "user_input":
         name = _name(given)
@@ -318,6 +318,6 @@ def output_of(spec: Any) -> Output:
     """An output of the outermost graph."""
     kind, value = only(spec)
     given = get(value, "arg", dict)
-    made = Ref(get(given, "name", str)) if "name" in given else argument(given)
+    result = Ref(get(given, "name", str)) if "name" in given else argument(given)
     target = next((str(v) for k, v in value.items() if k.endswith("_name")), "")
-    return Output(made, kind.removesuffix("_output"), target)
+    return Output(result, kind.removesuffix("_output"), target)

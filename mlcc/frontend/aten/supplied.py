@@ -22,12 +22,12 @@ _NAMESPACES = ("aten", "operator", "higher_order", "quantized_decomposed", "torc
 
 def supplied(converters: Mapping[str, Converter]) -> dict[str, Converter]:
     """The converters by the names of operators as programs have them; a name without a namespace is one of `aten`."""
-    made = {}
+    by_target = {}
     for name, convert in converters.items():
         has_namespace = "::" in name or name.partition(".")[0] in _NAMESPACES or name.count(".") > 1
         target = name.replace("::", ".") if has_namespace else f"aten.{name}"
-        made[target.removeprefix("torch.ops.")] = _of_node(convert) if _takes_a_node(convert) else convert
-    return made
+        by_target[target.removeprefix("torch.ops.")] = _of_node(convert) if _takes_a_node(convert) else convert
+    return by_target
 
 
 def _takes_a_node(convert: Converter) -> bool:

@@ -31,10 +31,10 @@ def parse_extent(text: str, symbols: Mapping[str, tir.Expr]) -> tir.Expr:
     Raises Unsupported for what extents cannot be.
     """
     try:
-        made = _expression(_tree(text), symbols)
-        if isinstance(made, _Ratio):
+        expression = _expression(_tree(text), symbols)
+        if isinstance(expression, _Ratio):
             raise ValueError("a float")
-        return made
+        return expression
     except _Unknown as problem:
         raise Unsupported(
             f"`{text[:200]}` depends on `{problem}`, which no input and no node of the program gives"

@@ -163,8 +163,8 @@ class Translator(Emitter):
             with self.at(span, _without_mark(_stem(node))):
                 arguments = {name: self.argument(value) for name, value in node.arguments.items()}
                 self._declare_results()
-                made = complex_converter(node.target, arguments, convert)(self, **arguments)
-                self._bind(node, made)
+                result = complex_converter(node.target, arguments, convert)(self, **arguments)
+                self._bind(node, result)
         except _Missing:
             pass
         except Unsupported as problem:
@@ -243,8 +243,8 @@ def packed(t: Translator, **arguments: Any) -> list[relax.Expr]:
         value for value in _flat(list(arguments.values())) if isinstance(value, (relax.Expr, tir.Expr, int, float))
     ]
     infos = [values.tensor_info(t.out_shape(i), t.out_dtype(i)) for i in range(len(t.outputs))]
-    made = t.emit(call_dps_packed(t.node.target, given, infos if len(infos) > 1 else infos[0]))
-    return [t.emit(relax.TupleGetItem(made, i)) for i in range(len(infos))] if len(infos) > 1 else [made]
+    call = t.emit(call_dps_packed(t.node.target, given, infos if len(infos) > 1 else infos[0]))
+    return [t.emit(relax.TupleGetItem(call, i)) for i in range(len(infos))] if len(infos) > 1 else [call]
 
 
 def _stem(node: AtenNode) -> str:

@@ -153,10 +153,10 @@ class _Seen:
     @property
     def part(self) -> TensorMeta:
         """Metadata of the only result. Raises Unsupported if it is no tensor."""
-        found = self.parts[0]
-        if not isinstance(found, TensorMeta):
+        meta = self.parts[0]
+        if not isinstance(meta, TensorMeta):
             raise Unsupported(f"the program does not state the result of `{self.node.target}`")
-        return found
+        return meta
 
 
 _Steps = Sequence[Step | None]
@@ -202,11 +202,11 @@ def _by_dims(seen: _Seen, rank: int) -> Sequence[int]:
 
 def _swapped(first: str, second: str) -> Callable[[_Seen, int], Sequence[int]]:
     def order(seen: _Seen, rank: int) -> Sequence[int]:
-        found = list(range(rank))
+        axes = list(range(rank))
         if rank:
             a, b = int(seen.get(first)) % rank, int(seen.get(second)) % rank
-            found[a], found[b] = found[b], found[a]
-        return found
+            axes[a], axes[b] = axes[b], axes[a]
+        return axes
 
     return order
 
@@ -304,13 +304,13 @@ def _tensor_split(seen: _Seen) -> _Steps:
 
 def _consecutive(dim: int, sizes: Sequence[Argument]) -> _Steps:
     """Slices of these sizes, one after the other."""
-    found: list[Step] = []
+    steps: list[Step] = []
     start: Argument = 0
     for size in sizes:
         end = _sum(start, size)
-        found.append(slice_of(dim, start, end))
+        steps.append(slice_of(dim, start, end))
         start = end
-    return found
+    return steps
 
 
 def _sum(a: Argument, b: Argument) -> Argument:

@@ -19,10 +19,10 @@ Ints = int | Sequence[int]
 def each(values: Ints, count: int) -> list[int]:
     """A number for each spatial dimension; one stands for all."""
     given = [values] if isinstance(values, int) else list(values)
-    made = given * count if len(given) == 1 else given
-    if len(made) != count or not all(isinstance(value, int) for value in made):
+    numbers = given * count if len(given) == 1 else given
+    if len(numbers) != count or not all(isinstance(value, int) for value in numbers):
         raise Unsupported(f"{given} for {count} spatial dimensions")
-    return made
+    return numbers
 
 
 def sliding(t: Translator, count: Dim, kernel: int, stride: int, pad: int, dilation: int) -> relax.Expr:

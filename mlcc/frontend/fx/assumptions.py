@@ -19,14 +19,14 @@ def ranges_of(given: FakeInputs) -> dict[str, tuple[int, int | None]]:
     """
     env = given.mode.shape_env
     assumed = [guard.expr for guard in env.guards]
-    found = [_diagnostic(expr, given.names) for expr in assumed if not _is_limit(expr)]
+    problems = [_diagnostic(expr, given.names) for expr in assumed if not _is_limit(expr)]
     ranges: dict[str, tuple[int, int | None]] = {}
     for expr in assumed:
         if _is_limit(expr):
             most = int(expr.rhs) - isinstance(expr, sympy.Lt)
             ranges[str(expr.lhs)] = 0, min(most, ranges.get(str(expr.lhs), (0, most))[1] or most)
-    if found:
-        raise CompileError(found)
+    if problems:
+        raise CompileError(problems)
     return ranges
 
 

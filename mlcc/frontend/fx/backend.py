@@ -92,8 +92,8 @@ def _by_autograd(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: O
         run = _compiled(Trace(part, (None,) * len(part.graph.find_nodes(op="placeholder"))), settings)
         return _boxed(run or part.forward)
 
-    made: Callable[..., Any] = aot_autograd(fw_compiler=compile_part, decompositions=missing_decompositions())
-    return made(graph, inputs)
+    compiler: Callable[..., Any] = aot_autograd(fw_compiler=compile_part, decompositions=missing_decompositions())
+    return compiler(graph, inputs)
 
 
 def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
@@ -115,12 +115,12 @@ def _compiled(trace: Trace, settings: Options) -> Callable[..., Any] | None:
     if not any(isinstance(node.meta.get("val"), torch.Tensor) for node in outputs):
         return None  # nothing to compute
     try:
-        made = function_of(trace, f"graph {number}")
-        artifact = mlcc.build(settings.prepared(made.module), target=settings.target, opt_level=settings.opt_level)
+        function = function_of(trace, f"graph {number}")
+        artifact = mlcc.build(settings.prepared(function.module), target=settings.target, opt_level=settings.opt_level)
     except CompileError as problem:
         if settings.strict:
             raise
-        reasons = "; ".join(found.message for found in problem.diagnostics)
+        reasons = "; ".join(diagnostic.message for diagnostic in problem.diagnostics)
         warnings.warn(f"mlcc: graph {number} of torch.compile is run by PyTorch: {reasons}", stacklevel=2)
         return None
-    return Runner(made, mlcc.load(artifact)["main"])
+    return Runner(function, mlcc.load(artifact)["main"])

@@ -43,16 +43,16 @@ def dynamo_capture_subgraphs(
 
     named = (*model.named_parameters(), *model.named_buffers()) if isinstance(model, torch.nn.Module) else ()
     names = {id(tensor): name for name, tensor in named}
-    found: list[Any] = []
+    subgraphs: list[Any] = []
 
     def capture(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         trace = frozen(traced_graph(graph), inputs, names)
         module = translate(program_of(trace, "captured"), Options(keep_params=keep_params_as_input, unwrap=True))
-        name = f"subgraph_{len(found)}"
-        found.append((name, module["main"].with_attr("global_symbol", name)))
+        name = f"subgraph_{len(subgraphs)}"
+        subgraphs.append((name, module["main"].with_attr("global_symbol", name)))
         return graph.forward
 
     torch._dynamo.reset()
     with torch.no_grad():
         torch.compile(model, backend=capture)(*params, **kwargs)
-    return IRModule(dict(found))
+    return IRModule(dict(subgraphs))

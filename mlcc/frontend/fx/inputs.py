@@ -42,11 +42,11 @@ def input_types(given: Sequence[Any]) -> list[ir.TensorStructInfo]:
 def _input_type(index: int, entry: Any, symbols: dict[str, tir.Expr]) -> ir.TensorStructInfo:
     try:
         shape, dtype = _parts(entry)
-        made = TensorStructInfo([_parsed(e, symbols) if isinstance(e, str) else e for e in shape], dtype)
+        info = TensorStructInfo([_parsed(e, symbols) if isinstance(e, str) else e for e in shape], dtype)
         torch_dtype(dtype)
-        if any((tir.const_int(e) or 0) < 0 for e in made.dims or ()):
+        if any((tir.const_int(e) or 0) < 0 for e in info.dims or ()):
             raise ValueError("a negative extent")
-        return made
+        return info
     except (ValueError, TypeError, SyntaxError, Unsupported, CompileError) as problem:
         raise CompileError(error("E1031", f"input {index} is {entry!r}: {problem}", help=_FORM)) from None
 
@@ -76,10 +76,10 @@ def _parsed(text: str, symbols: dict[str, tir.Expr]) -> tir.Expr:
 
 def torch_dtype(dtype: str) -> torch.dtype:
     """PyTorch's dtype of this name. Raises ValueError."""
-    found = getattr(torch, dtype, None)
-    if not isinstance(found, torch.dtype):
+    kind = getattr(torch, dtype, None)
+    if not isinstance(kind, torch.dtype):
         raise ValueError(f"PyTorch has no dtype `{dtype}`")
-    return found
+    return kind
 
 
 # ---------------------------------------------------------------- as fake tensors
@@ -106,10 +106,10 @@ def fake_inputs(types: Sequence[ir.TensorStructInfo], sizes: Mapping[str, int]) 
         numbers[variable] = env.create_symintnode(symbol, hint=sizes[variable.name], source=source)
         names[str(symbol)] = variable.name
     with mode:
-        made = tuple(
+        tensors = tuple(
             torch.empty([_number(e, numbers) for e in t.dims or ()], dtype=torch_dtype(str(t.dtype))) for t in types
         )
-    return FakeInputs(mode, made, names)
+    return FakeInputs(mode, tensors, names)
 
 
 def _number(extent: tir.Expr, numbers: Mapping[tir.Var, Any]) -> Any:

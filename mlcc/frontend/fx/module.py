@@ -117,33 +117,33 @@ class _User:
 
 def _users(trace: Trace, program: Program) -> list[_User]:
     nodes = list(trace.module.graph.find_nodes(op="placeholder"))
-    found = []
+    users = []
     for index, (node, bound) in enumerate(zip(nodes, trace.bound, strict=True)):
         if bound is None:
             meta = program.graph.values.get(node.name)
             symbolic = isinstance(meta, TensorMeta) and any(isinstance(extent, str) for extent in meta.shape)
-            found.append(_User(index - trace.held, node.name, meta, bool(node.users) or symbolic))
-    return found
+            users.append(_User(index - trace.held, node.name, meta, bool(node.users) or symbolic))
+    return users
 
 
 def _symbols(users: Sequence[_User]) -> dict[str, Extent]:
     """Map each symbol to the source of its value, preferably an extent of a tensor."""
-    found: dict[str, Extent] = {}
+    sources: dict[str, Extent] = {}
     for user in users:
         for axis, extent in enumerate(user.meta.shape if isinstance(user.meta, TensorMeta) else ()):
             if isinstance(extent, str) and extent.isidentifier():
-                found.setdefault(extent, Extent(user.position, axis))
+                sources.setdefault(extent, Extent(user.position, axis))
     for user in users:
         if isinstance(user.meta, NumberMeta) and str(user.meta.value).isidentifier():
-            found.setdefault(str(user.meta.value), Extent(user.position, None))
-    return found
+            sources.setdefault(str(user.meta.value), Extent(user.position, None))
+    return sources
 
 
 def _parameter(t: Translator, user: _User) -> relax.Var:
     assert isinstance(user.meta, TensorMeta)
-    made = t.parameter(user.name, [t.extent(extent) for extent in user.meta.shape], user.meta.dtype)
-    t.values[user.name] = made
-    return made
+    param = t.parameter(user.name, [t.extent(extent) for extent in user.meta.shape], user.meta.dtype)
+    t.values[user.name] = param
+    return param
 
 
 # ---------------------------------------------------------------- outputs
@@ -187,13 +187,13 @@ def _bases(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:
             sharing.setdefault(storage, set()).add(node)
     sharing = {storage: nodes for storage, nodes in sharing.items() if len(nodes) > 1}
     changed = {storage for node in graph.nodes for storage in storages(written(node))} if sharing else set()
-    found: dict[torch.fx.Node, torch.fx.Node] = {}
+    owners: dict[torch.fx.Node, torch.fx.Node] = {}
     for storage, nodes in sharing.items():
         owner = next(node for node in graph.nodes if storage in storages([node]))
         if storage in changed or not isinstance(owner.meta["val"], torch.Tensor):
             raise Unsupported("results share memory that the graph writes to")
-        found.update(dict.fromkeys(nodes, owner))
-    return found
+        owners.update(dict.fromkeys(nodes, owner))
+    return owners
 
 
 def _numbers(extents: Iterable[Any]) -> tuple[Number, ...]:

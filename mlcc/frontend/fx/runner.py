@@ -61,7 +61,7 @@ def _view(output: View) -> _Maker:
     offset = _number(output.offset)
 
     def view(results: Sequence[torch.Tensor], values: Mapping[str, int]) -> torch.Tensor:
-        extents = [tuple(make(results, values) for make in made) for made in (size, stride)]
+        extents = [tuple(make(results, values) for make in makers) for makers in (size, stride)]
         return results[output.index].as_strided(*extents, offset(results, values))
 
     return view

@@ -108,13 +108,13 @@ _Places = dict[str, tuple[torch.nn.Module, str]]  # by dotted name: the module t
 
 def _tensors(model: torch.nn.Module) -> _Places:
     """Parameters, buffers and other tensors that are attributes; what is tied has several places."""
-    found: _Places = {}
+    places: _Places = {}
     for prefix, module in model.named_modules(remove_duplicate=True):
         for held in (module._parameters, module._buffers, module.__dict__):
             for attribute, value in held.items():
                 if isinstance(value, torch.Tensor):
-                    found[f"{prefix}.{attribute}" if prefix else attribute] = (module, attribute)
-    return found
+                    places[f"{prefix}.{attribute}" if prefix else attribute] = (module, attribute)
+    return places
 
 
 def _first(places: _Places) -> _Places:

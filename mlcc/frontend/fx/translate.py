@@ -64,21 +64,21 @@ def _traced(
 
     Raises CompileError E1030 where PyTorch cannot run the graph, E1032 where no trace is right for all sizes.
     """
-    found: list[tuple[Trace, FakeInputs, dict[str, tuple[int, int | None]]]] = []
+    traces: list[tuple[Trace, FakeInputs, dict[str, tuple[int, int | None]]]] = []
     problems: list[CompileError | ModelError] = []
     for sizes in _sizes([v.name for v in variables(*types)]):
         given = fake_inputs(types, sizes)
         try:
             with one_convolution():
                 trace = traced(model, given.tensors, given.mode)
-            found.append((trace, given, ranges_of(given)))
+            traces.append((trace, given, ranges_of(given)))
         except (CompileError, ModelError) as problem:
             problems.append(problem)
         else:
-            if not found[-1][2]:
-                return found[-1]
-    if found:
-        return found[0]
+            if not traces[-1][2]:
+                return traces[-1]
+    if traces:
+        return traces[0]
     refused = [problem for problem in problems if isinstance(problem, CompileError)]
     if refused:
         raise refused[0]
@@ -99,8 +99,8 @@ def _sizes(symbols: Sequence[str]) -> Iterator[dict[str, int]]:
 
 def _nested(structure: pytree.TreeSpec, results: list[Any]) -> list[Any]:
     """Results as the model returns them: tuples for its tuples, lists and dicts, whose keys are dropped as None is."""
-    made = _tuples(pytree.tree_unflatten(results, structure))
-    return made if isinstance(made, list) else [made]
+    nested = _tuples(pytree.tree_unflatten(results, structure))
+    return nested if isinstance(nested, list) else [nested]
 
 
 def _tuples(value: Any) -> Any:

@@ -62,16 +62,16 @@ def tensor_data(proto: onnx.TensorProto, raw: Any = None) -> TensorData:
         raw = proto.raw_data
     count = math.prod(shape)
     if raw is None:
-        found = _typed(proto, dtype, storage)
+        elements = _typed(proto, dtype, storage)
     else:
         if len(raw) != count * storage.itemsize:
             raise Unsupported(f"`{proto.name}` has {len(raw)} bytes, {count * storage.itemsize} are needed")
-        found = np.frombuffer(raw, storage.newbyteorder("<")).astype(storage, copy=False)
-    if found.size != count:
-        raise Unsupported(f"`{proto.name}` has {found.size} elements, its shape {list(shape)} needs {count}")
+        elements = np.frombuffer(raw, storage.newbyteorder("<")).astype(storage, copy=False)
+    if elements.size != count:
+        raise Unsupported(f"`{proto.name}` has {elements.size} elements, its shape {list(shape)} needs {count}")
     if dtype.is_bool:
-        found = found != 0
-    return TensorData(dtype, shape, found.reshape(shape), proto.name)
+        elements = elements != 0
+    return TensorData(dtype, shape, elements.reshape(shape), proto.name)
 
 
 def _narrow(proto: onnx.TensorProto, raw: Any) -> NarrowIntegers:
@@ -84,10 +84,10 @@ def _narrow(proto: onnx.TensorProto, raw: Any) -> NarrowIntegers:
     count = math.prod(shape)
     if raw is None and proto.HasField("raw_data"):
         raw = proto.raw_data
-    found = np.array(proto.int32_data, "int64").astype("uint8") if raw is None else np.frombuffer(raw, "uint8")
-    if found.size != -(-count * bits // 8):
-        raise Unsupported(f"`{proto.name}` has {found.size} bytes, {-(-count * bits // 8)} are needed")
-    parts = found[:, None] >> np.arange(0, 8, bits, dtype="uint8")
+    packed = np.array(proto.int32_data, "int64").astype("uint8") if raw is None else np.frombuffer(raw, "uint8")
+    if packed.size != -(-count * bits // 8):
+        raise Unsupported(f"`{proto.name}` has {packed.size} bytes, {-(-count * bits // 8)} are needed")
+    parts = packed[:, None] >> np.arange(0, 8, bits, dtype="uint8")
     numbers = (parts.reshape(-1)[:count] & (2**bits - 1)).astype("int16")
     if name == "int8":
         numbers -= (numbers >> bits - 1) << bits

@@ -48,10 +48,10 @@ def _factors(extents: Sequence[Dim]) -> tuple[int, list[tir.Expr]]:
 
 
 def _product(number: int, factors: Sequence[tir.Expr]) -> tir.Expr:
-    made: tir.Expr = c.const(number, "int64")
+    product: tir.Expr = c.const(number, "int64")
     for factor in reversed(factors):
-        made = c.mul(factor, made)
-    return made
+        product = c.mul(factor, product)
+    return product
 
 
 def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> Sequence[Dim]:

@@ -66,7 +66,7 @@ def _type(dtype: str | None) -> bytes:
     """A type of a tensor for the schemas of ONNX."""
     import onnx
 
-    made: Any = onnx.TypeProto()
+    kind: Any = onnx.TypeProto()
     if dtype is not None:
-        made.tensor_type.elem_type = NUMBERS[dtype]
-    return made.SerializeToString()
+        kind.tensor_type.elem_type = NUMBERS[dtype]
+    return kind.SerializeToString()

@@ -82,9 +82,9 @@ def four_dimensions(t: OnnxTranslator, mask: relax.Expr) -> relax.Expr:
 
 def difference(one: Dim, other: Dim) -> Dim:
     """one - other, as a number where it is one."""
-    made = construct.sub(*(construct.const(d, "int64") if isinstance(d, int) else d for d in (one, other)))
-    number = tir.const_int(made)
-    return made if number is None else number
+    expr = construct.sub(*(construct.const(d, "int64") if isinstance(d, int) else d for d in (one, other)))
+    number = tir.const_int(expr)
+    return expr if number is None else number
 
 
 def window(t: OnnxTranslator, queries: Dim, keys: Dim, offset: Dim | relax.Expr, left: int, right: int) -> relax.Expr:
@@ -144,11 +144,11 @@ def _fused(t: OnnxTranslator, heads: Heads, mask: Mask) -> relax.Expr:
     )
     bias = mask.bias()
     if bias is None:
-        made = t.op.nn.attention(q, k, v, scale=heads.scale, causal_mask=mask.corner)
+        attended = t.op.nn.attention(q, k, v, scale=heads.scale, causal_mask=mask.corner)
     else:
         bias = _of_all_keys(t, bias, t.shape(k)[1])
-        made = t.op.nn.attention_bias(q, k, v, bias, scale=heads.scale, causal_mask=mask.corner)
-    turned = swap_axes(t, t.emit(made), 1, 2)
+        attended = t.op.nn.attention_bias(q, k, v, bias, scale=heads.scale, causal_mask=mask.corner)
+    turned = swap_axes(t, t.emit(attended), 1, 2)
     return _unless_blind(t, turned, bias)
 
 
@@ -189,16 +189,16 @@ def _step_by_step(t: OnnxTranslator, heads: Heads, mask: Mask, wanted: int | Non
         scale = width**-0.5
     s = scalars(t, query)
     scores = t.emit(t.op.matmul(t.op.multiply(query, s(scale)), t.op.permute_dims(key, [0, 1, 3, 2])))
-    found = {BEFORE: scores}
+    stages = {BEFORE: scores}
     if heads.cap:
         scores = t.emit(t.op.multiply(t.op.tanh(t.op.divide(scores, s(heads.cap))), s(heads.cap)))
-    found[CAPPED] = scores
+    stages[CAPPED] = scores
     mask.expand_corner(t.shape(query)[2], t.shape(key)[2])
     bias = mask.bias()
     if bias is not None:
         scores = t.emit(t.op.add(scores, bias))
-    found[BIASED] = scores
+    stages[BIASED] = scores
     weights = t.emit(t.op.nn.softmax(t.cast(scores, heads.softmax_dtype or t.dtype(scores)), -1))
     weights = _unless_blind(t, t.cast(weights, t.dtype(query)), bias)
-    found[WEIGHTS] = weights
-    return t.emit(t.op.matmul(weights, t.cast(value, t.dtype(query)))), found.get(wanted)  # type: ignore[arg-type]
+    stages[WEIGHTS] = weights
+    return t.emit(t.op.matmul(weights, t.cast(value, t.dtype(query)))), stages.get(wanted)  # type: ignore[arg-type]

@@ -45,9 +45,9 @@ def known(elements: Any, shape: Sequence[int], dtype: str) -> Known:
     """From a flat list of elements."""
     import numpy as np
 
-    made = np.empty(len(elements), object)
-    made[:] = [plain(e) for e in elements]
-    return Known(made.reshape(tuple(shape)), dtype)
+    array = np.empty(len(elements), object)
+    array[:] = [plain(e) for e in elements]
+    return Known(array.reshape(tuple(shape)), dtype)
 
 
 def plain(element: Any) -> Element:
@@ -69,22 +69,26 @@ class Evaluator:
         if rule is None:
             return None
         try:
-            made = rule(self, node, *inputs)
+            result = rule(self, node, *inputs)
         except (_Leave, IndexError, ValueError, TypeError, ZeroDivisionError, OverflowError):
             return None
-        return made if made is not None and made.elements.size <= LIMIT else None
+        return result if result is not None and result.elements.size <= LIMIT else None
 
     def simplify(self, element: Any) -> Element:
         """An equal element in canonical form. Raises _Leave for expressions that grow too large."""
         if not isinstance(element, tir.Expr):
             return int(element)
         self._declare(element)
-        made = plain(self._analyzer.simplify(element))
-        if isinstance(made, tir.Expr) and made.dtype.is_bool and self._analyzer.prove(made):
+        simplified = plain(self._analyzer.simplify(element))
+        if isinstance(simplified, tir.Expr) and simplified.dtype.is_bool and self._analyzer.prove(simplified):
             return 1
-        if isinstance(made, tir.Expr) and made.dtype.is_bool and self._analyzer.prove(c.logical_not(made)):
+        if (
+            isinstance(simplified, tir.Expr)
+            and simplified.dtype.is_bool
+            and self._analyzer.prove(c.logical_not(simplified))
+        ):
             return 0
-        return made
+        return simplified
 
     def _declare(self, element: tir.Expr) -> None:
         from mlcc.ir.node import walk
@@ -142,12 +146,12 @@ def _moved(operand: Known, elements: np.ndarray) -> Known:
 
 def _list(node: OnnxNode, name: str, value: Known | None) -> list[int] | None:
     """A list of numbers: an attribute in old opsets, an input in new ones."""
-    found = node.attribute(name) if value is None else value.elements.reshape(-1).tolist()
-    if found is None:
+    numbers = node.attribute(name) if value is None else value.elements.reshape(-1).tolist()
+    if numbers is None:
         return None
-    if any(not isinstance(n, int) for n in found):
+    if any(not isinstance(n, int) for n in numbers):
         raise _Leave
-    return [int(n) for n in found]
+    return [int(n) for n in numbers]
 
 
 @_rule("Identity")

@@ -116,18 +116,18 @@ def weights(how: Resizing, part: ResizedAxis) -> np.ndarray:
     if how.exclude or how.antialias:
         total = counts.sum(1, keepdims=True)
         counts = counts / np.where(total == 0, 1, total)
-    made = np.zeros((part.after, part.before))
+    matrix = np.zeros((part.after, part.before))
     rows = np.broadcast_to(np.arange(part.after)[:, None], places.shape)
-    np.add.at(made, (rows, np.clip(places, 0, part.before - 1)), counts)
-    return made
+    np.add.at(matrix, (rows, np.clip(places, 0, part.before - 1)), counts)
+    return matrix
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     """The cubic convolution kernel."""
     near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
     far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    made: np.ndarray = near * (distance <= 1) + far * ((distance > 1) & (distance < 2))
-    return made
+    kernel: np.ndarray = near * (distance <= 1) + far * ((distance > 1) & (distance < 2))
+    return kernel
 
 
 def beyond(how: Resizing, part: ResizedAxis) -> np.ndarray:

@@ -9,12 +9,12 @@ def identifier(name: str, taken: set[str]) -> str:
     """A name that text may have, which no other one has."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     plain = f"_{plain}" if plain[0].isdigit() else plain
-    made, count = plain, 0
-    while made in taken:
+    candidate, count = plain, 0
+    while candidate in taken:
         count += 1
-        made = f"{plain}_{count}"
-    taken.add(made)
-    return made
+        candidate = f"{plain}_{count}"
+    taken.add(candidate)
+    return candidate
 
 
 def scopes(name: str) -> list[str]:

@@ -19,21 +19,21 @@ def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], wh
 
     Raises CompileError E1043 for names that nothing makes or that are made twice, and for cycles.
     """
-    made: dict[str, int] = {}
+    producers: dict[str, int] = {}
     for node in nodes:
         need_texts(node.op_type, node.domain, node.name, *node.input, *node.output)
     for at, node in enumerate(nodes):
         for name in node.output:
-            if name and name in made:
+            if name and name in producers:
                 raise unsound(what, f"`{name}` is made by two nodes")
             if name:
-                made[name] = at
+                producers[name] = at
     reads = [_reads(node) for node in nodes]
     for node, names in zip(nodes, reads, strict=True):
         for name in names:
-            if name not in made and not is_known(name):
+            if name not in producers and not is_known(name):
                 raise unsound(what, f"`{node.op_type}` reads `{name}`, which nothing makes")
-    waits = [{made[name] for name in names if name in made} for names in reads]
+    waits = [{producers[name] for name in names if name in producers} for names in reads]
     if all(all(source < at for source in sources) for at, sources in enumerate(waits)):
         return list(nodes)
     return [nodes[at] for at in _sorted(waits, what)]

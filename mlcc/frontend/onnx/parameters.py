@@ -144,14 +144,14 @@ class Parameters:
 
     def results(self, graph: onnx.GraphProto) -> Any:
         """Return the only output of `main`, or a list. Raises for outputs without a value or of a conflicting type."""
-        t, made = self.t, []
+        t, outputs = self.t, []
         if not graph.output:
             raise _refused("the model has no outputs")
         for out in graph.output:
             if out.name not in t.values:
                 raise _refused(f"nothing makes the output `{out.name}`")
-            made.append(self._result(out))
-        return made[0] if len(made) == 1 else made
+            outputs.append(self._result(out))
+        return outputs[0] if len(outputs) == 1 else outputs
 
     def _result(self, out: onnx.ValueInfoProto) -> Any:
         t = self.t

@@ -27,8 +27,8 @@ def is_float(t: OnnxTranslator, value: relax.Expr) -> bool:
 
 def along(t: OnnxTranslator, rank: int, axis: int, extent: Dim, dtype: str = "int64") -> relax.Expr:
     """0, 1, 2 and so on along one axis of `rank` dimensions."""
-    made = t.op.arange(0, extent, 1, dtype)
-    return t.reshape(made, [extent if i == axis else 1 for i in range(rank)])
+    line = t.op.arange(0, extent, 1, dtype)
+    return t.reshape(line, [extent if i == axis else 1 for i in range(rank)])
 
 
 def split_axis(t: OnnxTranslator, value: relax.Expr, axis: int, extents: Sequence[Dim]) -> relax.Expr:
@@ -51,16 +51,16 @@ def swap_axes(t: OnnxTranslator, value: relax.Expr, one: int, other: int) -> rel
 
 def known(extent: Dim, what: str) -> int:
     """An extent that must be a number here. Raises Unsupported for others."""
-    found = extent if isinstance(extent, int) else tir.const_int(extent)
-    if found is None:
+    number = extent if isinstance(extent, int) else tir.const_int(extent)
+    if number is None:
         raise Unsupported(f"{what} must be a number here, it is `{extent}`")
-    return found
+    return number
 
 
 def quotient(extent: Dim, parts: int) -> Dim:
     """Return `extent // parts`, folded if the extent is constant."""
-    found = extent if isinstance(extent, int) else tir.const_int(extent)
-    return construct.floordiv(extent, parts) if found is None else found // parts
+    number = extent if isinstance(extent, int) else tir.const_int(extent)
+    return construct.floordiv(extent, parts) if number is None else number // parts
 
 
 def choice(node_value: str, allowed: Sequence[str], what: str) -> str:
@@ -75,5 +75,5 @@ def standard(t: OnnxTranslator, node: OnnxNode, operator: str, version: int, *in
     convert = converter("", operator, version)
     if convert is None:
         raise Unsupported(f"there is no way to import `{operator}`")
-    made = convert(t, node, *inputs)
-    return t.emit(made if isinstance(made, relax.Expr) else made[0])
+    outputs = convert(t, node, *inputs)
+    return t.emit(outputs if isinstance(outputs, relax.Expr) else outputs[0])

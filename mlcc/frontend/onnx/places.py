@@ -40,7 +40,7 @@ def _listed(text: str) -> list[str]:
     if not text.startswith("[") or len(text) > _LONGEST:
         return []
     try:
-        found = ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return []
-    return [str(part) for part in found] if isinstance(found, list) else []
+    return [str(part) for part in value] if isinstance(value, list) else []

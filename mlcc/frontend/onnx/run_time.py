@@ -48,9 +48,9 @@ def by_dimension(
     if axes is None:
         return vector
     rest = [otherwise] * rank if isinstance(otherwise, int) else otherwise
-    found = matches(t, axes, rank)
-    spread = t.op.sum(t.op.where(found, t.op.expand_dims(vector, [0]), t.scalar(0, "int64")), [1])
-    return t.emit(t.op.where(t.op.max(found, [1]), spread, t.tensor_of(rest, "int64")))
+    matching = matches(t, axes, rank)
+    spread = t.op.sum(t.op.where(matching, t.op.expand_dims(vector, [0]), t.scalar(0, "int64")), [1])
+    return t.emit(t.op.where(t.op.max(matching, [1]), spread, t.tensor_of(rest, "int64")))
 
 
 def element(t: OnnxTranslator, vector: relax.Expr, at: int) -> relax.Expr:
@@ -61,8 +61,8 @@ def element(t: OnnxTranslator, vector: relax.Expr, at: int) -> relax.Expr:
 def bounded(t: OnnxTranslator, vector: relax.Expr, limits: Sequence[Dim]) -> list[Dim]:
     """The elements of a vector as extents, which are no greater than these: memory is planned by that."""
     return [
-        found if isinstance(found, int) else construct.minimum(found, limit)
-        for found, limit in zip(t.extents(vector), limits, strict=True)
+        extent if isinstance(extent, int) else construct.minimum(extent, limit)
+        for extent, limit in zip(t.extents(vector), limits, strict=True)
     ]
 
 
@@ -91,8 +91,8 @@ def with_ones(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
     zero, one = t.scalar(0, "int64"), t.scalar(1, "int64")
     before = t.op.subtract(t.op.cumsum(t.op.where(new, zero, one), 0, "int64"), one)
     old = t.tensor_of([*t.shape(x), 1], "int64")  # never empty
-    made = t.emit(t.op.where(new, one, t.op.take(old, t.op.maximum(before, zero), 0)))
-    return bounded(t, made, [_greatest(t.shape(x))] * rank)
+    extents = t.emit(t.op.where(new, one, t.op.take(old, t.op.maximum(before, zero), 0)))
+    return bounded(t, extents, [_greatest(t.shape(x))] * rank)
 
 
 def bordered(
@@ -157,8 +157,8 @@ class Reduced:
         start = t.full([product(self._exprs())], _identity(name, DType.of(wide), own.is_bool), wide)
         flat = t.emit(t.op.flatten(t.cast(value, wide)))
         how = {"max": "amax", "min": "amin"}.get(name, name)
-        made = t.emit(t.op.scatter_reduce(start, self.places, flat, 0, how))
-        return t.cast(t.reshape(made, self.extents if keep else self.result), own)
+        reduced = t.emit(t.op.scatter_reduce(start, self.places, flat, 0, how))
+        return t.cast(t.reshape(reduced, self.extents if keep else self.result), own)
 
     def _mean(self, value: relax.Expr, keep: bool | None) -> relax.Expr:
         t, dtype = self.t, self.t.dtype(value)

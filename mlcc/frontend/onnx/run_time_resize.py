@@ -76,14 +76,14 @@ class RunTimeAxis:
     def resized(self, x: relax.Expr, how: Resizing) -> relax.Expr:
         """The tensor, of wide floats unless pixels are only moved, with this axis resized."""
         at = self.coordinates(how)
-        made = self._moved(x, at, how) if how.mode == "nearest" else self._mixed(x, at, how)
+        pixels = self._moved(x, at, how) if how.mode == "nearest" else self._mixed(x, at, how)
         if how.coordinates != CROP:
-            return made
+            return pixels
         op, last = self.t.op, self.extent(construct.sub(self.before, 1))
         outside = self.t.emit(op.logical_or(op.less(at, self.number(0)), op.greater(at, last)))
         shape = [self.after if i == self.axis else 1 for i in range(self.t.ndim(x))]
-        filler = self.t.scalar(how.outside, self.t.dtype(made))
-        return self.t.emit(op.where(self.t.reshape(outside, shape), filler, made))
+        filler = self.t.scalar(how.outside, self.t.dtype(pixels))
+        return self.t.emit(op.where(self.t.reshape(outside, shape), filler, pixels))
 
     def _moved(self, x: relax.Expr, at: relax.Expr, how: Resizing) -> relax.Expr:
         """Pixels moved to where they are the nearest."""
@@ -120,8 +120,12 @@ class RunTimeAxis:
         around, last = t.emit(op.take(x, self._inside(places), self.axis)), t.ndim(x) - 1
         order = [*(i for i in range(last + 1) if i != self.axis), self.axis]
         rows = around if self.axis == last else t.emit(op.permute_dims(around, order))
-        made = t.emit(op.matmul(rows, t.cast(t.emit(counts), t.dtype(x))))
-        return made if self.axis == last else t.emit(op.permute_dims(made, [order.index(i) for i in range(last + 1)]))
+        product = t.emit(op.matmul(rows, t.cast(t.emit(counts), t.dtype(x))))
+        return (
+            product
+            if self.axis == last
+            else t.emit(op.permute_dims(product, [order.index(i) for i in range(last + 1)]))
+        )
 
     def _linear(self, distance: relax.Expr) -> relax.Expr:
         op = self.t.op
@@ -132,10 +136,10 @@ class RunTimeAxis:
         op, number = self.t.op, self.number
 
         def polynomial(*coefficients: float) -> Any:
-            made: Any = number(coefficients[0])
+            horner: Any = number(coefficients[0])
             for value in coefficients[1:]:
-                made = op.add(op.multiply(made, d), number(value))
-            return made
+                horner = op.add(op.multiply(horner, d), number(value))
+            return horner
 
         near, far = polynomial(a + 2, -(a + 3), 0, 1), polynomial(a, -5 * a, 8 * a, -4 * a)
         beyond = op.where(op.less(d, number(2)), far, number(0))

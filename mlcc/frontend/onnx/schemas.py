@@ -38,13 +38,13 @@ def check(node: OnnxNode) -> None:
             raise Unsupported(f"its input `{formal.name}` is left out")
     known = schema.attributes
     for given in node.proto.attribute:
-        found = known.get(given.name)
-        if found is None:
+        attribute = known.get(given.name)
+        if attribute is None:
             raise Unsupported(f"it has an attribute `{given.name}`, which its schema has not")
-        if int(found.type.value) != given.type:
+        if int(attribute.type.value) != given.type:
             raise Unsupported(f"the attribute `{given.name}` is not of the type that its schema says")
-    for name, found in known.items():
-        if found.required and name not in node.attributes:
+    for name, attribute in known.items():
+        if attribute.required and name not in node.attributes:
             raise Unsupported(f"it lacks the attribute `{name}`")
 
 

@@ -39,7 +39,7 @@ def converter(domain: str, operator: str, version: int) -> Converter | None:
 def operators() -> list[tuple[str, str, int]]:
     """All (domain, operator, first version) that have a converter."""
     _load()
-    return sorted((domain, name, since) for (domain, name), found in _CONVERTERS.items() for since in found)
+    return sorted((domain, name, since) for (domain, name), versions in _CONVERTERS.items() for since in versions)
 
 
 @functools.cache

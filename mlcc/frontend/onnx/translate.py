@@ -102,10 +102,10 @@ class OnnxTranslator(Emitter):
 
     def array(self, value: relax.Expr) -> np.ndarray:
         """The elements of a constant. Raises Unsupported for what is known at run time only."""
-        found = self.constant_array(value)
-        if found is None:
+        elements = self.constant_array(value)
+        if elements is None:
             raise Unsupported("an input must be constant here", "make it an initializer of the model")
-        return found
+        return elements
 
     def constant_array(self, value: relax.Expr | None) -> np.ndarray | None:
         """The elements of a constant; None for what is known at run time only."""
@@ -121,10 +121,10 @@ class OnnxTranslator(Emitter):
 
         Raises Unsupported for what is known at run time only.
         """
-        found = self.known(value)
-        if found is None:
+        elements = self.known(value)
+        if elements is None:
             raise Unsupported("an input that shapes depend on is known at run time only")
-        return found
+        return elements
 
     def known(self, value: relax.Expr | None) -> list[Element] | None:
         """As `integers`; None for what is known at run time only."""
@@ -139,15 +139,15 @@ class OnnxTranslator(Emitter):
 
         `limit` is what an extent can be at most, if it is a number: memory is planned by that.
         """
-        found = self.known(value)
-        if found is not None:
-            return list(found)
+        elements = self.known(value)
+        if elements is not None:
+            return list(elements)
         length = self.static_shape(value)
         if length is None or len(length) != 1:
             raise Unsupported("how many dimensions the result has is known at run time only")
-        made = self.emit(self.op.tensor_to_shape(self.cast(value, "int64")))
+        extents = self.emit(self.op.tensor_to_shape(self.cast(value, "int64")))
         symbols = [self.fresh("extent") for _ in range(length[0])]
-        self.match_cast(made, relax.ShapeStructInfo(tuple(symbols), length[0]))
+        self.match_cast(extents, relax.ShapeStructInfo(tuple(symbols), length[0]))
         most = None if limit is None else plain(c.as_expr(limit))
         return [c.minimum(s, most) for s in symbols] if isinstance(most, int) and most > 0 else list(symbols)
 
@@ -191,8 +191,8 @@ class OnnxTranslator(Emitter):
             import numpy as np
 
             return self.constant(np.array(flat, str(dtype)).reshape(shape))
-        made: relax.Expr = self.emit(self.op.shape_to_tensor(self.shape_expr([_as_int(e) for e in flat])))
-        return self.reshape(self.cast(made, dtype), shape)
+        tensor: relax.Expr = self.emit(self.op.shape_to_tensor(self.shape_expr([_as_int(e) for e in flat])))
+        return self.reshape(self.cast(tensor, dtype), shape)
 
     def emit(self, value: Any, hint: str = "") -> relax.Expr:  # type: ignore[override]
         """Bind a variable to an expression. Operators on small constants are evaluated instead."""
@@ -201,10 +201,10 @@ class OnnxTranslator(Emitter):
         folded = _folded(value)
         if isinstance(folded, relax.Constant) and folded.data.array is not None:
             key = hint or self._hint if folded.data.size > 1 else ""
-            made = self.constant(folded.data.array, str(folded.data.dtype), key)
+            constant = self.constant(folded.data.array, str(folded.data.dtype), key)
             operands = [leaf.data for leaf in _leaves(value.args) if isinstance(leaf, relax.Constant)]
-            self._origins[made.data] = frozenset().union(*(self._origins.get(data, ()) for data in operands))
-            return made
+            self._origins[constant.data] = frozenset().union(*(self._origins.get(data, ()) for data in operands))
+            return constant
         return super().emit(value, _plain_name(hint or self._hint))
 
     # ------------------------------------------------------------ walking
@@ -253,9 +253,9 @@ class OnnxTranslator(Emitter):
         function = self._functions.of_model(node) if own is None else None
         if function is not None:
             return self.call(function, node, inputs)
-        made = self._evaluated(node, inputs) if own is None else None
-        if made is not None:
-            return [made]
+        folded = self._evaluated(node, inputs) if own is None else None
+        if folded is not None:
+            return [folded]
         convert = own or converter(node.domain, node.operator, node.version)
         if convert is not None:
             return convert(self, node, *(self._operand(node, v) for v in inputs))
@@ -312,10 +312,10 @@ class OnnxTranslator(Emitter):
         for name in names:
             if name not in self.values:
                 raise unsound("a graph", f"its result `{name}` is made by nothing")
-        found = [self.values[name] for name in names]
-        if any(value is MISSING for value in found):
+        results = [self.values[name] for name in names]
+        if any(value is MISSING for value in results):
             raise Missing
-        return found
+        return results
 
     def initializers(self, graph: onnx.GraphProto) -> None:
         """The constants of a graph as values."""
@@ -339,9 +339,9 @@ class OnnxTranslator(Emitter):
             var = self.parameter(identifier(proto.name, self.names), data.shape, str(data.dtype))
             self.kept[var] = data
             return var
-        made = weight(self, data)
-        self._origins[made.data] = frozenset([proto.name])
-        return made
+        constant = weight(self, data)
+        self._origins[constant.data] = frozenset([proto.name])
+        return constant
 
     # ------------------------------------------------------------ results
 
@@ -356,14 +356,14 @@ class OnnxTranslator(Emitter):
 
     def _kept(self, name: str, value: relax.Expr) -> relax.Expr:
         """A result, bound to a variable; where inference knows no shape, with the one that the model states."""
-        made = self.named(self.emit(value, name), _plain_name(name))
-        info, stated = made.struct_info, self._stated.get(name)
+        var = self.named(self.emit(value, name), _plain_name(name))
+        info, stated = var.struct_info, self._stated.get(name)
         if not isinstance(info, relax.TensorStructInfo) or info.shape is not None or stated is None:
-            return made
+            return var
         kind = stated.type.tensor_type
         if not kind.HasField("shape") or info.ndim not in (-1, len(kind.shape.dim)):
-            return made
-        return self.named(self.with_shape(made, [self._extent(dim) for dim in kind.shape.dim]), _plain_name(name))
+            return var
+        return self.named(self.with_shape(var, [self._extent(dim) for dim in kind.shape.dim]), _plain_name(name))
 
     def _extent(self, dim: onnx.TensorShapeProto.Dimension) -> Dim:
         """An extent that the model states; a name that is new stands for what run time finds."""
@@ -380,15 +380,15 @@ class OnnxTranslator(Emitter):
         if node.domain or len([name for name in node.outputs if name]) != 1 or not node.outputs[0]:
             return None
         if node.operator in ("Shape", "Size"):
-            made = self._shape(node, inputs)
+            result = self._shape(node, inputs)
         else:
             operands = [self._as_known(v) for v in inputs]
             if not any(isinstance(v, Known) for v in inputs) or any(o is _UNKNOWN for o in operands):
                 return None
-            made = self.evaluator.evaluate(node, operands)
-        if made is None or made.symbolic:
-            return made
-        return self.tensor(made)
+            result = self.evaluator.evaluate(node, operands)
+        if result is None or result.symbolic:
+            return result
+        return self.tensor(result)
 
     def _shape(self, node: OnnxNode, inputs: Sequence[Value]) -> Known | None:
         value = inputs[0] if inputs else None

@@ -45,10 +45,10 @@ class Window:
 
 def numbers(node: OnnxNode, name: str, count: int, default: int, least: int = 1) -> list[int]:
     """An attribute with a number for each spatial dimension."""
-    found = node.attribute(name) or [default] * count
-    if len(found) != count or any(n < least for n in found):
-        raise Unsupported(f"`{name}` of {list(found)} for {count} spatial dimensions")
-    return list(found)
+    given = node.attribute(name) or [default] * count
+    if len(given) != count or any(n < least for n in given):
+        raise Unsupported(f"`{name}` of {list(given)} for {count} spatial dimensions")
+    return list(given)
 
 
 def spatial_rank(t: OnnxTranslator, x: relax.Expr) -> int:
@@ -69,15 +69,15 @@ def window(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, kernel: Sequence[in
     pads = node.attribute("pads") or [0] * (2 * count)
     if len(pads) != 2 * count:
         raise Unsupported(f"{len(pads)} pads for {count} spatial dimensions")
-    found = Window(list(kernel), strides, dilations, list(pads[:count]), list(pads[count:]))
+    geometry = Window(list(kernel), strides, dilations, list(pads[:count]), list(pads[count:]))
     if auto == "NOTSET":
-        return found
+        return geometry
     if auto == "VALID":
-        return Window(found.kernel, strides, dilations, [0] * count, [0] * count)
-    totals = [_same(tir.const_int(n), s, r) for n, s, r in zip(t.shape(x)[2:], strides, found.reach, strict=True)]
+        return Window(geometry.kernel, strides, dilations, [0] * count, [0] * count)
+    totals = [_same(tir.const_int(n), s, r) for n, s, r in zip(t.shape(x)[2:], strides, geometry.reach, strict=True)]
     less, more = [n // 2 for n in totals], [n - n // 2 for n in totals]
     before, after = (less, more) if auto == "SAME_UPPER" else (more, less)
-    return Window(found.kernel, strides, dilations, before, after)
+    return Window(geometry.kernel, strides, dilations, before, after)
 
 
 def _same(extent: int | None, stride: int, reach: int) -> int:

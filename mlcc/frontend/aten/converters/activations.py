@@ -176,10 +176,10 @@ def _softmax(
 @converts("aten._safe_softmax")
 def _safe_softmax(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None) -> relax.Expr:
     """A softmax that is 0 where all elements are -inf."""
-    made = _along(t, op.nn.softmax, self, dim, dtype, False)
+    softmax = _along(t, op.nn.softmax, self, dim, dtype, False)
     lowest = t.emit(op.equal(self, t.scalar(-math.inf, t.dtype(self))))
     hidden = reduced(t, op.min, lowest, dim, True)
-    return op.where(hidden, t.scalar(0, t.dtype(made)), made)
+    return op.where(hidden, t.scalar(0, t.dtype(softmax)), softmax)
 
 
 @converts("aten.log_softmax", "aten._log_softmax", "aten.special_log_softmax")
@@ -200,5 +200,5 @@ def _along(
     """A softmax in its dtype, of at least one dimension. PyTorch takes integers only where there are no elements."""
     shape, own = t.shape(value), t.dtype(value)
     value = t.cast(value, "float32" if widens else dtype or float_of(t.dtype(value)))
-    made = t.emit(make(value if shape else t.reshape(value, [1]), t.axis(value, dim)))
-    return t.cast(t.reshape(made, shape), dtype or ("float32" if widens else own))
+    activated = t.emit(make(value if shape else t.reshape(value, [1]), t.axis(value, dim)))
+    return t.cast(t.reshape(activated, shape), dtype or ("float32" if widens else own))

@@ -26,10 +26,10 @@ from mlcc.relax import op
 
 def scaled(t: Translator, value: Value, factor: Value, dtype: str) -> relax.Expr:
     """The product of an operand and a number (`alpha`); no operator where that is 1."""
-    made = as_tensor(t, value, dtype)
+    tensor = as_tensor(t, value, dtype)
     if isinstance(factor, (bool, int, float)) and factor == 1:
-        return made
-    return t.emit(op.multiply(made, as_tensor(t, factor, dtype)))
+        return tensor
+    return t.emit(op.multiply(tensor, as_tensor(t, factor, dtype)))
 
 
 @converts("aten.add")
@@ -161,13 +161,13 @@ def _whole_power(t: Translator, x: relax.Expr, exponent: int) -> relax.Expr:
     """A power of integers by repeated squaring."""
     if exponent < 0:
         raise Unsupported("a negative power of integers")
-    made: relax.Expr | None = None
+    raised: relax.Expr | None = None
     while True:
         if exponent & 1:
-            made = x if made is None else t.emit(op.multiply(made, x))
+            raised = x if raised is None else t.emit(op.multiply(raised, x))
         exponent >>= 1
         if not exponent:
-            return t.full(t.shape(x), 1, t.dtype(x)) if made is None else made
+            return t.full(t.shape(x), 1, t.dtype(x)) if raised is None else raised
         x = t.emit(op.multiply(x, x))
 
 
@@ -176,17 +176,17 @@ def _power_by_bits(t: Translator, x: relax.Expr, exponent: relax.Expr) -> relax.
     power that is not 0."""
     dtype = t.dtype(x)
     one, zero = t.scalar(1, dtype), t.scalar(0, dtype)
-    made: relax.Expr = one
+    raised: relax.Expr = one
     square = x
     for bit in range(DType.of(dtype).bits - (dtype != "uint8")):
         chosen = t.emit(op.not_equal(op.bitwise_and(exponent, t.scalar(1 << bit, dtype)), zero))
-        made = t.emit(op.where(chosen, op.multiply(made, square), made))
+        raised = t.emit(op.where(chosen, op.multiply(raised, square), raised))
         square = t.emit(op.multiply(square, square))
     if dtype == "uint8":
-        return made
+        return raised
     unit = t.emit(op.equal(op.abs(x), one))
-    inverse = t.emit(op.where(unit, made, zero))
-    return op.where(op.less(exponent, zero), inverse, made)
+    inverse = t.emit(op.where(unit, raised, zero))
+    return op.where(op.less(exponent, zero), inverse, raised)
 
 
 # ---------------------------------------------------------------- comparisons, logic, bits
@@ -350,9 +350,9 @@ def log_of_sum(t: Translator, x: relax.Expr, y: relax.Expr, unit: float = 1.0) -
     rest: relax.Expr = t.emit(op.log1p(op.exp(difference)))
     if unit != 1:
         rest = t.emit(op.multiply(rest, t.scalar(1 / unit, dtype)))
-    made = t.emit(op.add(greater_of(t, x, y), rest))
+    total = t.emit(op.add(greater_of(t, x, y), rest))
     same = t.emit(op.logical_and(op.isinf(x), op.equal(x, y)))
-    return op.where(same, x, made)
+    return op.where(same, x, total)
 
 
 @converts("aten.hypot")
@@ -362,8 +362,8 @@ def _hypot(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
     high, low = greater_of(t, x, y), lesser_of(t, x, y)
     ratio = t.emit(op.divide(low, high))
     root = t.emit(op.sqrt(op.add(op.multiply(ratio, ratio), t.scalar(1, dtype))))
-    made = op.where(op.equal(high, t.scalar(0, dtype)), high, op.multiply(high, root))
-    return op.where(op.logical_or(op.isinf(x), op.isinf(y)), t.scalar(math.inf, dtype), made)
+    length = op.where(op.equal(high, t.scalar(0, dtype)), high, op.multiply(high, root))
+    return op.where(op.logical_or(op.isinf(x), op.isinf(y)), t.scalar(math.inf, dtype), length)
 
 
 @converts("aten.copysign")
@@ -413,16 +413,16 @@ def _isclose(
 def close(t: Translator, self: relax.Expr, other: relax.Expr, rtol: float, atol: float, equal_nan: bool) -> relax.Expr:
     """Return a mask of the elements that are equal, or finite and within the tolerances."""
     x, y = together(t, self, other)
-    made: relax.Expr = t.emit(op.equal(x, y))
+    equal: relax.Expr = t.emit(op.equal(x, y))
     if equal_nan and is_float(t.dtype(x)):
         both = t.emit(op.logical_and(op.isnan(x), op.isnan(y)))
-        made = t.emit(op.logical_or(made, both))
+        equal = t.emit(op.logical_or(equal, both))
     if rtol == 0 and atol == 0:
-        return made
+        return equal
     dtype = float_of(t.dtype(x))
     x, y = t.cast(x, dtype), t.cast(y, dtype)
     span = t.emit(op.multiply(op.abs(y), t.scalar(rtol, dtype)))
     allowed = t.emit(op.add(span, t.scalar(atol, dtype)))
     distance = t.emit(op.abs(op.subtract(x, y)))
     near = t.emit(op.logical_and(op.isfinite(distance), op.less_equal(distance, allowed)))
-    return op.logical_or(made, near)
+    return op.logical_or(equal, near)

@@ -55,13 +55,13 @@ def attention(
     q, k, v = (permuted(t, _four(t, x, outer), _TURNED) for x in operands)
     factor = None if scale is None else float(scale)
     if mask is None:
-        made = t.emit(op.nn.attention(q, k, v, scale=factor, causal_mask="TopLeft" if causal else None))
-        return t.reshape(permuted(t, made, _TURNED), shape)
+        heads = t.emit(op.nn.attention(q, k, v, scale=factor, causal_mask="TopLeft" if causal else None))
+        return t.reshape(permuted(t, heads, _TURNED), shape)
     if t.ndim(mask) > 4:
         mask = broadcast(t, mask, [*outer, *t.shape(mask)[-3:]])
     bias, seen = _bias(t, _four(t, mask), t.dtype(query))
-    made = t.emit(op.nn.attention_bias(q, k, v, bias, scale=factor))
-    back = permuted(t, made, _TURNED)
+    heads = t.emit(op.nn.attention_bias(q, k, v, bias, scale=factor))
+    back = permuted(t, heads, _TURNED)
     return t.reshape(t.emit(op.where(seen, back, t.scalar(0, t.dtype(query)))), shape)
 
 

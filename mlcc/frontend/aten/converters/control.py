@@ -24,8 +24,8 @@ def _cond(t: Translator, arg0: Any, arg1: Inner, arg2: Inner, arg3: Sequence[Any
         return t.inside((arg1 if arg0 else arg2).graph, arg3)
     condition = arg0 if isinstance(arg0, relax.Expr) else relax.PrimValue(arg0)
     then, other = (t.branch(inner.graph, arg3) for inner in (arg1, arg2))
-    made = t.emit(relax.If(condition, then, other))
-    return [t.emit(relax.TupleGetItem(made, i)) for i in range(len(arg1.graph.outputs))]
+    results = t.emit(relax.If(condition, then, other))
+    return [t.emit(relax.TupleGetItem(results, i)) for i in range(len(arg1.graph.outputs))]
 
 
 @converts("higher_order.map_impl", "higher_order.map")
@@ -52,8 +52,8 @@ def _scanned(
 
     def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
         parts = [t.emit(t.op.take(x, number, 0)) for x in outer[: len(along)]]
-        made = t.inside(graph, [*state, *parts, *all_of(outer[len(along) :])])
-        return Round(made[: len(state)], made[len(state) :])
+        results = t.inside(graph, [*state, *parts, *all_of(outer[len(along) :])])
+        return Round(results[: len(state)], results[len(state) :])
 
     state, rows = run_loop(t, Loop(body, carried, [*along, *tensors], length if count is None else count))
     return [*state, *rows]
@@ -105,8 +105,8 @@ def _repeated(t: Translator, test: Graph, step: Graph, carried: Sequence[Any], e
             return [_as_tensor(t, v) for v in t.inside(graph, [*given, *all_of(outer)])]
 
     def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
-        made = inside(step, state, outer)
-        return Round(made, (), inside(test, made, outer)[0])
+        after = inside(step, state, outer)
+        return Round(after, (), inside(test, after, outer)[0])
 
     begin = [_as_tensor(t, value) for value in carried]
     state, _ = run_loop(t, Loop(body, begin, tensors, None, inside(test, begin, tensors)[0]))
@@ -146,8 +146,8 @@ def _numbered(t: Translator, graph: Graph, index: int, value: relax.Expr) -> tir
 
 def _read(t: Translator, value: relax.Expr, symbol: tir.Var) -> tir.Var:
     """Let a symbol be the only element of a tensor."""
-    made = t.emit(t.op.tensor_to_shape(t.reshape(value, [1])))
-    t.bb.match_cast(made, relax.ShapeStructInfo((symbol,), 1))
+    extents = t.emit(t.op.tensor_to_shape(t.reshape(value, [1])))
+    t.bb.match_cast(extents, relax.ShapeStructInfo((symbol,), 1))
     return symbol
 
 
@@ -178,11 +178,11 @@ def _number(value: Any) -> bool | int | float | None:
     """The number that a constant of one element is; None for what is known at run time."""
     if isinstance(value, (bool, int, float)):
         return value
-    found = tir.const_int(value) if isinstance(value, tir.Expr) else None
+    known = tir.const_int(value) if isinstance(value, tir.Expr) else None
     if isinstance(value, relax.Constant) and value.data.array is not None and value.data.size == 1:
         kind = value.data.dtype
         return value.data.array.reshape(-1)[0].item() if kind.is_int or kind.is_bool else None
-    return found
+    return known
 
 
 def _evaluated(graph: Graph, inputs: Sequence[Any]) -> list[Any]:

@@ -61,16 +61,16 @@ def convolution(
     batched = t.ndim(value) == n + 2
     x = value if batched else t.emit(op.expand_dims(value, [0]))
     strides, steps = each(stride, n), each(dilation, n)
-    made: relax.Expr
+    result: relax.Expr
     if output_padding is None:
         pads = _pads(t, weight, padding, steps)
-        made = t.emit(_FORWARD[n](x, weight, strides=strides, padding=pads, dilation=steps, groups=groups))
+        result = t.emit(_FORWARD[n](x, weight, strides=strides, padding=pads, dilation=steps, groups=groups))
     else:
         assert not isinstance(padding, str)
-        made = _transpose(t, n, x, weight, strides, each(padding, n), each(output_padding, n), steps, groups)
+        result = _transpose(t, n, x, weight, strides, each(padding, n), each(output_padding, n), steps, groups)
     if bias is not None:
-        made = t.emit(op.add(made, t.reshape(bias, [1, product(t.shape(bias)), *[1] * n])))
-    return made if batched else op.squeeze(made, [0])
+        result = t.emit(op.add(result, t.reshape(bias, [1, product(t.shape(bias)), *[1] * n])))
+    return result if batched else op.squeeze(result, [0])
 
 
 def _pads(t: Translator, weight: relax.Expr, padding: Ints | str, dilation: list[int]) -> list[int]:
@@ -133,8 +133,8 @@ def _col2im(
     grid = [span // stride + 1 for span, stride in zip(spans, strides, strict=True)]
     columns = t.reshape(x, [product([batch, channels]), area, *grid])
     unit = t.reshape(t.emit(op.eye(area, area, 0, t.dtype(self))), [area, 1, *kernel])
-    made = op.nn.conv2d_transpose(
+    image = op.nn.conv2d_transpose(
         columns, unit, strides=strides, padding=border * 2, dilation=steps,
         output_padding=[span % stride for span, stride in zip(spans, strides, strict=True)],
     )  # fmt: skip
-    return t.reshape(t.emit(made), t.out_shape())
+    return t.reshape(t.emit(image), t.out_shape())

@@ -80,8 +80,8 @@ def _scalar_tensor(t: Translator, s: Value, **arguments: Any) -> relax.Expr:
 
 @converts("aten.copy")
 def _copy(t: Translator, self: relax.Expr, src: relax.Expr, non_blocking: bool = False) -> relax.Expr:
-    made = t.cast(src, t.dtype(self))
-    return op.broadcast_to(made, t.shape_expr(t.out_shape()))
+    cast = t.cast(src, t.dtype(self))
+    return op.broadcast_to(cast, t.shape_expr(t.out_shape()))
 
 
 # ---------------------------------------------------------------- sequences
@@ -136,8 +136,8 @@ def _evenly(start: float, end: float, steps: int, floats: bool) -> Any:
         return np.full(steps, start, "float64")
     step = (end - start) / (steps - 1)
     i = np.arange(steps, dtype="float64")
-    made = np.where(i < steps // 2, start + step * i, end - step * (steps - 1 - i))
-    return made if floats else np.trunc(made)
+    numbers = np.where(i < steps // 2, start + step * i, end - step * (steps - 1 - i))
+    return numbers if floats else np.trunc(numbers)
 
 
 def as_constant(t: Translator, array: Any, dtype: str) -> relax.Constant:
@@ -185,13 +185,13 @@ def _meshgrid(t: Translator, tensors: list[relax.Expr], indexing: str = "ij") ->
     swap = indexing == "xy" and len(lines) > 1
     order = [1, 0, *range(2, len(lines))] if swap else list(range(len(lines)))
     extents = [t.shape(line)[0] for line in lines]
-    made: list[relax.Expr] = []
+    grids: list[relax.Expr] = []
     for at, line in enumerate(lines):
         shape: list[Dim] = [1] * len(lines)
         shape[order[at]] = extents[at]
         wide = t.shape_expr([extents[axis] for axis in order])
-        made.append(t.emit(op.broadcast_to(t.reshape(line, shape), wide)))
-    return made
+        grids.append(t.emit(op.broadcast_to(t.reshape(line, shape), wide)))
+    return grids
 
 
 @converts("aten.diag_embed")
@@ -228,12 +228,12 @@ def window(t: Translator, name: str, length: int, periodic: bool, dtype: str, **
     n = np.arange(length, dtype="float64")
     angle = 2 * math.pi * n / max(length if periodic else length - 1, 1)
     if name == "hann":
-        made = 0.5 - 0.5 * np.cos(angle)
+        factor = 0.5 - 0.5 * np.cos(angle)
     elif name == "hamming":
-        made = factors["alpha"] - factors["beta"] * np.cos(angle)
+        factor = factors["alpha"] - factors["beta"] * np.cos(angle)
     else:
-        made = 0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle)
-    return as_constant(t, np.ones(1) if length == 1 else made, dtype)
+        factor = 0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle)
+    return as_constant(t, np.ones(1) if length == 1 else factor, dtype)
 
 
 @converts("aten.hann_window")

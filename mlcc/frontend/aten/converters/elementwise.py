@@ -228,11 +228,11 @@ def _nan_to_num(
     if not is_float(dtype):
         return self
     greatest = _GREATEST[dtype]
-    made = t.emit(op.where(op.isnan(self), t.scalar(nan or 0.0, dtype), self))
+    replaced = t.emit(op.where(op.isnan(self), t.scalar(nan or 0.0, dtype), self))
     for infinite, given, usual in ((math.inf, posinf, greatest), (-math.inf, neginf, -greatest)):
         there = t.emit(op.equal(self, t.scalar(infinite, dtype)))
-        made = t.emit(op.where(there, t.scalar(usual if given is None else given, dtype), made))
-    return made
+        replaced = t.emit(op.where(there, t.scalar(usual if given is None else given, dtype), replaced))
+    return replaced
 
 
 _GREATEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,

@@ -28,8 +28,8 @@ def transformed(t: Translator, x: _Signal, axis: int, inverse: bool, divided: in
     parts = [x.re, x.im] if isinstance(x, Complex) else [t.cast(x, float_of(t.dtype(x)))]
     rank, count = t.ndim(parts[0]), t.shape(parts[0])[axis]
     pairs = op.stack(parts, -1) if len(parts) > 1 else op.expand_dims(parts[0], [rank])
-    made = t.emit(op.signal.dft(t.emit(pairs), axis=axis, inverse=inverse, onesided=onesided))
-    re, im = (t.emit(op.take(made, t.scalar(part, "int64"), -1)) for part in (0, 1))
+    spectrum = t.emit(op.signal.dft(t.emit(pairs), axis=axis, inverse=inverse, onesided=onesided))
+    re, im = (t.emit(op.take(spectrum, t.scalar(part, "int64"), -1)) for part in (0, 1))
     return Complex(re, im).map(lambda part: _scaled(t, part, count, (_COUNT if inverse else _NONE), divided))
 
 
@@ -111,17 +111,17 @@ def _given(t: Translator, x: _Signal, s: Any, n: Any, dim: Any, default: Sequenc
 def _real_to_half(t: Translator, self: relax.Expr, axes: Any, norm: str | None) -> _Signal:
     *others, (last, count) = axes
     fitted = _fitted(t, self, last, count)
-    made = transformed(t, fitted, last, False, _NORMS[norm][False], onesided=True)
-    return _all(t, made, others, False, norm)
+    half = transformed(t, fitted, last, False, _NORMS[norm][False], onesided=True)
+    return _all(t, half, others, False, norm)
 
 
 def _half_to_real(t: Translator, self: _Signal, axes: Any, norm: str | None) -> relax.Expr:
     *others, (last, count) = axes
-    made = _all(t, self, others, True, norm)
+    half = _all(t, self, others, True, norm)
     if count is None:
-        extent = t.shape(made.re if isinstance(made, Complex) else made)[last]
+        extent = t.shape(half.re if isinstance(half, Complex) else half)[last]
         count = _number(c.mul(c.sub(extent, c.const(1, "int64")), c.const(2, "int64")))
-    return _real_of_half(t, made, last, count, _NORMS[norm][True])
+    return _real_of_half(t, half, last, count, _NORMS[norm][True])
 
 
 def _form(make: Any, default: Sequence[int] | None) -> Converter:
@@ -152,8 +152,8 @@ for _suffix, _default in (("fft", [-1]), ("fft2", [-2, -1]), ("fftn", None)):
 @converts("aten._fft_r2c")
 def _r2c(t: Translator, self: relax.Expr, dim: Sequence[int], normalization: int, onesided: bool) -> Complex:
     *others, last = dim
-    made = transformed(t, self, last % t.ndim(self), False, normalization, onesided=onesided)
-    return _c2c(t, made, others, normalization, True) if others else made
+    spectrum = transformed(t, self, last % t.ndim(self), False, normalization, onesided=onesided)
+    return _c2c(t, spectrum, others, normalization, True) if others else spectrum
 
 
 @converts_complex("_fft_c2c")
@@ -166,8 +166,8 @@ def _c2c(t: Translator, self: Complex, dim: Sequence[int], normalization: int, f
 @converts_complex("_fft_c2r")
 def _c2r(t: Translator, self: Complex, dim: Sequence[int], normalization: int, last_dim_size: Dim) -> relax.Expr:
     *others, last = dim
-    made = _c2c(t, self, others, normalization, False)
-    return _real_of_half(t, made, last % _rank(t, self), last_dim_size, normalization)
+    half = _c2c(t, self, others, normalization, False)
+    return _real_of_half(t, half, last % _rank(t, self), last_dim_size, normalization)
 
 
 # ---------------------------------------------------------------- short times
@@ -198,8 +198,8 @@ def _stft(
         whole = t.emit(padded(t, window, [before, n_fft - width - before], "constant", 0))
         frames = t.emit(op.multiply(frames, whole))
     divided = _ROOT if normalized else _NONE
-    made = transformed(t, frames, 2, False, divided, onesided=True if onesided is None else onesided)
-    turned = made.map(lambda part: t.emit(op.permute_dims(part, [0, 2, 1])))
+    spectrum = transformed(t, frames, 2, False, divided, onesided=True if onesided is None else onesided)
+    turned = spectrum.map(lambda part: t.emit(op.permute_dims(part, [0, 2, 1])))
     if t.ndim(self) == 1:
         turned = turned.map(lambda part: t.emit(op.squeeze(part, [0])))
     return turned if return_complex else op.stack([turned.re, turned.im], -1)

@@ -190,14 +190,14 @@ def _along(
         return t.emit(op.take(value, t.constant(places[:, 0]), axis))
     rank = t.ndim(value)
     wide = dtype if is_float(dtype) else "float32"
-    made: relax.Expr | None = None
+    total: relax.Expr | None = None
     for tap in range(places.shape[1]):
         factor = as_constant(t, weights[:, tap].reshape([-1, *[1] * (rank - axis - 1)]), wide)
         taken = t.cast(t.emit(op.take(value, t.constant(places[:, tap]), axis)), wide)
         part = t.emit(op.multiply(taken, factor))
-        made = part if made is None else t.emit(op.add(made, part))
-    assert made is not None
-    return made if wide == dtype else t.cast(t.emit(op.round(made)), dtype)
+        total = part if total is None else t.emit(op.add(total, part))
+    assert total is not None
+    return total if wide == dtype else t.cast(t.emit(op.round(total)), dtype)
 
 
 def _taps(before: int, after: int, scale: float | None, kind: str, align: bool) -> tuple[Any, Any]:
@@ -286,8 +286,8 @@ def _affine_grid(t: Translator, theta: relax.Expr, size: Sequence[Dim], align_co
     columns.append(t.full(space, 1, dtype))
     base = t.emit(op.stack(columns, n))
     flat = t.reshape(base, [math.prod(space) if all(isinstance(e, int) for e in space) else _area(space), n + 1])  # type: ignore[arg-type]
-    made = t.emit(op.matmul(flat, op.permute_dims(theta, [0, 2, 1])))
-    return t.reshape(made, t.out_shape())
+    grid = t.emit(op.matmul(flat, op.permute_dims(theta, [0, 2, 1])))
+    return t.reshape(grid, t.out_shape())
 
 
 def _area(space: Sequence[Dim]) -> Dim:

@@ -46,19 +46,19 @@ def _index(t: Translator, self: relax.Expr, indices: Indices) -> relax.Expr:
 
 def _numbers(t: Translator, value: relax.Expr, indices: Indices) -> dict[int, relax.Expr]:
     """The tensors of indices by their axes, one of bools as those of its true elements for each of its axes."""
-    made: dict[int, relax.Expr] = {}
+    by_axis: dict[int, relax.Expr] = {}
     axis = 0
     for index in indices:
         if index is None:
             axis += 1
         elif t.dtype(index) in ("bool", "uint8"):
             for column in true_places(t, index, value):
-                made[axis] = column
+                by_axis[axis] = column
                 axis += 1
         else:
-            made[axis] = index
+            by_axis[axis] = index
             axis += 1
-    return made
+    return by_axis
 
 
 def true_places(t: Translator, mask: relax.Expr, *operands: relax.Expr) -> list[relax.Expr]:
@@ -111,8 +111,8 @@ def _index_put(
     layout = _order(len(whole), axes, len(places))
     wide = broadcast(t, t.cast(values, t.dtype(self)), [whole[axis] for axis in layout])
     updates = permuted(t, wide, [layout.index(axis) for axis in range(len(whole))])
-    made = t.emit(op.index_put(front, list(picks.values()), updates, accumulate))
-    return permuted(t, made, [order.index(axis) for axis in range(len(order))])
+    updated = t.emit(op.index_put(front, list(picks.values()), updates, accumulate))
+    return permuted(t, updated, [order.index(axis) for axis in range(len(order))])
 
 
 def _masked_put(t: Translator, value: relax.Expr, mask: relax.Expr, values: relax.Expr) -> relax.Expr:
@@ -186,14 +186,14 @@ def _along(
     """Slices of the value replaced or added to, at places of one axis."""
     if not t.ndim(value):
         value = t.reshape(value, [1])
-        made = _along(t, value, 0, index, t.reshape(source, [1]), accumulate)
-        return t.reshape(made, [])
+        updated = _along(t, value, 0, index, t.reshape(source, [1]), accumulate)
+        return t.reshape(updated, [])
     axis = t.axis(value, dim)
     order = [axis, *(a for a in range(t.ndim(value)) if a != axis)]
     places = t.reshape(index, [product(t.shape(index))])
     updates = permuted(t, source, order) if t.ndim(source) else source
-    made = t.emit(op.index_put(permuted(t, value, order), [places], updates, accumulate))
-    return permuted(t, made, [order.index(a) for a in range(len(order))])
+    updated = t.emit(op.index_put(permuted(t, value, order), [places], updates, accumulate))
+    return permuted(t, updated, [order.index(a) for a in range(len(order))])
 
 
 @converts("aten.index_reduce")
@@ -270,8 +270,8 @@ def _scattered(
     t: Translator, value: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr, reduction: str
 ) -> relax.Expr:
     data, axis, places, updates = _of_vectors(t, value, dim, index, source)
-    made = t.emit(op.scatter_elements(data, places, updates, axis, reduction))
-    return t.reshape(made, t.shape(value))
+    scattered = t.emit(op.scatter_elements(data, places, updates, axis, reduction))
+    return t.reshape(scattered, t.shape(value))
 
 
 def _of_vectors(
@@ -336,11 +336,11 @@ def _embedding_bag(
     column = t.emit(op.expand_dims(kept, [1]))
     if mode == 2:
         return [_greatest_rows(t, shape, bag, column, rows), None, None, None]
-    made = _summed(t, shape, bag, column, rows)
+    pooled = _summed(t, shape, bag, column, rows)
     if mode == 1:
         sizes = _summed(t, [bags, 1], bag, column, t.full([count, 1], 1, dtype))
-        made = t.emit(op.divide(made, op.maximum(sizes, t.scalar(1, dtype))))
-    return [made, None, None, None]
+        pooled = t.emit(op.divide(pooled, op.maximum(sizes, t.scalar(1, dtype))))
+    return [pooled, None, None, None]
 
 
 def _summed(t: Translator, shape: Sequence[Dim], bag: relax.Expr, kept: relax.Expr, rows: relax.Expr) -> relax.Expr:
@@ -359,5 +359,5 @@ def _greatest_rows(
     lowest = t.scalar(-math.inf, dtype)
     used = t.emit(op.where(kept, rows, lowest))
     wide = broadcast(t, t.emit(op.expand_dims(bag, [1])), t.shape(rows))
-    made = t.emit(op.scatter_elements(t.full(shape, -math.inf, dtype), wide, used, 0, "max"))
-    return t.emit(op.where(op.equal(made, lowest), t.scalar(0, dtype), made))
+    greatest = t.emit(op.scatter_elements(t.full(shape, -math.inf, dtype), wide, used, 0, "max"))
+    return t.emit(op.where(op.equal(greatest, lowest), t.scalar(0, dtype), greatest))

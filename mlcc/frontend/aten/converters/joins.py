@@ -19,16 +19,16 @@ from mlcc.relax import op
 
 @converts("aten.cat", "aten.concat", "aten.concatenate")
 def _cat(t: Translator, tensors: list[relax.Expr], dim: int = 0) -> relax.Expr:
-    made = together(t, *tensors) if len({t.dtype(x) for x in tensors}) > 1 else tensors
-    kept = [x for x in made if t.static_shape(x) != (0,)] or made[:1]  # an empty vector fits to any shape
+    operands = together(t, *tensors) if len({t.dtype(x) for x in tensors}) > 1 else tensors
+    kept = [x for x in operands if t.static_shape(x) != (0,)] or operands[:1]  # an empty vector fits to any shape
     return kept[0] if len(kept) == 1 else op.concat(kept, t.axis(kept[0], dim))
 
 
 @converts("aten.stack")
 def _stack(t: Translator, tensors: list[relax.Expr], dim: int = 0) -> relax.Expr:
-    made = together(t, *tensors)
-    axis = dim % (t.ndim(made[0]) + 1)
-    return op.expand_dims(made[0], [axis]) if len(made) == 1 else op.stack(made, axis)
+    operands = together(t, *tensors)
+    axis = dim % (t.ndim(operands[0]) + 1)
+    return op.expand_dims(operands[0], [axis]) if len(operands) == 1 else op.stack(operands, axis)
 
 
 @converts("aten.hstack")
@@ -154,14 +154,14 @@ def _channel_shuffle(t: Translator, self: relax.Expr, groups: int) -> relax.Expr
 def _block_diag(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
     blocks = [t.reshape(x, [*[1] * (2 - t.ndim(x)), *t.shape(x)]) for x in together(t, *tensors)]
     height, width = t.out_shape()
-    made: list[relax.Expr] = []
+    bands: list[relax.Expr] = []
     row: Dim = 0
     column: Dim = 0
     for block in blocks:
         rows, columns = t.shape(block)
         row, column = plus(row, rows), plus(column, columns)
-        made.append(_at_column(t, block, minus(column, columns), minus(width, column)))
-    return made[0] if len(made) == 1 else op.concat(made, 0)
+        bands.append(_at_column(t, block, minus(column, columns), minus(width, column)))
+    return bands[0] if len(bands) == 1 else op.concat(bands, 0)
 
 
 def _at_column(t: Translator, block: relax.Expr, before: Dim, after: Dim) -> relax.Expr:

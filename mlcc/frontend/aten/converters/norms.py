@@ -50,8 +50,8 @@ def _native_layer_norm(
     t: Translator, input: relax.Expr, normalized_shape: list[Dim], weight: relax.Expr | None,
     bias: relax.Expr | None, eps: float,
 ) -> list[relax.Expr]:  # fmt: skip
-    made = t.emit(_layer_norm(t, input, normalized_shape, weight, bias, eps))
-    return [made, *_statistics(t, input, _last_axes(t, input, len(normalized_shape)), eps, True)]
+    normalized = t.emit(_layer_norm(t, input, normalized_shape, weight, bias, eps))
+    return [normalized, *_statistics(t, input, _last_axes(t, input, len(normalized_shape)), eps, True)]
 
 
 def _statistics(
@@ -138,10 +138,10 @@ def _in_eval(
         raise Unsupported("no running statistics")
     dtype = t.dtype(value)
     scale, shift = _factors(t, weight, bias, [t.shape(value)[1]], dtype)
-    made = op.nn.batch_norm(
+    normalized = op.nn.batch_norm(
         value, scale, shift, t.cast(mean, dtype), t.cast(variance, dtype), axis=1, epsilon=eps, training=False
     )
-    return t.emit(t.emit(made)[0])
+    return t.emit(t.emit(normalized)[0])
 
 
 def _of_batch(
@@ -179,8 +179,8 @@ def _no_stats(
     t: Translator, input: relax.Expr, weight: relax.Expr | None, bias: relax.Expr | None, training: bool,
     momentum: float, eps: float,
 ) -> list[relax.Expr]:  # fmt: skip
-    made, mean, variance = _of_batch(t, input, weight, bias, eps)
-    return [made, mean, t.emit(op.rsqrt(op.add(variance, t.scalar(eps, t.dtype(variance)))))]
+    normalized, mean, variance = _of_batch(t, input, weight, bias, eps)
+    return [normalized, mean, t.emit(op.rsqrt(op.add(variance, t.scalar(eps, t.dtype(variance)))))]
 
 
 @converts("aten._native_batch_norm_legit.default")
@@ -204,7 +204,7 @@ def _functional(
             running_mean,
             running_var,
         ]
-    made, mean, inverse = _no_stats(t, input, weight, bias, True, momentum, eps)
+    normalized, mean, inverse = _no_stats(t, input, weight, bias, True, momentum, eps)
     axes = [0, *range(2, t.ndim(input))]
     unbiased, _ = spread(t, input, axes, correction=1)
     moved = [
@@ -212,7 +212,7 @@ def _functional(
                       op.multiply(t.cast(new, t.dtype(old)), t.scalar(momentum, t.dtype(old)))))
         for old, new in ((running_mean, mean), (running_var, unbiased))
     ]  # fmt: skip
-    return [made, mean, inverse, *moved]
+    return [normalized, mean, inverse, *moved]
 
 
 # ---------------------------------------------------------------- weights

@@ -46,17 +46,18 @@ def _max_pool(n: int, with_places: bool) -> Any:
         kernel, pads, steps = each(kernel_size, n), each(padding, n), each(dilation, n)
         strides = each(stride, n) if stride or isinstance(stride, int) else kernel
         x, batched = _batched(t, self, n)
-        made = t.emit(
+        maxima = t.emit(
             _MAX[n](x, pool_size=kernel, strides=strides, padding=pads * 2, dilation=steps, ceil_mode=ceil_mode)
         )
         if not with_places:
-            return _unbatched(t, made, batched)
+            return _unbatched(t, maxima, batched)
         positions = [
             sliding(t, size, k, s, p, d)
-            for size, k, s, p, d in zip(t.shape(made)[2:], kernel, strides, pads, steps, strict=True)
+            for size, k, s, p, d in zip(t.shape(maxima)[2:], kernel, strides, pads, steps, strict=True)
         ]
         return [
-            _unbatched(t, value, batched) for value in (made, _greatest_place(t, x, positions, any(pads) or ceil_mode))
+            _unbatched(t, value, batched)
+            for value in (maxima, _greatest_place(t, x, positions, any(pads) or ceil_mode))
         ]
 
     return convert
@@ -132,8 +133,8 @@ def _adaptive_max_pool(n: int) -> Any:
             _adaptive(t, extent, size) for extent, size in zip(t.shape(x)[2:], each(output_size, n), strict=True)
         ]
         seen = taken(t, x, positions)
-        made = t.emit(op.max(seen, axis=list(range(2 + n, 2 + 2 * n))))
-        return [_unbatched(t, value, batched) for value in (made, _greatest_place(t, x, positions, False))]
+        maxima = t.emit(op.max(seen, axis=list(range(2 + n, 2 + 2 * n))))
+        return [_unbatched(t, value, batched) for value in (maxima, _greatest_place(t, x, positions, False))]
 
     return convert
 
@@ -169,15 +170,15 @@ def _avg_pool(n: int) -> Any:
         if divisor_override is not None and ceil_mode:
             raise Unsupported("a divisor for windows that reach past the data")
         x, batched = _batched(t, self, n)
-        made: relax.Expr = t.emit(
+        means: relax.Expr = t.emit(
             _AVG[n](
                 x, pool_size=kernel, strides=strides, padding=pads * 2, ceil_mode=ceil_mode,
                 count_include_pad=count_include_pad or divisor_override is not None,
             )
         )  # fmt: skip
         if divisor_override is not None:
-            made = t.emit(op.multiply(made, t.scalar(math.prod(kernel) / divisor_override, t.dtype(self))))
-        return _unbatched(t, made, batched)
+            means = t.emit(op.multiply(means, t.scalar(math.prod(kernel) / divisor_override, t.dtype(self))))
+        return _unbatched(t, means, batched)
 
     return convert
 
@@ -209,8 +210,8 @@ def _max_unpool(n: int) -> Any:
         outer = list(t.shape(self)[:-n])
         lines = [*outer, product(t.shape(self)[-n:])]
         zeros = t.full([*outer, product(list(output_size))], 0, t.dtype(self))
-        made = op.scatter_elements(zeros, t.reshape(indices, lines), t.reshape(self, lines), len(outer))
-        return t.reshape(t.emit(made), [*outer, *output_size])
+        filled = op.scatter_elements(zeros, t.reshape(indices, lines), t.reshape(self, lines), len(outer))
+        return t.reshape(t.emit(filled), [*outer, *output_size])
 
     return convert
 

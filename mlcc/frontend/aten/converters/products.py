@@ -20,8 +20,8 @@ from mlcc.relax import op
 @converts("aten.linear")
 def _linear(t: Translator, input: relax.Expr, weight: relax.Expr, bias: relax.Expr | None = None) -> relax.Expr:
     turned = t.emit(op.permute_dims(weight)) if t.ndim(weight) > 1 else weight
-    made = t.emit(op.matmul(input, turned))
-    return made if bias is None else op.add(made, bias)
+    projected = t.emit(op.matmul(input, turned))
+    return projected if bias is None else op.add(projected, bias)
 
 
 @converts("aten.matmul", "aten.__matmul__", "aten.linalg_matmul")
@@ -91,8 +91,8 @@ def _grouped_mm(
     data, weights = (next(x for x in pair if x is not None) for pair in ((self, input), (mat2, weight)))
     if bias is not None or offs is None or (t.ndim(data), t.ndim(weights)) != (2, 3):
         raise Unsupported("only products of rows in groups with a matrix for each group, without a bias, are supported")
-    made = op.nn.grouped_matmul(data, weights, offs)
-    return made if out_dtype is None else t.cast(made, out_dtype)
+    products = op.nn.grouped_matmul(data, weights, offs)
+    return products if out_dtype is None else t.cast(products, out_dtype)
 
 
 @converts("aten.outer", "aten.ger")
@@ -102,8 +102,8 @@ def _outer(t: Translator, self: relax.Expr, vec2: relax.Expr) -> relax.Expr:
 
 @converts("aten.linalg_vecdot")
 def _vecdot(t: Translator, x: relax.Expr, y: relax.Expr, dim: int = -1) -> relax.Expr:
-    made = t.emit(op.multiply(x, y))
-    return op.sum(made, axis=[t.axis(made, dim)])
+    products = t.emit(op.multiply(x, y))
+    return op.sum(products, axis=[t.axis(products, dim)])
 
 
 @converts("aten.kron")
@@ -186,17 +186,17 @@ def _as_matmul(t: Translator, operands: list[tuple[relax.Expr, str]], wanted: st
     two = permuted(t, y, [right.index(c) for c in [*batch, *summed, *columns]])
     one = t.reshape(one, [*shape["batch"], product(shape["rows"]), product(shape["summed"])])
     two = t.reshape(two, [*shape["batch"], product(shape["summed"]), product(shape["columns"])])
-    made = t.reshape(t.emit(op.matmul(one, two)), [*shape["batch"], *shape["rows"], *shape["columns"]])
+    batched = t.reshape(t.emit(op.matmul(one, two)), [*shape["batch"], *shape["rows"], *shape["columns"]])
     order = [*batch, *rows, *columns]
-    return permuted(t, made, [order.index(c) for c in wanted])
+    return permuted(t, batched, [order.index(c) for c in wanted])
 
 
 @converts("aten.bilinear", "aten._trilinear")
 def _bilinear(
     t: Translator, input1: relax.Expr, input2: relax.Expr, weight: relax.Expr, bias: relax.Expr | None = None
 ) -> relax.Expr:
-    made = t.emit(op.einsum([t.emit(op.einsum([input1, weight], _letters(t, input1))), input2], _second(t, input1)))
-    return made if bias is None else op.add(made, bias)
+    form = t.emit(op.einsum([t.emit(op.einsum([input1, weight], _letters(t, input1))), input2], _second(t, input1)))
+    return form if bias is None else op.add(form, bias)
 
 
 def _letters(t: Translator, value: relax.Expr) -> str:
@@ -212,10 +212,10 @@ def _second(t: Translator, value: relax.Expr) -> str:
 @converts("aten.chain_matmul", "aten.linalg_multi_dot")
 def _chain(t: Translator, matrices: list[relax.Expr] | None = None, tensors: list[relax.Expr] | None = None) -> Any:
     given = matrices or tensors or []
-    made = given[0]
+    chained = given[0]
     for each in given[1:]:
-        made = t.emit(op.matmul(made, each))
-    return made
+        chained = t.emit(op.matmul(chained, each))
+    return chained
 
 
 @converts("aten.cross", "aten.linalg_cross")
@@ -234,7 +234,7 @@ def _cross(t: Translator, self: relax.Expr, other: relax.Expr, dim: int = -1) ->
 def _matrix_power(t: Translator, self: relax.Expr, n: int) -> relax.Expr:
     if n < 1:
         raise Unsupported(f"power {n} of a matrix")
-    made = self
+    power = self
     for _ in range(n - 1):
-        made = t.emit(op.matmul(made, self))
-    return made
+        power = t.emit(op.matmul(power, self))
+    return power

@@ -107,8 +107,8 @@ def _dequantized(
     """(x - zero_point) * scale of 8-bit integers, as the operator that products of integers are found by."""
     wide = "float32"
     factor = t.cast(scale, wide) if isinstance(scale, relax.Expr) else as_tensor(t, scale, wide)
-    made = t.emit(op.dequantize(value, factor, _points(t, zero_point), axis, wide))
-    return t.cast(made, dtype or wide)
+    floats = t.emit(op.dequantize(value, factor, _points(t, zero_point), axis, wide))
+    return t.cast(floats, dtype or wide)
 
 
 def _points(t: Translator, zero_point: Value) -> relax.Expr:

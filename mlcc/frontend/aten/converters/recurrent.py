@@ -80,12 +80,12 @@ def _layers(
         mine = params[at * directions * each : (at + 1) * directions * each]
         weights = _weights(t, [mine[d * each : (d + 1) * each] for d in range(directions)], order)
         begin = [part(t, state, 0, at * directions, (at + 1) * directions) for state in states]
-        made = t.emit(layer(steps, *weights, *begin, **settings))
-        length, _, batch, hidden = t.shape(t.emit(made[0]))
-        turned = permuted(t, t.emit(made[0]), [0, 2, 1, 3])
+        outputs = t.emit(layer(steps, *weights, *begin, **settings))
+        length, _, batch, hidden = t.shape(t.emit(outputs[0]))
+        turned = permuted(t, t.emit(outputs[0]), [0, 2, 1, 3])
         steps = t.reshape(turned, [length, batch, simple(construct.mul(hidden, construct.const(directions, "int64")))])
         for kept, index in zip(last, range(1, len(states) + 1), strict=True):
-            kept.append(t.emit(made[index]))
+            kept.append(t.emit(outputs[index]))
     result = permuted(t, steps, [1, 0, 2]) if batch_first else steps
     return [result, *(kept[0] if count == 1 else t.emit(op.concat(kept, 0)) for kept in last)]
 
@@ -123,8 +123,8 @@ def _stacked(t: Translator, values: Sequence[relax.Expr]) -> relax.Expr:
 
 
 def _gates(t: Translator, x: relax.Expr, weight: relax.Expr, bias: relax.Expr | None) -> relax.Expr:
-    made = t.emit(op.matmul(x, op.permute_dims(weight)))
-    return made if bias is None else t.emit(op.add(made, bias))
+    gates = t.emit(op.matmul(x, op.permute_dims(weight)))
+    return gates if bias is None else t.emit(op.add(gates, bias))
 
 
 def _split(t: Translator, gates: relax.Expr, count: int) -> list[relax.Expr]:

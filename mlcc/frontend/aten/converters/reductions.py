@@ -79,8 +79,8 @@ def _all(t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = Fals
 
 
 def _truth(t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: Dims, keepdim: bool) -> relax.Expr:
-    made = reduced(t, make, t.cast(value, "bool"), dim, keepdim)
-    return t.cast(made, t.out_dtype())  # uint8 of uint8
+    truth = reduced(t, make, t.cast(value, "bool"), dim, keepdim)
+    return t.cast(truth, t.out_dtype())  # uint8 of uint8
 
 
 @converts("aten.count_nonzero")
@@ -157,8 +157,8 @@ def _logsumexp(t: Translator, self: relax.Expr, dim: Dims, keepdim: bool = False
         return value
     greatest = t.emit(op.max(value, axis=axes_of(t, value, dim or None), keepdims=True))
     base = t.emit(op.where(op.isinf(greatest), t.scalar(0, dtype), greatest))
-    made = t.emit(op.sum(op.exp(op.subtract(value, base)), axis=axes_of(t, value, dim or None), keepdims=True))
-    return t.reshape(t.emit(op.add(op.log(made), base)), t.out_shape())
+    total = t.emit(op.sum(op.exp(op.subtract(value, base)), axis=axes_of(t, value, dim or None), keepdims=True))
+    return t.reshape(t.emit(op.add(op.log(total), base)), t.out_shape())
 
 
 @converts("aten.linalg_vector_norm")

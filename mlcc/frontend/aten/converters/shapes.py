@@ -39,17 +39,17 @@ def times(a: Dim, b: Dim) -> Dim:
 
 def simple(value: tir.Expr) -> Dim:
     """The expression simplified; a number if it is one."""
-    made = Analyzer().simplify(value)
-    known = tir.const_int(made)
-    return made if known is None else known
+    simplified = Analyzer().simplify(value)
+    known = tir.const_int(simplified)
+    return simplified if known is None else known
 
 
 def product(values: Sequence[Dim]) -> Dim:
     """The product of extents."""
-    made: Dim = 1
+    total: Dim = 1
     for value in values:
-        made = times(made, value)
-    return made
+        total = times(total, value)
+    return total
 
 
 def from_front(place: Dim, extent: Dim) -> Dim:
@@ -64,8 +64,8 @@ def axes_of(t: Translator, value: relax.Expr, dims: int | Sequence[int] | None) 
     rank = t.ndim(value)
     if dims is None:
         return list(range(rank))
-    made = [t.axis(value, dim) for dim in ([dims] if isinstance(dims, int) else dims)]
-    return made if rank else []
+    axes = [t.axis(value, dim) for dim in ([dims] if isinstance(dims, int) else dims)]
+    return axes if rank else []
 
 
 # ---------------------------------------------------------------- shapes
@@ -114,11 +114,11 @@ def _broadcast_tensors(t: Translator, tensors: list[relax.Expr]) -> list[relax.E
 def joint_shape(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
     """The shape that tensors broadcast to; where extents may be 1 at run time the first known other one."""
     rank = max(map(len, shapes), default=0)
-    made: list[Dim] = []
+    joint: list[Dim] = []
     wide: list[list[Dim]] = [[*[1] * (rank - len(shape)), *shape] for shape in shapes]
     for column in zip(*wide, strict=True):
-        made.append(next((extent for extent in column if tir.const_int(number(extent)) != 1), 1))
-    return made
+        joint.append(next((extent for extent in column if tir.const_int(number(extent)) != 1), 1))
+    return joint
 
 
 # ---------------------------------------------------------------- axes
@@ -242,8 +242,8 @@ def parts(t: Translator, value: relax.Expr, axis: int, lengths: Sequence[Dim]) -
         return [value]
     known = [end for end in ends if isinstance(end, int)]
     if len(known) == len(ends) and tir.const_int(t.shape(value)[axis]) is not None:
-        made = t.emit(op.split(value, known[:-1], axis))
-        return [t.emit(made[at]) for at in range(len(lengths))]
+        pieces = t.emit(op.split(value, known[:-1], axis))
+        return [t.emit(pieces[at]) for at in range(len(lengths))]
     return [part(t, value, axis, begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
 
 

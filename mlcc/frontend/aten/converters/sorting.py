@@ -47,8 +47,8 @@ def _topk(
         raise Unsupported("a symbolic k")
     if not t.ndim(self):
         return _sort(t, self)
-    made = t.emit(op.topk(self, k, t.axis(self, dim), "both", largest, "int64"))
-    return [t.emit(made[0]), t.emit(made[1])]
+    pair = t.emit(op.topk(self, k, t.axis(self, dim), "both", largest, "int64"))
+    return [t.emit(pair[0]), t.emit(pair[1])]
 
 
 @converts("aten.kthvalue")
@@ -82,11 +82,11 @@ def _unique(
     t: Translator, self: relax.Expr, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> list[relax.Expr | None]:
     flat = t.reshape(self, [product(t.shape(self))])
-    made = t.emit(op.unique(flat, True, False, return_inverse, return_counts, 0))
+    outputs = t.emit(op.unique(flat, True, False, return_inverse, return_counts, 0))
     if not return_inverse and not return_counts:
-        return [made, None, None]
-    inverse = t.reshape(t.emit(made[1]), t.shape(self)) if return_inverse else None
-    return [t.emit(made[0]), inverse, t.emit(made[1 + return_inverse]) if return_counts else None]
+        return [outputs, None, None]
+    inverse = t.reshape(t.emit(outputs[1]), t.shape(self)) if return_inverse else None
+    return [t.emit(outputs[0]), inverse, t.emit(outputs[1 + return_inverse]) if return_counts else None]
 
 
 @converts("aten.median.default")
@@ -112,11 +112,11 @@ def _searchsorted(
     after = right or side == "right"
     edges, values = together(t, sorted_sequence, self)
     if t.ndim(edges) == 1:
-        made = t.emit(op.bucketize(values, edges, out_int32, after))
+        places = t.emit(op.bucketize(values, edges, out_int32, after))
         return (
-            op.where(op.isnan(values), as_tensor(t, t.shape(edges)[0], t.dtype(made)), made)
+            op.where(op.isnan(values), as_tensor(t, t.shape(edges)[0], t.dtype(places)), places)
             if (is_float(t.dtype(values)))
-            else made
+            else places
         )  # NaN belongs behind all
     wide = op.expand_dims(edges, [t.ndim(edges) - 1])
     after_or_equal = op.greater if after else op.greater_equal

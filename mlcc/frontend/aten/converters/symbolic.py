@@ -77,8 +77,8 @@ def _arithmetic(name: str, fold: Callable[[Any, Any], Any]) -> None:
     def convert(t: Translator, arg0: Scalar, arg1: Scalar) -> Scalar:
         if not isinstance(arg0, (Number, tir.Expr)) and not isinstance(arg1, (Number, tir.Expr)):
             return fold(arg0, arg1)
-        made: Callable[..., relax.Expr] = getattr(t.op, _OPERATORS[name])
-        return Number(t.emit(made(_float(t, arg0), _float(t, arg1))))
+        apply: Callable[..., relax.Expr] = getattr(t.op, _OPERATORS[name])
+        return Number(t.emit(apply(_float(t, arg0), _float(t, arg1))))
 
 
 _OPERATORS = {
@@ -102,8 +102,8 @@ def _sym_float(t: Translator, arg0: Scalar) -> Scalar:
 @converts("torch.sym_max", "torch.sym_min")
 def _extreme(t: Translator, arg0: Scalar, arg1: Scalar) -> Scalar:
     assert t.node is not None
-    made = t.op.maximum if t.node.target.endswith("max") else t.op.minimum
-    return Number(t.emit(made(_float(t, arg0), _float(t, arg1))))
+    apply = t.op.maximum if t.node.target.endswith("max") else t.op.minimum
+    return Number(t.emit(apply(_float(t, arg0), _float(t, arg1))))
 
 
 @converts("torch.sym_sqrt", "torch._sym_sqrt", "math.sqrt")

@@ -46,8 +46,8 @@ def _clamped(bound: Dim, extent: tir.Expr) -> Dim:
     known = tir.const_int(extent)
     if isinstance(bound, int) and known is not None:
         return min(max(bound + known if bound < 0 else bound, 0), known)
-    found = from_front(bound, extent)
-    return 0 if isinstance(found, int) and found == 0 else c.maximum(c.minimum(found, extent), c.const(0, "int64"))
+    index = from_front(bound, extent)
+    return 0 if isinstance(index, int) and index == 0 else c.maximum(c.minimum(index, extent), c.const(0, "int64"))
 
 
 # ---------------------------------------------------------------- by place
@@ -102,12 +102,12 @@ def _strided(
     sizes, steps, begin = ([n for n in given if isinstance(n, int)] for given in (size, stride, [offset or 0]))
     if len(sizes) != len(size) or len(steps) != len(sizes) or not begin:
         raise Unsupported("elements by their place in memory, of symbolic sizes")
-    found = np.full((), begin[0])
+    numbers = np.full((), begin[0])
     for n, step in zip(sizes, steps, strict=True):
-        found = found[..., None] + np.arange(n) * step
-    if found.size and (found.min() < 0 or found.max() >= places.size):
+        numbers = numbers[..., None] + np.arange(n) * step
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= places.size):
         raise Unsupported("elements that lie outside of the tensor's memory")
-    return found
+    return numbers
 
 
 def _replaced(t: Translator, value: relax.Expr, part: relax.Expr, places: np.ndarray) -> relax.Expr:
@@ -116,5 +116,5 @@ def _replaced(t: Translator, value: relax.Expr, part: relax.Expr, places: np.nda
         raise Unsupported("it writes to elements that appear several times")
     flat = t.reshape(value, [_size(t, value)])
     updates = t.reshape(t.cast(part, t.dtype(value)), [int(places.size)])
-    made = t.emit(op.scatter_elements(flat, t.constant(places.reshape(-1)), updates, 0))
-    return t.reshape(made, t.shape(value))
+    updated = t.emit(op.scatter_elements(flat, t.constant(places.reshape(-1)), updates, 0))
+    return t.reshape(updated, t.shape(value))

@@ -149,8 +149,8 @@ def _shrink(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     s = scalars(t, wide)
     edge, bias = node.attribute("lambd", 0.5), node.attribute("bias", 0.0)
     above = t.op.where(t.op.greater(wide, s(edge)), t.op.subtract(wide, s(bias)), s(0))
-    made = t.op.where(t.op.less(wide, s(-edge)), t.op.add(wide, s(bias)), above)
-    return t.cast(t.emit(made), t.dtype(x))
+    shrunk = t.op.where(t.op.less(wide, s(-edge)), t.op.add(wide, s(bias)), above)
+    return t.cast(t.emit(shrunk), t.dtype(x))
 
 
 @converts("Hardmax", since=13)

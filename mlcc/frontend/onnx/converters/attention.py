@@ -56,8 +56,8 @@ def _attention(
     wanted = node.attribute("qk_matmul_output_mode", 0) if scores else None
     if wanted not in (None, 0, 1, 2, 3):
         raise Unsupported(f"`qk_matmul_output_mode={wanted}` is not known")
-    made, seen = attend(t, heads, mask, wanted)
-    return [join_heads(t, made) if flat else made, key, value, seen]
+    attended, seen = attend(t, heads, mask, wanted)
+    return [join_heads(t, attended) if flat else attended, key, value, seen]
 
 
 def _widened(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> relax.Expr:
@@ -115,10 +115,10 @@ def _rotary(
     heads = split_heads(t, x, node.attribute("num_heads", 0)) if flat else x
     if positions is not None:
         cos, sin = (t.emit(t.op.take(table, positions, 0)) for table in (cos, sin))
-    made = rotated(
+    turned = rotated(
         t, heads, cos, sin, bool(node.attribute("interleaved", 0)), node.attribute("rotary_embedding_dim", 0)
     )
-    return join_heads(t, made) if flat else made
+    return join_heads(t, turned) if flat else turned
 
 
 def rotated(
@@ -141,7 +141,7 @@ def rotated(
     real = t.emit(t.op.subtract(t.op.multiply(c, one), t.op.multiply(s, other)))
     imaginary = t.emit(t.op.add(t.op.multiply(s, one), t.op.multiply(c, other)))
     if interleaved:
-        made = t.reshape(t.emit(t.op.stack([real, imaginary], 4)), t.shape(part))
+        rotated_part = t.reshape(t.emit(t.op.stack([real, imaginary], 4)), t.shape(part))
     else:
-        made = t.emit(t.op.concat([real, imaginary], 3))
-    return made if rest is None else t.emit(t.op.concat([made, rest], 3))
+        rotated_part = t.emit(t.op.concat([real, imaginary], 3))
+    return rotated_part if rest is None else t.emit(t.op.concat([rotated_part, rest], 3))

@@ -72,8 +72,8 @@ def _multi_head_attention(
         mask.hide_later(t.shape(q)[2], t.shape(k)[2], keys)
     wanted = WEIGHTS if len(node.outputs) > 3 and node.outputs[3] else None
     heads = Heads(q, every_key, every_value, node.attribute("scale") or None)
-    made, weights = attend(t, heads, mask, wanted)
-    return [join_heads(t, made), every_key, every_value, weights]
+    attended, weights = attend(t, heads, mask, wanted)
+    return [join_heads(t, attended), every_key, every_value, weights]
 
 
 def _as_long_as(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> None:
@@ -101,13 +101,13 @@ def _three(
         parts = [split_heads(t, v, count) if t.ndim(v) == 3 else v for v in (query, key, value)]
     if bias is None:
         return parts
-    made, at = [], 0
+    projections, at = [], 0
     for part in parts:
         width = known(t.shape(part)[3], "the width of heads")
         own = slice_axis(t, bias, 0, at, at + count * width)
-        made.append(t.emit(t.op.add(part, t.reshape(own, [count, 1, width]))))
+        projections.append(t.emit(t.op.add(part, t.reshape(own, [count, 1, width]))))
         at += count * width
-    return made
+    return projections
 
 
 def _packed(t: OnnxTranslator, value: relax.Expr, parts: int) -> list[relax.Expr]:
@@ -154,9 +154,9 @@ def _projected_attention(
         mask.add(added)
     if node.attribute("unidirectional", 0):
         mask.hide_later(t.shape(q)[2], t.shape(k)[2], keys)
-    made, _ = attend(t, Heads(q, key, value, node.attribute("scale") or None), mask)
+    attended, _ = attend(t, Heads(q, key, value, node.attribute("scale") or None), mask)
     present = t.op.stack([key, value], 0) if len(node.outputs) > 1 and node.outputs[1] else None
-    return [join_heads(t, made), present]
+    return [join_heads(t, attended), present]
 
 
 def _one_each(t: OnnxTranslator, mask: relax.Expr, x: relax.Expr) -> bool:
@@ -178,5 +178,5 @@ def _rotary(
     if t.ndim(positions) == 1:
         positions = t.emit(t.op.add(along(t, 2, 1, t.shape(heads)[2]), t.cast(positions, "int64")))
     cos, sin = (t.emit(t.op.take(table, positions, 0)) for table in (cos, sin))
-    made = rotated(t, heads, cos, sin, bool(node.attribute("interleaved", 0)), size)
-    return join_heads(t, made) if flat else made
+    turned = rotated(t, heads, cos, sin, bool(node.attribute("interleaved", 0)), size)
+    return join_heads(t, turned) if flat else turned

@@ -57,8 +57,8 @@ def _group_query_attention(
     if bias is not None:
         mask.add(cache.over_all_keys(bias))
     heads = Heads(q, keys, values, node.attribute("scale") or None, node.attribute("softcap", 0.0))
-    made, _ = attend(t, heads, mask)
-    return [join_heads(t, made), keys, values]
+    attended, _ = attend(t, heads, mask)
+    return [join_heads(t, attended), keys, values]
 
 
 def _heads(

@@ -58,8 +58,8 @@ def _skip_rms_norm(
 ) -> list[relax.Expr | None]:
     _no_statistics(node)
     total = _total(t, x, skip, bias)
-    made = t.op.nn.rms_norm(total, gamma, [t.ndim(total) - 1], node.attribute("epsilon", 1e-12))
-    return [t.emit(made), None, None, total]
+    normalized = t.op.nn.rms_norm(total, gamma, [t.ndim(total) - 1], node.attribute("epsilon", 1e-12))
+    return [t.emit(normalized), None, None, total]
 
 
 @converts("SimplifiedLayerNormalization")
@@ -93,13 +93,13 @@ def _embed_layer_norm(
     if segments is not None and segment_table is not None:
         kinds = t.emit(t.op.take(segment_table, segments, 0))
     total = _total(t, t.emit(t.op.take(word_table, words, 0)), places, kinds)
-    made = _layer_norm(t, total, gamma, beta, node.attribute("epsilon", 1e-12))
+    normalized = _layer_norm(t, total, gamma, beta, node.attribute("epsilon", 1e-12))
     if not _wants(node, 1):
-        return [made, None, total]
+        return [normalized, None, total]
     if mask is None:
-        return [made, t.full([batch], 0, "int32"), total]
+        return [normalized, t.full([batch], 0, "int32"), total]
     present = t.op.astype(t.op.equal(mask, scalars(t, mask)(1)), "int32")
-    return [made, t.emit(t.op.sum(present, [1])), total]
+    return [normalized, t.emit(t.op.sum(present, [1])), total]
 
 
 @converts("GroupNorm", domain=MICROSOFT)
@@ -109,8 +109,8 @@ def _group_norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, gamma: relax.E
     space = [i for i in range(1, rank) if i != axis]
     gamma, beta = (t.cast(v, t.dtype(x)) for v in (gamma, beta))
     groups, least = node.attribute("groups"), node.attribute("epsilon", 1e-5)
-    made = t.op.nn.group_norm(x, gamma, beta, groups, axis, space, least)
-    return t.op.nn.silu(made) if node.attribute("activation", 0) else made
+    normalized = t.op.nn.group_norm(x, gamma, beta, groups, axis, space, least)
+    return t.op.nn.silu(normalized) if node.attribute("activation", 0) else normalized
 
 
 @converts("BiasAdd", domain=MICROSOFT)

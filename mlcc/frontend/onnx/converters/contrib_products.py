@@ -49,8 +49,8 @@ def _fused_conv(
     bias: relax.Expr | None = None,
     other: relax.Expr | None = None,
 ) -> relax.Expr:
-    made = standard(t, node, "Conv", 11, x, w, bias)
-    return activated(t, node, made if other is None else t.emit(t.op.add(made, other)))
+    convolved = standard(t, node, "Conv", 11, x, w, bias)
+    return activated(t, node, convolved if other is None else t.emit(t.op.add(convolved, other)))
 
 
 @converts("FusedGemm", domain=MICROSOFT)
@@ -63,8 +63,8 @@ def _fused_gemm(
 @converts("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def _fused_matmul(t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Expr) -> relax.Expr:
     a, b = (_turned(t, node, v, name) for v, name in ((a, "A"), (b, "B")))
-    made, alpha = t.op.matmul(a, b), node.attribute("alpha", 1.0)
-    return made if alpha == 1 else t.op.multiply(made, scalars(t, a)(alpha))
+    product, alpha = t.op.matmul(a, b), node.attribute("alpha", 1.0)
+    return product if alpha == 1 else t.op.multiply(product, scalars(t, a)(alpha))
 
 
 def _turned(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, name: str) -> relax.Expr:
@@ -101,8 +101,8 @@ def _matmul_of_few_bits(
     table = _decoded(t, _few_bits(t, rows, bits), factors, _points(t, zeros, (columns, blocks), bits), dtype)
     if blocks * block != inner:
         table = slice_axis(t, table, 0, 0, inner)
-    made = t.op.matmul(a, table)
-    return made if bias is None else t.op.add(made, bias)
+    product = t.op.matmul(a, table)
+    return product if bias is None else t.op.add(product, bias)
 
 
 def _decoded(t: OnnxTranslator, rows: relax.Expr, scales: relax.Expr, zeros: relax.Expr, dtype: str) -> relax.Expr:
@@ -110,8 +110,8 @@ def _decoded(t: OnnxTranslator, rows: relax.Expr, scales: relax.Expr, zeros: rel
     if not is_float(t, zeros):
         if t.dtype(scales) not in FLOATS:
             scales = t.cast(scales, "float32")
-        made = t.emit(t.op.dequantize(rows, scales, zeros, 0, dtype if dtype in FLOATS else "float32"))
-        return t.cast(made, dtype)
+        floats = t.emit(t.op.dequantize(rows, scales, zeros, 0, dtype if dtype in FLOATS else "float32"))
+        return t.cast(floats, dtype)
     each = known(t.shape(rows)[0], "the rows") // known(t.shape(scales)[0], "the groups")
     points, factors = (t.emit(t.op.repeat(t.cast(v, dtype), each, 0)) for v in (zeros, scales))
     return t.emit(t.op.multiply(t.op.subtract(t.cast(rows, dtype), points), factors))

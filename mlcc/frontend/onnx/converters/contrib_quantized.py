@@ -109,8 +109,8 @@ def _single(name: str, compute: Real) -> None:
         scale: relax.Expr,
         zero: relax.Expr | None = None,
     ) -> relax.Expr:
-        made = compute(t, node, dequantized(t, x, x_scale, x_zero))
-        return quantized(t, t.emit(made), scale, zero, t.dtype(x))
+        result = compute(t, node, dequantized(t, x, x_scale, x_zero))
+        return quantized(t, t.emit(result), scale, zero, t.dtype(x))
 
 
 def _pooled(operator: str) -> Real:
@@ -138,8 +138,8 @@ def _qlinear_concat(
     if len(parts) % 3:
         raise Unsupported("each tensor has a scale and a zero point")
     real = [dequantized(t, *triple) for triple in zip(parts[::3], parts[1::3], parts[2::3], strict=True)]
-    made = t.emit(t.op.concat(real, t.axis(parts[0], node.attribute("axis"))))
-    return quantized(t, made, scale, zero, t.dtype(zero))
+    joined = t.emit(t.op.concat(real, t.axis(parts[0], node.attribute("axis"))))
+    return quantized(t, joined, scale, zero, t.dtype(zero))
 
 
 @converts("QLinearWhere", domain=MICROSOFT)
@@ -184,5 +184,5 @@ def _qgemm(
     factor = t.emit(t.op.multiply(factor, scalars(t, a_scale)(node.attribute("alpha", 1.0))))
     if scale is None:
         return t.op.multiply(t.cast(whole, t.dtype(a_scale)), factor)
-    made = t.emit(t.op.divide(factor, t.reshape(scale, [])))
-    return requantized(t, whole, made, _point(t, zero, t.dtype(a)))
+    multiplier = t.emit(t.op.divide(factor, t.reshape(scale, [])))
+    return requantized(t, whole, multiplier, _point(t, zero, t.dtype(a)))

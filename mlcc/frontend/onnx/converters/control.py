@@ -33,10 +33,10 @@ def _if(t: OnnxTranslator, node: OnnxNode, condition: relax.Expr) -> list[Any]:
         return t.inline(node.attribute("then_branch" if known.item() else "else_branch"), [])
     branches = [_branch(t, node.attribute(f"{name}_branch"), len(node.outputs)) for name in ("then", "else")]
     info = common(*(b.struct_info for b in branches))  # type: ignore[arg-type]
-    made = t.bb.emit(relax.If(t.reshape(condition, []), branches[0], branches[1], info))
+    results = t.bb.emit(relax.If(t.reshape(condition, []), branches[0], branches[1], info))
     if len(node.outputs) == 1:
-        return [_shaped(t, made, branches, None)]
-    return [_shaped(t, t.emit(made[i]), branches, i) for i in range(len(node.outputs))]
+        return [_shaped(t, results, branches, None)]
+    return [_shaped(t, t.emit(results[i]), branches, i) for i in range(len(node.outputs))]
 
 
 def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqExpr:
@@ -54,8 +54,8 @@ def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqE
 
 def _shaped(t: OnnxTranslator, value: relax.Expr, branches: Sequence[relax.SeqExpr], at: int | None) -> relax.Expr:
     """A result of either branch, with a shape: extents that differ are what run time finds."""
-    found = value.struct_info
-    if not isinstance(found, relax.TensorStructInfo) or found.shape is not None:
+    info = value.struct_info
+    if not isinstance(info, relax.TensorStructInfo) or info.shape is not None:
         return value
     infos = [b.struct_info if at is None else b.struct_info.fields[at] for b in branches]  # type: ignore[union-attr]
     one, other = (i.dims if isinstance(i, relax.TensorStructInfo) else None for i in infos)
@@ -156,10 +156,10 @@ def _rounds(t: OnnxTranslator, most: relax.Expr | None) -> int | None:
     """Return the maximum trip count of a loop; None if only its condition ends it."""
     if most is None:
         return None
-    found = t.known(most)
-    if found is None or not isinstance(found[0], int):
+    elements = t.known(most)
+    if elements is None or not isinstance(elements[0], int):
         raise _AtRunTime("how often a loop runs is known at run time only")
-    return found[0]
+    return elements[0]
 
 
 def _decided(t: OnnxTranslator, condition: relax.Expr | None) -> bool:
@@ -199,11 +199,11 @@ def _scan(t: OnnxTranslator, node: OnnxNode, *given: relax.Expr) -> list[Any]:
 
     def written_out() -> list[Any]:
         last, scanned = _scan_written_out(t, graph, state, parts, length)  # type: ignore[arg-type]
-        made = [
+        stacked = [
             _stacked(t, seen[::-1] if back else seen, out, axis)
             for seen, out, axis, back in zip(scanned, outputs, *outward, strict=True)
         ]
-        return [*last, *made]
+        return [*last, *stacked]
 
     def at_run_time() -> list[Any]:
         last, rows = _scan_at_run_time(t, graph, state, parts, length)
@@ -273,18 +273,18 @@ def _batched_scan(
 
 def _each(node: OnnxNode, name: str, count: int) -> list[int]:
     """An attribute with a number for each of `count` values."""
-    found = node.attribute(name) or [0] * count
-    if len(found) != count:
-        raise Unsupported(f"`{name}` has {len(found)} numbers, not {count}")
-    return list(found)
+    numbers = node.attribute(name) or [0] * count
+    if len(numbers) != count:
+        raise Unsupported(f"`{name}` has {len(numbers)} numbers, not {count}")
+    return list(numbers)
 
 
 def _length(t: OnnxTranslator, sources: Sequence[relax.Expr], axes: Sequence[int]) -> Dim:
     """Return the common extent of the scanned axes. Raises Unsupported if they differ."""
-    found = [t.shape(s)[axis] for s, axis in zip(sources, axes, strict=True)]
-    if not all(same(found[0], other) for other in found):
-        raise Unsupported(f"what is scanned together is of different lengths, {found}")
-    return plain(t.simplify(found[0]))
+    extents = [t.shape(s)[axis] for s, axis in zip(sources, axes, strict=True)]
+    if not all(same(extents[0], other) for other in extents):
+        raise Unsupported(f"what is scanned together is of different lengths, {extents}")
+    return plain(t.simplify(extents[0]))
 
 
 def _element(t: OnnxTranslator, value: relax.Expr, axis: int, at: int) -> relax.Expr:

@@ -16,10 +16,12 @@ def _conv(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, weight: relax.Expr, bias: relax.Expr | None = None
 ) -> relax.Expr:
     rank = spatial_rank(t, x)
-    found = window(t, node, x, _kernel(t, node, weight))
+    geometry = window(t, node, x, _kernel(t, node, weight))
     convolve = {1: t.op.nn.conv1d, 2: t.op.nn.conv2d, 3: t.op.nn.conv3d}[rank]
-    made = t.emit(convolve(x, weight, found.strides, found.pads, found.dilations, node.attribute("group", 1)))
-    return _with_bias(t, made, bias)
+    convolved = t.emit(
+        convolve(x, weight, geometry.strides, geometry.pads, geometry.dilations, node.attribute("group", 1))
+    )
+    return _with_bias(t, convolved, bias)
 
 
 def _kernel(t: OnnxTranslator, node: OnnxNode, weight: relax.Expr) -> list[int]:
@@ -54,8 +56,8 @@ def _conv_transpose(
         raise Unsupported("an output shape larger than all windows reach")
     pads = [*before, *(max(n, 0) for n in after)]
     convolve = {1: t.op.nn.conv1d_transpose, 2: t.op.nn.conv2d_transpose, 3: t.op.nn.conv3d_transpose}[rank]
-    made = t.emit(convolve(x, weight, strides, pads, extra, dilations, node.attribute("group", 1)))
-    return _with_bias(t, made, bias)
+    convolved = t.emit(convolve(x, weight, strides, pads, extra, dilations, node.attribute("group", 1)))
+    return _with_bias(t, convolved, bias)
 
 
 def _transposed_pads(

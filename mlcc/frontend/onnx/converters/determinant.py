@@ -22,7 +22,7 @@ def _det(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
         )
     count, s = product(outer), scalars(t, x)
     left = t.reshape(x, [count, size, size])
-    made: relax.Expr | None = None
+    determinant: relax.Expr | None = None
     for n in range(size, 1, -1):
         column = t.op.squeeze(slice_axis(t, left, 2, 0, 1), [2])
         at = t.emit(t.op.argmax(t.op.abs(column), 1, keepdims=True))  # (count, 1)
@@ -32,11 +32,11 @@ def _det(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
         pivot = slice_axis(t, row, 2, 0, 1)  # (count, 1, 1)
         sign = t.op.where(t.op.equal(at, t.scalar(0, "int64")), s(1), s(-1))
         factor = t.emit(t.op.multiply(t.op.squeeze(pivot, [2]), sign))
-        made = factor if made is None else t.emit(t.op.multiply(made, factor))
+        determinant = factor if determinant is None else t.emit(t.op.multiply(determinant, factor))
         rest = slice_axis(t, t.emit(t.op.where(chosen, first, left)), 1, 1, n)
         safe = t.op.where(t.op.equal(pivot, s(0)), s(1), pivot)
         share = t.emit(t.op.divide(slice_axis(t, rest, 2, 0, 1), safe))
         below = t.op.subtract(slice_axis(t, rest, 2, 1, n), t.op.multiply(share, slice_axis(t, row, 2, 1, n)))
         left = t.emit(below)
     last = t.reshape(left, [count, 1])
-    return t.reshape(last if made is None else t.emit(t.op.multiply(made, last)), outer)
+    return t.reshape(last if determinant is None else t.emit(t.op.multiply(determinant, last)), outer)

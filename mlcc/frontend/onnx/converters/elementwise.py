@@ -75,16 +75,16 @@ def _integer_power(t: OnnxTranslator, base: relax.Expr, exponent: relax.Expr) ->
     size = exponent if positive else t.emit(t.op.abs(exponent))
     odd = t.op.bitwise_and(size, s(1))
     size = t.emit(t.op.where(t.op.greater(size, s(63)), t.op.add(odd, s(62)), size))
-    made: relax.Expr = s(1)
+    power: relax.Expr = s(1)
     factor = base
     for bit in range(6):
         chosen = t.op.not_equal(t.op.bitwise_and(size, s(1 << bit)), s(0))
-        made = t.emit(t.op.multiply(made, t.op.where(chosen, factor, s(1))))
+        power = t.emit(t.op.multiply(power, t.op.where(chosen, factor, s(1))))
         factor = t.emit(t.op.multiply(factor, factor))
     if positive:
-        return made
+        return power
     unit = t.op.equal(t.op.abs(base), s(1))
-    return t.op.where(t.op.logical_or(t.op.greater_equal(exponent, s(0)), unit), made, s(0))
+    return t.op.where(t.op.logical_or(t.op.greater_equal(exponent, s(0)), unit), power, s(0))
 
 
 @converts("Mod")
@@ -120,8 +120,8 @@ def _min(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr
 @converts("Sign")
 def _sign(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     """NaN of NaN."""
-    made = t.emit(t.op.sign(x))
-    return t.op.where(t.op.isnan(x), x, made) if is_float(t, x) else made
+    sign = t.emit(t.op.sign(x))
+    return t.op.where(t.op.isnan(x), x, sign) if is_float(t, x) else sign
 
 
 # ---------------------------------------------------------------- ranges, tests

@@ -78,21 +78,21 @@ def _nonzero(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 def found_places(t: OnnxTranslator, condition: relax.Expr, rank: int) -> relax.Expr:
     """The places where a vector is not zero."""
-    found = t.as_known(t.op.nonzero(condition), [rank, t.symbol("found")], "int64")
-    return t.emit(t.op.squeeze(found, [0]))
+    places = t.as_known(t.op.nonzero(condition), [rank, t.symbol("found")], "int64")
+    return t.emit(t.op.squeeze(places, [0]))
 
 
 @converts("Unique", since=11)
 def _unique(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Expr]:
     axis = node.attribute("axis")
     at = [] if axis is None else [t.axis(x, axis)]
-    found = t.emit(t.op.unique(x, bool(node.attribute("sorted", 1)), True, True, True, *at))
+    results = t.emit(t.op.unique(x, bool(node.attribute("sorted", 1)), True, True, True, *at))
     total = product(t.shape(x)) if axis is None else t.shape(x)[at[0]]
     count = t.symbol("different")
     shape = [count] if axis is None else [count if i == at[0] else d for i, d in enumerate(t.shape(x))]
     shapes: list[Sequence[tir.Expr]] = [shape, [count], [total], [count]]
     dtypes = (t.dtype(x), "int64", "int64", "int64")
-    return [t.as_known(t.emit(found[i]), shapes[i], dtypes[i]) for i in range(4)]
+    return [t.as_known(t.emit(results[i]), shapes[i], dtypes[i]) for i in range(4)]
 
 
 @converts("OneHot", since=9)
@@ -128,8 +128,8 @@ def topk(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, count: int | tir.Expr
     """The greatest or least elements along an axis, and their places."""
     axis = t.axis(x, node.attribute("axis", -1))
     most = count if isinstance(count, int) else -1  # all, of which the first ones are taken
-    found = t.emit(t.op.topk(x, most, axis, "both", bool(node.attribute("largest", 1)), "int64"))
-    results = [t.emit(found[0]), t.emit(found[1])]
+    pair = t.emit(t.op.topk(x, most, axis, "both", bool(node.attribute("largest", 1)), "int64"))
+    results = [t.emit(pair[0]), t.emit(pair[1])]
     return results if isinstance(count, int) else [slice_axis(t, part, axis, 0, count) for part in results]
 
 
@@ -148,8 +148,8 @@ def _running(t: OnnxTranslator, node: OnnxNode, operator: object, x: relax.Expr,
 
     def along_axis(at: int) -> relax.Expr:
         given = t.op.flip(x, at) if backwards else x
-        made = t.emit(operator(given, at, t.dtype(x), bool(node.attribute("exclusive", 0))))  # type: ignore[operator]
-        return t.emit(t.op.flip(made, at)) if backwards else made
+        scanned = t.emit(operator(given, at, t.dtype(x), bool(node.attribute("exclusive", 0))))  # type: ignore[operator]
+        return t.emit(t.op.flip(scanned, at)) if backwards else scanned
 
     if known is not None:
         return along_axis(t.axis(x, int(known[0])))  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def _linear_attention(
         t.full([batch, shared, width, t.shape(wide[2])[3]], 0, "float32") if past is None else t.cast(past, "float32")
     )
     scale = node.attribute("scale", 0.0) or depth**-0.5
-    made = []
+    outputs = []
     for i in range(steps):
         q, k, v = (slice_axis(t, x, 2, i, i + 1) for x in wide)  # (batch, heads, 1, width)
         column = t.emit(t.op.permute_dims(k, [0, 1, 3, 2]))
@@ -51,8 +51,8 @@ def _linear_attention(
             v = t.emit(t.op.multiply(slice_axis(t, rate, 2, i, i + 1), kept))
         state = t.emit(t.op.add(state, t.op.multiply(column, v)))
         read = state if own == shared else t.op.repeat(state, own // shared, 1)
-        made.append(t.emit(t.op.matmul(q, read)))
-    every = t.emit(t.op.concat(made, 2)) if len(made) > 1 else made[0]
+        outputs.append(t.emit(t.op.matmul(q, read)))
+    every = t.emit(t.op.concat(outputs, 2)) if len(outputs) > 1 else outputs[0]
     every = t.emit(t.op.multiply(every, scalars(t, every)(scale)))
     kind = t.dtype(query if past is None else past)
     return [t.cast(join_heads(t, every), t.dtype(query)), t.cast(state, kind)]
@@ -78,10 +78,10 @@ def _causal_conv(
     groups = known(channels, "the number of channels")
     before = t.full([batch, channels, reach], 0, t.dtype(x)) if past is None else past
     whole = t.emit(t.op.concat([before, x], 2)) if reach else x
-    made = t.op.nn.conv1d(whole, weight, groups=groups)
+    convolved = t.op.nn.conv1d(whole, weight, groups=groups)
     if bias is not None:
-        made = t.op.add(made, t.reshape(bias, [groups, 1]))
+        convolved = t.op.add(convolved, t.reshape(bias, [groups, 1]))
     if choice(node.attribute("activation", "none"), ("none", "silu", "swish"), "activation") != "none":
-        made = t.op.nn.silu(made)
+        convolved = t.op.nn.silu(convolved)
     end = construct.add(length, reach)
-    return [t.emit(made), slice_axis(t, whole, 2, difference(end, reach), end)]
+    return [t.emit(convolved), slice_axis(t, whole, 2, difference(end, reach), end)]

@@ -30,35 +30,35 @@ def _tfidf(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
             continue
         table = np.array(grams, t.dtype(x))
         for step in range(1, 2 if size == 1 else node.attribute("max_skip_count") + 2):
-            found = _counted(t, rows, table, step)
-            if found is not None:
-                counts.append(found)
+            counted = _counted(t, rows, table, step)
+            if counted is not None:
+                counts.append(counted)
                 columns += places[first : first + len(grams)]
     width = max(places) + 1
     if counts:
         spread = np.zeros((len(columns), width), "float32")
         spread[np.arange(len(columns)), columns] = 1
-        made = t.emit(t.op.matmul(t.op.concat(counts, 1), t.constant(spread)))
+        scores = t.emit(t.op.matmul(t.op.concat(counts, 1), t.constant(spread)))
     else:
-        made = t.full([t.shape(rows)[0], width], 0, "float32")
+        scores = t.full([t.shape(rows)[0], width], 0, "float32")
     if mode == "IDF":
-        made = t.emit(t.op.astype(t.op.greater(made, t.scalar(0, "float32")), "float32"))
+        scores = t.emit(t.op.astype(t.op.greater(scores, t.scalar(0, "float32")), "float32"))
     weights = node.attribute("weights")
     if weights and mode != "TF":
-        made = t.emit(t.op.multiply(made, t.constant(np.array(weights, "float32"))))
-    return made if t.ndim(x) == 2 else t.op.squeeze(made, [0])
+        scores = t.emit(t.op.multiply(scores, t.constant(np.array(weights, "float32"))))
+    return scores if t.ndim(x) == 2 else t.op.squeeze(scores, [0])
 
 
 def _grams(node: OnnxNode) -> list[tuple[int, list[Sequence[int]], int]]:
     """The n-grams of each size: how long they are, their numbers, and how many stand before them in the pool."""
     pool, begins = node.attribute("pool_int64s", []), node.attribute("ngram_counts")
-    made, before = [], 0
+    groups, before = [], 0
     for size, begin in enumerate(begins, 1):
         end = begins[size] if size < len(begins) else len(pool)
         grams = [pool[i : i + size] for i in range(begin, end - size + 1, size)]
-        made.append((size, grams, before))
+        groups.append((size, grams, before))
         before += len(grams)
-    return made
+    return groups
 
 
 def _counted(t: OnnxTranslator, rows: relax.Expr, grams: object, step: int) -> relax.Expr | None:

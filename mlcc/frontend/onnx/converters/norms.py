@@ -30,8 +30,10 @@ def _batch_norm(
 def _normalized(t: OnnxTranslator, x: relax.Expr, given: Sequence[relax.Expr], epsilon: float) -> relax.Expr:
     """By the statistics that are given, computed in their dtype."""
     dtype, inner = t.dtype(x), t.dtype(given[2])
-    made = t.emit(t.op.nn.batch_norm(t.cast(x, inner), *(t.cast(v, inner) for v in given), 1, epsilon, training=False))
-    return t.cast(t.emit(made[0]), dtype)
+    normalized = t.emit(
+        t.op.nn.batch_norm(t.cast(x, inner), *(t.cast(v, inner) for v in given), 1, epsilon, training=False)
+    )
+    return t.cast(t.emit(normalized[0]), dtype)
 
 
 def _training(
@@ -48,8 +50,8 @@ def _training(
     def mixed(old: relax.Expr, new: relax.Expr) -> relax.Expr:
         return t.emit(t.op.add(t.op.multiply(old, scalar(momentum)), t.op.multiply(new, scalar(1 - momentum))))
 
-    made = _normalized(t, x, (scale, bias, batch_mean, batch_variance), epsilon)
-    return [made, mixed(mean, batch_mean), mixed(variance, batch_variance)]
+    normalized = _normalized(t, x, (scale, bias, batch_mean, batch_variance), epsilon)
+    return [normalized, mixed(mean, batch_mean), mixed(variance, batch_variance)]
 
 
 @converts("LayerNormalization")
@@ -60,8 +62,8 @@ def _layer_norm(
     axes, extents = list(range(axis, t.ndim(x))), t.shape(x)[axis:]
     scale = _spread(t, scale, extents)
     bias = t.full(extents, 0, t.dtype(scale)) if bias is None else _spread(t, bias, extents)
-    made = t.emit(t.op.nn.layer_norm(x, scale, bias, axes, epsilon))
-    return [made, *_statistics(t, node, x, axes, epsilon)]
+    normalized = t.emit(t.op.nn.layer_norm(x, scale, bias, axes, epsilon))
+    return [normalized, *_statistics(t, node, x, axes, epsilon)]
 
 
 def _spread(t: OnnxTranslator, value: relax.Expr, extents: Sequence[tir.Expr]) -> relax.Expr:

@@ -33,14 +33,14 @@ def _average_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Exp
 
 @converts("LpPool")
 def _lp_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    found, ceil = _window(t, node, x), bool(node.attribute("ceil_mode", 0))
+    geometry, ceil = _window(t, node, x), bool(node.attribute("ceil_mode", 0))
     if ceil:  # a window that is cut off must not be divided by less
         raise Unsupported("`ceil_mode` of `LpPool`")
     return _norm(
         t,
         node,
         x,
-        lambda v: t.op.multiply(_pooled(t, "avg", v, found, ceil, True), scalars(t, x)(math.prod(found.kernel))),
+        lambda v: t.op.multiply(_pooled(t, "avg", v, geometry, ceil, True), scalars(t, x)(math.prod(geometry.kernel))),
     )
 
 
@@ -75,11 +75,11 @@ def _global_norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr
 
 @converts("MaxPool")
 def _max_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Expr]:
-    found, ceil = _window(t, node, x), bool(node.attribute("ceil_mode", 0))
-    made = _pooled(t, "max", x, found, ceil, False)
+    geometry, ceil = _window(t, node, x), bool(node.attribute("ceil_mode", 0))
+    maxima = _pooled(t, "max", x, geometry, ceil, False)
     if len(node.outputs) < 2 or not node.outputs[1]:
-        return [made]
-    return [made, _places(t, x, made, found, bool(node.attribute("storage_order", 0)))]
+        return [maxima]
+    return [maxima, _places(t, x, maxima, geometry, bool(node.attribute("storage_order", 0)))]
 
 
 def _places(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window, columns: bool) -> relax.Expr:

@@ -20,8 +20,8 @@ def _gemm(
 ) -> relax.Expr:
     a = t.emit(t.op.permute_dims(a)) if node.attribute("transA", 0) else a
     b = t.emit(t.op.permute_dims(b)) if node.attribute("transB", 0) else b
-    made = _scaled(t, t.emit(t.op.matmul(a, b)), node.attribute("alpha", 1.0))
-    return made if bias is None else t.op.add(made, _scaled(t, bias, node.attribute("beta", 1.0)))
+    product = _scaled(t, t.emit(t.op.matmul(a, b)), node.attribute("alpha", 1.0))
+    return product if bias is None else t.op.add(product, _scaled(t, bias, node.attribute("beta", 1.0)))
 
 
 def _scaled(t: OnnxTranslator, value: relax.Expr, factor: float) -> relax.Expr:

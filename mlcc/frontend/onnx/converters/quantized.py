@@ -126,8 +126,8 @@ def _matmul_integer_to_float(
     bias: relax.Expr | None = None,
 ) -> relax.Expr:
     whole = product_of_integers(t, a, b, a_zero, b_zero)
-    made = t.op.multiply(t.cast(whole, t.dtype(a_scale)), t.op.multiply(rows(t, a_scale), b_scale))
-    return made if bias is None else t.op.add(made, bias)
+    scaled = t.op.multiply(t.cast(whole, t.dtype(a_scale)), t.op.multiply(rows(t, a_scale), b_scale))
+    return scaled if bias is None else t.op.add(scaled, bias)
 
 
 @converts("DynamicQuantizeMatMul", domain=MICROSOFT)

@@ -92,8 +92,8 @@ def _layer(
     names = _activations(node, {1: 1, 3: 2, 4: 3}[gates] * count)
     if names is not None:
         options["activations"] = names
-    made = t.emit(layer(x, w, r, bias, *first, *given, direction=direction, clip=limit, **options))
-    every, *ends = (t.emit(made[i]) for i in range(1 + len(states)))
+    outputs = t.emit(layer(x, w, r, bias, *first, *given, direction=direction, clip=limit, **options))
+    every, *ends = (t.emit(outputs[i]) for i in range(1 + len(states)))
     if batch_first:
         every = t.emit(t.op.permute_dims(every, [2, 0, 1, 3]))
         ends = [swap_axes(t, end, 0, 1) for end in ends]

@@ -116,14 +116,14 @@ def _at_run_time(
         raise Unsupported(f"{len(extents)} scales or sizes for {len(axes)} axes")
     cut = None if roi is None or how.coordinates != CROP else t.cast(roi, "float64")
     dtype = DType.of(t.dtype(x))
-    made = x if how.mode == "nearest" else t.cast(x, _mixing(dtype))
+    pixels = x if how.mode == "nearest" else t.cast(x, _mixing(dtype))
     for i, axis in enumerate(axes):
         span = [
             element(t, cut, at) if cut is not None else t.scalar(float(at > i), "float64") for at in (i, i + len(axes))
         ]
         part = RunTimeAxis(t, axis, t.shape(x)[axis], extents[i], element(t, factors, i), *span)
-        made = part.resized(made, how)
-    return made if how.mode == "nearest" else _narrowed(t, made, dtype)
+        pixels = part.resized(pixels, how)
+    return pixels if how.mode == "nearest" else _narrowed(t, pixels, dtype)
 
 
 def _mixing(dtype: DType) -> str:
@@ -188,8 +188,8 @@ def resized(
         return x
     if all(p.after for p in parts) and _continuous(t, x, how, parts) or _repeats(t, how, parts):
         plain = how if how.mode != "nearest" else replace(how, coordinates="asymmetric", nearest="floor")
-        found = _spatial(t, x, [p.axis for p in parts])
-        if found is not None:
+        space = _spatial(t, x, [p.axis for p in parts])
+        if space is not None:
             return _by_operator(t, x, plain, shape, (0.0, 1.0))
     return _moved(t, x, how, parts) if how.mode == "nearest" else _mixed(t, x, how, parts)
 
@@ -255,8 +255,8 @@ def _by_operator(
 def _moved(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
     """Pixels moved to where they are the nearest."""
     for part in parts:
-        made = t.op.take(x, t.constant(nearest_places(how, part)), part.axis)
-        x = _outside(t, t.emit(made), how, part)
+        gathered = t.op.take(x, t.constant(nearest_places(how, part)), part.axis)
+        x = _outside(t, t.emit(gathered), how, part)
     return x
 
 
@@ -264,14 +264,14 @@ def _mixed(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[Resi
     """Pixels mixed by products with matrices of weights."""
     dtype = DType.of(t.dtype(x))
     wide = _mixing(dtype)
-    made, last = t.cast(x, wide), t.ndim(x) - 1
+    pixels, last = t.cast(x, wide), t.ndim(x) - 1
     for part in parts:
         matrix = t.constant(weights(how, part).T.astype(wide))
-        rows = made if part.axis == last else swap_axes(t, made, part.axis, last)
+        rows = pixels if part.axis == last else swap_axes(t, pixels, part.axis, last)
         mixed = t.emit(t.op.matmul(rows, matrix))
-        made = mixed if part.axis == last else swap_axes(t, mixed, part.axis, last)
-        made = _outside(t, made, how, part)
-    return _narrowed(t, made, dtype)
+        pixels = mixed if part.axis == last else swap_axes(t, mixed, part.axis, last)
+        pixels = _outside(t, pixels, how, part)
+    return _narrowed(t, pixels, dtype)
 
 
 def _narrowed(t: OnnxTranslator, value: relax.Expr, dtype: DType) -> relax.Expr:

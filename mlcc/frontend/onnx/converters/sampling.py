@@ -38,8 +38,8 @@ def _grid_sample(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, grid: relax.E
 @converts("AffineGrid", since=20)
 def _affine_grid(t: OnnxTranslator, node: OnnxNode, maps: relax.Expr, size: relax.Expr) -> relax.Expr:
     space = t.extents(size)[2:]
-    made = t.op.image.affine_grid(maps, t.shape_expr(space), bool(node.attribute("align_corners", 0)))
-    return t.op.permute_dims(made, [0, *range(2, len(space) + 2), 1])
+    grid = t.op.image.affine_grid(maps, t.shape_expr(space), bool(node.attribute("align_corners", 0)))
+    return t.op.permute_dims(grid, [0, *range(2, len(space) + 2), 1])
 
 
 @converts("RoiAlign", since=10)
@@ -90,15 +90,15 @@ def _greatest_samples(
     grid: list[Dim] = [count, pooled[0] * ratio, pooled[1] * ratio]
     image = t.op.broadcast_to(t.reshape(t.cast(images, "int64"), [count, 1, 1]), t.shape_expr(grid))
     pixels = t.emit(t.op.permute_dims(x, [0, 2, 3, 1]))
-    made: relax.Expr | None = None
+    greatest: relax.Expr | None = None
     for row, row_weight in sides[0]:
         for column, column_weight in sides[1]:
             places = [t.op.broadcast_to(p, t.shape_expr(grid)) for p in (row, column)]
-            found = t.op.gather_nd(pixels, t.op.stack([image, *places], 3))
-            value = t.emit(t.op.multiply(found, t.op.expand_dims(t.op.multiply(row_weight, column_weight), [3])))
-            made = value if made is None else t.emit(t.op.maximum(made, value))
-    assert made is not None
-    bins = t.reshape(made, [count, pooled[0], ratio, pooled[1], ratio, channels])
+            corner = t.op.gather_nd(pixels, t.op.stack([image, *places], 3))
+            value = t.emit(t.op.multiply(corner, t.op.expand_dims(t.op.multiply(row_weight, column_weight), [3])))
+            greatest = value if greatest is None else t.emit(t.op.maximum(greatest, value))
+    assert greatest is not None
+    bins = t.reshape(greatest, [count, pooled[0], ratio, pooled[1], ratio, channels])
     return t.op.permute_dims(t.op.max(bins, [2, 4]), [0, 3, 1, 2])
 
 
@@ -149,19 +149,19 @@ def _max_unpool(
     kernel = node.attribute("kernel_shape")
     space = len(kernel)
     strides, pads = node.attribute("strides", [1] * space), node.attribute("pads", [0] * 2 * space)
-    made: list[Dim] = list(t.shape(x)[:2])
+    inferred: list[Dim] = list(t.shape(x)[:2])
     for i, extent in enumerate(t.shape(x)[2:]):
         cut = pads[i] + pads[space + i] - kernel[i]
-        made.append(construct.sub(construct.mul(construct.sub(extent, 1), strides[i]), cut))
-    flat = t.full([product([construct.cast("int64", d) for d in made])], 0, t.dtype(x))
+        inferred.append(construct.sub(construct.mul(construct.sub(extent, 1), strides[i]), cut))
+    flat = t.full([product([construct.cast("int64", d) for d in inferred])], 0, t.dtype(x))
     count = [product(t.shape(x))]
     filled = t.op.scatter_elements(flat, t.reshape(places, count), t.reshape(x, count), 0)
-    whole = t.reshape(t.emit(filled), made)
+    whole = t.reshape(t.emit(filled), inferred)
     if shape is None:
         return whole
     wanted = t.integers(shape)
     missing = [known(construct.sub(w, m), "what the output has beyond the pooled extent")
-               for w, m in zip(wanted, made, strict=True)]  # fmt: skip
+               for w, m in zip(wanted, inferred, strict=True)]  # fmt: skip
     return t.op.nn.pad(whole, [v for m in missing for v in (0, m)])
 
 
@@ -186,8 +186,8 @@ def _col2im(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, image: relax.Expr,
     patches = t.reshape(x, [construct.mul(batch, columns // count), count, *steps])
     places = t.constant(np.eye(count, dtype=np.float32).reshape(count, 1, *kernel))
     convolve = (t.op.nn.conv1d_transpose, t.op.nn.conv2d_transpose, t.op.nn.conv3d_transpose)[space - 1]
-    made = convolve(patches, t.cast(places, t.dtype(x)), strides, pads, rest, dilations)
-    return t.reshape(t.emit(made), [batch, columns // count, *size])
+    folded = convolve(patches, t.cast(places, t.dtype(x)), strides, pads, rest, dilations)
+    return t.reshape(t.emit(folded), [batch, columns // count, *size])
 
 
 @converts("CenterCropPad", since=18)
@@ -264,16 +264,16 @@ def _deform_conv(
     inner = construct.mul(construct.floordiv(channels, groups), taps)
     columns = t.reshape(samples, [batch, groups, inner, product(space)])
     weights = t.reshape(w, [1, groups, construct.floordiv(out, groups), inner])
-    made = t.reshape(t.emit(t.op.matmul(weights, columns)), [batch, out, *space])
-    return made if bias is None else t.op.add(made, t.reshape(bias, [out, 1, 1]))
+    convolved = t.reshape(t.emit(t.op.matmul(weights, columns)), [batch, out, *space])
+    return convolved if bias is None else t.op.add(convolved, t.reshape(bias, [out, 1, 1]))
 
 
 def _taps(kernel: Sequence[int], axis: int, dilation: int, pad: int) -> np.ndarray:
     """Return the offset of each kernel tap along an axis, as (1, taps, 1, 1)."""
     import numpy as np
 
-    made: np.ndarray = np.indices(kernel)[axis] * dilation - pad
-    return made.reshape(1, -1, 1, 1)
+    offsets: np.ndarray = np.indices(kernel)[axis] * dilation - pad
+    return offsets.reshape(1, -1, 1, 1)
 
 
 @converts("NonMaxSuppression", since=10)
@@ -290,5 +290,5 @@ def _non_max_suppression(
     overlap = t.scalar(0, "float32") if overlap is None else overlap
     given = [] if least is None else [least]
     centred = bool(node.attribute("center_point_box", 0))
-    found = t.op.vision.multiclass_nms(boxes, scores, most, overlap, *given, center_point_box=centred)
-    return t.as_known(found, [t.symbol("kept"), 3], "int64")
+    selected = t.op.vision.multiclass_nms(boxes, scores, most, overlap, *given, center_point_box=centred)
+    return t.as_known(selected, [t.symbol("kept"), 3], "int64")

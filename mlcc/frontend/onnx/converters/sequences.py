@@ -33,18 +33,18 @@ def _at(t: OnnxTranslator, node: OnnxNode, sequence: Any, position: relax.Expr) 
 def _insert(
     t: OnnxTranslator, node: OnnxNode, sequence: Any, element: Any, position: relax.Expr | None = None
 ) -> list[Any]:
-    made = list(_listed(sequence))
-    at = len(made) if position is None else _place(t, position, len(made), 1)
-    return [[*made[:at], element, *made[at:]]]
+    elements = list(_listed(sequence))
+    at = len(elements) if position is None else _place(t, position, len(elements), 1)
+    return [[*elements[:at], element, *elements[at:]]]
 
 
 @converts("SequenceErase")
 def _erase(t: OnnxTranslator, node: OnnxNode, sequence: Any, position: relax.Expr | None = None) -> list[Any]:
-    made = list(_listed(sequence))
-    at = len(made) - 1 if position is None else _place(t, position, len(made))
-    if not made:
+    elements = list(_listed(sequence))
+    at = len(elements) - 1 if position is None else _place(t, position, len(elements))
+    if not elements:
         raise Unsupported("the sequence is empty")
-    return [[*made[:at], *made[at + 1 :]]]
+    return [[*elements[:at], *elements[at + 1 :]]]
 
 
 @converts("SequenceLength")
@@ -74,8 +74,8 @@ def _split(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, split: relax.Expr |
     size = 1 if split is None else int(t.array(split).item())
     if size < 1:
         raise Unsupported(f"parts of {size} elements")
-    made = parts(t, x, axis, [min(size, extent - at) for at in range(0, extent, size)]) if extent else []
-    return [made if keep else [t.emit(t.op.squeeze(part, [axis])) for part in made]]
+    pieces = parts(t, x, axis, [min(size, extent - at) for at in range(0, extent, size)]) if extent else []
+    return [pieces if keep else [t.emit(t.op.squeeze(part, [axis])) for part in pieces]]
 
 
 def _listed(sequence: Any) -> Sequence[Any]:

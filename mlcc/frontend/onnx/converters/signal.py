@@ -50,9 +50,9 @@ def _dft(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, length: relax.Expr | 
     count = int(t.scalar_of(length, default))
     order = [i for i in range(rank - 1) if i != axis] + [axis, rank - 1]
     turned = x if order == list(range(rank)) else t.emit(t.op.permute_dims(x, order))
-    made = transformed(t, turned, count, inverse, half)
+    spectrum = transformed(t, turned, count, inverse, half)
     back = [order.index(i) for i in range(rank)]
-    return made if back == list(range(rank)) else t.op.permute_dims(made, back)
+    return spectrum if back == list(range(rank)) else t.op.permute_dims(spectrum, back)
 
 
 def transformed(t: OnnxTranslator, x: relax.Expr, count: int, inverse: bool, half: bool) -> relax.Expr:
@@ -129,8 +129,8 @@ def _window(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
     if not 0 <= count <= _LONGEST:
         raise Unsupported(f"a window of {count} elements")
     at = np.arange(count) / max(count - less, 1)
-    made = sum(factor * np.cos(2 * np.pi * k * at) for k, factor in enumerate(series))
-    return t.constant(np.asarray(made).astype(dtype))
+    window = sum(factor * np.cos(2 * np.pi * k * at) for k, factor in enumerate(series))
+    return t.constant(np.asarray(window).astype(dtype))
 
 
 def _run_time_window(t: OnnxTranslator, series: Sequence[float], less: int, size: relax.Expr, dtype: str) -> relax.Expr:
@@ -139,11 +139,11 @@ def _run_time_window(t: OnnxTranslator, series: Sequence[float], less: int, size
     (count,) = t.extents(t.reshape(size, [1]))
     steps = t.op.maximum(t.cast(t.tensor_of([construct.sub(count, less)], "int64"), "float64"), wide(1))
     at = t.emit(t.op.divide(t.cast(t.emit(t.op.arange(0, count, 1, "int64")), "float64"), steps))
-    made: relax.Expr = t.full([count], series[0], "float64")
+    window: relax.Expr = t.full([count], series[0], "float64")
     for k, factor in enumerate(series[1:], 1):
         wave = t.op.cos(t.op.multiply(at, wide(2 * math.pi * k)))
-        made = t.emit(t.op.add(made, t.op.multiply(wave, wide(factor))))
-    return t.cast(made, dtype)
+        window = t.emit(t.op.add(window, t.op.multiply(wave, wide(factor))))
+    return t.cast(window, dtype)
 
 
 @converts("MelWeightMatrix", since=17)
@@ -163,15 +163,15 @@ def _mel(
     edges = np.arange(count + 2) * ((high - low) / (count + 2)) + low
     hertz = 700 * np.expm1(edges / 2595 * math.log(10))
     places = ((size + 1) * hertz // sampled).astype("int64")
-    at, made = np.arange(size // 2 + 1), np.zeros((size // 2 + 1, count))
+    at, matrix = np.arange(size // 2 + 1), np.zeros((size // 2 + 1, count))
     for i in range(count):
         left, centre, right = places[i : i + 3]
         if left == centre:
-            made[centre, i] = 1
+            matrix[centre, i] = 1
         else:
             rising = (at >= left) & (at <= centre)
-            made[rising, i] = (at[rising] - left) / (centre - left)
+            matrix[rising, i] = (at[rising] - left) / (centre - left)
         falling = (at >= centre) & (at < right)
         if right > centre:
-            made[falling, i] = (right - at[falling]) / (right - centre)
-    return t.constant(made.astype(dtype_of(node.attribute("output_datatype", FLOAT))))
+            matrix[falling, i] = (right - at[falling]) / (right - centre)
+    return t.constant(matrix.astype(dtype_of(node.attribute("output_datatype", FLOAT))))

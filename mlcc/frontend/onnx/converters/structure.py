@@ -140,14 +140,14 @@ def _stated(t: OnnxTranslator, x: relax.Expr, wanted: Sequence[Dim], zero_copies
     given = t.shape(x)
     if zero_copies and any(n == 0 and i >= len(given) for i, n in enumerate(wanted)):
         raise Unsupported(f"the shape {list(wanted)} copies a dimension that the operand does not have")
-    made: list[Dim] = [given[i] if n == 0 and zero_copies else n for i, n in enumerate(wanted)]
-    open_at = [i for i, n in enumerate(made) if n == -1]
-    if len(open_at) > 1 or any(isinstance(n, int) and n < -1 for n in made):
+    extents: list[Dim] = [given[i] if n == 0 and zero_copies else n for i, n in enumerate(wanted)]
+    open_at = [i for i, n in enumerate(extents) if n == -1]
+    if len(open_at) > 1 or any(isinstance(n, int) and n < -1 for n in extents):
         raise Unsupported(f"{list(wanted)} is no shape")
     if open_at:
         at = open_at[0]
-        made[at] = quotient(t, given, made[:at] + made[at + 1 :])
-    return made
+        extents[at] = quotient(t, given, extents[:at] + extents[at + 1 :])
+    return extents
 
 
 def _run_time_shape(t: OnnxTranslator, x: relax.Expr, shape: relax.Expr, zero_copies: bool) -> list[Dim]:
@@ -215,11 +215,11 @@ def _expand(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: relax.Expr)
 
 
 def _broadcast_to(t: OnnxTranslator, x: relax.Expr, shape: Sequence[Dim]) -> relax.Expr:
-    made = t.shape_expr(shape)
+    target = t.shape_expr(shape)
     known = t.shape(x)
-    if len(known) == len(shape) and all(map(same, known, made.values)):
+    if len(known) == len(shape) and all(map(same, known, target.values)):
         return x
-    return t.op.broadcast_to(x, made)
+    return t.op.broadcast_to(x, target)
 
 
 @converts("Tile")
@@ -353,10 +353,10 @@ def _run_time_slice(
         run_time.by_dimension(t, where, values, otherwise, len(shape))
         for values, otherwise in ((starts, 0), (ends, shape), (ones, 1))
     ]
-    made = t.emit(t.op.dynamic_strided_slice(x, *bounds))
+    sliced = t.emit(t.op.dynamic_strided_slice(x, *bounds))
     known = t.known(where)
     touched = range(len(shape)) if known is None else [t.axis(x, int(a)) for a in known]  # type: ignore[arg-type]
-    return t.with_shape(made, [t.fresh("part") if i in touched else n for i, n in enumerate(shape)])
+    return t.with_shape(sliced, [t.fresh("part") if i in touched else n for i, n in enumerate(shape)])
 
 
 # ---------------------------------------------------------------- borders
@@ -435,15 +435,15 @@ def _constant_border(
         return t.op.nn.pad(x, flat, "constant", float(known.item())) if any(flat) else x
     value = t.reshape(value, [])
     for axis, widths in sides.items():
-        made = []
+        borders = []
         for width in widths:
             if isinstance(width, int) and width < 0:
                 raise Unsupported("negative pads beside ones that are known at run time only")
             shape = [*t.shape(x)]
             shape[axis] = c.as_expr(width, shape[axis].dtype)
-            made.append([] if width == 0 else [t.emit(t.op.full(t.shape_expr(shape), value, t.dtype(x)))])
-        if any(made):
-            x = t.emit(t.op.concat([*made[0], x, *made[1]], axis))
+            borders.append([] if width == 0 else [t.emit(t.op.full(t.shape_expr(shape), value, t.dtype(x)))])
+        if any(borders):
+            x = t.emit(t.op.concat([*borders[0], x, *borders[1]], axis))
     return x
 
 
