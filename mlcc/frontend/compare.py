@@ -157,8 +157,8 @@ def _leaves(value: Any, info: Any) -> list[np.ndarray]:
 
 
 def difference(mine: np.ndarray, theirs: np.ndarray, rtol: float) -> tuple[float, str | None]:
-    """The largest difference relative to the largest element, and how they differ, if they do: in shape, in integers,
-    in what is not finite, or by more than `rtol`."""
+    """Return the largest difference, relative to the largest element, and a description of a mismatch: of shapes,
+    integers, non-finite elements, or by more than `rtol`."""
     import numpy as np
 
     if mine.shape != theirs.shape:

@@ -29,9 +29,9 @@ Shape: TypeAlias = Sequence[Dim]
 class Emitter:
     """Builds `main` of an imported model, binding by binding.
 
-    Operators are those of `mlcc.relax.op`. What is emitted inside `with emitter.at(span, name):` has that place, and
-    its variables are named after `name`. CompileErrors of struct info inference become `Unsupported`: a converter met
-    what the operator library does not have.
+    Operators are those of `mlcc.relax.op`. Bindings emitted inside `with emitter.at(span, name):` have that place, and
+    their variables are named after `name`. CompileErrors of struct info inference become `Unsupported`: the operator
+    library does not support the operands.
     """
 
     op = op
@@ -46,7 +46,7 @@ class Emitter:
 
     @contextmanager
     def at(self, span: Span | None, hint: str = "") -> Iterator[None]:
-        """Give what is emitted inside the block this place, and variables this name."""
+        """Context manager: set the place and the base name of variables for bindings emitted inside."""
         before = self._span, self._hint
         self._span, self._hint = span, hint
         try:
@@ -59,7 +59,7 @@ class Emitter:
     # ------------------------------------------------------------ bindings
 
     def emit(self, value: Any, hint: str = "") -> relax.Var:
-        """Bind a variable to an expression. A variable is returned as it is."""
+        """Bind a variable to an expression. A variable is returned unchanged."""
         if isinstance(value, relax.Var):
             return value
         expr = convert.as_expr(value)
@@ -81,11 +81,11 @@ class Emitter:
         return value
 
     def as_known(self, value: relax.Expr, shape: Shape, dtype: str | DType | None = None) -> relax.Expr:
-        """The value with the shape that the source model states for it.
+        """Return the value with the shape that the source model states for it.
 
-        Where inference knows less, or sizes that the source rules out could tell the two apart, `R.match_cast` states
-        it, and run time checks it. Raises Unsupported if what is inferred contradicts the source for all sizes: a
-        converter is wrong, or the file is.
+        If inference knows less, or the two differ only for sizes that the source rules out, emit `R.match_cast`, which
+        is checked at run time. Raises Unsupported if the inferred shape contradicts the source for all sizes: the
+        converter or the file is wrong.
         """
         wanted = values.tensor_info(shape, dtype or self.dtype(value))
         inferred = value.struct_info
@@ -123,7 +123,7 @@ class Emitter:
     # ------------------------------------------------------------ constants
 
     def constant(self, array: np.ndarray, dtype: str | None = None, key: str = "") -> relax.Constant:
-        """A constant tensor. `dtype` says what the elements are where NumPy lacks the type (`bfloat16` as uint16);
+        """A constant tensor. `dtype` is the element type if NumPy lacks it (`bfloat16` as uint16);
         `key` is its name in files of weights."""
         data = TensorData.of(array, None if dtype is None else DType.of(dtype), key)
         return relax.Constant(data, values.tensor_info(data.shape, data.dtype), span=self._span)

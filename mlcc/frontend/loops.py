@@ -1,7 +1,7 @@
-"""Loops whose number of rounds run time decides: a function that calls itself, with what its rounds give gathered.
+"""Loops whose trip count is known at run time only, as recursive functions that gather the iterations' results.
 
-What a loop function carries keeps its shape. Results of the rounds, and what grows by as much in every round, are
-written into tensors with room for as many rounds as there can be; so these have to be an extent, not data.
+Loop-carried values keep their shapes. Results of the iterations, and tensors that grow by the same extent in each
+iteration, are written into buffers sized for the maximum trip count, which therefore has to be an extent, not data.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Loop:
 
 
 def run_loop(t: Emitter, loop: Loop) -> tuple[list[relax.Expr], list[relax.Expr]]:
-    """Emit a loop. Returns what its last round leaves, and the rows of all rounds along a new first axis."""
+    """Emit a loop. Return the final carried values, and the rows of all iterations along a new first axis."""
     tried = _tried(t, loop)
     growing = _growing(t, loop, tried.carried)
     if growing:
@@ -117,8 +117,8 @@ class _Tried:
     rows: tuple[relax.TensorStructInfo, ...]
     goes_on: bool
     uses_number: bool
-    symbols: tuple[tir.Var, ...]  # of the outside, that no parameter's shape has
-    found: frozenset[tir.Var]  # symbols that the round itself finds: they say nothing outside of it
+    symbols: tuple[tir.Var, ...]  # captured from outside, in no parameter's shape
+    found: frozenset[tir.Var]  # symbols defined inside an iteration, undefined outside of it
 
 
 def _tried(t: Emitter, loop: Loop) -> _Tried:
@@ -222,7 +222,7 @@ class _Growth:
         return c.add(self.first, c.mul(self.step, c.as_expr(rounds)))
 
 
-Growths: TypeAlias = Mapping[int, _Growth]  # by the place among what is carried
+Growths: TypeAlias = Mapping[int, _Growth]  # by the position among the carried values
 
 
 def _growing(t: Emitter, loop: Loop, after: Sequence[relax.StructInfo]) -> Growths:
@@ -262,7 +262,7 @@ def _of_length(value: relax.Expr, axis: int, length: tir.Var) -> relax.Var:
 
 
 def _with_room(t: Emitter, loop: Loop, growing: Growths) -> Loop:
-    """The loop with room for all that its last round can leave; a round sees the part that is filled."""
+    """Preallocate the growing tensors of a loop for all its iterations; an iteration reads the part that is filled."""
     most = loop.most
     if most is None or isinstance(most, relax.Expr):
         raise Unsupported(

@@ -28,9 +28,9 @@ class _Emitted:
 
 
 class VariableNames:
-    """Collects what variables stand for while a function is built, and names them when it is done.
+    """Records the nodes of variables while a function is built, and renames the variables when it is done.
 
-    A builder names variables when they are emitted; which of a node's variables is its value is known only later.
+    A builder names variables as they are emitted, before it is known which of a node's variables holds its result.
     """
 
     def __init__(self) -> None:

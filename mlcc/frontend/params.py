@@ -9,7 +9,7 @@ from mlcc.ir.module import IRModule
 
 
 def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
-    """The module without its functions' attribute `params`, and what they had there: NumPy arrays, by function."""
+    """Strip the attribute `params` from a module's functions. Return the module, and the NumPy arrays by function."""
     detached, params = mod.copy(), {}
     for name, func in mod.functions.items():
         if isinstance(func, relax.Function) and "params" in func.attrs:

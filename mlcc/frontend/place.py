@@ -54,7 +54,7 @@ def spans(model: str, places: Iterable[Place]) -> list[Span]:
 
 
 def place_of(span: Span | None) -> Place | None:
-    """The place that a span stands for; None for spans of texts."""
+    """Return the place in a source model of a span; None for spans of texts."""
     if span is None or not isinstance(span.source, ModelSource):
         return None
     line, _ = span.source.line_col(span.start)

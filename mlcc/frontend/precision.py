@@ -1,4 +1,4 @@
-"""Imported models in 16-bit floats: weights, inputs and what is computed from them."""
+"""Conversion of imported models to 16-bit floats: weights, inputs, and values computed from them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _OPAQUE = frozenset(f"relax.{name}" for name in ("call_tir", "call_tir_inplace",
 
 
 def in_dtype(module: IRModule, dtype: str | None) -> IRModule:
-    """The module in `float16` or `bfloat16`, None for as it is.
+    """Convert a module to `float16` or `bfloat16`; None leaves it as it is.
 
-    Float32 inputs, results, weights, and what is computed from them become `dtype`; all other dtypes stay. What depends
-    neither on float inputs nor on weights of two and more dimensions, such as angles of positions, stays float32 until
-    it meets such a value. Sums, means and variances are computed in float32, with the squares under them, `softmax` and
-    its logarithm, too; norms, products and attention add up in float32 inside. Constants that `dtype` cannot hold
-    become its greatest number. Raises CompileError: E1086 for a dtype that is neither, and for functions that have
-    float32 in their own code.
+    Float32 inputs, results, weights, and values computed from them become `dtype`; all other dtypes stay. A value that
+    depends neither on float inputs nor on weights of two or more dimensions, for example angles of positions, stays
+    float32 until it is combined with one that does. Sums, means and variances, with the squares that they add up, and
+    `softmax` and its logarithm are computed in float32; norms, products and attention accumulate in float32. Constants
+    out of the range of `dtype` become its greatest number. Raises CompileError E1086 for another dtype, and for
+    functions with float32 in their own code.
     """
     if dtype is None:
         return module
@@ -67,7 +67,8 @@ class _Stated(Rewriter):
 
 
 class _Narrow(RelaxMutator):
-    """`remap` has what stands for a variable: of the new dtype, or of float32 where only sums and numbers are in it."""
+    """Narrows a function. `remap` maps variables to their replacements: in the new dtype, or in float32 where only sums
+    and numbers are involved."""
 
     def __init__(self, module: IRModule, dtype: DType, wrong: list[Diagnostic]) -> None:
         super().__init__(module)
@@ -99,7 +100,7 @@ class _Narrow(RelaxMutator):
         return Attrs({**func.attrs, "params": arrays})
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        """A sequence whose results have the new dtype, so that both branches of an `if` agree."""
+        """Narrow the results of a sequence, so that both branches of an `if` have one dtype."""
         visited = super().visit_seq(seq)
         self._made.append([])
         before, self._casts = self._casts, {}
@@ -157,7 +158,7 @@ class _Narrow(RelaxMutator):
         return call if all(a is b for a, b in zip(args, call.args, strict=True)) else self._at(call, args)
 
     def _function_call(self, call: relax.Call) -> relax.Expr:
-        """A call of a function: of one of the module, whose parameters have the new dtype; of another as it is."""
+        """Convert a call of a function of the module, whose parameters have the new dtype; leave other calls as is."""
         args = tuple(self.visit(arg) for arg in call.args)
         if isinstance(call.op, relax.GlobalVar):
             op = replace(call.op, struct_info=self.stated(call.op.struct_info))

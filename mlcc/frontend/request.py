@@ -35,7 +35,7 @@ class Request:
 
 
 def parse_shapes(texts: Iterable[str]) -> tuple[dict[str, tuple[Extent, ...]], dict[str, Range]]:
-    """The shapes and ranges that texts such as `x=b,3,224,224` and `ids=b:1..64,s` state. Raises CompileError E1075."""
+    """Parse shapes and ranges from texts such as `x=b,3,224,224` and `ids=b:1..64,s`. Raises CompileError E1075."""
     shapes: dict[str, tuple[Extent, ...]] = {}
     ranges: dict[str, Range] = {}
     for text in texts:
@@ -55,7 +55,7 @@ def parse_shapes(texts: Iterable[str]) -> tuple[dict[str, tuple[Extent, ...]], d
 
 
 def parse_ranges(texts: Iterable[str], ranges: dict[str, Range]) -> dict[str, Range]:
-    """`ranges`, and those that texts such as `b:1..64` and `s:1..` state. Raises CompileError E1075."""
+    """Add the ranges of texts such as `b:1..64` and `s:1..` to a copy of `ranges`. Raises CompileError E1075."""
     merged = dict(ranges)
     for text in texts:
         match = _RANGE.fullmatch(text)
@@ -66,7 +66,7 @@ def parse_ranges(texts: Iterable[str], ranges: dict[str, Range]) -> dict[str, Ra
 
 
 def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
-    """The values of symbols that texts such as `b=2` state. Raises CompileError E1075."""
+    """Parse the values of symbols from texts such as `b=2`. Raises CompileError E1075."""
     sizes = {}
     for text in texts:
         match = _SIZE.fullmatch(text)

@@ -1,6 +1,6 @@
-"""Models in their own frameworks, to compare with: PyTorch, ONNX Runtime, the reference evaluator of ONNX.
+"""Runners of models in their frameworks, for comparison: PyTorch, ONNX Runtime, the reference evaluator of ONNX.
 
-These run what a file says, with the user's rights, which nothing else in `mlcc.frontend` does.
+These execute the code in a file with the user's rights, which nothing else in `mlcc.frontend` does.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class TorchRunner:
         return by_node
 
     def _arguments(self, inputs: Sequence[np.ndarray]) -> list[Any]:
-        """The user's inputs in order, tensors and what the export fixed."""
+        """Return the arguments in order: the user's tensors, and the values that the export fixed."""
         arrays = iter(inputs)
         values = {node.name: node.meta.get("val") for node in self._program.graph.nodes if node.op == "placeholder"}
         arguments: list[Any] = []
@@ -207,7 +207,7 @@ class OnnxReferenceRunner:
 
 
 def _with_all_outputs(path: str) -> tuple[Any, list[str]]:
-    """The model whose graph gives the first result of every node besides its own, and the nodes' names."""
+    """Return the model with the first result of every node as an additional output, and the nodes' names."""
     import onnx
 
     model = onnx.load(path)

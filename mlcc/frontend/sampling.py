@@ -27,8 +27,8 @@ def inputs_of(func: relax.Function) -> tuple[relax.Var, ...]:
 
 
 def sizes_of(func: relax.Function, given: Mapping[str, int]) -> Iterator[dict[tir.Var, int]]:
-    """Values for the symbols of a function's inputs, several times: those given, others different from one another.
-    Raises CompileError E1075 for a symbol that there is not."""
+    """Return several assignments of the symbols of a function's inputs: the given values, distinct ones for others.
+    Raises CompileError E1075 for an unknown symbol."""
     symbols = list(dict.fromkeys(v for p in inputs_of(func) for v in info_symbols(p.struct_info)))
     names = [symbol.name for symbol in symbols]
     wrong = [
@@ -78,7 +78,7 @@ def _array(param: relax.Var, func: relax.Function, sizes: Mapping[tir.Var, int],
 
 
 def extent(dim: tir.Expr, sizes: Mapping[tir.Var, int]) -> int:
-    """A dimension for those sizes. Raises CompileError E1077 where they do not decide it."""
+    """Evaluate a dimension for sizes of symbols. Raises CompileError E1077 if they do not determine it."""
     from mlcc.arith.analyzer import Analyzer
     from mlcc.ir import construct as c
     from mlcc.ir.visit import substitute
@@ -90,7 +90,7 @@ def extent(dim: tir.Expr, sizes: Mapping[tir.Var, int]) -> int:
 
 
 def _bound(param: relax.Var, func: relax.Function, dtype: DType) -> int:
-    """The least extent of an axis that an integer input indexes, as it is or after casts."""
+    """Return the least extent of an axis that an integer input indexes, directly or after casts."""
     same = {param}
     bounds = []
     for binding, _ in all_bindings(func.body):
@@ -105,7 +105,7 @@ def _bound(param: relax.Var, func: relax.Function, dtype: DType) -> int:
 
 
 def _extent_of(take: Any) -> int | None:
-    """The extent of the axis that `R.take` takes from."""
+    """Return the extent of the axis from which `R.take` gathers, if it is constant."""
     dims = getattr(take.args[0].struct_info, "dims", None)
     axis = take.attrs.get("axis")
     if dims is None:
@@ -114,7 +114,7 @@ def _extent_of(take: Any) -> int | None:
 
 
 def values_of(stored: np.ndarray, dtype: DType) -> np.ndarray:
-    """Elements as NumPy computes with them: those of dtypes that it lacks as float32."""
+    """Return the elements in a dtype that NumPy can compute with: float32 for dtypes that it lacks."""
     return decode(stored, dtype)
 
 

@@ -16,8 +16,8 @@ _LEAST, _GREATEST = "tir_var_lower_bound", "tir_var_upper_bound"  # as TVM calls
 
 
 def state_shapes(module: IRModule, shapes: Mapping[str, tuple[Extent, ...]], ranges: Mapping[str, Range]) -> IRModule:
-    """The module whose `main` has the shapes that are stated for its parameters: a symbol takes the name or value that
-    stands in its place, and the range that is stated for it. Raises CompileError E1075 for what does not fit."""
+    """Give the parameters of `main` the stated shapes: replace symbols by the stated names or values, and set the
+    stated ranges. Raises CompileError E1075 for shapes and ranges that do not fit."""
     func = module.functions["main"]
     assert isinstance(func, relax.Function)
     values = _values(func, shapes)
@@ -29,8 +29,8 @@ def state_shapes(module: IRModule, shapes: Mapping[str, tuple[Extent, ...]], ran
 
 
 def _bounds(func: relax.Function, values: Mapping[tir.Var, tir.Expr]) -> dict[str, dict[str, int]]:
-    """The ranges that the function states, by the new names of its symbols. Raises CompileError E1075 for a number
-    outside the range of the symbol that it stands for."""
+    """Return the function's ranges by the new names of its symbols. Raises CompileError E1075 for a number outside the
+    range of the symbol that it replaces."""
     by_name = {var.name: value for var, value in values.items()}
     wrong: list[Diagnostic] = []
     bounds: dict[str, dict[str, int]] = {}
@@ -81,7 +81,7 @@ def _values(func: relax.Function, shapes: Mapping[str, tuple[Extent, ...]]) -> d
 
 
 def _state(dim: tir.Expr, extent: Extent, values: dict[tir.Var, tir.Expr], named: dict[str, tir.Var]) -> str | None:
-    """Let an extent stand for a dimension; else why it cannot."""
+    """Bind a dimension to the stated extent; return the reason if it cannot be bound."""
     if not isinstance(dim, tir.Var):
         known = tir.const_int(dim)
         return None if known is not None and known == extent else f"has the extent {dim}, not {extent}"
@@ -97,7 +97,7 @@ def _state(dim: tir.Expr, extent: Extent, values: dict[tir.Var, tir.Expr], named
 
 
 def _ranges(func: relax.Function, ranges: Mapping[str, Range]) -> dict[str, dict[str, int]]:
-    """The attributes that state the ranges of symbols, those that the function has among them."""
+    """Return the range attributes of symbols: the function's own, updated by the stated ones."""
     known = {var.name for param in func.params for var in info_symbols(param.struct_info)}
     wrong = [
         error("E1075", f"no input has the dimension `{name}`", help=did_you_mean(name, known)) for name in ranges

@@ -34,9 +34,9 @@ def weights_of(module: IRModule) -> dict[str, list[relax.Constant]]:
 
 
 def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str], list[str]]:
-    """The module with data from files in the place of its own: (it, its weights and the files' arrays without a
-    counterpart). Raises CompileError E1072 for data of another dtype or shape, where no name is the same, and where a
-    weight seems to go by another name."""
+    """Replace the weights of a module by data from files. Return (the module, its weights and the files' arrays without
+    a counterpart). Raises CompileError E1072 for data of another dtype or shape, if no name matches, and if a weight
+    seems to be renamed."""
     from mlcc.array_files import read_array
     from mlcc.grammar.constants import as_tensor, like
 
@@ -71,7 +71,7 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
 
 
 def _renamed(left: Mapping[str, TensorData], unused: Mapping[str, tuple[int, ...]]) -> list[Diagnostic]:
-    """Findings on weights without a value that arrays without a weight could be for: of as many elements."""
+    """Return diagnostics for weights without data where an unused array has as many elements (renamed weights)."""
     help = "the exporter has renamed, transposed or folded it: export the model with these weights, or as .pt2"
     wrong = []
     for name, data in left.items():
@@ -83,7 +83,7 @@ def _renamed(left: Mapping[str, TensorData], unused: Mapping[str, tuple[int, ...
 
 
 def link_files(files: Iterable[ArrayFile], text: str, force: bool) -> list[str]:
-    """Give files that lie elsewhere a hard link in the folder of the text at `text`, and let them go by that.
+    """Hard-link files from elsewhere into the folder of the text at `text`, and refer to them by the links.
 
     Returns the links. Raises CompileError E1085 where another file has the name, unless `force`, and where the file
     system has no link.
@@ -125,8 +125,8 @@ def listed(names: list[str]) -> str:
 
 
 def weights_as_inputs(module: IRModule) -> tuple[IRModule, dict[str, TensorData]]:
-    """The module whose `main` takes its weights as parameters behind the inputs, and what to pass for them by the
-    names that the model has. `layer1.conv.weight` is the parameter `p_layer1_conv_weight`, as TVM's importers call it.
+    """Make the weights parameters of `main`, after its inputs. Return the module and the weights' data by the model's
+    names. `layer1.conv.weight` becomes the parameter `p_layer1_conv_weight`, as TVM's importers name it.
     """
     from mlcc.grammar.printer.names import Names
 

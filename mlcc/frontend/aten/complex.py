@@ -1,6 +1,6 @@
-"""Complex numbers inside a program: a tensor of them is two tensors, of real and of imaginary parts.
+"""Complex numbers inside a program: a complex tensor is a pair of tensors, its real and imaginary parts.
 
-relax has no complex dtypes, so that what a program takes and gives must be real (`torch.view_as_real`).
+relax has no complex dtypes, so a program's inputs and outputs have to be real (`torch.view_as_real`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BY_PARTS = {
     }.items()
     for name in names.split()
 }
-_SHAPES_ONLY = ("view_as", "expand_as", "reshape_as")  # of what `other` is
+_SHAPES_ONLY = ("view_as", "expand_as", "reshape_as")  # of the argument `other`
 _CONVERTERS: dict[str, Converter] = {}
 
 
@@ -72,7 +72,7 @@ def has_complex_converter(target: str) -> bool:
 
 
 def complex_converter(target: str, arguments: Mapping[str, Any], real: Converter | None) -> Converter:
-    """The converter for these arguments: `real` where none is complex. Raises Unsupported."""
+    """Return the converter for these arguments: `real` if none is complex. Raises Unsupported."""
     name = _name(target)
     if not any(isinstance(leaf, (Complex, complex)) for leaf in _leaves(list(arguments.values()))):
         if real is None:

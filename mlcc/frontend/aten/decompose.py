@@ -1,4 +1,4 @@
-"""Decomposing operators that have no converter, by PyTorch's own definitions; all others stay as they are."""
+"""Decomposition of operators without a converter by PyTorch's own definitions; others are left unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decomposed(exported: torch.export.ExportedProgram, targets: Iterable[str]) -
 
 
 def _overload(torch: Any, target: str) -> Any:
-    """The operator of a name; of one that writes, the functional one, which is what decomposing meets."""
+    """Return the operator of a name; for an in-place operator its functional form, which decomposition sees."""
     namespace, _, rest = target.partition(".")
     name, _, overload = rest.rpartition(".")
     if name.endswith("_") and not name.endswith("__"):

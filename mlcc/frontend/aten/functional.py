@@ -1,7 +1,7 @@
-"""Programs without writes: in-place operators become functional, writes through views update what is viewed.
+"""Functionalization: in-place operators become functional, writes through views update the viewed tensor.
 
-A value that is a view knows what it is a view of. A write makes a new value; through a view, an updated one of all that
-it views, up to the tensor that owns the memory; other views of that tensor are taken anew when they are used next.
+A view records its base. A write makes a new version of a value; through a view, also of each base up to the tensor that
+owns the storage. Other views of that storage are derived again at their next use.
 Inputs and buffers that a program writes to become outputs.
 """
 
@@ -29,7 +29,7 @@ Refuse = Callable[[AtenNode, Unsupported], None]
 
 
 def functional(program: Program, refuse: Refuse) -> Program:
-    """The program without writes. `refuse` is told of nodes that cannot be said so."""
+    """Return the program without in-place operators. Nodes that have no functional form are passed to `refuse`."""
     rewriter = Functional(program.graph, refuse, _shared_inputs(program))
     graph = rewriter.graph()
     outputs = [replace(given, value=value) for given, value in zip(program.outputs, graph.outputs, strict=True)]
@@ -64,7 +64,7 @@ class _Storage:
 
 @dataclass
 class _Value:
-    """A value and what it is a view of; `current` is what stands for it now, as of `version` of its storage."""
+    """A value and its base, if it is a view; `current` is its value as of `version` of its storage."""
 
     storage: _Storage
     parent: str | None
@@ -189,7 +189,7 @@ class Functional:
         name: str | None = None,
         casts: bool = False,
     ) -> Ref:
-        """Append a node that gives one tensor, under a new name if none is given."""
+        """Append a node with one tensor as its result, under a new name if none is given."""
         assert self.node is not None
         name = name or self._fresh(self.node.place.node or "value")
         self.metas[name] = meta
@@ -214,7 +214,7 @@ class Functional:
         self.values[name] = _Value(storage, view.of, view.step, current, storage.version)
 
     def _resolved(self, value: Argument) -> Argument:
-        """An argument with what stands for its values now."""
+        """Replace the values in an argument by their current versions."""
         if isinstance(value, Ref):
             return self._read(value.name)
         if isinstance(value, (tuple, list)):
@@ -224,7 +224,7 @@ class Functional:
         return Inner(self._inner(value.graph)) if isinstance(value, Inner) else value
 
     def _inner(self, graph: Graph) -> Graph:
-        """A graph that is an argument, without writes."""
+        """Functionalize a graph that is an argument."""
         rewriter = Functional(graph, self.refuse, {})
         rewritten = rewriter.graph()
         if any(rewriter.changed(name) for name in graph.inputs):

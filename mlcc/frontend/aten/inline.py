@@ -1,4 +1,4 @@
-"""Graphs that only say under which mode their nodes were traced, put in the place of the nodes that call them."""
+"""Inline wrapper graphs, which only record the mode under which their nodes were traced, into their callers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WRAPPERS = frozenset(
 
 
 def inlined(graph: Graph) -> Graph:
-    """The graph with what such graphs hold in their place, at any depth."""
+    """Return the graph with wrapper graphs inlined, at any depth."""
     if not any(node.target in _WRAPPERS or _inner(node) for node in graph.nodes):
         return graph
     inliner = _Inliner(graph)
@@ -43,7 +43,7 @@ class _Inliner:
         self.taken = {name for node in graph.nodes for name in node.outputs if name} | set(graph.inputs)
 
     def add(self, node: AtenNode, names: dict[str, Argument]) -> None:
-        """Append a node, or those of the graph that it calls; `names` says what values of its graph are outside."""
+        """Append a node, or inline the graph that it calls; `names` maps the values of its graph to outer values."""
         arguments = {key: self.known(value, names) for key, value in node.arguments.items()}
         inner = _inner(node) if node.target in _WRAPPERS else None
         if inner is None:

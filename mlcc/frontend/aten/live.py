@@ -1,4 +1,4 @@
-"""A live `torch.export.ExportedProgram` as plain data, the same as its `.pt2` file gives."""
+"""A live `torch.export.ExportedProgram` as plain data, equal to the data of its `.pt2` file."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _has_parts(node: Any) -> bool:
 
 
 def _parts(node: Any, value: Any, renamed: dict[str, str]) -> list[tuple[str | None, Any]]:
-    """The results of a node, those inside lists too: names, and what is stated of them."""
+    """Return the names and metadata of a node's results, lists included."""
     results: list[tuple[str | None, Any]] = []
     for index, part in enumerate(value):
         users = [u for u in node.users if u.args[1] == index] if node is not None else []
@@ -170,7 +170,7 @@ def _target(node: Any) -> str:
 
 
 def _by_name(node: Any) -> dict[str, Any]:
-    """Arguments by the names of the schema, in its order; of what has none, `arg0`, `arg1`, ..."""
+    """Return the arguments by their names in the schema, in its order; without a schema as `arg0`, `arg1`, ..."""
     schema = getattr(node.target, "_schema", None)
     names: Iterable[str] = [a.name for a in schema.arguments] if schema is not None else []
     given = dict(zip(names, node.args, strict=False)) if schema is not None else {}
@@ -200,7 +200,7 @@ def _argument(module: Any, renamed: dict[str, str], value: Any) -> Argument:
 
 
 def _note(values: dict[str, Meta], name: str | None, value: Any) -> None:
-    """Note what is stated of a value."""
+    """Record the metadata of a value."""
     meta = _meta(value)
     if name and meta is not None:
         values[name] = meta

@@ -69,7 +69,7 @@ def _translated(program: Program, options: Options) -> IRModule:
 
 
 def _result(t: Translator, value: Any) -> Any:
-    """A result: a tensor or a number. None and strings are nothing that a program computes, and are left out."""
+    """Return a result, a tensor or a number; None for results that are no computed values, such as strings."""
     argument = t.argument(value)
     if argument is None or isinstance(argument, str):
         return None
@@ -89,7 +89,7 @@ def _kind(value: bool | int) -> str:
 
 
 class _Main:
-    """The parameters of `main`: inputs in the order of `forward`, then what is kept of the tensors of the model."""
+    """The parameters of `main`: inputs in the order of `forward`, then the kept weights and buffers of the model."""
 
     def __init__(self, t: Translator, options: Options) -> None:
         self.t, self.options = t, options
@@ -97,7 +97,7 @@ class _Main:
         self.names = Names(self.program, options.dim_names)
         self.inputs = 0
         self.kept: list[Any] = []
-        self._derived: list[tuple[relax.Var, int, str]] = []  # parameter, axis, what its extent is
+        self._derived: list[tuple[relax.Var, int, str]] = []  # parameter, axis, expression of its extent
         self._constants: dict[Any, relax.Constant | Complex] = {}
 
     def parameters(self) -> list[relax.Var]:
@@ -128,7 +128,7 @@ class _Main:
         return self.program.graph.values.get(given.value)
 
     def _declare(self, meta: TensorMeta | NumberMeta | None) -> None:
-        """Make the symbols that stand alone as an extent."""
+        """Create the symbols that are whole extents, not parts of an expression."""
         extents: Iterable[Any] = meta.shape if isinstance(meta, TensorMeta) else [meta.value] if meta else []
         for extent in extents:
             if isinstance(extent, str) and extent.isidentifier() and extent not in self.t.symbols:
@@ -151,7 +151,7 @@ class _Main:
         return param
 
     def _tensor(self, name: str, meta: TensorMeta) -> relax.Var:
-        """A parameter that is a tensor. What an extent like `2*s + 1` says of `s` is found when `main` begins."""
+        """Create a tensor parameter. An extent such as `2*s + 1` is solved for `s` at the beginning of `main`."""
         if meta.dtype in PARTS:
             raise refused()
         extents: list[int | tir.Expr] = []
@@ -202,7 +202,7 @@ class _Main:
         return {name: part for name, part in attributes.items() if part}
 
     def check_sizes(self) -> None:
-        """Find the symbols that extents are made of, and let run time hold symbols to their ranges."""
+        """Solve the derived extents of inputs for their symbols, and emit run-time checks of the symbols' ranges."""
         for param, axis, text in self._derived:
             unknown = [s for s in symbols_of(text) if s not in self.t.symbols]
             if unknown:

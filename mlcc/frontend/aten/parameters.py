@@ -1,4 +1,4 @@
-"""Names for symbolic extents, and symbols from the extents that are made of them."""
+"""Names for symbolic extents, and the values of symbols from extents that are expressions over them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _wrong(message: str, help: str | None) -> CompileError:
 
 
 def solved(text: str, unknown: Sequence[str], extent: tir.Expr, symbols: Mapping[str, tir.Expr]) -> tir.Expr:
-    """The value of a symbol, given what an expression that is linear in it is equal to. Raises Unsupported."""
+    """Solve an equation that is linear in a symbol for the symbol. Raises Unsupported."""
     name = unknown[0]
     if len(unknown) > 1:
         raise Unsupported(f"an input's extent is `{text}`, from which {' and '.join(unknown)} cannot be found")

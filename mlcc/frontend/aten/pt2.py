@@ -1,8 +1,8 @@
 """`.pt2` files: exported programs as `torch.export.save` writes them, read without torch and without pickle.
 
 The archive is a zip of JSON and raw weights. PyTorch writes it so from 2.9 on (schema 8); 2.8 and older pickle the
-weights, and are refused. Nothing in a file is believed: `mlcc.runtime.npz` says how the archive is judged,
-`mlcc.frontend.aten.schema` how the program is.
+weights, and are refused. Files are untrusted: `mlcc.runtime.npz` validates the archive,
+`mlcc.frontend.aten.schema` the program.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _WRITE = "write one with torch.export.save(torch.export.export(model, inputs), p
 def read_pt2(path: str, model: str | None = None) -> Program:
     """The program in a `.pt2` file; of several, the one that `model` names. Weights stay in the file until they load.
 
-    Raises CompileError: E0001 for what cannot be read, E1010 for what is damaged, E1011 for what an older PyTorch wrote
-    or pickled, E1012 for what is too large.
+    Raises CompileError: E0001 for unreadable files, E1010 for damaged ones, E1011 for files that an older PyTorch wrote
+    or pickled, E1012 for files that are too large.
     """
     try:
         data = map_file(path)
@@ -75,7 +75,7 @@ def _older(path: str, what: str) -> CompileError:
 
 
 class _Reader:
-    """Reads one program of an archive. Raises Damaged or Malformed for what is not sound."""
+    """Reads one program of an archive. Raises Damaged or Malformed for unsound files."""
 
     def __init__(self, path: str, archive: Archive, model: str | None) -> None:
         self.path, self.archive = path, archive
@@ -201,7 +201,7 @@ class _Reader:
         return load
 
     def _content(self, entry: ZipInfo, needed: int) -> Any:
-        """The bytes of a member, of which so many are used: where they lie in the file, or unpacked."""
+        """Return the bytes of a member: mapped from the file, or unpacked if that is not much more than `needed`."""
         if entry.compress_type == 0:
             return self.archive.stored(entry)
         if entry.file_size > max(4 * needed, 1 << 20):
@@ -210,7 +210,7 @@ class _Reader:
 
 
 def _stored(dtype: str) -> tuple[str, int]:
-    """The NumPy type that holds the elements of a weight, and its bytes. Raises ValueError for what mlcc lacks."""
+    """Return the NumPy type that stores a weight's elements, and its size in bytes. Raises ValueError for others."""
     if dtype in ("complex64", "complex128"):
         return dtype, int(dtype.removeprefix("complex")) // 8
     element = DType.of(dtype)

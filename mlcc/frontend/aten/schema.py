@@ -1,6 +1,6 @@
 """Programs in the JSON of `torch.export`: nodes, arguments, shapes and the signature as plain data.
 
-Nothing is believed: what is missing or of another type raises Malformed.
+The input is untrusted: fields that are missing or of another type raise Malformed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def get(value: Any, field: str, kind: type) -> Any:
 
 
 def only(value: Any) -> tuple[str, Any]:
-    """The one field of a JSON object: which of several kinds it is, and what. Raises Malformed."""
+    """Return the kind and the content of a tagged union: a JSON object with one field. Raises Malformed."""
     if not isinstance(value, dict) or len(value) != 1:
         raise Malformed(f"`{str(value)[:80]}` is malformed")
     ((kind, content),) = value.items()
@@ -107,7 +107,7 @@ def _used(name: str) -> str | None:
 
 
 def _names(given: Any) -> list[str]:
-    """The names of the results that an argument stands for."""
+    """Return the names of the results in an argument of a node's outputs."""
     kind, value = only(given)
     if kind == "as_tensors" and isinstance(value, list):
         return [get(v, "name", str) for v in value]
@@ -135,7 +135,7 @@ def _place(node: Any, target: str, name: str) -> Place:
 
 
 def _check_order(inputs: Iterable[str], nodes: Iterable[AtenNode], outputs: Iterable[Argument]) -> None:
-    """Raise Malformed if a node takes what no input and no earlier node gives, or a name stands for two values."""
+    """Raise Malformed if a node uses a name that no input or earlier node defines, or a name is defined twice."""
     known = {name for name in inputs if name}
     for node in nodes:
         for ref in refs(node.arguments.values()):
@@ -151,7 +151,7 @@ def _check_order(inputs: Iterable[str], nodes: Iterable[AtenNode], outputs: Iter
 
 
 def refs(arguments: Iterable[Argument]) -> list[Ref]:
-    """The values that arguments mention, but those inside graphs."""
+    """Return the values that arguments refer to, except inside nested graphs."""
     mentioned: list[Ref] = []
     for given in arguments:
         if isinstance(given, Ref):
@@ -204,7 +204,7 @@ def _ref(value: Any) -> Ref:
 
 
 def _symbolic(value: Any) -> Argument:
-    """A number of run time by its name, or a known one."""
+    """Return a reference to a symbolic number, or a constant."""
     ((kind, content),) = value.items()
     return Ref(_of(str)(content)) if kind == "as_name" else _float(content) if kind == "as_float" else _of(int)(content)
 
@@ -276,8 +276,8 @@ def extent(value: Any) -> Extent | Any:
 
 
 def range_of(given: Any) -> tuple[int, int | None]:
-    """The least and the greatest value of a symbol; None: there is no greatest. Raises Malformed for a range in which
-    no int64 lies."""
+    """Return the least and the greatest value of a symbol, None for no upper bound. Raises Malformed for a range
+    without an int64."""
     least, most = given.get("min_val"), given.get("max_val")
     least, most = least if type(least) is int else 0, most if type(most) is int and most <= _MOST else None
     if least > _MOST or most is not None and most < -_MOST:

@@ -41,7 +41,7 @@ def _takes_a_node(convert: Converter) -> bool:
 
 
 class _Env(dict[Argument, Any]):
-    """The values of nodes; what is no value stands for itself."""
+    """The values of nodes; a key that is no node maps to itself."""
 
     def __missing__(self, key: Argument) -> Any:
         return key

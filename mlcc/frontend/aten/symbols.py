@@ -26,9 +26,9 @@ class _Ratio(NamedTuple):
 
 
 def parse_extent(text: str, symbols: Mapping[str, tir.Expr]) -> tir.Expr:
-    """The expression that `text` is, as sympy prints it: over integers, or a comparison of such.
+    """Parse an expression that sympy printed: an integer expression or a comparison of two.
 
-    Raises Unsupported for what extents cannot be.
+    Raises Unsupported for expressions that no extent can have.
     """
     try:
         expression = _expression(_tree(text), symbols)
@@ -55,9 +55,9 @@ def symbols_of(text: str) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def readable(text: str) -> int | str:
-    """An expression as sympy's `srepr` writes it, as a number or in the notation that people read: `2*s77 + 1`.
+    """Convert an expression in sympy's `srepr` form to a number or to infix notation: `2*s77 + 1`.
 
-    Raises ValueError for what is no expression.
+    Raises ValueError for other texts.
     """
     try:
         tree = _Plain().visit(_tree(text))
@@ -117,7 +117,7 @@ def _number(kind: str, value: Any) -> int | float:
 
 
 class _Unknown(Exception):
-    """A symbol that nothing gives."""
+    """Raised for an undefined symbol."""
 
 
 _INTEGER: dict[str, _Binary] = {
@@ -192,7 +192,7 @@ def _call(name: str, first: Any, rest: list[Any]) -> Any:
 
 
 def _ratio(value: Fraction) -> Any:
-    """A number, if what is computed with it is exact in float64 as well."""
+    """Return a fraction as an expression. Raises ValueError if computing with it in float64 would not be exact."""
     if value.denominator > _EXACT or abs(value.numerator) > _EXACT:
         raise ValueError("inexact")
     number = c.const(value.numerator, "int64")
@@ -200,7 +200,7 @@ def _ratio(value: Fraction) -> Any:
 
 
 def _parts(value: Any) -> tuple[tir.Expr, int]:
-    """Number and divisor of what is computed with further, which is exact for powers of two."""
+    """Return numerator and divisor of an operand. Raises ValueError for inexact ones: the divisor is no power of 2."""
     number, divisor = value if isinstance(value, _Ratio) else (value, 1)
     if divisor & (divisor - 1):
         raise ValueError("inexact")

@@ -1,4 +1,4 @@
-"""The table of converters: from the name of an ATen operator to the function that says it in relax."""
+"""The table of converters: from the name of an ATen operator to the function that converts it to relax."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONVERTERS: dict[str, Converter] = {}
 
 
 def converts(*targets: str) -> Callable[[Converter], Converter]:
-    """Register a converter for operators: `aten.relu` stands for all overloads that have no entry of their own,
+    """Register a converter for operators: `aten.relu` stands for all overloads without a separate entry,
     `aten.add.Tensor` for one."""
 
     def register(convert: Converter) -> Converter:

@@ -1,4 +1,4 @@
-"""From a program of PyTorch to a relax module: walks the nodes, each said by its converter."""
+"""Translation of a PyTorch program to a relax module: calls the converter of each node in order."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ class Translator(Emitter):
             given = self.shape_expr([value])
         self.match_cast(given, relax.ShapeStructInfo((symbol,), 1))
         most = self.program.ranges.get(name, (0, None))[1]
-        if isinstance(value, relax.Expr) and most is not None:  # memory is planned by what an extent can be at most
+        if isinstance(value, relax.Expr) and most is not None:  # upper bounds of extents are used to plan memory
             self.hold(symbol, None, most)
             self.symbols[name] = c.minimum(symbol, c.const(most, "int64"))
         return self.symbols[name]
 
     def inside(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
-        """Emit the nodes of a graph that is an argument, here; gives its results."""
+        """Inline a graph that is an argument; return its results."""
         outside, node, outputs = self.values, self.node, self.outputs
         self.values = dict(zip(graph.inputs, operands, strict=False))
         try:
@@ -114,12 +114,12 @@ class Translator(Emitter):
             self.symbols = before
 
     def branch(self, graph: Graph, operands: Sequence[Any]) -> relax.SeqExpr:
-        """A graph that is an argument as a sequence of its own, which gives the tuple of its results."""
+        """Convert a graph that is an argument to a separate sequence whose result is the tuple of its outputs."""
         with self.apart():
             return self.bb.sequence(lambda: self.emit(convert.as_expr(self.inside(graph, operands))))
 
     def hold(self, value: tir.Expr, least: int | None, most: int | None) -> None:
-        """Let run time check that a number lies in a range."""
+        """Emit a run-time check that a number is in a range."""
         ends = [c.maximum(value, c.const(least, "int64"))] if least is not None else []
         ends += [c.minimum(value, c.const(most, "int64"))] if most is not None else []
         for inside in ends:
@@ -127,7 +127,7 @@ class Translator(Emitter):
                 self.bb.match_cast(self.shape_expr([inside]), relax.ShapeStructInfo((value,), 1), "in_range")
 
     def check(self, condition: tir.Expr) -> None:
-        """Let run time check a condition."""
+        """Emit a run-time check of a condition."""
         if not isinstance(condition, tir.IntImm):
             one, zero = c.const(1, "int64"), c.const(0, "int64")
             chosen = tir.Select(one.dtype, condition, one, zero)
@@ -140,7 +140,7 @@ class Translator(Emitter):
     # ------------------------------------------------------------ walking
 
     def walk(self, graph: Graph) -> None:
-        """Emit every node of the graph; problems are gathered, and what depends on them is left out."""
+        """Emit every node of the graph. Collect problems and skip the nodes that depend on a failed one."""
         outside, self._metas = self._metas, graph.values
         for node, span in zip(graph.nodes, spans(self.name, (n.place for n in graph.nodes)), strict=True):
             self._node(node, span)
@@ -170,7 +170,7 @@ class Translator(Emitter):
         except Unsupported as problem:
             self.problems.unsupported(node.target, span, problem)
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError) as problem:
-            # of what a converter gets, nothing is checked before it uses it
+            # the arguments of a converter are not validated before it uses them
             why = f"its arguments are not as the operator has them ({type(problem).__name__}: {str(problem)[:200]})"
             self.problems.unsupported(node.target, span, Unsupported(why))
 
@@ -193,14 +193,14 @@ class Translator(Emitter):
         return True
 
     def _declare_results(self) -> None:
-        """Make symbols for extents that only the data give; `_stated` defines them by what comes out."""
+        """Create symbols for data-dependent extents of results; `_stated` defines them from the computed shapes."""
         for meta in self.outputs:
             for extent in meta.shape if isinstance(meta, TensorMeta) else ():
                 if isinstance(extent, str) and extent.isidentifier() and extent not in self.symbols:
                     self.symbols[extent] = self.symbol(extent)
 
     def argument(self, value: Argument) -> Any:
-        """An argument as converters take it. Raises _Missing for a value of a node that could not be imported."""
+        """Convert an argument for converters. Raises _Missing for a value of a node that could not be imported."""
         if isinstance(value, Ref):
             if value.name not in self.values:
                 raise _Missing(value.name)

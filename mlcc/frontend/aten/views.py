@@ -53,7 +53,7 @@ class Permuted(Step):
 
 @dataclass(frozen=True)
 class Part(Step):
-    """Some elements: those that an operator takes and another one puts back."""
+    """A part of the elements: one operator extracts it, another one writes it back."""
 
     take: str
     put: str
@@ -136,7 +136,7 @@ def as_arguments(shape: Sequence[Extent]) -> tuple[Argument, ...]:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A call that gives views."""
+    """A call whose results are views."""
 
     node: AtenNode
     whole: TensorMeta
@@ -177,7 +177,7 @@ def _reshaped_where_possible(seen: _Seen) -> _Steps:
 
 
 def _same_where_possible(seen: _Seen) -> _Steps:
-    """Conversions, which give the tensor itself if there is nothing to convert."""
+    """Conversions (`to`, `contiguous`): an alias of the operand if dtype and layout are the same, else a copy."""
     if seen.get("copy") is True or seen.part.dtype != seen.whole.dtype:
         return [None]
     if not str(seen.get("device") or "cpu").startswith("cpu"):
@@ -278,7 +278,7 @@ def _unbind(seen: _Seen) -> _Steps:
 
 
 def _split(seen: _Seen) -> _Steps:
-    """Parts one after the other along an axis: all but the last are as large as the arguments say."""
+    """Consecutive parts of an axis, of the sizes in the arguments; the last one may be smaller."""
     dim = seen.axis()
     count = len(seen.parts)
     sizes = seen.get("split_sizes", seen.get("split_size"))

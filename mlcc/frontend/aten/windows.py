@@ -17,7 +17,7 @@ Ints = int | Sequence[int]
 
 
 def each(values: Ints, count: int) -> list[int]:
-    """A number for each spatial dimension; one stands for all."""
+    """Return a number for each spatial dimension; a single number is repeated."""
     given = [values] if isinstance(values, int) else list(values)
     numbers = given * count if len(given) == 1 else given
     if len(numbers) != count or not all(isinstance(value, int) for value in numbers):

@@ -58,7 +58,7 @@ def _pure_trace(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Op
         return None
     try:
         trace = traced_graph(graph)
-    except ModelError:  # what cannot be traced so, AOTAutograd may know how to trace
+    except ModelError:  # AOTAutograd may be able to trace it
         return None
     if not is_pure(trace.module.graph):
         return None
@@ -72,8 +72,8 @@ def traced_graph(graph: torch.fx.GraphModule) -> Trace:
 
 
 def frozen(trace: Trace, inputs: Sequence[Any], names: Mapping[int, str] | None = None) -> Trace:
-    """The trace with parameters and buffers, which have the same memory in every call, bound. `names` are those of
-    tensors, by identity."""
+    """Bind the trace's parameters and buffers, which have the same memory in every call. `names` maps tensors, by
+    identity, to names."""
     bound = list(trace.bound)
     nodes = list(trace.module.graph.find_nodes(op="placeholder"))
     for at, tensor in enumerate(inputs, trace.held):
@@ -86,7 +86,7 @@ def frozen(trace: Trace, inputs: Sequence[Any], names: Mapping[int, str] | None 
 
 
 def _by_autograd(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Options) -> Callable[..., Any]:
-    """Compile what AOTAutograd makes of the graph: one functional graph, or a forward and a backward one."""
+    """Compile the graphs into which AOTAutograd splits the graph: a functional one, or a forward and a backward one."""
 
     def compile_part(part: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
         run = _compiled(Trace(part, (None,) * len(part.graph.find_nodes(op="placeholder"))), settings)

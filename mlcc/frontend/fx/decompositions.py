@@ -13,8 +13,7 @@ from mlcc.frontend.aten.table import converter
 
 @functools.cache
 def missing_decompositions() -> dict[Any, Callable[..., Any]]:
-    """PyTorch's own decompositions of operators without a converter: of those that are compositions anyway, and of
-    those outside the core ATen set."""
+    """Return PyTorch's decompositions of operators without a converter that are composite or outside core ATen."""
     from torch._decomp import core_aten_decompositions
     from torch._export.utils import _collect_all_valid_cia_ops
 

@@ -95,7 +95,7 @@ class FakeInputs:
 
 
 def fake_inputs(types: Sequence[ir.TensorStructInfo], sizes: Mapping[str, int]) -> FakeInputs:
-    """Fake tensors in a mode of their own; a symbol has the size of `sizes` where PyTorch must decide by it."""
+    """Return fake tensors in a new mode; PyTorch decides branches on a symbol by its size in `sizes` (the hint)."""
     env = ShapeEnv()
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
     numbers: dict[tir.Var, Any] = {}

@@ -1,4 +1,4 @@
-"""A traced graph with symbols of its own as a relax module, whose `main` takes and returns tensors alone."""
+"""A traced graph as a relax module; its symbols are new ones, and `main` takes and returns tensors only."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class GraphFunction:
     module: IRModule
     tensors: tuple[int, ...]  # positions of the inputs that are parameters of `main`
     sizes: tuple[int, ...]  # positions of the inputs that are elements of its last parameter, a shape
-    results: tuple[torch.Tensor, ...]  # fake tensors: what PyTorch foretells of the results of `main`
+    results: tuple[torch.Tensor, ...]  # fake tensors: the results of `main` as PyTorch predicts them
     outputs: tuple[Output, ...]
     symbols: Mapping[str, Extent]
 
@@ -150,9 +150,9 @@ def _parameter(t: Translator, user: _User) -> relax.Var:
 
 
 def _outputs(graph: torch.fx.Graph, values: Sequence[Argument]) -> tuple[dict[Ref, torch.Tensor], list[Output]]:
-    """The values that `main` returns with fake tensors for them, and how the graph's outputs are made of them.
+    """Return the results of `main`, fake tensors for them, and the recipes of the graph's outputs over the results.
 
-    Tensors that share memory are views of the one that owns it. Raises Unsupported where it cannot be returned.
+    Tensors that alias are views of the one that owns the memory. Raises Unsupported if that one cannot be returned.
     """
     given = graph.output_node().args[0]
     bases = _bases(graph)

@@ -1,4 +1,4 @@
-"""A traced graph as a `Program`: plain data, which the table of ATen converters takes to relax."""
+"""A traced graph as a `Program`: plain data that the ATen converters translate to relax."""
 
 from __future__ import annotations
 

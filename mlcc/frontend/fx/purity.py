@@ -41,7 +41,7 @@ def _is_mode(node: torch.fx.Node) -> bool:
 
 
 def storages(nodes: Iterable[torch.fx.Node]) -> Iterator[StorageWeakRef]:
-    """The memory of the tensors that nodes give."""
+    """Yield the storages of the tensors that nodes return."""
     for node in nodes:
         for value in pytree.tree_leaves(node.meta.get("val")):
             if isinstance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Call a compiled graph with PyTorch's tensors: their memory is used as it is, in and out."""
+"""Call a compiled graph with PyTorch's tensors, without copies of inputs or results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from mlcc.frontend.fx.module import Extent, GraphFunction, Number, Output, Result, View
 
-# what sympy's printer calls in the extents of PyTorch
+# functions in the extents that sympy's printer writes for PyTorch
 _CALLS = {
     "FloorDiv": operator.floordiv, "CleanDiv": operator.floordiv, "PythonMod": operator.mod, "Mod": operator.mod,
     "Max": max, "Min": min, "__builtins__": {},
@@ -19,7 +19,7 @@ _BITS = {torch.bfloat16: torch.uint16, torch.float8_e4m3fn: torch.uint8, torch.f
 
 
 class Runner:
-    """A compiled graph as a function of tensors and numbers that returns a list of such."""
+    """A compiled graph as a function from tensors and numbers to a list of tensors and numbers."""
 
     def __init__(self, made: GraphFunction, main: Callable[..., Any]) -> None:
         self._main = main

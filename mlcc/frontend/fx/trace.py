@@ -1,8 +1,8 @@
 """Trace a `torch.fx` graph into a graph of ATen operators.
 
 The graph is interpreted once with fake tensors, whose extents may be symbols, while a dispatch mode records the ATen
-operators that run. So modules, functions, methods and Python arithmetic on shapes mean what they mean in PyTorch, and
-the result has the operators of `torch.export`. No element is computed and nothing of the model changes.
+operators that run. So modules, functions, methods and Python arithmetic on shapes have PyTorch's semantics, and the
+result has the operators of `torch.export`. No element is computed and nothing of the model changes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ModelError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A traced graph. `bound` says what each placeholder is: a tensor of the model with its name, None for an input.
-    The first `held` ones are tensors of the model that callers do not pass."""
+    """A traced graph. `bound` has an entry for each placeholder: a tensor of the model with its name, or None for an
+    input. The first `held` ones are tensors of the model that callers do not pass."""
 
     module: torch.fx.GraphModule
     bound: tuple[tuple[str, torch.Tensor] | None, ...]
@@ -107,7 +107,7 @@ _Places = dict[str, tuple[torch.nn.Module, str]]  # by dotted name: the module t
 
 
 def _tensors(model: torch.nn.Module) -> _Places:
-    """Parameters, buffers and other tensors that are attributes; what is tied has several places."""
+    """Return the places of parameters, buffers and other tensor attributes; a tied tensor has several."""
     places: _Places = {}
     for prefix, module in model.named_modules(remove_duplicate=True):
         for held in (module._parameters, module._buffers, module.__dict__):

@@ -22,7 +22,7 @@ from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ops.relations import variables
 
-# Sizes that stand for symbols where PyTorch decides by one, tried in turn: halves of halves, as image networks need
+# Example sizes of symbols, by which PyTorch decides branches, tried in turn: multiples of 32, as image networks need
 # them, then small ones, which fit tables of positions. Symbols get different ones.
 _SIZES = ([32 * n for n in (3, 5, 7, 11, 13, 17, 19, 23)], [5, 7, 11, 13, 17, 19, 23, 29])
 
@@ -60,7 +60,7 @@ def _check_count(model: torch.fx.GraphModule, count: int) -> None:
 def _traced(
     model: torch.fx.GraphModule, types: Sequence[relax.TensorStructInfo]
 ) -> tuple[Trace, FakeInputs, dict[str, tuple[int, int | None]]]:
-    """The trace that takes the least for granted of the symbols, and their ranges for which it is right.
+    """Return the trace with the weakest guards on the symbols, and the ranges of symbols for which it is valid.
 
     Raises CompileError E1030 where PyTorch cannot run the graph, E1032 where no trace is right for all sizes.
     """
@@ -86,7 +86,7 @@ def _traced(
 
 
 def _reason(problem: Exception) -> str:
-    """The first paragraph of what PyTorch says, and the node at which it happens."""
+    """Return the first paragraph of PyTorch's message, and the node that caused it."""
     what, _, where = str(problem).partition("\n\nWhile executing ")
     node = where.partition(" ")[0]
     return f"PyTorch does not run the graph with these inputs: {what.strip()}" + (f" (at `{node}`)" if node else "")

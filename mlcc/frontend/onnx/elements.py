@@ -30,8 +30,8 @@ _SPARSE_LIMIT = 1 << 28  # elements of a sparse tensor that is made dense
 
 
 class NarrowIntegers(Unsupported):
-    """Elements of 4 or 2 bits, which mlcc has no dtype for; `widened` are the same numbers in 8 bits, for operators
-    whose results do not depend on what type the elements are of."""
+    """Raised for elements of 4 or 2 bits, for which mlcc has no dtype. `widened` are the numbers in 8 bits, for
+    operators whose results do not depend on the element type."""
 
     def __init__(self, problem: Unsupported, widened: TensorData) -> None:
         super().__init__(problem.reason, problem.help)
@@ -46,7 +46,7 @@ def dtype_of(number: int) -> str:
 
 
 def tensor_data(proto: onnx.TensorProto, raw: Any = None) -> TensorData:
-    """The tensor of a model; `raw` are its bytes where they lie in another file.
+    """Return a tensor of the model; `raw` are its bytes if they are stored in another file.
 
     Raises NarrowIntegers for elements of 4 and 2 bits, Unsupported for other element types that mlcc lacks, and for a
     size that does not fit the data.
@@ -75,7 +75,7 @@ def tensor_data(proto: onnx.TensorProto, raw: Any = None) -> TensorData:
 
 
 def _narrow(proto: onnx.TensorProto, raw: Any) -> NarrowIntegers:
-    """The elements of a tensor that has several in a byte, the first one in its lowest bits."""
+    """Unpack a tensor with several elements in a byte, the first one in the lowest bits."""
     import numpy as np
 
     bits, name = _PACKED[proto.data_type]

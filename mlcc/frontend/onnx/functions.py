@@ -18,7 +18,7 @@ DEPTH_LIMIT = 64  # calls inside of calls
 
 
 class Functions:
-    """The functions that nodes may be calls of, and those that are being inlined."""
+    """The functions that nodes may call, and the stack of those being inlined."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._model = {(plain_domain(f.domain), f.name, f.overload): f for f in model.functions}

@@ -11,7 +11,7 @@ from mlcc.frontend.onnx.translate import OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
 
-BEFORE, CAPPED, BIASED, WEIGHTS = range(4)  # what of the scores is a result
+BEFORE, CAPPED, BIASED, WEIGHTS = range(4)  # the stage of the scores that is a result
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Mask:
         self.added = cast if self.added is None else self.t.emit(self.t.op.add(self.added, cast))
 
     def hide_unless(self, seen: relax.Expr) -> None:
-        """Hide keys from queries but for those where a mask of bools holds."""
+        """Mask out the keys where a bool mask is false."""
         wide = four_dimensions(self.t, seen)
         self.seen = wide if self.seen is None else self.t.emit(self.t.op.logical_and(self.seen, wide))
 
     def hide_later(self, queries: Dim, new: Dim, keys: Dim) -> None:
-        """Hide keys behind each query; the last `new` of the keys stand where the first of the queries begin."""
+        """Apply a causal mask; the first query is aligned with the first of the last `new` keys."""
         past = difference(keys, new)
         if past == 0:
             self.corner = "TopLeft"
@@ -67,7 +67,7 @@ class Mask:
         return self.t.emit(self.t.op.where(self.seen, zero if self.added is None else self.added, least))
 
     def expand_corner(self, queries: Dim, keys: Dim) -> None:
-        """Say the causal mask that stands in `corner` as a mask of bools."""
+        """Replace the causal mask in `corner` by an explicit bool mask."""
         if self.corner is not None:
             offset: Dim = 0 if self.corner == "TopLeft" else difference(keys, queries)
             self.hide_unless(window(self.t, queries, keys, offset, -1, 0))
@@ -126,7 +126,7 @@ def join_heads(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
 
 
 def extended(t: OnnxTranslator, past: relax.Expr | None, new: relax.Expr) -> relax.Expr:
-    """Keys or values behind those of before."""
+    """Append new keys or values to the past ones."""
     return new if past is None else t.emit(t.op.concat([past, new], 2))
 
 

@@ -42,7 +42,9 @@ def from_onnx(
     if not keep_params_in_input:
         return in_dtype(module, dtype)
     names = {tensor.name for tensor in read.proto.graph.initializer}
-    return in_dtype(_imported(read, options, names - t.looked_at)[1], dtype)  # what shapes depend on stays bound
+    return in_dtype(
+        _imported(read, options, names - t.looked_at)[1], dtype
+    )  # weights on which shapes depend stay bound
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Integers that are known while a model is imported: numbers, and expressions over its symbolic extents.
+"""Constant folding of integers over symbolic extents: numbers and expressions known while a model is imported.
 
-What exporters compute shapes with (`Shape`, `Gather`, `Concat`, `Mul`, ...) is evaluated here, element by element, so
-that `Reshape` and its like get symbolic shapes instead of tensors that are known at run time only.
+The operators with which exporters compute shapes (`Shape`, `Gather`, `Concat`, `Mul`, ...) are evaluated element by
+element, so that `Reshape` and the like get symbolic shapes instead of tensors known at run time only.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def plain(element: Any) -> Element:
 
 
 class Evaluator:
-    """Evaluates nodes on known integers; what it knows of symbols is that they are no less than 0."""
+    """Evaluates nodes on known integers; it assumes of symbols only that they are at least 0."""
 
     def __init__(self) -> None:
         self._analyzer = Analyzer()
@@ -111,7 +111,7 @@ class Evaluator:
         return self.fit(known(flat, arrays[0].shape, dtype or operands[0].dtype))
 
     def fit(self, value: Known) -> Known:
-        """The value, its numbers inside the range of its dtype. Raises _Leave where they are not: run time wraps."""
+        """Return the value. Raises _Leave if a number is out of its dtype's range, where run-time arithmetic wraps."""
         kind = DType.of(value.dtype)
         if kind.is_bool:
             return value

@@ -98,7 +98,7 @@ def nearest_places(how: Resizing, part: ResizedAxis) -> np.ndarray:
 
 
 def weights(how: Resizing, part: ResizedAxis) -> np.ndarray:
-    """A matrix, a row for each place of the result: what each place of the data counts there."""
+    """Return the interpolation matrix: a row of weights over the input positions for each output position."""
     import numpy as np
 
     at = coordinates(how, part)

@@ -6,7 +6,7 @@ import re
 
 
 def identifier(name: str, taken: set[str]) -> str:
-    """A name that text may have, which no other one has."""
+    """Return a valid and unique identifier for a name."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     plain = f"_{plain}" if plain[0].isdigit() else plain
     candidate, count = plain, 0
@@ -18,7 +18,7 @@ def identifier(name: str, taken: set[str]) -> str:
 
 
 def scopes(name: str) -> list[str]:
-    """The parts of a name like `/layer1/layer1.0/conv1/Conv`, as PyTorch writes scopes, each said once: `layer1.0`,
-    `conv1`, `Conv`."""
+    """Return the scopes in PyTorch's name of a node, without repetition: `layer1.0`, `conv1`, `Conv` for
+    `/layer1/layer1.0/conv1/Conv`."""
     parts = [part for part in name.split("/") if part]
     return [part for part, below in zip(parts, [*parts[1:], ""], strict=True) if not below.startswith(f"{part}.")]

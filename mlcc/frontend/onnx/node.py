@@ -28,7 +28,7 @@ class OnnxNode:
     proto: onnx.NodeProto
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute, or what the schema has in its place. Raises Unsupported for one that cannot be read."""
+        """Return an attribute, or its default in the schema. Raises Unsupported for one that cannot be read."""
         value = self.attributes.get(name, default)
         if isinstance(value, Unsupported):
             raise value

@@ -1,4 +1,4 @@
-"""Nodes of a graph in an order in which each finds its inputs made; what is wrong with a graph as a whole."""
+"""Topological order of a graph's nodes, and errors that concern a graph as a whole."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DEPTH_LIMIT = 64  # graphs inside of graphs
 
 
 def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], what: str) -> list[onnx.NodeProto]:
-    """The nodes, each after those whose results it reads, else as they stand.
+    """Return the nodes in a stable topological order.
 
-    Raises CompileError E1043 for names that nothing makes or that are made twice, and for cycles.
+    Raises CompileError E1043 for names that no node or two nodes define, and for cycles.
     """
     producers: dict[str, int] = {}
     for node in nodes:
@@ -61,7 +61,7 @@ def _sorted(waits: list[set[int]], what: str) -> list[int]:
 
 
 def _reads(node: onnx.NodeProto, depth: int = 0) -> set[str]:
-    """The names that a node reads, with those that its graphs take from outside."""
+    """Return the names that a node reads, including those that its subgraphs capture."""
     names = {name for name in node.input if name}
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs) if attribute.type in (5, 10) else ():
@@ -70,7 +70,7 @@ def _reads(node: onnx.NodeProto, depth: int = 0) -> set[str]:
 
 
 def captured(graph: onnx.GraphProto, depth: int = 1) -> set[str]:
-    """The names that a graph inside of a node takes from outside."""
+    """Return the outer names that a subgraph captures (its free variables)."""
     if depth > DEPTH_LIMIT:
         raise CompileError(error("E1045", f"graphs are nested more than {DEPTH_LIMIT} deep"))
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
@@ -83,7 +83,7 @@ def captured(graph: onnx.GraphProto, depth: int = 1) -> set[str]:
 
 
 def need_texts(*names: Any) -> None:
-    """Raise CompileError E1043 for names that are no text, which protobuf gives as bytes."""
+    """Raise CompileError E1043 for names that are not valid text, which protobuf returns as bytes."""
     if not all(isinstance(name, str) for name in names):
         raise unsound("the model", "a name in it is no UTF-8")
 

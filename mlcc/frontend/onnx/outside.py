@@ -44,7 +44,7 @@ class Outside:
 
 
 def _mapped(value: Value, rule: Callable[[relax.Var], relax.Expr]) -> Value:
-    """A value with its variables replaced; integers that are known are made into tensors anew."""
+    """Substitute the variables of a value; known integers are copied, so that they become new tensors."""
     if isinstance(value, relax.Var):
         return rule(value)
     if isinstance(value, Known):

@@ -23,7 +23,7 @@ Extent = int | str  # a number, or the name of a symbol
 
 
 class Parameters:
-    """The parameters of `main`, made of the inputs of a graph that no initializer gives a value."""
+    """The parameters of `main`: the inputs of a graph without an initializer."""
 
     def __init__(
         self, t: OnnxTranslator, graph: onnx.GraphProto, shapes: Mapping[str, Sequence[Extent]],
@@ -66,7 +66,7 @@ class Parameters:
                 raise _refused(f"the model has no input `{name}`", help)
 
     def _extents(self, given: onnx.ValueInfoProto) -> list[Extent]:
-        """The extents of an input; unnamed open ones get names of their own."""
+        """Return the extents of an input; unknown ones without a name get new names."""
         kind = given.type.WhichOneof("value")
         if kind != "tensor_type":
             raise _refused(f"the input `{given.name}` is a {(kind or 'value without type').removesuffix('_type')}")
@@ -88,7 +88,7 @@ class Parameters:
         return list(wanted)
 
     def _rename(self, symbol: str, wanted: Extent) -> None:
-        """Note what a symbol of the model is called, or which number it is."""
+        """Record the name, or the number, that replaces a symbol of the model."""
         known = self.symbols.get(symbol, wanted)
         if known != wanted:
             raise _refused(f"`{symbol}` cannot be {known} and {wanted}")
@@ -108,7 +108,7 @@ class Parameters:
     # ------------------------------------------------------------ symbols
 
     def _declare(self, extents: Sequence[Extent]) -> None:
-        """Make the symbols of all names; a name may be an expression over others that stand alone."""
+        """Create the symbols of all names; a name may be an expression over names that are whole extents."""
         renamed = {name: new for name, new in self.symbols.items() if isinstance(new, (int, str))}
         self.symbols = {}
         taken: set[str] = set()

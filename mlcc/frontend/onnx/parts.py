@@ -1,4 +1,4 @@
-"""Parts that converters of several families are made of."""
+"""Helpers shared by several families of converters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
 
-MICROSOFT = "com.microsoft"  # the domain of what onnxruntime adds
+MICROSOFT = "com.microsoft"  # the domain of onnxruntime's operators
 
 
 def scalars(t: OnnxTranslator, like: relax.Expr) -> Callable[[bool | int | float], relax.Constant]:

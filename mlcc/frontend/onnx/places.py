@@ -19,7 +19,7 @@ _LONGEST = 20_000  # characters of a note that are looked at
 
 
 def place_of_node(proto: onnx.NodeProto) -> Place:
-    """The place of a node, with what PyTorch's exporter notes of its module."""
+    """Return the place of a node, with the module that PyTorch's exporter recorded in its metadata."""
     domain = plain_domain(proto.domain)
     operator = f"{domain}.{proto.op_type}" if domain else proto.op_type
     notes = {str(entry.key): str(entry.value) for entry in proto.metadata_props}

@@ -93,7 +93,7 @@ def _in_whole_blocks(t: OnnxTranslator, x: relax.Expr, scale: relax.Expr, axis: 
 
 
 def centred(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, axis: int = 0) -> relax.Expr:
-    """x - zero point as int32, or x as it is where that point is 0."""
+    """Return x - zero point as int32, or x unchanged if the zero point is 0."""
     if zero is None or is_zero(t, zero):
         return x
     return t.emit(t.op.subtract(t.cast(x, "int32"), t.cast(parameter(t, zero, x, axis), "int32")))
@@ -124,7 +124,7 @@ def _flat(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
 
 
 def _point(t: OnnxTranslator, zero: relax.Expr | None, dtype: str) -> relax.Expr:
-    """The zero point as `R.quantize` takes it."""
+    """Return the zero point in the form of `R.quantize`."""
     if zero is None or not DType.of(dtype).is_int:
         return t.scalar(0, dtype if DType.of(dtype).is_int and dtype != "bool" else "int8")
     return _flat(t, zero)

@@ -1,7 +1,7 @@
-"""Reading ONNX models: files, bytes and `ModelProto`s, and the tensors that they keep beside them.
+"""Reading ONNX models: files, bytes and `ModelProto`s, and their external data.
 
-Nothing of a model runs. What a file of a stranger may do wrong ends in a diagnostic: truncated protobuf, versions that
-are not known, external data outside of the model's folder or beyond the end of their file.
+No code of a model runs. Faults of an untrusted file end in a diagnostic: truncated protobuf, unknown versions,
+external data outside of the model's folder or beyond the end of their file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _READ_LIMIT = 2**31 - 1  # bytes of a protobuf
 
 @dataclass
 class OnnxModel:
-    """A model and the folder that its external data lie in."""
+    """A model and the folder of its external data."""
 
     proto: onnx.ModelProto
     name: str
@@ -43,7 +43,7 @@ class OnnxModel:
         return tensor_data(proto, self._external(proto))
 
     def _external(self, proto: onnx.TensorProto) -> memoryview:
-        """The bytes of a tensor that lie in another file of the model's folder."""
+        """Return the bytes of a tensor that are stored in another file of the model's folder."""
         entries = {entry.key: entry.value for entry in proto.external_data}
         location = entries.get("location", "")
         content = self._map(location, proto.name)
@@ -95,9 +95,9 @@ def _outside(name: str, reason: str, help: str | None = None) -> CompileError:
 
 
 def read_model(source: Any, name: str | None = None) -> OnnxModel:
-    """The model that is a path, bytes, or a `ModelProto`.
+    """Read a model from a path, bytes, or a `ModelProto`.
 
-    Raises CompileError: E1040 without the onnx package, E1041 for what is no model, E1042 for versions not known.
+    Raises CompileError: E1040 without the onnx package, E1041 for data that are no model, E1042 for unknown versions.
     """
     onnx = onnx_package()
     if isinstance(source, onnx.ModelProto):
@@ -126,7 +126,7 @@ def _read_file(path: str, name: str | None) -> OnnxModel:
     try:
         size = os.path.getsize(path)
     except (OSError, ValueError):
-        size = 0  # reading says what is wrong
+        size = 0  # reading reports the fault
     if size > _READ_LIMIT:
         help = "save it with onnx.save_model(..., save_as_external_data=True)"
         raise CompileError(error("E1041", f"{path} has {size} bytes; a model file has at most 2 GiB", help=help))

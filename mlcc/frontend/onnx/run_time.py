@@ -1,4 +1,4 @@
-"""Axes, and numbers along axes, that are known at run time only: as vectors with an element for each dimension."""
+"""Axes, and numbers along axes, known at run time only, as vectors with an element for each dimension."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def count_of(t: OnnxTranslator, vector: relax.Expr) -> int:
 
 
 def from_front(t: OnnxTranslator, axes: relax.Expr, rank: int) -> relax.Expr:
-    """Axes counted from the front; run time checks that there are such."""
+    """Return non-negative axes; that they are in range is checked at run time."""
     wide = t.reshape(t.cast(axes, "int64"), [count_of(t, axes)])
     limit = t.scalar(rank, "int64")
     positive = t.op.where(t.op.less(wide, t.scalar(0, "int64")), t.op.add(wide, limit), wide)
@@ -43,7 +43,7 @@ def chosen(t: OnnxTranslator, axes: relax.Expr, rank: int) -> relax.Expr:
 def by_dimension(
     t: OnnxTranslator, axes: relax.Expr | None, values: relax.Expr, otherwise: Sequence[Dim] | int, rank: int
 ) -> relax.Expr:
-    """A vector with the value of each dimension: that of its axis, or another where it is none of the axes."""
+    """Scatter values of axes to a vector over all dimensions; dimensions not among the axes get `otherwise`."""
     vector = t.cast(values, "int64")
     if axes is None:
         return vector
@@ -59,7 +59,7 @@ def element(t: OnnxTranslator, vector: relax.Expr, at: int) -> relax.Expr:
 
 
 def bounded(t: OnnxTranslator, vector: relax.Expr, limits: Sequence[Dim]) -> list[Dim]:
-    """The elements of a vector as extents, which are no greater than these: memory is planned by that."""
+    """Return the elements of a vector as extents with upper bounds, by which memory is planned."""
     return [
         extent if isinstance(extent, int) else construct.minimum(extent, limit)
         for extent, limit in zip(t.extents(vector), limits, strict=True)
@@ -85,7 +85,7 @@ def left_over(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
 
 
 def with_ones(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
-    """The extents with 1 put in, so that the axes, which are different ones, are where those are."""
+    """Return the extents with 1 inserted at the axes (`Unsqueeze`), which are distinct."""
     rank = t.ndim(x) + count_of(t, axes)
     new = chosen(t, axes, rank)
     zero, one = t.scalar(0, "int64"), t.scalar(1, "int64")
@@ -98,8 +98,8 @@ def with_ones(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
 def bordered(
     t: OnnxTranslator, x: relax.Expr, before: relax.Expr, extents: Sequence[Dim], mode: str, filler: relax.Expr
 ) -> relax.Expr:
-    """A tensor of these extents, in which the elements of another begin at `before`, a vector of places that may be
-    negative; beyond them, `mode` of ONNX's `Pad` says what there is."""
+    """Pad or crop a tensor to these extents. Its elements begin at `before`, a vector of positions that may be
+    negative; `mode` is that of ONNX's `Pad`."""
     zero, two = t.scalar(0, "int64"), t.scalar(2, "int64")
     for axis, extent in enumerate(extents):
         n = t.tensor_of([t.shape(x)[axis]], "int64", ())
@@ -122,7 +122,7 @@ def bordered(
 
 
 class Reduced:
-    """Reductions of a tensor over axes that run time says: each element is combined with its place in the result."""
+    """Reductions over axes known at run time only, as scatters: each element is combined into its result element."""
 
     def __init__(self, t: OnnxTranslator, x: relax.Expr, axes: relax.Expr, keep: bool) -> None:
         self.t, self.shape, self.keep = t, t.shape(x), keep

@@ -1,4 +1,4 @@
-"""Resizing an axis to an extent, or by a scale, that run time says: places and weights as tensors."""
+"""Resizing an axis to an extent or by a scale known at run time only: coordinates and weights are tensors."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ class RunTimeAxis:
         return self.t.emit(op.take(x, self._inside(self.t.emit(ways[how.nearest]())), self.axis))
 
     def _inside(self, places: relax.Expr) -> relax.Expr:
-        """Places as indices of the data, those outside at its ends."""
+        """Clamp positions to indices of the data."""
         op, last = self.t.op, self.extent(construct.sub(self.before, 1))
         return self.t.emit(op.astype(op.maximum(op.minimum(places, last), self.number(0)), "int64"))
 
     def _mixed(self, x: relax.Expr, at: relax.Expr, how: Resizing) -> relax.Expr:
-        """Pixels, and what they are repeated as beyond the ends, mixed by a product with a matrix of weights."""
+        """Interpolate by a product with a matrix of weights, over the pixels with the edge pixels replicated."""
         t, op = self.t, self.t.op
         reach: Dim = construct.add(construct.mul(self.before, 2), 2) if how.antialias else 2
         places = self.places(construct.sub(0, reach), construct.add(self.before, reach))

@@ -23,7 +23,7 @@ def schema_of(operator: str, version: int, domain: str) -> Any:
 
 
 def check(node: OnnxNode) -> None:
-    """Raise Unsupported for a node that is not as its schema says. One without schema is not looked at."""
+    """Raise Unsupported for a node that violates its schema. Nodes without a schema are not checked."""
     schema = schema_of(node.operator, node.version, node.domain)
     if schema is None:
         return

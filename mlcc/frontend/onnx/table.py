@@ -1,4 +1,4 @@
-"""The table of converters: for each ONNX operator and version of its schema the function that says it in relax."""
+"""The table of converters: for each ONNX operator and version of its schema the function that converts it to relax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an ONNX graph to a relax module: walks the nodes, each said by its converter."""
+"""Translation of an ONNX graph to a relax module: calls the converter of each node in order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # why it cannot be used.
 Value: TypeAlias = "relax.Expr | Known | list[Any] | Unsupported | _Sentinel | None"
 
-_FOLD_LIMIT = 4096  # elements of operands and result of what is evaluated at import
+_FOLD_LIMIT = 4096  # the most elements of operands and result for folding
 _KNOWN_LIMIT = 1024  # elements of constants that integers are computed with
 
 NODE_LIMIT = 100_000
@@ -62,7 +62,7 @@ class Missing(Exception):
 
 
 class Unknown(Exception):
-    """Nothing says what an operator computes."""
+    """Raised for an operator without a converter or a function."""
 
 
 class OnnxTranslator(Emitter):
@@ -90,25 +90,25 @@ class OnnxTranslator(Emitter):
         self.problems = Problems()
         self.evaluator = Evaluator()
         self._known: dict[relax.Expr, Known] = {}
-        self._tensors: MutableMapping[Known, relax.Expr] = {}  # what integers that are known were made into
+        self._tensors: MutableMapping[Known, relax.Expr] = {}  # tensors made of known integers
         self._attributes: Mapping[str, Any] | None = None  # of the function whose body is walked
         self._functions = Functions(model.proto)
         self._count = 0  # nodes walked
-        self._stated: Mapping[str, onnx.ValueInfoProto] = {}  # what the graph at hand says of its values
+        self._stated: Mapping[str, onnx.ValueInfoProto] = {}  # the current graph's statements of its values' types
         self.names: set[str] = set()  # of the parameters
         self.extents_by_name: dict[str, int | tir.Expr] = {}  # symbols that the model names
 
     # ------------------------------------------------------------ for converters
 
     def array(self, value: relax.Expr) -> np.ndarray:
-        """The elements of a constant. Raises Unsupported for what is known at run time only."""
+        """The elements of a constant. Raises Unsupported for values known at run time only."""
         elements = self.constant_array(value)
         if elements is None:
             raise Unsupported("an input must be constant here", "make it an initializer of the model")
         return elements
 
     def constant_array(self, value: relax.Expr | None) -> np.ndarray | None:
-        """The elements of a constant; None for what is known at run time only."""
+        """The elements of a constant; None for values known at run time only."""
         from mlcc.ir.narrow import decode
 
         if isinstance(value, relax.Constant) and value.data.array is not None:
@@ -117,9 +117,9 @@ class OnnxTranslator(Emitter):
         return None
 
     def integers(self, value: relax.Expr) -> list[Element]:
-        """The elements of an integer vector: numbers, and expressions over the symbolic extents they were made of.
+        """The elements of an integer vector: numbers, and expressions over symbolic extents.
 
-        Raises Unsupported for what is known at run time only.
+        Raises Unsupported for values known at run time only.
         """
         elements = self.known(value)
         if elements is None:
@@ -127,7 +127,7 @@ class OnnxTranslator(Emitter):
         return elements
 
     def known(self, value: relax.Expr | None) -> list[Element] | None:
-        """As `integers`; None for what is known at run time only."""
+        """As `integers`; None for values known at run time only."""
         array = self.constant_array(value)
         if array is not None and (array.dtype.kind in "iub" or _integral(array)):
             return [int(v) for v in array.reshape(-1)]
@@ -135,9 +135,9 @@ class OnnxTranslator(Emitter):
         return None if symbolic is None else list(symbolic.elements.reshape(-1))
 
     def extents(self, value: relax.Expr, limit: Dim | None = None) -> list[Dim]:
-        """The elements of an integer vector as extents: known ones, or what the tensor says at run time.
+        """The elements of an integer vector as extents: known ones, or symbols defined by the tensor at run time.
 
-        `limit` is what an extent can be at most, if it is a number: memory is planned by that.
+        `limit` is an upper bound of an extent, if it is a number; memory is planned by it.
         """
         elements = self.known(value)
         if elements is not None:
@@ -165,7 +165,7 @@ class OnnxTranslator(Emitter):
         return self.evaluator.simplify(element)
 
     def tensor(self, value: Value) -> Any:
-        """A value as converters take it: integers that are known become a tensor."""
+        """Convert a value for converters: known integers become a tensor."""
         if isinstance(value, Unsupported):
             raise value
         if not isinstance(value, Known):
@@ -210,7 +210,7 @@ class OnnxTranslator(Emitter):
     # ------------------------------------------------------------ walking
 
     def walk(self, graph: onnx.GraphProto | onnx.FunctionProto) -> None:
-        """Emit every node; problems are gathered, and what depends on them is left out."""
+        """Emit every node. Collect problems and skip the nodes that depend on a failed one."""
         self._count += len(graph.node)
         if self._count > NODE_LIMIT:
             raise CompileError(error("E1045", f"{self.model.name} has more than {NODE_LIMIT} nodes"))
@@ -331,7 +331,7 @@ class OnnxTranslator(Emitter):
             try:
                 self.values[name] = read()
             except Unsupported as problem:
-                self.values[name] = problem  # raised by what reads it
+                self.values[name] = problem  # raised by the first reader
 
     def _weight(self, proto: onnx.TensorProto) -> relax.Expr:
         data = self.model.tensor(proto)
@@ -366,7 +366,7 @@ class OnnxTranslator(Emitter):
         return self.named(self.with_shape(var, [self._extent(dim) for dim in kind.shape.dim]), _plain_name(name))
 
     def _extent(self, dim: onnx.TensorShapeProto.Dimension) -> Dim:
-        """An extent that the model states; a name that is new stands for what run time finds."""
+        """Return an extent that the model states; a new name becomes a symbol defined at run time."""
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return int(dim.dim_value)
         if not dim.dim_param:
@@ -439,7 +439,7 @@ def _as_int(element: Any) -> Any:
 
 
 def _plain_name(name: str) -> str:
-    """A name of ONNX without what exporters put around it: `/layer1/layer1.0/Conv_output_0` is `layer1_0_Conv`."""
+    """Strip the parts of a name that exporters add: `/layer1/layer1.0/Conv_output_0` is `layer1_0_Conv`."""
     return re.sub(r"\W+", "_", "_".join(scopes(name.removesuffix("_output_0"))), flags=re.ASCII).strip("_") or name
 
 

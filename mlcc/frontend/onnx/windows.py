@@ -29,7 +29,7 @@ class Window:
 
     @property
     def pads(self) -> list[int]:
-        """As relax has them: those before, then those after."""
+        """The padding in relax's order: all axes before, then all after."""
         return [*self.before, *self.after]
 
     @property

@@ -197,7 +197,7 @@ def _softmin(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None
 def _along(
     t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: int, dtype: str | None, widens: bool
 ) -> relax.Expr:
-    """A softmax in its dtype, of at least one dimension. PyTorch takes integers only where there are no elements."""
+    """Emit a softmax in its dtype, on at least one dimension. PyTorch accepts integers only for empty tensors."""
     shape, own = t.shape(value), t.dtype(value)
     value = t.cast(value, "float32" if widens else dtype or float_of(t.dtype(value)))
     activated = t.emit(make(value if shape else t.reshape(value, [1]), t.axis(value, dim)))

@@ -25,7 +25,7 @@ from mlcc.relax import op
 
 
 def scaled(t: Translator, value: Value, factor: Value, dtype: str) -> relax.Expr:
-    """The product of an operand and a number (`alpha`); no operator where that is 1."""
+    """Multiply an operand by a number (`alpha`); emit no operator if that is 1."""
     tensor = as_tensor(t, value, dtype)
     if isinstance(factor, (bool, int, float)) and factor == 1:
         return tensor
@@ -124,7 +124,7 @@ def _number(value: Value) -> bool:
 
 
 def power(t: Translator, base: Value, exponent: Value) -> relax.Expr:
-    """A power; those by small whole numbers and halves are products and roots, as PyTorch computes them."""
+    """Emit a power; for small integers and halves as products and roots, as PyTorch computes them."""
     dtype = result_type(t, base, exponent)
     x = as_tensor(t, base, dtype)
     if isinstance(exponent, (int, float)):
@@ -158,7 +158,7 @@ _KNOWN_POWERS: dict[float, Callable[[Translator, relax.Expr], relax.Expr]] = {
 
 
 def _whole_power(t: Translator, x: relax.Expr, exponent: int) -> relax.Expr:
-    """A power of integers by repeated squaring."""
+    """Integer power with a constant exponent, by repeated squaring."""
     if exponent < 0:
         raise Unsupported("a negative power of integers")
     raised: relax.Expr | None = None
@@ -172,8 +172,8 @@ def _whole_power(t: Translator, x: relax.Expr, exponent: int) -> relax.Expr:
 
 
 def _power_by_bits(t: Translator, x: relax.Expr, exponent: relax.Expr) -> relax.Expr:
-    """A power of integers by repeated squaring, over the bits of the exponents. Of negative ones only 1 and -1 have a
-    power that is not 0."""
+    """Integer power by repeated squaring over the bits of the exponents. For negative exponents only the powers of 1
+    and -1 are not 0."""
     dtype = t.dtype(x)
     one, zero = t.scalar(1, dtype), t.scalar(0, dtype)
     raised: relax.Expr = one

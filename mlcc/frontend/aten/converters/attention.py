@@ -66,7 +66,7 @@ def attention(
 
 
 def _four(t: Translator, value: relax.Expr, outer: Sequence[Dim] | None = None) -> relax.Expr:
-    """The value with four dimensions; those before the heads are one batch, of the extents `outer`."""
+    """Reshape to four dimensions: those before the heads, broadcast to `outer` if given, are merged into one batch."""
     shape: list[Dim] = [*t.shape(value)]
     shape = [*[1] * (3 - len(shape)), *shape]
     rest = shape[-3:]

@@ -1,4 +1,4 @@
-"""Arithmetic of complex numbers, and what takes them apart and puts them together."""
+"""Converters of complex arithmetic, and of the operators that split complex numbers and build them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def _scan(t: Translator, arg0: Inner, arg1: Sequence[Any], arg2: Sequence[Any], 
 def _scanned(
     t: Translator, graph: Graph, carried: Sequence[Any], along: Sequence[Any], extra: Sequence[Any]
 ) -> list[Any]:
-    """A step for each element along the first axis: what the last one carries, and what all give, stacked."""
+    """Emit a scan along the first axis; return the final carried values, and the stacked results of all steps."""
     if not along:
         raise Unsupported("nothing to go along")
     length = t.shape(along[0])[0]
@@ -72,7 +72,7 @@ def _written_out(
 
 @converts("higher_order.while_loop")
 def _while(t: Translator, arg0: Inner, arg1: Inner, arg2: Sequence[Any], arg3: Sequence[Any] = ()) -> list[Any]:
-    """The steps one after the other, where what the loop counts is known and they are few; else a loop."""
+    """Unroll a loop if its trip count is constant and small, else emit a run-time loop."""
     if _steps(arg0.graph, arg1.graph, arg2, arg3) is None:
         return _repeated(t, arg0.graph, arg1.graph, arg2, arg3)
     carried, known = list(arg2), [_number(value) for value in arg2]
@@ -95,7 +95,7 @@ def _steps(test: Graph, step: Graph, carried: Sequence[Any], extra: Sequence[Any
 
 
 def _repeated(t: Translator, test: Graph, step: Graph, carried: Sequence[Any], extra: Sequence[Any]) -> list[Any]:
-    """A loop at run time. Numbers that it carries are tensors in between."""
+    """Emit a run-time loop. Loop-carried numbers are tensors between iterations."""
     counts = [not isinstance(value, relax.Expr) for value in carried]
     tensors, all_of = _apart(extra)
 
@@ -114,7 +114,7 @@ def _repeated(t: Translator, test: Graph, step: Graph, carried: Sequence[Any], e
 
 
 def _apart(values: Sequence[Any]) -> tuple[list[relax.Expr], Callable[[Sequence[relax.Expr]], list[Any]]]:
-    """The tensors among values, and what puts others in their places."""
+    """Return the tensors among values, and a function that puts other tensors in their places."""
     tensors = [v for v in values if isinstance(v, relax.Expr)]
 
     def again(given: Sequence[relax.Expr]) -> list[Any]:
@@ -125,7 +125,7 @@ def _apart(values: Sequence[Any]) -> tuple[list[relax.Expr], Callable[[Sequence[
 
 
 def _as_tensor(t: Translator, value: Any) -> relax.Expr:
-    """An integer as a tensor of rank 0; a tensor as it is."""
+    """Return a tensor unchanged, and an integer as a tensor of rank 0."""
     if isinstance(value, relax.Expr):
         return value
     if isinstance(value, (int, bool)):
@@ -175,7 +175,7 @@ _FOLDED: Mapping[str, Callable[..., Any]] = {
 
 
 def _number(value: Any) -> bool | int | float | None:
-    """The number that a constant of one element is; None for what is known at run time."""
+    """Return the number of a one-element constant; None for values known at run time only."""
     if isinstance(value, (bool, int, float)):
         return value
     known = tir.const_int(value) if isinstance(value, tir.Expr) else None
@@ -186,7 +186,7 @@ def _number(value: Any) -> bool | int | float | None:
 
 
 def _evaluated(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
-    """The results of a graph as far as they are numbers that follow from numbers."""
+    """Evaluate a graph on constants; None for results that are not constant numbers."""
     known: dict[str, Any] = dict(zip(graph.inputs, inputs, strict=False))
     for node in graph.nodes:
         fold = _FOLDED.get(node.target.split(".")[1])

@@ -1,4 +1,4 @@
-"""Convolutions, also transposed ones, and the operators that take windows apart and put them together."""
+"""Converters of convolutions, transposed convolutions, im2col and col2im."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def convolution(
 
 
 def _pads(t: Translator, weight: relax.Expr, padding: Ints | str, dilation: list[int]) -> list[int]:
-    """Borders before all dimensions, then behind."""
+    """Return the padding before all dimensions, then after all."""
     if not isinstance(padding, str):
         return each(padding, len(dilation)) * 2
     if padding == "valid":

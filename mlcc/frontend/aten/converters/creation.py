@@ -1,4 +1,4 @@
-"""Operators that make tensors, and those that change only their dtype."""
+"""Converters of operators that create tensors or change only their dtype."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _meshgrid(t: Translator, tensors: list[relax.Expr], indexing: str = "ij") ->
 def _diag_embed(t: Translator, self: relax.Expr, offset: int = 0, dim1: int = -2, dim2: int = -1) -> relax.Expr:
     shape = t.out_shape()
     one, two = dim1 % len(shape), dim2 % len(shape)
-    axis = max(one, two)  # along which the elements lie
+    axis = max(one, two)  # of the diagonal's elements
     order = [*range(t.ndim(self) - 1)]
     order.insert(axis - 1, t.ndim(self) - 1)
     value = t.emit(op.expand_dims(permuted(t, self, order), [min(one, two)]))

@@ -19,12 +19,12 @@ from mlcc.ops.shapes import prove_equal
 from mlcc.relax import op
 
 _Signal = Complex | relax.Expr
-_NONE, _ROOT, _COUNT = range(3)  # what a sum is divided by: 1, the root of the number of terms, that number
+_NONE, _ROOT, _COUNT = range(3)  # the divisor of a sum: 1, the root of the number of terms, that number
 _NORMS = {None: (_NONE, _COUNT), "backward": (_NONE, _COUNT), "ortho": (_ROOT, _ROOT), "forward": (_COUNT, _NONE)}
 
 
 def transformed(t: Translator, x: _Signal, axis: int, inverse: bool, divided: int, onesided: bool = False) -> Complex:
-    """The transform along an axis, divided as `divided` says; with `onesided` the first half of it."""
+    """The DFT along an axis, with the normalization `divided`; `onesided` keeps the first half of the spectrum."""
     parts = [x.re, x.im] if isinstance(x, Complex) else [t.cast(x, float_of(t.dtype(x)))]
     rank, count = t.ndim(parts[0]), t.shape(parts[0])[axis]
     pairs = op.stack(parts, -1) if len(parts) > 1 else op.expand_dims(parts[0], [rank])

@@ -73,7 +73,7 @@ def padded(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, bord
 
 
 def _joined(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, border: Value) -> relax.Expr:
-    """Borders of symbolic width, or of a value of run time, joined to the data."""
+    """Pad by concatenation, for borders of symbolic width or with a value known at run time only."""
     if mode != "constant":
         raise Unsupported("a border of symbolic width that repeats the data")
     dtype = t.dtype(value)
@@ -180,7 +180,7 @@ def _plain(extent: tir.Expr, target: Dim, scale: float | None, kind: str) -> boo
 def _along(
     t: Translator, value: relax.Expr, axis: int, target: Dim, scale: float | None, kind: str, align: bool
 ) -> relax.Expr:
-    """One dimension in another size: the sum of a few elements with weights, for each place."""
+    """Resize one dimension: each output element is a weighted sum of a few input elements (taps)."""
     before, after = tir.const_int(t.shape(value)[axis]), tir.const_int(number(target))
     if before is None or after is None:
         raise Unsupported(f"interpolation ({kind}) of symbolic size with these factors")
@@ -237,7 +237,7 @@ def _cubic(x: Any, a: float) -> Any:
 
 
 def _smooth_taps(before: int, after: int, ratio: float, cubic: bool) -> tuple[Any, Any]:
-    """Antialiasing: the kernel is as wide as what a place stands for."""
+    """Taps of an antialiased resize: a kernel as wide as the input range of an output pixel."""
     import numpy as np
 
     stretch = max(ratio, 1.0)

@@ -1,4 +1,4 @@
-"""Operators that pick or write elements at places which tensors give."""
+"""Converters of gathers and scatters: operators that read or write elements at indices held by tensors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _index(t: Translator, self: relax.Expr, indices: Indices) -> relax.Expr:
 
 
 def _numbers(t: Translator, value: relax.Expr, indices: Indices) -> dict[int, relax.Expr]:
-    """The tensors of indices by their axes, one of bools as those of its true elements for each of its axes."""
+    """Map axes to index tensors; a mask becomes the coordinates of its true elements, one tensor for each axis."""
     by_axis: dict[int, relax.Expr] = {}
     axis = 0
     for index in indices:

@@ -1,4 +1,4 @@
-"""Operators that join and repeat tensors, and those that shuffle elements between axes."""
+"""Converters of operators that concatenate and repeat tensors, or move elements between axes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _column_stack(t: Translator, tensors: list[relax.Expr]) -> relax.Expr:
 
 
 def _at_least(t: Translator, value: relax.Expr, rank: int) -> relax.Expr:
-    """The value with axes of extent 1 as `atleast_1d` and its kin add them: in front, of three one behind."""
+    """Add axes of extent 1 in front, as `atleast_1d` does; `atleast_3d` adds one at the end."""
     shape: list[Dim] = [*t.shape(value)]
     if rank == 3 and 0 < len(shape) < 3:
         return t.reshape(value, [*[1] * (2 - len(shape)), *shape, 1])
@@ -99,7 +99,7 @@ def _roll(t: Translator, self: relax.Expr, shifts: list[Dim], dims: Sequence[int
 
 
 def rolled(t: Translator, value: relax.Expr, axis: int, shift: Dim) -> relax.Expr:
-    """The value moved along an axis; what leaves at the end comes back at the front."""
+    """Rotate the value along an axis: elements that leave at the end come back at the front."""
     extent = t.shape(value)[axis]
     known = tir.const_int(extent)
     if known == 0 or shift == 0:

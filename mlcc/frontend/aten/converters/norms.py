@@ -21,7 +21,7 @@ _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "floa
 def _factors(
     t: Translator, weight: relax.Expr | None, bias: relax.Expr | None, shape: Sequence[Dim], dtype: str
 ) -> tuple[relax.Expr, relax.Expr]:
-    """Scale and shift; 1 and 0 where there is none."""
+    """Return scale and shift, with the defaults 1 and 0."""
     given = (weight, bias)
     return tuple(  # type: ignore[return-value]
         t.full(shape, usual, dtype) if value is None else t.cast(value, dtype)

@@ -52,7 +52,7 @@ def _mv(t: Translator, self: relax.Expr, vec: relax.Expr) -> relax.Expr:
     return op.matmul(self, vec)
 
 
-# operators that add a product to a tensor: the names of its operands, and what is done with them
+# operators that add a product to a tensor: the names of its operands, and the product's operator
 _WITH_ADDEND: dict[str, tuple[str, str, Callable[[relax.Expr, relax.Expr], relax.Call]]] = {
     "aten.addmm": ("mat1", "mat2", op.matmul),
     "aten.addmv": ("mat", "vec", op.matmul),
@@ -168,7 +168,7 @@ def _without_repeats(t: Translator, value: relax.Expr, text: str, wanted: str) -
 
 
 def _as_matmul(t: Translator, operands: list[tuple[relax.Expr, str]], wanted: str) -> relax.Expr | None:
-    """A product of batches of matrices, where letters are those: shared and kept, shared and summed, of one operand.
+    """Emit an einsum of two operands as a batched matmul, if its letters are batch, reduction, row and column axes.
     None for other products, and where extents of a letter differ (an extent of 1 broadcasts)."""
     (x, left), (y, right) = operands
     batch = [c for c in left if c in right and c in wanted]

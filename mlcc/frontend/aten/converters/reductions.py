@@ -19,7 +19,7 @@ Dims = int | Sequence[int] | None
 
 
 def reduced(t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dims: Dims, keepdim: bool) -> relax.Expr:
-    """A reduction along axes; None and an empty list stand for all."""
+    """Emit a reduction along axes; None and an empty list reduce all axes."""
     if not t.ndim(value):
         return value
     axes = axes_of(t, value, None if isinstance(dims, Sequence) and not dims else dims)
@@ -244,7 +244,7 @@ def spread(
     t: Translator, value: relax.Expr, dim: Dims = None, unbiased: bool | None = None,
     correction: Value | None = None, keepdim: bool = False,
 ) -> tuple[relax.Expr, relax.Expr]:  # fmt: skip
-    """Variance and mean along axes; the number of elements is lessened by `correction` (1 unless said)."""
+    """Variance and mean along axes; the variance divides by the number of elements minus `correction` (default 1)."""
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
     dtype = t.dtype(value)

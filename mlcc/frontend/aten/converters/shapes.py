@@ -60,7 +60,7 @@ def from_front(place: Dim, extent: Dim) -> Dim:
 
 
 def axes_of(t: Translator, value: relax.Expr, dims: int | Sequence[int] | None) -> list[int]:
-    """Axes counted from the front; all of them for None. Those of a tensor of rank 0 are none."""
+    """Return non-negative axes; all axes for None, no axes for a tensor of rank 0."""
     rank = t.ndim(value)
     if dims is None:
         return list(range(rank))
@@ -78,7 +78,7 @@ def axes_of(t: Translator, value: relax.Expr, dims: int | Sequence[int] | None) 
     "aten.expand_dims", "aten._reshape_copy", "aten.flatten.DimnameList",
 )  # fmt: skip
 def _reshape(t: Translator, self: relax.Expr, **ignored: Any) -> relax.Expr:
-    return t.reshape(self, t.out_shape())  # what the exporter states
+    return t.reshape(self, t.out_shape())  # the shape that the exporter states
 
 
 @converts("aten.view.dtype", "aten.view_copy.dtype")
@@ -112,7 +112,7 @@ def _broadcast_tensors(t: Translator, tensors: list[relax.Expr]) -> list[relax.E
 
 
 def joint_shape(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
-    """The shape that tensors broadcast to; where extents may be 1 at run time the first known other one."""
+    """The broadcast shape of tensors: of the extents along an axis, the first that is not the constant 1."""
     rank = max(map(len, shapes), default=0)
     joint: list[Dim] = []
     wide: list[list[Dim]] = [[*[1] * (rank - len(shape)), *shape] for shape in shapes]
@@ -195,7 +195,7 @@ _END = 2**63 - 1
 
 
 def part(t: Translator, value: relax.Expr, axis: int, begin: Dim, end: Dim, step: int = 1) -> relax.Expr:
-    """The elements from `begin` to `end` along an axis; both lie inside."""
+    """Slice the elements from `begin` to `end`, which are in bounds, along an axis."""
     extent = t.shape(value)[axis]
     if step == 1 and same(number(begin), number(0)) and same(number(end), extent):
         return value

@@ -1,6 +1,6 @@
-"""Numbers of run time: those that the data give, arithmetic on them, and what a program asserts of them.
+"""Converters of numbers known at run time only: those read from data, their arithmetic, and assertions on them.
 
-Most need nothing of this: the exporter states them as expressions over sizes, which the translator takes as they are.
+Most symbolic numbers need no converter: the exporter states them as expressions over sizes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Scalar = Any  # a Python number, `tir.Expr` of integers or bools, or `Number` fo
 
 @converts("aten.item", "aten._local_scalar_dense")
 def _item(t: Translator, self: relax.Expr) -> Scalar:
-    """The only element: an integer becomes a symbol, for extents may be made of it; a float stays a tensor."""
+    """Return the only element: an integer as a symbol, since extents may depend on it; a float as a tensor."""
     scalar = t.reshape(self, [])
     dtype = t.dtype(scalar)
     stated = t.outputs[0].value if t.outputs and isinstance(t.outputs[0], NumberMeta) else None
@@ -44,7 +44,7 @@ def _item(t: Translator, self: relax.Expr) -> Scalar:
 
 @converts("aten._assert_scalar")
 def _assert_scalar(t: Translator, self: Scalar, assert_msg: str = "") -> None:
-    """Run time checks what the program asserts."""
+    """Emit the program's assertion as a run-time check."""
     if isinstance(self, tir.Expr):
         t.check(self)
     elif isinstance(self, Number):

@@ -1,4 +1,4 @@
-"""Tensors with a part replaced: how writes through views are said, and parts by their place in memory."""
+"""Converters of updates: tensors with a part replaced (functional writes through views), and strided parts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _select_scatter(t: Translator, self: relax.Expr, src: relax.Expr, dim: int, 
 
 
 def _clamped(bound: Dim, extent: tir.Expr) -> Dim:
-    """A bound of a slice, counted from the front and within the extent, as torch takes it."""
+    """Clamp a bound of a slice to the extent, counted from the front, as PyTorch does."""
     known = tir.const_int(extent)
     if isinstance(bound, int) and known is not None:
         return min(max(bound + known if bound < 0 else bound, 0), known)
@@ -83,7 +83,7 @@ def _size(t: Translator, value: relax.Expr) -> int:
 
 
 def _places(t: Translator, value: relax.Expr) -> np.ndarray:
-    """The number of each element."""
+    """Return the flat index of each element."""
     import numpy as np
 
     shape = t.static_shape(value)
@@ -95,7 +95,7 @@ def _places(t: Translator, value: relax.Expr) -> np.ndarray:
 def _strided(
     t: Translator, value: relax.Expr, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None
 ) -> np.ndarray:
-    """The numbers of the elements that strides give, of a tensor that lies in order."""
+    """Return the flat indices of a strided view (`as_strided`) of a contiguous tensor."""
     import numpy as np
 
     places = _places(t, value).reshape(-1)

@@ -100,7 +100,7 @@ def _elu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 def elu(t: OnnxTranslator, x: relax.Expr, alpha: float, gamma: float = 1.0, scale: float = 1.0) -> relax.Expr:
     """gamma * x where x is above 0, gamma * alpha * (exp(x / scale) - 1) elsewhere."""
     s = scalars(t, x)
-    below = t.op.nn.relu(t.op.negative(x))  # an exponential of what is above could overflow
+    below = t.op.nn.relu(t.op.negative(x))  # the exponential of a positive element could overflow
     below = t.op.negative(below if scale == 1 else t.op.divide(below, s(scale)))
     slope = alpha * gamma
     curve = t.op.expm1(below) if slope == 1 else t.op.multiply(t.op.expm1(below), s(slope))
@@ -166,7 +166,7 @@ def _flat_hardmax(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Exp
 
 
 def flat_rows(t: OnnxTranslator, x: relax.Expr, axis: int) -> relax.ShapeExpr:
-    """The shape of a matrix: the dimensions before the axis, and those from there on."""
+    """The shape of a matrix: the dimensions before the axis are rows, those from the axis on are columns."""
     shape = t.shape(x)
     return t.shape_expr([product(shape[:axis]), product(shape[axis:])])
 

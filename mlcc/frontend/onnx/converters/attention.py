@@ -61,7 +61,7 @@ def _attention(
 
 
 def _widened(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> relax.Expr:
-    """The mask with an element for each key: those that it lacks are hidden."""
+    """Pad the mask to the number of keys; added keys are masked out."""
     rank = t.ndim(mask)
     missing = difference(keys, t.shape(mask)[rank - 1])
     if isinstance(missing, int) and missing <= 0 or tir.const_int(t.shape(mask)[rank - 1]) == 1:
@@ -82,7 +82,7 @@ def _causal(
     key: relax.Expr,
     lengths: relax.Expr | None,
 ) -> None:
-    """Hide keys behind the query, outside its window, and behind the end of their sequence."""
+    """Mask out keys after the query, outside its window, and after the end of their sequence."""
     queries, keys = t.shape(q)[2], t.shape(key)[2]
     causal = bool(node.attribute("is_causal", 0))
     left, right = node.attribute("left_window_size", -1), node.attribute("right_window_size", -1)

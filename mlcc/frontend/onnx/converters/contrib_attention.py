@@ -22,12 +22,12 @@ from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
 
-FILTER = -10000.0  # what is added to the scores of masked keys
+FILTER = -10000.0  # added to the scores of masked keys
 BEAMS = "beams and buffers that past and present keys share are not supported"
 
 
 def _numbers_mask(t: OnnxTranslator, node: OnnxNode, mask: Mask, given: relax.Expr, keys: tir.Expr) -> None:
-    """Add `mask_filter_value` to the scores of keys whose mask is 0, or that lie behind the end of their sequence."""
+    """Add `mask_filter_value` to the scores of keys whose mask is 0, or that are after the end of their sequence."""
     rank = t.ndim(given)
     if rank == 1:
         seen = padding(t, keys, given)

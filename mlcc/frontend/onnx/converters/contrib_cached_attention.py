@@ -14,7 +14,7 @@ from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
 
-_PLAIN = {"smooth_softmax": 0, "qk_output": 0, "k_quant_type": "NONE", "v_quant_type": "NONE"}  # what is supported
+_PLAIN = {"smooth_softmax": 0, "qk_output": 0, "k_quant_type": "NONE", "v_quant_type": "NONE"}  # the supported values
 
 
 @converts("GroupQueryAttention", domain=MICROSOFT)
@@ -77,7 +77,7 @@ def _heads(
 
 
 class _Cache:
-    """Keys or values of before with new ones put in behind those of their sequence."""
+    """A KV cache: past keys or values, with the new ones of each sequence appended to its own."""
 
     def __init__(
         self, t: OnnxTranslator, new: relax.Expr, past: relax.Expr | None, last: relax.Expr, total: relax.Expr

@@ -1,4 +1,4 @@
-"""Products of onnxruntime: with transposed operands, activations behind them, and weights of few bits."""
+"""Converters of onnxruntime's products: with transposed operands, activation epilogues, and weights of few bits."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _few_bits(t: OnnxTranslator, packed: relax.Expr, bits: int) -> relax.Expr:
 
 
 def _columns_last(t: OnnxTranslator, value: relax.Expr, shape: tuple[int, int], what: str) -> relax.Expr:
-    """A matrix of a row for each column of a product, transposed: constants at once, under a name of their own."""
+    """Transpose a matrix with a row for each column of a product; constants are folded, under a new name."""
     array = t.constant_array(value)
     if array is None or not isinstance(value, relax.Constant):
         return t.emit(t.op.permute_dims(t.reshape(value, shape)))

@@ -1,4 +1,4 @@
-"""Operators of onnxruntime on quantized tensors: what they stand for is computed, then quantized again."""
+"""Converters of onnxruntime's quantized operators: compute on dequantized or centred operands, then requantize."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _conv_of_integers(
     w_zero: relax.Expr | None,
     bias: relax.Expr | None,
 ) -> relax.Expr:
-    """The convolution in int32; what lies outside the data is their zero point."""
+    """Emit a convolution in int32 of operands minus their zero points; padding has the value of the zero point."""
     left, right = (t.cast(centred(t, v, z, 0), "int32") for v, z in ((x, x_zero), (w, w_zero)))
     return standard(t, node, "Conv", 11, left, right, bias)
 

@@ -1,4 +1,4 @@
-"""Branches and loops: those that are decided while the model is imported, and those of run time."""
+"""Converters of branches and loops, resolved while the model is imported if possible, else at run time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _if(t: OnnxTranslator, node: OnnxNode, condition: relax.Expr) -> list[Any]:
 
 
 def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqExpr:
-    """The body of a branch that run time chooses."""
+    """Emit the body of a branch that is chosen at run time."""
 
     def body() -> Any:
         results = [t.tensor(value) for value in t.inline(graph, [])]
@@ -53,7 +53,7 @@ def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqE
 
 
 def _shaped(t: OnnxTranslator, value: relax.Expr, branches: Sequence[relax.SeqExpr], at: int | None) -> relax.Expr:
-    """A result of either branch, with a shape: extents that differ are what run time finds."""
+    """Return a result of either branch with a shape; extents that differ between them are run-time symbols."""
     info = value.struct_info
     if not isinstance(info, relax.TensorStructInfo) or info.shape is not None:
         return value

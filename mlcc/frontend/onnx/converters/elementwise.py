@@ -68,8 +68,8 @@ def _pow(t: OnnxTranslator, node: OnnxNode, base: relax.Expr, exponent: relax.Ex
 
 
 def _integer_power(t: OnnxTranslator, base: relax.Expr, exponent: relax.Expr) -> relax.Expr:
-    """The power by squaring. Beyond 63, where only 0, 1 and -1 do not overflow, what counts is whether exponents are
-    even; below 0 as well, where powers of others are 0."""
+    """Integer power by squaring. Above 63, where only 0, 1 and -1 do not overflow, only the parity of the exponent
+    matters; also below 0, where powers of other bases are 0."""
     s = scalars(t, base)
     positive = DType.of(t.dtype(base)).is_uint
     size = exponent if positive else t.emit(t.op.abs(exponent))
@@ -176,7 +176,7 @@ def _cast_like(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, like: relax.Exp
 
 
 def _converted(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, dtype: str) -> relax.Expr:
-    """The elements in another dtype. 8-bit floats take their greatest value for what is greater, if asked for."""
+    """Cast to another dtype. Casts to 8-bit floats saturate if asked to."""
     if dtype.startswith("float8") and node.attribute("saturate", 1) and t.dtype(x) != dtype:
         wide = t.cast(x, "float64" if t.dtype(x) == "float64" else "float32")
         most = float(construct.max_value(DType.of(dtype)).value)  # type: ignore[attr-defined]

@@ -50,7 +50,7 @@ def _tfidf(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 
 def _grams(node: OnnxNode) -> list[tuple[int, list[Sequence[int]], int]]:
-    """The n-grams of each size: how long they are, their numbers, and how many stand before them in the pool."""
+    """Return the n-grams of each size: (n, the n-grams, the number of n-grams before them in the pool)."""
     pool, begins = node.attribute("pool_int64s", []), node.attribute("ngram_counts")
     groups, before = [], 0
     for size, begin in enumerate(begins, 1):

@@ -28,7 +28,7 @@ def _batch_norm(
 
 
 def _normalized(t: OnnxTranslator, x: relax.Expr, given: Sequence[relax.Expr], epsilon: float) -> relax.Expr:
-    """By the statistics that are given, computed in their dtype."""
+    """Normalize by the given statistics, in their dtype."""
     dtype, inner = t.dtype(x), t.dtype(given[2])
     normalized = t.emit(
         t.op.nn.batch_norm(t.cast(x, inner), *(t.cast(v, inner) for v in given), 1, epsilon, training=False)

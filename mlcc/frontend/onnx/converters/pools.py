@@ -45,7 +45,7 @@ def _lp_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 
 def _norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, total: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
-    """The p-norm of what is added up."""
+    """Emit the p-norm over the elements that `total` sums up."""
     order = node.attribute("p", 2)
     scalar = scalars(t, x)
     if order == 1:

@@ -50,7 +50,7 @@ def _dequantize(
 
 
 def _axis(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scale: relax.Expr) -> int:
-    """The axis that scales lie along; it means nothing where one is for all."""
+    """Return the axis of per-axis scales; 0, without meaning, for a per-tensor scale."""
     return 0 if one_for_all(t, scale) else t.axis(x, node.attribute("axis", 1))
 
 

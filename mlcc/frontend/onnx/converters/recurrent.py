@@ -13,7 +13,7 @@ from mlcc.ir import relax
 
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
-# What alpha and beta of an activation are where a node does not say. By the name in text.
+# Defaults of an activation's alpha and beta, by its name in text.
 _ALPHAS = {
     "affine": 1.0, "leaky_relu": 0.01, "thresholded_relu": 1.0, "scaled_tanh": 1.0, "hard_sigmoid": 0.2, "elu": 1.0
 }  # fmt: skip
@@ -101,7 +101,7 @@ def _layer(
 
 
 def _activations(node: OnnxNode, count: int) -> str | None:
-    """The activations of all directions as text; None for those that a layer has by itself."""
+    """Return the activations of all directions as text; None for the defaults."""
     names = node.attribute("activations")
     if names is None:
         return None
@@ -112,7 +112,7 @@ def _activations(node: OnnxNode, count: int) -> str | None:
 
 
 def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> str:
-    """An activation with its numbers: it takes the next of alphas and betas if it has such."""
+    """Return an activation as text with its parameters, which it takes from `alphas` and `betas` in order."""
     plain = {n.replace("_", ""): n for n in _NAMES}.get(name.lower())
     if plain is None:
         raise Unsupported(f"activation `{name}` is not known")

@@ -1,4 +1,4 @@
-"""Operators that need what a compiler of tensors does not have, with the reason that is given for each."""
+"""Operators that a tensor compiler cannot support, with the reason reported for each."""
 
 from __future__ import annotations
 

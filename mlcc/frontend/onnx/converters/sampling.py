@@ -1,4 +1,4 @@
-"""Samples of images at places that the data give, regions of interest, and what puts patches back."""
+"""Converters of data-dependent sampling: grid sampling, regions of interest, unpooling, deformable convolution."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _greatest_samples(
     ratio: int,
     aligned: bool,
 ) -> relax.Expr:
-    """The greatest of the weighted neighbours of all samples in a bin: ONNX takes them one by one."""
+    """Return the maximum of the weighted neighbours of all samples in a bin; ONNX does not add them up first."""
     if ratio <= 0:
         raise Unsupported('`mode="max"` needs a sampling ratio')
     sides = [_sides(t, x, regions, axis, pooled[axis] * ratio, pooled[axis], scale, aligned) for axis in range(2)]
@@ -112,7 +112,7 @@ def _sides(
     scale: float,
     aligned: bool,
 ) -> list[tuple[relax.Expr, relax.Expr]]:
-    """The two pixels around each sample along an axis, with their weights; those of a sample outside are 0."""
+    """Return the two pixels around each sample along an axis, with linear weights; 0 for samples out of bounds."""
     s, shape = scalars(t, regions), [1, samples, 1] if axis == 0 else [1, 1, samples]
     begin, end = (
         t.op.multiply(t.op.strided_slice(regions, [1], [c], [c + 1], assume_inbound=True), s(scale))

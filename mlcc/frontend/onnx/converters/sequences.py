@@ -1,4 +1,4 @@
-"""Sequences and optional values, which vanish: a sequence is a list of the values that it is made of."""
+"""Sequences and optional values, resolved at import: a sequence is a Python list of its elements."""
 
 from __future__ import annotations
 

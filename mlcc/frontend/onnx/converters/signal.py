@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 LONGEST = 8192  # places of a transform: its matrix has four times the square of it
-FLOAT = 1  # what ONNX calls float32
-_WINDOWS = {  # what cos(2 * pi * k * place) counts, for k from 0 on
+FLOAT = 1  # ONNX's number of float32
+_WINDOWS = {  # the coefficients of cos(2 * pi * k * position), for k from 0 on
     "HannWindow": (0.5, -0.5), "HammingWindow": (25 / 46, -21 / 46), "BlackmanWindow": (0.42, -0.5, 0.08),
 }  # fmt: skip
 
@@ -134,7 +134,7 @@ def _window(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
 
 
 def _run_time_window(t: OnnxTranslator, series: Sequence[float], less: int, size: relax.Expr, dtype: str) -> relax.Expr:
-    """A window as long as run time says."""
+    """Emit a window whose length is known at run time only."""
     wide = functools.partial(t.scalar, dtype="float64")
     (count,) = t.extents(t.reshape(size, [1]))
     steps = t.op.maximum(t.cast(t.tensor_of([construct.sub(count, less)], "int64"), "float64"), wide(1))

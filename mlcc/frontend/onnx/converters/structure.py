@@ -136,7 +136,7 @@ def _reshape(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: relax.Expr
 
 
 def _stated(t: OnnxTranslator, x: relax.Expr, wanted: Sequence[Dim], zero_copies: bool) -> list[Dim]:
-    """The shape that `Reshape` is asked for: 0 copies an extent, -1 is what is left."""
+    """Resolve the shape of a `Reshape`: 0 copies an extent of the operand, -1 is inferred."""
     given = t.shape(x)
     if zero_copies and any(n == 0 and i >= len(given) for i, n in enumerate(wanted)):
         raise Unsupported(f"the shape {list(wanted)} copies a dimension that the operand does not have")
@@ -151,7 +151,7 @@ def _stated(t: OnnxTranslator, x: relax.Expr, wanted: Sequence[Dim], zero_copies
 
 
 def _run_time_shape(t: OnnxTranslator, x: relax.Expr, shape: relax.Expr, zero_copies: bool) -> list[Dim]:
-    """The extents that a tensor of run time says, with 0 and -1 resolved there."""
+    """Return the extents of a shape known at run time only, with 0 and -1 resolved by emitted code."""
     given, zero, one = t.shape(x), t.scalar(0, "int64"), t.scalar(1, "int64")
     shape = t.cast(shape, "int64")
     length = t.static_shape(shape)
@@ -246,7 +246,7 @@ def _concat(t: OnnxTranslator, node: OnnxNode, *parts: relax.Expr) -> relax.Expr
 
 
 def _beside(t: OnnxTranslator, part: relax.Expr, first: Sequence[tir.Expr], axis: int) -> relax.Expr:
-    """A part that is joined to another: its other extents are equal, which run time checks where it is not known."""
+    """Give a part of a concatenation the first one's other extents, with a run-time check if they may differ."""
     shape = list(t.shape(part))
     if len(shape) != len(first):
         return part
@@ -400,7 +400,7 @@ def _run_time_border(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, pads: relax.Expr, value: relax.Expr | None,
     axes: relax.Expr | None,
 ) -> relax.Expr:  # fmt: skip
-    """Borders whose widths are data: each place of the result takes the element that it has in the operand."""
+    """Pad with widths known at run time only, by a gather: each output position reads its element of the operand."""
     mode, rank, shape = choice(node.attribute("mode", "constant"), tuple(_PAD_MODES), "mode"), t.ndim(x), t.shape(x)
     vector = t.cast(pads, "int64")
     half = run_time.count_of(t, vector) // 2
@@ -420,7 +420,7 @@ def _number(width: Dim) -> int:
 
 
 def _cropped(t: OnnxTranslator, x: relax.Expr, widths: Sequence[int]) -> relax.Expr:
-    """Without as many elements as negative widths say."""
+    """Crop by the negative widths of a pad."""
     cut = [i for i in range(t.ndim(x)) if widths[2 * i] or widths[2 * i + 1]]
     ends = [t.simplify(c.add(t.shape(x)[i], widths[2 * i + 1])) for i in cut]
     return t.emit(t.op.strided_slice(x, cut, [-widths[2 * i] for i in cut], ends)) if cut else x
