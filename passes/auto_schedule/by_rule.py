@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 def schedule_by_rule(
     sch: Schedule, name: str, rule: str | None, choices: Mapping[str, Any] | None, target: Target | str
 ) -> None:
-    """Do the steps with which a rule schedules the function `name`, which nobody has touched. See
-    `Schedule.schedule_by_rule`."""
+    """Schedule the untouched function `name` by a rule and replay the steps on `sch`.
+
+    See `Schedule.schedule_by_rule`. Raise CompileError (E0698) if no rule takes the function.
+    """
     func = sch.state.func(name)
     facts = function_facts(func, Target.parse(target))
     plans = Plans(func, facts, constant_parameters(sch.mod).get(name, frozenset()), name)

@@ -31,8 +31,11 @@ Facts = CpuFacts | GpuFacts
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one function. `rule` is None where none took it; `offers` are the choices that it made; `passed`
-    are the rules that were asked in vain, each with its reason; `broken` is a rule that failed by our own mistake."""
+    """The outcome for one function: the rule that took it, and why the others did not.
+
+    `rule` is None if none took it. `offers` are the choices that the rule made, `passed` the rules that refused, each
+    with its reason, and `broken` is the exception of a rule that failed because of a bug.
+    """
 
     name: str
     rule: str | None
@@ -48,8 +51,11 @@ class Answer:
 def answers(
     module: IRModule, facts: Facts | Callable[[tir.PrimFunc], Facts], rules: Sequence[Rule] | None = None
 ) -> list[Answer]:
-    """What the rules, by default those for that kind of machine, make of each TIR function of a module. `facts` are of
-    the machine, or what gives those that a function is for."""
+    """Schedule each TIR function of a module by the first rule that takes it; return the outcomes.
+
+    `rules` are by default those for the kind of machine. `facts` describe the machine, or return the facts for a
+    function.
+    """
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     known = constant_parameters(module)
     made: list[Answer] = []
@@ -88,7 +94,7 @@ def answer(
     func: tir.PrimFunc, name: str, facts: Facts, rules: Sequence[Rule] = RULES,
     constants: frozenset[int] = frozenset(),
 ) -> Answer:  # fmt: skip
-    """What the first rule makes of a function that takes it and gets through. `constants`: see `Kernel.of`."""
+    """Schedule a function by the first rule that takes it, unless it is left alone. `constants`: see `Kernel.of`."""
     alone = why_left_alone(func)
     if alone is not None:
         return Answer(name, None, f"left alone: {alone}")
@@ -96,7 +102,7 @@ def answer(
 
 
 def ask(start: AnyKernel[Any], rules: Sequence[Rule], wanted: Wanted | None = None) -> Answer:
-    """What the first of `rules` makes of a kernel that is `prepared`, and stays as it is. `wanted`: of that rule."""
+    """Schedule a copy of a `prepared` kernel by the first of `rules` that takes it. `wanted`: the choices requested."""
     name = start.name
     passed: list[tuple[str, str]] = []
     broken: Exception | None = None
@@ -133,8 +139,10 @@ def prepared(func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[i
 
 
 def report(found: Sequence[Answer], origins: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Which rule took each function and why, and what the others said; `origins` says what a function was in the
-    source model."""
+    """List for each function the rule that took it and why, and the reasons of the rules that did not.
+
+    `origins` names the part of the source model that a function comes from.
+    """
     lines = ["# --- why schedule"]
     for one in found:
         lines.append(f"{one.name}: {one.why}" if one.rule is None else f"{one.name}: rule {one.rule}: {one.why}")

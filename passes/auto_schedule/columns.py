@@ -114,7 +114,7 @@ class Width:
 
 
 def _width(kernel: Kernel, stage: Stage) -> Width:
-    """How wide tiles are, along what a stage stores consecutively."""
+    """Choose the width of tiles, in vectors along the axis that a stage stores consecutively."""
     along = vector_place(stage, [n for n in stage.spatial if owned(stage, n)])
     if along is None:
         not_this(f"block `{stage.block.name}` stores no axis consecutively")
@@ -137,7 +137,7 @@ def _width(kernel: Kernel, stage: Stage) -> Width:
 
 
 def _sums(kernel: Kernel) -> int:
-    """How many vectors are summed up side by side: enough to hide how long an addition takes."""
+    """Return the number of vector accumulators: enough to hide the latency of an addition."""
     return max(kernel.facts.vector_registers // 4, 1)
 
 
@@ -155,12 +155,12 @@ def _lanes(kernel: Kernel, whole: int, extent: int | None) -> int:
 
 
 def _parts(count: int, most: int) -> int:
-    """How many of `count` things at a time: the most that leaves little to be done for nothing."""
+    """Return the group size, at most `most`, that covers `count` items with little waste in the last group."""
     return min(range(1, most + 1), key=lambda n: (-(-count // n) * (n + 1), -n))
 
 
 def _group(stage: Stage, place: int) -> int | None:
-    """How many iterations of a loop read the same, if its loads tell it by a quotient only (`channel // 32`)."""
+    """Return how many consecutive iterations load the same element (`channel // 32`); None if no load does."""
     var = stage.loops[place].var
     found = [
         tir.const_int(node.rhs)
@@ -226,7 +226,7 @@ def _tile(kernel: Kernel, sums: list[BlockRV], last: Stage, width: Width) -> Til
 
 
 def _again(stage: Stage, place: int) -> int:
-    """How many loads of vectors could serve all rows of a tile along a loop of a reduction."""
+    """Count the vector loads of a reduction that all rows of a tile along the loop at `place` can share."""
     if place not in stage.spatial:
         return 0
     along = vector_place(stage, list(stage.spatial))

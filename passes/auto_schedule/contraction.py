@@ -15,8 +15,11 @@ from mlcc.passes.auto_schedule.stage import Stage
 
 @dataclass(frozen=True)
 class Operand:
-    """A factor: its buffer, the axis (a place among the loops) or None for a constant of each of its dimensions.
-    `windows` are dimensions indexed by sums of axes, as a convolution's: by how much each axis moves there."""
+    """A factor: its buffer, and for each dimension the axis that indexes it, or None for a constant index.
+
+    Axes are places among the loops. `windows` are the dimensions indexed by sums of axes, as in a convolution, with the
+    stride of each axis there.
+    """
 
     buffer: tir.Buffer
     places: tuple[int | None, ...]
@@ -28,9 +31,11 @@ class Operand:
 
 @dataclass(frozen=True)
 class Contraction:
-    """`C[o, m, n] += A[o, m, k] * B[o, k, n]`, each axis a place among the loops. Results are consecutive along `n`;
-    `outer` are all spatial axes but `m` and `n`, whichever operands they occur in. `m` is None where A has no axis of
-    its own: a vector times a matrix."""
+    """`C[o, m, n] += A[o, m, k] * B[o, k, n]`; each axis is a place among the loops.
+
+    Results are consecutive along `n`. `outer` are all other spatial axes but `m`, whichever operands have them. `m` is
+    None if A has no free axis: a vector-matrix product.
+    """
 
     stage: Stage
     lhs: Operand
@@ -44,23 +49,23 @@ class Contraction:
         return 1 if place is None else self.stage.extents[place]
 
     def count(self, places: tuple[int, ...]) -> int | None:
-        """How often some loops run together."""
+        """Return the product of the extents of some loops, or None if one is unknown."""
         extents = [self.stage.extents[p] for p in places]
         return None if None in extents else prod(n for n in extents if n is not None)
 
     @property
     def times(self) -> int | None:
-        """How often the outer axes run."""
+        """The number of iterations of the outer axes together, or None if unknown."""
         return self.count(self.outer)
 
     @property
     def depth(self) -> int | None:
-        """How many products are summed up."""
+        """The number of products in each sum, or None if unknown."""
         return self.count(self.k)
 
     @property
     def reuse(self) -> int | None:
-        """How often each element of the right operand is used."""
+        """The number of times that each element of the right operand is used, or None if unknown."""
         return self.count(tuple(p for p in self.stage.spatial if not self.rhs.has(p)))
 
     def consecutive(self, operand: Operand) -> int | None:
@@ -78,7 +83,7 @@ class Contraction:
 
 
 def contraction(stage: Stage) -> Contraction | str:
-    """What a stage contracts; in words why it is no contraction."""
+    """Match a stage as a contraction; return the reason, as text, if it is none."""
     block = stage.block
     if block.init is None or not stage.reduced or len(block.body) != 1:
         return f"block `{block.name}` is no plain sum"

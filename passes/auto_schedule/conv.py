@@ -115,14 +115,16 @@ def _shared(kernel: Kernel, product: Contraction) -> int:
 
 
 def _anywhere(product: Contraction) -> bool:
-    """Do vectors of data begin at every element of a window?"""
+    """Return True if vectors of data may begin at any element of a window."""
     along = product.rhs.windows.get(len(product.rhs.places) - 1, {})
     return not _stride(product) and any(p != product.n and product.extent(p) != 1 for p in along)
 
 
 def _stride(product: Contraction) -> int:
-    """By how many elements the data move from one column of the result to the next, if that is a window's last step;
-    0 where they are neighbours already."""
+    """Return the stride of the data between neighbouring columns of the result, or 0 if they are contiguous.
+
+    It is the step along a window in the last dimension.
+    """
     last = len(product.rhs.places) - 1
     step = product.rhs.windows.get(last, {}).get(product.n, 1)
     return step if step > 1 else 0
@@ -210,7 +212,7 @@ def _data(
 
 
 def _goes_along(product: Contraction, data: Operand) -> bool:
-    """Are data read for each column of the result at one column alone?"""
+    """Return True if each column of the result reads the data at one column only."""
     window = data.windows.get(len(data.places) - 1, {data.places[-1]: 1})
     return all(place == product.n or product.extent(place) == 1 for place in window)
 
@@ -285,7 +287,7 @@ def _tiles(
 
 
 def _written_out(kernel: Kernel, product: Contraction) -> int:
-    """How many of the innermost loops over the window are written out: none unless something else is wanted."""
+    """Choose how many of the innermost loops over the window to unroll; none by default."""
     fitting, steps = [0], 1
     for count, place in enumerate(reversed(product.k[1:]), 1):
         steps *= product.extent(place) or MOST_UNROLLED + 1

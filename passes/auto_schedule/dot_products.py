@@ -51,7 +51,7 @@ def dots(kernel: Kernel) -> str:
 
 
 def why_no_dots(kernel: Kernel, product: Contraction) -> str | None:
-    """Why a product is not made of dot products along consecutive elements; None if it may be."""
+    """Return why a product is unfit for dot products along contiguous elements, or None if it is fit."""
     last = product.k[-1]
     depth = product.extent(last)
     lanes = element_lanes(kernel, product)
@@ -65,7 +65,10 @@ def why_no_dots(kernel: Kernel, product: Contraction) -> str | None:
 
 
 def _tile(kernel: Kernel, product: Contraction) -> tuple[int, int]:
-    """How many rows and columns at a time: numbers that divide the sizes, for as few loads as the registers allow."""
+    """Choose the rows and columns of a tile: divisors of the extents, with the fewest loads per product.
+
+    The accumulators of a tile take at most half of the vector registers.
+    """
     room = kernel.facts.vector_registers // 2
     candidates = [
         (rows, columns)

@@ -1,4 +1,4 @@
-"""Which functions rules may touch: those that nobody has scheduled."""
+"""The eligibility check for rules: they schedule only functions that nobody has scheduled."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ _A_PERSON_S = ("pragma_", "meta_schedule", "schedule_rule", "auto_copy", "tir.")
 
 
 def why_left_alone(func: tir.PrimFunc) -> str | None:
-    """Why rules have nothing to do with a function; None where its blocks are bound one to one by plain serial loops
-    without annotations, as lowering leaves them."""
+    """Return why rules must leave a function alone, or None if it is as lowering left it.
+
+    Such functions have plain serial loops without annotations, bound one to one to the axes of their blocks.
+    """
     if func.attrs.get(MADE_BY):
         return f"its loops are those of {func.attrs[MADE_BY]}"
     if func.attrs.get(SCHEDULED):

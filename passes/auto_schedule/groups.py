@@ -87,7 +87,7 @@ def grouped_in_place(kernel: Kernel, block: BlockRV, product: Contraction) -> tu
 
 
 def _of_bytes(product: Contraction) -> bool:
-    """Are bytes multiplied as int32, and added up so?"""
+    """Return True if 8-bit operands are multiplied and accumulated in int32."""
     stage = product.stage
     store = stage.stores[0]
     both = all(o.buffer.dtype.is_int and o.buffer.dtype.bits == 8 for o in (product.lhs, product.rhs))
@@ -101,7 +101,7 @@ def _of_bytes(product: Contraction) -> bool:
 
 
 def _pays(kernel: Kernel, product: Contraction) -> bool:
-    """Are both operands used often enough to be copied, as far as they are not known?"""
+    """Return True if both operands are reused often enough to pay for packing; unknown extents count as large."""
     wide = product.extent(product.n)
     if wide is not None and wide * 2 < kernel.facts.lanes(4):
         return False
@@ -111,15 +111,18 @@ def _pays(kernel: Kernel, product: Contraction) -> bool:
 
 
 def _flips_left(kernel: Kernel, product: Contraction) -> bool:
-    """Which operand to copy with another sign: data rather than weights, for what is summed up of the other one is then
-    known, or at least little."""
+    """Return True if the left operand is the one to copy with flipped signs.
+
+    It should be the data rather than the weights: the correction sums up the other operand, and sums of weights are
+    known, or at least small.
+    """
     if product.rhs.windows or product.lhs.windows:
         return bool(product.lhs.windows)
     return not kernel.is_constant(product.lhs.buffer) or kernel.is_constant(product.rhs.buffer)
 
 
 def _flip(kernel: Kernel, block: BlockRV, operand: Operand) -> BlockRV:
-    """A copy of an operand with the other sign; what follows the product takes off what that adds. Gives the copy."""
+    """Copy an operand with flipped signs, and correct the sums in the block after the product; return the copy."""
     sch = kernel.sch
     sch.flip_sign(block, ("read", number_of(kernel, block, operand.buffer)))
     (rest,) = sch.get_consumers(block)
@@ -131,7 +134,7 @@ def _flip(kernel: Kernel, block: BlockRV, operand: Operand) -> BlockRV:
 
 
 def inline_into(kernel: Kernel, block: BlockRV) -> None:
-    """What a copy reads is computed while it is copied, if nobody else reads it."""
+    """Inline the producers of a copy that have no other consumer and are no reductions."""
     for before in kernel.sch.get_producers(block):
         if len(kernel.sch.get_consumers(before)) == 1 and not kernel.stage(before).reduced:
             try_inline(kernel, before)

@@ -60,7 +60,7 @@ def inline_reshapes(kernel: AnyKernel[Any]) -> None:
 
 
 def _reshapes(stage: Stage) -> bool:
-    """Is every element stored as far on as it is read?"""
+    """Return True if a stage copies elements to the same linear offset, as a reshape does."""
     if stage.reduced or not stage.plain or len(stage.stores) != 1:
         return False
     if not isinstance(stage.stores[0].value, tir.BufferLoad) or len(stage.accesses) != 2:
@@ -101,7 +101,7 @@ def _pays(kernel: AnyKernel[Any], stage: Stage) -> bool:
 
 
 def _widens(stage: Stage) -> bool:
-    """Does it only convert elements to a larger type, in whichever order they stand?"""
+    """Return True if a stage only converts elements to a wider float type, in any order of axes."""
     store = stage.stores[0]
     loaded = uncast(store.value)
     if not isinstance(loaded, tir.BufferLoad) or loaded is store.value:
@@ -112,13 +112,13 @@ def _widens(stage: Stage) -> bool:
 
 
 def _copies(stage: Stage) -> bool:
-    """Does it only put elements elsewhere, one by one as they stand (a convolution's padding by nothing)?"""
+    """Return True if a stage copies elements to the same indices, as a convolution's padding by zero does."""
     store = stage.stores[0]
     return isinstance(store.value, tir.BufferLoad) and store.value.indices == store.indices
 
 
 def _as_often(one: Stage, other: Stage) -> bool:
-    """Do both run the same number of times, as far as is known?"""
+    """Return True if `other` runs no more often than `one`, as far as is known."""
     if one.iterations is not None and other.iterations is not None:
         return other.iterations <= one.iterations
     return len(one.loops) == len(other.loops) or other.reads_once(one.stores[0].buffer)

@@ -1,4 +1,4 @@
-"""What a rule is given: one function under a schedule of its own, and the facts of the machine."""
+"""The kernel that a rule schedules: one function under its own schedule, and the facts of the machine."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class AnyKernel(Generic[Facts]):
             not_this(why)
 
     def checkpoint(self) -> Callable[[], None]:
-        """What takes the kernel back to where it is now."""
+        """Return a function that restores the kernel's present state."""
         sch, used, offers = self.sch.copy(), len(self.used), len(self.offers)
 
         def back() -> None:
@@ -139,13 +139,16 @@ class AnyKernel(Generic[Facts]):
         return producers(self.sch.state.tree(self.name), stage.block)
 
     def is_output(self, stage: Stage) -> bool:
-        """Does a stage write what the caller sees?"""
+        """Return True if a stage writes a buffer that the caller sees."""
         tree = self.sch.state.tree(self.name)
         assert tree.root is not None
         return is_output(tree, stage.block, tree.root)
 
     def is_constant(self, buffer: tir.Buffer) -> bool:
-        """Is a buffer a parameter that the compiler knows? What is made from it alone costs nothing."""
+        """Return True if a buffer is a parameter with a value known at compile time.
+
+        Whatever is computed from such buffers alone costs nothing at run time.
+        """
         return any(self.func.buffers[n] is buffer for n in self._constants)
 
     # ------------------------------------------------------------ handles

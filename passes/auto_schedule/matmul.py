@@ -73,12 +73,15 @@ def matmul(kernel: Kernel) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """The tile; which operands are copied: `panels` of the one that vectors are loaded from, `rows` of the other where
-    its own layout is in the way; whether rows are padded to be `whole` tiles, or what is left of them is a smaller one;
-    in which order the outer axes nest, and under how many of them copies are made, so that those for one matrix of a
-    batch are read while they are in the cache; how many panels go by `together` for each strip; how many steps of the
-    depth are `unrolled`; how bytes are added up in groups; the type of copies, if it is another
-    one than the operands'; the columns of panels that other versions of the kernel `shared`, if there are any."""
+    """The choices of a schedule for a product.
+
+    Of the operands, `panels` packs the one from which vectors are loaded, and `rows` the other where its layout is in
+    the way. Rows are padded to `whole` tiles, or the tail is a smaller tile. `outer` is the order of the outer axes;
+    copies are made under the first `level` of them, so that those for one matrix of a batch are read while they are in
+    the cache. `together` panels are multiplied by each strip before the next one. `unrolled` steps of the depth are
+    unrolled. `groups` says how bytes are added up in groups. `wide` is the type of copies if it is not that of the
+    operands. `shared` is the width of the panels that versions of the kernel share, or 0.
+    """
 
     tile: Tile
     panels: bool
@@ -156,7 +159,7 @@ def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
 
 
 def _together(kernel: Kernel, product: Contraction, tile: Tile, shared: bool) -> int:
-    """How many panels go by for each strip before the next strip: 1 unless something else is wanted."""
+    """Choose how many panels are multiplied by each strip before the next strip; 1 by default."""
     n = product.extent(product.n)
     if product.m is None or n is None or shared or (product.extent(product.m) or tile.rows + 1) <= tile.rows:
         return 1
@@ -164,7 +167,7 @@ def _together(kernel: Kernel, product: Contraction, tile: Tile, shared: bool) ->
 
 
 def _unrolled(kernel: Kernel, product: Contraction, tile: Tile, groups: Groups | None) -> int:
-    """How many steps of the depth are written out: 1 unless something else is wanted."""
+    """Choose how many steps of the reduction to unroll; 1 by default."""
     depth = product.extent(product.k[-1])
     if groups is not None or depth is None:
         return 1

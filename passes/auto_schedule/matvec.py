@@ -76,7 +76,7 @@ def _stream(
 
 
 def _stores(kernel: Kernel, epilogue: BlockRV, outer: list[LoopRV], lanes: int) -> None:
-    """What follows, for each block of columns."""
+    """Compute the epilogue for each block of columns, in vectors."""
     kernel.sch.reverse_compute_at(epilogue, outer[-1])
     loops = kernel.loops(epilogue)
     vector = vector_place(kernel.stage(epilogue), list(range(len(outer), len(loops))))
@@ -98,7 +98,7 @@ def _vectors(kernel: Kernel, product: Contraction) -> int:
 
 
 def _count(kernel: Kernel, product: Contraction, vectors: int) -> int | None:
-    """How many blocks of so many vectors there are."""
+    """Return the number of blocks of `vectors` vectors, or None if unknown."""
     n = product.extent(product.n)
     return None if n is None else -(-max(-(-n // element_lanes(kernel, product)), 1) // vectors)
 
@@ -112,7 +112,7 @@ def _pieces(kernel: Kernel, product: Contraction, blocks: int | None) -> int:
 
 
 def _rows(depth: int | None) -> list[int]:
-    """How many rows at a time, best guess first."""
+    """Return the candidate numbers of rows at a time, best guess first."""
     if depth is None:
         return [*reversed(ROWS)]
     dividing = [r for r in (*ROWS, *MORE_ROWS) if depth % r == 0]

@@ -14,7 +14,10 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 
 def owned(stage: Stage, place: int) -> bool:
-    """Do different iterations of a loop surely write different elements, and touch nothing that cannot be seen?"""
+    """Return True if different iterations of a loop provably write different elements.
+
+    Calls with effects and pointers, whose accesses are not visible, count as conflicts.
+    """
     var = stage.loops[place].var
     others = {loop.var for loop in stage.loops} - {var}
     stored = [a for a in stage.accesses if a.stored]
@@ -28,7 +31,7 @@ def owned(stage: Stage, place: int) -> bool:
 
 
 def _is_shift(index: tir.Expr, var: tir.Var) -> bool:
-    """Is it the variable plus a constant?"""
+    """Return True if an index is the variable, plus or minus a constant."""
     match index:
         case tir.Var():
             return index is var
@@ -56,7 +59,7 @@ _POINTERS = ("call_llvm_intrin", "tvm_struct_get", "tvm_stack_make_array")
 
 
 def worth_threads(kernel: Kernel, stage: Stage) -> bool:
-    """Is the work enough to share out? Sizes that are not known are taken to be."""
+    """Return True if a stage has enough work for several threads; unknown extents are taken to be large."""
     times = stage.iterations
     return times is None or times * stage.operations >= kernel.facts.parallel_operations
 
@@ -119,7 +122,7 @@ def _groups(stage: Stage, order: list[int], free: list[int]) -> list[list[int]]:
 
 
 def _lanes(kernel: Kernel, stage: Stage, times: int | None) -> int:
-    """How many iterations one vector takes: a whole one, or the next power of two of a short loop."""
+    """Return the lanes of a vector: a full one, or the next power of two for a short loop."""
     whole = kernel.facts.lanes(stage.element_bytes)
     if times is None:
         return whole
@@ -127,7 +130,7 @@ def _lanes(kernel: Kernel, stage: Stage, times: int | None) -> int:
 
 
 def _chosen_lanes(kernel: Kernel, stage: Stage, times: int | None) -> int:
-    """How many iterations go by at a time: those of one vector unless something else is wanted."""
+    """Choose how many iterations to run at a time; one vector by default."""
     lanes = _lanes(kernel, stage, times)
     if lanes == 1 or times is not None and times <= lanes:
         return lanes
@@ -136,8 +139,10 @@ def _chosen_lanes(kernel: Kernel, stage: Stage, times: int | None) -> int:
 
 
 def _chunk(kernel: Kernel, stage: Stage, times: int | None, lanes: int) -> int | None:
-    """How many vectors one parallel iteration takes: enough to pay, and at least some chunks for each core.
-    None for sizes that are not known: most of a chunk might lie beyond the end."""
+    """Choose the vectors of a parallel iteration: enough to pay, and several chunks for each core.
+
+    Return None for unknown extents, since most of a chunk might be beyond the end.
+    """
     if times is None:
         return None
     least = max(kernel.facts.parallel_operations // 4 // (stage.operations * lanes), 1)

@@ -30,8 +30,10 @@ class Offer:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What somebody wants of a rule: `choices` in place of its best guesses, by name. A rule that is `named` also takes
-    kernels that it would rather leave to the next."""
+    """A request to a rule: `choices`, by name, that replace its best guesses.
+
+    A rule that is `named` also takes kernels that it would rather leave to the next.
+    """
 
     choices: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     named: bool = False

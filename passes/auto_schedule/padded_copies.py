@@ -74,7 +74,7 @@ def place_copies(kernel: Kernel, copies: list[BlockRV], outer: list[LoopRV], lan
 
 
 def _level(kernel: Kernel, copy: BlockRV, outer: list[LoopRV]) -> int:
-    """How many loops around tiles, outermost first, each read a part of the copy of their own."""
+    """Return the number of outermost tile loops whose iterations each read a separate part of the copy."""
     (reader,) = kernel.sch.get_consumers(copy)
     stage = kernel.stage(reader)
     buffer = kernel.stage(copy).block.writes[0].buffer

@@ -37,8 +37,10 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """What a plan, with all its choices, makes of a function. `predicted` is the time that the rule expects, relative
-    to that of its best guess (1.0)."""
+    """The function that a plan with all its choices gives.
+
+    `predicted` is the expected time, relative to the rule's best guess (1.0).
+    """
 
     plan: Plan
     answer: Answer
@@ -51,7 +53,7 @@ class Planned:
 
     @cached_property
     def key(self) -> str:
-        """Equal for plans that come to the same."""
+        """A key that is equal for plans with the same result."""
         return candidate_key(self.func)
 
 
@@ -75,12 +77,15 @@ class Plans:
 
     @cached_property
     def default(self) -> Planned | None:
-        """What the pass `auto-schedule` does; None where no rule takes the function."""
+        """The plan that the pass `auto-schedule` follows; None if no rule takes the function."""
         return _planned(ask(self._start, self.rules), 1.0)
 
     def apply(self, plan: Plan) -> Planned:
-        """What a plan makes of the function. Raises CompileError: E0698 for a rule that does not exist or does not take
-        the function, E0699 for a choice that it does not offer."""
+        """Apply a plan to the function.
+
+        Raise CompileError: E0698 for a rule that does not exist or does not take the function, E0699 for a choice that
+        the rule does not offer.
+        """
         rule = next((r for r in self.rules if r.name == plan.rule), None)
         if rule is None:
             names = ", ".join(r.name for r in self.rules)
@@ -133,18 +138,17 @@ class Plans:
         return sorted(made.values(), key=lambda one: one[2])
 
     def repair(self, plan: Plan) -> Planned | None:
-        """What a plan makes of the function where choices that are not offered are the rule's best guesses; None if the
-        rule refuses it."""
+        """Apply a plan, with best guesses for choices that are not offered; None if the rule refuses the function."""
         rule = next((r for r in self.rules if r.name == plan.rule), None)
         made = None if rule is None else self._with(rule, plan.choices)
         return made if isinstance(made, Planned) else None
 
     def rule_cost(self, rule: str) -> float:
-        """What is expected of the best guess of a rule, relative to the default."""
+        """Return the expected time of a rule's best guess, relative to the default rule."""
         return 1.0 if self.default is None or rule == self.default.plan.rule else ANOTHER_RULE
 
     def _with(self, rule: Rule, choices: Mapping[str, int]) -> Planned | str:
-        """What a rule makes with some choices; in words why nothing."""
+        """Apply a rule with some choices; return the reason, as text, if it refuses."""
         answer = ask(self._start, (rule,), Wanted(choices, named=True))
         return _planned(answer, self.rule_cost(rule.name)) or answer.passed[0][1]
 

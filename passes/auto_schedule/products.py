@@ -1,4 +1,4 @@
-"""What the rules for products share: finding one, what follows it, its tiles, and what else is in the kernel."""
+"""Shared parts of the CPU rules for products: matching, epilogues, tiles, and the kernel's other blocks."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def schedule_others(kernel: Kernel, blocks: Sequence[BlockRV], epilogue: BlockRV
 
 
 def stands(kernel: AnyKernel[Any], block: BlockRV) -> bool:
-    """Is a block still there?"""
+    """Return True if a block still exists."""
     try:
         kernel.sch.get(block)
     except CompileError:

@@ -53,7 +53,10 @@ def _last_row_loop(stage: Stage, axes: int) -> int:
 
 
 def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
-    """How many outer loops all stages share, loops that run once not counted."""
+    """Return the number of outer loops that all stages share, not counting loops of extent 1.
+
+    Leave the kernel to the next rule if its stages do not run over the same rows.
+    """
     reducing = [s for s in stages if s.reduced]
     if not reducing:
         not_this("no block reduces")
@@ -118,8 +121,10 @@ def partial_results(
 
 
 def _vectors_at_once(times: int | None, last: int | None, lanes: int, most: int) -> tuple[int, bool]:
-    """How many vectors add up side by side, of loops that run so often in all, the last one so often; and whether they
-    go by as one loop without a rest."""
+    """Return the number of vector accumulators, and True if the loops fuse into one without a tail.
+
+    `times` is the number of iterations of the loops together, `last` that of the innermost one.
+    """
     several = _accumulators(times, lanes, most)
     for fitting in (several, several // 2):
         if fitting and times is not None and times % (fitting * lanes) == 0:
@@ -132,7 +137,7 @@ def _firsts(ways: Sequence[tuple[int, bool]]) -> list[int]:
 
 
 def _accumulators(times: int | None, lanes: int, most: int) -> int:
-    """How many vectors add up side by side, for sums of so many elements."""
+    """Return the number of vector accumulators for sums of `times` elements."""
     several = 1
     while several < most and (times is None or times >= 4 * several * lanes):
         several *= 2
@@ -148,7 +153,7 @@ def _as_one(stage: Stage, places: list[int]) -> list[int]:
 
 
 def _reads(stage: Stage, before: Stage) -> bool:
-    """Does a stage reduce what the one before stores along the row, in steps that are known?"""
+    """Return True if a stage reduces the row that `before` stores, all extents of it known."""
     if None in before.extents[1:]:
         return False
     along = {stage.loops[n].var for n in stage.reduced}
@@ -157,7 +162,7 @@ def _reads(stage: Stage, before: Stage) -> bool:
 
 
 def _adds_up(kernel: Kernel, block: BlockRV, after: tuple[BlockRV, str]) -> bool:
-    """Are partial results made of what a stage stores?"""
+    """Return True if the stage `after` reduces the stores of `block` to partial results."""
     stage = kernel.stage(block)
     inner = list(range(1, len(stage.loops)))
     return after[1] == "partial" and _as_one(stage, inner) == inner and _reads(kernel.stage(after[0]), stage)
@@ -204,7 +209,7 @@ def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
 
 
 def _at_once(kernel: Kernel, stage: Stage, places: Sequence[int], most: int, unknown: int = PAIR) -> int:
-    """How many vectors along some loops to compute at a time: as many as leave little to be done for nothing."""
+    """Return how many vectors along some loops to compute at a time: the most with little padding."""
     extents = [stage.extents[n] for n in places]
     if None in extents:
         return unknown
@@ -213,12 +218,12 @@ def _at_once(kernel: Kernel, stage: Stage, places: Sequence[int], most: int, unk
 
 
 def _vectors(kernel: Kernel, stage: Stage, guess: int) -> int:
-    """How many vectors of a stage to compute at a time."""
+    """Choose how many vectors of a stage to compute at a time."""
     return kernel.choose("vectors", f"vectors of `{stage.block.name}` at a time", list(dict.fromkeys((guess, 2, 1, 4))))
 
 
 def _width(stage: Stage) -> int:
-    """How many lanes are worth having: the next power of two of a short row."""
+    """Return the most lanes of use: the next power of two of a short row."""
     extents = [n for place, n in enumerate(stage.extents) if place and place not in stage.reduced]
     if any(n is None for n in extents):
         return 1 << 30

@@ -68,17 +68,17 @@ class Stage:
 
     @cached_property
     def extents(self) -> tuple[int | None, ...]:
-        """How often each loop runs; None where that is not known."""
+        """The extent of each loop; None where it is unknown."""
         return tuple(tir.const_int(loop.extent) for loop in self.loops)
 
     @cached_property
     def plain(self) -> bool:
-        """Does the body do nothing but store expressions?"""
+        """True if the body only stores expressions."""
         return all(isinstance(stmt, tir.BufferStore) for stmt in self.block.body)
 
     @cached_property
     def straight(self) -> bool:
-        """Does the body do nothing but store expressions, perhaps bound before, as pairs of sums are?"""
+        """True if the body only stores expressions, perhaps bound to variables before, as pairs of sums are."""
         return all(isinstance(stmt, (tir.Bind, tir.BufferStore)) for stmt in self.block.body)
 
     @cached_property
@@ -130,11 +130,11 @@ class Stage:
 
     @cached_property
     def iterations(self) -> int | None:
-        """How often the body runs; None where that is not known."""
+        """The number of iterations of the body; None if it is unknown."""
         return self.times(range(len(self.extents)))
 
     def times(self, places: Sequence[int]) -> int | None:
-        """How often the loops at these places run together, if that is known."""
+        """Return the product of the extents of the loops at these places, or None if one is unknown."""
         extents = [self.extents[n] for n in places]
         return None if None in extents else prod(n for n in extents if n is not None)
 
@@ -185,7 +185,10 @@ class Stage:
         return made
 
     def reads_once(self, buffer: tir.Buffer) -> bool:
-        """Is no element of a buffer read in two iterations, as far as the loops that it moves with tell?"""
+        """Return True if no two iterations read the same element of a buffer.
+
+        Only the loops that its indices do not depend on are looked at.
+        """
         reads = [a for a in self.accesses if a.buffer is buffer and not a.stored]
         others = [{n for n, loop in enumerate(self.loops) if loop.var not in a.variables} for a in reads]
         return len(reads) == 1 and all(self.extents[n] == 1 for n in others[0])
@@ -203,8 +206,10 @@ class Stage:
         return steps.pop() if len(steps) == 1 else None
 
     def fusable(self, outer: int, inner: int) -> bool:
-        """Is every access as regular over the two loops taken as one as over the inner one, and nothing else computed
-        from where they are?"""
+        """Return True if every access is as regular over both loops fused as over the inner one.
+
+        False if anything else is computed from either loop variable.
+        """
         if {self.loops[outer].var, self.loops[inner].var} & self.shown:
             return False
         extent = self.loops[inner].extent

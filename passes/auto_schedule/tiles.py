@@ -46,7 +46,7 @@ class Tile:
 
 
 def _fits(columns: int, panel: int) -> bool:
-    """Whether a tile reads whole panels, or a part that several of it make whole."""
+    """Return True if a tile reads whole panels, or several tiles read one whole panel."""
     return panel == 0 or columns % panel == 0 or panel % columns == 0
 
 

@@ -84,13 +84,16 @@ def alike(stage: Stage, place: int, other: int) -> list[int]:
 
 
 def _sizes(size: int | None, line: int) -> list[int]:
-    """How much of an axis a block may take, best guess first."""
+    """Return the candidate extents of a block along an axis, best guess first."""
     others = (_part(size, n) for n in (2 * line, line // 2, line // 4) if n > 1)
     return list(dict.fromkeys((_part(size, line), *others)))
 
 
 def _part(size: int | None, most: int) -> int:
-    """How much of an axis a block takes: a line, or half of one if that leaves no rest."""
+    """Return the extent of a block along an axis: a cache line, or half of one if that leaves no tail.
+
+    Short axes round up to a power of two.
+    """
     if size is None:
         return most
     if size % most and size % (most // 2) == 0:

@@ -54,7 +54,7 @@ def _makes_integers(stage: Stage) -> bool:
 
 
 def _rounds(stage: Stage) -> bool:
-    """Does a block round narrow floats on the way?"""
+    """Return True if a block rounds intermediate results to narrow floats."""
     found = False
     if has_block(stage.block.body):
         return False

@@ -91,7 +91,7 @@ def _is_bound(body: tuple[Stmt, ...]) -> bool:
 
 
 def _computes(stmt: Stmt) -> bool:
-    """Is a statement more than what a host does by itself?"""
+    """Return True if a statement loads, stores or evaluates a call, and so belongs in a GPU kernel."""
     return any(isinstance(n, (tir.BufferStore, tir.BufferLoad, tir.Evaluate)) for n in walk(stmt))
 
 
@@ -165,7 +165,10 @@ def _share_out(kernel: GpuKernel, number: int) -> None:
 
 
 def _independent(stmt: Stmt, loops: tuple[tir.For, ...]) -> bool:
-    """Does every store to global memory name a place that all the loops tell? Else threads would share a temporary."""
+    """Return True if the indices of every store to global memory depend on all the loops.
+
+    Otherwise threads would race on a temporary, as they would on a buffer in shared memory allocated inside.
+    """
     wanted = {loop.var for loop in loops if tir.const_int(loop.extent) != 1}
     axes: dict[tir.Var, set[tir.Var]] = {}  # the loop variables that the axes of blocks depend on
     for node in walk(stmt):

@@ -69,7 +69,7 @@ def _chunk(length: int, sm_count: int) -> int:
 
 
 def _few_results(kernel: GpuKernel, stage: Stage) -> bool:
-    """Are there too few results for a thread each to keep the device busy, and enough to be summed up for each?"""
+    """Return True if one thread per result leaves the device idle and the reductions are long enough to split."""
     if not stage.reduced or not stores_only(stage) or not combinable(stage):
         return False
     length, results = stage.times(stage.reduced), stage.times(stage.spatial)

@@ -26,7 +26,7 @@ _GROUPS = (8, 4, 2)  # rows of tiles that blocks go through together, so that th
 
 @dataclass(frozen=True)
 class Fragments:
-    """How intrinsics name the types of operands and sums, and the depth of one product."""
+    """The names of operand and accumulator types in tensor core intrinsics, and the depth of one product."""
 
     operands: str
     sums: str
@@ -37,12 +37,15 @@ class Fragments:
         return SIDE * 2 // self.depth
 
     def keeps_depth(self, along: bool) -> bool:
-        """Does a strip lie along its depth in shared memory, if the operand does in global memory (`along`)? Bytes
-        always: `ldmatrix` transposes pairs of them."""
+        """Return True if a strip in shared memory is contiguous along its depth.
+
+        It is if the operand in global memory is (`along`), and always for bytes, since `ldmatrix` transposes pairs of
+        them.
+        """
         return along or self.bytes == 1
 
     def load(self, operand: str, deep: bool) -> str:
-        """The intrinsic that loads a fragment of an operand from a strip that lies along its depth, or across."""
+        """Return the intrinsic that loads a fragment from a strip, contiguous along its depth (`deep`) or across."""
         transposed = deep == (operand == "b")
         return f"mma_ldmatrix_{self.operands}_{operand}{'_trans' if transposed else ''}_dyn"
 
@@ -212,8 +215,7 @@ def _vector(stage: Stage) -> int:
 
 
 def _side_by_side(stage: Stage, load: Access, var: tir.Var, lanes: int) -> bool:
-    """Are the elements that `lanes` iterations load one after the other, the first at a multiple of as many in each of
-    the rows?"""
+    """Return True if `lanes` iterations load contiguous elements, aligned to `lanes` in each row."""
     *before, row = load.buffer.shape
     analyzer = Analyzer()
     for loop in stage.loops[:-1]:
@@ -254,8 +256,10 @@ def _by_tiles(kernel: GpuKernel, load: BlockRV, shape: tuple[int, int]) -> LoopR
 
 
 def _lanes(rank: int, dims: tuple[int, int], shape: tuple[int, int]) -> tir.IndexMap:
-    """Which fragment an element of two dimensions is in, and of that which lane has it and as which of its elements:
-    what the intrinsics say (PTX ISA, "Matrix Fragments for mma")."""
+    """Return the fragment layout: indices to (..., fragment row, fragment column, lane, register element).
+
+    Source: PTX ISA, "Matrix Fragments for mma". `shape` is that of a fragment.
+    """
     given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
     before = [v for n, v in enumerate(given) if n not in dims]
     i, j = (given[n] for n in dims)

@@ -94,8 +94,10 @@ def _tiles(kernel: GpuKernel, block: BlockRV, product: Contraction, tile: Tile) 
 
 
 def _rows_together(kernel: GpuKernel, product: Contraction, tile: Tile) -> int:
-    """How many rows of tiles go side by side, where the operands are larger than the second-level cache: about as many
-    as there are columns of tiles at a time."""
+    """Choose how many rows of tiles neighbouring blocks traverse together, to reuse operands in the L2 cache.
+
+    The default is 1 if the operands fit the L2 cache, else about the number of columns of tiles in flight.
+    """
     m, n, depth = product.extent(product.m), product.extent(product.n), product.depth
     if m is None or n is None or depth is None:
         return 1

@@ -70,7 +70,7 @@ def map_nest(kernel: GpuKernel, block: BlockRV) -> str:
 
 
 def combinable(stage: Stage) -> bool:
-    """Can partial results of a reduction be put together: is its combiner known?"""
+    """Return True if the combiner of a reduction is known, so that partial results can be combined."""
     try:
         reduction_parts(stage.block)
     except Refusal:
@@ -79,7 +79,7 @@ def combinable(stage: Stage) -> bool:
 
 
 def stores_only(stage: Stage) -> bool:
-    """Does the body do nothing but store expressions, tuples of them too?"""
+    """Return True if the body only stores expressions, tuples included."""
     return all(isinstance(stmt, (tir.BufferStore, tir.Bind)) for stmt in stage.block.body)
 
 
@@ -102,8 +102,10 @@ def spread(kernel: GpuKernel, loops: list[LoopRV], times: int | None, lanes: int
 
 
 def block_threads(kernel: GpuKernel, times: int | None) -> int:
-    """How many threads a block has, for so many in all: fewer where that is what it takes for every multiprocessor to
-    have a block."""
+    """Choose the number of threads in a block, for `times` threads in all.
+
+    Blocks get smaller where every multiprocessor would not have one otherwise.
+    """
     threads = min(THREADS, kernel.facts.max_threads)
     while times is not None and threads > kernel.facts.warp and times < threads * kernel.facts.sm_count:
         threads //= 2
@@ -112,8 +114,11 @@ def block_threads(kernel: GpuKernel, times: int | None) -> int:
 
 
 def _lanes(kernel: GpuKernel, stage: Stage, places: list[int]) -> int:
-    """How many results along loops that are one a thread computes side by side: as many as one access moves, where all
-    accesses are whole vectors and enough threads remain."""
+    """Return how many adjacent results a thread computes: those of the widest access that fits.
+
+    1 unless every access is contiguous or a broadcast. The number divides the extent, and leaves a warp for each
+    multiprocessor.
+    """
     times, length = stage.times(stage.spatial), stage.times(places)
     if any(s not in (0, 1) for s in stage.steps_by(places[-1])):
         return 1
@@ -128,8 +133,10 @@ def _lanes(kernel: GpuKernel, stage: Stage, places: list[int]) -> int:
 
 
 def _turns(kernel: GpuKernel, stage: Stage, lanes: int) -> int:
-    """How many times a thread does its part: until it has bytes enough on their way, where every multiprocessor is full
-    all the same. What computes much has enough to do while it waits."""
+    """Return how many times a thread repeats its part, so that enough bytes are in flight.
+
+    Fewer where multiprocessors would not be full, or where the arithmetic already hides the latency of loads.
+    """
     facts, times = kernel.facts, stage.times(stage.spatial)
     turns = MOST_TURNS
     full = facts.sm_count * facts.threads_per_sm

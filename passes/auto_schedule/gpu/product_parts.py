@@ -1,5 +1,4 @@
-"""What the rules for products of matrices share: their form, padding, and what is computed as operands are fetched and
-results are stored."""
+"""Shared parts of the GPU rules for matrix products: GEMM form, padding, and fused producers and epilogues."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 
 def has_several_axes(product: Contraction) -> bool:
-    """Does an operand have several axes of its own, or are products summed up over several?"""
+    """Return True if an operand has several free axes, or the product several reduction axes."""
     return any(len(_own(product, o)) > 1 for o in (product.lhs, product.rhs)) or len(product.k) > 1
 
 
@@ -72,7 +71,7 @@ def inline_copies(kernel: GpuKernel, block: BlockRV) -> None:
 
 
 def _copies(stage: Stage) -> bool:
-    """Does a stage only put elements elsewhere, or zeros?"""
+    """Return True if a stage only copies elements, perhaps with zeros for padding."""
     if stage.reduced or not stage.plain or len(stage.stores) != 1:
         return False
     value = stage.stores[0].value
@@ -82,7 +81,10 @@ def _copies(stage: Stage) -> bool:
 
 
 def absorb_readers(kernel: GpuKernel, block: BlockRV) -> None:
-    """What follows a block element by element becomes part of it."""
+    """Inline the elementwise consumers of a block into it, as its epilogue.
+
+    Stop at an output, at several consumers, or where the step is refused.
+    """
     while not kernel.is_output(kernel.stage(block)):
         readers = kernel.sch.get_consumers(block)
         if len(readers) != 1:
@@ -94,13 +96,13 @@ def absorb_readers(kernel: GpuKernel, block: BlockRV) -> None:
 
 
 def loops_down_to(kernel: GpuKernel, block: BlockRV, loop: LoopRV) -> int:
-    """How many loops of a block there are down to one of them."""
+    """Return the number of loops around a block down to `loop`, inclusive."""
     wanted = kernel.sch.get(loop)
     return next(n + 1 for n, found in enumerate(kernel.stage(block).loops) if found is wanted)
 
 
 def schedule_rest(kernel: GpuKernel, done: Sequence[BlockRV]) -> None:
-    """What a rule has not dealt with, stage by stage."""
+    """Bind the loops of all blocks but those that a rule has `done` to threads, block by block."""
     mine = {kernel.sch.get(b) for b in done}
     for other in kernel.blocks():
         block = kernel.sch.get(other)
@@ -109,7 +111,7 @@ def schedule_rest(kernel: GpuKernel, done: Sequence[BlockRV]) -> None:
 
 
 def schedule_others(kernel: GpuKernel) -> None:
-    """What stands in no threads yet, stage by stage."""
+    """Bind the loops of the blocks that run in no threads yet, block by block."""
     for other in kernel.blocks():
         if not any(loop.thread for loop in kernel.stage(other).loops):
             kernel.say(thread_nest(kernel, other))

@@ -1,8 +1,8 @@
-"""How rows are shared out among threads: what the rule `rows` goes by.
+"""The distribution of rows over threads, for the rule `rows`.
 
-A row of elements that lie side by side is cut into vectors of `vector` elements, and these go to `threads` threads in
-turn, so that a warp moves whole lines. A block has `rows` rows. Rows that are `kept` lie in the registers of their
-threads, `KEPT` bytes in each.
+A row of contiguous elements is cut into vectors of `vector` elements, dealt in turn to `threads` threads, so that the
+accesses of a warp are coalesced. A block has `rows` rows. Rows that are `kept` stay in the registers of their threads,
+`KEPT` bytes in each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EACH = 2  # vectors that a lane should have before more lanes share a row
 
 @dataclass(frozen=True, slots=True)
 class RowShare:
-    """How long rows are (None: not known), and who has what of them."""
+    """The length of rows (None if unknown) and their distribution over threads."""
 
     length: int | None
     vector: int
@@ -38,12 +38,11 @@ class RowShare:
 
     @property
     def even(self) -> bool:
-        """Do all threads have as many elements?"""
+        """True if all threads have the same number of elements."""
         return self.length is not None and self.length % (self.vector * self.threads) == 0
 
     def index_map(self, buffer: tir.Buffer) -> tir.IndexMap | None:
-        """A row's elements where its threads have them, row by row: (turn, thread, lane of a vector). None for a buffer
-        that is not made of such rows."""
+        """Map a buffer's indices to (..., row, turn, thread, vector lane); None if it does not consist of such rows."""
         assert self.length is not None
         dtype = buffer.shape[0].dtype
         given = tuple(tir.Var(f"i{n}", dtype) for n in range(len(buffer.shape)))
@@ -71,8 +70,10 @@ class RowShare:
 def share_rows(
     kernel: GpuKernel, count: int | None, length: int | None, vector: int, size: int, arrays: int
 ) -> RowShare:
-    """How `count` rows of `length` elements are shared out: `vector` of them, of `size` bytes each, are an access, and
-    `arrays` of them are kept in registers at a time."""
+    """Distribute `count` rows of `length` elements over threads.
+
+    An access moves `vector` elements of `size` bytes; `arrays` arrays are kept in registers at a time.
+    """
     facts = kernel.facts
     if length is None:
         return RowShare(None, 1, min(UNKNOWN, facts.max_threads), 1, False)
@@ -101,8 +102,10 @@ def share_rows(
 
 
 def fitting_vector(stage: Stage, inner: Sequence[int], widest: int) -> int:
-    """How many elements along a row one access moves: at most 16 bytes of the widest, aligned, wherever accesses go
-    along the row element by element."""
+    """Return how many elements an access along a row moves: at most 16 bytes of the widest type, aligned.
+
+    It holds for all accesses that move along the row with a known stride.
+    """
     along = [n for n in inner if stage.extents[n] != 1]
     if not along or any(stage.extents[n] is None for n in along):
         return 1
@@ -138,7 +141,7 @@ def _known(stage: Stage, access: Access, place: int) -> int | None:
 
 
 def is_row(stage: Stage, access: Access, inner: Sequence[int], length: int) -> bool:
-    """Does an access run over a whole row, whose elements lie side by side, as others do?"""
+    """Return True if an access covers a whole contiguous row of `length` elements, beginning at a multiple of it."""
     along = [n for n in inner if stage.extents[n] != 1]
     if access.buffer.strides or not along or stage.extents[along[-1]] is None:
         return False

@@ -104,7 +104,10 @@ def _copies(kernel: GpuKernel, axes: int, share: RowShare) -> list[BlockRV]:
 
 
 def _place(kernel: GpuKernel, block: BlockRV, axes: int, share: RowShare) -> bool:
-    """Where a stage leaves its results; are they rows in registers?"""
+    """Set the scope of a stage's results; return True if these are rows in registers.
+
+    Rows that are not kept in registers go to shared memory, or stay in global memory if they are too large.
+    """
     stage = kernel.stage(block)
     inner = _inner(stage, axes)
     along = bool(inner) and not stage.reduced
@@ -119,7 +122,7 @@ def _place(kernel: GpuKernel, block: BlockRV, axes: int, share: RowShare) -> boo
 
 
 def _stays(kernel: GpuKernel, stage: Stage, axes: int, share: RowShare) -> bool:
-    """Can what a stage computes be in registers: does each thread read what it has written itself?"""
+    """Return True if a stage's results can be in registers: each thread reads only elements that it wrote."""
     if stage.reduced or not _inner(stage, axes):
         return True
     if len(stage.stores) != 1 or share.length is None or share.index_map(stage.stores[0].buffer) is None:
@@ -129,10 +132,10 @@ def _stays(kernel: GpuKernel, stage: Stage, axes: int, share: RowShare) -> bool:
 
 
 def _is_own_row(stage: Stage, access: Access, axes: int, share: RowShare) -> bool:
-    """Is an access to a row, of which each thread has the elements that others of its stages have, too?
+    """Return True if an access is to a row whose elements are dealt to the same threads as in other stages.
 
-    A stage that goes over a row several times deals out all of its elements: the same ones to a thread each time where
-    they come round evenly.
+    A stage that goes over a row several times deals out the elements of all rounds in one sequence: a thread gets the
+    same ones each time only if they come round evenly.
     """
     assert share.length is not None
     inner = _inner(stage, axes)
@@ -182,7 +185,7 @@ def _inner(stage: Stage, axes: int) -> list[int]:
 
 
 def _share(kernel: GpuKernel, stages: list[Stage], axes: int) -> RowShare:
-    """How long the rows of the reductions are, and how they go to threads."""
+    """Choose the distribution of rows over threads, and the length of rows (None if unknown or not uniform)."""
     lengths = {s.times(s.reduced) for s in stages if s.reduced}
     length = lengths.pop() if len(lengths) == 1 else None
     inside = [s for s in stages if s.times(_inner(s, axes)) == length]
@@ -207,7 +210,10 @@ def _share(kernel: GpuKernel, stages: list[Stage], axes: int) -> RowShare:
 
 
 def _row_axes(kernel: GpuKernel, stages: list[Stage]) -> int:
-    """How many outer loops all stages share, loops that run once not counted."""
+    """Return the number of outer loops that all stages share, not counting loops of extent 1.
+
+    Leave the kernel to the next rule if its stages do not run over the same rows.
+    """
     if any(kernel.is_output(s) for s in stages[:-1]):
         not_this("there are several outputs")
     count = min(sum(n in s.spatial for n in s.long) for s in stages if s.reduced)

@@ -101,8 +101,10 @@ def _speed(tile: Tile, windows: bool) -> float:
 
 
 def _busy(warps: float, tile: Tile, waits: float) -> float:
-    """How busy so many warps keep a multiprocessor with its four schedulers: while one warp `waits`, so many cycles for
-    each step, the others of a scheduler have products to do."""
+    """Estimate how busy `warps` warps keep a multiprocessor with its four schedulers.
+
+    While one warp of a scheduler waits for loads, `waits` cycles in each step, the others have products to compute.
+    """
     rows, columns = tile.own
     ready = warps / SCHEDULERS * rows * columns
     return min(warps / SCHEDULERS, 1) * ready / (ready + waits)

@@ -35,7 +35,7 @@ class Skinny:
 
     @property
     def count(self) -> int:
-        """How many vectors there are."""
+        """The number of vectors."""
         return self.product.count(self.few) or 1
 
     @property
@@ -91,7 +91,9 @@ def in_order(kernel: GpuKernel, it: Skinny) -> tuple[list[LoopRV], LoopRV, list[
 
 
 def blocks_for(it: Skinny, columns: int) -> int:
-    """How many blocks of threads there are, of so many elements of the wide axes each; sizes that are not known are
-    taken to be large."""
+    """Return the number of thread blocks, with `columns` elements of the wide axes each.
+
+    Unknown extents are taken to be large.
+    """
     known = [1 << 12 if (n := it.product.stage.extents[p]) is None else n for p in it.wide]
     return -(-prod(known) // columns) * (it.product.count(it.both) or 16)

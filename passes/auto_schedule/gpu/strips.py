@@ -66,7 +66,10 @@ def fetch(kernel: GpuKernel, copy: BlockRV, depth: LoopRV, tile: Tile) -> None:
 
 
 def _is_turned(stage: Stage) -> bool:
-    """Is a strip stored along another axis than it is read, in rows of more than a few elements?"""
+    """Return True if the copy of a strip transposes it: contiguous loads, strided stores.
+
+    Rows must be longer than `NEIGHBOURS`, and a multiple of it.
+    """
     extent, last = stage.extents[-1], len(stage.loops) - 1
     if extent is None or extent == NEIGHBOURS or extent % NEIGHBOURS:
         return False
@@ -91,8 +94,10 @@ def _lanes(kernel: GpuKernel, stage: Stage, first: int, tile: Tile) -> int:
 
 
 def _guarded_alike(stage: Stage, lanes: int) -> bool:
-    """Does the condition under which a strip is copied hold for all or none of so many neighbours? Padding's does, if
-    the size before it is a multiple of them."""
+    """Return True if the guard of a strip's copy is uniform over each group of `lanes` neighbours.
+
+    The guard of padding is, if the extent before padding is a multiple of `lanes`.
+    """
     value = stage.stores[0].value
     if isinstance(value, tir.BufferLoad):
         return True

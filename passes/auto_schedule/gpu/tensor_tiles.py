@@ -75,7 +75,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is to be multiplied: `batches` times m x n results of k products each, of operands of so many bytes."""
+    """A batched GEMM: `batches` times m x n results of depth k; each operand's elements take `bytes` bytes."""
 
     m: int
     n: int

@@ -48,7 +48,7 @@ def _crossed(stage: Stage) -> tuple[list[int], list[int], Access] | None:
 
 
 def _lanes(stage: Stage, *groups: list[int]) -> int:
-    """How many elements a thread moves at a time: as many as divide both sides, which are to be as long as a tile."""
+    """Return how many elements a thread moves at a time: a divisor of both sides, each at least a tile long."""
     lanes = max(WORD // stage.element_bytes, 1)
     sides = [stage.times(places) for places in groups]
     while lanes > 1 and any(n is None or n % lanes or n < WARP * lanes for n in sides):

@@ -35,7 +35,7 @@ class GroupTile:
 
     @property
     def step_bytes(self) -> int:
-        """What one step takes in shared memory."""
+        """The bytes of shared memory that one step of the pipeline takes."""
         return (self.rows + self.columns) * DEPTH * 2
 
 

@@ -86,7 +86,10 @@ def _taken(kernel: GpuKernel, windows: bool) -> str:
 
 
 def _kind(product: Contraction) -> str:
-    """How intrinsics name the type of both operands."""
+    """Return the name of the operands' type in intrinsics.
+
+    Leave products to the next rule unless both operands are float16 or bfloat16 and sums are float32.
+    """
     operands = {str(o.buffer.dtype) for o in (product.lhs, product.rhs)}
     kind = _KINDS.get(operands.pop()) if len(operands) == 1 else None
     if kind is None or str(product.stage.stores[0].buffer.dtype) != "float32":
@@ -95,8 +98,10 @@ def _kind(product: Contraction) -> str:
 
 
 def _no_box(kernel: GpuKernel, product: Contraction, operand: Operand) -> str | None:
-    """Why the copy engine does not take an operand: it is asked for tiles of a tensor as it is, in rows that begin at
-    multiples of 16 bytes."""
+    """Return why the copy engine cannot fetch an operand, or None if it can.
+
+    It fetches boxes of a tensor that the caller gave, whose rows begin at multiples of 16 bytes.
+    """
     own, buffer = product.m if operand is product.lhs else product.n, operand.buffer
     if product.m is None or len(product.k) != 1 or operand.windows or operand.places[-1] not in (own, *product.k):
         return f"`{buffer.name}` has rows of its own axis or of the products' nowhere"
@@ -207,7 +212,7 @@ def _nest(
 
 
 def _place(rank: int, dims: tuple[int, int], kind: Wgmma) -> tir.IndexMap:
-    """Which sums an element of two dimensions is in, and of those which thread has it and as which of its own."""
+    """Return the accumulator layout: indices to (..., tile row, tile column, thread, accumulator number)."""
     given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
     before = [v for n, v in enumerate(given) if n not in dims]
     i, j = (given[n] for n in dims)
