@@ -112,7 +112,7 @@ def _scores(graph: Graph, logits: relax.Expr) -> _Scores | None:
 
 
 def _without_scalar(graph: Graph, call: relax.Call) -> tuple[relax.Expr, float] | None:
-    """What a product with a number, or a quotient by one, is of, and the factor."""
+    """Split a product with a scalar, or a quotient by one, into the tensor and its factor; None if it is neither."""
     one, other = call.args
     number = graph.scalar(other)
     if call.op.name == "relax.divide":
@@ -136,7 +136,7 @@ def _leads_to_product(graph: Graph, expr: relax.Expr) -> bool:
 
 
 def _is_plain(scores: _Scores, softmax: relax.Call, second: relax.Call) -> bool:
-    """Whether shapes and dtypes are those that the operator takes."""
+    """Return True if the attention operator supports the shapes and dtypes."""
     dims, logits = dims_of(scores.product), dims_of(softmax)
     operands = (*scores.product.args, second.args[1])
     shapes = [dims_of(operand) for operand in operands]
@@ -270,7 +270,7 @@ class _Maker:
         return self._cast(turned, self.dtype)
 
     def _untransposed(self, value: relax.Expr, order: Sequence[int]) -> tuple[relax.Expr, Sequence[int]]:
-        """What a tensor is transposed from, and the order of axes in terms of that."""
+        """Strip the transposes of a tensor; return the source, and the order of axes in terms of its axes."""
         while True:
             call = self.graph.call(value, "permute_dims")
             if call is not None:
@@ -315,7 +315,10 @@ class _Maker:
         return scalar(value, self.dtype)
 
     def _bias(self) -> relax.Expr | None:
-        """What is added to the scores: (batch, heads, queries, keys), but for extents of 1."""
+        """Emit the tensor that is added to the scores: (batch, heads, queries, keys), extents of 1 broadcast.
+
+        None if nothing is added.
+        """
         bias: relax.Expr | None = None
         for step in reversed(self.scores.masks.steps):
             if step.seen is None:
@@ -346,7 +349,7 @@ class _Maker:
         return self.emitter.emit_op("broadcast_to", bias, shape_expr((*own[:-1], keys)))
 
     def _blind(self, bias: relax.Expr) -> relax.Expr | None:
-        """Which queries see no key; None if all see one."""
+        """Emit the mask of queries that see no key; None if every query sees one."""
         array = constant_array(self.graph, bias)
         if array is not None and not (array.max(-1) == -math.inf).any():
             return None

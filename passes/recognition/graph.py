@@ -15,10 +15,10 @@ _MOST = 32  # values that one search looks at
 
 
 class Graph:
-    """What the variables of a block are computed from, and which values are equal.
+    """The definitions of variables in a block, and a value numbering: equal values have equal numbers.
 
-    Each value has a number; two have the same one if the same operators compute them from the same values. Nothing
-    looks into values of other blocks than `block`, of which operands may not be seen from there.
+    Two values are equal if the same operators compute them from equal values. Values of blocks other than `block` are
+    not looked into, since their operands may not be in scope there.
     """
 
     def __init__(self, func: relax.Function) -> None:
@@ -39,7 +39,7 @@ class Graph:
         return value if not names or value.op.name.removeprefix("relax.") in names else None
 
     def used_once(self, expr: relax.Expr) -> bool:
-        """Whether nothing needs a value but one operator."""
+        """Return True if a value has exactly one use."""
         return isinstance(expr, relax.Var) and self.uses.count.get(expr) == 1
 
     def scalar(self, expr: relax.Expr) -> float | None:
@@ -66,7 +66,7 @@ class Graph:
         return found
 
     def numbered(self, key: tuple[object, ...]) -> int:
-        """The number of what a key says: an operator, the numbers of its operands, its attributes."""
+        """Return the number for a key: an operator, the numbers of its operands, its attributes."""
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _key(self, expr: relax.Expr) -> tuple[object, ...]:
@@ -86,7 +86,7 @@ class Graph:
         return (value.op.name, *attrs, *(self.number(arg) for arg in value.args))
 
     def tree(self, root: relax.Expr, *more: str) -> Iterator[relax.Expr]:
-        """The values that a value is made from element by element, itself first; through `more` operators, too."""
+        """Yield `root` and the values from which elementwise (or `more`) operators compute it, depth first."""
         stack, left = [root], _MOST
         while stack and left:
             top = stack.pop()
@@ -98,7 +98,7 @@ class Graph:
 
 
 def is_elementwise(call: relax.Call) -> bool:
-    """Whether each element of the result is made of one element of each operand."""
+    """Return True if each element of the result depends on one element of each operand."""
     known = ops.get(call.op.name)
     return known is not None and known.kind <= FusionKind.BROADCAST
 
@@ -116,7 +116,7 @@ def dims_of(expr: relax.Expr) -> tuple[tir.Expr, ...] | None:
 
 
 def is_float(dtype: DType | None) -> bool:
-    """Whether elements are real numbers."""
+    """Return True if elements are floating-point numbers."""
     return dtype is not None and dtype.kind in ("float", "bfloat")
 
 

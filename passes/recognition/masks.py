@@ -43,7 +43,7 @@ class Step:
 
 @dataclass
 class Masks:
-    """What is done to the scores of an attention, from the softmax backwards."""
+    """The steps applied to the scores of an attention, from the softmax backwards."""
 
     steps: list[Step] = field(default_factory=list)
 
@@ -56,15 +56,17 @@ class Masks:
         self.steps.append(Step(call.args[0], dtype_of(call), 1.0, seen, hidden))
 
     def exact(self, graph: Graph) -> bool:
-        """Whether adding what hides a score is the same as putting it in its place. The least float16 is not so low:
-        it counts only where each query sees a key, as behind a causal mask."""
+        """Return True if adding a mask to the scores gives the same result as replacing the hidden scores.
+
+        The lowest float16 is not low enough, unless each query sees a key, as behind a causal mask.
+        """
         narrow = any(
             step.seen is not None and step.hidden != -math.inf and str(step.dtype) == "float16" for step in self.steps
         )
         return not narrow or self.corner(graph) is not None
 
     def corner(self, graph: Graph) -> str | None:
-        """The causal mask that all steps together are, as the attribute of the operator."""
+        """Return the causal mask that the steps form together, as the attribute of the operator, or None."""
         if len(self.steps) != 1:
             return None
         (step,) = self.steps
@@ -74,7 +76,7 @@ class Masks:
 
 
 def is_hidden(graph: Graph, value: relax.Expr, dtype: DType | None) -> bool:
-    """Whether a score of this value weighs nothing beside others."""
+    """Return True if a score of this value has no weight beside others."""
     number = graph.scalar(value)
     return number is not None and (number == -math.inf or number <= _LOWEST.get(str(dtype), -math.inf))
 
@@ -157,7 +159,7 @@ def _causal_array(seen: Any) -> str | None:
 
 
 def _is_nonzero(graph: Graph, value: relax.Expr) -> bool:
-    """Whether all elements of a tensor are one number other than 0."""
+    """Return True if all elements of a tensor equal one number other than 0."""
     for _ in range(_DEEPEST):
         number = graph.scalar(value)
         if number is not None:
@@ -173,14 +175,14 @@ def _is_nonzero(graph: Graph, value: relax.Expr) -> bool:
 
 
 def _compares_places(graph: Graph, call: relax.Call, name: str, seen: bool) -> bool:
-    """Whether a comparison holds for keys up to the query's own, if those are seen, or for the others."""
+    """Return True if a comparison of positions is a causal mask: the `seen` keys are those up to the query's own."""
     left, holds = _COMPARISONS[name]
     right = _ROWS if left == _COLUMNS else _COLUMNS
     return holds == seen and _along(graph, call.args[0], left) and _along(graph, call.args[1], right)
 
 
 def _along(graph: Graph, value: relax.Expr, axis: int) -> bool:
-    """Whether a tensor counts 0, 1, 2 and so on along an axis, counted from the end, and has no others."""
+    """Return True if a tensor holds 0, 1, 2, ... along `axis`, counted from the end; other extents are 1."""
     dims = dims_of(value)
     for _ in range(_DEEPEST):
         if dims is None or any(at - len(dims) != axis and tir.const_int(n) != 1 for at, n in enumerate(dims)):
@@ -198,7 +200,7 @@ def _along(graph: Graph, value: relax.Expr, axis: int) -> bool:
 
 
 def _keeps_matrices(call: relax.Call) -> bool:
-    """Whether a view of a tensor has the same matrices in its last two dimensions."""
+    """Return True if a view keeps the last two dimensions of its operand."""
     made, given = dims_of(call), dims_of(call.args[0])
     if made is None or given is None or len(made) < 2 or len(given) < 2:
         return False

@@ -43,7 +43,7 @@ def norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | 
 
 
 def _roots(graph: Graph, root: relax.Expr) -> Iterator[relax.Expr]:
-    """What a value is divided by the square root of."""
+    """Yield the operands of the square roots by which a value is divided."""
     for expr in graph.tree(root):
         call = graph.call(expr, "rsqrt", "power")
         if call is not None and (len(call.args) == 1 or graph.scalar(call.args[1]) == -0.5):
@@ -82,7 +82,7 @@ def _spread(graph: Graph, under: relax.Expr) -> _Spread | None:
 
 
 def _unwidened(graph: Graph, expr: relax.Expr) -> relax.Expr:
-    """What a value is before its elements are made wider."""
+    """Return the operand of a cast to a wider float type, or the value itself."""
     cast = graph.call(expr, "astype")
     return cast.args[0] if cast is not None and is_wider(dtype_of(expr), dtype_of(cast.args[0])) else expr
 
@@ -98,7 +98,7 @@ def _mean_of(graph: Graph, data: relax.Expr, axes: tuple[int, ...] | None) -> re
 
 
 def _mean(graph: Graph, expr: relax.Expr) -> tuple[relax.Expr, tuple[int, ...]] | None:
-    """What a value is the mean of, and over which axes, which stay as extents of 1."""
+    """Match a mean that keeps its axes with extent 1; return its operand and axes, or None."""
     call = graph.call(expr, "mean")
     count = 1.0
     if call is None:
@@ -134,7 +134,7 @@ def _axes(call: relax.Call, data: relax.Expr) -> tuple[int, ...] | None:
 
 
 def _square(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
-    """What a value is the square of."""
+    """Match a square; return its base, or None."""
     call = graph.call(expr, "multiply", "square", "power")
     if call is None:
         return None
@@ -169,7 +169,7 @@ def _normal(graph: Graph, spread: _Spread, dtype: DType | None) -> _Normal:
 def _scaled(
     graph: Graph, root: relax.Expr, normal: _Normal, atoms: Iterable[relax.Expr]
 ) -> tuple[relax.Expr | None, relax.Expr | None] | None:
-    """What a value that is normalised is multiplied by, and what is added, if that gives the root."""
+    """Match the scale and shift of a normalized value; return them (None where absent) if they give the root."""
     dtype, dims = dtype_of(root), dims_of(normal.data)
     narrow = Expansion(graph, (), dtype).narrow
     whole = Expansion(graph, {graph.number(e) for atom in atoms for e in (atom, narrow(atom))}, dtype).of(root)
@@ -205,7 +205,7 @@ def _without(key: Monomial, factors: Monomial) -> Monomial | None:
 
 
 def _spans(value: relax.Expr, dims: Any, axes: tuple[int, ...]) -> bool:
-    """Whether a tensor has an element for each place along the axes of a tensor of these extents, and no others."""
+    """Return True if a tensor has the extents `dims` along `axes`, and extent 1 elsewhere."""
     own = dims_of(value)
     if own is None or dims is None or len(own) > len(dims):
         return False
@@ -219,7 +219,7 @@ def _spans(value: relax.Expr, dims: Any, axes: tuple[int, ...]) -> bool:
 
 
 def _parameters(normal: _Normal, given: Sequence[relax.Expr | None], emitter: RelaxMutator) -> tuple[relax.Expr, ...]:
-    """What is multiplied by and added, as vectors along the axes; 1 and 0 where there is nothing."""
+    """Emit scale and shift as vectors along the axes: ones and zeros where they are absent."""
     dims, dtype = dims_of(normal.data), str(dtype_of(normal.data))
     assert dims is not None
     shape = shape_expr(dims[axis] for axis in normal.axes)
@@ -258,7 +258,7 @@ def group_norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.E
 
 
 def _grouped(graph: Graph, whole: relax.Expr) -> tuple[relax.Expr | None, relax.Call | None]:
-    """What a tensor is made of by a norm of groups without parameters, and the call of that norm."""
+    """Match a group norm without parameters; return its operand, and the call of the instance norm that computes it."""
     back = graph.call(whole, "reshape")
     inner = None if back is None else graph.call(back.args[0], "nn.instance_norm")
     flat = None if inner is None else graph.call(inner.args[0], "reshape")
@@ -276,7 +276,7 @@ def _grouped(graph: Graph, whole: relax.Expr) -> tuple[relax.Expr | None, relax.
 
 
 def _is_full(graph: Graph, value: relax.Expr, number: float) -> bool:
-    """Whether all elements of a constant are a number."""
+    """Return True if all elements of a constant equal a number."""
     constant = graph.uses.resolve(value)
     if not isinstance(constant, relax.Constant) or constant.data.array is None:
         return False

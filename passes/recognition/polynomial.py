@@ -45,7 +45,7 @@ class Expansion:
         return made if len(made) <= _TERMS else None
 
     def narrow(self, expr: relax.Expr) -> relax.Expr:
-        """What a value is widened from, if that is of the dtype of the results."""
+        """Return the operand of a widening cast if it has the dtype of the results, else the value itself."""
         cast = self.graph.call(expr, "astype")
         if cast is not None and dtype_of(cast.args[0]) is self.dtype and is_wider(dtype_of(expr), self.dtype):
             return cast.args[0]
@@ -115,7 +115,7 @@ def _sum(one: Polynomial | None, other: Polynomial | None) -> Polynomial | None:
 
 
 def square_root(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
-    """What a value is the square root of."""
+    """Match a square root; return its operand, or None."""
     call = graph.call(expr, "sqrt", "power")
     if call is None or call.op.name == "relax.power" and graph.scalar(call.args[1]) != 0.5:
         return None
@@ -123,12 +123,12 @@ def square_root(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
 
 
 def is_wider(one: DType | None, other: DType | None) -> bool:
-    """Whether floats of one dtype have more digits than those of another."""
+    """Return True if `one` is a float dtype with more bits than `other`."""
     return is_float(one) and is_float(other) and one.bits > other.bits  # type: ignore[union-attr]
 
 
 def is_close(found: Polynomial | None, wanted: Mapping[Monomial, float], dtype: DType | None) -> bool:
-    """Whether coefficients are equal but for the roundings of a dtype."""
+    """Return True if coefficients are equal up to the rounding errors of a dtype."""
     if found is None:
         return False
     real = {key: value for key, value in found.items() if value}

@@ -1,4 +1,4 @@
-"""What a graph writes out as many operators becomes one."""
+"""Recognition of subgraphs of several operators that one operator computes."""
 
 from __future__ import annotations
 
