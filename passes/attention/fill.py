@@ -110,7 +110,7 @@ class Fill(Text):
         return [tir.IfThenElse(c.less(column, self.what.columns), (store,))]
 
     def place(self, number: Expr, b: Expr, h: Expr, i: Expr, column: Expr) -> tuple[tir.Buffer, tuple[Expr, ...]]:
-        """Where a result goes."""
+        """Return the buffer and the indices of a result."""
         return self.what.result(b, h, i, column)
 
     def do_wait(self) -> list[Stmt]:
@@ -166,7 +166,7 @@ class Fill(Text):
     def _moved(
         self, value: Expr, at_column: tir.Var, lanes: int, target: tir.Buffer, to: tuple[Expr, Expr], inside: Expr
     ) -> tuple[Stmt, bool]:
-        """What brings neighbouring elements into a tile, zeros where they are not `inside`; whether they come later."""
+        """Return a copy of adjacent elements into a tile, zeros where not `inside`, and True if it is asynchronous."""
         row, column = to
         begin = _begin(value, at_column, lanes) if lanes * value.dtype.bytes == VECTOR_BYTES else None
         if begin is not None and target.dtype is value.dtype:
@@ -185,19 +185,21 @@ class Fill(Text):
 
 
 def factor(what: Attention, total: Expr) -> Expr:
-    """What results are multiplied with at the end. Where nothing counts, and that is not for infinite scores, they are
-    zeros."""
+    """Return the factor that normalizes the results: the reciprocal of the sum of weights.
+
+    If no key counts it is 1, so that the results are zeros; infinite scores are no such case.
+    """
     none = c.equal(what.keys, 0) if what.limits is None else c.equal(total, 0.0)
     return c.div(c.const(1, FLOAT32), tir.Select(FLOAT32, none, c.const(1, FLOAT32), total))
 
 
 def tiles(extent: Expr, size: int) -> Expr:
-    """How many tiles of a size there are."""
+    """Return the number of tiles of `size` that cover an extent."""
     return c.floordiv(c.add(extent, size - 1), size)
 
 
 def _beside(value: Expr, place: tir.Var) -> bool:
-    """Are the elements of a buffer that a load reads side by side along a variable?"""
+    """Return True if a load reads contiguous elements along a variable."""
     if not isinstance(value, tir.BufferLoad) or not value.indices:
         return False
     *outer, last = value.indices
@@ -206,8 +208,10 @@ def _beside(value: Expr, place: tir.Var) -> bool:
 
 
 def _begin(value: Expr, column: tir.Var, lanes: int) -> Expr | None:
-    """Where elements of a buffer lie, from its start; None where they are not side by side along `column`, or those of
-    a column that `lanes` divides need not begin at a multiple of `lanes`."""
+    """Return the linear offset of a load, or None if it is not contiguous along `column` or may be unaligned.
+
+    It is aligned if each column that `lanes` divides begins at a multiple of `lanes`.
+    """
     if not _beside(value, column):
         return None
     assert isinstance(value, tir.BufferLoad)

@@ -97,7 +97,7 @@ class _Fuser(RelaxMutator):
 
 
 def _is_attention(value: relax.Expr) -> bool:
-    """Is it a call of an operator of shapes that are known?"""
+    """Return True for a call of an attention operator whose shapes are known."""
     return isinstance(value, relax.Call) and getattr(value.op, "name", "") in NAMES and shapes_known(value)
 
 

@@ -1,5 +1,7 @@
-"""What a kernel reads, looked up in the graph: views of tensors are read where they are, and what is computed element
-by element is computed again where it is needed."""
+"""The operands of an attention kernel, looked up in the graph.
+
+Views of tensors are read in place. Elementwise producers are recomputed where their elements are needed.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,7 @@ def _is_tensor(expr: relax.Expr) -> bool:
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Is it defined element by element?"""
+    """Return True if a tensor is an input, or computed without a reduction or an external call."""
     return tensor.op.is_placeholder or tensor.op.extern is None and not tensor.op.reduce_axis
 
 
@@ -132,7 +134,7 @@ def regroup(at: Sequence[Expr], dims: Sequence[Expr], other: Sequence[Expr]) -> 
 
 
 def _group(dims: Sequence[Expr], other: Sequence[Expr], analyzer: Analyzer) -> tuple[int, int]:
-    """How many leading extents of either shape hold equally many elements: as few as may be."""
+    """Return the least numbers of leading extents of both shapes with equal products."""
     for total in range(1, len(dims) + len(other)):
         for p in range(max(0, total - len(other)), min(total, len(dims)) + 1):
             if analyzer.prove_equal(_product(dims[:p]), _product(other[: total - p])):

@@ -23,7 +23,10 @@ NAMES = ("relax.nn.attention", "relax.nn.attention_bias", "relax.nn.attention_va
 
 
 def from_operator(call: relax.Call, tail: Tail, operands: Operands) -> Attention | None:
-    """What a call of one of the operators computes, its result laid out as `tail` says."""
+    """Describe the attention that an operator call computes, with the result layout of `tail`.
+
+    None if dtypes of operands differ, or widths are unknown.
+    """
     q, k, v = (operands.tensor(a, Cost.VIEW) for a in call.args[:3])
     batch, queries, heads, width = (c.cast(INT64, n) for n in q.buffer.shape)
     keys, columns = (c.cast(INT64, v.buffer.shape[n]) for n in (1, 3))

@@ -1,5 +1,7 @@
-"""What an attention computes, as functions from places to expressions: whatever the graph says around the two products
-is in them, be it a view of an operand, a mask or a bias."""
+"""The description of an attention, as functions from indices to expressions.
+
+They cover whatever the graph computes around the two products: a view of an operand, a mask, a bias.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,12 @@ Element = Callable[[Expr, Expr, Expr, Expr], Expr]  # of (batch, head, place, co
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """Which keys count for a query, those in `low <= j < high`; a query that has none gives zeros.
+    """The range of keys that count for a query, `low <= j < high`; a query without keys gives zeros.
 
-    `bounds(i, low, high, place)` are statements that store both, int64, at `place` of two buffers. `reach(first, rows)`
-    is what queries `first` to `first + rows` see, a begin and an end (within 0 and the number of keys), by which tiles
-    are left out, and statements before them, for one of the threads: `reach(first, rows, thread)`.
+    `bounds(i, low, high, place)` gives statements that store both, int64, at `place` of two buffers. `reach(first,
+    rows, thread)` gives the range of keys that queries `first` to `first + rows` see together, as a begin and an end
+    within 0 and the number of keys; tiles outside are skipped. It also gives the statements that compute the range, for
+    one of the threads.
     """
 
     bounds: Callable[[Expr, tir.Buffer, tir.Buffer, Expr], list[Stmt]]

@@ -1,4 +1,4 @@
-"""What only lays out the result of an attention anew: the kernel stores it there at once."""
+"""The layout operators after an attention: its kernel stores the result in their layout at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tail:
 
     @staticmethod
     def of(var: relax.Var, index: Index, uses: Uses) -> Tail:
-        """What follows a variable, as long as nothing else uses what is in between."""
+        """Collect the transposes and reshapes after a variable, while each value in between has a single use."""
         steps: list[relax.Call] = []
         while uses.count.get(var) == 1 and len(index.users.get(var, ())) == 1:
             (user,) = index.users[var]
@@ -47,7 +47,7 @@ class Tail:
         return _shape(self.last, operands)
 
     def place(self, at: Sequence[Expr], shape: Sequence[Expr], operands: Operands) -> tuple[Expr, ...]:
-        """Where an element of the attention's own result, of that shape, lies in the last one."""
+        """Map the indices of the attention's own result, of shape `shape`, to indices of the last value."""
         for call in self.steps:
             if call.op.name == _PERMUTE:
                 axes = call.attrs["axes"]

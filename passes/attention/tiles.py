@@ -45,7 +45,7 @@ class Tile(ABC):
 
     @abstractmethod
     def values(self) -> Mapping[str, object]:
-        """What stands for the placeholders of the text."""
+        """Return the values of the placeholders in the text."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _possible(what: Attention, facts: GpuFacts) -> list[Tile]:
 
 
 def _busy(what: Attention, tile: Tile, facts: GpuFacts) -> float:
-    """How large a share of the multiprocessors, and of the tile's rows, has something to do; about."""
+    """Estimate the utilization of the multiprocessors and of the tile's rows, as a fraction of 1."""
     queries, times = tir.const_int(what.queries), 1
     for extent in (what.batch, what.heads):
         times *= tir.const_int(extent) or 4

@@ -39,8 +39,7 @@ class WrittenOut:
 
 
 def find(second: relax.Expr, index: Index, uses: Uses) -> WrittenOut | None:
-    """The attention whose last product an expression is; None if it is no such thing, or something else needs what is
-    between its products."""
+    """Match an attention by its last product; None if it is none, or a value in between has another use."""
     if not is_call(second, _MATMUL):
         return None
     weights = _only_used_here(second.args[0], index, uses)  # type: ignore[attr-defined]
@@ -80,14 +79,14 @@ def _dtype(expr: relax.Expr) -> DType | None:
 
 
 def _same(one: Sequence[Expr] | None, two: Sequence[Expr], but: int = 0) -> bool:
-    """Are shapes the same, but for so many last extents?"""
+    """Return True if two shapes are equal, not counting the last `but` extents."""
     if one is None or len(one) != len(two):
         return False
     return all(Analyzer().prove_equal(a, b) for a, b in zip(one[: len(one) - but], two, strict=False))
 
 
 def _only_used_here(expr: relax.Expr, index: Index, uses: Uses) -> relax.Expr | None:
-    """What computes an operand that nothing else needs."""
+    """Return the value of an operand that has no other use, or None."""
     if not isinstance(expr, relax.Var) or uses.count.get(expr) != 1:
         return None
     return index.value.get(expr)
@@ -115,7 +114,7 @@ def _product(expr: relax.Expr, index: Index, uses: Uses, depth: int) -> tuple[li
 
 
 def from_graph(found: WrittenOut, tail: Tail, operands: Operands) -> Attention | None:
-    """What it computes, its result laid out as `tail` says."""
+    """Describe the attention of a match, with the result layout of `tail`; None if it is not supported."""
     q, k = (operands.tensor(a, Cost.VIEW) for a in found.first.args)
     v = operands.tensor(found.second.args[1], Cost.VIEW)
     scores_info = found.scores.struct_info
