@@ -81,7 +81,10 @@ def _convolutions(func: Any) -> Iterator[relax.VarBinding]:
 
 
 def is_convolution(expr: relax.Expr) -> bool:
-    """A convolution of tensors whose rank is known, in layouts that split no axis: those are somebody's choice."""
+    """Return True for a convolution of tensors of known rank, in layouts that split no axis.
+
+    Layouts with split axes are somebody's choice.
+    """
     if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and expr.op.name in CONVOLUTIONS):
         return False
     attrs: Any = expr.attrs
@@ -112,7 +115,7 @@ class Groups:
         return made
 
     def find(self, var: relax.Var) -> relax.Var:
-        """What stands for the group of a variable; itself for a parameter."""
+        """Return the representative of a variable's group (union-find with path halving); a parameter's is itself."""
         parent = self._parent
         while parent.get(var, var) is not var:
             parent[var] = parent[parent[var]]
@@ -121,7 +124,7 @@ class Groups:
 
 
 def _rule(op: OpDef | None) -> Rule | None:
-    """How an operator follows the layouts of its operands, where the result need not be TVM's."""
+    """Return the layout rule of an operator, preferring one whose result may be in a layout unlike TVM's."""
     return None if op is None else op.impl.free_layout or op.impl.layout
 
 
@@ -174,7 +177,7 @@ class _Chooser(Converter):
         self.spent[self.groups.find(var)] -= transpose_cycles(call.struct_info)
 
     def turned(self, expr: relax.Expr, to: Nested) -> relax.Expr:
-        """A value is turned once, however many read it."""
+        """Return a value in another layout; the conversion is emitted once for all its uses."""
         if not isinstance(expr, relax.Var) or not isinstance(to, tuple) or self.layout(expr) == to:
             return super().turned(expr, to)
         if (expr, to) not in self._turned:
@@ -205,8 +208,10 @@ class _Chooser(Converter):
         return self.broadcast(call, given) if rule is layout_rules.broadcast else super().decide(call)
 
     def broadcast(self, call: relax.Call, given: list[Any]) -> Decision | None:
-        """The result lies as the first operand of as many axes that is not as the program has it; operands of fewer
-        axes get more of them."""
+        """Give the result the layout of the first operand of full rank that is not in the program's layout.
+
+        Operands of lower rank get more axes.
+        """
         result = initial(call.struct_info)
         if not isinstance(result, tuple) or any(isinstance(g, Fields) for g in given):
             return None
@@ -224,7 +229,10 @@ class _Chooser(Converter):
         return self.emit(self.permuted(wide, initial(wide.struct_info), to))  # type: ignore[arg-type]
 
     def convolution(self, call: relax.Call, given: list[Nested]) -> Decision:
-        """Channels last; data of few channels that come in the order of the program are read in that order."""
+        """Compute a convolution with the channels last.
+
+        Data of few channels in the layout of the program are read in that layout.
+        """
         attrs: Any = call.attrs
         letters, result = attrs["data_layout"], attrs["out_layout"]
         data, out = (tuple(x.index(axis) for axis in channels_last(x)) for x in (letters, result))
@@ -242,7 +250,10 @@ class _Chooser(Converter):
         return Decision((data, weight), out, changed)
 
     def few(self, call: relax.Call) -> bool:
-        """Are the channels of a point a small part of a line? Then it does not matter that they lie apart."""
+        """Return True if the channels of a point fill at most a quarter of a cache line.
+
+        Their stride does not matter then.
+        """
         info: Any = call.args[0].struct_info
         channels = tir.const_int(info.dims[call.attrs["data_layout"].index("C")])
         return channels is not None and channels * 4 * info.dtype.bits // 8 <= self.facts.line_bytes

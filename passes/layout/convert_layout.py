@@ -193,7 +193,7 @@ class Converter(RelaxMutator):
     # ------------------------------------------------------------ bindings
 
     def rule(self, op: OpDef | None) -> Rule | None:
-        """How an operator takes its operands."""
+        """Return the layout rule of an operator."""
         return None if op is None else op.impl.layout
 
     def decide(self, call: relax.Call) -> Decision | None:
@@ -254,7 +254,7 @@ class Converter(RelaxMutator):
 
 
 def _turned_info(info: relax.StructInfo, layout: Nested) -> relax.StructInfo:
-    """What a struct info says of a value in the layout."""
+    """Return the struct info of a value in another layout."""
     if isinstance(info, relax.TupleStructInfo) and isinstance(layout, Fields):
         pairs = zip(info.fields, layout.parts, strict=True)
         return relax.TupleStructInfo(tuple(_turned_info(i, part) for i, part in pairs))

@@ -20,8 +20,10 @@ from mlcc.ir.visit import substitute
 
 
 def in_element_order(stmt: tir.Stmt) -> tir.Stmt:
-    """The nest over the axes of the buffer that it writes; the statement itself unless it is a nest of loops of known
-    extent around a block that stores one element of a buffer, a different one in each iteration, until all are stored.
+    """Rebuild a loop nest over the axes of the buffer that it writes, in row-major order of the elements.
+
+    The statement stays unless it is a nest of loops of known extent around a block that stores one element of a buffer,
+    a different one in each iteration, until all are stored.
     """
     found = _nest(stmt)
     if found is None:

@@ -1,4 +1,4 @@
-"""Products read what was transposed for them as it lies."""
+"""Fold transposes into matrix products: these read the source of a transposed copy in place."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class _Folder(RelaxMutator):
         return call_tir(self.builder.add(made, f"{name}_T"), made, arguments, expr.struct_info)  # type: ignore[arg-type]
 
     def _function(self, expr: Any) -> tir.PrimFunc | None:
-        """What a call calls, if that is a function that nobody scheduled, with tensors for parameters."""
+        """Return the unscheduled TIR function that a call calls with tensors alone, or None."""
         func = self.module.functions.get(tir_callee(expr) or "")
         if not is_call(expr, CALL_TIR.name) or not isinstance(func, tir.PrimFunc) or len(expr.args) != 2:
             return None
@@ -93,7 +93,7 @@ class _Folder(RelaxMutator):
 
 
 def permutation(func: tir.PrimFunc) -> Axes | None:
-    """Where the axes of its input are in its output, for a function that copies a tensor, transposed."""
+    """Match a function that copies a tensor transposed; return the position in its output of each axis of its input."""
     stages = stages_of(func)
     if len(stages) != 1 or len(func.buffers) != 2 or len(stages[0].stores) != 1 or not stages[0].plain:
         return None
@@ -109,8 +109,10 @@ def permutation(func: tir.PrimFunc) -> Axes | None:
 
 
 def _reading(func: tir.PrimFunc, turned: tuple[Axes | None, ...]) -> tir.PrimFunc | None:
-    """A product that reads the tensors of which some of its operands are transposed copies; None for what is none, or
-    uses such an operand elsewhere."""
+    """Return a product that reads the sources of its operands that are transposed copies.
+
+    None for other functions, and if the product uses the operand elsewhere.
+    """
     stages = stages_of(func)
     products = [s for s in stages if s.reduced and not isinstance(contraction(s), str)]
     if len(products) != 1:

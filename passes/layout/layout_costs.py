@@ -1,4 +1,4 @@
-"""What convolutions and transposes take in one layout or another, in cycles of one core, to choose a layout by."""
+"""A cost model for convolutions and transposes in different layouts, in cycles of one core."""
 
 from __future__ import annotations
 

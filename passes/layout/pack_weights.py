@@ -1,4 +1,4 @@
-"""What a kernel makes from weights alone is made once, at compile time."""
+"""Constant evaluation of the parts of kernels that depend on weights alone, such as packing."""
 
 from __future__ import annotations
 
@@ -59,8 +59,11 @@ class PackWeights(Pass):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Split:
-    """A kernel taken apart: `prepare` takes the `constants` (positions of arguments) and makes `packed`; the statements
-    `later` read those, and of the arguments the ones at the positions `kept`. `made`: what is computed before."""
+    """A kernel split into `prepare`, which packs constants, and the statements `later`, which read the results.
+
+    `prepare` takes the `constants` (positions of arguments) and computes `packed`. `later` also reads the arguments at
+    the positions `kept`. `made` are the buffers computed before.
+    """
 
     func: tir.PrimFunc
     inputs: int
@@ -72,12 +75,15 @@ class _Split:
     made: frozenset[tir.Buffer] = frozenset()
 
     def prepares_as(self, other: _Split) -> bool:
-        """Whether both pack the same arguments in the same way."""
+        """Return True if both pack the same arguments in the same way."""
         return self.constants == other.constants and structural_equal(self.prepare, other.prepare)
 
     def rest(self, kept: Sequence[int], panels: Sequence[_Panel | tir.Buffer], own: Sequence[int]) -> tir.PrimFunc:
-        """What is left of the kernel: it takes the arguments at the positions `kept` and then `panels`, of which those
-        at the places `own` are what it packed itself."""
+        """Return the rest of the kernel, with packed arguments as parameters.
+
+        It takes the arguments at the positions `kept` and then `panels`; those at the places `own` are the ones that it
+        packed itself.
+        """
         func, root = self.func, self.func.root
         assert root is not None
         given = list(zip(func.params, func.buffers, strict=True))
@@ -108,7 +114,7 @@ class _Panel:
         return tuple(c.const(n, "int64") for n in self.data.shape)
 
     def takes(self, dtype: DType, data: Any) -> bool:
-        """Whether one of this and other data begins with all of the other; this then grows to the larger."""
+        """Return True if either data is a prefix of the other; this panel then holds the longer one."""
         mine = self.data
         if mine is data:
             return True
@@ -264,7 +270,7 @@ def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: fl
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """What a statement of a root block reads and writes; `plain` if that is all that it does."""
+    """The buffers that a statement of a root block reads and writes; `plain` if it has no other effects."""
 
     reads: set[tir.Buffer]
     writes: set[tir.Buffer]
