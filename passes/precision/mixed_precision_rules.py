@@ -1,4 +1,4 @@
-"""Which values the pass `to-mixed-precision` may keep in half precision, since nothing needs them in full."""
+"""The values that the pass `to-mixed-precision` may keep in half precision, since no use needs full precision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Dtypes = Any  # a dtype's name for a tensor ("" where nothing is required), a tu
 
 
 def policy(call: relax.Call) -> Precision | None:
-    """What an operator computes in; None for calls of functions."""
+    """Return the precision in which an operator computes; None for calls of functions."""
     if not isinstance(call.op, tir.Op):
         return None
     op = ops.get(call.op.name)
@@ -32,7 +32,10 @@ def precision(info: relax.StructInfo | None, of: str | None = None) -> Dtypes:
 
 
 def requirements(func: relax.Function) -> dict[relax.Var, Dtypes]:
-    """What the uses of each variable in dataflow blocks and results need it in; users come before what they use."""
+    """Return the dtypes that the uses of each variable require, in dataflow blocks and in results.
+
+    A backward analysis: users are visited before the values that they use.
+    """
     found = _Requirements()
     found.sequence(func.body)
     return found.needs

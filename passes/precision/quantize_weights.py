@@ -143,7 +143,7 @@ class _Quantizer(RelaxMutator):
 
 
 def _identity(constant: relax.Constant) -> str | int:
-    """What is the same for constants that are one weight of the model."""
+    """Return a key that is equal for constants that are one weight of the model."""
     return constant.data.sha256 or id(constant.data)
 
 

@@ -166,7 +166,7 @@ class _Rewriter(RelaxMutator):
         self.shorten(binding.var)
 
     def stored(self, var: relax.Var, value: relax.Expr) -> relax.Expr:
-        """What leaves the block has the precision that it had."""
+        """Return a value that leaves the block in its original precision."""
         return value if isinstance(var, relax.DataflowVar) else self.result(value, precision(var.struct_info))
 
     def renewed(self, value: relax.Tuple | relax.TupleGetItem) -> relax.Expr:
@@ -228,7 +228,7 @@ def _halved(have: Dtypes, need: Dtypes) -> Dtypes:
 
 
 def _may_be_half(expr: relax.Expr) -> bool:
-    """Whether nothing is lost by computing with an operand in half precision."""
+    """Return True if nothing is lost by computing with an operand in half precision."""
     if isinstance(expr, relax.Tuple) and is_tensors(expr.struct_info):
         return all(map(_may_be_half, expr.fields))
     if not is_tensors(expr.struct_info) or precision(expr.struct_info) == HALF:
