@@ -44,26 +44,26 @@ class ApplyTuned(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         setting = setting_for(ctx.target, self.threads or get_num_threads(), self.level)
         known = constant_parameters(module)
-        made = module.copy()
+        scheduled = module.copy()
         applied, elsewhere = 0, {}
         with Database(ctx.path(self.database), reads_only=True) as database:
             for name, func in module.functions.items():
                 if not isinstance(func, tir.PrimFunc) or why_left_alone(func) is not None:
                     continue
-                found = choose(database, key_of(func, known.get(name, frozenset())), setting, self.min_gain)
-                if found.record is None:
-                    if found.differs:
-                        elsewhere[name] = found.why
+                choice = choose(database, key_of(func, known.get(name, frozenset())), setting, self.min_gain)
+                if choice.record is None:
+                    if choice.differs:
+                        elsewhere[name] = choice.why
                     continue
                 try:
-                    made.update_func(name, tuned(func, found.record))
+                    scheduled.update_func(name, tuned(func, choice.record))
                     applied += 1
                 except CompileError as exc:
                     ctx.warned.append(_refused(name, exc))
         if elsewhere and not applied:
             name, why = next(iter(elsewhere.items()))
             ctx.warned.append(_warning("W1101", f"no record of {self.database} is for this build: {name}: {why}"))
-        return made
+        return scheduled
 
 
 def setting_for(target: Target, threads: int, level: int) -> Setting:
@@ -74,9 +74,9 @@ def setting_for(target: Target, threads: int, level: int) -> Setting:
 
 def tuned(func: tir.PrimFunc, record: Record) -> tir.PrimFunc:
     """A function scheduled as a record says. Raises CompileError for a script that does not fit it."""
-    made = apply_schedule(module_of(func), record.trace, f"<record {record.candidate[:8]}>")[MAIN]
-    assert isinstance(made, tir.PrimFunc)
-    scheduled: tir.PrimFunc = named_as(made, func).with_attr({SCHEDULED: True, MADE_BY: described(record)})
+    replayed = apply_schedule(module_of(func), record.trace, f"<record {record.candidate[:8]}>")[MAIN]
+    assert isinstance(replayed, tir.PrimFunc)
+    scheduled: tir.PrimFunc = named_as(replayed, func).with_attr({SCHEDULED: True, MADE_BY: described(record)})
     return scheduled
 
 
@@ -93,5 +93,5 @@ def _refused(name: str, exc: CompileError) -> Diagnostic:
 
 
 def _warning(code: str, message: str) -> Diagnostic:
-    found = error(code, message, help="the rules schedule it; `mlcc tune` makes new records")
-    return Diagnostic(code=found.code, message=found.message, help=found.help, severity=Severity.WARNING)
+    diagnostic = error(code, message, help="the rules schedule it; `mlcc tune` makes new records")
+    return Diagnostic(code=diagnostic.code, message=diagnostic.message, help=diagnostic.help, severity=Severity.WARNING)

@@ -39,12 +39,12 @@ def plans_as_script(found: Mapping[str, Sequence[Planned]], target: str) -> str:
     taken: dict[str, Planned] = {}
     for name, plans in found.items():
         for planned in plans:
-            made = _unused("plan_" + re.sub(r"\W", "_", name), taken)
+            function_name = _unused("plan_" + re.sub(r"\W", "_", name), taken)
             if planned is plans[0]:
-                first.append(made)
-            taken[made] = planned
+                first.append(function_name)
+            taken[function_name] = planned
             lines += ["", f"# {name}: {planned.predicted:.3f}, rule {planned.plan.rule}: {planned.answer.why}"]
-            lines += [f"def {made}(sch):", *("    " + line for line in _plan(planned, name, target)), ""]
+            lines += [f"def {function_name}(sch):", *("    " + line for line in _plan(planned, name, target)), ""]
     lines += ["", "def apply(sch):", *([f"    {name}(sch)" for name in first] or ["    pass"])]
     return "\n".join(lines) + "\n"
 
@@ -66,7 +66,7 @@ def _sample(offer: Offer) -> str:
 
 
 def _unused(name: str, taken: Mapping[str, object]) -> str:
-    number, made = 1, name
-    while made in taken or made == "apply":
-        made, number = f"{name}_{number}", number + 1
-    return made
+    number, candidate = 1, name
+    while candidate in taken or candidate == "apply":
+        candidate, number = f"{name}_{number}", number + 1
+    return candidate

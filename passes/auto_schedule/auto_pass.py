@@ -31,11 +31,11 @@ class AutoSchedule(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         facts_of(ctx.target)  # refuses a target that there are no rules for, with or without functions
-        made = module.copy()
+        scheduled = module.copy()
         for one in answers(module, lambda func: function_facts(func, ctx.target)):
             if one.func is not None:
-                made.update_func(one.name, one.func)
-        return made
+                scheduled.update_func(one.name, one.func)
+        return scheduled
 
 
 @dataclass
@@ -50,5 +50,5 @@ class WhySchedule(Observer):
 
     def before(self, at: int, current: Pass, module: IRModule) -> None:
         if isinstance(current, AutoSchedule):
-            found = answers(module, lambda func: function_facts(func, self.target))
-            self.write(report(found, kernel_origins(module)))
+            outcomes = answers(module, lambda func: function_facts(func, self.target))
+            self.write(report(outcomes, kernel_origins(module)))

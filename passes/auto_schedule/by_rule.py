@@ -27,19 +27,19 @@ def schedule_by_rule(
     func = sch.state.func(name)
     facts = function_facts(func, Target.parse(target))
     plans = Plans(func, facts, constant_parameters(sch.mod).get(name, frozenset()), name)
-    made = plans.default if rule is None else plans.apply(Plan(rule, _numbers(sch, choices or {})))
-    if made is None:
+    planned = plans.default if rule is None else plans.apply(Plan(rule, _numbers(sch, choices or {})))
+    if planned is None:
         raise CompileError(error("E0698", f"no rule takes `{name}`"))
-    assert made.answer.trace is not None
-    made.answer.trace.apply_to_schedule(sch)
+    assert planned.answer.trace is not None
+    planned.answer.trace.apply_to_schedule(sch)
 
 
 def _numbers(sch: Schedule, choices: Mapping[str, Any]) -> dict[str, int]:
     """Choices as integers; sampled ones are what was decided."""
-    made = {}
+    numbers = {}
     for name, value in choices.items():
         number = sch.get(value) if isinstance(value, ExprRV) else value
         if not isinstance(name, str) or not isinstance(number, int):
             raise CompileError(error("E0613", f"a choice is a name and an integer, not {describe(value)}"))
-        made[name] = number
-    return made
+        numbers[name] = number
+    return numbers

@@ -58,16 +58,18 @@ def answers(
     """
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     known = constant_parameters(module)
-    made: list[Answer] = []
+    outcomes: list[Answer] = []
     with uncollected():  # a fifth of the time went into looking for garbage among trees that are all in use
         for at, (name, func) in enumerate(functions.items()):
             own = facts(func) if callable(facts) else facts
             usual = GPU_RULES if isinstance(own, GpuFacts) else RULES
             with working("auto-schedule", name, at, len(functions)):
-                made.append(answer(func, name, own, usual if rules is None else rules, known.get(name, frozenset())))
+                outcomes.append(
+                    answer(func, name, own, usual if rules is None else rules, known.get(name, frozenset()))
+                )
             if at % _UNCOLLECTED == _UNCOLLECTED - 1:
                 gc.collect(1)
-    return made
+    return outcomes
 
 
 _UNCOLLECTED = 32  # functions after which garbage is looked for: of each there is 0.2 MB
@@ -75,7 +77,7 @@ _UNCOLLECTED = 32  # functions after which garbage is looked for: of each there 
 
 def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
     """The parameters for which every `call_tir` of a private function gives a constant, for it and its versions."""
-    found: dict[str, frozenset[int]] = {}
+    constants: dict[str, frozenset[int]] = {}
     for func in module.functions.values():
         for binding, _ in all_bindings(func.body) if isinstance(func, relax.Function) else ():
             call = binding.value  # type: ignore[attr-defined]
@@ -86,8 +88,8 @@ def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
             given = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else ()
             constant = frozenset(n for n, a in enumerate(given) if isinstance(a, relax.Constant))
             for one in (name, *version_names(callee)):
-                found[one] = found.get(one, constant) & constant
-    return found
+                constants[one] = constants.get(one, constant) & constant
+    return constants
 
 
 def answer(

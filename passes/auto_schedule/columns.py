@@ -67,7 +67,7 @@ def columns(kernel: Kernel) -> str:
 
 def _reducing(kernel: Kernel) -> list[BlockRV]:
     """The blocks that reduce, of a kernel that is made for this."""
-    found = []
+    reductions = []
     stages = kernel.stages()
     if any(kernel.is_output(s) for s in stages[:-1]):
         not_this("there are several outputs")
@@ -77,10 +77,10 @@ def _reducing(kernel: Kernel) -> list[BlockRV]:
         if stage.reduced:
             if stage.block.init is None:
                 not_this(f"block `{stage.block.name}` does not say what it starts from")
-            found.append(block)
-    if not found:
+            reductions.append(block)
+    if not reductions:
         not_this("no block reduces")
-    return found
+    return reductions
 
 
 def _inline_padding(kernel: Kernel) -> None:
@@ -162,14 +162,14 @@ def _parts(count: int, most: int) -> int:
 def _group(stage: Stage, place: int) -> int | None:
     """Return how many consecutive iterations load the same element (`channel // 32`); None if no load does."""
     var = stage.loops[place].var
-    found = [
+    divisors = [
         tir.const_int(node.rhs)
         for access in stage.accesses
         for index in access.indices
         for node in walk(index)
         if isinstance(node, tir.FloorDiv) and node.lhs is var
     ]
-    return reduce(gcd, (n for n in found if n), 0) or None
+    return reduce(gcd, (n for n in divisors if n), 0) or None
 
 
 def _check_loads(kernel: Kernel) -> None:

@@ -94,13 +94,13 @@ def contraction(stage: Stage) -> Contraction | str:
     factors = _factors(store)
     if factors is None:
         return f"block `{block.name}` does not sum up products of two tensors"
-    made = [_operand(stage, f) for f in factors]
+    operands = [_operand(stage, f) for f in factors]
     result = _operand(stage, tir.BufferLoad(store.buffer.dtype, store.buffer, store.indices))
-    if any(o is None for o in (*made, result)) or made[0].buffer is made[1].buffer:  # type: ignore[union-attr]
+    if any(o is None for o in (*operands, result)) or operands[0].buffer is operands[1].buffer:  # type: ignore[union-attr]
         return f"block `{block.name}` indexes its operands by more than axes"
     if result.windows:  # type: ignore[union-attr]
         return f"block `{block.name}` stores at sums of axes"
-    return _parts(stage, made[0], made[1], result)  # type: ignore[arg-type]
+    return _parts(stage, operands[0], operands[1], result)  # type: ignore[arg-type]
 
 
 def _factors(store: tir.BufferStore) -> tuple[tir.BufferLoad, tir.BufferLoad] | None:
@@ -133,8 +133,8 @@ def _operand(stage: Stage, load: tir.BufferLoad) -> Operand | None:
             return None
         if parts[0]:
             windows[len(places) - 1] = {of_loop[of_axis[v]]: k for v, k in parts[0].items()}  # type: ignore[index]
-    found = [p for p in places if p is not None] + [p for window in windows.values() for p in window]
-    return Operand(load.buffer, tuple(places), windows) if len(set(found)) == len(found) else None
+    used = [p for p in places if p is not None] + [p for window in windows.values() for p in window]
+    return Operand(load.buffer, tuple(places), windows) if len(set(used)) == len(used) else None
 
 
 def _parts(stage: Stage, one: Operand, other: Operand, result: Operand) -> Contraction | str:

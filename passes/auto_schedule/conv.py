@@ -88,15 +88,17 @@ def _tiled(kernel: Kernel, product: Contraction, groups: Groups | None) -> tuple
     lanes, n = element_lanes(kernel, product), product.extent(product.n)
     spare = groups.spare(kernel) if groups else None
     shared, anywhere = _shared(kernel, product), _anywhere(product)
-    found = []
+    by_axis = []
     for place in _own(product):
         size = product.extent(place)
         fitting = tiles(kernel.facts, size, n, lanes, spare, groups is None, shared, anywhere)
-        found.append([(tile.efficiency(size, n), (place, tile)) for tile in fitting])
-    found.sort(key=lambda of_axis: (of_axis[0][0], of_axis[0][1][0]), reverse=True)
+        by_axis.append([(tile.efficiency(size, n), (place, tile)) for tile in fitting])
+    by_axis.sort(key=lambda of_axis: (of_axis[0][0], of_axis[0][1][0]), reverse=True)
     parts = [(name, about, partial(_of_tile, value)) for name, about, value in PARTS]
     along = ("row_axis", "the loop that a tile has its rows along", _axis)
-    row, tile = choose_tile(kernel, [(1 / worth, one) for of_axis in found for worth, one in of_axis], [along, *parts])
+    row, tile = choose_tile(
+        kernel, [(1 / worth, one) for of_axis in by_axis for worth, one in of_axis], [along, *parts]
+    )
     outer = tuple(p for p in product.stage.spatial if p not in (row, product.n))
     return replace(product, m=row, outer=outer), tile
 
@@ -196,15 +198,15 @@ def _data(
         written = kernel.stage(copy).block.writes[0].buffer
         number = number_of(kernel, block, written)
         given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
-        made: list[tir.Expr] = list(given)
+        indices: list[tir.Expr] = list(given)
         if stride:
-            made[-1:] = [c.floormod(given[-1], stride), c.floordiv(given[-1], stride)]
+            indices[-1:] = [c.floormod(given[-1], stride), c.floordiv(given[-1], stride)]
         if groups is not None and apart:
             at = data.places.index(groups.place)
-            made[at] = c.floordiv(given[at], groups.size)
-            made.append(c.floormod(given[at], groups.size))
+            indices[at] = c.floordiv(given[at], groups.size)
+            indices.append(c.floormod(given[at], groups.size))
         zero = c.const(0, written.dtype)
-        index_map = tir.IndexMap(given, tuple(made))
+        index_map = tir.IndexMap(given, tuple(indices))
         if stride and (tir.const_int(written.shape[-1]) or 1) % stride == 0 and not apart:
             kernel.sch.transform_block_layout(copy, index_map)  # else rows are filled up, by loops of that kind
         kernel.sch.transform_layout(block, ("read", number), index_map, zero)
@@ -236,8 +238,8 @@ def _panels(
     number = number_of(kernel, block, written)
     given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
     if groups is not None:
-        made = side_by_side(given, weights, place, step, product.k, groups)
-        kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(given, made))
+        indices = side_by_side(given, weights, place, step, product.k, groups)
+        kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(given, indices))
         many = worth_threads(kernel, kernel.stage(copy))
         around = fill(kernel, copy, weights, place, step, groups, 0)
         if many:
@@ -247,8 +249,8 @@ def _panels(
     own = by_place.pop(place)
     deep = [by_place.pop(k) for k in product.k]
     outer = [v for v in given if any(v is rest for rest in by_place.values())]
-    made = (*outer, c.floordiv(own, step), *deep, c.floormod(own, step))
-    kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(given, made))
+    indices = (*outer, c.floordiv(own, step), *deep, c.floormod(own, step))
+    kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(given, indices))
     return [copy]
 
 

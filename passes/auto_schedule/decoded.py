@@ -74,10 +74,10 @@ def _pack_rows(kernel: Kernel, block: BlockRV, product: Contraction, rows: int, 
 
 def _product(kernel: Kernel) -> tuple[BlockRV, BlockRV, Contraction]:
     """The only product, what decodes its right operand, and how it contracts; all else that is cheap is inlined."""
-    found = [b for b in kernel.blocks() if kernel.stage(b).reduced]
-    if len(found) != 1:
-        not_this(f"{len(found)} reductions")
-    (block,) = found
+    reductions = [b for b in kernel.blocks() if kernel.stage(b).reduced]
+    if len(reductions) != 1:
+        not_this(f"{len(reductions)} reductions")
+    (block,) = reductions
     product = contraction(kernel.stage(block))
     if isinstance(product, str):
         not_this(product)
@@ -115,7 +115,7 @@ def _columns(kernel: Kernel, product: Contraction) -> int:
 
 def _rows(product: Contraction) -> int:
     depth = product.extent(product.k[0])
-    found = next((r for r in ROWS if depth is not None and depth % r == 0), None)
-    if found is None:
+    rows = next((r for r in ROWS if depth is not None and depth % r == 0), None)
+    if rows is None:
         not_this("the depth is no multiple of the rows that are decoded at a time")
-    return found
+    return rows

@@ -101,15 +101,15 @@ def _in_lanes(kernel: Kernel, block: BlockRV, product: Contraction, lanes: int, 
     axis = len(product.stage.stores[0].indices)
     loop = kernel.loops(block)[product.k[-1]]
     sch.pad_reduction(loop, lanes * size)
-    made: list[BlockRV] = []
+    partials: list[BlockRV] = []
     width = lanes
     while True:
-        factors = [None, width] if made or size == 1 else [None, width, size]
+        factors = [None, width] if partials or size == 1 else [None, width, size]
         lane = sch.split(loop, factors=factors)[1]
-        made.append(sch.rfactor(lane, axis))
-        sch.set_scope(made[-1], 0, "local")
+        partials.append(sch.rfactor(lane, axis))
+        sch.set_scope(partials[-1], 0, "local")
         if width <= JOINED:
-            return made
+            return partials
         width //= JOINED
         loop = kernel.loops(block)[-1]
 

@@ -28,9 +28,9 @@ def why_left_alone(func: tir.PrimFunc) -> str | None:
     if not child_realizes(root.body):
         return "it has no blocks"
     for stmt in root.body:
-        found = _in_nest(stmt, [])
-        if found is not None:
-            return found
+        reason = _in_nest(stmt, [])
+        if reason is not None:
+            return reason
     return None
 
 

@@ -39,13 +39,13 @@ def total(kernel: Kernel, block: BlockRV) -> str:
         results = prod(stage.extents[n] or MANY for n in spatial)
         chunk = _chunks(kernel, stage, [loops[n] for n in inner], inner, many and results < MANY, not spatial)
         partial = sch.rfactor(chunk, 0) if chunk is not None else block
-    made = kernel.stage(partial)
+    partial_stage = kernel.stage(partial)
     own = kernel.loops(partial)
-    rows = [own[n] for n in made.spatial]
+    rows = [own[n] for n in partial_stage.spatial]
     if not rows:
         not_this("too little to share out")
-    if [*made.spatial, *made.reduced] != sorted([*made.spatial, *made.reduced]):
-        sch.reorder(*rows, *(own[n] for n in made.reduced))
+    if [*partial_stage.spatial, *partial_stage.reduced] != sorted([*partial_stage.spatial, *partial_stage.reduced]):
+        sch.reorder(*rows, *(own[n] for n in partial_stage.reduced))
     parts = partial_results(kernel, partial, kernel.stage(partial))
     if len(parts) < 2:
         not_this("too little to be summed up in lanes")
@@ -84,13 +84,13 @@ def _chunks(
 
 def _along_memory(stage: Stage) -> list[int]:
     """The innermost loops that reduce, as far as everything that is read moves along them as along one."""
-    found: list[int] = []
+    inner: list[int] = []
     for place in reversed([n for n in stage.reduced if stage.extents[n] != 1]):
-        if found and not stage.fusable(place, found[0]):
+        if inner and not stage.fusable(place, inner[0]):
             break
-        if not found and not set(stage.steps_by(place)) <= {0, 1}:
+        if not inner and not set(stage.steps_by(place)) <= {0, 1}:
             break
-        found.insert(0, place)
-    if not found or 1 not in stage.steps_by(found[-1]):
+        inner.insert(0, place)
+    if not inner or 1 not in stage.steps_by(inner[-1]):
         not_this("nothing is read along memory")
-    return found
+    return inner

@@ -63,9 +63,9 @@ def grouped(kernel: Kernel, block: BlockRV, product: Contraction) -> tuple[Contr
     if flipped in pairs:
         copy = _flip(kernel, block, product.lhs if left else product.rhs)
         inline_into(kernel, copy)
-        made = contraction(kernel.stage(block))
-        assert isinstance(made, Contraction)
-        return made, Groups(place, 4)
+        flipped_product = contraction(kernel.stage(block))
+        assert isinstance(flipped_product, Contraction)
+        return flipped_product, Groups(place, 4)
     if ("int16", "int16") in pairs:
         return product, Groups(place, 2, "int16")
     return product, None

@@ -51,11 +51,11 @@ class AnyKernel(Generic[Facts]):
 
     def fresh(self, wanted: Wanted | None = None) -> AnyKernel[Facts]:
         """The same kernel for another rule, of which something may be `wanted`."""
-        made = AnyKernel(self.sch.copy(), self.name, self.facts, self._constants)
-        made.used += self.used
-        made._begun = self._begun
-        made._wanted = wanted or self._wanted
-        return made
+        kernel = AnyKernel(self.sch.copy(), self.name, self.facts, self._constants)
+        kernel.used += self.used
+        kernel._begun = self._begun
+        kernel._wanted = wanted or self._wanted
+        return kernel
 
     def begin(self, name: str, step: Callable[[], T]) -> T:
         """Run `step`, with which several rules begin: on a kernel that is as it was the others take over what the first

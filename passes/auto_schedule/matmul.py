@@ -134,8 +134,8 @@ def _plan(kernel: Kernel, product: Contraction, groups: Groups | None) -> Plan:
     spare = groups.spare(kernel) if groups else None
     halves = panels and groups is None  # half a vector in rows often lies in two lines
     shared = shared_columns(kernel, product, m)
-    found = [(1 / tile.efficiency(m, n), tile) for tile in tiles(facts, m, n, lanes, spare, halves, shared)]
-    tile = choose_tile(kernel, found, PARTS)
+    candidates = [(1 / tile.efficiency(m, n), tile) for tile in tiles(facts, m, n, lanes, spare, halves, shared)]
+    tile = choose_tile(kernel, candidates, PARTS)
     across = product.m is not None and product.consecutive(product.lhs) == product.m
     fits = size is not None and size <= facts.l1_bytes // 2
     if groups is not None:
@@ -191,7 +191,7 @@ class Copy:
 
 def _copies(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) -> list[Copy]:
     """Copies of the operands that are padded, or wanted in another layout."""
-    made = []
+    copies = []
     for operand, place, step, wanted in (
         (product.rhs, product.n, plan.step, plan.panels),
         (product.lhs, product.m, plan.tile.rows, plan.rows),
@@ -210,8 +210,8 @@ def _copies(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) ->
             inline_into(kernel, copy)
         if wide and wide != str(kernel.stage(copy).block.writes[0].buffer.dtype):
             kernel.sch.widen(copy, 0, wide)
-        made.append(Copy(copy, operand, place, step if wanted and place is not None else 0))
-    return made
+        copies.append(Copy(copy, operand, place, step if wanted and place is not None else 0))
+    return copies
 
 
 def _place(

@@ -78,21 +78,21 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
         kernel.sch.reorder(*(loops[n] for n in order))
     groups = _groups(stage, order, free)
     parallel = worth_threads(kernel, stage)
-    made = [kernel.sch.fuse(*(loops[n] for n in g)) if len(g) > 1 else loops[g[0]] for g in groups]
+    fused = [kernel.sch.fuse(*(loops[n] for n in g)) if len(g) > 1 else loops[g[0]] for g in groups]
     inner = stage.times(groups[-1])
     said = []
     if vector is not None:
         lanes = _chosen_lanes(kernel, stage, inner)
         if lanes > 1:
             outer = [] if inner is not None and inner <= lanes else [None]
-            chunk = _chunk(kernel, stage, inner, lanes) if parallel and outer and len(made) == 1 else None
+            chunk = _chunk(kernel, stage, inner, lanes) if parallel and outer and len(fused) == 1 else None
             factors = [*outer, *([chunk] if chunk else []), lanes]
-            parts = kernel.sch.split(made.pop(), factors=factors if len(factors) > 1 else [None, lanes])
+            parts = kernel.sch.split(fused.pop(), factors=factors if len(factors) > 1 else [None, lanes])
             kernel.sch.vectorize(parts[-1])
-            made += parts[: len(outer)] if outer else []
+            fused += parts[: len(outer)] if outer else []
             said.append(f"vectors of {lanes}")
     if parallel:
-        said += [words for words in (_parallel(kernel, stage, groups, made),) if words]
+        said += [words for words in (_parallel(kernel, stage, groups, fused),) if words]
     return f"`{stage.block.name}`: {', '.join(said) or 'serial: too little to do'}"
 
 
@@ -203,19 +203,19 @@ def reduce_nest(kernel: Kernel, block: BlockRV) -> str:
     outer = [n for n in stage.spatial if n != vector]
     reduced = list(stage.reduced)
     said = []
-    made = [loops[n] for n in outer]
+    outer_loops = [loops[n] for n in outer]
     if vector is not None:
         lanes = _chosen_lanes(kernel, stage, stage.extents[vector])
         first, last = kernel.sch.split(loops[vector], factors=[None, lanes])
-        kernel.sch.reorder(*made, first, *(loops[n] for n in reduced), last)
+        kernel.sch.reorder(*outer_loops, first, *(loops[n] for n in reduced), last)
         kernel.sch.vectorize(last)
-        made.append(first)
+        outer_loops.append(first)
         said.append(f"vectors of {lanes}")
     elif [*outer, *reduced] != sorted([*outer, *reduced]):
-        kernel.sch.reorder(*made, *(loops[n] for n in reduced))
+        kernel.sch.reorder(*outer_loops, *(loops[n] for n in reduced))
     if worth_threads(kernel, stage):
         groups = [[n] for n in (*outer, *([vector] if vector is not None else []))]
-        said += [words for words in (_parallel(kernel, stage, groups, made),) if words]
+        said += [words for words in (_parallel(kernel, stage, groups, outer_loops),) if words]
     if vector is not None:
         kernel.sch.decompose_reduction(block, loops[reduced[0]])
     return f"`{stage.block.name}`: {', '.join(said) or 'serial'}"

@@ -18,15 +18,15 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
 def windows_along(stage: Stage, along: int) -> list[tir.Buffer]:
     """The buffers that a reduction reads at windows (`x * 2 + r`) along a loop."""
-    found: list[tir.Buffer] = []
+    buffers: list[tir.Buffer] = []
     var = stage.loops[along].var
     reduced = {stage.loops[n].var for n in stage.reduced if stage.extents[n] != 1}
     for access, step in zip(stage.accesses, stage.steps_by(along), strict=True):
         if not access.stored and access.indices and step is not None and step > 0 and var in access.variables:
             moves = step > 1 or bool(used_vars(access.indices[-1]) & reduced)
-            if moves and access.buffer not in found:
-                found.append(access.buffer)
-    return found
+            if moves and access.buffer not in buffers:
+                buffers.append(access.buffer)
+    return buffers
 
 
 def copied_windows(
@@ -51,10 +51,10 @@ def copied_windows(
 def _copy_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV:
     """The block that copies a buffer for a reduction: there already if the buffer was padded, or made."""
     for producer in kernel.sch.get_producers(block):
-        found = kernel.sch.get(producer)
-        if found.reads and found.reads[0].buffer is buffer and found.writes[0].buffer.name == f"{buffer.name}_pad":
+        writer = kernel.sch.get(producer)
+        if writer.reads and writer.reads[0].buffer is buffer and writer.writes[0].buffer.name == f"{buffer.name}_pad":
             return producer
-        if found.writes[0].buffer is buffer:
+        if writer.writes[0].buffer is buffer:
             return producer
     return kernel.sch.cache_read(block, number_of(kernel, block, buffer), "global")
 
@@ -84,8 +84,8 @@ def _level(kernel: Kernel, copy: BlockRV, outer: list[LoopRV]) -> int:
     for loop in outer:
         var = kernel.sch.get(loop).var
         at = {loop.var: n for n, loop in enumerate(stage.loops)}.get(var)
-        found = [a for a in stage.accesses if a.buffer is buffer and not a.stored]
-        alone = at is not None and all(any(used_vars(i) - once == {var} or i is var for i in a.indices) for a in found)
+        reads = [a for a in stage.accesses if a.buffer is buffer and not a.stored]
+        alone = at is not None and all(any(used_vars(i) - once == {var} or i is var for i in a.indices) for a in reads)
         if not alone and tir.const_int(kernel.sch.get(loop).extent) != 1:
             break
         count += 1

@@ -92,10 +92,10 @@ class Plans:
             raise CompileError(
                 error("E0698", f"there is no rule `{plan.rule}` for this target", help=f"rules: {names}")
             )
-        made = self._with(rule, plan.choices)
-        if isinstance(made, str):
-            raise CompileError(error("E0698", f"rule `{plan.rule}` does not take `{self.name}`: {made}"))
-        offers = {offer.name: offer for offer in made.answer.offers}
+        planned = self._with(rule, plan.choices)
+        if isinstance(planned, str):
+            raise CompileError(error("E0698", f"rule `{plan.rule}` does not take `{self.name}`: {planned}"))
+        offers = {offer.name: offer for offer in planned.answer.offers}
         for name, value in plan.choices.items():
             if name not in offers:
                 listed = f"it chooses {', '.join(offers)}" if offers else "it chooses nothing here"
@@ -104,23 +104,23 @@ class Plans:
                 listed = ", ".join(map(str, offers[name].options))
                 message = f"rule `{plan.rule}` does not offer {name}={value} here"
                 raise CompileError(error("E0699", message, help=f"`{name}` ({offers[name].about}) may be {listed}"))
-        return made
+        return planned
 
     def best_first(self) -> Iterator[Planned]:
         """All plans, those of other rules too, by the time that the rules expect: the default first, and none that
         comes to the same as one before."""
         known: set[str] = set()
         frontier = Frontier(self)
-        while (made := frontier.next()) is not None:
-            if made.key not in known:
-                known.add(made.key)
-                yield made
+        while (planned := frontier.next()) is not None:
+            if planned.key not in known:
+                known.add(planned.key)
+                yield planned
 
     def neighbours(self, planned: Planned) -> list[tuple[str, Plan, float]]:
         """The plans that take another option for one choice of a plan: the name of that choice, the plan, and the time
         that the rule expects. They may be plans that only `repair` applies: what depends on a choice stays as it was,
         and becomes the rule's best guess in another one of them."""
-        made: dict[str, tuple[str, Plan, float]] = {}
+        by_plan: dict[str, tuple[str, Plan, float]] = {}
         offers = planned.answer.offers
         for number, offer in enumerate(offers):
             later = {o.name: o.cost for o in offers[number + 1 :] if offer.group and o.group == offer.group}
@@ -134,14 +134,14 @@ class Plans:
                     (guessed, expected / prod(later.values())),
                     (Plan(planned.plan.rule, choices), expected),
                 ):
-                    made.setdefault(str(plan), (offer.name, plan, time))
-        return sorted(made.values(), key=lambda one: one[2])
+                    by_plan.setdefault(str(plan), (offer.name, plan, time))
+        return sorted(by_plan.values(), key=lambda one: one[2])
 
     def repair(self, plan: Plan) -> Planned | None:
         """Apply a plan, with best guesses for choices that are not offered; None if the rule refuses the function."""
         rule = next((r for r in self.rules if r.name == plan.rule), None)
-        made = None if rule is None else self._with(rule, plan.choices)
-        return made if isinstance(made, Planned) else None
+        planned = None if rule is None else self._with(rule, plan.choices)
+        return planned if isinstance(planned, Planned) else None
 
     def rule_cost(self, rule: str) -> float:
         """Return the expected time of a rule's best guess, relative to the default rule."""
@@ -156,12 +156,12 @@ class Plans:
 def best_plans(module: IRModule, facts: Facts, most: int) -> dict[str, list[Planned]]:
     """The plans that rules expect most of, so many of each TIR function that they take."""
     known = constant_parameters(module)
-    found: dict[str, list[Planned]] = {}
+    best: dict[str, list[Planned]] = {}
     for name, func in module.functions.items():
         if isinstance(func, tir.PrimFunc) and why_left_alone(func) is None:
             plans = Plans(func, facts, known.get(name, frozenset()), name)
-            found[name] = list(islice(plans.best_first(), most))
-    return found
+            best[name] = list(islice(plans.best_first(), most))
+    return best
 
 
 class Frontier:
@@ -184,10 +184,10 @@ class Frontier:
         """The next plan as it is made; None at the end."""
         while self._waiting:
             _, _, begun = heapq.heappop(self._waiting)
-            made = self.plans.repair(begun)
-            if made is not None:
-                self._branch(made, len(begun.choices))
-                return made
+            planned = self.plans.repair(begun)
+            if planned is not None:
+                self._branch(planned, len(begun.choices))
+                return planned
         return None
 
     def _branch(self, made: Planned, given: int) -> None:

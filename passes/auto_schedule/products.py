@@ -22,7 +22,7 @@ def only_product(kernel: AnyKernel[Any], windows: bool = False) -> tuple[BlockRV
     NotThis for a kernel that has none or several, and if one of two operands is read at windows, or none is and
     `windows` are wanted.
     """
-    found = []
+    products = []
     why = "it has no reduction"
     if not any(stage.reduced for stage in kernel.stages()):
         not_this(why)
@@ -30,14 +30,14 @@ def only_product(kernel: AnyKernel[Any], windows: bool = False) -> tuple[BlockRV
     for block in kernel.blocks():
         stage = kernel.stage(block)
         if stage.reduced:
-            made = contraction(stage)
-            if isinstance(made, str):
-                why = made
+            matched = contraction(stage)
+            if isinstance(matched, str):
+                why = matched
             else:
-                found.append((block, made))
-    if len(found) != 1:
-        not_this(f"{len(found)} products" if found else why)
-    ((block, product),) = found
+                products.append((block, matched))
+    if len(products) != 1:
+        not_this(f"{len(products)} products" if products else why)
+    ((block, product),) = products
     if (bool(product.lhs.windows) != bool(product.rhs.windows)) != windows:
         not_this("no operand is read at windows" if windows else "an operand is read at windows")
     return block, product
@@ -117,8 +117,8 @@ def in_registers(
 def padding_of(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> BlockRV | None:
     """The block that copies an operand into padded memory."""
     for producer in kernel.sch.get_producers(block):
-        found = kernel.sch.get(producer)
-        if found.name == f"{buffer.name}_pad" and found.reads[0].buffer is buffer:
+        writer = kernel.sch.get(producer)
+        if writer.name == f"{buffer.name}_pad" and writer.reads[0].buffer is buffer:
             return producer
     return None
 

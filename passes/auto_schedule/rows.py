@@ -109,15 +109,15 @@ def partial_results(
     widths = [several * lanes, *([lanes] if several > 1 else [])]
     while widths[-1] > JOINED:
         widths.append(widths[-1] // JOINED)
-    made: list[tuple[BlockRV, str]] = []
+    steps: list[tuple[BlockRV, str]] = []
     for width in widths:
         _, lane = kernel.sch.split(loop, factors=[None, width])
         partial = kernel.sch.rfactor(lane, len(stage.stores[0].indices))
         for number in range(len(stage.stores)):
             kernel.sch.set_scope(partial, number, "local")
-        made.append((partial, "joined" if made else "partial"))
+        steps.append((partial, "joined" if steps else "partial"))
         loop = kernel.loops(block)[-1]
-    return [*made, (block, "last")]
+    return [*steps, (block, "last")]
 
 
 def _vectors_at_once(times: int | None, last: int | None, lanes: int, most: int) -> tuple[int, bool]:
@@ -157,8 +157,8 @@ def _reads(stage: Stage, before: Stage) -> bool:
     if None in before.extents[1:]:
         return False
     along = {stage.loops[n].var for n in stage.reduced}
-    made = before.stores[0].buffer
-    return not before.reduced and any(a.buffer is made and not a.stored and a.variables & along for a in stage.accesses)
+    row = before.stores[0].buffer
+    return not before.reduced and any(a.buffer is row and not a.stored and a.variables & along for a in stage.accesses)
 
 
 def _adds_up(kernel: Kernel, block: BlockRV, after: tuple[BlockRV, str]) -> bool:

@@ -45,11 +45,11 @@ class Stage:
     @cached_property
     def kinds(self) -> dict[tir.Var, tir.IterKind]:
         """The kind of the axes that each loop drives; reduced if one of them is."""
-        made = dict.fromkeys((loop.var for loop in self.loops), tir.IterKind.SPATIAL)
+        by_var = dict.fromkeys((loop.var for loop in self.loops), tir.IterKind.SPATIAL)
         for axis, value in zip(self.block.iter_vars, self.realize.values, strict=True):
             if axis.kind is not tir.IterKind.SPATIAL:
-                made.update((v, axis.kind) for v in used_vars(value) if v in made)
-        return made
+                by_var.update((v, axis.kind) for v in used_vars(value) if v in by_var)
+        return by_var
 
     @cached_property
     def axes(self) -> dict[tir.Var, tir.Expr]:
@@ -89,17 +89,17 @@ class Stage:
     def accesses(self) -> tuple[Access, ...]:
         """Loads and stores of the body and the init. Indices that use variables of the body itself stay as they are;
         quotients and remainders go where loops tell their values, as they do in reshaped data."""
-        found = []
+        accesses = []
         for node in walk((*self.block.body, *(self.block.init or ()))):
             if isinstance(node, (tir.BufferLoad, tir.BufferStore)):
                 indices = tuple(self._by_loops(i) for i in node.indices)
-                found.append(Access(node.buffer, indices, isinstance(node, tir.BufferStore)))
-        return tuple(found)
+                accesses.append(Access(node.buffer, indices, isinstance(node, tir.BufferStore)))
+        return tuple(accesses)
 
     def _by_loops(self, index: tir.Expr) -> tir.Expr:
         """An index of the body in the variables of the loops."""
-        made = self.axes.get(index, index) if isinstance(index, tir.Var) else substitute(index, self.axes)
-        return self._analyzer.simplify(made) if not isinstance(made, tir.Var) and divisions(made) else made
+        expr = self.axes.get(index, index) if isinstance(index, tir.Var) else substitute(index, self.axes)
+        return self._analyzer.simplify(expr) if not isinstance(expr, tir.Var) and divisions(expr) else expr
 
     def axis_place(self, index: tir.Expr) -> int | None:
         """The place of the loop whose axis an index of the body is; None if it is anything else."""
@@ -165,24 +165,24 @@ class Stage:
     @cached_property
     def shown(self) -> frozenset[tir.Var]:
         """The variables of loops that occur in values and conditions, not in indices alone."""
-        found: set[tir.Var] = set()
+        used: set[tir.Var] = set()
         stack: list[Any] = [*self.block.body, *(self.block.init or ())]
         while stack:
             node = stack.pop()
             if isinstance(node, tir.BufferStore):
                 stack.append(node.value)
             elif isinstance(node, tir.Var):
-                found.add(node)
+                used.add(node)
             elif not isinstance(node, (tir.BufferLoad, tir.Buffer)):
                 stack.extend(children(node))
-        return frozenset(used_vars(tuple(value for axis, value in self.axes.items() if axis in found)))
+        return frozenset(used_vars(tuple(value for axis, value in self.axes.items() if axis in used)))
 
     @cached_property
     def _analyzer(self) -> Analyzer:
-        made = Analyzer()
+        analyzer = Analyzer()
         for loop in self.loops:
-            made.bind(loop.var, tir.Range(loop.min, loop.extent))
-        return made
+            analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
+        return analyzer
 
     def reads_once(self, buffer: tir.Buffer) -> bool:
         """Return True if no two iterations read the same element of a buffer.

@@ -82,7 +82,7 @@ def tiles(
     may = halves and (facts.in_halves or few) and lanes > 2 and n is not None
     unit = 0.5 if facts.in_halves else 1.0  # of a vector, that is loaded at a time
     widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * may
-    found = [
+    candidates = [
         Tile(
             rows, vectors, width, cost, 1 + anywhere * min(width / lanes, unit) * facts.vector_bytes / facts.line_bytes
         )
@@ -97,7 +97,7 @@ def tiles(
     def worth(tile: Tile) -> tuple[float, int, int, int]:
         return round(tile.efficiency(m, n), 4), tile.lanes, -(tile.rows + tile.vectors), -tile.rows
 
-    return sorted(found, key=worth, reverse=True)
+    return sorted(candidates, key=worth, reverse=True)
 
 
 PARTS: tuple[tuple[str, str, Callable[[Tile], int]], ...] = (

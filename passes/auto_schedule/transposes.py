@@ -75,12 +75,12 @@ def _in_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> None:
 
 def alike(stage: Stage, place: int, other: int) -> list[int]:
     """The loops that may as well be one with a loop, outermost first: everything lies alike along them."""
-    found = [place]
+    group = [place]
     for n in reversed(range(place)):
-        if n == other or not stage.fusable(n, found[0]):
+        if n == other or not stage.fusable(n, group[0]):
             break
-        found.insert(0, n)
-    return found
+        group.insert(0, n)
+    return group
 
 
 def _sizes(size: int | None, line: int) -> list[int]:

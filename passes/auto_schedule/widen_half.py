@@ -55,15 +55,15 @@ def _makes_integers(stage: Stage) -> bool:
 
 def _rounds(stage: Stage) -> bool:
     """Return True if a block rounds intermediate results to narrow floats."""
-    found = False
+    rounds = False
     if has_block(stage.block.body):
         return False
     for node in walk((*stage.block.body, *(stage.block.init or ()))):
         narrow = isinstance(node, tir.Expr) and is_narrow(node.dtype)
         exact = isinstance(node, _EXACT) or isinstance(node, tir.Call) and node.op in _EXACT_CALLS
         if narrow and isinstance(node, (tir.BinaryOp, tir.Call)) and not exact:
-            found = True
-    return found
+            rounds = True
+    return rounds
 
 
 def widened(product: Contraction) -> str:

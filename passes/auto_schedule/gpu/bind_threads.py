@@ -46,11 +46,11 @@ def bind_module(module: IRModule, facts: GpuFacts) -> IRModule:
     """The module with all TIR functions bound; the same one where they are."""
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     called = _called(functions)
-    made = {n: bind_function(f, n, facts) for n, f in functions.items() if n not in called}
-    if all(made[n] is functions[n] for n in made):
+    bound = {n: bind_function(f, n, facts) for n, f in functions.items() if n not in called}
+    if all(bound[n] is functions[n] for n in bound):
         return module
     new = module.copy()
-    for name, func in made.items():
+    for name, func in bound.items():
         new.update_func(name, func)
     return new
 
@@ -102,17 +102,17 @@ def _is_plain(condition: tir.Expr) -> bool:
 def _in_kernels(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Statements that nobody bound as one thread's each. A name for what lies in memory is known to its thread alone,
     which does all that follows."""
-    made: list[Stmt] = []
+    stmts: list[Stmt] = []
     for at, stmt in enumerate(body):
         if isinstance(stmt, tir.Bind) and _computes(stmt):
-            return (*made, *body[at:]) if _is_bound(body[at:]) else (*made, _one_thread(body[at:]))
+            return (*stmts, *body[at:]) if _is_bound(body[at:]) else (*stmts, _one_thread(body[at:]))
         if _is_bound((stmt,)) or not _computes(stmt):
-            made.append(stmt)
+            stmts.append(stmt)
         elif isinstance(stmt, tir.IfThenElse) and stmt.else_body is None and _is_plain(stmt.condition):
-            made.append(replace(stmt, then_body=_in_kernels(stmt.then_body)))  # the host decides
+            stmts.append(replace(stmt, then_body=_in_kernels(stmt.then_body)))  # the host decides
         else:
-            made.append(_one_thread((stmt,)))
-    return tuple(made)
+            stmts.append(_one_thread((stmt,)))
+    return tuple(stmts)
 
 
 def _one_thread(body: tuple[Stmt, ...]) -> Stmt:
@@ -126,8 +126,8 @@ class _Serial(TirMutator):
     """Parallel loops as plain ones: threads take their place."""
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        made = replace(node, body=self.body(node.body))
-        return replace(made, kind=ForKind.SERIAL) if node.kind is ForKind.PARALLEL else made
+        loop = replace(node, body=self.body(node.body))
+        return replace(loop, kind=ForKind.SERIAL) if node.kind is ForKind.PARALLEL else loop
 
     def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
         body = self.body(node.block.body)

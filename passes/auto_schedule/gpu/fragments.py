@@ -141,11 +141,11 @@ def _nest(kernel: GpuKernel, block: BlockRV, product: Contraction, kind: Fragmen
     step, deep, kk = sch.split(loops[k], [None, choice.depth // kind.depth, kind.depth])
     outer = [loops[p] for p in product.outer]
     sch.reorder(*outer, far_m, far_n, warp_m, warp_n, step, deep, m, n, mm, nn, kk)
-    made = sch.blockize(mm)
+    inner_block = sch.blockize(mm)
     to_blocks(kernel, outer, far_m, far_n)
     sch.bind(warp_m, "threadIdx.z")
     sch.bind(warp_n, "threadIdx.y")
-    return _Nest(made, warp_n, step, deep, (deep, m, n))
+    return _Nest(inner_block, warp_n, step, deep, (deep, m, n))
 
 
 def to_blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: LoopRV) -> None:
@@ -280,8 +280,8 @@ def _lanes(rank: int, dims: tuple[int, int], shape: tuple[int, int]) -> tir.Inde
         )
     else:
         raise AssertionError(shape)
-    made = c.add(c.add(number[0], number[1]), number[2])
-    return tir.IndexMap(given, (*before, c.floordiv(i, rows), c.floordiv(j, columns), lane, made))
+    register = c.add(c.add(number[0], number[1]), number[2])
+    return tir.IndexMap(given, (*before, c.floordiv(i, rows), c.floordiv(j, columns), lane, register))
 
 
 # ---------------------------------------------------------------- results

@@ -56,10 +56,10 @@ def joined_axes(given: Sequence[int], groups: Sequence[Sequence[int]], extents: 
     """Axes in the order of `given` to one axis for each group that has any."""
     dtype = c.as_expr(0).dtype
     names = {p: tir.Var(f"i{n}", dtype) for n, p in enumerate(given)}
-    made = []
+    indices = []
     for group in filter(None, groups):
         index: tir.Expr = c.const(0, dtype)
         for p in (p for p in group if p in names):
             index = c.add(c.mul(index, c.const(extents[p], dtype)), names[p])
-        made.append(index)
-    return tir.IndexMap(tuple(names[p] for p in given), tuple(made))
+        indices.append(index)
+    return tir.IndexMap(tuple(names[p] for p in given), tuple(indices))

@@ -30,10 +30,10 @@ def _own(product: Contraction, operand: Operand) -> list[int]:
 def as_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[BlockRV, Contraction]:
     """A contraction as a product of matrices (`to_gemm`). NotThis where that is not to be had."""
     to_gemm(kernel, block, product)
-    made = contraction(kernel.stage(block))
-    if isinstance(made, str):
-        not_this(made)
-    return block, made
+    gemm = contraction(kernel.stage(block))
+    if isinstance(gemm, str):
+        not_this(gemm)
+    return block, gemm
 
 
 def pad_to_tiles(kernel: GpuKernel, block: BlockRV, product: Contraction, rows: int, columns: int, depth: int) -> None:
@@ -57,9 +57,9 @@ def fetched(kernel: GpuKernel, block: BlockRV, operand: Operand, scope: str) -> 
     reads = [r.buffer for r in kernel.stage(block).block.reads]
     wanted = (operand.buffer.name, f"{operand.buffer.name}_pad")
     buffer = next(b for b in reads if b is operand.buffer or b.name in wanted)
-    made = kernel.sch.cache_read(block, number_of(kernel, block, buffer), scope)
-    inline_copies(kernel, made)
-    return made, buffer
+    copy = kernel.sch.cache_read(block, number_of(kernel, block, buffer), scope)
+    inline_copies(kernel, copy)
+    return copy, buffer
 
 
 def inline_copies(kernel: GpuKernel, block: BlockRV) -> None:
@@ -98,7 +98,7 @@ def absorb_readers(kernel: GpuKernel, block: BlockRV) -> None:
 def loops_down_to(kernel: GpuKernel, block: BlockRV, loop: LoopRV) -> int:
     """Return the number of loops around a block down to `loop`, inclusive."""
     wanted = kernel.sch.get(loop)
-    return next(n + 1 for n, found in enumerate(kernel.stage(block).loops) if found is wanted)
+    return next(n + 1 for n, candidate in enumerate(kernel.stage(block).loops) if candidate is wanted)
 
 
 def schedule_rest(kernel: GpuKernel, done: Sequence[BlockRV]) -> None:

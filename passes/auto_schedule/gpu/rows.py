@@ -79,7 +79,7 @@ def _schedule(kernel: GpuKernel, axes: int, share: RowShare) -> None:
 def _copies(kernel: GpuKernel, axes: int, share: RowShare) -> list[BlockRV]:
     """Copies in registers of rows that a stage reduces, or that several stages read."""
     assert share.length is not None
-    found: dict[tir.Buffer, list[BlockRV]] = {}
+    readers: dict[tir.Buffer, list[BlockRV]] = {}
     reduced: set[tir.Buffer] = set()
     apart: set[tir.Buffer] = set()
     for block in kernel.blocks():
@@ -90,17 +90,17 @@ def _copies(kernel: GpuKernel, axes: int, share: RowShare) -> list[BlockRV]:
             if not _is_own_row(stage, access, axes, share):
                 apart.add(access.buffer)
                 continue
-            users = found.setdefault(access.buffer, [])
+            users = readers.setdefault(access.buffer, [])
             if block not in users:
                 users.append(block)
             if stage.reduced:
                 reduced.add(access.buffer)
-    made = []
-    for buffer, users in found.items():
+    copies = []
+    for buffer, users in readers.items():
         if buffer in apart or (buffer not in reduced and len(users) < 2):
             continue
-        made.append(kernel.sch.cache_read(users[0], number_of(kernel, users[0], buffer), "local", users))
-    return made
+        copies.append(kernel.sch.cache_read(users[0], number_of(kernel, users[0], buffer), "local", users))
+    return copies
 
 
 def _place(kernel: GpuKernel, block: BlockRV, axes: int, share: RowShare) -> bool:

@@ -86,8 +86,8 @@ def fitting_tiles(
         return each * tile.rows * tile.columns / (_speed(tile, windows) * _busy(warps, tile, waits))
 
     most = MOST_SUMS // 2 if windows else MOST_SUMS  # where each of many elements is takes registers too
-    found = [(time(t), t) for t in TILES if t.own[0] * t.own[1] * element // 4 <= most]
-    return sorted(found, key=lambda pair: pair[0])
+    timed = [(time(t), t) for t in TILES if t.own[0] * t.own[1] * element // 4 <= most]
+    return sorted(timed, key=lambda pair: pair[0])
 
 
 def _speed(tile: Tile, windows: bool) -> float:

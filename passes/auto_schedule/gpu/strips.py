@@ -28,11 +28,11 @@ NEIGHBOURS = 8  # elements that a strip is turned by: 8 of a row are what a requ
 def strip(kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand) -> BlockRV:
     """The block that copies an operand into shared memory, where what a thread multiplies at a time lies side by
     side."""
-    made, buffer = fetched(kernel, block, operand, "shared")
+    copy, buffer = fetched(kernel, block, operand, "shared")
     if product.consecutive(operand) in product.k:
-        kernel.sch.transform_layout(made, ("write", 0), _depth_first(buffer, operand, product))
-        kernel.sch.storage_align(made, 0, -2, BANKS, PIECE)
-    return made
+        kernel.sch.transform_layout(copy, ("write", 0), _depth_first(buffer, operand, product))
+        kernel.sch.storage_align(copy, 0, -2, BANKS, PIECE)
+    return copy
 
 
 def _depth_first(buffer: tir.Buffer, operand: Operand, product: Contraction) -> tir.IndexMap:

@@ -68,10 +68,10 @@ def _scheduled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     m, n, k = (product.extent(p) or UNKNOWN for p in (product.m, product.n, *product.k))
     batches = prod(product.extent(p) or LEAST for p in product.outer)
     sizes = Sizes(m, n, k, batches, kind.bytes)
-    found = fitting_choices(kernel.facts, sizes, kind.depth)
-    if not found:
+    choices = fitting_choices(kernel.facts, sizes, kind.depth)
+    if not choices:
         not_this("no tile fits")
-    choice = choose_tile(kernel, found, PARTS)
+    choice = choose_tile(kernel, choices, PARTS)
     stages = kernel.choose("stages", "steps that are in shared memory at once", [*range(choice.stages, 0, -1)])
     choice = replace(choice, stages=stages)
     kernel.say(str(choice))

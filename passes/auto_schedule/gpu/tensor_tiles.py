@@ -94,16 +94,16 @@ PARTS: tuple[tuple[str, str, Callable[[Choice], int]], ...] = (
 def fitting_choices(facts: GpuFacts, sizes: Sizes, least_depth: int) -> list[tuple[float, Choice]]:
     """The tiles that fit, with the clocks that the whole takes, best first. `least_depth`: products of one
     instruction."""
-    found = [
+    timed = [
         (clocks(facts, sizes, choice), choice) for tile in TILES if (choice := _fit(facts, sizes, tile, least_depth))
     ]
-    return sorted(found, key=lambda pair: pair[0])
+    return sorted(timed, key=lambda pair: pair[0])
 
 
 def choose(facts: GpuFacts, sizes: Sizes, least_depth: int) -> Choice | None:
     """The tile with which the whole takes least; None if none fits."""
-    found = fitting_choices(facts, sizes, least_depth)
-    return found[0][1] if found else None
+    choices = fitting_choices(facts, sizes, least_depth)
+    return choices[0][1] if choices else None
 
 
 def _fit(facts: GpuFacts, sizes: Sizes, tile: WarpTile, least_depth: int) -> Choice | None:

@@ -24,13 +24,13 @@ def transposes(kernel: GpuKernel) -> str:
             not_this(f"block `{stage.block.name}` reduces, or does more than store expressions")
     inline_cheap(kernel)
     crossed = [(block, _crossed(kernel.stage(block))) for block in kernel.blocks()]
-    if not any(found for _, found in crossed):
+    if not any(axes for _, axes in crossed):
         not_this("no block reads along another axis than it stores")
-    for block, found in crossed:
-        if found is None:
+    for block, axes in crossed:
+        if axes is None:
             kernel.say(thread_nest(kernel, block))
         else:
-            _by_tiles(kernel, block, *found)
+            _by_tiles(kernel, block, *axes)
     return "stores along another axis than it reads"
 
 

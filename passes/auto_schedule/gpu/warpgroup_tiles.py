@@ -64,14 +64,14 @@ PARTS: tuple[tuple[str, str, Callable[[GroupChoice], int]], ...] = (
 
 def fitting_choices(facts: GpuFacts, sizes: Sizes) -> list[tuple[float, GroupChoice]]:
     """The tiles that fit, with the clocks that the whole takes, best first."""
-    found = [choice for tile in TILES if (choice := _fit(facts, sizes, tile))]
-    return sorted(((choice.clocks, choice) for choice in found), key=lambda pair: pair[0])
+    fitting = [choice for tile in TILES if (choice := _fit(facts, sizes, tile))]
+    return sorted(((choice.clocks, choice) for choice in fitting), key=lambda pair: pair[0])
 
 
 def choose(facts: GpuFacts, sizes: Sizes) -> GroupChoice | None:
     """The tile with which the whole takes least; None if none fits."""
-    found = fitting_choices(facts, sizes)
-    return found[0][1] if found else None
+    choices = fitting_choices(facts, sizes)
+    return choices[0][1] if choices else None
 
 
 def _fit(facts: GpuFacts, sizes: Sizes, tile: GroupTile) -> GroupChoice | None:

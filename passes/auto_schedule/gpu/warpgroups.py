@@ -122,17 +122,17 @@ def _choice(kernel: GpuKernel, product: Contraction) -> GroupChoice:
         not_this("too few rows or columns for a warpgroup")
     m, n, k = (product.extent(p) or UNKNOWN for p in (product.m, product.n, *product.k))
     sizes = Sizes(m, n, k, prod(product.extent(p) or 1 for p in product.outer), 2)
-    found = fitting_choices(kernel.facts, sizes)
-    if not found:
+    choices = fitting_choices(kernel.facts, sizes)
+    if not choices:
         not_this("no tile fits")
-    choice = found[0][1]
+    choice = choices[0][1]
     # rows of several axes are one for warps
     rows = prod(product.extent(p) or 1 for p in product.outer if product.lhs.has(p) and not product.rhs.has(p))
     joined = Sizes(m * rows, n, k, sizes.batches // rows, 2)
     other = tensor_tiles.choose(kernel.facts, joined, _ALONG)
     if other is not None and tensor_tiles.clocks(kernel.facts, joined, other) < choice.clocks:
         kernel.rather_not(f"warps by themselves are done before: {other}")
-    choice = choose_tile(kernel, found, PARTS)
+    choice = choose_tile(kernel, choices, PARTS)
     stages = kernel.choose("stages", "steps that are in shared memory at once", [*range(choice.stages, 0, -1)])
     return replace(choice, stages=stages)
 
@@ -181,7 +181,7 @@ def _scheduled(
 
 def _strip(kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand, size: int, deep: bool) -> BlockRV:
     """The block that copies an operand, `size` of its own axis at a time, to rows of 128 bytes."""
-    made, buffer = fetched(kernel, block, operand, "shared.dyn")
+    copy, buffer = fetched(kernel, block, operand, "shared.dyn")
     own = operand.places.index(product.m if operand is product.lhs else product.n)
     down = operand.places.index(product.k[0])
     index_map = two_last(len(buffer.shape), (own, down) if deep else (down, own))
@@ -189,8 +189,8 @@ def _strip(kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Ope
         *before, row, column = index_map.result
         far, near = c.floordiv(column, _PIECE), c.floormod(column, _PIECE)
         index_map = tir.IndexMap(index_map.indices, (*before, far, row, near))
-    kernel.sch.transform_layout(made, ("write", 0), index_map)
-    return made
+    kernel.sch.transform_layout(copy, ("write", 0), index_map)
+    return copy
 
 
 def _nest(
@@ -205,10 +205,10 @@ def _nest(
     step, inner, kk = sch.split(loops[k], [None, DEPTH // _ALONG, _ALONG])
     outer = [loops[p] for p in product.outer]
     sch.reorder(*outer, far_m, far_n, group, step, inner, mm, nn, kk)
-    made = sch.blockize(mm)
+    inner_block = sch.blockize(mm)
     to_blocks(kernel, outer, far_m, far_n)
     sch.bind(group, "threadIdx.y")
-    return made, group, step, inner
+    return inner_block, group, step, inner
 
 
 def _place(rank: int, dims: tuple[int, int], kind: Wgmma) -> tir.IndexMap:
