@@ -200,15 +200,15 @@ class _Maker:
             call = ops.bind_call("nn.attention", (q, k, v), attrs)
         else:
             call = ops.bind_call("nn.attention_bias", (q, k, v, bias), attrs)
-        made: relax.Expr = self.emitter.emit(replace(call, span=self.second.span))
+        result: relax.Expr = self.emitter.emit(replace(call, span=self.second.span))
         blind = None if bias is None or not self.guarded else self._blind(bias)
         if blind is not None:
-            made = self.emitter.emit_op("where", blind, self._number(0.0), made)
+            result = self.emitter.emit_op("where", blind, self._number(0.0), result)
         if self.rank == 4:
-            made = self.emitter.emit_op("permute_dims", made, axes=list(_FIRST[4]))
+            result = self.emitter.emit_op("permute_dims", result, axes=list(_FIRST[4]))
         if self.rank < 4:
-            made = self.emitter.emit_op("squeeze", made, axis=list(_ONES[self.rank]))
-        return self._cast(made, dtype_of(self.second))
+            result = self.emitter.emit_op("squeeze", result, axis=list(_ONES[self.rank]))
+        return self._cast(result, dtype_of(self.second))
 
     def _scale(self, factor: float, q: relax.Expr) -> float | None:
         """The factor of the scores, if it is another than the operator's own."""
@@ -222,11 +222,11 @@ class _Maker:
         if call is None:
             return expr, 1.0
         if call.op.name.removeprefix("relax.") not in _VIEWS:
-            found = _without_scalar(self.graph, call)
-            if found is None or not _same(dims_of(found[0]), dims_of(call)) or found[1] <= 0:
+            scaled = _without_scalar(self.graph, call)
+            if scaled is None or not _same(dims_of(scaled[0]), dims_of(call)) or scaled[1] <= 0:
                 return expr, 1.0
-            rest, factor = self._unscaled(found[0])
-            return rest, factor * found[1]
+            rest, factor = self._unscaled(scaled[0])
+            return rest, factor * scaled[1]
         rest, factor = self._unscaled(call.args[0])
         if factor == 1:
             return expr, 1.0
@@ -235,14 +235,14 @@ class _Maker:
     def _of_groups(self, *operands: tuple[relax.Expr, Sequence[int]]) -> list[tuple[relax.Expr, Sequence[int]]]:
         """Keys and values of the heads that there are, where the graph repeats each for several heads of queries."""
         peeled = [self._untransposed(*operand) for operand in operands]
-        found = [self._unrepeated(value) if self.rank == 4 else None for value, _ in peeled]
+        sources = [self._unrepeated(value) if self.rank == 4 else None for value, _ in peeled]
         if (
-            found[0] is None
-            or found[1] is None
-            or not _same(*((dims_of(x) or ())[1:2] for x in found if x is not None))
+            sources[0] is None
+            or sources[1] is None
+            or not _same(*((dims_of(x) or ())[1:2] for x in sources if x is not None))
         ):
             return list(operands)
-        return [(x, order) for x, (_, order) in zip(found, peeled, strict=True) if x is not None]
+        return [(x, order) for x, (_, order) in zip(sources, peeled, strict=True) if x is not None]
 
     def _unrepeated(self, value: relax.Expr) -> relax.Expr | None:
         """(batch, groups, length, width) whose groups are repeated: as (batch, groups, times, length, width) first."""
@@ -252,12 +252,12 @@ class _Maker:
         if whole is None or spread is None or wide is None:
             return None
         x = wide.args[0]
-        dims, made, inner, result = (dims_of(e) for e in (x, spread, wide, whole))
-        if dims is None or made is None or inner is None or result is None or len(dims) != 4 or len(made) != 5:
+        dims, repeated, inner, result = (dims_of(e) for e in (x, spread, wide, whole))
+        if dims is None or repeated is None or inner is None or result is None or len(dims) != 4 or len(repeated) != 5:
             return None
-        between = (*dims[:2], made[2], *dims[2:])
+        between = (*dims[:2], repeated[2], *dims[2:])
         one = len(inner) == 5 and tir.const_int(inner[2]) == 1 and _same((*inner[:2], *inner[3:]), dims)
-        fits = _same(made, between) and _same((result[0], *result[2:]), (dims[0], *dims[2:]))
+        fits = _same(repeated, between) and _same((result[0], *result[2:]), (dims[0], *dims[2:]))
         return x if one and fits else None
 
     def _four(self, value: relax.Expr, order: Sequence[int]) -> relax.Expr:

@@ -58,12 +58,12 @@ class Graph:
     def number(self, expr: relax.Expr) -> int:
         """The number of a value."""
         expr = expr if isinstance(expr, relax.Var) else self.uses.resolve(expr)
-        found = self._known.get(expr) if isinstance(expr, relax.Var) else None
-        if found is None:
-            found = self.numbered(self._key(expr))
+        number = self._known.get(expr) if isinstance(expr, relax.Var) else None
+        if number is None:
+            number = self.numbered(self._key(expr))
             if isinstance(expr, relax.Var):
-                self._known[expr] = found
-        return found
+                self._known[expr] = number
+        return number
 
     def numbered(self, key: tuple[object, ...]) -> int:
         """Return the number for a key: an operator, the numbers of its operands, its attributes."""

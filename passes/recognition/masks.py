@@ -201,7 +201,7 @@ def _along(graph: Graph, value: relax.Expr, axis: int) -> bool:
 
 def _keeps_matrices(call: relax.Call) -> bool:
     """Return True if a view keeps the last two dimensions of its operand."""
-    made, given = dims_of(call), dims_of(call.args[0])
-    if made is None or given is None or len(made) < 2 or len(given) < 2:
+    result, given = dims_of(call), dims_of(call.args[0])
+    if result is None or given is None or len(result) < 2 or len(given) < 2:
         return False
-    return all(prove_equal(a, b) for a, b in zip(made[-2:], given[-2:], strict=True))
+    return all(prove_equal(a, b) for a, b in zip(result[-2:], given[-2:], strict=True))

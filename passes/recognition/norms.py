@@ -34,10 +34,10 @@ def norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | 
         if spread is None:
             continue
         normal = _normal(graph, spread, dtype_of(root))
-        found = _scaled(graph, root, normal, (spread.x, *(() if spread.centre is None else (spread.centre,))))
-        if found is not None:
+        scaled = _scaled(graph, root, normal, (spread.x, *(() if spread.centre is None else (spread.centre,))))
+        if scaled is not None:
             attrs = {"axes": list(spread.axes), "epsilon": spread.epsilon}
-            name, given = ("nn.rms_norm", found[:1]) if spread.centre is None else ("nn.layer_norm", found)
+            name, given = ("nn.rms_norm", scaled[:1]) if spread.centre is None else ("nn.layer_norm", scaled)
             return ops.bind_call(name, (normal.data, *_parameters(normal, given, emitter)), attrs)
     return None
 
@@ -68,17 +68,17 @@ def _spread(graph: Graph, under: relax.Expr) -> _Spread | None:
         axes = _axes(direct, data)
         mean = _mean_of(graph, data, axes)
         return None if mean is None or axes is None else _Spread(number, data, mean, axes, epsilon)
-    found = _mean(graph, variance)
-    base = None if found is None else _square(graph, found[0])
-    if found is None or base is None:
+    averaged = _mean(graph, variance)
+    base = None if averaged is None else _square(graph, averaged[0])
+    if averaged is None or base is None:
         return None
     centred = graph.call(_unwidened(graph, base), "subtract")
     if centred is not None:
         x, centre = centred.args
         taken = _mean(graph, centre)
-        if taken is not None and graph.number(taken[0]) == graph.number(x) and taken[1] == found[1]:
-            return _Spread(number, x, centre, found[1], epsilon)
-    return _Spread(number, base, None, found[1], epsilon)
+        if taken is not None and graph.number(taken[0]) == graph.number(x) and taken[1] == averaged[1]:
+            return _Spread(number, x, centre, averaged[1], epsilon)
+    return _Spread(number, base, None, averaged[1], epsilon)
 
 
 def _unwidened(graph: Graph, expr: relax.Expr) -> relax.Expr:
@@ -91,8 +91,8 @@ def _mean_of(graph: Graph, data: relax.Expr, axes: tuple[int, ...] | None) -> re
     """The mean of a tensor over axes, where the graph has it."""
     wanted = graph.number(data)
     for var in graph.uses.value:
-        found = _mean(graph, var)
-        if found is not None and graph.number(found[0]) == wanted and found[1] == axes:
+        mean = _mean(graph, var)
+        if mean is not None and graph.number(mean[0]) == wanted and mean[1] == axes:
             return var
     return None
 
@@ -185,13 +185,13 @@ def _scaled(
         return None
     if not is_close(whole, wanted | dict.fromkeys(shifts, 1.0), dtype):
         return None
-    found: list[relax.Expr | None] = []
+    parameters: list[relax.Expr | None] = []
     for key in (factor, *shifts):
         value = next((e for e in graph.tree(root) if graph.number(e) == key[0]), None) if key else None
         if key and (value is None or not _spans(value, dims, normal.axes) or dtype_of(value) is not dtype):
             return None
-        found.append(value)
-    return found[0], found[1] if len(found) > 1 else None
+        parameters.append(value)
+    return parameters[0], parameters[1] if len(parameters) > 1 else None
 
 
 def _without(key: Monomial, factors: Monomial) -> Monomial | None:
@@ -247,12 +247,12 @@ def group_norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.E
         if data is None or inner is None:
             continue
         normal = _Normal(data, {(graph.number(whole),): 1.0}, (1,))
-        found = _scaled(graph, root, normal, (whole,))
-        if found is not None:
+        scaled = _scaled(graph, root, normal, (whole,))
+        if scaled is not None:
             rank, groups = len(dims_of(data) or ()), tir.const_int((dims_of(inner) or ())[1])
             attrs = {"num_groups": groups, "channel_axis": 1, "axes": list(range(2, rank))}
             epsilon = inner.attrs["epsilon"]
-            parameters = _parameters(normal, found, emitter)
+            parameters = _parameters(normal, scaled, emitter)
             return ops.bind_call("nn.group_norm", (data, *parameters), {**attrs, "epsilon": epsilon})
     return None
 
@@ -265,14 +265,14 @@ def _grouped(graph: Graph, whole: relax.Expr) -> tuple[relax.Expr | None, relax.
     if flat is None or inner is None:
         return None, None
     data, groups = flat.args[0], dims_of(flat)
-    own, made = dims_of(data), dims_of(whole)
-    if own is None or made is None or groups is None or len(own) != len(made) or len(own) < 3 or len(groups) != 3:
+    own, result = dims_of(data), dims_of(whole)
+    if own is None or result is None or groups is None or len(own) != len(result) or len(own) < 3 or len(groups) != 3:
         return None, None
     channels, count = tir.const_int(own[1]), tir.const_int(groups[1])
     fits = channels and count and channels % count == 0 and prove_equal(own[0], groups[0])
     plain = inner.attrs["channel_axis"] % 3 == 1 and [a % 3 for a in inner.attrs["axes"]] == [2]
     bare = _is_full(graph, inner.args[1], 1) and _is_full(graph, inner.args[2], 0)
-    return (data, inner) if fits and plain and bare and all(map(prove_equal, own, made)) else (None, None)
+    return (data, inner) if fits and plain and bare and all(map(prove_equal, own, result)) else (None, None)
 
 
 def _is_full(graph: Graph, value: relax.Expr, number: float) -> bool:

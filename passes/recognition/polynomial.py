@@ -39,10 +39,10 @@ class Expansion:
             return {(): scalar}
         number = g.number(expr)
         call = None if number in self.atoms or depth == 0 else g.call(expr)
-        made = None if call is None else self._expanded(call, depth - 1)
-        if made is None:
+        expanded = None if call is None else self._expanded(call, depth - 1)
+        if expanded is None:
             return {(g.number(self.narrow(expr)),): 1.0}
-        return made if len(made) <= _TERMS else None
+        return expanded if len(expanded) <= _TERMS else None
 
     def narrow(self, expr: relax.Expr) -> relax.Expr:
         """Return the operand of a widening cast if it has the dtype of the results, else the value itself."""
@@ -78,10 +78,10 @@ class Expansion:
             return {(self.graph.numbered(("relax.rsqrt", self.graph.number(call.args[0]))),): 1.0}
         if exponent not in _POWERS:
             return None
-        base = made = self.of(call.args[0], depth)
+        base = power = self.of(call.args[0], depth)
         for _ in range(int(exponent) - 1):
-            made = self._product(made, base)
-        return made
+            power = self._product(power, base)
+        return power
 
     def reciprocal(self, expr: relax.Expr) -> Polynomial | None:
         """1 / value, of numbers and square roots."""
@@ -97,21 +97,21 @@ class Expansion:
     def _product(one: Polynomial | None, other: Polynomial | None) -> Polynomial | None:
         if one is None or other is None or len(one) * len(other) > _TERMS:
             return None
-        made: Polynomial = {}
+        terms: Polynomial = {}
         for a, x in one.items():
             for b, y in other.items():
                 key = tuple(sorted(a + b))
-                made[key] = made.get(key, 0.0) + x * y
-        return made
+                terms[key] = terms.get(key, 0.0) + x * y
+        return terms
 
 
 def _sum(one: Polynomial | None, other: Polynomial | None) -> Polynomial | None:
     if one is None or other is None:
         return None
-    made = dict(one)
+    terms = dict(one)
     for key, value in other.items():
-        made[key] = made.get(key, 0.0) + value
-    return made
+        terms[key] = terms.get(key, 0.0) + value
+    return terms
 
 
 def square_root(graph: Graph, expr: relax.Expr) -> relax.Expr | None:

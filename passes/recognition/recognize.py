@@ -40,8 +40,8 @@ class RecognizeOperators(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         def change(_: str, func: relax.Function) -> relax.Function:
-            made = _Recognizer(module, Graph(func)).visit_function(func)
-            return func if made is func else remove_unused(renamed(made, module), module)
+            recognized = _Recognizer(module, Graph(func)).visit_function(func)
+            return func if recognized is func else remove_unused(renamed(recognized, module), module)
 
         return map_relax_functions(module, change, primitive=False)
 
@@ -53,9 +53,9 @@ class _Recognizer(RelaxMutator):
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         outer, self.graph.block = self.graph.block, {binding.var for binding in block.bindings}
-        made = super().visit_block(block)
+        rewritten = super().visit_block(block)
         self.graph.block = outer
-        return made
+        return rewritten
 
     def put(self, binding: relax.Binding) -> None:
         """Append a binding; what is new is known to the graph."""
@@ -67,29 +67,31 @@ class _Recognizer(RelaxMutator):
     def visit_binding(self, binding: relax.Binding) -> None:
         value = binding.value  # type: ignore[attr-defined]
         plain = self.in_dataflow and isinstance(binding, relax.VarBinding)
-        found = self._recognized(binding.var, value) if plain else None
-        if found is None or not same_info(found.struct_info, value.struct_info):
+        replacement = self._recognized(binding.var, value) if plain else None
+        if replacement is None or not same_info(replacement.struct_info, value.struct_info):
             super().visit_binding(binding)
             return
-        self.rebind(binding, replace(found, span=value.span) if isinstance(found, relax.Call) else found)
+        self.rebind(
+            binding, replace(replacement, span=value.span) if isinstance(replacement, relax.Call) else replacement
+        )
 
     def _recognized(self, var: relax.Var, value: relax.Expr) -> relax.Expr | None:
         call = self.graph.call(value)
         if call is None or value is not call:
             return None
         name = call.op.name
-        made = None
+        replacement = None
         if is_elementwise(call) and name not in ("relax.permute_dims", "relax.reshape"):
             return self._arithmetic(var)
         if name == "relax.matmul":
-            made = attention(self.graph, var, self)
+            replacement = attention(self.graph, var, self)
         elif name == "relax.permute_dims":
-            made = self._turned_again(call)
+            replacement = self._turned_again(call)
         elif name == "relax.reshape":
-            made = self._turned_in_one(call)
-        if made is not None:
-            self.graph.uses.value[var] = made
-        return made
+            replacement = self._turned_in_one(call)
+        if replacement is not None:
+            self.graph.uses.value[var] = replacement
+        return replacement
 
     def _arithmetic(self, var: relax.Var) -> relax.Expr | None:
         return activation(self.graph, var) or norm(self.graph, var, self) or group_norm(self.graph, var, self)
@@ -111,15 +113,15 @@ class _Recognizer(RelaxMutator):
         first = None if middle is None else self.graph.call(middle.args[0], "reshape")
         if middle is None or first is None or axes_of(middle) != [0, 2, 1]:
             return None
-        given, made = dims_of(first.args[0]), dims_of(call)
+        given, result = dims_of(first.args[0]), dims_of(call)
         flat = dims_of(first)
-        if given is None or made is None or flat is None or len(made) < 3 or len(given) < 3:
+        if given is None or result is None or flat is None or len(result) < 3 or len(given) < 3:
             return None
-        pairs = (*zip(given[-2:], flat[-2:], strict=True), *zip(made[:-3:-1], given[-2:], strict=True))
+        pairs = (*zip(given[-2:], flat[-2:], strict=True), *zip(result[:-3:-1], given[-2:], strict=True))
         if not all(prove_equal(a, b) for a, b in pairs):
             return None
-        rows = self._in_shape(first.args[0], (*made[:-2], *given[-2:]))
-        rank = len(made)
+        rows = self._in_shape(first.args[0], (*result[:-2], *given[-2:]))
+        rank = len(result)
         return ops.bind_call("permute_dims", (rows,), {"axes": [*range(rank - 2), rank - 1, rank - 2]})
 
     def _in_shape(self, value: relax.Expr, dims: tuple[tir.Expr, ...]) -> relax.Expr:
