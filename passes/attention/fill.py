@@ -84,14 +84,14 @@ class Fill(Text):
         return self._within(start, self.what.keys if self.what.limits is None else high)
 
     def call_score(self, b: Expr, h: Expr, i: Expr, j: Expr, n: Expr, above: Expr, under: Expr, s: Expr) -> Expr:
-        made = self.what.score(s, b, h, i, c.add(j, c.cast(INT64, n)))
+        score = self.what.score(s, b, h, i, c.add(j, c.cast(INT64, n)))
         counts = c.less(n, under)
         if self.what.limits is not None:
             counts = c.logical_and(c.less_equal(above, n), counts)
         none = c.const(-math.inf, FLOAT32)
-        if any(isinstance(n, tir.BufferLoad) and n.buffer.scope == "global" for n in walk(made)):
-            return c.call(FLOAT32, "if_then_else", c.logical_and(c.less(i, self.what.queries), counts), made, none)
-        return tir.Select(FLOAT32, counts, made, none)
+        if any(isinstance(n, tir.BufferLoad) and n.buffer.scope == "global" for n in walk(score)):
+            return c.call(FLOAT32, "if_then_else", c.logical_and(c.less(i, self.what.queries), counts), score, none)
+        return tir.Select(FLOAT32, counts, score, none)
 
     def call_factor(self, total: Expr) -> Expr:
         return factor(self.what, total)
@@ -160,8 +160,8 @@ class Fill(Text):
         if rows * across % self.tile.threads:
             store = tir.IfThenElse(c.less(place, rows * across), (store,))
         zero = c.const(0, thread.dtype)
-        made: list[Stmt] = [tir.For(turn, zero, c.const(turns, thread.dtype), tir.ForKind.SERIAL, (store,))]
-        return [*made, tir.Evaluate(c.call("void", "ptx_commit_group"))] if later else made
+        loops: list[Stmt] = [tir.For(turn, zero, c.const(turns, thread.dtype), tir.ForKind.SERIAL, (store,))]
+        return [*loops, tir.Evaluate(c.call("void", "ptx_commit_group"))] if later else loops
 
     def _moved(
         self, value: Expr, at_column: tir.Var, lanes: int, target: tir.Buffer, to: tuple[Expr, Expr], inside: Expr
@@ -221,10 +221,10 @@ def _begin(value: Expr, column: tir.Var, lanes: int) -> Expr | None:
 
 
 def _flat(buffer: tir.Buffer, at: Sequence[Expr]) -> Expr:
-    made: Expr = at[0]
+    offset: Expr = at[0]
     for index, extent in zip(at[1:], buffer.shape[1:], strict=True):
-        made = c.add(c.mul(made, extent), index)
-    return made
+        offset = c.add(c.mul(offset, extent), index)
+    return offset
 
 
 def _copy(target: tir.Buffer, to: Expr, source: tir.Buffer, begin: Expr, inside: Expr) -> Stmt:

@@ -45,9 +45,9 @@ class FuseAttention(Pass):
         def change(name: str, func: relax.Function) -> relax.Function:
             return _Fuser(builder, func, facts).visit_function(func)
 
-        made = map_relax_functions(module, change, primitive=False)
-        made.functions = {n: made.functions.get(n, f) for n, f in builder.module.functions.items()}
-        return made
+        fused = map_relax_functions(module, change, primitive=False)
+        fused.functions = {n: fused.functions.get(n, f) for n, f in builder.module.functions.items()}
+        return fused
 
 
 class _Fuser(RelaxMutator):
@@ -72,13 +72,13 @@ class _Fuser(RelaxMutator):
             return
         operands = Operands(self.index)
         if isinstance(one, WrittenOut):
-            made = self.fused(from_graph(one, tail, operands), operands, "attention", binding.var)
+            call = self.fused(from_graph(one, tail, operands), operands, "attention", binding.var)
         else:
-            made = self.fused(from_operator(one, tail, operands), operands, one.op.name.rpartition(".")[2], binding.var)
-        if made is None:
+            call = self.fused(from_operator(one, tail, operands), operands, one.op.name.rpartition(".")[2], binding.var)
+        if call is None:
             super().visit_binding(binding)
         else:
-            self.rebind(binding, made)
+            self.rebind(binding, call)
 
     def fused(self, what: Attention | None, operands: Operands, hint: str, var: relax.Var) -> relax.Expr | None:
         """The call of a kernel; None if there is none for what is asked."""

@@ -60,9 +60,9 @@ class Operands:
         call = self.given.renew(value)
         if value.op.name == "relax.reshape":
             return _reshaped(given[0], [c.cast(INT64, d) for d in call.struct_info.dims])
-        made = op.impl.lower(call, *given)
-        made = made[field] if isinstance(made, tuple) else made
-        return made if isinstance(made, Tensor) and _is_plain(made) else None
+        lowered = op.impl.lower(call, *given)
+        lowered = lowered[field] if isinstance(lowered, tuple) else lowered
+        return lowered if isinstance(lowered, Tensor) and _is_plain(lowered) else None
 
     def parameters(
         self, shape: Sequence[Expr], dtype: DType
@@ -97,8 +97,8 @@ def _reshaped(x: Tensor, dims: Sequence[Expr]) -> Tensor:
     def element(*at: Any) -> Any:
         return x(*regroup([a.iter_var.var for a in at], dims, x.buffer.shape))
 
-    made: Tensor = te.compute(tuple(dims), element, name="T_reshape")
-    return made
+    reshaped: Tensor = te.compute(tuple(dims), element, name="T_reshape")
+    return reshaped
 
 
 def element(tensor: Tensor, at: Sequence[Expr]) -> Expr:
@@ -118,7 +118,7 @@ def regroup(at: Sequence[Expr], dims: Sequence[Expr], other: Sequence[Expr]) -> 
     """The indices in an array of shape `other` of what is at `at` in one of shape `dims`, both row by row. Extents that
     are the same keep their index; so little as may be is divided."""
     analyzer = Analyzer()
-    made: list[Expr] = []
+    indices: list[Expr] = []
     start = end = 0
     while start < len(dims) or end < len(other):
         p, q = _group(dims[start:], other[end:], analyzer)
@@ -128,9 +128,9 @@ def regroup(at: Sequence[Expr], dims: Sequence[Expr], other: Sequence[Expr]) -> 
             last = n == q - 1
             inside.append(flat if last else c.floormod(flat, extent))
             flat = flat if last else c.floordiv(flat, extent)
-        made += reversed(inside)
+        indices += reversed(inside)
         start, end = start + p, end + q
-    return made
+    return indices
 
 
 def _group(dims: Sequence[Expr], other: Sequence[Expr], analyzer: Analyzer) -> tuple[int, int]:
@@ -143,10 +143,10 @@ def _group(dims: Sequence[Expr], other: Sequence[Expr], analyzer: Analyzer) -> t
 
 
 def _product(dims: Sequence[Expr]) -> Expr:
-    made: Expr = c.const(1, INT64)
+    size: Expr = c.const(1, INT64)
     for extent in dims:
-        made = c.mul(made, extent)
-    return made
+        size = c.mul(size, extent)
+    return size
 
 
 def _ravel(at: Sequence[Expr], dims: Sequence[Expr]) -> Expr:

@@ -41,12 +41,12 @@ def from_operator(call: relax.Call, tail: Tail, operands: Operands) -> Attention
     factor = scale(call)
 
     def score(s: Expr, b: Expr, h: Expr, i: Expr, j: Expr) -> Expr:
-        made = c.mul(s, c.const(factor if factor is not None else wide**-0.5, FLOAT32))
+        scaled = c.mul(s, c.const(factor if factor is not None else wide**-0.5, FLOAT32))
         if bias is None:
-            return made
+            return scaled
         dims = (batch, heads, queries, keys)
         place = [raw(a) for a in broadcast_index(bias, dims, (b, h, i, j))]
-        return c.add(made, c.cast(FLOAT32, element(bias, place)))
+        return c.add(scaled, c.cast(FLOAT32, element(bias, place)))
 
     mask = None if attrs["causal_mask"] is None else str(attrs["causal_mask"])
     if len(extra) == 2:
@@ -146,19 +146,19 @@ class _Sequences:
         return [c.store(low, zero, place), c.store(high, zero, place), self._each(look)]
 
     def reach(self, first: Expr, rows: int, thread: Expr) -> tuple[Expr, Expr, list[Stmt]]:
-        found = c.make_buffer("reach", (2,), INT64, "shared")
+        bounds = c.make_buffer("reach", (2,), INT64, "shared")
 
         def look(s: Expr) -> list[Stmt]:
             begin, end = (self._start(self.starts_q, n) for n in (s, c.add(s, 1)))
             low, high = (self._start(self.starts_k, n) for n in (s, c.add(s, 1)))
             meet = c.logical_and(c.less(begin, c.add(first, rows)), c.less(first, end))
             stores = (
-                c.store(found, c.minimum(c.load(found, 0), c.maximum(low, 0)), 0),
-                c.store(found, c.maximum(c.load(found, 1), c.minimum(high, self.keys)), 1),
+                c.store(bounds, c.minimum(c.load(bounds, 0), c.maximum(low, 0)), 0),
+                c.store(bounds, c.maximum(c.load(bounds, 1), c.minimum(high, self.keys)), 1),
             )
             return [tir.IfThenElse(meet, stores)]
 
-        start = [c.store(found, self.keys, 0), c.store(found, c.const(0, INT64), 1)]
+        start = [c.store(bounds, self.keys, 0), c.store(bounds, c.const(0, INT64), 1)]
         alone = tir.IfThenElse(c.equal(thread, c.const(0, INT32)), (*start, self._each(look)))
         barrier = tir.Evaluate(c.call("void", "tvm_storage_sync", "shared"))
-        return c.load(found, 0), c.load(found, 1), [tir.AllocBuffer(found), alone, barrier]
+        return c.load(bounds, 0), c.load(bounds, 1), [tir.AllocBuffer(bounds), alone, barrier]

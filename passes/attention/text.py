@@ -54,8 +54,8 @@ class Text(Folding):
 
     def buffer(self, node: tir.Buffer) -> tir.Buffer:
         if node not in self.buffers:
-            made = replace(node, data=self.binder(node.data))
-            self.buffers[node] = self.by_data[made.data] = made
+            renewed = replace(node, data=self.binder(node.data))
+            self.buffers[node] = self.by_data[renewed.data] = renewed
         return self.buffers[node]
 
     def code(self) -> tuple[tuple[tir.Buffer, ...], tuple[Stmt, ...]]:
@@ -69,10 +69,10 @@ class Text(Folding):
     # ------------------------------------------------------------ calls
 
     def expr_call(self, node: tir.Call) -> Expr:
-        made = super().expr_call(node)
-        assert isinstance(made, tir.Call)
-        name, args = _extern(made)
-        return getattr(self, f"call_{name}")(*args) if name else made
+        call = super().expr_call(node)
+        assert isinstance(call, tir.Call)
+        name, args = _extern(call)
+        return getattr(self, f"call_{name}")(*args) if name else call
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
         name, args = _extern(node.value)

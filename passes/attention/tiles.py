@@ -125,21 +125,21 @@ class MmaTile(Tile):
 def tile_for(what: Attention, facts: GpuFacts) -> Tile | None:
     """The largest tile of which two fit a multiprocessor, or one; fewer queries where there are few of them, or too few
     tiles for all multiprocessors. None where not even the smallest has room."""
-    found = _possible(what, facts)
-    if not found:
+    candidates = _possible(what, facts)
+    if not candidates:
         return None
-    twice = [t for t in found if 2 * (t.shared + 1024) <= facts.shared_per_sm] or found
+    twice = [t for t in candidates if 2 * (t.shared + 1024) <= facts.shared_per_sm] or candidates
     return max(twice, key=lambda t: (_busy(what, t, facts), t.rows, t.keys))
 
 
 def small_tile_for(what: Attention, facts: GpuFacts) -> Tile | None:
     """The tile for as few queries as there are tiles for, where so few may be asked and blocks can share out the keys;
     None elsewhere."""
-    found = [t for t in _possible(what, facts) if t.rows == _FEWEST[t.text]]
+    candidates = [t for t in _possible(what, facts) if t.rows == _FEWEST[t.text]]
     queries, keys = tir.const_int(what.queries), tir.const_int(what.keys)
-    if not found or queries is not None and queries > found[0].rows:
+    if not candidates or queries is not None and queries > candidates[0].rows:
         return None
-    tile = min(found, key=lambda t: abs(t.keys - SHARED_OUT))
+    tile = min(candidates, key=lambda t: abs(t.keys - SHARED_OUT))
     return None if keys is not None and keys <= 2 * tile.keys else tile
 
 

@@ -14,8 +14,8 @@ from mlcc.ir.tir import Expr
 
 def widened(expr: Expr, given: Mapping[tir.Buffer, Expr]) -> Expr:
     """The expression in float32, from start to end; loads of the buffers in `given` are what is given for each."""
-    made = _wide(expr, given)
-    return c.cast(FLOAT32, made)
+    value = _wide(expr, given)
+    return c.cast(FLOAT32, value)
 
 
 def _wide(node: Expr, given: Mapping[tir.Buffer, Expr]) -> Expr:
@@ -32,8 +32,8 @@ def _wide(node: Expr, given: Mapping[tir.Buffer, Expr]) -> Expr:
     def child(value: Any) -> Any:
         return _wide(value, given) if isinstance(value, Expr) else value
 
-    made = map_children(node, child)
-    return replace(made, dtype=FLOAT32) if _narrow(node.dtype) else made
+    rebuilt = map_children(node, child)
+    return replace(rebuilt, dtype=FLOAT32) if _narrow(node.dtype) else rebuilt
 
 
 def _narrow(dtype: DType) -> bool:

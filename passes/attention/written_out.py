@@ -51,16 +51,16 @@ def find(second: relax.Expr, index: Index, uses: Uses) -> WrittenOut | None:
     dims = _dims(logits)
     if dims is None or len(dims) < 2 or weights.attrs["axis"] % len(dims) != len(dims) - 1:  # type: ignore[union-attr]
         return None
-    found = _product(logits, index, uses, _DEEPEST)
-    if found is None:
+    matched = _product(logits, index, uses, _DEEPEST)
+    if matched is None:
         return None
-    way, first = found
+    way, first = matched
     scores = way[0]
     operands = (*first.args, second.args[1])  # type: ignore[attr-defined]
     if any(len(_dims(o) or ()) < 2 for o in operands):
         return None
-    made = _dims(scores), _dims(second)
-    if not _same(made[0], dims) or not _same(made[1], dims, 1):  # heads that appear on the way, or with the values
+    shapes = _dims(scores), _dims(second)
+    if not _same(shapes[0], dims) or not _same(shapes[1], dims, 1):  # heads that appear on the way, or with the values
         return None
     values = {_dtype(e) for e in (*operands, second.args[0])}  # type: ignore[attr-defined]
     if len(values) != 1 or not {_dtype(e) for e in (scores, logits, second)} <= {*values, FLOAT32}:
@@ -103,10 +103,10 @@ def _product(expr: relax.Expr, index: Index, uses: Uses, depth: int) -> tuple[li
     if op is None or op.kind > FusionKind.BROADCAST:
         return None
     for operand in value.args:
-        found = _product(operand, index, uses, depth - 1)
-        if found is not None:
-            found[0].append(expr)
-            return found
+        path = _product(operand, index, uses, depth - 1)
+        if path is not None:
+            path[0].append(expr)
+            return path
     return None
 
 
