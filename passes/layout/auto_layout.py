@@ -55,8 +55,8 @@ class AutoLayout(Pass):
 
         def change(name: str, func: relax.Function) -> relax.Function:
             before: Any = inside.functions[name]
-            made = laid_out(before, module, facts, self.always)
-            return func if made is before else made
+            converted = laid_out(before, module, facts, self.always)
+            return func if converted is before else converted
 
         return map_relax_functions(module, change, primitive=False)
 
@@ -67,10 +67,10 @@ def laid_out(func: relax.Function, module: IRModule, facts: CpuFacts, always: bo
     if not groups.convolutions:
         return func
     trial = _Chooser(module, facts, groups, groups.convolutions)
-    made = trial.visit_function(func)
+    converted = trial.visit_function(func)
     worth = {g for g in groups.convolutions if trial.gained[g] > trial.spent[g]}
     if always or worth == groups.convolutions:
-        return made
+        return converted
     return _Chooser(module, facts, groups, worth).visit_function(func) if worth else func
 
 
@@ -103,16 +103,16 @@ class Groups:
 
     @staticmethod
     def of(func: relax.Function) -> Groups:
-        made = Groups()
+        groups = Groups()
         for binding, _ in all_bindings(func.body):
             var, value = binding.var, binding.value  # type: ignore[attr-defined]
-            made._parent[var] = var
+            groups._parent[var] = var
             if _follows(value) if isinstance(value, relax.Call) else isinstance(var, relax.DataflowVar):
                 for operand in _vars(value):
-                    if operand in made._parent:
-                        made._parent[made.find(operand)] = made.find(var)
-        made.convolutions = {made.find(b.var) for b in _convolutions(func)}
-        return made
+                    if operand in groups._parent:
+                        groups._parent[groups.find(operand)] = groups.find(var)
+        groups.convolutions = {groups.find(b.var) for b in _convolutions(func)}
+        return groups
 
     def find(self, var: relax.Var) -> relax.Var:
         """Return the representative of a variable's group (union-find with path halving); a parameter's is itself."""
@@ -154,9 +154,9 @@ class _Chooser(Converter):
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         outer, self._turned = self._turned, {}
-        made = super().visit_block(block)
+        rewritten = super().visit_block(block)
         self._turned = outer
-        return made
+        return rewritten
 
     def visit_binding(self, binding: Any) -> None:
         self.var, self.group = binding.var, self.groups.find(binding.var)

@@ -59,7 +59,7 @@ class ConvertLayout(Pass):
 
 def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
     """The layouts by full names of operators. Raises CompileError E0514."""
-    made: dict[str, tuple[str, ...]] = {}
+    checked: dict[str, tuple[str, ...]] = {}
     wrong: list[Diagnostic] = []
     for given, asked in layouts.items():
         op = ops.get(given)
@@ -86,10 +86,10 @@ def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
                 help = f"it must order the letters of {known[attribute]}"
                 help += ", and may split some, as in NCHW4c" if can_split else ""
                 wrong.append(error("E0514", message, help=help))
-        made[name] = asked
+        checked[name] = asked
     if wrong:
         raise CompileError(wrong)
-    return made
+    return checked
 
 
 def _wishes(op: OpDef | None) -> tuple[str, ...]:
@@ -108,9 +108,9 @@ class Converter(RelaxMutator):
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         outer, self.layouts = self.layouts, {}
-        made = super().visit_block(block)
+        rewritten = super().visit_block(block)
         self.layouts = outer
-        return made
+        return rewritten
 
     def visit_binding(self, binding: Any) -> None:
         if not self.in_dataflow:
@@ -148,18 +148,18 @@ class Converter(RelaxMutator):
         """An expression in a layout; what it takes to turn it is bound before."""
         if isinstance(to, Fields):
             return self.turned_fields(expr, to)
-        have, made = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
+        have, value = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
         if have == to or not isinstance(have, tuple) or to is None:
-            return made
-        return self.emit(self.permuted(made, have, to))
+            return value
+        return self.emit(self.permuted(value, have, to))
 
     def turned_fields(self, expr: relax.Expr, to: Fields) -> relax.Expr:
         if not isinstance(expr, relax.Tuple):
-            have, made = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
+            have, value = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
             if have == to:
-                return made
+                return value
             assert isinstance(have, Fields)
-            parts = [get_item(made, at) for at in range(len(to.parts))]
+            parts = [get_item(value, at) for at in range(len(to.parts))]
             pairs = zip(parts, have.parts, to.parts, strict=True)
             return make_tuple(self.emit(p if h == t else self.permuted(p, h, t)) for p, h, t in pairs)
         fields = tuple(self.turned(f, t) for f, t in zip(expr.fields, to.parts, strict=True))
@@ -177,14 +177,14 @@ class Converter(RelaxMutator):
             case relax.Var() | relax.Constant():
                 return self.turned(expr, initial(expr.struct_info))
             case relax.Call(args=args):
-                made = tuple(map(self.as_given, args))
+                converted = tuple(map(self.as_given, args))
                 op = self.visit(expr.op) if isinstance(expr.op, relax.Expr) else expr.op
-                if op is expr.op and all(a is b for a, b in zip(made, args, strict=True)):
+                if op is expr.op and all(a is b for a, b in zip(converted, args, strict=True)):
                     return expr
-                return self.infer(replace(expr, op=op, args=made))
+                return self.infer(replace(expr, op=op, args=converted))
             case relax.Tuple(fields=fields):
-                made = tuple(map(self.as_given, fields))
-                return expr if all(a is b for a, b in zip(made, fields, strict=True)) else make_tuple(made)
+                converted = tuple(map(self.as_given, fields))
+                return expr if all(a is b for a, b in zip(converted, fields, strict=True)) else make_tuple(converted)
             case relax.TupleGetItem(tuple_value=value, index=index):
                 source = self.as_given(value)
                 return expr if source is value else get_item(source, index)
@@ -213,15 +213,15 @@ class Converter(RelaxMutator):
         for at, arg in decision.args.items():
             args[at] = arg
         changed = decision.attrs is not call.attrs or any(a is not b for a, b in zip(args, call.args, strict=True))
-        made = self.infer(replace(call, args=tuple(args), attrs=decision.attrs)) if changed else call
+        converted = self.infer(replace(call, args=tuple(args), attrs=decision.attrs)) if changed else call
         to = initial(binding.var.struct_info)
         if local:
             self.layouts[binding.var] = decision.output
-            self.rebind(binding, made)
+            self.rebind(binding, converted)
         elif decision.output == to:
-            self.rebind(binding, made)
+            self.rebind(binding, converted)
         else:
-            between = self.emit(made)
+            between = self.emit(converted)
             self.layouts[between] = decision.output
             self.rebind(binding, self.whole(between, decision.output, to))
 
@@ -234,12 +234,12 @@ class Converter(RelaxMutator):
         layout = self.layout(value.tuple_value)
         part = layout.parts[value.index] if isinstance(layout, Fields) else None
         source = self.turned(value.tuple_value, layout)
-        made = value if source is value.tuple_value else get_item(source, value.index)
+        field = value if source is value.tuple_value else get_item(source, value.index)
         if local or part == initial(binding.var.struct_info):
             self.layouts[binding.var] = part
-            self.rebind(binding, made)
+            self.rebind(binding, field)
         else:
-            self.rebind(binding, self.whole(self.emit(made), part, initial(binding.var.struct_info)))
+            self.rebind(binding, self.whole(self.emit(field), part, initial(binding.var.struct_info)))
 
     def match_cast(self, binding: relax.MatchCast, local: bool) -> None:
         layout = self.layout(binding.value)

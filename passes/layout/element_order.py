@@ -25,10 +25,10 @@ def in_element_order(stmt: tir.Stmt) -> tir.Stmt:
     The statement stays unless it is a nest of loops of known extent around a block that stores one element of a buffer,
     a different one in each iteration, until all are stored.
     """
-    found = _nest(stmt)
-    if found is None:
+    nest = _nest(stmt)
+    if nest is None:
         return stmt
-    domain, values, block = found
+    domain, values, block = nest
     (store,) = block.body
     assert isinstance(store, tir.BufferStore)
     axes = {iv.var: iv.dom for iv in block.iter_vars}
@@ -48,10 +48,10 @@ def in_element_order(stmt: tir.Stmt) -> tir.Stmt:
         known.bind(var, Range(c.const(0, extent.dtype), extent))
     at = dict(zip(axes, back.result, strict=True))
     value = known.simplify(substitute(store.value, at))
-    made: tir.Stmt = tir.BufferStore(store.buffer, value, back.indices)
+    rebuilt: tir.Stmt = tir.BufferStore(store.buffer, value, back.indices)
     for var, extent in reversed([*zip(back.indices, store.buffer.shape, strict=True)]):
-        made = tir.For(var, c.const(0, extent.dtype), extent, ForKind.SERIAL, (made,))
-    return made
+        rebuilt = tir.For(var, c.const(0, extent.dtype), extent, ForKind.SERIAL, (rebuilt,))
+    return rebuilt
 
 
 def _nest(stmt: tir.Stmt) -> tuple[dict[tir.Var, Range], tuple[tir.Expr, ...], tir.Block] | None:

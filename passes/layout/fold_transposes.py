@@ -40,13 +40,13 @@ class FoldTransposes(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         folder = _Folder(module)
-        made = map_relax_functions(module, lambda _, func: folder.visit_function(func), primitive=False)
+        folded = map_relax_functions(module, lambda _, func: folder.visit_function(func), primitive=False)
         if not folder.found:
             return module
-        made.functions = {
-            name: made.functions.get(name, func) for name, func in folder.builder.module.functions.items()
+        folded.functions = {
+            name: folded.functions.get(name, func) for name, func in folder.builder.module.functions.items()
         }
-        return keep_reachable(made, entry_functions(module, (), self.name))
+        return keep_reachable(folded, entry_functions(module, (), self.name))
 
 
 class _Folder(RelaxMutator):
@@ -76,12 +76,12 @@ class _Folder(RelaxMutator):
             return expr
         if (name, turned) not in self._reading:
             self._reading[name, turned] = _reading(func, turned)
-        made = self._reading[name, turned]
-        if made is None:
+        product = self._reading[name, turned]
+        if product is None:
             return expr
         self.found = True
         arguments = [self._copies[a][0] if a in self._copies else a for a in given]
-        return call_tir(self.builder.add(made, f"{name}_T"), made, arguments, expr.struct_info)  # type: ignore[arg-type]
+        return call_tir(self.builder.add(product, f"{name}_T"), product, arguments, expr.struct_info)  # type: ignore[arg-type]
 
     def _function(self, expr: Any) -> tir.PrimFunc | None:
         """Return the unscheduled TIR function that a call calls with tensors alone, or None."""
@@ -104,8 +104,12 @@ def permutation(func: tir.PrimFunc) -> Axes | None:
     axes = {a.var for a in stages[0].block.iter_vars}
     if not all(isinstance(i, tir.Var) and i in axes for i in (*loaded, *stored)) or set(loaded) != set(stored):
         return None
-    made = tuple(stored.index(i) for i in loaded)
-    return made if len(set(made)) == len(made) == len(stored) and made != tuple(range(len(made))) else None
+    positions = tuple(stored.index(i) for i in loaded)
+    return (
+        positions
+        if len(set(positions)) == len(positions) == len(stored) and positions != tuple(range(len(positions)))
+        else None
+    )
 
 
 def _reading(func: tir.PrimFunc, turned: tuple[Axes | None, ...]) -> tir.PrimFunc | None:
@@ -119,7 +123,7 @@ def _reading(func: tir.PrimFunc, turned: tuple[Axes | None, ...]) -> tir.PrimFun
         return None
     product = contraction(products[0])
     assert not isinstance(product, str)
-    made = func
+    rewritten = func
     for buffer, axes in zip(func.buffers, (*turned, None), strict=True):
         if axes is None:
             continue
@@ -127,8 +131,8 @@ def _reading(func: tir.PrimFunc, turned: tuple[Axes | None, ...]) -> tir.PrimFun
         operand = next((o for o in (product.lhs, product.rhs) if o.buffer is buffer), None)
         if buffer is None or readers != products or operand is None or operand.windows:
             return None
-        made = _Turned(buffer, axes).visit(made)
-    return renew_vars(made)
+        rewritten = _Turned(buffer, axes).visit(rewritten)
+    return renew_vars(rewritten)
 
 
 class _Turned(Rewriter):

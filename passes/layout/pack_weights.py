@@ -48,13 +48,13 @@ class PackWeights(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         packer = _Packer(module, self.growth)
-        made = map_relax_functions(module, lambda _, func: packer.visit_function(func))
+        packed = map_relax_functions(module, lambda _, func: packer.visit_function(func))
         if not packer.found:
             return module
-        made.functions = {
-            name: made.functions.get(name, func) for name, func in packer.builder.module.functions.items()
+        packed.functions = {
+            name: packed.functions.get(name, func) for name, func in packer.builder.module.functions.items()
         }
-        return keep_reachable(made, entry_functions(module, (), self.name))
+        return keep_reachable(packed, entry_functions(module, (), self.name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +94,8 @@ class _Split:
             renamed |= {old: buffers[at], old.data: buffers[at].data}
         params = [*(given[i] for i in kept), *handles, *given[self.inputs :]]
         later = substitute(self.later, renamed)
-        made = part_of(root, later, params, set(root.alloc_buffers) - self.made)
-        return replace(made, attrs=func.attrs, span=func.span)
+        kernel = part_of(root, later, params, set(root.alloc_buffers) - self.made)
+        return replace(kernel, attrs=func.attrs, span=func.span)
 
 
 _COMPARED = 1 << 22  # bytes that are compared at a time
@@ -170,9 +170,9 @@ class _Packer(RelaxMutator):
                 callee, func, [s.rest(kept, panels, o) for s, o in zip(splits, own, strict=True)]
             )
         name, rest = self._rests[what]
-        made = call_tir(name, rest, [*(given[i] for i in kept), *(p.constant() for p in panels)], expr.struct_info)  # type: ignore[arg-type]
+        call = call_tir(name, rest, [*(given[i] for i in kept), *(p.constant() for p in panels)], expr.struct_info)  # type: ignore[arg-type]
         symbolic = expr.args[2:]  # type: ignore[attr-defined]
-        return replace(made, args=(*made.args, *symbolic), span=expr.span)
+        return replace(call, args=(*call.args, *symbolic), span=expr.span)
 
     def _taken_apart(self, func: tir.PrimFunc, inputs: int, known: frozenset[int]) -> list[_Split] | None:
         """A kernel and its versions taken apart; None where none of them packs what is known."""
@@ -182,13 +182,13 @@ class _Packer(RelaxMutator):
             if not isinstance(version, tir.PrimFunc):
                 return None
             kernels.append(version)
-        made = [split_off(kernel, inputs, known, self._growth) for kernel in kernels]
-        if not any(made) or any(kernel.root is None for kernel in kernels):
+        splits = [split_off(kernel, inputs, known, self._growth) for kernel in kernels]
+        if not any(splits) or any(kernel.root is None for kernel in kernels):
             return None
         whole = tuple(range(inputs))
         return [
             split or _Split(kernel, inputs, whole, kernel.root.body)  # type: ignore[union-attr]
-            for split, kernel in zip(made, kernels, strict=True)
+            for split, kernel in zip(splits, kernels, strict=True)
         ]
 
     def _rest(self, callee: str, func: tir.PrimFunc, rests: list[tir.PrimFunc]) -> tuple[str, tir.PrimFunc]:
@@ -214,10 +214,10 @@ def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Pan
         places: list[int] = []
         for buffer, data in zip(split.packed, arrays, strict=True):
             free = [at for at in range(len(panels)) if at not in places]
-            found = next((at for at in free if panels[at].takes(buffer.dtype, data)), len(panels))
-            if found == len(panels):
+            place = next((at for at in free if panels[at].takes(buffer.dtype, data)), len(panels))
+            if place == len(panels):
                 panels.append(_Panel(buffer.name, buffer.dtype, data))
-            places.append(found)
+            places.append(place)
         own.append(places)
     return panels, own
 
@@ -251,8 +251,8 @@ def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: fl
     if not taken or not left:
         return None
     read_later = {b for at in left for b in uses[at].reads}
-    made = {b for at in taken for b in uses[at].writes}
-    packed = tuple(b for b in root.alloc_buffers if b in made and b in read_later)
+    computed = {b for at in taken for b in uses[at].writes}
+    packed = tuple(b for b in root.alloc_buffers if b in computed and b in read_later)
     sources = tuple(i for i in sorted(known) if any(func.buffers[i] in uses[at].reads for at in taken))
     if not packed or _bytes(packed) > growth * _bytes(func.buffers[i] for i in sources) + 4096:
         return None
@@ -263,9 +263,9 @@ def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: fl
     for old, (_, new) in zip(packed, handles, strict=True):
         renamed |= {old: new, old.data: new.data}
     first = substitute(tuple(in_element_order(root.body[i]) for i in taken), renamed)
-    prepare = part_of(root, first, [*given, *handles], made.difference(packed))
+    prepare = part_of(root, first, [*given, *handles], computed.difference(packed))
     later = tuple(root.body[i] for i in left)
-    return _Split(func, inputs, kept, later, prepare, sources, packed, frozenset(made))
+    return _Split(func, inputs, kept, later, prepare, sources, packed, frozenset(computed))
 
 
 @dataclass(frozen=True, slots=True)
