@@ -36,9 +36,9 @@ def requirements(func: relax.Function) -> dict[relax.Var, Dtypes]:
 
     A backward analysis: users are visited before the values that they use.
     """
-    found = _Requirements()
-    found.sequence(func.body)
-    return found.needs
+    analysis = _Requirements()
+    analysis.sequence(func.body)
+    return analysis.needs
 
 
 class _Requirements:

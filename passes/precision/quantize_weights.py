@@ -90,9 +90,9 @@ class _Quantizer(RelaxMutator):
 
     def weight(self, operand: relax.Expr) -> tuple[relax.Constant, bool] | None:
         """The constant that is the right operand of a product, and whether it is transposed; None if it stays."""
-        found: Any = self.uses.resolve(operand)
-        turned = is_call(found, "relax.permute_dims") and found.attrs["axes"] in (None, (1, 0), (-1, -2))
-        constant = self.uses.resolve(found.args[0]) if turned else found
+        value: Any = self.uses.resolve(operand)
+        turned = is_call(value, "relax.permute_dims") and value.attrs["axes"] in (None, (1, 0), (-1, -2))
+        constant = self.uses.resolve(value.args[0]) if turned else value
         if not isinstance(constant, relax.Constant) or constant.data.array is None:
             return None
         data = constant.data
@@ -122,10 +122,10 @@ class _Quantizer(RelaxMutator):
     def lookup(self, call: Any) -> relax.Expr:
         """Rows of a table whose transpose is a coded weight: columns of what is coded."""
         table: Any = self.uses.resolve(call.args[0])
-        found = self._tables.get(_identity(table)) if isinstance(table, relax.Constant) else None
-        if found is None or call.attrs["axis"] not in (0, -2) or not found[1]:
+        weight = self._tables.get(_identity(table)) if isinstance(table, relax.Constant) else None
+        if weight is None or call.attrs["axis"] not in (0, -2) or not weight[1]:
             return call  # type: ignore[no-any-return]
-        coded, indices = self.coded(*found), call.args[1]
+        coded, indices = self.coded(*weight), call.args[1]
         columns = [
             part if part.data.shape == () else self.emit_op("take", part, indices, axis=1, mode=call.attrs["mode"])
             for part in (coded.integers, coded.scales, coded.zeros)
@@ -176,9 +176,9 @@ def _code(data: TensorData, turned: bool, how: QuantizeWeights) -> _Coded:
         integers[:, part] = values if how.bits == 8 else (values[::2] & 15) | (values[1::2] << 4)
     data.release()
     kind = "uint8" if how.zero_points else "int8"
-    made = integers if how.bits == 4 or how.zero_points else integers.view("int8")
+    packed = integers if how.bits == 4 or how.zero_points else integers.view("int8")
     zero = _constant(zeros, f"{data.key}.zero_point") if how.zero_points else _constant(np.zeros((), kind), "")
-    return _Coded(_constant(made, f"{data.key}.int{how.bits}"), _constant(scales, f"{data.key}.scale"), zero)
+    return _Coded(_constant(packed, f"{data.key}.int{how.bits}"), _constant(scales, f"{data.key}.scale"), zero)
 
 
 def _rounded(wide: Any, how: QuantizeWeights) -> tuple[Any, Any, Any]:

@@ -93,10 +93,10 @@ class _Rewriter(RelaxMutator):
         for param in self.params:
             self.shorten(param)
         copies = self._made.pop()
-        made = super().visit_block(block)
+        rewritten = super().visit_block(block)
         self.in_dataflow = False
         self.remap = outer | {k: v for k, v in self.remap.items() if k not in outer and _outlives(v)}
-        return replace(made, bindings=(*copies, *made.bindings)) if copies else made
+        return replace(rewritten, bindings=(*copies, *rewritten.bindings)) if copies else rewritten
 
     def visit(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Var):
@@ -143,9 +143,9 @@ class _Rewriter(RelaxMutator):
         if need is None:
             return
         have = self.remap.get(var, var)
-        made = self.cast(have, _halved(precision(have.struct_info), need))
-        if made is not have:
-            self.remap[var] = made if isinstance(made, relax.Var) else self.emit(made)
+        shortened = self.cast(have, _halved(precision(have.struct_info), need))
+        if shortened is not have:
+            self.remap[var] = shortened if isinstance(shortened, relax.Var) else self.emit(shortened)
 
     # ------------------------------------------------------------ bindings
 
@@ -183,16 +183,18 @@ class _Rewriter(RelaxMutator):
         if kind is Precision.FULL:
             old = call.args
             pairs = zip(args, old, strict=True)
-            made = tuple(self.cast(a, precision(o.struct_info)) if a is not o else a for a, o in pairs)
-            self.rebind(binding, self.updated(call, made, call.attrs))
+            cast_args = tuple(self.cast(a, precision(o.struct_info)) if a is not o else a for a, o in pairs)
+            self.rebind(binding, self.updated(call, cast_args, call.attrs))
             return
         wanted, attrs = HALF, call.attrs
         if kind is Precision.FOLLOW and not all(map(_may_be_half, args)):
             wanted = FULL
         if kind is Precision.HALF and "out_dtype" in attrs:
             attrs = attrs.with_item("out_dtype", self.out_dtype)
-        made = tuple(self.cast(a, precision(a.struct_info, wanted)) if is_tensors(a.struct_info) else a for a in args)
-        value: relax.Expr = self.updated(call, made, attrs)
+        cast_args = tuple(
+            self.cast(a, precision(a.struct_info, wanted)) if is_tensors(a.struct_info) else a for a in args
+        )
+        value: relax.Expr = self.updated(call, cast_args, attrs)
         if kind is Precision.HALF and isinstance(binding.var, relax.DataflowVar):
             value = self.result(value, precision(value.struct_info, HALF))
         self.rebind(binding, self.stored(binding.var, value))
