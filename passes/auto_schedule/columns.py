@@ -66,7 +66,7 @@ def columns(kernel: Kernel) -> str:
 
 
 def _reducing(kernel: Kernel) -> list[BlockRV]:
-    """The blocks that reduce, of a kernel that is made for this."""
+    """Return the blocks that reduce. Raise NotThis for kernels that the rule does not take."""
     reductions = []
     stages = kernel.stages()
     if any(kernel.is_output(s) for s in stages[:-1]):
@@ -84,7 +84,10 @@ def _reducing(kernel: Kernel) -> list[BlockRV]:
 
 
 def _inline_padding(kernel: Kernel) -> None:
-    """Padding is chosen where windows are read: away from the edges of the data there is nothing to choose."""
+    """Inline padding and cheap stages, so that padding is selected where windows are read.
+
+    Away from the edges of the data there is nothing to select.
+    """
     for block in kernel.blocks():
         stage = kernel.stage(block)
         if kernel.is_output(stage) or stage.reduced or not stage.plain or len(stage.stores) != 1:
@@ -142,7 +145,7 @@ def _sums(kernel: Kernel) -> int:
 
 
 def _lanes(kernel: Kernel, whole: int, extent: int | None) -> int:
-    """Lanes of a vector: as many as there are, or half or a quarter as many where that wastes less."""
+    """Return the lanes of a vector: all of them, or a half or a quarter where that wastes less."""
     if extent is None:
         return whole
     choices = [lanes for lanes in (whole, whole // 2, whole // 4) if lanes >= 2]
@@ -173,7 +176,7 @@ def _group(stage: Stage, place: int) -> int | None:
 
 
 def _check_loads(kernel: Kernel) -> None:
-    """NotThis where a reduction is read along its results at large steps."""
+    """Raise NotThis if a reduction reads along its results with a large stride."""
     for stage in kernel.stages():
         if stage.reduced:
             place = vector_place(stage, list(stage.spatial))
@@ -244,7 +247,7 @@ def _again(stage: Stage, place: int) -> int:
 
 
 def _tiled(kernel: Kernel, last: BlockRV, tile: Tile) -> list[LoopRV]:
-    """The loops of the last stage in tiles; gives those around tiles."""
+    """Tile the loops of the last stage; return the loops around tiles."""
     sch, loops, width = kernel.sch, kernel.loops(last), tile.width
     panel, vectors, lane = sch.split(loops[width.along], [None, width.vectors, width.lanes])
     strip, row = sch.split(loops[tile.down], [None, tile.rows]) if tile.down is not None else (None, None)
@@ -260,7 +263,7 @@ def _tiled(kernel: Kernel, last: BlockRV, tile: Tile) -> list[LoopRV]:
 
 
 def _nest(kernel: Kernel, block: BlockRV, above: int, tile: Tile) -> LoopRV | None:
-    """The loops of another stage for one tile; gives the first that reduces."""
+    """Schedule the loops of another stage for one tile; return the first that reduces."""
     sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
     reduced = [n for n in stage.reduced if n >= above]
     spatial = [n for n in range(above, len(loops)) if n not in reduced]
@@ -285,7 +288,7 @@ def _nest(kernel: Kernel, block: BlockRV, above: int, tile: Tile) -> LoopRV | No
 
 
 def _unroll_window(kernel: Kernel, stage: Stage, reduced: list[tuple[int, LoopRV]]) -> None:
-    """Write out the innermost loops of a sum as far as they are short."""
+    """Unroll the innermost loops of a reduction as far as they are short."""
     times, counts = 1, [0]
     for number, (place, _) in enumerate(reversed(reduced), 1):
         times *= stage.extents[place] or 2 * UNROLLED + 1

@@ -1,4 +1,4 @@
-"""Sums of products of two tensors: which axis plays which part. Convolutions are such sums over windows."""
+"""Matching of contractions (sums of products of two tensors): the role of each axis. Convolutions are included."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ class Contraction:
         return self.count(tuple(p for p in self.stage.spatial if not self.rhs.has(p)))
 
     def consecutive(self, operand: Operand) -> int | None:
-        """The axis along which an operand's elements are neighbours; of a window a spatial one, if there is one."""
+        """Return the axis along which an operand is contiguous, or None.
+
+        Of several axes of a window it is a spatial one, if there is one.
+        """
         for at in reversed(range(len(operand.places))):
             window = operand.windows.get(at, {})
             by_one = [place for place, step in window.items() if step == 1]
@@ -118,7 +121,7 @@ def _factors(store: tir.BufferStore) -> tuple[tir.BufferLoad, tir.BufferLoad] | 
 
 
 def _operand(stage: Stage, load: tir.BufferLoad) -> Operand | None:
-    """An access by axes, each at most once, and constants."""
+    """Match an access indexed by axes, each at most once, and constants; None for another one."""
     of_axis = {axis.var: value for axis, value in zip(stage.block.iter_vars, stage.realize.values, strict=True)}
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
     places: list[int | None] = []
@@ -171,6 +174,6 @@ def _along(stage: Stage, one: Operand, other: Operand, result: Operand) -> int |
 
 
 def _size(stage: Stage, place: int) -> int:
-    """The extent of a loop; one that is not known counts as large."""
+    """Return the extent of a loop, a large number if it is unknown."""
     known = stage.extents[place]
     return 1 << 20 if known is None else known

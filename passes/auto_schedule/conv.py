@@ -71,7 +71,7 @@ def conv(kernel: Kernel) -> str:
 
 
 def _check(product: Contraction) -> None:
-    """NotThis for what no tile fits."""
+    """Raise NotThis for products that no tile fits."""
     if product.rhs.windows and product.consecutive(product.rhs) != product.n and not _stride(product):
         not_this("the columns of the data are not neighbours")
     if not _own(product):
@@ -79,12 +79,12 @@ def _check(product: Contraction) -> None:
 
 
 def _own(product: Contraction) -> list[int]:
-    """The axes that a tile may have its rows along."""
+    """Return the axes along which a tile may have its rows."""
     return [p for p in product.stage.spatial if product.lhs.has(p) and not product.rhs.has(p)]
 
 
 def _tiled(kernel: Kernel, product: Contraction, groups: Groups | None) -> tuple[Contraction, Tile]:
-    """The tile that wastes least, over whichever axis of the left operand it takes its rows from."""
+    """Choose the tile that wastes least, over all axes of the left operand along which it may have its rows."""
     lanes, n = element_lanes(kernel, product), product.extent(product.n)
     spare = groups.spare(kernel) if groups else None
     shared, anywhere = _shared(kernel, product), _anywhere(product)
@@ -222,7 +222,7 @@ def _goes_along(product: Contraction, data: Operand) -> bool:
 def _panels(
     kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, step: int, groups: Groups | None
 ) -> list[BlockRV]:  # fmt: skip
-    """The weights of a tile side by side, one step of the sum after the other; gives the block that copies them."""
+    """Pack the weights into panels as wide as a tile; return the blocks that copy and are still to be scheduled."""
     place = product.n if weights is product.rhs else product.m
     copy = padding_of(kernel, block, weights.buffer)
     if place is None or not weights.has(place):

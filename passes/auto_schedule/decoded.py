@@ -73,7 +73,10 @@ def _pack_rows(kernel: Kernel, block: BlockRV, product: Contraction, rows: int, 
 
 
 def _product(kernel: Kernel) -> tuple[BlockRV, BlockRV, Contraction]:
-    """The only product, what decodes its right operand, and how it contracts; all else that is cheap is inlined."""
+    """Return the block of the only product, the decoder of its right operand, and the contraction.
+
+    Inline everything else that is cheap.
+    """
     reductions = [b for b in kernel.blocks() if kernel.stage(b).reduced]
     if len(reductions) != 1:
         not_this(f"{len(reductions)} reductions")

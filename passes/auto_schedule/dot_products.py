@@ -96,7 +96,10 @@ def _divisors(size: int | None, most: int) -> list[int]:
 
 
 def _in_lanes(kernel: Kernel, block: BlockRV, product: Contraction, lanes: int, size: int) -> list[BlockRV]:
-    """Sums in lanes, each of `size` neighbours, and steps that put some lanes together; `block` does the last."""
+    """Split a reduction into partial sums in lanes, `size` neighbours each, and steps that combine lanes.
+
+    `block` does the last step.
+    """
     sch = kernel.sch
     axis = len(product.stage.stores[0].indices)
     loop = kernel.loops(block)[product.k[-1]]

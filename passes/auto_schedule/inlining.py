@@ -1,4 +1,4 @@
-"""Stages that disappear into those that read them."""
+"""Inlining of stages into those that read them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _inline_cheap(kernel: AnyKernel[Any], kept: str = "") -> int:
 
 
 def inline_reshapes(kernel: AnyKernel[Any]) -> None:
-    """Make stages disappear that give what they read another shape, and do nothing else."""
+    """Inline stages that only reshape their operand."""
     if not any(_reshapes(stage) for stage in kernel.stages()):
         return
     done = False
@@ -125,5 +125,8 @@ def _as_often(one: Stage, other: Stage) -> bool:
 
 
 def _guarded(stage: Stage) -> bool:
-    """Padding and other choices by position: cheap once, and in the way of vectors in an inner loop."""
+    """Return True if a stage has calls or selections, as padding does.
+
+    They are cheap once, and in the way of vectors in an inner loop.
+    """
     return any(isinstance(n, (tir.Call, tir.Select)) for n in walk(stage.block.body))

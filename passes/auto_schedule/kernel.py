@@ -44,13 +44,16 @@ class AnyKernel(Generic[Facts]):
 
     @staticmethod
     def of(func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> AnyKernel[Facts]:
-        """A kernel that nobody has touched. `constants` are the parameters that every caller gives constants for."""
+        """Return the kernel of an unscheduled function.
+
+        `constants` are the parameters for which every caller gives constants.
+        """
         sch = Schedule(IRModule({name: func}))
         sch.work_on(name)
         return AnyKernel(sch, name, facts, constants)
 
     def fresh(self, wanted: Wanted | None = None) -> AnyKernel[Facts]:
-        """The same kernel for another rule, of which something may be `wanted`."""
+        """Return a copy of the kernel for another rule, with the choices `wanted` of it."""
         kernel = AnyKernel(self.sch.copy(), self.name, self.facts, self._constants)
         kernel.used += self.used
         kernel._begun = self._begun
@@ -162,7 +165,7 @@ class AnyKernel(Generic[Facts]):
         return self.sch.get_child_blocks(root)
 
     def fused(self, loops: list[LoopRV]) -> LoopRV:
-        """One loop of several."""
+        """Fuse several loops into one."""
         return self.sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
     def loops(self, block: BlockRV) -> list[LoopRV]:

@@ -190,7 +190,7 @@ class Copy:
 
 
 def _copies(kernel: Kernel, block: BlockRV, product: Contraction, plan: Plan) -> list[Copy]:
-    """Copies of the operands that are padded, or wanted in another layout."""
+    """Copy the operands that are padded, or wanted in another layout."""
     copies = []
     for operand, place, step, wanted in (
         (product.rhs, product.n, plan.step, plan.panels),
@@ -244,7 +244,7 @@ def _place(
 
 
 def _in_panels(buffer: tir.Buffer, copy: Copy, depth: tuple[int, ...], groups: Groups | None) -> tir.IndexMap:
-    """Outer axes, panels, depth, and the elements of a panel side by side."""
+    """Return the index map to panels: outer axes, panels, depth, and the contiguous elements of a panel."""
     given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(buffer.shape))
     if groups is not None:
         return tir.IndexMap(given, side_by_side(given, copy.operand, copy.place, copy.step, depth, groups))

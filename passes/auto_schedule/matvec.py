@@ -104,7 +104,7 @@ def _count(kernel: Kernel, product: Contraction, vectors: int) -> int | None:
 
 
 def _pieces(kernel: Kernel, product: Contraction, blocks: int | None) -> int:
-    """Into how many pieces the rows go, for cores to share them."""
+    """Return the number of pieces into which rows are split, for cores to share them."""
     depth, times = product.extent(product.k[-1]), product.times
     if blocks is None or depth is None or times is None or blocks * times >= kernel.facts.cores:
         return 1

@@ -41,7 +41,7 @@ def _is_shift(index: tir.Expr, var: tir.Var) -> bool:
 
 
 def _reaches_out(stage: Stage) -> bool:
-    """Calls with effects, and pointers, which may lead anywhere."""
+    """Return True if a stage has calls with effects, or pointers, whose accesses are not visible."""
     for node in stage.calls:
         if isinstance(node, tir.Evaluate) and not isinstance(node.value, tir.IntImm):
             return True
@@ -97,7 +97,7 @@ def spatial_nest(kernel: Kernel, block: BlockRV) -> str:
 
 
 def vector_place(stage: Stage, free: list[int]) -> int | None:
-    """The loop to run in vectors: the one along which stores are consecutive, if loads along it are regular."""
+    """Return the loop to vectorize: stores along it are contiguous, and loads are regular."""
     best, most = None, -1
     for place in free:
         steps = stage.steps_by(place)
@@ -163,8 +163,10 @@ def _parallel(kernel: Kernel, stage: Stage, groups: list[list[int]], made: list[
 
 
 def share_out(kernel: Kernel, loops: list[LoopRV]) -> bool:
-    """Run nested loops, given outermost first, in parallel, fused until there is something to share out; those inside
-    stay as they are. Was there anything to do in parallel?"""
+    """Run nested loops, given outermost first, in parallel, fused until there is enough to share out.
+
+    Loops inside stay. Return True if anything runs in parallel.
+    """
     chosen: list[LoopRV] = []
     total, known = 1, True
     for loop in loops:

@@ -49,7 +49,7 @@ def copied_windows(
 
 
 def _copy_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV:
-    """The block that copies a buffer for a reduction: there already if the buffer was padded, or made."""
+    """Return the block that copies a buffer for a reduction; add one if the buffer is not padded already."""
     for producer in kernel.sch.get_producers(block):
         writer = kernel.sch.get(producer)
         if writer.reads and writer.reads[0].buffer is buffer and writer.writes[0].buffer.name == f"{buffer.name}_pad":
@@ -60,8 +60,10 @@ def _copy_of(kernel: Kernel, block: BlockRV, buffer: tir.Buffer) -> BlockRV:
 
 
 def place_copies(kernel: Kernel, copies: list[BlockRV], outer: list[LoopRV], lanes: int) -> int:
-    """Make copies under as many of the loops around tiles as share nothing of them, in vectors; gives how many loops
-    those are."""
+    """Compute copies, in vectors, under the tile loops whose iterations share no part of them.
+
+    Return the number of these loops.
+    """
     level = min(_level(kernel, copy, outer) for copy in copies)
     for copy in copies:
         if level == 0:

@@ -44,7 +44,7 @@ def only_product(kernel: AnyKernel[Any], windows: bool = False) -> tuple[BlockRV
 
 
 def only_reader(kernel: AnyKernel[Any], block: BlockRV) -> BlockRV | None:
-    """The one block that reads what a block computes for it alone, element by element."""
+    """Return the only block that reads a block's result, if it reads it element by element."""
     readers = kernel.sch.get_consumers(block)
     stage = kernel.stage(block)
     if len(readers) != 1 or kernel.is_output(stage):
@@ -124,7 +124,7 @@ def padding_of(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> Bl
 
 
 def number_of(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> int:
-    """The place of a buffer among those that a block reads."""
+    """Return the place of a buffer among those that a block reads."""
     return [r.buffer for r in kernel.stage(block).block.reads].index(buffer)
 
 

@@ -88,8 +88,7 @@ def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
 def partial_results(
     kernel: Kernel, block: BlockRV, stage: Stage, most: int = ACCUMULATORS
 ) -> list[tuple[BlockRV, str]]:
-    """Cut a reduction into partial results in the lanes of vectors (rfactor), at most so many of them, and steps that
-    put these together."""
+    """Split a reduction into partial results in vector lanes (rfactor), at most `most` vectors, and combining steps."""
     lanes = kernel.facts.lanes(stage.element_bytes)
     extents = [stage.extents[n] for n in stage.reduced]
     times = None if None in extents else prod(n for n in extents if n is not None)

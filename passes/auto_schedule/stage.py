@@ -87,8 +87,11 @@ class Stage:
 
     @cached_property
     def accesses(self) -> tuple[Access, ...]:
-        """Loads and stores of the body and the init. Indices that use variables of the body itself stay as they are;
-        quotients and remainders go where loops tell their values, as they do in reshaped data."""
+        """The loads and stores of the body and the init, with indices over loop variables.
+
+        Indices that use variables of the body itself stay. Quotients and remainders are simplified where loop ranges
+        tell their values, as in reshaped data.
+        """
         accesses = []
         for node in walk((*self.block.body, *(self.block.init or ()))):
             if isinstance(node, (tir.BufferLoad, tir.BufferStore)):
@@ -97,7 +100,7 @@ class Stage:
         return tuple(accesses)
 
     def _by_loops(self, index: tir.Expr) -> tir.Expr:
-        """An index of the body in the variables of the loops."""
+        """Rewrite an index of the body over loop variables."""
         expr = self.axes.get(index, index) if isinstance(index, tir.Var) else substitute(index, self.axes)
         return self._analyzer.simplify(expr) if not isinstance(expr, tir.Var) and divisions(expr) else expr
 
@@ -113,7 +116,7 @@ class Stage:
 
     @cached_property
     def operations(self) -> int:
-        """About how many scalar operations one iteration takes; calls of intrinsics count for many."""
+        """An estimate of the scalar operations of an iteration; calls of intrinsics count for many."""
         total = 0
         for node in walk(self.block.body):
             if isinstance(node, (tir.BinaryOp, tir.BufferLoad, tir.BufferStore, tir.Cast, tir.Select)):
@@ -144,7 +147,7 @@ class Stage:
         return [n for n, extent in enumerate(self.extents) if extent != 1]
 
     def step(self, access: Access, place: int) -> tir.Expr | None:
-        """By how many elements of its buffer an access moves with a loop; None where that differs on the way."""
+        """Return the stride of an access in its buffer along a loop; None if it varies."""
         var = self.loops[place].var
         dtype = var.dtype
         if var not in access.variables:
@@ -201,7 +204,7 @@ class Stage:
         return self._analyzer.prove_equal(one.extent, c.cast(one.extent.dtype, other.extent))
 
     def step_of_store(self, place: int) -> int | None:
-        """By how many elements the stores move with a loop; None where that is not one known number."""
+        """Return the stride of the stores along a loop; None if it is not one known number."""
         steps = {s for s, a in zip(self.steps_by(place), self.accesses, strict=True) if a.stored}
         return steps.pop() if len(steps) == 1 else None
 

@@ -31,7 +31,7 @@ def transposes(kernel: Kernel) -> str:
 
 
 def crossing(stage: Stage) -> tuple[int, int] | None:
-    """The loop along which a stage stores, and another along which it reads; None if there are no two such."""
+    """Return the loop along which a stage stores and another along which it reads; None if it does not transpose."""
     free = [n for n in range(len(stage.loops)) if owned(stage, n)]
     store = vector_place(stage, free)
     if store is None or len(free) != len(stage.loops):

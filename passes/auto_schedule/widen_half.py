@@ -23,7 +23,7 @@ _EXACT_CALLS = (tir.Op("tir.if_then_else"), tir.Op("tir.assume_number"))
 
 
 def compute_halves_in_float32(kernel: AnyKernel[Any]) -> bool:
-    """Make the roundings of a kernel fewer; was there anything to do?"""
+    """Compute half precision in float32 within a kernel, to round less often; return True if anything changed."""
     sch = kernel.sch
     stages = kernel.stages()
     if not any(map(_rounds, stages)) or any(map(_makes_integers, stages)):

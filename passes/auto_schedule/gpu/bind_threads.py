@@ -1,4 +1,4 @@
-"""Threads for code that nobody bound to any: what runs on a GPU has to be in kernels."""
+"""The pass `bind-threads`: code for a GPU that nobody bound to threads is put into kernels."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BindThreads(Pass):
 
 
 def bind_module(module: IRModule, facts: GpuFacts) -> IRModule:
-    """The module with all TIR functions bound; the same one where they are."""
+    """Bind all TIR functions of a module; return the same module if all are bound already."""
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     called = _called(functions)
     bound = {n: bind_function(f, n, facts) for n, f in functions.items() if n not in called}
@@ -56,7 +56,7 @@ def bind_module(module: IRModule, facts: GpuFacts) -> IRModule:
 
 
 def bind_function(func: tir.PrimFunc, name: str, facts: GpuFacts) -> tir.PrimFunc:
-    """A function whose statements are all in kernels."""
+    """Return a function whose statements are all in kernels."""
     root = func.root
     if root is None:
         return func if _is_bound(func.body) else replace(func, body=_in_kernels(func.body))
@@ -77,7 +77,7 @@ def bind_function(func: tir.PrimFunc, name: str, facts: GpuFacts) -> tir.PrimFun
 
 
 def _called(functions: Mapping[str, tir.PrimFunc]) -> set[str]:
-    """The functions that others call from their kernels."""
+    """Return the functions that others call from their kernels."""
     names = {getattr(n.op, "name", "") for f in functions.values() for n in walk(f) if isinstance(n, tir.Call)}
     return {n for n in names if n in functions}
 
@@ -100,8 +100,10 @@ def _is_plain(condition: tir.Expr) -> bool:
 
 
 def _in_kernels(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Statements that nobody bound as one thread's each. A name for what lies in memory is known to its thread alone,
-    which does all that follows."""
+    """Put each unbound statement into a kernel of one thread.
+
+    A loaded value bound to a variable is visible to its thread only, so that this thread runs all statements after it.
+    """
     stmts: list[Stmt] = []
     for at, stmt in enumerate(body):
         if isinstance(stmt, tir.Bind) and _computes(stmt):
@@ -123,7 +125,7 @@ def _one_thread(body: tuple[Stmt, ...]) -> Stmt:
 
 
 class _Serial(TirMutator):
-    """Parallel loops as plain ones: threads take their place."""
+    """Turns parallel loops into serial ones, since threads take their place."""
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         loop = replace(node, body=self.body(node.body))
@@ -135,7 +137,7 @@ class _Serial(TirMutator):
 
 
 def _share_out(kernel: GpuKernel, number: int) -> None:
-    """Bind as many outer loops of a nest, a statement of the root block, as may be."""
+    """Bind as many outer loops of a nest, a statement of the root block, as possible."""
     root = kernel.func.root
     assert root is not None
     stmt = root.body[number]

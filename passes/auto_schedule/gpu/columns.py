@@ -1,5 +1,7 @@
-"""Reductions whose results lie side by side, as data do (sums over another axis than the last): lanes of a warp have
-neighbouring results, rows of threads share out what is summed up for them, and blocks do where results are few."""
+"""Reductions along another axis than the contiguous one: neighbouring lanes of a warp compute neighbouring results.
+
+Rows of threads split the reduction of these results, and blocks do where there are few results.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ PART = 64  # elements of a result that are worth a block of their own
 
 
 def column_place(stage: Stage) -> int | None:
-    """The loop along which both data and results lie side by side, if reduced data do not; None if there is none."""
+    """Return the loop along which data and results are contiguous, if reduced data are not; else None."""
     place = vector_place(stage, [n for n in stage.spatial if owned(stage, n)])
     if place is None or (stage.extents[place] or 0) < NARROW:
         return None
@@ -25,7 +27,10 @@ def column_place(stage: Stage) -> int | None:
 
 
 def column_nest(kernel: GpuKernel, block: BlockRV) -> str:
-    """The loops of such a stage; where that leaves multiprocessors without work, partial results come first."""
+    """Schedule the loops of such a stage.
+
+    Partial results come first if multiprocessors would be without work otherwise.
+    """
     stage = kernel.stage(block)
     place = column_place(stage)
     assert place is not None
@@ -48,7 +53,7 @@ def column_nest(kernel: GpuKernel, block: BlockRV) -> str:
 
 
 def _dividing(length: int, near: int) -> int:
-    """A size that leaves no rest, not far above; or that size itself."""
+    """Return the first divisor of `length` from `near` up to half as large again, or `near` if there is none."""
     return next((n for n in range(near, near + near // 2) if length % n == 0), near)
 
 

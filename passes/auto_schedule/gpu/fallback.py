@@ -61,8 +61,7 @@ def _stage(kernel: GpuKernel, block: BlockRV) -> None:
 
 
 def _chunk(length: int, sm_count: int) -> int:
-    """The size that leaves no rest nearest to CHUNK, or to what gives every multiprocessor a block; 0 if there is none
-    near."""
+    """Return the size without a tail nearest to CHUNK, or to that which gives every multiprocessor a block; else 0."""
     wanted = max(min(CHUNK, length // sm_count), CHUNK // 8)
     dividing = [n for n in range(wanted // 2, 2 * wanted + 1) if length % n == 0]
     return min(dividing, key=lambda n: abs(n - wanted), default=0)

@@ -115,7 +115,7 @@ def by_fragments(
 
 
 def result_places(product: Contraction) -> list[int | None]:
-    """The axis of each dimension of what a product stores."""
+    """Return the axis of each dimension of the buffer that a product stores."""
     stage = product.stage
     of_loop: dict[tir.Expr, int] = {loop.var: n for n, loop in enumerate(stage.loops)}
     return [of_loop.get(stage.axes[i]) if isinstance(i, tir.Var) else None for i in stage.stores[0].indices]
@@ -203,7 +203,7 @@ def fetch(
 
 
 def _vector(stage: Stage) -> int:
-    """Elements that one access copies: as many as are side by side, from a multiple of as many on."""
+    """Return how many elements one access copies: as many as are contiguous and aligned to their number."""
     last, extent = stage.loops[-1].var, stage.extents[-1]
     loads = [a for a in stage.accesses if not a.stored]
     if extent is None or len(loads) != 1:
@@ -235,7 +235,7 @@ def _side_by_side(stage: Stage, load: Access, var: tir.Var, lanes: int) -> bool:
 
 
 def two_last(rank: int, last: tuple[int, int]) -> tir.IndexMap:
-    """Two dimensions after all others."""
+    """Return the index map that moves two dimensions behind all others."""
     given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
     return tir.IndexMap(given, (*(v for n, v in enumerate(given) if n not in last), *(given[n] for n in last)))
 

@@ -1,7 +1,7 @@
-"""A matrix whose rows are summed up, times few vectors: `y[n] = sum of x[k] * W[k, n]`, W consecutive along n.
+"""Products `y[n] = sum of x[k] * W[k, n]` with few vectors x, and W contiguous along n.
 
-Threads lie along n, each with some neighbouring columns, so that a warp reads whole lines; groups of them share out k.
-The groups' partial sums meet in shared memory, where each thread adds up what belongs to some results.
+Threads run along n, with some neighbouring columns each, so that a warp reads whole lines; groups of threads split k.
+The groups' partial sums meet in shared memory, where each thread adds up those of some results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loops of one stage over the threads of a grid: what the rules for GPUs end with."""
+"""The mapping of one stage's loops to the threads of a grid, which all GPU rules end with."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ MOST_OPERATIONS = 64  # of a thread, beyond which it need not ask for more at a 
 
 
 def thread_nest(kernel: GpuKernel, block: BlockRV) -> str:
-    """A stage by one thread for each result, or for some vectors of results; a thread computes its sums by itself.
-    Gives a few words on what was done."""
+    """Run a stage with one thread for each result, or for some vectors of results; a thread computes its sums alone.
+
+    Return a few words on what was done.
+    """
     sch, stage = kernel.sch, kernel.stage(block)
     if not stage.spatial:
         sch.bind(sch.add_unit_loop(block if not stage.loops else kernel.loops(block)[0]), "threadIdx.x")

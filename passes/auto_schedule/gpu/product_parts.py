@@ -22,13 +22,13 @@ def has_several_axes(product: Contraction) -> bool:
 
 
 def _own(product: Contraction, operand: Operand) -> list[int]:
-    """The axes that only one operand has."""
+    """Return the axes that only one operand has, but those of extent 1."""
     other = product.rhs if operand is product.lhs else product.lhs
     return [p for p in product.stage.spatial if operand.has(p) and not other.has(p) and product.stage.extents[p] != 1]
 
 
 def as_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[BlockRV, Contraction]:
-    """A contraction as a product of matrices (`to_gemm`). NotThis where that is not to be had."""
+    """Turn a contraction into a matrix product (`to_gemm`). Raise NotThis where that is impossible."""
     to_gemm(kernel, block, product)
     gemm = contraction(kernel.stage(block))
     if isinstance(gemm, str):
@@ -37,7 +37,7 @@ def as_gemm(kernel: GpuKernel, block: BlockRV, product: Contraction) -> tuple[Bl
 
 
 def pad_to_tiles(kernel: GpuKernel, block: BlockRV, product: Contraction, rows: int, columns: int, depth: int) -> None:
-    """Pad to whole tiles what is not known to be a multiple of them."""
+    """Pad to whole tiles each axis that is not known to be a multiple of the tile."""
     pad_axes(kernel, block, product, {product.m: rows, product.n: columns, product.k[-1]: depth})
 
 
@@ -52,8 +52,10 @@ def pad_axes(kernel: GpuKernel, block: BlockRV, product: Contraction, steps: Map
 
 
 def fetched(kernel: GpuKernel, block: BlockRV, operand: Operand, scope: str) -> tuple[BlockRV, tir.Buffer]:
-    """The block that copies an operand into memory of a scope, and what it copies as the product read it. Copies before
-    it, padding too, disappear into it."""
+    """Copy an operand into a memory scope; return the copying block and the buffer that it copies.
+
+    Copies before it, padding included, are inlined into it.
+    """
     reads = [r.buffer for r in kernel.stage(block).block.reads]
     wanted = (operand.buffer.name, f"{operand.buffer.name}_pad")
     buffer = next(b for b in reads if b is operand.buffer or b.name in wanted)
@@ -63,7 +65,7 @@ def fetched(kernel: GpuKernel, block: BlockRV, operand: Operand, scope: str) -> 
 
 
 def inline_copies(kernel: GpuKernel, block: BlockRV) -> None:
-    """Copies that a block reads, padding too, disappear into it."""
+    """Inline the copies that a block reads, padding included."""
     while True:
         before = [p for p in kernel.sch.get_producers(block) if _copies(kernel.stage(p))]
         if not any(try_inline(kernel, p) for p in before):

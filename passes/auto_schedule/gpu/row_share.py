@@ -158,7 +158,7 @@ def _divides(number: int, value: tir.Expr | None) -> bool:
 
 
 def _offset(stage: Stage, access: Access) -> tir.Expr | None:
-    """The element that an access begins at."""
+    """Return the element at which an access begins."""
     start = {loop.var: loop.min for loop in stage.loops}
     strides = access.buffer.strides or compact_strides(access.buffer.shape)
     total: tir.Expr = c.const(0, strides[0].dtype if strides else "int64")

@@ -77,7 +77,7 @@ def _schedule(kernel: GpuKernel, axes: int, share: RowShare) -> None:
 
 
 def _copies(kernel: GpuKernel, axes: int, share: RowShare) -> list[BlockRV]:
-    """Copies in registers of rows that a stage reduces, or that several stages read."""
+    """Copy rows that a stage reduces, or that several stages read, to registers."""
     assert share.length is not None
     readers: dict[tir.Buffer, list[BlockRV]] = {}
     reduced: set[tir.Buffer] = set()
@@ -180,7 +180,7 @@ def _parts(
 
 
 def _inner(stage: Stage, axes: int) -> list[int]:
-    """The places of the loops within a row."""
+    """Return the places of the loops within a row."""
     return list(stage.reduced) or stage.long[axes:]
 
 

@@ -41,7 +41,7 @@ class Tile:
         return versions * self.depth * (self.rows + self.columns + 2 * PIECE) * element
 
     def registers(self, element: int) -> int:
-        """About how many a thread takes: its sums, operands of this and the next step, addresses."""
+        """An estimate of the registers of a thread: sums, operands of this and the next step, addresses."""
         rows, columns = self.own
         return (rows * columns + 2 * (rows + columns)) * element // 4 + 40
 

@@ -1,5 +1,7 @@
-"""Products of a matrix with one vector or few: what the rules for them share. Each element of the matrix is used a few
-times only, so that all that counts is how fast it comes from memory."""
+"""Products of a matrix with one vector or few: the shared part of the rules for them.
+
+Each element of the matrix is used a few times only, so that the time is that of reading it from memory.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class Skinny:
 
     @property
     def lanes(self) -> int:
-        """Elements of the matrix that one access brings: as many as are neighbours, and aligned, for certain."""
+        """The elements of the matrix per access: as many as are surely contiguous and aligned."""
         lanes = max(VECTOR_BYTES // self.matrix.buffer.dtype.bytes, 1)
         last = self.product.consecutive(self.matrix)
         size = None if last is None else self.product.stage.extents[last]

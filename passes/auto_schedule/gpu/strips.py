@@ -26,8 +26,10 @@ NEIGHBOURS = 8  # elements that a strip is turned by: 8 of a row are what a requ
 
 
 def strip(kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand) -> BlockRV:
-    """The block that copies an operand into shared memory, where what a thread multiplies at a time lies side by
-    side."""
+    """Copy an operand into shared memory, with the elements contiguous that a thread multiplies at a time.
+
+    Return the block that copies.
+    """
     copy, buffer = fetched(kernel, block, operand, "shared")
     if product.consecutive(operand) in product.k:
         kernel.sch.transform_layout(copy, ("write", 0), _depth_first(buffer, operand, product))
@@ -77,8 +79,10 @@ def _is_turned(stage: Stage) -> bool:
 
 
 def _lanes(kernel: GpuKernel, stage: Stage, first: int, tile: Tile) -> int:
-    """Elements that one access of a thread fetches: as many as are neighbours for certain, and no more than there are
-    for each thread. Copies that may end later have to be stored as they are read."""
+    """Return how many elements an access of a thread fetches: as many as are surely contiguous, and at most its share.
+
+    Asynchronous copies must be contiguous where they are stored, too.
+    """
     extents, last = stage.extents[first:], len(stage.loops) - 1
     steps = list(zip(stage.steps_by(last), stage.accesses, strict=True))
     looked_at = [s for s, a in steps if not a.stored or kernel.facts.has_cp_async]
@@ -111,8 +115,10 @@ def _guarded_alike(stage: Stage, lanes: int) -> bool:
 
 
 def pipeline(kernel: GpuKernel, depth: LoopRV, copies: list[BlockRV], tile: Tile) -> int:
-    """Let the copies of later steps run during the products of one, where the device does that by itself; gives how
-    many versions of the strips there are."""
+    """Overlap the copies of later steps with the products of one, on devices with asynchronous copies.
+
+    Return how many versions of the strips there are.
+    """
     sizes = [kernel.stage(copy).element_bytes for copy in copies]
     steps = tir.const_int(kernel.sch.get(depth).extent)
     if not kernel.facts.has_cp_async or min(sizes) not in SIZES or (steps is not None and steps < 2):

@@ -35,7 +35,7 @@ class WarpTile:
 
     @property
     def registers(self) -> int:
-        """About how many a thread needs: sums, fragments of both operands, and addresses."""
+        """An estimate of the registers of a thread: sums, fragments of both operands, and addresses."""
         rows, columns = self.rows // self.y, self.columns // self.x
         return rows * columns // 32 + (rows + columns) // 4 + 48
 
@@ -92,8 +92,10 @@ PARTS: tuple[tuple[str, str, Callable[[Choice], int]], ...] = (
 
 
 def fitting_choices(facts: GpuFacts, sizes: Sizes, least_depth: int) -> list[tuple[float, Choice]]:
-    """The tiles that fit, with the clocks that the whole takes, best first. `least_depth`: products of one
-    instruction."""
+    """Return the tiles that fit, with their estimated clocks, best first.
+
+    `least_depth`: the depth of one instruction.
+    """
     timed = [
         (clocks(facts, sizes, choice), choice) for tile in TILES if (choice := _fit(facts, sizes, tile, least_depth))
     ]
@@ -101,13 +103,13 @@ def fitting_choices(facts: GpuFacts, sizes: Sizes, least_depth: int) -> list[tup
 
 
 def choose(facts: GpuFacts, sizes: Sizes, least_depth: int) -> Choice | None:
-    """The tile with which the whole takes least; None if none fits."""
+    """Return the tile with the least estimated time; None if none fits."""
     choices = fitting_choices(facts, sizes, least_depth)
     return choices[0][1] if choices else None
 
 
 def _fit(facts: GpuFacts, sizes: Sizes, tile: WarpTile, least_depth: int) -> Choice | None:
-    """The stages that fit shared memory: so that two blocks run at once where these are three at least."""
+    """Choose the number of stages that fits shared memory; two blocks share it if each has room for at least three."""
     depth = min(tile.depth * 2 // sizes.bytes, -(-sizes.k // least_depth) * least_depth)
     step = _step_bytes(tile, depth, sizes.bytes)
     shared = min(facts.shared_per_block, facts.shared_per_sm // 2 - 1024)
@@ -120,12 +122,12 @@ def _fit(facts: GpuFacts, sizes: Sizes, tile: WarpTile, least_depth: int) -> Cho
 
 
 def _step_bytes(tile: WarpTile, depth: int, size: int) -> int:
-    """Bytes that one step takes in shared memory, at most: either operand may lie along its depth or across."""
+    """Return the most bytes that one step takes in shared memory: strips may be stored along their depth or across."""
     return sum(max(n * (depth * size + PAD), depth * (n * size + PAD)) for n in (tile.rows, tile.columns))
 
 
 def clocks(facts: GpuFacts, sizes: Sizes, choice: Choice) -> float:
-    """About how long it takes."""
+    """Estimate the clocks of the whole product."""
     tile, depth = choice.tile, choice.depth
     tiles = -(-sizes.m // tile.rows) * -(-sizes.n // tile.columns) * sizes.batches
     most = max(-(-tiles // facts.sm_count), 1)  # on one multiprocessor

@@ -30,7 +30,7 @@ class GroupTile:
 
     @property
     def registers(self) -> int:
-        """About how many a thread needs: sums and addresses."""
+        """An estimate of the registers of a thread: sums and addresses."""
         return ROWS * self.columns // GROUP + 48
 
     @property
@@ -63,13 +63,13 @@ PARTS: tuple[tuple[str, str, Callable[[GroupChoice], int]], ...] = (
 
 
 def fitting_choices(facts: GpuFacts, sizes: Sizes) -> list[tuple[float, GroupChoice]]:
-    """The tiles that fit, with the clocks that the whole takes, best first."""
+    """Return the tiles that fit with their estimated clocks, best first."""
     fitting = [choice for tile in TILES if (choice := _fit(facts, sizes, tile))]
     return sorted(((choice.clocks, choice) for choice in fitting), key=lambda pair: pair[0])
 
 
 def choose(facts: GpuFacts, sizes: Sizes) -> GroupChoice | None:
-    """The tile with which the whole takes least; None if none fits."""
+    """Return the tile with the least estimated time; None if none fits."""
     choices = fitting_choices(facts, sizes)
     return choices[0][1] if choices else None
 

@@ -117,7 +117,7 @@ def _no_box(kernel: GpuKernel, product: Contraction, operand: Operand) -> str | 
 
 
 def _choice(kernel: GpuKernel, product: Contraction) -> GroupChoice:
-    """A tile. NotThis where warps by themselves, which have smaller ones, are done before."""
+    """Choose a tile. Raise NotThis if the smaller tiles of single warps are estimated to be faster."""
     if any((product.extent(p) or ROWS) < ROWS for p in (product.m, product.n)):
         not_this("too few rows or columns for a warpgroup")
     m, n, k = (product.extent(p) or UNKNOWN for p in (product.m, product.n, *product.k))
@@ -180,7 +180,7 @@ def _scheduled(
 
 
 def _strip(kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand, size: int, deep: bool) -> BlockRV:
-    """The block that copies an operand, `size` of its own axis at a time, to rows of 128 bytes."""
+    """Copy `size` elements of an operand's own axis at a time to rows of 128 bytes; return the block that copies."""
     copy, buffer = fetched(kernel, block, operand, "shared.dyn")
     own = operand.places.index(product.m if operand is product.lhs else product.n)
     down = operand.places.index(product.k[0])
