@@ -36,7 +36,7 @@ _FUNCTIONS = tuple({form.function for form in _FORMS})
 
 
 def activation(graph: Graph, root: relax.Expr) -> relax.Expr | None:
-    """The call of the activation that a value is; None if it is none."""
+    """Match an activation by its result; return the call of its operator, or None."""
     for inner in graph.tree(root):
         call = graph.call(inner, *_FUNCTIONS)
         for form in _FORMS if call is not None else ():

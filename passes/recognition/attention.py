@@ -1,4 +1,4 @@
-"""Attention that is written out: a product of queries and keys, masks, a softmax, a product with the values."""
+"""Recognition of attention: a product of queries and keys, masks, a softmax, and a product with the values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MASK_ONES = {4: (), 3: (1,), 2: (0, 1)}
 
 @dataclass
 class _Scores:
-    """The way from a product to the operand of a softmax, which is walked backwards."""
+    """The operations between a product and the operand of a softmax, collected backwards."""
 
     product: relax.Call
     factor: float = 1.0
@@ -37,7 +37,10 @@ class _Scores:
 
 
 def attention(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | None:
-    """The value of an attention, by its operator; None if it is none. `emitter` binds what it needs besides."""
+    """Match an attention by its last product; return the value that its operator computes, or None.
+
+    `emitter` binds the other values that it needs.
+    """
     second = graph.call(root, "matmul")
     weights = None if second is None else _weights(graph, second.args[0])
     if second is None or weights is None:
@@ -50,7 +53,7 @@ def attention(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Ex
 
 
 def _weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call, bool] | None:
-    """The softmax whose result weighs the values, and whether NaN in it counts as 0."""
+    """Match the softmax of the weights; return it, and True if NaN in its result counts as 0."""
     guarded = False
     for _ in range(_DEEPEST):
         call = graph.call(expr, "astype", "where", "nn.softmax")
@@ -72,7 +75,7 @@ def _weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call, bool] | None:
 
 
 def _scores(graph: Graph, logits: relax.Expr) -> _Scores | None:
-    """The product that a softmax is of, and what is done to it element by element."""
+    """Match the scores of a softmax: the product, its scale, and the masks, which are applied element by element."""
     factor, masks, expr = 1.0, Masks(), logits
     dims = dims_of(logits)
     for _ in range(_DEEPEST):
@@ -123,7 +126,7 @@ def _without_scalar(graph: Graph, call: relax.Call) -> tuple[relax.Expr, float] 
 
 
 def _without_bias(graph: Graph, call: relax.Call) -> tuple[relax.Expr, relax.Expr] | None:
-    """Scores and what is added to them."""
+    """Split a sum into the scores and the tensor that is added to them."""
     for scores, bias in (call.args, call.args[::-1]):
         if _leads_to_product(graph, scores):
             return scores, bias
@@ -176,7 +179,7 @@ def _same(one: Sequence[tir.Expr] | None, other: Sequence[tir.Expr] | None) -> b
 
 
 class _Maker:
-    """Says an attention by its operator."""
+    """Emits the attention operator for a match."""
 
     def __init__(self, graph: Graph, emitter: RelaxMutator, scores: _Scores, second: relax.Call, guarded: bool) -> None:
         self.graph, self.emitter = graph, emitter
@@ -211,13 +214,13 @@ class _Maker:
         return self._cast(result, dtype_of(self.second))
 
     def _scale(self, factor: float, q: relax.Expr) -> float | None:
-        """The factor of the scores, if it is another than the operator's own."""
+        """Return the scale of the scores if it is not the operator's default."""
         width = tir.const_int((dims_of(q) or ())[-1])
         usual = width is not None and width > 0 and abs(factor * math.sqrt(width) - 1) < 2.0**-22
         return None if usual else factor
 
     def _unscaled(self, expr: relax.Expr) -> tuple[relax.Expr, float]:
-        """A tensor and the number that it was multiplied by, before views or behind them."""
+        """Split a tensor into an unscaled tensor and its positive factor, applied before or after views."""
         call = self.graph.call(expr, "multiply", "divide", *_VIEWS)
         if call is None:
             return expr, 1.0
@@ -233,7 +236,7 @@ class _Maker:
         return self.emitter.emit(replace(call, args=(rest, *call.args[1:]))), factor
 
     def _of_groups(self, *operands: tuple[relax.Expr, Sequence[int]]) -> list[tuple[relax.Expr, Sequence[int]]]:
-        """Keys and values of the heads that there are, where the graph repeats each for several heads of queries."""
+        """Return keys and values before the graph repeats each head for several heads of queries."""
         peeled = [self._untransposed(*operand) for operand in operands]
         sources = [self._unrepeated(value) if self.rank == 4 else None for value, _ in peeled]
         if (
@@ -245,7 +248,10 @@ class _Maker:
         return [(x, order) for x, (_, order) in zip(sources, peeled, strict=True) if x is not None]
 
     def _unrepeated(self, value: relax.Expr) -> relax.Expr | None:
-        """(batch, groups, length, width) whose groups are repeated: as (batch, groups, times, length, width) first."""
+        """Match (batch, groups, length, width) with repeated groups; return the tensor before, or None.
+
+        The graph repeats them by a broadcast to (batch, groups, times, length, width) and a reshape.
+        """
         whole = self.graph.call(value, "reshape")
         spread = None if whole is None else self.graph.call(whole.args[0], "broadcast_to")
         wide = None if spread is None else self.graph.call(spread.args[0], "expand_dims", "reshape")
@@ -261,7 +267,7 @@ class _Maker:
         return x if one and fits else None
 
     def _four(self, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
-        """A tensor as (batch, length, heads, width), `order` saying which axis comes where."""
+        """Emit a tensor as (batch, length, heads, width); `order` gives the axis for each place."""
         turned, order = self._untransposed(value, order)
         if list(order) != list(range(len(order))):
             turned = self.emitter.emit_op("permute_dims", turned, axes=list(order))
@@ -333,7 +339,7 @@ class _Maker:
         return None if bias is None else self._of_all_keys(bias)
 
     def _wide(self, mask: relax.Expr) -> relax.Expr:
-        """A mask with four dimensions."""
+        """Emit a mask with four dimensions."""
         rank = len(dims_of(mask) or ())
         if rank < self.rank:
             mask = self.emitter.emit_op("expand_dims", mask, axis=list(range(self.rank - rank)))
@@ -342,7 +348,7 @@ class _Maker:
         return mask
 
     def _of_all_keys(self, bias: relax.Expr) -> relax.Expr:
-        """The bias with an element for each key."""
+        """Emit the bias with an element for each key."""
         own, keys = dims_of(bias), (dims_of(self.scores.product) or ())[-1]
         if own is None or tir.const_int(own[-1]) != 1 or tir.const_int(keys) == 1:
             return bias

@@ -1,4 +1,4 @@
-"""The values of a function as what recognises operators looks at them."""
+"""The view of a function's values that pattern recognition works on: definitions and value numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Graph:
             self.number(var)
 
     def call(self, expr: relax.Expr | None, *names: str) -> relax.Call | None:
-        """The call of one of the operators that computes a value; of any if none is named."""
+        """Return the call that computes a value, if it is of one of the operators; of any operator if none is named."""
         value = expr
         while isinstance(value, relax.Var) and value in self.block:
             value = self.uses.value.get(value)
@@ -43,7 +43,7 @@ class Graph:
         return isinstance(expr, relax.Var) and self.uses.count.get(expr) == 1
 
     def scalar(self, expr: relax.Expr) -> float | None:
-        """The only element of a constant of numbers."""
+        """Return the element of a constant with one number, or None."""
         value = self.uses.resolve(expr)
         if isinstance(value, relax.PrimValue):
             number = value.value
@@ -56,7 +56,7 @@ class Graph:
         return float(str(number) if number.dtype == "float32" else number)  # 1e-05, not its neighbour of 32 bits
 
     def number(self, expr: relax.Expr) -> int:
-        """The number of a value."""
+        """Return the value number of an expression."""
         expr = expr if isinstance(expr, relax.Var) else self.uses.resolve(expr)
         number = self._known.get(expr) if isinstance(expr, relax.Var) else None
         if number is None:
@@ -104,13 +104,13 @@ def is_elementwise(call: relax.Call) -> bool:
 
 
 def dtype_of(expr: relax.Expr) -> DType | None:
-    """The element type of a tensor."""
+    """Return the element type of a tensor."""
     info = expr.struct_info
     return info.dtype if isinstance(info, relax.TensorStructInfo) else None
 
 
 def dims_of(expr: relax.Expr) -> tuple[tir.Expr, ...] | None:
-    """The extents of a tensor, if they are known."""
+    """Return the extents of a tensor, if they are known."""
     info = expr.struct_info
     return info.dims if isinstance(info, relax.TensorStructInfo) else None
 
@@ -121,6 +121,6 @@ def is_float(dtype: DType | None) -> bool:
 
 
 def axes_of(call: relax.Call) -> list[int]:
-    """The axes of a `permute_dims`, counted from the front."""
+    """Return the axes of a `permute_dims`, counted from the front."""
     rank = len(dims_of(call) or ())
     return [axis % rank for axis in call.attrs["axes"] or reversed(range(rank))]

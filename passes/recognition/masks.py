@@ -1,4 +1,4 @@
-"""Masks of attention: what is added to scores, and where scores are hidden."""
+"""Masks of attention: tensors added to the scores, and conditions that hide scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPARISONS = _SEEN | {"greater": (_COLUMNS, False), "less": (_ROWS, False)}
 
 @dataclass(frozen=True)
 class Step:
-    """A tensor that is added to scores, times a factor; or one of bools: those where it is not `seen` are hidden."""
+    """A tensor that is added to the scores, times a factor; or a boolean one, which hides scores where not `seen`."""
 
     operand: relax.Expr
     dtype: DType | None  # of the scores that come out
@@ -48,11 +48,11 @@ class Masks:
     steps: list[Step] = field(default_factory=list)
 
     def add(self, call: relax.Call, bias: relax.Expr, factor: float) -> None:
-        """Note a tensor that a call adds to the scores; it counts so many times."""
+        """Add a step: `call` adds `bias`, times `factor`, to the scores."""
         self.steps.append(Step(bias, dtype_of(call), factor))
 
     def hide(self, call: relax.Call, seen: bool, hidden: float) -> None:
-        """Note that a `where` makes scores `hidden` where its condition is not `seen`."""
+        """Add a step: a `where` replaces scores by `hidden` where its condition is not `seen`."""
         self.steps.append(Step(call.args[0], dtype_of(call), 1.0, seen, hidden))
 
     def exact(self, graph: Graph) -> bool:
@@ -82,7 +82,7 @@ def is_hidden(graph: Graph, value: relax.Expr, dtype: DType | None) -> bool:
 
 
 def _added(graph: Graph, bias: relax.Expr) -> str | None:
-    """The causal mask that numbers are: 0 for what is seen."""
+    """Match an additive causal mask, 0 where keys are seen and lowest elsewhere; return its name, or None."""
     dtype = dtype_of(bias)
     for _ in range(_DEEPEST):
         array = constant_array(graph, bias)
@@ -105,7 +105,7 @@ def _added(graph: Graph, bias: relax.Expr) -> str | None:
 
 
 def _causal(graph: Graph, condition: relax.Expr, seen: bool) -> str | None:
-    """The causal mask that a tensor is, which holds, or is not 0, for what is seen; or for what is not."""
+    """Match a causal mask given as a condition, true (or nonzero) for the seen keys or, if not `seen`, the others."""
     for _ in range(_DEEPEST):
         array = constant_array(graph, condition)
         if array is not None:
@@ -135,7 +135,7 @@ def _causal(graph: Graph, condition: relax.Expr, seen: bool) -> str | None:
 
 
 def constant_array(graph: Graph, value: relax.Expr) -> Any:
-    """The elements of a constant that does not need much memory."""
+    """Return the elements of a constant that is not large, or None."""
     constant = graph.uses.resolve(value)
     if not isinstance(constant, relax.Constant) or constant.data.array is None or constant.data.size > _MOST:
         return None
@@ -145,7 +145,7 @@ def constant_array(graph: Graph, value: relax.Expr) -> Any:
 
 
 def _causal_array(seen: Any) -> str | None:
-    """The causal mask that an array of bools is."""
+    """Return the name of the causal mask that a boolean array is, or None."""
     import numpy as np
 
     if seen.ndim < 2 or min(seen.shape[-2:]) < 2:

@@ -1,4 +1,4 @@
-"""Normalisation by layer, by root mean square and by group."""
+"""Recognition of layer norm, RMS norm and group norm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class _Spread:
 
 
 def norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | None:
-    """The call of the norm that a value is; None if it is none. `emitter` binds what the call needs besides."""
+    """Match a layer or RMS norm by its result; return the call of its operator, or None.
+
+    `emitter` binds the other values that the call needs.
+    """
     for under in _roots(graph, root):
         spread = _spread(graph, under)
         if spread is None:
@@ -88,7 +91,7 @@ def _unwidened(graph: Graph, expr: relax.Expr) -> relax.Expr:
 
 
 def _mean_of(graph: Graph, data: relax.Expr, axes: tuple[int, ...] | None) -> relax.Expr | None:
-    """The mean of a tensor over axes, where the graph has it."""
+    """Return the variable with the mean of a tensor over axes, if the graph computes it."""
     wanted = graph.number(data)
     for var in graph.uses.value:
         mean = _mean(graph, var)
@@ -195,7 +198,7 @@ def _scaled(
 
 
 def _without(key: Monomial, factors: Monomial) -> Monomial | None:
-    """A monomial without some factors; None if it does not have them."""
+    """Divide a monomial by others; None if it is no multiple of them."""
     left = list(key)
     for factor in factors:
         if factor not in left:
@@ -238,9 +241,9 @@ def _parameters(normal: _Normal, given: Sequence[relax.Expr | None], emitter: Re
 
 
 def group_norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | None:
-    """The call of the group norm that a value is; None if it is none.
+    """Match a group norm by its result; return the call of its operator, or None.
 
-    It is written as a norm of instances whose channels are the groups, laid flat, then put back into their shape.
+    The graph has it as an instance norm whose channels are the groups, with flattened data, reshaped back after it.
     """
     for whole in graph.tree(root):
         data, inner = _grouped(graph, whole)

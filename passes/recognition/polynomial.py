@@ -1,4 +1,4 @@
-"""Values as polynomials, so that it does not matter in which order a graph multiplies and adds."""
+"""Values as polynomials, a canonical form that does not depend on the order of additions and multiplications."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "floa
 
 @dataclass(frozen=True)
 class Expansion:
-    """Writes values of a graph as polynomials.
+    """Expands values of a graph into polynomials.
 
-    What `atoms` number is not looked into, nor what is no arithmetic. 1 / sqrt(v) is the same as rsqrt(v). `dtype` is
-    what the results are of: roundings to it from a wider one are left out, and so are conversions of it to a wider one.
+    Values numbered in `atoms` are not expanded, nor are operators other than arithmetic. 1 / sqrt(v) is the same as
+    rsqrt(v). `dtype` is that of the results: roundings to it from a wider dtype, and conversions of it to a wider one,
+    are left out.
     """
 
     graph: Graph
@@ -32,7 +33,7 @@ class Expansion:
     dtype: DType | None
 
     def of(self, expr: relax.Expr, depth: int = _DEEPEST) -> Polynomial | None:
-        """A value as a polynomial; None if it has too many terms."""
+        """Expand a value; None if the polynomial has too many terms."""
         g = self.graph
         scalar = g.scalar(expr)
         if scalar is not None:
@@ -52,7 +53,7 @@ class Expansion:
         return expr
 
     def _expanded(self, call: relax.Call, depth: int) -> Polynomial | None:
-        """A call as a polynomial of its operands; None for what is an atom itself."""
+        """Expand a call in terms of its operands; None if it is an atom."""
         name = call.op.name.removeprefix("relax.")
         if name == "astype":
             pair = dtype_of(call), dtype_of(call.args[0])

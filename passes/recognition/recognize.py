@@ -97,7 +97,7 @@ class _Recognizer(RelaxMutator):
         return activation(self.graph, var) or norm(self.graph, var, self) or group_norm(self.graph, var, self)
 
     def _turned_again(self, call: relax.Call) -> relax.Expr | None:
-        """Axes that are permuted twice."""
+        """Fold two consecutive transposes into one, or none."""
         inner = self.graph.call(call.args[0], "permute_dims")
         if inner is None:
             return None
@@ -108,7 +108,7 @@ class _Recognizer(RelaxMutator):
         return ops.bind_call("permute_dims", (inner.args[0],), {"axes": axes})
 
     def _turned_in_one(self, call: relax.Call) -> relax.Expr | None:
-        """Matrices that are turned while the dimensions before them are one."""
+        """Fold a transpose of matrices between two reshapes of the batch dimensions into one transpose."""
         middle = self.graph.call(call.args[0], "permute_dims")
         first = None if middle is None else self.graph.call(middle.args[0], "reshape")
         if middle is None or first is None or axes_of(middle) != [0, 2, 1]:
