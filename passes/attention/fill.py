@@ -1,4 +1,4 @@
-"""Code in the place of the calls of a kernel's text (`fma.mlc`, `mma.mlc`).
+"""Expansion of the calls in a kernel's text (`fma.mlc`, `mma.mlc`).
 
 The calls of the texts, all of externs:
 
@@ -37,7 +37,7 @@ VECTOR_BYTES = 16
 
 
 class Fill(Text):
-    """Puts code in the place of the text's calls, and everything else in new nodes of its own."""
+    """Replaces the text's calls by code, and copies all other nodes."""
 
     def __init__(self, what: Attention, tile: Tile) -> None:
         self.what = what
@@ -132,8 +132,10 @@ class Fill(Text):
         self, element: Element, extent: Expr, columns: tuple[int, int], at: tuple[Expr, Expr, Expr], thread: Expr,
         tile: Expr,
     ) -> list[Stmt]:  # fmt: skip
-        """Rows of a tile, by threads side by side where the elements are: along the columns, in vectors where these are
-        whole, or along the rows."""
+        """Fetch rows of a tile; neighbouring threads read contiguous elements.
+
+        These are along the columns, in vectors if whole ones fit, or along the rows.
+        """
         b, h, first = at
         assert isinstance(tile, tir.Var)
         target = self.by_data[tile]
@@ -228,6 +230,6 @@ def _flat(buffer: tir.Buffer, at: Sequence[Expr]) -> Expr:
 
 
 def _copy(target: tir.Buffer, to: Expr, source: tir.Buffer, begin: Expr, inside: Expr) -> Stmt:
-    """16 bytes from global to shared memory, zeros where they are not `inside`; they may come later."""
+    """Copy 16 bytes from global to shared memory asynchronously, zeros where not `inside`."""
     args = (target.data, to, source.data, begin, VECTOR_BYTES, inside)
     return tir.Evaluate(c.call(target.dtype, "ptx_cp_async", *args))

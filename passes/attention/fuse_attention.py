@@ -81,7 +81,7 @@ class _Fuser(RelaxMutator):
             self.rebind(binding, call)
 
     def fused(self, what: Attention | None, operands: Operands, hint: str, var: relax.Var) -> relax.Expr | None:
-        """The call of a kernel; None if there is none for what is asked."""
+        """Return the call of a kernel for an attention, or None if no kernel is available."""
         if what is None or not supported(what):
             return None
         func = kernel(what, self.facts)

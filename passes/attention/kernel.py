@@ -1,4 +1,4 @@
-"""The function that computes an attention: one kernel, or for a few queries two, of which the first shares out keys."""
+"""The function that computes an attention: one kernel, or two for a few queries (split keys, then a combination)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mlcc.passes.gpu.insert_barriers import MANUAL
 
 
 def kernel(what: Attention, facts: GpuFacts) -> tir.PrimFunc | None:
-    """The function; None where its tiles have no room on the chip."""
+    """Return the function of an attention; None if none of its tiles fits on the chip."""
     tile, small = tile_for(what, facts), small_tile_for(what, facts)
     queries = tir.const_int(what.queries)
     if tile is None:
@@ -37,7 +37,7 @@ def kernel(what: Attention, facts: GpuFacts) -> tir.PrimFunc | None:
 
 
 def _apart(what: Attention, tile: Tile, share: Share) -> tuple[tuple[tir.Buffer, ...], tuple[Stmt, ...]]:
-    """Parts of the keys by blocks of their own, then what they give put together."""
+    """Return two kernels: one whose blocks split the keys of a head, and one that combines their results."""
     first, parts = Parts(what, tile, share).code()
     second, combine = Combine(what, share).code()
     return (share.partial, *first, *second), (*parts, *combine)

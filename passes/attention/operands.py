@@ -35,7 +35,10 @@ class Operands:
         self.count = 0
 
     def tensor(self, expr: relax.Expr, through: Cost) -> Tensor:
-        """A value of the graph, made by operators that cost at most `through` from tensors that the kernel gets."""
+        """Return the tensor of a graph value in terms of the kernel's inputs.
+
+        Operators that cost at most `through` are recomputed.
+        """
         expr = self.index.resolve(expr)
         if expr not in self.known:
             self.known[expr] = _number(expr) or self._made(expr, through) or self.given.convert(expr)
@@ -67,8 +70,10 @@ class Operands:
     def parameters(
         self, shape: Sequence[Expr], dtype: DType
     ) -> tuple[tir.Buffer, tuple[tir.Var, ...], tuple[tir.Buffer | None, ...]]:
-        """The result's buffer, the function's parameters, and the buffers of those that are tensors: what was given,
-        sizes that no shape binds, and the result."""
+        """Return the result's buffer, the function's parameters, and the buffers of those that are tensors.
+
+        The parameters are the inputs, the sizes that no shape binds, and the result.
+        """
         result = te.placeholder(tuple(shape), dtype, "result")
         sizes = self.given.unbound([result])
         tensors = [*self.given.inputs, result]
@@ -102,7 +107,7 @@ def _reshaped(x: Tensor, dims: Sequence[Expr]) -> Tensor:
 
 
 def element(tensor: Tensor, at: Sequence[Expr]) -> Expr:
-    """An element of a tensor as an expression over elements of placeholders."""
+    """Return an element of a tensor as an expression over elements of placeholders."""
     if tensor.op.is_placeholder:
         return tir.BufferLoad(tensor.dtype, tensor.buffer, tuple(map(simplify, at)))
     places = {axis.iter_var.var: c.cast(axis.iter_var.var.dtype, a) for axis, a in zip(tensor.op.axis, at, strict=True)}
@@ -115,8 +120,10 @@ def element(tensor: Tensor, at: Sequence[Expr]) -> Expr:
 
 
 def regroup(at: Sequence[Expr], dims: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
-    """The indices in an array of shape `other` of what is at `at` in one of shape `dims`, both row by row. Extents that
-    are the same keep their index; so little as may be is divided."""
+    """Convert indices in an array of shape `dims` to those of shape `other`, both row-major (a reshape).
+
+    Equal extents keep their indices, so that there are as few divisions as possible.
+    """
     analyzer = Analyzer()
     indices: list[Expr] = []
     start = end = 0

@@ -1,4 +1,4 @@
-"""Attention as the operators `nn.attention`, `nn.attention_bias` and `nn.attention_var_len` say it."""
+"""Attention given by the operators `nn.attention`, `nn.attention_bias` and `nn.attention_var_len`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def from_operator(call: relax.Call, tail: Tail, operands: Operands) -> Attention
 
 
 def _by_head(x: Tensor, heads: Expr) -> Element:
-    """The elements of (batch, length, heads, width), whose heads several of the queries' may share."""
+    """Return the accessor of a (batch, length, heads, width) tensor, whose heads several query heads may share."""
     own = c.cast(INT64, x.buffer.shape[2])
     share = c.floordiv(heads, own) if known_different(own, heads) else None
 

@@ -1,5 +1,8 @@
-"""Attention of a few queries: blocks share out the keys of a head, and what they give is put together (Dao and others,
-"Flash-Decoding for long-context inference", 2023). So the device is busy where one query reads many keys."""
+"""Attention of a few queries with split keys: blocks share the keys of a head, and a second kernel combines results.
+
+This keeps the device busy where one query reads many keys. Source: Dao and others, "Flash-Decoding for long-context
+inference", 2023.
+"""
 
 from __future__ import annotations
 

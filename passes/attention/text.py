@@ -1,4 +1,4 @@
-"""Kernels that are texts: sizes stand for their placeholders, and code for their calls of externs."""
+"""Kernels given as text: sizes replace placeholders, and code replaces calls of externs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlcc.passes.lowering.folding import Folding
 
 
 def read(name: str, **values: object) -> tir.PrimFunc:
-    """The function of a text, with values for its placeholders."""
+    """Return the function of a text, with values in place of its placeholders."""
     return _read(name, tuple(sorted(values.items())))
 
 
@@ -59,7 +59,7 @@ class Text(Folding):
         return self.buffers[node]
 
     def code(self) -> tuple[tuple[tir.Buffer, ...], tuple[Stmt, ...]]:
-        """The buffers and the statements of the kernel."""
+        """Return the buffers and the statements of the kernel."""
         root = self.text.root
         assert root is not None
         buffers = [self.buffer(b) for b in root.alloc_buffers]

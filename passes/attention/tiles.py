@@ -1,4 +1,4 @@
-"""Sizes of tiles, from what the GPU has."""
+"""The choice of tile sizes by the resources of the GPU."""
 
 from __future__ import annotations
 
@@ -123,8 +123,10 @@ class MmaTile(Tile):
 
 
 def tile_for(what: Attention, facts: GpuFacts) -> Tile | None:
-    """The largest tile of which two fit a multiprocessor, or one; fewer queries where there are few of them, or too few
-    tiles for all multiprocessors. None where not even the smallest has room."""
+    """Return the largest tile of which two fit a multiprocessor, else one; None if not even the smallest fits.
+
+    Tiles have fewer queries if there are few queries, or too few tiles for all multiprocessors.
+    """
     candidates = _possible(what, facts)
     if not candidates:
         return None
@@ -133,8 +135,7 @@ def tile_for(what: Attention, facts: GpuFacts) -> Tile | None:
 
 
 def small_tile_for(what: Attention, facts: GpuFacts) -> Tile | None:
-    """The tile for as few queries as there are tiles for, where so few may be asked and blocks can share out the keys;
-    None elsewhere."""
+    """Return the tile with the fewest queries, for problems with so few that blocks can split the keys; else None."""
     candidates = [t for t in _possible(what, facts) if t.rows == _FEWEST[t.text]]
     queries, keys = tir.const_int(what.queries), tir.const_int(what.keys)
     if not candidates or queries is not None and queries > candidates[0].rows:

@@ -13,7 +13,7 @@ from mlcc.ir.tir import Expr
 
 
 def widened(expr: Expr, given: Mapping[tir.Buffer, Expr]) -> Expr:
-    """The expression in float32, from start to end; loads of the buffers in `given` are what is given for each."""
+    """Compute an expression in float32 throughout; loads of the buffers in `given` become the expressions there."""
     value = _wide(expr, given)
     return c.cast(FLOAT32, value)
 

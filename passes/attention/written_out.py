@@ -1,4 +1,4 @@
-"""Attention as graphs write it out: a product, what is done to its elements, a softmax, and another product."""
+"""Recognition of attention in a graph: a product, elementwise operators, a softmax, and another product."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _only_used_here(expr: relax.Expr, index: Index, uses: Uses) -> relax.Expr | 
 
 
 def _product(expr: relax.Expr, index: Index, uses: Uses, depth: int) -> tuple[list[relax.Expr], relax.Call] | None:
-    """The product from which an expression is made element by element, and the variables from there to here."""
+    """Find the product below elementwise operators; return the variables between, and its call."""
     value = _only_used_here(expr, index, uses)
     if not isinstance(value, relax.Call) or not isinstance(value.op, tir.Op) or depth == 0:
         return None
@@ -165,7 +165,7 @@ def _result_dtype(call: relax.Call) -> DType:
 
 
 def _two(outer: Sequence[Expr]) -> tuple[Expr, Expr]:
-    """Batch and heads: the first of several dimensions, and all others."""
+    """Collapse the outer dimensions to batch and heads: the first of several, and the product of all others."""
     batch: Expr = outer[0] if len(outer) > 1 else c.const(1, INT64)
     heads: Expr = c.const(1, INT64)
     for n in outer[1:] if len(outer) > 1 else outer:
@@ -174,5 +174,5 @@ def _two(outer: Sequence[Expr]) -> tuple[Expr, Expr]:
 
 
 def _places(b: Expr, h: Expr, outer: Sequence[Expr]) -> list[Expr]:
-    """The indices of a batch and a head in the dimensions before the last two."""
+    """Return the indices of a batch and a head in the dimensions before the last two."""
     return regroup((b, h), _two(outer), outer)
