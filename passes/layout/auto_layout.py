@@ -62,7 +62,7 @@ class AutoLayout(Pass):
 
 
 def laid_out(func: relax.Function, module: IRModule, facts: CpuFacts, always: bool = False) -> relax.Function:
-    """The function with the layouts that pay; the same object if none does."""
+    """Return the function with the layouts that pay; the same object if none does."""
     groups = Groups.of(func)
     if not groups.convolutions:
         return func
@@ -95,7 +95,7 @@ def is_convolution(expr: relax.Expr) -> bool:
 
 
 class Groups:
-    """The values that lie in one layout if any of them does: those that operators which follow take and give."""
+    """Groups of values that must share one layout: operands and results of operators that follow layouts."""
 
     def __init__(self) -> None:
         self._parent: dict[relax.Var, relax.Var] = {}
@@ -167,7 +167,7 @@ class _Chooser(Converter):
             super().visit_binding(binding)
 
     def forward(self, var: relax.Var, call: Any) -> None:
-        """A transpose of the program: its operand as it lies, taken for another layout of the result."""
+        """Fold a transpose of the program into the layout of its result: the operand's data stay in place."""
         (operand,) = call.args
         layout: Any = self.layout(operand)
         axes = [int(a) for a in call.attrs["axes"] or range(len(layout) - 1, -1, -1)]
@@ -185,7 +185,7 @@ class _Chooser(Converter):
         return self._turned[expr, to]
 
     def whole(self, var: relax.Var, have: Nested, to: Nested) -> relax.Expr:
-        """The result of a block is turned back; what comes after it in the block may read it as it was."""
+        """Convert a result of a block back; later operators in the block may still read it unconverted."""
         if isinstance(have, tuple) and self.var is not None:
             self._turned[self.var, have] = var
         return super().whole(var, have, to)
@@ -222,7 +222,7 @@ class _Chooser(Converter):
         return Decision(tuple(inputs), to, call.attrs, wide)
 
     def widened(self, expr: relax.Expr, to: Layout) -> relax.Expr:
-        """An operand with as many axes as the layout has, in the layout."""
+        """Return an operand in a layout, with leading axes added up to its rank."""
         source = self.as_given(expr)
         rank: int = expr.struct_info.ndim  # type: ignore[union-attr]
         wide = self.emit_op("expand_dims", source, axis=list(range(len(to) - rank)))

@@ -1,4 +1,4 @@
-"""Convolutions in the layout that suits a machine."""
+"""Conversion of convolutions to the layout that suits a machine."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ConvertLayout(Pass):
 
 
 def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
-    """The layouts by full names of operators. Raises CompileError E0514."""
+    """Return the layouts by full names of operators. Raise CompileError (E0514) for those that do not fit."""
     checked: dict[str, tuple[str, ...]] = {}
     wrong: list[Diagnostic] = []
     for given, asked in layouts.items():
@@ -93,13 +93,13 @@ def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
 
 
 def _wishes(op: OpDef | None) -> tuple[str, ...]:
-    """The attributes of an operator that name layouts which may be wished for."""
+    """Return the attributes of an operator that name layouts which may be requested."""
     rule = None if op is None else op.impl.layout
     return () if rule is None else WISHES.get(rule, ())
 
 
 class Converter(RelaxMutator):
-    """`layouts` has the layouts of what the dataflow block in hand binds; other values lie as they are given."""
+    """Rewrites a function; `layouts` has the layouts of the present dataflow block's variables."""
 
     def __init__(self, module: IRModule, wanted: Wanted) -> None:
         super().__init__(module)
@@ -145,7 +145,7 @@ class Converter(RelaxMutator):
         return initial(expr.struct_info)
 
     def turned(self, expr: relax.Expr, to: Nested) -> relax.Expr:
-        """An expression in a layout; what it takes to turn it is bound before."""
+        """Return an expression in a layout; the conversion is bound before."""
         if isinstance(to, Fields):
             return self.turned_fields(expr, to)
         have, value = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
@@ -172,7 +172,7 @@ class Converter(RelaxMutator):
         return ops.bind_call("permute_dims", (source,), {"axes": list(transposed(have, to))})
 
     def as_given(self, expr: relax.Expr) -> relax.Expr:
-        """An expression over operands in the layouts of the original program."""
+        """Rebuild an expression over operands in the layouts of the original program."""
         match expr:
             case relax.Var() | relax.Constant():
                 return self.turned(expr, initial(expr.struct_info))

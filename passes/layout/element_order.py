@@ -1,7 +1,7 @@
-"""Put a loop nest that computes each element of a buffer once into the order of the elements.
+"""Canonicalize a loop nest that computes each element of a buffer once: row-major order of the elements.
 
-Schedules for different CPUs split and order the loops of one copy differently; over the axes of the buffer that is
-written all are the same nest, and it reads along strides.
+Schedules for different CPUs split and order the loops of one copy differently. Over the axes of the written buffer all
+are the same nest, with strided reads.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def in_element_order(stmt: tir.Stmt) -> tir.Stmt:
 
 
 def _nest(stmt: tir.Stmt) -> tuple[dict[tir.Var, Range], tuple[tir.Expr, ...], tir.Block] | None:
-    """The loops of a nest with their ranges, and the block in it with the values of its axes."""
+    """Match a nest; return the ranges of its loops, the values of the block's axes, and the block."""
     domain: dict[tir.Var, Range] = {}
     while isinstance(stmt, tir.For):
         if len(stmt.body) != 1 or stmt.step is not None or tir.const_int(stmt.extent) is None:

@@ -136,7 +136,7 @@ def _reading(func: tir.PrimFunc, turned: tuple[Axes | None, ...]) -> tir.PrimFun
 
 
 class _Turned(Rewriter):
-    """A tensor in the place of its transposed copy."""
+    """Replaces a transposed copy by its source, with permuted indices."""
 
     def __init__(self, copy: tir.Buffer, axes: Axes) -> None:
         super().__init__()

@@ -15,12 +15,12 @@ USUAL_BATCH, USUAL_IMAGE = 1, 56  # what sizes that are not known are taken for
 
 
 def channels_last(letters: str) -> str:
-    """NHWC for NCHW, and so on for other numbers of axes."""
+    """Return the layout with the channels last: NHWC for NCHW, and so on for other ranks."""
     return f"N{''.join(x for x in letters if x not in 'NC')}C"
 
 
 def extents(info: Any) -> list[int]:
-    """The extents of a tensor of known rank; guesses where they are not known."""
+    """Return the extents of a tensor of known rank, with guesses for unknown ones."""
     known = map(tir.const_int, info.dims or ())
     return [n if n is not None else USUAL_IMAGE if at else USUAL_BATCH for at, n in enumerate(known)]
 
@@ -30,10 +30,10 @@ def transpose_cycles(info: Any) -> float:
 
 
 def convolution_cycles(call: relax.Call, last: str, facts: CpuFacts) -> float:
-    """A convolution whose results are consecutive along the axis `last`: C, or the last one of space.
+    """Estimate the cycles of a convolution with results contiguous along `last`: C, or the last spatial axis.
 
-    The time that multiplications take in the register tile that rules choose for it, with what the tile wastes, and
-    copies where it does not divide the columns of an image.
+    Counted are the multiplications in the register tile that rules choose for it, with the tile's waste, and copies
+    where the tile does not divide the columns of an image.
     """
     attrs: Any = call.attrs
     result: Any = call.struct_info

@@ -175,7 +175,7 @@ class _Packer(RelaxMutator):
         return replace(call, args=(*call.args, *symbolic), span=expr.span)
 
     def _taken_apart(self, func: tir.PrimFunc, inputs: int, known: frozenset[int]) -> list[_Split] | None:
-        """A kernel and its versions taken apart; None where none of them packs what is known."""
+        """Split a kernel and its versions; None if none of them packs a known input."""
         kernels = [func]
         for name in version_names(func):
             version = self.module.functions.get(name)
@@ -192,15 +192,17 @@ class _Packer(RelaxMutator):
         ]
 
     def _rest(self, callee: str, func: tir.PrimFunc, rests: list[tir.PrimFunc]) -> tuple[str, tir.PrimFunc]:
-        """Add what is left of a kernel and its versions to the module; gives its name and itself."""
+        """Add the rest of a kernel and its versions to the module; return its name and function."""
         names = [self.builder.add(r, v) for r, v in zip(rests[1:], version_names(func), strict=True)]
         rest = rests[0].with_attr(VERSIONS, tuple(names)) if names else rests[0]
         return self.builder.add(rest, callee), rest
 
 
 def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Panel], list[list[int]]] | None:
-    """The panels that a kernel and its versions take, and the places of its own for each; None if the interpreter
-    refuses one. Panels that are alike are one: the versions for other CPUs then cost code, and no weights."""
+    """Evaluate the panels that a kernel and its versions take; return them, and for each version its panels' places.
+
+    None if the interpreter refuses one. Equal panels are shared: versions for other CPUs cost code, but no weights.
+    """
     panels: list[_Panel] = []
     own: list[list[int]] = []
     evaluated: list[tuple[_Split, list[Any]]] = []
@@ -223,9 +225,9 @@ def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Pan
 
 
 def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: float) -> _Split | None:
-    """Take the nests of the root block that depend on known inputs alone out of a function; None if there are none.
+    """Split the nests of the root block that depend on known inputs alone from a function; None if there are none.
 
-    The first `inputs` parameters are what the function reads; `known` are positions among them.
+    The first `inputs` parameters are the function's inputs; `known` are positions among them.
     """
     root = func.root
     if root is None or not known or root.match_buffers or root.init:
@@ -302,17 +304,17 @@ class _Uses:
 
 
 def _is_compact(buffer: tir.Buffer) -> bool:
-    """Of known size, one element after the other."""
+    """Return True if a buffer has a known size and contiguous elements."""
     return not buffer.strides and all(tir.const_int(n) is not None for n in buffer.shape)
 
 
 def _bytes(buffers: Any) -> int:
-    """Of buffers of known size."""
+    """Return the bytes of buffers of known size."""
     return sum(math.prod(n.value for n in b.shape) * b.dtype.bits // 8 for b in buffers)
 
 
 def _evaluate(split: _Split, known: dict[int, TensorData]) -> list[Any] | None:
-    """The packed operands; None if the interpreter refuses the function."""
+    """Return the packed operands; None if the interpreter refuses the function."""
     import numpy as np
 
     from mlcc.errors import MlccError
