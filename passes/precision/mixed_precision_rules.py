@@ -22,7 +22,7 @@ def policy(call: relax.Call) -> Precision | None:
 
 
 def precision(info: relax.StructInfo | None, of: str | None = None) -> Dtypes:
-    """The dtype `of` for every tensor of a value, or its own."""
+    """Return the dtype `of` for every tensor of a value, or each tensor's own."""
     match info:
         case relax.TensorStructInfo(dtype=dtype):
             return of if of is not None else str(dtype or "")

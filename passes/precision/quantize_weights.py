@@ -1,4 +1,4 @@
-"""Weights of products as integers of few bits with a scale for each group."""
+"""Quantization of the weights of products: integers of few bits with a scale for each group."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _Quantizer(RelaxMutator):
     # ------------------------------------------------------------ which
 
     def weight(self, operand: relax.Expr) -> tuple[relax.Constant, bool] | None:
-        """The constant that is the right operand of a product, and whether it is transposed; None if it stays."""
+        """Return the constant right operand of a product, and True if it is transposed; None if it stays."""
         value: Any = self.uses.resolve(operand)
         turned = is_call(value, "relax.permute_dims") and value.attrs["axes"] in (None, (1, 0), (-1, -2))
         constant = self.uses.resolve(value.args[0]) if turned else value
@@ -104,7 +104,7 @@ class _Quantizer(RelaxMutator):
     # ------------------------------------------------------------ what becomes of them
 
     def product(self, call: Any, coded: _Coded) -> relax.Expr:
-        """The product in float32, its result in the dtype that it had."""
+        """Emit the product in float32, its result in the original dtype."""
         decoded = self.decoded(coded.integers, coded.scales, coded.zeros)
         dtype = str(call.struct_info.dtype)
         if str(call.args[0].struct_info.dtype) == dtype == "float32":
@@ -113,14 +113,17 @@ class _Quantizer(RelaxMutator):
         return ops.bind_call("astype", (self.emit_op("matmul", left, decoded, out_dtype=None),), {"dtype": dtype})
 
     def decoded(self, integers: relax.Expr, scales: relax.Expr, zeros: relax.Expr) -> relax.Var:
-        """The numbers (k, ...) that integers, scales and zero points mean, groups along the first axis."""
+        """Emit the dequantized weight (k, ...) of integers, scales and zero points, groups along the first axis."""
         if self.how.bits == 4:
             kind = str(zeros.struct_info.dtype)  # type: ignore[union-attr]
             integers = self.emit_op("unpack_bits", integers, axis=0, bits=4, out_dtype=kind)
         return self.emit_op("dequantize", integers, scales, zeros, axis=0, out_dtype="float32")
 
     def lookup(self, call: Any) -> relax.Expr:
-        """Rows of a table whose transpose is a coded weight: columns of what is coded."""
+        """Rewrite a lookup of rows in a table as one of columns of the integers.
+
+        The table is the transpose of a quantized weight.
+        """
         table: Any = self.uses.resolve(call.args[0])
         weight = self._tables.get(_identity(table)) if isinstance(table, relax.Constant) else None
         if weight is None or call.attrs["axis"] not in (0, -2) or not weight[1]:
@@ -151,7 +154,10 @@ def _identity(constant: relax.Constant) -> str | int:
 
 
 def _code(data: TensorData, turned: bool, how: QuantizeWeights) -> _Coded:
-    """Some columns at a time. Raises CompileError E0548 for weights that the scales cannot say."""
+    """Quantize a weight, some columns at a time.
+
+    Raise CompileError (E0548) for weights that are not finite, or too large for the scales.
+    """
     array = data.array
     assert array is not None
     stored = array.T if turned else array
@@ -182,7 +188,10 @@ def _code(data: TensorData, turned: bool, how: QuantizeWeights) -> _Coded:
 
 
 def _rounded(wide: Any, how: QuantizeWeights) -> tuple[Any, Any, Any]:
-    """Integers in two's complement or unsigned, scales and zero points of groups (groups, group, columns)."""
+    """Quantize groups (groups, group, columns); return integers, scales and zero points.
+
+    Integers are in two's complement, or unsigned with zero points.
+    """
     low, high = (np.minimum(wide.min(1), 0), np.maximum(wide.max(1), 0)) if how.zero_points else (0, abs(wide).max(1))
     most = (1 << how.bits) - 1 if how.zero_points else (1 << how.bits - 1) - 1
     with np.errstate(over="ignore"):

@@ -60,7 +60,7 @@ def _check_names(names: tuple[str, ...], module: IRModule) -> None:
 
 
 class _Rewriter(RelaxMutator):
-    """`remap` has what stands for a variable, perhaps of another precision than the variable had."""
+    """Rewrites a function; `remap` has the replacement of a variable, perhaps of another precision."""
 
     def __init__(self, module: IRModule, func: relax.Function, out_dtype: str, names: set[str]) -> None:
         super().__init__(module)
@@ -106,7 +106,7 @@ class _Rewriter(RelaxMutator):
     # ------------------------------------------------------------ casts
 
     def now(self, expr: relax.Expr) -> relax.Expr:
-        """An expression over what variables stand for, in whatever precision that is."""
+        """Return an expression over the replacements of variables, in whatever precision these have."""
         if isinstance(expr, relax.Var):
             return self.remap.get(expr, expr)
         if isinstance(expr, relax.Tuple):
@@ -115,7 +115,7 @@ class _Rewriter(RelaxMutator):
         return expr
 
     def cast(self, expr: relax.Expr, to: Dtypes) -> relax.Expr:
-        """The expression in the wanted precision; what that takes is bound before."""
+        """Return the expression in the wanted precision; conversions are bound before."""
         if isinstance(to, tuple):
             return self.cast_fields(expr, to)
         return self.emit(_astype(expr, to)) if _differs(expr, to) else expr
@@ -129,7 +129,7 @@ class _Rewriter(RelaxMutator):
         return make_tuple(self.cast(self.emit(get_item(expr, at)), part) for at, part in enumerate(to))
 
     def result(self, value: relax.Expr, to: Dtypes) -> relax.Expr:
-        """A value for a binding in the wanted precision."""
+        """Return a value for a binding in the wanted precision."""
         if isinstance(value, relax.Tuple):
             return self.cast(value, to)
         if not _differs(value, to):
@@ -138,7 +138,7 @@ class _Rewriter(RelaxMutator):
         return self.cast(source, to) if isinstance(to, tuple) else _astype(source, to)
 
     def shorten(self, var: relax.Var) -> None:
-        """Keep a copy in half precision of what nothing needs in full precision."""
+        """Keep a copy in half precision of a value that no use needs in full precision."""
         need = self.needs.get(var)
         if need is None:
             return
@@ -217,7 +217,7 @@ def _differs(expr: relax.Expr, to: Dtypes) -> bool:
 
 
 def _unlike(have: Dtypes, to: Dtypes) -> bool:
-    """Only float16 and float32 are turned into each other."""
+    """Return True if a conversion is needed; only float16 and float32 are converted into each other."""
     if isinstance(to, tuple):
         return any(map(_unlike, have, to))
     return have != to and {have, to} == {HALF, FULL}
