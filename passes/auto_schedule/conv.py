@@ -133,13 +133,15 @@ def _stride(product: Contraction) -> int:
 
 
 def _outer_axes(kernel: Kernel, product: Contraction, weights: Operand, data: Operand, tile: Tile) -> list[int]:
-    """The axes around tiles, outermost first: those of `weights` first, unless going through the data again for each of
-    them moves more memory than going through the weights for each tile of the data."""
+    """Return the axes around tiles, outermost first: those of `weights` first, unless that moves more memory.
+
+    Compared are reading the data again for each of these axes, and the weights for each tile of the data.
+    """
     places = [*product.outer, *([product.m] if product.m is not None else []), product.n]
     steps = {product.m: tile.rows, product.n: tile.columns}
 
     def again(own: list[int], other: Operand) -> float:
-        """Bytes that come from beyond the second cache as `other` is gone through for each tile along some axes."""
+        """Return the bytes read from beyond the L2 cache if `other` is read for each tile along some axes."""
         size = _bytes(other)
         extents = [product.extent(p) for p in own]
         if size is None or None in extents:
@@ -266,7 +268,10 @@ def _tiles(
     order: list[int],
     groups: Groups | None,
 ) -> tuple[list[LoopRV], LoopRV]:
-    """Tile by tile the sums over the window, and the stores; gives the loops over tiles and the first of the sum."""
+    """Schedule the sums over the window and the stores, tile by tile.
+
+    Return the loops over tiles and the first reduction loop.
+    """
     sch = kernel.sch
     loops = kernel.loops(block)
     panel, vectors, lane = sch.split(loops[product.n], [None, tile.vectors, tile.lanes])

@@ -1,8 +1,8 @@
-"""Products of bytes added up in groups of neighbours along the depth, for CPUs that have an instruction for it.
+"""Dot-product instructions: products of bytes accumulated in groups of neighbours along the depth.
 
-An operand that such an instruction does not take is copied to one that it does: with the other sign (`flip_sign`), or
-as words (`widen`). The depth is padded to whole groups, the members of a group stand side by side in both operands, and
-the loop over them is inside the one over lanes; lowering makes `T.dp4a` or `T.dp2a` of it.
+An operand type that the instruction does not take is converted in a copy: with the other sign (`flip_sign`), or to
+words (`widen`). The depth is padded to whole groups. The members of a group are contiguous in both operands, and the
+loop over them is inside the one over lanes; lowering turns it into `T.dp4a` or `T.dp2a`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ class Groups:
     dtype: str = ""
 
     def spare(self, kernel: Kernel) -> int:
-        """Registers that a tile leaves free: for an operand, for the products of words, and for operands that are
-        loaded ahead where there are many registers and no instruction spreads an operand from memory."""
+        """Return the number of registers that a tile leaves free.
+
+        They are for an operand, for products of words, and for operands loaded ahead where there are many registers and
+        no instruction broadcasts an operand from memory.
+        """
         ahead = kernel.facts.vector_registers >= 32 and kernel.facts.vector_bytes < 64
         return 1 + bool(self.dtype) + 2 * ahead
 
@@ -44,8 +47,10 @@ class Groups:
 
 
 def grouped(kernel: Kernel, block: BlockRV, product: Contraction) -> tuple[Contraction, Groups | None]:
-    """A product in a form of which the CPU adds up groups, and how; as it was where it has nothing for it, or where
-    making the form costs more than it saves."""
+    """Put a product into the form of the CPU's dot-product instructions; return it, and the groups.
+
+    The product is as before, and the groups are None, if there is no instruction for it or the conversion does not pay.
+    """
     pairs = kernel.facts.dots
     types = (str(product.lhs.buffer.dtype), str(product.rhs.buffer.dtype))
     if not pairs or not _of_bytes(product) or not _pays(kernel, product):
@@ -72,8 +77,10 @@ def grouped(kernel: Kernel, block: BlockRV, product: Contraction) -> tuple[Contr
 
 
 def grouped_in_place(kernel: Kernel, block: BlockRV, product: Contraction) -> tuple[Contraction, int]:
-    """The same for a product that copies nothing: bytes get their other sign, or become words, as they are multiplied;
-    gives how many products are added up at a time, 1 where there is no way."""
+    """Do the same for a product without copies: bytes change sign, or become words, as they are multiplied.
+
+    Return the product and the number of products in a group, 1 if there is no instruction for them.
+    """
     pairs = kernel.facts.dots
     types = (str(product.lhs.buffer.dtype), str(product.rhs.buffer.dtype))
     if not pairs or not _of_bytes(product):
@@ -143,8 +150,7 @@ def inline_into(kernel: Kernel, block: BlockRV) -> None:
 def sum_nests(
     kernel: Kernel, others: Sequence[BlockRV], epilogue: BlockRV, tile: Tile, step: int, groups: Groups
 ) -> list[BlockRV]:  # fmt: skip
-    """Schedule the sums of what a flipped operand is multiplied with; gives the other blocks. `step`: the columns of a
-    panel."""
+    """Schedule the sums that correct a flipped operand; return the other blocks. `step`: the columns of a panel."""
     rest = []
     for other in others:
         if not stands(kernel, other) or kernel.sch.get(other) is kernel.sch.get(epilogue):
@@ -172,7 +178,7 @@ def _packed(stage: Stage, step: int, groups: Groups) -> tuple[int, int] | None:
 
 
 def _packed_sums(kernel: Kernel, block: BlockRV, own: int, deep: int, tile: Tile, groups: Groups) -> str:
-    """The sums of panels, as products with ones."""
+    """Compute the sums of panels as products with ones."""
     sch, stage = kernel.sch, kernel.stage(block)
     many = worth_threads(kernel, stage)
     loops = kernel.loops(block)
@@ -228,8 +234,11 @@ def _sum_nest(kernel: Kernel, block: BlockRV) -> str:
 def side_by_side(
     given: Sequence[tir.Var], operand: Operand, own: int | None, step: int, depth: Sequence[int], groups: Groups
 ) -> tuple[tir.Expr, ...]:
-    """The indices of a copy: other axes, panels of `step` along the loop `own`, the depth, the elements of a panel, and
-    the members of a group of each."""
+    """Return the indices of a packed copy with groups.
+
+    They are other axes, panels of `step` along the loop `own`, the depth, the elements of a panel, and the members of a
+    group of each.
+    """
     by_place = list(zip(given, operand.places, strict=True))
     outer = [v for v, p in by_place if p != own and p not in depth]
     deep = [c.floordiv(v, groups.size) if p == groups.place else v for v, p in by_place if p in depth]

@@ -61,8 +61,10 @@ class AnyKernel(Generic[Facts]):
         return kernel
 
     def begin(self, name: str, step: Callable[[], T]) -> T:
-        """Run `step`, with which several rules begin: on a kernel that is as it was the others take over what the first
-        made of it, and the result. `name` tells it from other steps."""
+        """Run `step`, with which several rules begin, on an untouched kernel; memoize its schedule and result.
+
+        Other rules take these over. `name` identifies the step. A kernel that has steps already runs it anew.
+        """
         if len(self.sch.trace) != self._steps:
             return step()
         if name in self._begun:
@@ -78,11 +80,10 @@ class AnyKernel(Generic[Facts]):
         self.used.append(choice)
 
     def choose(self, name: str, about: str, options: Mapping[int, float] | Sequence[int], group: str = "") -> int:
-        """The first of `options`, or another one of them that is wanted; a choice of one is none.
+        """Choose one of `options`: the first, unless another one is wanted. A single option is no choice.
 
-        `options` may be given with the times that are expected of the whole, relative to one another. `name` is an
-        identifier; a second choice of that name, of another stage perhaps, is told from the first by a number. `group`:
-        see `Offer`.
+        `options` may map each option to the expected time of the whole, relative to one another. `name` is an
+        identifier; a second choice of that name, for another stage perhaps, gets a number. `group`: see `Offer`.
         """
         costs = options if isinstance(options, Mapping) else dict.fromkeys(options, OTHER)
         numbers = tuple(costs)

@@ -256,8 +256,10 @@ def _in_panels(buffer: tir.Buffer, copy: Copy, depth: tuple[int, ...], groups: G
 
 
 def _fill_panels(kernel: Kernel, copy: Copy, product: Contraction, lanes: int, level: int) -> None:
-    """The loops of a copy into panels, panel by panel: in vectors where the operand is consecutive along them, else in
-    squares whose rows and columns are whole lines."""
+    """Schedule a copy into panels, panel by panel.
+
+    It runs in vectors where the operand is contiguous along panels, else in squares of whole cache lines.
+    """
     sch, operand, step = kernel.sch, copy.operand, copy.step
     many = worth_threads(kernel, kernel.stage(copy.block)) and not level
     loops = kernel.loops(copy.block)[level:]  # one for each dimension of the operand
@@ -285,7 +287,7 @@ def _fill_panels(kernel: Kernel, copy: Copy, product: Contraction, lanes: int, l
 def _tiles(
     kernel: Kernel, block: BlockRV, epilogue: BlockRV, product: Contraction, plan: Plan
 ) -> tuple[list[LoopRV], LoopRV]:
-    """Tile by tile the sums over the depth, and the stores; gives the loops over tiles and the first one over depth."""
+    """Schedule the sums over the depth and the stores, tile by tile; return the tile loops and the first depth loop."""
     sch, tile = kernel.sch, plan.tile
     loops = kernel.loops(block)
     panel, *columns = sch.split(loops[product.n], [None, tile.vectors, tile.lanes])

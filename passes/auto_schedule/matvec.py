@@ -57,8 +57,10 @@ def matvec(kernel: Kernel) -> str:
 def _stream(
     kernel: Kernel, block: BlockRV, product: Contraction, vectors: int, pieced: bool
 ) -> tuple[list[LoopRV], LoopRV]:
-    """The loops of the sums; gives those over parts of the result, and the first one over rows. `pieced`: the last axis
-    of the depth has been split, and the outer part of it is a part of the result."""
+    """Schedule the loops of the sums; return those over parts of the result, and the first one over rows.
+
+    `pieced`: the last axis of the depth is split, and its outer part is a part of the result.
+    """
     sch, lanes = kernel.sch, element_lanes(kernel, product)
     loops = kernel.loops(block)
     last = product.k[-1]

@@ -11,9 +11,11 @@ OTHER = 1.1  # how long a rule expects the whole to take with an option that it 
 
 @dataclass(frozen=True)
 class Offer:
-    """A choice that a rule made: `taken` is one of its `options`, of which the first is the rule's best guess. `costs`
-    are the times that the rule expects of the whole with each of them, relative to the first; `about` says what of the
-    kernel it is, in a few words. What is offered for a choice follows from those before it of the same `group`."""
+    """A choice that a rule made: `taken` is one of its `options`, of which the first is the best guess.
+
+    `costs` are the expected times of the whole with each option, relative to the first. `about` describes the choice in
+    a few words. The options of a choice depend on earlier choices of the same `group`.
+    """
 
     name: str
     options: tuple[int, ...]
@@ -50,5 +52,5 @@ def halves(most: int) -> list[int]:
 
 
 def divisors(size: int, most: int | None = None) -> list[int]:
-    """The numbers that divide a size, 1 first, up to `most`."""
+    """Return the divisors of a size, 1 first, up to `most`."""
     return [n for n in range(1, max(min(size, most or size), 1) + 1) if size % n == 0]

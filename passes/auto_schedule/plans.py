@@ -107,8 +107,10 @@ class Plans:
         return planned
 
     def best_first(self) -> Iterator[Planned]:
-        """All plans, those of other rules too, by the time that the rules expect: the default first, and none that
-        comes to the same as one before."""
+        """Yield all plans, other rules' too, by their expected times, the default first.
+
+        Plans with the result of an earlier one are left out.
+        """
         known: set[str] = set()
         frontier = Frontier(self)
         while (planned := frontier.next()) is not None:
@@ -117,9 +119,11 @@ class Plans:
                 yield planned
 
     def neighbours(self, planned: Planned) -> list[tuple[str, Plan, float]]:
-        """The plans that take another option for one choice of a plan: the name of that choice, the plan, and the time
-        that the rule expects. They may be plans that only `repair` applies: what depends on a choice stays as it was,
-        and becomes the rule's best guess in another one of them."""
+        """Return the plans that change one choice of a plan: the name of the choice, the plan, and its expected time.
+
+        Some of them only `repair` applies: choices that depend on the changed one keep their values in one plan, and
+        become the rule's best guesses in another.
+        """
         by_plan: dict[str, tuple[str, Plan, float]] = {}
         offers = planned.answer.offers
         for number, offer in enumerate(offers):
@@ -154,7 +158,7 @@ class Plans:
 
 
 def best_plans(module: IRModule, facts: Facts, most: int) -> dict[str, list[Planned]]:
-    """The plans that rules expect most of, so many of each TIR function that they take."""
+    """Return for each TIR function the `most` plans with the best expected times."""
     known = constant_parameters(module)
     best: dict[str, list[Planned]] = {}
     for name, func in module.functions.items():
@@ -181,7 +185,7 @@ class Frontier:
             self._add(plans.rule_cost(rule), Plan(rule))
 
     def next(self) -> Planned | None:
-        """The next plan as it is made; None at the end."""
+        """Return the next plan that applies; None at the end."""
         while self._waiting:
             _, _, begun = heapq.heappop(self._waiting)
             planned = self.plans.repair(begun)

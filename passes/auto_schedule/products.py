@@ -17,9 +17,9 @@ from mlcc.passes.schedule.handles import BlockRV
 
 
 def only_product(kernel: AnyKernel[Any], windows: bool = False) -> tuple[BlockRV, Contraction]:
-    """The only contraction of a kernel, what is cheap around it inlined, and the handle of its block.
+    """Match the only contraction of a kernel, after inlining cheap stages; return its block and itself.
 
-    NotThis for a kernel that has none or several, and if one of two operands is read at windows, or none is and
+    Raise NotThis for a kernel that has none or several, and if one of two operands is read at windows, or none is and
     `windows` are wanted.
     """
     products = []
@@ -62,14 +62,16 @@ def only_reader(kernel: AnyKernel[Any], block: BlockRV) -> BlockRV | None:
 
 
 def element_lanes(kernel: Kernel, product: Contraction) -> int:
-    """Elements of the widest type that takes part in one vector."""
+    """Return the lanes of the widest type that takes part."""
     buffers = (product.lhs.buffer, product.rhs.buffer, product.stage.stores[0].buffer)
     return kernel.facts.lanes(max(b.dtype.bits for b in buffers) // 8)
 
 
 def shared_columns(kernel: Kernel, product: Contraction, rows: int | None) -> int:
-    """The columns of the panels that all versions of a kernel read; 0 where they are this version's own. Only weights
-    that are known become constants, of which one copy is to serve all."""
+    """Return the columns of the panels that all versions of a kernel share; 0 if each version has its own.
+
+    Only weights with known values become constants, of which one copy serves all versions.
+    """
     if not kernel.is_constant(product.rhs.buffer):
         return 0
     buffers = (product.lhs.buffer, product.rhs.buffer, product.stage.stores[0].buffer)
@@ -77,7 +79,7 @@ def shared_columns(kernel: Kernel, product: Contraction, rows: int | None) -> in
 
 
 def schedule_others(kernel: Kernel, blocks: Sequence[BlockRV], epilogue: BlockRV) -> None:
-    """The stages that are neither the product nor computed with it, each by itself."""
+    """Schedule the stages apart from the product and its epilogue, each by itself."""
     for block in blocks:
         if stands(kernel, block) and kernel.sch.get(block) is not kernel.sch.get(epilogue):
             kernel.say((reduce_nest if kernel.stage(block).reduced else spatial_nest)(kernel, block))
@@ -96,8 +98,10 @@ def in_registers(
     kernel: Kernel, block: BlockRV, product: Contraction, columns: int, rows: int = 1,
     depth: Mapping[int, int] | None = None,
 ) -> BlockRV:  # fmt: skip
-    """Pad a product to multiples of `columns` and `rows`, and of `depth` along axes that are summed up, and sum up in
-    local memory; gives the block that stores what comes of it."""
+    """Pad a product to multiples of `columns`, `rows` and `depth` (by reduction axis), and accumulate in local memory.
+
+    Return the block that stores the result.
+    """
     sch, stage = kernel.sch, product.stage
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
     steps: dict[int | None, int] = {product.m: rows, product.n: columns}
@@ -115,7 +119,7 @@ def in_registers(
 
 
 def padding_of(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> BlockRV | None:
-    """The block that copies an operand into padded memory."""
+    """Return the block that copies an operand into padded memory, or None."""
     for producer in kernel.sch.get_producers(block):
         writer = kernel.sch.get(producer)
         if writer.name == f"{buffer.name}_pad" and writer.reads[0].buffer is buffer:

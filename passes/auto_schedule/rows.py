@@ -18,8 +18,10 @@ JOINED = 4  # partial results that one step puts together at the end of a row
 
 
 def rows(kernel: Kernel) -> str:
-    """All stages of a row run one after the other while the row is in the first cache; rows run in parallel. A
-    reduction adds up in the lanes of some vectors, which are put together at the end of the row."""
+    """The rule: run all stages of a row one after the other, while it is in the L1 cache, and rows in parallel.
+
+    A reduction accumulates in the lanes of some vectors, which are combined at the end of the row.
+    """
     inline_reshapes(kernel)
     inline_cheap(kernel)
     stages = kernel.stages()
@@ -168,7 +170,7 @@ def _adds_up(kernel: Kernel, block: BlockRV, after: tuple[BlockRV, str]) -> bool
 
 
 def add_up_on_the_way(kernel: Kernel, block: BlockRV, partial: BlockRV) -> None:
-    """The loops of a stage within a row, and of partial results of it: a vector is added up as soon as it is there."""
+    """Schedule a stage within a row, and accumulate partial results of it as soon as each vector is computed."""
     sch, loops = kernel.sch, kernel.loops(block)
     width = _width(kernel.stage(partial))
     step, lane = sch.split(kernel.fused(loops[1:]), factors=[None, width])
@@ -183,7 +185,7 @@ def add_up_on_the_way(kernel: Kernel, block: BlockRV, partial: BlockRV) -> None:
 
 
 def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
-    """The loops of a stage within a row."""
+    """Schedule the loops of a stage within a row."""
     sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
     reduced = [loops[n] for n in stage.reduced]
     spatial = [loop for n, loop in enumerate(loops) if n and n not in stage.reduced]

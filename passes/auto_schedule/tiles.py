@@ -29,8 +29,11 @@ class Tile:
         return self.vectors * self.lanes
 
     def efficiency(self, m: int | None, n: int | None) -> float:
-        """The share of the multipliers' time that makes results. Loads take some, as do lanes beyond the end; what is
-        left of a size is done in a smaller tile; a size that is not known is padded to whole tiles."""
+        """Return the share of the multipliers' time that computes results.
+
+        Loads take some of it, as do lanes beyond the end. A tail runs in a smaller tile; an unknown size is padded to
+        whole tiles.
+        """
         if m == 0 or n == 0:
             return 1.0
         height = self.rows if m is None else m
@@ -70,12 +73,14 @@ def tiles(
     facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True,
     panel: int = 0, anywhere: bool = False,
 ) -> list[Tile]:  # fmt: skip
-    """All tiles for sizes (None: not known), best first: that make most of the multipliers, of vectors of `lanes`, or
-    of half as many where that takes half the time or they hold all columns, and `halves` may be. Of equals the one
-    of whole vectors, then with fewer loads, then with fewer rows. `spare`: registers for what else there is (None: an
-    operand, and without fma a product). `panel`: the columns of panels that are given (0: none); a tile takes whole
-    ones, or a part of one. `anywhere`: vectors begin anywhere in a line of the cache, and so may lie in two;
-    then loads would be what a tile of one vector, which needs one for each multiplication, waits for."""
+    """Return all tiles for sizes (None: unknown), best first, by their use of the multipliers.
+
+    Tiles have vectors of `lanes`, or of half as many where these take half the time or hold all columns, if `halves` is
+    true. Of equals the one of whole vectors comes first, then that with fewer loads, then with fewer rows. `spare`:
+    registers for other values (None: an operand, and without FMA a product). `panel`: the columns of given panels (0:
+    none); a tile reads whole ones, or a part of one. `anywhere`: vectors begin anywhere in a cache line, and may cross
+    it; then a tile of one vector, which needs a load for each multiplication, would be bound by loads.
+    """
     room = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
     # half a vector holds all columns: no CPU takes longer for it, and those that work in halves take half the time
     few = n is not None and n * 2 <= lanes

@@ -61,8 +61,10 @@ class Fragments:
 def by_fragments(
     kernel: GpuKernel, block: BlockRV, product: Contraction, kind: Fragments, choice: Choice, along: Sequence[bool]
 ) -> None:
-    """Schedule a product with one axis of each part and any others around, of whose operands those lie along their
-    depth in global memory of which `along` says so."""
+    """Schedule a product with one axis each of rows, columns and depth, and any others around them.
+
+    `along` says for each operand whether it is contiguous along its depth in global memory.
+    """
     sch, tile = kernel.sch, choice.tile
     assert product.m is not None
     (k,) = product.k
@@ -149,8 +151,10 @@ def _nest(kernel: GpuKernel, block: BlockRV, product: Contraction, kind: Fragmen
 
 
 def to_blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: LoopRV) -> None:
-    """Loops over tiles as one over blocks. Those of sizes that are not known stand first, so that nothing is divided by
-    them, each but one by itself."""
+    """Fuse the loops over tiles into one over blocks.
+
+    Loops of unknown extent stand first, so that no index is divided by one; all of them but one stay apart.
+    """
     sch = kernel.sch
     sizes = {id(loop): tir.const_int(sch.get(loop).extent) for loop in (*outer, far_m, far_n)}
     unknown = [loop for loop in (far_m, far_n, *outer) if sizes[id(loop)] is None]
@@ -169,7 +173,7 @@ def to_blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: Loop
 
 
 def pipeline(kernel: GpuKernel, step: LoopRV, stages: int) -> None:
-    """Copies some steps ahead of the products, which stand first."""
+    """Pipeline the loop over steps: asynchronous copies run ahead, and products stand first in the body."""
     if stages > 1:
         kernel.sch.annotate(step, "software_pipeline_stage", [0, 0, stages - 1])
         kernel.sch.annotate(step, "software_pipeline_order", [1, 2, 0])
@@ -183,9 +187,10 @@ def fetch(
     kernel: GpuKernel, strip: BlockRV, step: LoopRV, threads: Mapping[str, int], dims: tuple[int, int], along: bool,
     kept: bool,
 ) -> int:  # fmt: skip
-    """All threads of a block copy a strip together, along what lies side by side in global memory; gives how many
-    elements one of them copies at a time. `dims`: the dimension of the operand that is its own, and the one that is its
-    depth."""
+    """Copy a strip by all threads of a block, contiguously in global memory; return the elements per copy of a thread.
+
+    `dims`: the dimension of the operand's own axis, and that of its depth.
+    """
     sch = kernel.sch
     sch.compute_at(strip, step, preserve_unit_loops=True)
     mine = kernel.loops(strip)[loops_down_to(kernel, strip, step) :]
@@ -288,9 +293,12 @@ def _lanes(rank: int, dims: tuple[int, int], shape: tuple[int, int]) -> tir.Inde
 
 
 def store_sums(kernel: GpuKernel, store: BlockRV, warp: LoopRV, dims: tuple[int, int], by_group: bool = False) -> None:
-    """A thread stores the sums that it has, with what follows element by element: two that lie side by side at once
-    where memory is so, and four threads those of 8 columns. `dims` are the dimensions of rows and columns. A warp has
-    fragments one below the other; of a warpgroup (`by_group`) each has one."""
+    """Store each thread's sums from registers, after the epilogue.
+
+    Two contiguous elements are stored at once if memory allows it; four threads store 8 columns. `dims` are the
+    dimensions of rows and columns. A warp has fragments one below the other; each warp of a warpgroup (`by_group`) has
+    one.
+    """
     sch = kernel.sch
     own = kernel.loops(store)[loops_down_to(kernel, store, warp) :]
     far_i, half_i, row = sch.split(own[dims[0]], [None, 2, 8])

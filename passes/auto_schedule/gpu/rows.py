@@ -23,8 +23,10 @@ SHORT = 32  # elements of a row below which it has to be seen that rows do not o
 
 
 def rows(kernel: GpuKernel) -> str:
-    """All stages of a row run one after the other in one block; what one hands to the next is in registers, or in
-    shared memory where rows are long."""
+    """The rule: run all stages of a row one after the other in one block.
+
+    Intermediate rows are in registers, or in shared memory if they are long.
+    """
     if not any(stage.reduced for stage in kernel.stages()):
         not_this("no block reduces")  # before steps that the next rules take as well
     inline_reshapes(kernel)

@@ -22,8 +22,11 @@ SUMS = 64  # registers of a thread for its sums
 
 @dataclass(frozen=True)
 class Skinny:
-    """`matrix` times some `vectors`: places of the loops over axes that `both` have, that the matrix alone has (`wide`,
-    as they lie in memory), that the vectors alone have (`few`), and that are summed up over (`deep`)."""
+    """A product of `matrix` with some `vectors`; its loops are given as places, by the operands that have their axes.
+
+    `both` operands have the first ones, the matrix alone `wide` (in the order of memory), the vectors alone `few`;
+    `deep` are the reduction axes.
+    """
 
     block: BlockRV
     product: Contraction
@@ -53,8 +56,7 @@ class Skinny:
 
 
 def skinny(kernel: GpuKernel) -> Skinny:
-    """The only product of a kernel, if one of its operands is a matrix and the other one few vectors. NotThis for
-    another one."""
+    """Match a kernel's only product, of a matrix and few vectors. Raise NotThis for another kernel."""
     compute_halves_in_float32(kernel)
     block, product = only_product(kernel)
     stage = product.stage

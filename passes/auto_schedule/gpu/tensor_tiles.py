@@ -1,5 +1,4 @@
-"""Tiles for products on tensor cores, chosen by what takes a multiprocessor longest: products, shared memory, or the
-way from the second-level cache."""
+"""Tiles for products on tensor cores, chosen by their bottleneck: products, shared memory or the L2 cache."""
 
 from __future__ import annotations
 
