@@ -1,6 +1,6 @@
-"""How callers name a buffer of a block: by its place among what the block reads or writes, by name, or as itself.
+"""References to a buffer of a block: by position among its reads or writes, by name, or the buffer object.
 
-`0` (where the primitive says of what), `("read", 0)`, `("write", 1)`, `"A"`, or a `tir.Buffer`.
+`0` (where the primitive implies reads or writes), `("read", 0)`, `("write", 1)`, `"A"`, or a `tir.Buffer`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What users, scripts and traces hold: opaque names of blocks, loops and sampled integers of a schedule."""
+"""Handles: opaque names of blocks, loops and sampled integers, as users, scripts and traces hold them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mlcc.ir.dtypes import INT32
 
 
 class Handle:
-    """Compares by identity. What it stands for is known by the schedules that it belongs to."""
+    """A name of a block, loop or integer. Compares by identity; the schedules that it belongs to resolve it."""
 
     __slots__ = ("__weakref__",)
 

@@ -124,7 +124,7 @@ _TAKEN = frozenset({*keyword.kwlist, "I", "R", "T"})  # names that the printed r
 
 
 def _named(function: Callable[..., Any]) -> int | None:
-    """How many indices a function takes; None if any number."""
+    """Return the number of indices that a function takes, None if any number."""
     kinds = [p.kind for p in inspect.signature(function).parameters.values()]
     return None if inspect.Parameter.VAR_POSITIONAL in kinds else len(kinds)
 
@@ -147,7 +147,7 @@ def _count(given: int, needed: int) -> Refusal:
 
 
 def index_dtype(block: tir.Block) -> DType:
-    """What indices of a block are: the dtype of its axes, else of its regions, else int64."""
+    """Return the dtype of a block's indices: that of its axes, else of its regions, else int64."""
     for axis in block.iter_vars:
         return axis.var.dtype
     for region in (*block.reads, *block.writes):

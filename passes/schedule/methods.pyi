@@ -206,7 +206,7 @@ class Primitives:
     def storage_align(self, block: Block, buffer_index: Buffer, axis: Int, factor: Int, offset: Int) -> None:
         """Ask that the stride of an axis of a buffer that a block writes be k * factor + offset for some k."""
     def tensorize(self, block_or_loop: Block | LoopRV, tensor_intrin: str, preserve_unit_iters: bool = True) -> None:
-        """Have a tensor intrinsic do the work of a block, or of a loop, which is made a block before (`blockize`)."""
+        """Replace the body of a block, or of a loop made a block before (`blockize`), by a tensor intrinsic."""
     def transform_block_layout(self, block: Block, index_map: IndexMap) -> None:
         """Run a block over other axes: `lambda i, j: (i * 16 + j,)` makes one axis, and one loop, of two."""
     def transform_layout(

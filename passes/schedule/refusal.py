@@ -1,4 +1,4 @@
-"""Why a primitive says no."""
+"""The exception with which primitives refuse illegal requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Refusal(Exception):
-    """Raised by primitives and analyses; the schedule turns it into a diagnostic and stays as it was.
+    """The refusal of a primitive or an analysis; the schedule turns it into a diagnostic and is left unchanged.
 
     `code` is an E06xx; `message` says what is refused and why, with the names of the loops and blocks concerned;
     `at` are the loops and blocks to mark in the nest that is shown (nodes of the function `func`, by default of the

@@ -198,7 +198,7 @@ def convert(found: Primitive, state: State, given: dict[str, Any]) -> tuple[tupl
 
 
 def describe(value: Any) -> str:
-    """What a value is, in a few words."""
+    """Return a short description of a value, for messages."""
     names = {BlockRV: "a block", LoopRV: "a loop", ExprRV: "a sampled value"}
     if value is None or isinstance(value, (bool, int, float, str)):
         text = repr(value)

@@ -86,7 +86,10 @@ class Schedule(Primitives):
         return self.copy()
 
     def share_steps(self) -> None:
-        """Do steps that copies of this schedule have in common once, and keep what they come to as long as this."""
+        """Share steps with the copies of this schedule: equal steps from an equal state are done once.
+
+        The results are kept as long as this schedule.
+        """
         self._place = Place()
 
     def seed(self, seed: int) -> None:
@@ -107,7 +110,7 @@ class Schedule(Primitives):
             raise CompileError(self._diagnostic("work_on", exc, self._state, None)) from None
 
     def get(self, handle: Handle | int) -> Any:
-        """What a handle stands for: a `Block`, a `For` or an int. Raises CompileError for one that has ended."""
+        """Return the `Block`, `For` or int that a handle names. Raises CompileError for one that no longer exists."""
         try:
             match handle:
                 case BlockRV():
@@ -153,7 +156,7 @@ class Schedule(Primitives):
     def call(
         self, name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, span: Span | None = None
     ) -> Any:
-        """Do the step `name`. `span` is where a script asks for it. Raises CompileError."""
+        """Apply the primitive `name`. `span` is its place in a script. Raises CompileError."""
         before, done = self._state, len(self._trace)
         try:
             with deep_recursion(MIXED):
@@ -200,7 +203,7 @@ class Schedule(Primitives):
         return self.call(name, args, kwargs)
 
     def _shared(self, place: Place, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Do a step, or take over what it came to on another schedule that was at the same place."""
+        """Apply a primitive, or reuse its result on another schedule in the same state."""
         step = key_of(name, args, kwargs)
         done = None if step is None else place.find(step)
         if done is not None:

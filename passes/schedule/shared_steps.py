@@ -1,4 +1,4 @@
-"""Steps that schedules of one module have in common, done once: plans of a kernel differ in a few arguments."""
+"""Memoization of steps that schedules of one module share: plans of a kernel differ in a few arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST = 2048  # steps that are kept
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Done:
-    """What a step came to: the state behind it, what it recorded and returned, and where schedules go on from there."""
+    """The memoized result of a step: the state after it, its recorded instructions, its outputs, and the next place."""
 
     state: State
     insts: tuple[Instruction, ...]
@@ -37,11 +37,11 @@ class Place:
         self._kept = 0  # behind the first place
 
     def find(self, step: Any) -> Done | None:
-        """What a step (`key_of`) came to here."""
+        """Return the memoized result of a step (`key_of`) from here, None if there is none."""
         return self._after.get(step)
 
     def keep(self, step: Any, state: State, insts: Sequence[Instruction], outputs: Any) -> Place:
-        """Note what a step came to; the place behind it. Where too many are kept, all are forgotten."""
+        """Record the result of a step and return the place after it. Beyond `MOST` steps all are forgotten."""
         first = self._first
         if first._kept >= MOST:
             first._after.clear()
@@ -53,7 +53,7 @@ class Place:
 
 
 def key_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What tells a step from others at one place; None for one with arguments that do not tell, or that is drawn."""
+    """Return the memo key of a step; None for a random one, or if an argument has no key."""
     if name.startswith("sample_"):
         return None
     key = (name, _frozen(args), _frozen(tuple(kwargs.items())))
@@ -61,7 +61,7 @@ def key_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 class _Unknown:
-    """In the place of an argument of which equality says too little."""
+    """A marker for an argument whose equality says too little to be part of a key."""
 
 
 def _frozen(value: Any) -> Any:
@@ -76,7 +76,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _is_closed(value: Any) -> bool:
-    """Whether a node has no variables of the module, which its hash does not tell apart."""
+    """Return True if a node has no free variables: its hash does not tell those apart."""
     if isinstance(value, tir.IndexMap):
         return value.inverse is None and used_vars(value.result) <= set(value.indices)
     return isinstance(value, (tir.IntImm, tir.FloatImm))

@@ -1,4 +1,4 @@
-"""What a schedule is at one moment: the module, and what every handle stands for in it."""
+"""The state of a schedule: the module, and the block, loop or value that every handle names in it."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ class State:
 
 
 def _now(block: tir.Block, follow: Mapping[tir.Block, tir.Block]) -> tir.Block:
-    """What became of a block."""
+    """Return the block that `block` has become, through all steps of `follow`."""
     now, steps = block, 0
     while now in follow and follow[now] is not now and steps <= len(follow):
         now, steps = follow[now], steps + 1

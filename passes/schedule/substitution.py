@@ -1,4 +1,4 @@
-"""What several primitives need: variables replaced in a subtree, predicates added, bindings simplified.
+"""Rewrites that several primitives share: substitution in a subtree, added predicates, simplified bindings.
 
 Each keeps the record of which block became which, for `Rebuild.reuse`.
 """
@@ -121,7 +121,7 @@ class _Bindings:
 
 
 def proves_below(analyzer: Analyzer, value: Expr, limit: Expr, ranges: Mapping[tir.Var, tir.Range]) -> bool:
-    """Is `value < limit` while variables run over `ranges`, whose ends may be symbolic?"""
+    """Return True if `value < limit` is proved for variables in `ranges`, whose ends may be symbolic."""
     if analyzer.prove(c.less(value, limit)):
         return True
     if isinstance(limit, IntImm) and all(isinstance(r.extent, IntImm) for r in ranges.values()):

@@ -1,4 +1,4 @@
-"""Tensor intrinsics: what a piece of code computes, and what is to compute it instead.
+"""Tensor intrinsics: a computation to recognise, and the code that replaces it.
 
 An intrinsic is two PrimFuncs over the same buffers. The body of each is one block; the description says in plain loops
 what the hardware, or a micro-kernel, does, and the implementation says how it is asked to. That both compute the same
@@ -174,7 +174,7 @@ def _pair(name: str, module: IRModule, what: str) -> tuple[tir.PrimFunc, tir.Pri
 
 
 def pair_names(name: str, functions: Iterable[str]) -> tuple[str, str] | None:
-    """Which functions of a text are description and implementation of `name`; None if that cannot be told."""
+    """Return the names of the description and the implementation of `name` among `functions`, None if ambiguous."""
     known = list(functions)
     if f"{name}_desc" in known and f"{name}_impl" in known:
         return f"{name}_desc", f"{name}_impl"

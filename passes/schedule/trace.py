@@ -48,7 +48,7 @@ class Instruction:
     def apply_to(
         self, sch: Schedule, known: dict[Handle, Handle], decision_provider: DecisionProvider | None = None
     ) -> None:
-        """Do the step on another schedule. `known` has what handles are there, and is given this step's outputs."""
+        """Apply the step to another schedule. `known` maps handles to those there, and is given this step's outputs."""
         arguments = {k: _mapped(v, known) for k, v in self.arguments.items()}
         rest = tuple(_mapped(v, known) for v in self.rest)
         if self.is_sampling and decision_provider is not None:
@@ -89,11 +89,11 @@ class Trace:
 
     @property
     def decisions(self) -> dict[Instruction, Any]:
-        """What each sampling step decided."""
+        """Return the decision of each sampling step."""
         return {i: i.decision for i in self.insts if i.is_sampling}
 
     def get_decision(self, inst: Instruction) -> Any:
-        """What a sampling step decided; None for other steps."""
+        """Return the decision of a sampling step, None for other steps."""
         return inst.decision
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool = True) -> Trace:
@@ -121,7 +121,10 @@ class Trace:
         self, sch: Schedule, remove_postproc: bool = False,
         decision_provider: DecisionProvider | None = None,
     ) -> None:  # fmt: skip
-        """Do the steps on another schedule. `decision_provider(inst, inputs, attrs, decision)` may re-decide."""
+        """Apply the steps to another schedule.
+
+        `decision_provider(inst, inputs, attrs, decision)` may replace the decisions of sampling steps.
+        """
         known: dict[Handle, Handle] = {}
         for inst in self._upto(remove_postproc):
             inst.apply_to(sch, known, decision_provider)

@@ -60,9 +60,10 @@ class Tree:
                     self._visit(stmt.body, stmt)
 
     def fact(self, key: Any, find: Callable[[], Any]) -> Any:
-        """What `find()` gives, or gave for the function as it was before some steps.
+        """Return the result of `find()`, memoized; one from before some steps is reused.
 
-        `key` holds all nodes that it depends on: they compare by identity, and a step keeps what it does not change.
+        `key` holds all nodes that it depends on: they compare by identity, and a step keeps the nodes that it does not
+        change.
         """
         found = self._facts.get(key, self)
         if found is self:
@@ -98,7 +99,7 @@ class Tree:
         return self._by_var.get(var)
 
     def ancestors(self, node: Stmt) -> Iterator[Stmt]:
-        """What encloses `node`, innermost first: loops, blocks and their realizes, branches."""
+        """Yield the statements around `node`, innermost first: loops, blocks and their realizes, branches."""
         at = self.parent(node)
         while at is not None:
             yield at
@@ -143,7 +144,7 @@ class Tree:
         return [r.block for r in self.realizes if r.block.name == name]
 
     def is_under(self, node: Stmt, above: Stmt) -> bool:
-        """Is `node` below `above`, or the same?"""
+        """Return True if `node` is `above` or below it."""
         return node is above or any(at is above for at in self.ancestors(node))
 
     def child_of(self, above: Stmt, node: Stmt) -> Stmt:

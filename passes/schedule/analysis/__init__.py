@@ -1,1 +1,1 @@
-"""What primitives ask of blocks, loops and regions before they change anything."""
+"""Legality analyses of blocks, loops and regions, which primitives consult before they change anything."""

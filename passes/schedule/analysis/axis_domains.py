@@ -1,8 +1,8 @@
-"""Which iterations of a block give a region of a buffer: the domains of its axes, from the regions that it touches.
+"""Domains of a block's axes that produce a required region of a buffer.
 
-A block touches, in one iteration, a region that depends on its axes; what is wanted is another region, of symbols.
-Where the first is a one-to-one image of the axes, the map is inverted; otherwise each dimension by itself says what
-the one axis in it must run over. The expressions are TVM's.
+Given the region that one iteration of the block accesses, as a function of its axes, and the region to cover,
+whose bounds may be symbolic. A one-to-one map from axes to indices is inverted; otherwise each dimension determines
+the domain of the single axis in it. The expressions are TVM's.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Box = list[Interval]
 
 @dataclass(slots=True, eq=False)
 class AxisDomain:
-    """What an axis runs over: `dom`, as far as it lies in `bound`. Empty intervals: nothing is known yet."""
+    """The domain of an axis: `dom`, clipped to `bound`. Empty intervals: nothing is known yet."""
 
     dom: Interval = NOTHING
     bound: Interval = NOTHING
 
     def add(self, dom: Interval, bound: Interval) -> None:
-        """Another buffer wants this."""
+        """Extend both intervals by the requirement of another buffer."""
         self.dom, self.bound = hull([self.dom, dom]), hull([self.bound, bound])
 
     def settle(self, whole: Interval, analyzer: Analyzer, plain: Analyzer) -> None:
@@ -93,9 +93,9 @@ def axis_domains(
     analyzer: Analyzer,
     exact: bool = False,
 ) -> list[AxisDomain]:
-    """What each axis of `block` runs over so that the regions `touched` together cover those `wanted`.
+    """Return the domains of the axes of `block` for which the regions `touched` together cover those `wanted`.
 
-    With `exact` they may not be larger. Refuses (E0651) regions that do not say it.
+    With `exact` they may not cover more. Refuses (E0651) regions that determine no domain.
     """
     axes = {a.var: AxisDomain() for a in block.iter_vars}
     for buffer, boxes in touched.items():
@@ -158,8 +158,11 @@ def _by_inverse(
 def _inverse_box(
     indices: Sequence[IterSum], box: Box, domain: Mapping[tir.Var, tir.Range], analyzer: Analyzer
 ) -> dict[tir.Var, Interval]:
-    """What each axis runs over. In an index `a * 64 + b` where more than one `a` is reached, that is all of `b`, unless
-    the ends say so already: what lies between them has every one."""
+    """Return the domain of each axis that a box of indices maps back to.
+
+    In an index `a * 64 + b` of which more than one `a` is reached, `b` takes its whole domain, unless its interval is
+    that already: every `b` lies between the ends.
+    """
     made = _inverse_ends(indices, box, analyzer)
     for index in (node for node in walk(tuple(indices)) if isinstance(node, IterSum)):
         several = False
@@ -175,7 +178,7 @@ def _inverse_box(
 
 
 def _inverse_ends(indices: Sequence[IterSum], box: Box, analyzer: Analyzer) -> dict[tir.Var, Interval]:
-    """What the first and the last element of a box come from."""
+    """Return for each axis the interval between the preimages of a box's first and last element."""
     lows = inverse_affine_iter_map(indices, [part.low for part in box])  # type: ignore[misc]
     highs = inverse_affine_iter_map(indices, [part.high for part in box])  # type: ignore[misc]
     made = {}

@@ -1,4 +1,4 @@
-"""How the axes of blocks hang on loops: domains of loops, kinds of loops, affine and trivial bindings."""
+"""Bindings of block axes to loops: domains of loops, kinds of loops, affine and trivial bindings."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def domain_above(tree: Tree, realize: tir.BlockRealize, high: tir.Stmt | None = 
 
 
 def shared_by_threads(storage: str, thread: str) -> bool:
-    """Do all threads along the axis `thread` see the same memory of scope `storage`?"""
+    """Return True if all threads along the axis `thread` share the memory of scope `storage`."""
     kind = storage.partition(".")[0] or "global"
     if kind == "global":
         return True
@@ -110,13 +110,13 @@ def shared_by_threads(storage: str, thread: str) -> bool:
 
 
 def is_trivial_binding(tree: Tree, block: tir.Block) -> bool:
-    """Are the values of the axes just the loops above, each once and in order?"""
+    """Return True if the axes are bound to the loops above, each once and in order."""
     loops, values = tree.loops_above(block), tree.realize(block).values
     return len(loops) == len(values) and all(v is loop.var for v, loop in zip(values, loops, strict=True))
 
 
 def is_affine_binding(tree: Tree, realize: tir.BlockRealize) -> bool:
-    """Do the loops up to the block around drive the axes quasi-affinely, reaching every value of every axis?"""
+    """Return True if the loops up to the enclosing block bind the axes quasi-affinely and surjectively."""
     key = ("affine", realize)
     found = tree.cache.get(key)
     if found is None:
@@ -152,7 +152,7 @@ def keep_binding(after: Tree, block: tir.Block, before: Tree, realize: tir.Block
 
 
 def inherit_bindings(before: Tree, after: Tree, follow: Mapping[tir.Block, tir.Block]) -> None:
-    """Where the values of a block's axes have not changed, what was remembered of it stays true."""
+    """Carry over the remembered bindings of blocks whose axis values and predicate have not changed."""
     kept = kept_bindings(after)
     for block, place in kept_bindings(before).items():
         now = follow[block]
@@ -180,12 +180,12 @@ def _was_affine(tree: Tree, realize: tir.BlockRealize) -> bool:
 
 
 def is_affine_in(realize: tir.BlockRealize, domain: Mapping[tir.Var, tir.Range], analyzer: Analyzer) -> bool:
-    """Is the binding affine while the variables of `domain` run and all others stand still?"""
+    """Return True if the binding is affine in the variables of `domain`, all others being constant."""
     return affine_violation(realize, domain, analyzer) is None
 
 
 def affine_violation(realize: tir.BlockRealize, domain: Mapping[tir.Var, tir.Range], analyzer: Analyzer) -> str | None:
-    """Why the binding is not affine while the variables of `domain` run; None if it is."""
+    """Return why the binding is not affine in the variables of `domain`, None if it is."""
     if not domain:
         return None
     if not realize.values:

@@ -63,7 +63,7 @@ def with_own_reads(init: tir.Block) -> tir.Block:
 
 
 def with_regions(block: tir.Block) -> tir.Block:
-    """A block that is a mere scope, and says nothing of what is accessed in it, with regions that do."""
+    """Return the block; one that is a mere scope and declares no accesses is given the regions accessed inside it."""
     if block.iter_vars or block.reads or block.writes:
         return block
     inside = map_realizes(block.body, lambda realize: replace(realize, block=with_own_regions(realize.block)))
@@ -87,8 +87,11 @@ def with_own_regions(block: tir.Block) -> tir.Block:
 
 
 def own_region(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tir.BufferRegion:
-    """What a block without blocks in it really accesses of a buffer, where `region`, which it states, may be more: a
-    partitioned loop leaves regions of all its iterations."""
+    """Return the exact region of a buffer that a leaf block accesses, where `region`, which it declares, may be larger.
+
+    A partitioned loop, for instance, leaves regions that cover all its iterations. A block with blocks in it keeps
+    `region`.
+    """
     if has_block(block.body):
         return region
     access = BlockAccess({region.buffer.data: region.buffer}).collect(block)

@@ -172,7 +172,7 @@ def loops_used(loops: list[tir.For], realize: tir.BlockRealize) -> list[tir.For]
 
 
 def has_branch(body: tuple[tir.Stmt, ...]) -> bool:
-    """Is there a predicate, an `if`, a `Select` or an `if_then_else` in these statements?"""
+    """Return True if the statements contain a predicate, an `if`, a `Select` or an `if_then_else`."""
     for node in walk(body):
         match node:
             case tir.BlockRealize(predicate=predicate) if tir.const_int(predicate) != 1:

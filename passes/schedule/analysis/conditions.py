@@ -1,4 +1,4 @@
-"""What primitives ask of blocks: complete blocks, reduction blocks, dominance, compact dataflow.
+"""Conditions on blocks: complete blocks, reduction blocks, dominance, compact dataflow.
 
 A *complete* block has only spatial axes, is the only writer of what it writes, and does not read it. A *reduction*
 block has an init and spatial and reduce axes with affine bindings, is the only writer, and indexes what it writes by
@@ -34,7 +34,10 @@ def kind_words(kind: IterKind) -> str:
 
 
 def writers_under(tree: Tree, scope: Scope) -> dict[tir.Buffer, list[tir.Block]]:
-    """Who writes what in a scope; for a loop, inside the blocks below it (where dominance is local)."""
+    """Return the writers of each buffer in a scope.
+
+    For a loop as scope, the writers inside the blocks below it (where dominance is local).
+    """
     if isinstance(scope, tir.Block):
         return scope_info(tree, scope).writers
     made: dict[tir.Buffer, list[tir.Block]] = {}
@@ -65,7 +68,7 @@ def _not_dominant(tree: Tree, block: tir.Block, scope: Scope) -> str | None:
 
 
 def complete_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str | None:
-    """What keeps `block` from being complete, None if it is. With a loop as scope: locally, below that loop."""
+    """Return why `block` is not complete, None if it is. With a loop as scope: locally, below that loop."""
     for axis in block.iter_vars:
         if axis.kind is not IterKind.SPATIAL:
             return f"has {kind_words(axis.kind)} axis `{axis.var.name}`"
@@ -80,7 +83,7 @@ def complete_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str 
 
 
 def reduction_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str | None:
-    """What keeps `block` from being a reduction, None if it is. With a loop as scope: locally, below that loop."""
+    """Return why `block` is not a reduction block, None if it is. With a loop as scope: locally, below that loop."""
     if block.init is None:
         return "has no init"
     realize = tree.realize(block)

@@ -1,7 +1,7 @@
-"""Which iterations of loops need which: distances between accesses to one element, and orders that keep them.
+"""Dependence analysis of loop nests: distances between accesses to one element, and orders that preserve them.
 
-A distance says, for each loop, by how much the second access comes later than the first one when both meet at one
-element: a number, or None where it may be any. Accesses are the regions that blocks declare.
+A distance vector holds, for each loop, how many iterations after the first access the second one reaches the same
+element: a number, or None if it may be any. Accesses are the regions that blocks declare.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Access:
 
 
 def accesses(tree: Tree, body: Body | Stmt, above: Sequence[tir.For]) -> list[Access]:
-    """What the outermost blocks below `body` access, in terms of the loops `above` and what is around these."""
+    """Return the accesses of the outermost blocks below `body`, in terms of the loops `above` and those around them."""
     made: list[Access] = []
     for realize in _leaves(body):
         block, values = realize.block, bindings(realize)
@@ -121,17 +121,17 @@ def _determined(indices: list[Expr], loops: Sequence[tir.For], analyzer: Analyze
 
 
 def reorder_violation(tree: Tree, chain: Sequence[tir.For], moved: Sequence[tir.For]) -> Words | None:
-    """Two blocks that would find another order of their accesses if the loops `chain` stood in the order `moved`."""
+    """Return two blocks with a dependence that the order `moved` of the loops `chain` would reverse, None if none."""
     return next((_met(a, b) for a, b, steps in _meetings(tree, chain) if _turned(steps, chain, moved)), None)
 
 
 def carried(tree: Tree, chain: Sequence[tir.For]) -> Words | None:
-    """Two blocks of which one uses what the other computes in another iteration of `chain`."""
+    """Return two blocks with a dependence carried by the loops `chain`, None if there are none."""
     return next((_met(a, b) for a, b, steps in _meetings(tree, chain) if any(step != 0 for step in steps)), None)
 
 
 def _meetings(tree: Tree, chain: Sequence[tir.For]) -> Iterator[tuple[Access, Access, Distance]]:
-    """Accesses whose order counts, and by how many iterations of `chain` they may be apart where they meet."""
+    """Yield dependent pairs of accesses, with the distance vector over `chain` between them."""
     found = accesses(tree, chain[-1].body, chain)
     analyzer = Analyzer()
     for a, b in combinations_with_replacement(found, 2):
@@ -160,7 +160,7 @@ def _same(a: Access, b: Access, analyzer: Analyzer) -> bool:
 
 
 def _fresh(tree: Tree, a: Access, b: Access) -> bool:
-    """Does the writer compute all that the reader needs anew in each iteration?"""
+    """Return True if the writer computes in each iteration all that the reader needs: nothing is carried over."""
     if a.is_write and not b.is_write:
         scope = tree.scope(a.block)
         if scope is None or tree.scope(b.block) is not scope or not region_cover(tree, b.block):
@@ -170,7 +170,7 @@ def _fresh(tree: Tree, a: Access, b: Access) -> bool:
 
 
 def _turned(steps: Distance, old: Sequence[tir.For], new: Sequence[tir.For]) -> bool:
-    """Can the two accesses come in one order in the old nest, and in the other one in the new nest?"""
+    """Return True if a dependence of these distances may be reversed by ordering the loops `old` as `new`."""
     at = dict(zip(old, steps, strict=True))
     for p, first in enumerate(old):
         if at[first] != 0:
@@ -184,7 +184,7 @@ def _turned(steps: Distance, old: Sequence[tir.For], new: Sequence[tir.For]) -> 
 
 
 def _opposite(a: int | None, b: int | None) -> bool:
-    """Can one be positive and the other negative?"""
+    """Return True if the distances may have opposite signs; None may be any."""
     return b != 0 and (a is None or b is None or (a < 0) != (b < 0))
 
 
@@ -197,7 +197,7 @@ def _words(a: Access, b: Access) -> str:
 
 
 def merge_violation(tree: Tree, nests: Sequence[Sequence[tir.For]]) -> Words | None:
-    """Two blocks whose accesses would change their order if the nests were merged, bodies in the order given."""
+    """Return two blocks with a dependence that fusing the nests, bodies in the given order, would reverse, or None."""
     loops, analyzer = nests[0], Analyzer()
     found = []
     for nest in nests:
@@ -221,7 +221,10 @@ def merge_violation(tree: Tree, nests: Sequence[Sequence[tir.For]]) -> Words | N
 
 
 def _kept(steps: Distance, is_before: bool) -> bool:
-    """Is an access that was before (after) all of the other nest still so where they meet, bodies in order?"""
+    """Return True if fusing two nests, bodies in order, preserves a dependence between them.
+
+    `is_before`: all iterations of the first nest ran before those of the second; otherwise after.
+    """
     for step in steps:
         if step is None:
             return False

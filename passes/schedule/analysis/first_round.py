@@ -12,7 +12,7 @@ from mlcc.passes.schedule.analysis.bindings import vars_of
 
 
 def condition_at_start(part: tir.Expr, start: Mapping[tir.Var, tir.Expr], analyzer: Analyzer) -> tir.Expr | None:
-    """What `part` says where the loops of `start` begin; None if it may turn true in a later round.
+    """Return `part` with the loops of `start` at their first iteration; None if it may become true in a later one.
 
     The condition is TRUE where it is known to hold. `analyzer` knows the ranges of the loops.
     """
@@ -23,7 +23,7 @@ def condition_at_start(part: tir.Expr, start: Mapping[tir.Var, tir.Expr], analyz
 
 
 def _falls_later(part: tir.Expr, at_start: tir.Expr, analyzer: Analyzer) -> bool:
-    """Can `part`, a comparison, hold only if it holds at the start?"""
+    """Return True if the comparison `part` holds only if it holds at the start: it never turns from false to true."""
     if not isinstance(part, tir.CompareOp) or type(part) is not type(at_start):
         return False
     assert isinstance(at_start, tir.CompareOp)

@@ -1,4 +1,4 @@
-"""Where below a loop a block may stand: behind all of its producers, before all of its consumers."""
+"""Insertion points for a block in the body of a loop: after all of its producers, before all of its consumers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class Split:
 def split_body(
     tree: Tree, block: tir.Block, body: Body, producers: Collection[tir.Block], consumers: Collection[tir.Block]
 ) -> Split:
-    """Refuses (E0650) a body in which a consumer stands before, or together with, a producer."""
+    """Return the range of legal insertion points of `block` in `body`.
+
+    Refuses (E0650) a body in which a consumer stands before, or in one statement with, a producer.
+    """
     below: list[tir.Block] = []
     first, last = 0, len(body)
     producer = consumer = None
@@ -51,7 +54,7 @@ def split_body(
 
 
 def position(split: Split, index: int, loop: tir.For) -> int:
-    """The position that `index` means; refuses (E0650) one that is not legal."""
+    """Return the position that `index` names. Refuses (E0650) an illegal one."""
     if index == LAST:
         return split.last
     if index == FIRST:

@@ -1,4 +1,4 @@
-"""Does a block do the same at another place? What the regions do not see: order, iterations left out or done twice."""
+"""Legality of moving a block, beyond its regions: execution order, iterations left out or repeated."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def check_same_iterations(
 
 
 def _each_once(tree: Tree, nest: NewNest) -> bool:
-    """Do the loops reach each point of the block once?"""
+    """Return True if the loops reach each point of the block's iteration space exactly once."""
     loops = [*nest.around, *nest.loops]
     domain = {loop.var: tir.Range(loop.min, loop.extent) for loop in reversed(loops) if not is_one(loop.extent)}
     realize, analyzer = nest.realize, analyzer_of(tree)

@@ -43,7 +43,7 @@ def _said_by_axes(realize: tir.BlockRealize, part: tir.Expr) -> bool:
 
 
 def _neutral(tree: Tree, realize: tir.BlockRealize, part: tir.Expr) -> bool:
-    """Does the block combine loads only, of a buffer that holds the identity where `part` is false?"""
+    """Return True if all terms of the reduction are loads of buffers that hold the identity where `part` is false."""
     try:
         terms = reduction_parts(realize.block)
     except Refusal:
@@ -57,7 +57,7 @@ def _neutral(tree: Tree, realize: tir.BlockRealize, part: tir.Expr) -> bool:
 def _filled_elsewhere(
     tree: Tree, realize: tir.BlockRealize, load: tir.BufferLoad, identity: tir.Expr, part: tir.Expr
 ) -> bool:
-    """Is the loaded buffer filled with `identity` by one block, and written by others only where `part` holds?"""
+    """Return True if a block fills the loaded buffer with `identity`, and all others write only where `part` holds."""
     scope = tree.scope(realize.block)
     assert scope is not None
     writers = dict.fromkeys(scope_info(tree, scope).writers.get(load.buffer, ()))
@@ -78,7 +78,7 @@ def _fills(realize: tir.BlockRealize, buffer: tir.Buffer, value: tir.Expr) -> bo
 
 
 def _only_where(tree: Tree, realize: tir.BlockRealize, buffer: tir.Buffer, at: list[tir.Expr], part: tir.Expr) -> bool:
-    """Does the condition of a writer of one element imply `part`, which is over the indices `at` of that element?"""
+    """Return True if the predicate of the writer of an element implies `part`, stated over its indices `at`."""
     region = next(w.region for w in realize.block.writes if w.buffer is buffer)
     values = bindings(realize)
     same = {
@@ -93,7 +93,10 @@ def _only_where(tree: Tree, realize: tir.BlockRealize, buffer: tir.Buffer, at: l
 
 
 def _implies(known: tir.Expr, wanted: tir.Expr, analyzer: Analyzer) -> bool:
-    """Does one comparison follow from another one because its sides are further apart?"""
+    """Return True if `known` implies `wanted`.
+
+    Both are `<` or both `<=`, and `lhs - rhs` of `known` is provably at least that of `wanted`.
+    """
     match known, wanted:
         case (tir.LT(lhs=a, rhs=b), tir.LT(lhs=x, rhs=y)) | (tir.LE(lhs=a, rhs=b), tir.LE(lhs=x, rhs=y)):
             return analyzer.prove_at_least(c.sub(c.sub(a, b), c.sub(x, y)), 0)

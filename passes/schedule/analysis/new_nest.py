@@ -50,7 +50,7 @@ class NewNest:
         return made
 
     def _conditions(self, value: Expr, bound: Interval) -> list[Expr]:
-        """What is to be checked so that `value` lies in `bound`."""
+        """Return the conditions, as far as they are not provable, under which `value` lies in `bound`."""
         made = []
         if bound.low is not None and not self._proves(c.sub(value, bound.low), 0):
             made.append(c.greater_equal(value, bound.low))
@@ -59,7 +59,7 @@ class NewNest:
         return made
 
     def _proves(self, room: Expr, least: int) -> bool:
-        """Is `room >= least` for all iterations, symbols being what they may?"""
+        """Return True if `room >= least` is proved for all iterations and all values of symbols."""
         analyzer = self._analyzer
         if analyzer.prove(c.greater_equal(room, least)):
             return True
@@ -98,7 +98,7 @@ class _Quotients(Rewriter):
 
 
 def _terms(value: Expr) -> list[tuple[Callable[[Expr, Expr], Expr], Expr]]:
-    """The terms of a sum, each with whether it is added or subtracted."""
+    """Return the terms of a sum, each with the function (`add` or `sub`) that accumulates it."""
     made: list[tuple[Callable[[Expr, Expr], Expr], Expr]] = []
     stack: list[tuple[bool, Expr]] = [(True, value)]
     while stack:

@@ -32,7 +32,7 @@ Exprs = tuple[Expr, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reducer:
-    """How `arity` values are combined with `arity` others, and what changes nothing."""
+    """A combiner of `arity` values with `arity` others, and its identity."""
 
     name: str
     arity: int
@@ -40,7 +40,7 @@ class Reducer:
     identity: Callable[[Sequence[DType]], Exprs]
 
     def over(self, dtypes: Sequence[DType]) -> tir.CommReducer:
-        """The combiner for values of these types."""
+        """Return the combiner for values of these types."""
         lhs = tuple(tir.Var(f"x{i}", d) for i, d in enumerate(dtypes))
         rhs = tuple(tir.Var(f"y{i}", d) for i, d in enumerate(dtypes))
         return tir.CommReducer(lhs, rhs, self.combine(lhs, rhs), self.identity(dtypes))
@@ -124,7 +124,7 @@ class ReductionParts:
 
     @property
     def indices(self) -> Exprs:
-        """Where all outputs are stored to."""
+        """The indices that all outputs are stored at."""
         return self.updates[0].indices
 
     def combine(self, lhs: Sequence[Expr], rhs: Sequence[Expr]) -> Exprs:
@@ -268,7 +268,7 @@ def _unknown(block: tir.Block, init_values: Exprs, updates: Any, loads: Exprs, a
 
 
 def _match(reducer: tir.CommReducer, values: Exprs, loads: Exprs) -> Exprs | None:
-    """What stands for the right-hand variables, if the values are the combiner applied to the loads."""
+    """Return the right operands of the combiner, if the values are the combiner applied to the loads; else None."""
     holes: dict[tir.Var, Expr | None] = dict.fromkeys((*reducer.lhs, *reducer.rhs))
     holes.update(zip(reducer.lhs, loads, strict=True))
     if not all(_fits(p, v, holes) for p, v in zip(reducer.result, values, strict=True)):

@@ -1,8 +1,8 @@
-"""Does what producers write cover what consumers read, and are the blocks of a scope stages of a pipeline?
+"""Region cover and stage pipelines: do producers write all elements that their consumers read?
 
-Where a producer and a consumer of one buffer meet (the innermost loop or block around both), all that the producer
-has written in one iteration of that place must contain all that the consumer reads there. Producers count by what
-they surely write, consumers by what they may read.
+The place of a producer and a consumer of one buffer is the innermost loop or block around both. The region that the
+producer writes in one iteration of the place must contain the region that the consumer reads there. Producers count
+by a lower bound of their region, consumers by an upper bound.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Words = tuple[str, tuple[tir.Stmt, ...]]  # why, and the places to look at
 
 
 def stage_pipeline_violation(tree: Tree, scope: tir.Block) -> Words | None:
-    """Why the blocks of `scope` are no pipeline of stages, and the blocks to look at; None if they are one."""
+    """Return why the blocks of `scope` form no pipeline of stages, with the blocks to mark; None if they form one."""
     key = ("pipeline", scope)
     if key not in tree.cache:
         tree.cache[key] = _pipeline_violation(tree, scope)
@@ -47,7 +47,7 @@ def is_stage_pipeline(tree: Tree, scope: tir.Block) -> bool:
 
 
 def region_cover(tree: Tree, block: tir.Block) -> bool:
-    """Do the producers of `block` in its scope write all that it reads of what they write?"""
+    """Return True if the producers of `block` in its scope write all elements of their buffers that it reads."""
     return region_cover_violation(tree, block) is None
 
 
@@ -107,8 +107,11 @@ def _uncovered(
 
 
 def _writes_all(tree: Tree, block: tir.Block, buffer: tir.Buffer, place: tir.Stmt) -> bool:
-    """Does a block plainly write every element in one iteration of `place`: by an index for each dimension, over all of
-    it and by loops of its own? So do nearly all producers, and what others write takes 3 ms to find, not 20 us."""
+    """Return True if a block visibly writes every element of a buffer in one iteration of `place`.
+
+    Each dimension has an index of loops below `place` that spans it. Nearly all producers have this form, and it takes
+    20 us to check; the region of others takes 3 ms.
+    """
     realize = tree.realize(block)
     if tir.const_int(realize.predicate) != 1:
         return False
@@ -127,8 +130,10 @@ def _writes_all(tree: Tree, block: tir.Block, buffer: tir.Buffer, place: tir.Stm
 def _spans(
     index: Expr, axes: dict[tir.Var, Expr], loops: dict[tir.Var, Range], size: Expr, same: Callable[[Expr, Expr], bool]
 ) -> bool:
-    """Does `index` run from 0 up to `size`: a loop, or several in mixed radix as in `i * 12 + j * 4 + k`? The loops are
-    used up; only the outermost may be symbolic."""
+    """Return True if `index` runs from 0 up to `size`: a loop, or several in mixed radix as in `i * 12 + j * 4 + k`.
+
+    Removes the loops that it uses from `loops`. Only the outermost may have a symbolic extent.
+    """
     reached = 1
     terms = linear_terms(index)
     for at, (value, scale) in enumerate(sorted(terms, key=lambda term: term[1])):
@@ -172,7 +177,10 @@ def relaxed_upper(
 def relaxed_lower(
     tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, analyzer: Analyzer | None = None
 ) -> Box:
-    """What `block` surely touches of a region of its, over the loops between it and `high`; empty if unknown."""
+    """Return a lower bound of the part of a region that `block` accesses, over the loops up to `high`.
+
+    The box is empty if none is known.
+    """
     realize = tree.realize(block)
     domain = loop_domain(tree, tree.parent(realize), high, region.buffer.scope)
     found = lower_bound(unbound(realize, region.region), domain, realize.predicate, analyzer or analyzer_of(tree))
@@ -182,7 +190,7 @@ def relaxed_lower(
 def produced_region(
     tree: Tree, buffer: tir.Buffer, writers: Iterable[tir.Block], high: tir.Stmt, analyzer: Analyzer | None = None
 ) -> Box:
-    """What the blocks surely write of `buffer` together in one iteration of `high`."""
+    """Return a lower bound of the part of `buffer` that the blocks together write in one iteration of `high`."""
     boxes = [relaxed_lower(tree, b, w, high, analyzer) for b in writers for w in b.writes if w.buffer is buffer]
     return union_lower_bound(boxes)
 
@@ -190,12 +198,12 @@ def produced_region(
 def consumed_region(
     tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, analyzer: Analyzer | None = None
 ) -> Box:
-    """What `block` may read of one of its regions in one iteration of `high`."""
+    """Return an upper bound of the part of a region that `block` reads in one iteration of `high`."""
     return relaxed_upper(tree, block, region, high, analyzer)
 
 
 def covers(shape: tuple[Expr, ...], made: Box, used: Box, analyzer: Analyzer) -> bool:
-    """Does `made` contain what `used` has inside a buffer of that shape?"""
+    """Return True if `made` contains the part of `used` inside a buffer of this shape."""
     return all(_contains(n, a, b, analyzer) for n, a, b in zip(shape, made, used, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Who depends on whom among the blocks of a scope: the block's children, what they write, and in which order."""
+"""The dependence graph of a scope: which child blocks depend on which earlier ones, and the writers of buffers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlcc.passes.schedule.tree import Tree
 
 
 class DepKind(enum.Enum):
-    """What ties a later block to an earlier one, over one buffer."""
+    """The kind of a dependence on an earlier block, over one buffer: flow, output or anti."""
 
     RAW = "read after write"
     WAW = "write after write"
@@ -71,11 +71,11 @@ class ScopeInfo:
         self.by_dst.setdefault(dep.dst, []).append(dep)
 
     def sources(self, block: tir.Block) -> list[Dep]:
-        """What `block` depends on."""
+        """Return the dependences of `block` on earlier blocks."""
         return self.by_dst.get(block, [])
 
     def dependents(self, block: tir.Block) -> list[Dep]:
-        """What depends on `block`."""
+        """Return the dependences of later blocks on `block`."""
         return self.by_src.get(block, [])
 
 
@@ -108,7 +108,7 @@ def consumers(tree: Tree, block: tir.Block) -> list[tir.Block]:
 
 
 def is_output(tree: Tree, block: tir.Block, scope: tir.Block) -> bool:
-    """Does `block` write a buffer that `scope` does not allocate?"""
+    """Return True if `block` writes a buffer that `scope` does not allocate."""
     return outside_write(block, scope) is not None
 
 

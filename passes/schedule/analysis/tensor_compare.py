@@ -1,4 +1,4 @@
-"""Does a block do what the description of a tensor intrinsic says?"""
+"""Comparison of a block with the description of a tensor intrinsic."""
 
 from __future__ import annotations
 

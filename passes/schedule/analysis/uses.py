@@ -10,8 +10,11 @@ from mlcc.passes.schedule.tree import Tree
 
 
 class Uses(NamedTuple):
-    """What occurs in a statement: `objects` are its buffers and variables, those in the shapes of buffers too,
-    `pointers` the variables outside of buffers, and the buffers that blocks match others to."""
+    """The buffers and variables that a statement uses.
+
+    `objects`: all of them, those in the shapes of buffers too. `pointers`: variables outside of buffers, and the
+    buffers that blocks match others to.
+    """
 
     objects: set[tir.Buffer | tir.Var]
     pointers: set[tir.Buffer | tir.Var]

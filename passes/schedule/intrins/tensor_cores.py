@@ -95,7 +95,10 @@ def _mma() -> Iterator[tuple[str, str, Values]]:
 
 
 def _ldmatrix(kind: str, operand: str, trans: str, suffix: str) -> Values:
-    """What a lane points to is the row of a matrix of 8 x 8 (16 bytes) whose turn it is, see PTX's `ldmatrix`."""
+    """Return the substitutions for an `ldmatrix` load.
+
+    Each lane passes the address of one row (16 bytes) of an 8 x 8 matrix, see PTX's `ldmatrix`.
+    """
     k = 16 if kind in ("f16", "bf16") else 32
     tall = (operand == "a") == bool(trans)  # the tile's rows go along k
     rows, columns = (k, 16) if tall else (16, k)

@@ -53,7 +53,7 @@ def _is_width(n: int) -> bool:
 
 
 def sums_place(i: str, j: str) -> str:
-    """Which thread, and which of its elements, element (i, j) of the sums is."""
+    """Return the thread and its element, as indices, that hold element (i, j) of the accumulator."""
     return f"{i} // 16 * 32 + {i} % 8 * 4 + {j} % 8 // 2, {j} // 8 * 4 + {i} % 16 // 8 * 2 + {j} % 2"
 
 
@@ -87,9 +87,12 @@ def _sync(n: int, k: int, kind: str, out: str, trans_a: bool, trans_b: bool) -> 
 
 
 def _matrix(x: str, index: str, rows: int, k: int, size: int, turned: bool) -> dict[str, object] | None:
-    """How a matrix of so many rows (of A; columns of B) lies: the distances that descriptors have are in bytes, from
-    each 8 rows to the next where the sum's elements are side by side; else from each 8 elements of the sum to the next,
-    and from as many rows as lie side by side to the next."""
+    """Return the substitutions for the layout and the descriptor of an operand; None for one that is not supported.
+
+    The operand has `rows` rows of A, or columns of B. The descriptor's distances are in bytes. With `k` contiguous:
+    from each 8 rows to the next. Otherwise (`turned`): from each 8 elements along `k` to the next, and from one group
+    of contiguous rows to the next.
+    """
     shape: tuple[int, ...]
     strides: tuple[str, ...]
     if not turned:

@@ -32,7 +32,7 @@ GIVEN = "sch"  # the name that top-level statements know the schedule by
 
 
 class Steps(Protocol):
-    """What a script drives."""
+    """The interface of a schedule to a script."""
 
     def call(self, name: str, args: list[Any], kwargs: dict[str, Any], span: Span) -> Any:
         """Apply a primitive. Raises CompileError."""
@@ -41,10 +41,10 @@ class Steps(Protocol):
         """The names that `call` knows."""
 
     def cost(self) -> int:
-        """What the next primitive costs, by the size of the program."""
+        """Return the cost of the next primitive, by the size of the program."""
 
     def name_of(self, value: Any) -> str | None:
-        """What the user calls a loop or block; None for what is no longer there."""
+        """Return the user's name of a loop or block, None if it no longer exists."""
 
     def size_named(self, name: str) -> tir.Var | None:
         """The symbolic size of that name in the program; None if there is none, or several."""

@@ -112,7 +112,7 @@ def unary(op: str, x: Any, budget: Budget) -> Any:
 
 
 def truth(value: Any) -> bool:
-    """Whether a condition holds. Raises Wrong for one that is not known while the script runs."""
+    """Return the truth value of a condition. Raises Wrong for one that is not known while the script runs."""
     if isinstance(value, ExprRV):
         raise Wrong("E0606", "a sampled value is symbolic here", "`sch.get(v)` is the integer that was chosen")
     if isinstance(value, tir.Expr):

@@ -62,7 +62,7 @@ def run_script(
 
 
 class _Steps:
-    """What scripts may do with a schedule: apply primitives, and little else."""
+    """The operations on a schedule that scripts may use: primitives, and little else."""
 
     def __init__(self, schedule: Schedule, folder: str, confined: bool, show: Show | None) -> None:
         self._schedule, self._folder, self._confined, self._show = schedule, folder, confined, show

@@ -18,7 +18,7 @@ Watch = Callable[["tree.Stmt"], None]  # told each simple statement that applied
 
 
 class Next(enum.Enum):
-    """How a statement ended."""
+    """The outcome of a statement: fall through, or a jump out of the body."""
 
     STATEMENT = 0
     BREAK = 1
@@ -317,7 +317,7 @@ class Script(Expressions):
 
 
 def _mentions(stmt: tree.Stmt, name: str) -> bool:
-    """Whether a name occurs in a statement."""
+    """Return True if a name occurs in a statement."""
     return any(isinstance(node, tree.Name) and node.id == name for node in tree.nodes(stmt))
 
 

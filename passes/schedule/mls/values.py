@@ -21,19 +21,19 @@ MAX_LOOPS = 200  # around each other
 
 
 class Wrong(Exception):
-    """What cannot be evaluated; it gets its place from the node that was being evaluated."""
+    """An error of evaluation; it gets its source location from the node that was being evaluated."""
 
     def __init__(self, code: str, message: str, help: str | None = None, at: tree.Node | None = None) -> None:
         super().__init__(message)
         self.code, self.message, self.help, self.at = code, message, help, at
 
     def placed(self, span: Span, text: str = "") -> CompileError:
-        """The error that the user sees."""
+        """Return the error as the user sees it, at `span`."""
         return CompileError(error(self.code, self.message, span, text, help=self.help))
 
 
 class Budget:
-    """What a script may still do. Everything that is made is paid for by its size, so memory is bounded too."""
+    """The steps that a script has left. Every value that it creates is charged by size, which bounds memory too."""
 
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self.left = steps
@@ -146,7 +146,7 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 def describe(value: Any) -> str:
-    """What a value is, for messages."""
+    """Return a description of a value, for messages."""
     if isinstance(value, (Function, Builtin)):
         return f"the function `{value.name}`"
     if isinstance(value, Module):
@@ -157,7 +157,7 @@ def describe(value: Any) -> str:
 
 
 def plain(value: Any, budget: Budget, depth: int = 0) -> Any:
-    """A copy of an argument for a primitive: what the script changes later, the schedule does not see."""
+    """Return a copy of an argument for a primitive, which later changes by the script do not affect."""
     budget.spend(1)
     if depth > MAX_NESTING:
         raise Wrong("E0602", f"this value nests more than {MAX_NESTING} deep")
@@ -181,7 +181,7 @@ def length(value: Any) -> int:
 
 
 def is_key(value: Any) -> bool:
-    """Whether a value may be a key of a dict: hashing it is cheap."""
+    """Return True if a value may be a key of a dict: hashing it is cheap."""
     if isinstance(value, tuple):
         return all(is_key(item) and not isinstance(item, tuple) for item in value)
     return value is None or isinstance(value, (bool, int, float, str, Handle))

@@ -102,7 +102,7 @@ def _check_order(tree: Tree, loops: list[tir.For], mapping: tir.IndexMap, sizes:
 
 
 def _rank(indices: Sequence[tir.Expr], extents: Sequence[tir.Expr]) -> tir.Expr:
-    """Which iteration of a nest it is at which its loops are at `indices`."""
+    """Return the linear (row-major) number of the iteration at `indices` in a nest of these extents."""
     rank: tir.Expr = c.const(0)
     for index, extent in zip(indices, extents, strict=True):
         rank = c.add(c.mul(rank, extent), index)

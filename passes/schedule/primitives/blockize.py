@@ -56,7 +56,7 @@ def blockize(state: State, target: list[BlockRef] | LoopRef, preserve_unit_iters
 
 
 def blockized(tree: Tree, loop: tir.For, preserve_unit_iters: bool) -> tuple[tir.BlockRealize, Reuse]:
-    """The block that a loop and what is below it make, and which blocks live on as which."""
+    """Return the block that replaces a loop and its body, and the map from old blocks to those that live on."""
     scope_root(tree, loop)
     inner = check_single_child(tree, loop)
     block = inner.block
@@ -189,7 +189,7 @@ def _joined(tree: Tree, blocks: list[tir.Block], preserve_unit_iters: bool) -> t
 
 
 def _neighbours(tree: Tree, blocks: list[tir.Block]) -> tuple[tir.For | tir.Block, list[tir.Stmt]]:
-    """What holds the blocks, and the statements in it that hold one each, in order. Refuses (E0686)."""
+    """Return the parent of adjacent blocks, and the statements in it that hold one each, in order. Refuses (E0686)."""
     marks = tuple(blocks)
     for block in blocks:
         scope_root(tree, block)
@@ -410,7 +410,7 @@ def _moved(block: tir.Block, values: Mapping[tir.Var, tir.Expr], analyzer: Analy
 
 
 def _relaxed(regions: Sequence[tir.BufferRegion], domains: Domains) -> tuple[tir.BufferRegion, ...]:
-    """What the regions cover while axes run over their domains."""
+    """Return the union of each region over the domains of the axes."""
     made = []
     for region in regions:
         analyzer = Analyzer()

@@ -91,7 +91,7 @@ class RangesMap:
 
 
 def _ranges_map(block: tir.Block, given: Callable[..., Any]) -> RangesMap:
-    """What a function of axes gives. Raises Refusal E0692."""
+    """Return the ranges that a function of the axes gives. Raises Refusal E0692."""
     axes = tuple(axis.var for axis in block.iter_vars)
     pairs = []
     for n, entry in enumerate(call_map(given, axes, "gen_new_ranges")):

@@ -177,8 +177,11 @@ def _record(state: State, name: str, index: int, consumers: list[BlockRef] | Non
 def _input_region(
     tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer, consumers: Iterable[tir.Block]
 ) -> tir.BufferRegion:
-    """What to copy of a buffer that comes into the scope: what blocks inside `block` read of it under their
-    predicates, else what the scope says that it reads, else all."""
+    """Return the region to copy of a buffer that enters the scope.
+
+    It is the region that blocks inside `block` read under their predicates, else the one that the scope declares, else
+    the whole buffer.
+    """
     read = region_of(block.reads, buffer, block)
     assert read is not None
     users = set(consumers) or set(scope_info(tree, scope).readers.get(buffer, ()))
@@ -211,7 +214,7 @@ def _is_written(tree: Tree, buffer: tir.Buffer) -> bool:
 
 
 def _in_loops(tree: Tree, region: tir.BufferRegion) -> bool:
-    """Does the region differ between iterations of loops around the scope?"""
+    """Return True if the region depends on loops around the scope."""
     return any(tree.loop(var) is not None for span in region.region for var in used_vars((span.min, span.extent)))
 
 
@@ -246,8 +249,10 @@ def _check_written(
 
 
 def _inner_cover(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> bool:
-    """Do the blocks inside write a region without dents? Loops that end earlier in some iterations may leave them, and
-    what a block around states may be more."""
+    """Return True if the blocks inside write a region without gaps.
+
+    Loops whose extent varies between iterations may leave gaps, and the region of an enclosing block may cover more.
+    """
     varying = {a.var for r in tree.realizes for a in r.block.iter_vars} | {loop.var for loop in tree.loops}
     for realize in tree.child_realizes(block):
         written = region_of(realize.block.writes, buffer, realize.block)
@@ -282,7 +287,7 @@ def _check_one_region(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> None:
 
 
 def _all_before(tree: Tree, scope: tir.Block, blocks: Iterable[tir.Block], other: tir.Block) -> bool:
-    """Whether the blocks stand in statements of the scope before the one that holds `other`."""
+    """Return True if the blocks are in statements of the scope before the one that holds `other`."""
 
     def position(block: tir.Block) -> int:
         stmt: tir.Stmt | None = tree.realize(block)
@@ -303,7 +308,7 @@ def check_starts_afresh(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> Non
 
 
 def _reads_own(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> bool:
-    """Whether all that a block reads of a buffer is what blocks inside it have written before."""
+    """Return True if a block reads only elements of a buffer that blocks inside it have written before."""
     inner = [r.block for r in tree.child_realizes(block)]
     readers = [b for b in inner if region_of(b.reads, buffer, b) is not None]
     if not readers or any(region_of(b.writes, buffer, b) is not None for b in readers):

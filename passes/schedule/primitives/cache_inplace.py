@@ -69,7 +69,7 @@ def cache_inplace(state: State, block: BlockRef, read_buffer_index: BufferArg, s
 
 
 def _decidable(condition: tir.Expr, loops: list[tir.For], tree: Tree, realize: tir.BlockRealize) -> bool:
-    """Is the condition over nothing but loops of constant extent, so that it can be decided?"""
+    """Return True if the condition uses only loops of constant extent, so that it can be evaluated."""
     known = {o.var for o in (*tree.all_loops_above(realize), *loops) if tir.const_int(o.extent) is not None}
     return used_vars(condition) <= known
 

@@ -77,7 +77,7 @@ def _move(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Move:
-    """What goes (`removed`), and what comes at `position` of the loop's body."""
+    """A move of a block: the statement `removed`, and `stmt`, inserted at `position` of the loop's body."""
 
     removed: tir.Stmt
     position: int
@@ -242,7 +242,7 @@ def shape_analyzer(func: tir.PrimFunc) -> Analyzer:
 def _regions(
     tree: Tree, block: tir.Block, loop: tir.For, needed: Sequence[tir.Block], reverse: bool
 ) -> tuple[dict[tir.Buffer, list[Box]], dict[tir.Buffer, list[Box]]]:
-    """What one iteration of the block touches of each buffer, and what all iterations below `loop` need of it."""
+    """Return, by buffer, the regions that one iteration of the block accesses, and those to cover in one of `loop`."""
     touched: dict[tir.Buffer, list[Box]] = {}
     for region in block.reads if reverse else block.writes:
         touched.setdefault(region.buffer, []).append([from_range(r) for r in region.region])

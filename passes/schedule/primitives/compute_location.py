@@ -1,4 +1,4 @@
-"""Where a block may be computed: what `sample_compute_location` chooses from."""
+"""Legal places to compute a block, from which `sample_compute_location` chooses."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ from mlcc.passes.schedule.tree import Tree
 
 
 def compute_locations(block: BlockRef) -> list[tuple[int, tir.For | None]]:
-    """The legal places in order of their decisions: -2 for inlining, -1 for staying, else the index of a loop of the
-    first consumer."""
+    """Return the legal places in order of their decisions.
+
+    -2 is inlining, -1 staying, any other the index of a loop of the first consumer.
+    """
     return [place for place in _places(block) if _is_legal(block, *place)]
 
 
 def location_at(block: BlockRef, decision: int) -> tuple[int, tir.For | None]:
-    """The last legal place up to a decision; staying where there is none."""
+    """Return the last legal place up to a decision, staying if there is none."""
     before = [place for place in _places(block) if place[0] <= decision]
     return next((place for place in reversed(before) if _is_legal(block, *place)), (-1, None))
 
 
 def _places(block: BlockRef) -> list[tuple[int, tir.For | None]]:
-    """The places that it makes sense to ask about.
+    """Return the candidate places.
 
     As in TVM, loops of one iteration, spatial loops below others, and what is below the last spatial loop are left out:
     computing there would only repeat work.

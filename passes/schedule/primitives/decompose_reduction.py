@@ -146,7 +146,7 @@ def _init_condition(block: BlockRef, start: dict[tir.Var, tir.Expr], used: set[t
 
 
 def _elements_of_its_own(block: BlockRef, names: set[tir.Var]) -> bool:
-    """Does an init that runs outside a condition over the loops `names` write only elements without a value?
+    """Return True if an init that runs outside a condition over the loops `names` writes only elements without a value.
 
     The scope of the block allocates the buffer, no other block in it writes it, and an element belongs to one point
     of the spatial axes, to which one iteration of their loops leads.
@@ -167,7 +167,7 @@ def _elements_of_its_own(block: BlockRef, names: set[tir.Var]) -> bool:
 
 
 def _one_element_a_point(block: tir.Block, region: tir.BufferRegion) -> bool:
-    """Is the region an element whose indices are constants and all spatial axes of the block?"""
+    """Return True if the region is one element, indexed by constants and by all spatial axes of the block."""
     axes = {a.var for a in block.iter_vars if a.kind is tir.IterKind.SPATIAL and tir.const_int(a.dom.extent) != 1}
     indices = [span.min for span in region.region if tir.const_int(span.min) is None]
     plain = all(isinstance(index, tir.Var) for index in indices)

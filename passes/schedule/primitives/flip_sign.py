@@ -74,7 +74,7 @@ def flip_sign(state: State, block: BlockRef, buffer: BufferArg) -> None:
 
 
 def _other_factor(block: BlockRef, operand: tir.Buffer) -> tir.Expr:
-    """What the operand's elements are multiplied with."""
+    """Return the other factor of the products with the operand. Refuses (E0690) any other form."""
     node = block.block
 
     def no(words: str) -> Refusal:

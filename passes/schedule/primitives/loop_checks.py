@@ -1,4 +1,4 @@
-"""What several loop primitives ask of the loops that they are given."""
+"""Checks of loops that several loop primitives share."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _check_free(ref: LoopRef, axis: str) -> None:
 
 
 def _shares_work(tree: Tree, outer: tir.For, inner: tir.For, axis: str) -> bool:
-    """Do all threads along `axis` do the same in `inner`, to memory that all of them see?"""
+    """Return True if all threads along `axis` do the same work in `inner`, on memory that they share."""
     for realize in tree.child_realizes(inner.body):
         if any(outer.var in vars_of(value) for value in (*realize.values, realize.predicate)):
             return False

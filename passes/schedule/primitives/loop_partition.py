@@ -56,7 +56,7 @@ def loop_partition(
 
 
 def _bounds(loop: tir.For, factors: list[int | None]) -> list[int]:
-    """Where the parts start, and the end of the last. Raises Refusal E0621 or E0629."""
+    """Return where the parts start, and the end of the last. Raises Refusal E0621 or E0629."""
     low, extent, name = const_int(loop.min), const_int(loop.extent), loop.var.name
     if low is None or extent is None:
         what = f"starts at `{loop.min}`" if low is None else f"has the extent `{loop.extent}`"

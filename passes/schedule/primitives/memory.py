@@ -116,7 +116,7 @@ _DIGITS = {"float": {16: 11, 32: 24, 64: 53}, "bfloat": {16: 8}}
 
 
 def _holds(new: DType, old: DType) -> bool:
-    """Is every value of one type one of the other, too?"""
+    """Return True if every value of `old` is one of `new`."""
     if new is old:
         return True
     if old.is_int and new.is_int:
@@ -162,7 +162,7 @@ def _data_type(text: str) -> DType:
 
 
 def _with_views(tree: Tree, buffer: tir.Buffer, change: Callable[[tir.Buffer], tir.Buffer]) -> dict[Any, Any]:
-    """What to replace: the buffer and all views of it, and their data variables."""
+    """Return the replacements of the buffer, of all views of it, and of their data variables."""
     made: dict[Any, Any] = {buffer: change(buffer)}
     for realize in tree.realizes:
         for match in realize.block.match_buffers:

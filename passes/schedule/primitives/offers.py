@@ -1,4 +1,4 @@
-"""What to offer when a stage cannot go where it was asked to: steps that would be accepted, as they could be pasted."""
+"""Suggestions of legal places for a block, as steps to paste, when the requested place is refused."""
 
 from __future__ import annotations
 

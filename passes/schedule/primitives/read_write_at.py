@@ -123,7 +123,7 @@ def _uses(loop: tir.For, buffer: tir.Buffer) -> list[_Use]:
 
 
 def _position(loop: tir.For, buffer: tir.Buffer, uses: list[_Use], reading: bool) -> int:
-    """Which statement of the body the copy goes in front of; refuses (E0644)."""
+    """Return the index in the body at which the copy is inserted. Refuses (E0644) uses in another order."""
     where = f"the loop `{loop.var.name}`"
     readers, writers = [u for u in uses if u.reads], [u for u in uses if u.writes]
     users = readers if reading else writers
@@ -156,7 +156,7 @@ def _order(where: str, buffer: tir.Buffer, one: tir.Block, verb: str, when: str,
 
 
 def _touched(tree: Tree, loop: tir.For, buffer: tir.Buffer, storage: str, reading: bool) -> list[Range]:
-    """What one iteration of the loop reads, or writes, of the buffer."""
+    """Return the region of the buffer that one iteration of the loop reads, or writes."""
     analyzer = Analyzer()
     box: list[Interval] | None = None
     for realize in child_realizes(loop.body):

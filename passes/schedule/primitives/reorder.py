@@ -81,7 +81,7 @@ def _chain(tree: Tree, loops: list[tir.For]) -> list[tir.For]:
 
 
 def _reorderable(chain: list[tir.For], loops: list[tir.For]) -> str | None:
-    """Which of the loops could be reordered among themselves."""
+    """Return a hint that lists the loops which can be interchanged, None if there are none."""
     groups: list[list[str]] = [[]]
     for at, loop in enumerate(chain):
         if at and (len(chain[at - 1].body) != 1 or chain[at - 1].body[0] is not loop):

@@ -121,9 +121,9 @@ def _checked_axis(buffer: tir.Buffer, axis: int) -> int:
 
 
 def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], gone: list[tir.For]) -> tir.Expr:
-    """Where the combination may run: where its partial result exists, so where the block's first round in it does.
+    """Return the predicate of the combination: its partial result must exist, so the block's first iteration must run.
 
-    The condition of the block must be such that a later round is never the first one.
+    Refuses (E0664) a condition of the block that may become true in a later iteration.
     """
     guard: tir.Expr = tir.TRUE
     if tir.const_int(realize.predicate) == 1:

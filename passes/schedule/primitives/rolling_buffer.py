@@ -83,7 +83,7 @@ def _common_loop(tree: Tree, writer: tir.Block, buffer: tir.Buffer) -> tir.For:
 
 
 def _relaxed(tree: Tree, writer: tir.Block, region: tir.BufferRegion, loop: tir.For) -> list[tir.Range]:
-    """What one iteration of `loop` writes."""
+    """Return the region that one iteration of `loop` writes."""
     values = bindings(tree.realize(writer))
     domains = {}
     for at in reversed(tree.loops_above(writer)):
@@ -144,7 +144,10 @@ def _mover(low: tir.Expr) -> tuple[tir.Var | None, int | None]:
 
 
 def _check_movers(tree: Tree, writer: tir.Block, region: tir.BufferRegion, window: _Window) -> None:
-    """What an iteration leaves must be what the next one needs: in order, from 0, at the axis of that dimension."""
+    """Refuse (E0682) loops and indices under which an iteration does not leave the overlap that the next one needs.
+
+    The loops that move the window are serial from 0, and each moved dimension is indexed by the axis of its position.
+    """
     for at in tree.loops_above(writer):
         if at.var in window.movers and (at.kind is not tir.ForKind.SERIAL or tir.const_int(at.min) != 0):
             how = "is not serial" if at.kind is not tir.ForKind.SERIAL else "does not start at 0"

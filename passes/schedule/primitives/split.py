@@ -68,7 +68,7 @@ def split(
 
 
 def _covered(variables: list[tir.Var], sizes: list[Expr], value: Expr, extent: Expr) -> bool:
-    """Does no iteration of the new loops lie beyond the old extent?"""
+    """Return True if all iterations of the new loops are below the old extent: no predicate is needed."""
     if isinstance(extent, IntImm) and all(isinstance(size, IntImm) for size in sizes):
         product = math.prod(size.value for size in sizes if isinstance(size, IntImm))
         if product > 0:

@@ -24,7 +24,7 @@ from mlcc.te.index_dtype import with_index_dtype
 def tensorize(
     state: State, block_or_loop: BlockRef | LoopRef, tensor_intrin: str, preserve_unit_iters: bool = True
 ) -> None:
-    """Have a tensor intrinsic do the work of a block, or of a loop, which is made a block before (`blockize`).
+    """Replace the body of a block, or of a loop made a block before (`blockize`), by a tensor intrinsic.
 
     The block keeps its axes, its regions and its init; its body becomes the intrinsic's implementation, over views of
     the regions. Refused if no such intrinsic is registered (E0687), if the block does not match its description
@@ -81,8 +81,10 @@ def implemented(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Block:
 
 
 def _paired(realize: tir.BlockRealize, desc: tir.PrimFunc) -> Comparator:
-    """Which buffers of a description are which of a block. Raises Mismatch for what is not described, factors of
-    products in the other order aside."""
+    """Return the pairing of the buffers of a description with those of a block.
+
+    Raises Mismatch for a block that differs, except in the order of factors.
+    """
     pairing = Comparator()
     (described,) = desc.body
     assert isinstance(described, tir.BlockRealize)

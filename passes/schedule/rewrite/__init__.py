@@ -1,1 +1,1 @@
-"""How primitives change functions: the edits that several of them share."""
+"""Rewrites of functions that several primitives share."""

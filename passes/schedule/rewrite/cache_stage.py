@@ -177,7 +177,7 @@ def only_writer(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> tir.Block |
 def relaxed(
     tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, guard: Expr = TRUE
 ) -> tir.BufferRegion:
-    """What `block` touches of one of its regions over the loops between it and `high`, where `guard` holds too."""
+    """Return the region that `block` accesses over the loops up to `high`, where its predicate and `guard` hold."""
     realize = tree.realize(block)
     values = bindings(realize)
     spans = [Range(substitute(r.min, values), substitute(r.extent, values)) for r in region.region]
@@ -190,7 +190,7 @@ def relaxed(
 
 
 def covers_all(tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, guard: Expr = TRUE) -> bool:
-    """Is `relaxed` what the block surely touches, and not just all that it may?"""
+    """Return True if the region of `relaxed` is exact: the block accesses all of it, for certain."""
     realize = tree.realize(block)
     values = bindings(realize)
     spans = [Range(substitute(r.min, values), substitute(r.extent, values)) for r in region.region]
@@ -220,7 +220,10 @@ def _inside(span: Range, extent: Expr) -> Range:
 
 
 def nested_guard(block: tir.Block, buffer: tir.Buffer, writing: bool) -> Expr:
-    """When nested blocks touch `buffer`: any of their predicates. True where the block also touches it by itself."""
+    """Return the condition under which nested blocks access `buffer`: any of their predicates.
+
+    TRUE if the block also accesses it outside of nested blocks.
+    """
     found: Expr | None = None
     for realize in _nested(block, buffer):
         if realize is None:

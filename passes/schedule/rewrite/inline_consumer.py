@@ -70,7 +70,7 @@ def single_producer(tree: Tree, block: tir.Block, scope: tir.Block, buffer: tir.
 
 
 def _is_leaf_writer(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> bool:
-    """Does `block` write `buffer`, and no block inside it?"""
+    """Return True if `block` writes `buffer` and no block inside it does."""
 
     def writes(b: tir.Block) -> bool:
         return any(w.buffer is buffer for w in b.writes)
@@ -152,7 +152,7 @@ class ConsumerInlining:
             raise self._refusal(f"`{shown}` is the same element in several of its iterations")
 
     def _is_same(self, value: tir.Expr | None, var: tir.Var, domain: dict[tir.Var, tir.Range]) -> bool:
-        """Whether `value`, an axis computed back from the indices that it makes, is that axis: they are one to one."""
+        """Return True if `value`, an axis recovered from its indices, equals that axis: the map is one-to-one."""
         if value is None:
             return False
         analyzer = Analyzer()
@@ -221,7 +221,10 @@ class ConsumerInlining:
         return replace(made, block=block, predicate=outer)
 
     def _in_bounds(self, ranges: dict[tir.Var, tir.Range]) -> tir.Expr:
-        """Where the producer's iteration is one of the consumer's; what symbolic `ranges` say is left out."""
+        """Return the condition that the producer's iteration is in the consumer's domain.
+
+        Bounds that follow from the symbolic `ranges` are left out.
+        """
         made: tir.Expr = tir.TRUE
         for axis in self._consumer.iter_vars:
             value, low = self._values[axis.var], axis.dom.min

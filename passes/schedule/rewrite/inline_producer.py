@@ -1,4 +1,4 @@
-"""What stands for an element of a buffer, read off the block that stores it."""
+"""The value that replaces loads of an inlined buffer, derived from the block that stores it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ProducerInlining:
         self._bound = [n.var for n in walk(self._value) if isinstance(n, tir.Let)]
 
     def value_at(self, load: tir.BufferLoad) -> tir.Expr:
-        """What stands for a load of the buffer."""
+        """Return the stored value at the indices of `load`. Refuses (E0646) a vector index."""
         if any(i.dtype.lanes > 1 for i in load.indices):
             raise Refusal("E0646", f"`{load.buffer.name}` is read by a vector index: {load}")
         given: dict[tir.Var, tir.Expr] = dict(zip(self._indices, load.indices, strict=True))
@@ -97,7 +97,7 @@ def only_store(block: tir.Block, buffer: tir.Buffer | None = None) -> tir.Buffer
 
 
 def _body_words(body: Body) -> str:
-    """What a body is, to follow "its body is"."""
+    """Return a description of a body, to follow "its body is"."""
     if len(body) != 1:
         return f"{len(body)} statements, not one store"
     match body[0]:

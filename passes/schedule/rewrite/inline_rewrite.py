@@ -95,7 +95,7 @@ _LEAVES = (tir.Var, tir.IntImm, tir.FloatImm, tir.StringImm, tir.Buffer)
 
 
 def access_regions(block: tir.Block, visible: dict[tir.Var, tir.Buffer]) -> tuple[Regions, Regions]:
-    """What a block reads and writes, inferred from its body; what it uses by pointer counts as both."""
+    """Return the regions that a block reads and writes, inferred from its body; accesses by pointer count as both."""
     access = BlockAccess(visible).collect(block)
     opaque = access.opaque.as_regions()
     return (*access.read_regions(block), *opaque), (*access.writes.as_regions(), *opaque)

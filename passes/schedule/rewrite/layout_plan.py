@@ -1,4 +1,4 @@
-"""How the room that a new layout leaves between elements gets its value."""
+"""Initialization of the padding that a new layout leaves between elements."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def _opaque_over_new_shape(
 
 
 def _calls(body: Body) -> bool:
-    """Is there a statement that stands for its effects?"""
+    """Return True if there is a statement with side effects other than stores (`Evaluate`)."""
     return any(isinstance(n, tir.Evaluate) for n in walk(body))
 
 

@@ -1,7 +1,8 @@
-"""Regions of the blocks around a change: what blocks inside come to read or write, those around them state, too.
+"""Completion of the regions of enclosing blocks after a step.
 
-A primitive says what the blocks that it makes or rewrites touch. That a block further out (of `blockize` or
-`tensorize`, or one that stood in the program) then touches another buffer is completed here, after every step.
+A primitive declares the accesses of the blocks that it creates or rewrites. An enclosing block (of `blockize` or
+`tensorize`, or one of the program) may then access another buffer inside; its regions are completed here, after
+every step.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from mlcc.passes.schedule.tree import Body, Stmt, Tree
 
 
 def complete_regions(func: tir.PrimFunc, before: Tree) -> tuple[tir.PrimFunc, dict[tir.Block, tir.Block]]:
-    """`func` in which each block states the buffers that are touched inside it, and which block became which.
+    """Return `func` with each block declaring all buffers accessed inside it, and the map from old blocks to new.
 
-    Statements that stood there `before` the step are complete, with all that is in them. What a block of a name left
-    out there, it may leave out still: its author did.
+    Statements that existed `before` the step are complete as they are. A buffer that the author of a block left out
+    there may stay left out in blocks of its name.
     """
     completion = _Completion(func.root, before)
     body = completion.body(func.body)
@@ -72,7 +73,7 @@ class _Completion:
         return replace(block, reads=(*block.reads, *reads), writes=(*block.writes, *writes))
 
     def _left_out(self, name: str) -> set[tir.Buffer]:
-        """What blocks of that name did not state before the step."""
+        """Return the buffers that blocks of this name left undeclared before the step."""
         blocks = (n for s in self._before.func.body for n in walk(s) if isinstance(n, tir.Block) and n.name == name)
         return {buffer for block in blocks for buffers in _missing(block) for buffer in buffers}
 

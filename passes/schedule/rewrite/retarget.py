@@ -22,7 +22,7 @@ Region = tuple[Range, ...]
 
 @dataclass(frozen=True, slots=True)
 class Indexing:
-    """How indices, and regions, of the old buffer become those of the new one."""
+    """The maps from indices, and regions, of the old buffer to those of the new one."""
 
     indices: Callable[[Indices], Indices]
     region: Callable[[Region], Region]
