@@ -105,7 +105,7 @@ class _Chosen:
             covered[place] = max(covered.get(place, 0), max(places))
 
     def is_free(self, match: Match) -> bool:
-        """Whether all of it is in one block, and nothing of it in another match."""
+        """Return True if the match lies in one block and overlaps no other match."""
         index, block = self.index, self.index.block[match.roots[0]]
         return all(
             m not in self.match and index.block.get(m) is block and m in index.value
@@ -113,7 +113,10 @@ class _Chosen:
         )
 
     def is_convex(self, match: Match) -> bool:
-        """Whether no path leads from the match through other operations back into it: it can run in one piece."""
+        """Return True if no path leaves the match and re-enters it through other operations.
+
+        The match can then run in one piece.
+        """
         index, block = self.index, self.index.block[match.roots[0]]
         members = {*match.roots, *match.inner}
         covered = self.covered.get(block, {})

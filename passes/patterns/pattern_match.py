@@ -20,7 +20,7 @@ MOST_STEPS = 100_000  # of one attempt to match
 
 
 class Symbols:
-    """What the symbolic variables of a pattern's struct infos stand for: anything, but the same everywhere."""
+    """The values of the symbolic variables in a pattern's struct infos: arbitrary, but one value each."""
 
     def __init__(self) -> None:
         from mlcc.arith.analyzer import Analyzer
@@ -29,7 +29,7 @@ class Symbols:
         self.analyzer = Analyzer()
 
     def unify(self, pattern: relax.StructInfo | None, info: relax.StructInfo | None) -> bool:
-        """Whether a value of which `info` is known is one that the pattern's struct info asks for."""
+        """Return True if a value with the struct info `info` satisfies the pattern's struct info."""
         match pattern, info:
             case ((None | relax.ObjectStructInfo()), _):
                 return True
@@ -72,7 +72,7 @@ class Symbols:
 
 @dataclass
 class Index:
-    """What the variables of a function are bound to, and where."""
+    """The definitions of a function's variables, with their blocks, positions and users."""
 
     value: dict[relax.Var, relax.Expr] = field(default_factory=dict)
     block: dict[relax.Var, relax.BindingBlock] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Index:
         return expr
 
     def definition(self, expr: relax.Expr) -> relax.Expr | None:
-        """The operation that computes an operand; None for what is not computed by one."""
+        """Return the operation that computes an operand, None if none does."""
         expr = self.resolve(expr)
         return self.value.get(expr) if isinstance(expr, relax.Var) else expr
 
@@ -129,7 +129,7 @@ class Match:
 
 @dataclass(frozen=True)
 class _State:
-    """What is matched so far, by the variables of the pattern."""
+    """A partial match: the bindings of the pattern's variables."""
 
     bound: Mapping[relax.Var, relax.Expr]
     through: tuple[relax.Var, ...]
@@ -238,7 +238,7 @@ class Matcher:
         return _State(bound, through, shapes, state.attrs), True
 
     def _operation(self, want: Any, have: Any, state: _State) -> tuple[_State, list[tuple[Any, Any]]] | None:
-        """What has to match beside, if the outermost operation is the same."""
+        """Match the outermost operation. Return the pairs of operands left to match, None for a mismatch."""
         have = have if not isinstance(have, relax.Var) else self.index.definition(have)
         if type(want) is not type(have):
             return None
@@ -300,7 +300,7 @@ class Matcher:
         return attrs
 
     def _same_function(self, mine: str, theirs: str) -> bool:
-        """Whether a function of the rule file and one of the module do the same."""
+        """Return True if a function of the rule file and one of the module are structurally equal."""
         a, b = self.pattern.module.functions.get(mine), self.module.functions.get(theirs)
         if a is None or b is None:
             return False
@@ -319,7 +319,7 @@ def _before(pairs: Any, goals: _Goals) -> _Goals:
 
 
 def _same(a: relax.Expr, b: relax.Expr) -> bool:
-    """Whether two operands are the same value: one variable, or equal constants."""
+    """Return True if two operands are the same value: one variable, or equal constants."""
     if a is b:
         return True
     if isinstance(a, relax.Var) or isinstance(b, relax.Var) or type(a) is not type(b):
@@ -328,7 +328,7 @@ def _same(a: relax.Expr, b: relax.Expr) -> bool:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Whether two attributes are equal."""
+    """Return True if two attributes are equal."""
     if isinstance(a, (relax.Expr, tir.Expr, relax.StructInfo, Attrs, tuple)) and type(a) is type(b):
         return structural_equal(Attrs({"value": a}), Attrs({"value": b}))
     return bool(a == b) and type(a) is type(b)

@@ -123,7 +123,10 @@ class _Replacement:
 
 
 def _replacement(match: Match, rule: _Import, index: Index) -> _Replacement | None:
-    """What takes the place of a match; None where it cannot, or would say less of the results."""
+    """Return the replacement of a match.
+
+    None if there is no place for it, or if less would be known of its results.
+    """
     place = _place(match, index)
     if place is None:
         return None
@@ -178,7 +181,7 @@ class _Import:
         bring_along(self.order, self.rule.pattern.module, self.builder, self.names)
 
     def instance(self, match: Match, in_dataflow: bool) -> _Instance:
-        """What the rule computes at the place of a match."""
+        """Return the rule's bindings and results for a match."""
         after = self.rule.after
         self.bring_along()
         symbols = Symbols()
@@ -252,7 +255,7 @@ class _Maker(Rewriter):
                 self.set(old, new)
 
     def set(self, old: Any, new: Any) -> None:
-        """What stands for a variable of the rule."""
+        """Map a variable of the rule to its replacement."""
         self._memo[id(old)] = (old, new)
 
     def rewrite(self, node: Any) -> Any:

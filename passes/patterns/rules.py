@@ -46,7 +46,10 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Rule:
-    """What `pattern` matches becomes what `after` computes; functions that it calls are those of `pattern.module`."""
+    """A rewrite rule: matches of `pattern` become the body of `after`.
+
+    Functions that `after` calls are those of `pattern.module`.
+    """
 
     pattern: Pattern
     after: relax.Function
@@ -165,7 +168,7 @@ def _resolved(expr: relax.Expr, values: dict[relax.Var, relax.Expr]) -> relax.Ex
 
 
 def _unmatchable(func: relax.Function, module: IRModule) -> list[Diagnostic]:
-    """What keeps a function from being something to look for."""
+    """Return the reasons for which a function cannot be a pattern."""
     wrong = [*_wrong_attributes(func), *_not_plain(func, "a pattern")]
     if wrong:
         return wrong
@@ -249,7 +252,7 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _differences(before: relax.Function, after: relax.Function) -> list[Diagnostic]:
-    """Where the signatures of both sides differ: parameters one by one, then the result."""
+    """Return the differences between the signatures of both sides: parameters in order, then the result."""
     from mlcc.ir.visit import substitute
     from mlcc.ops.relations import Fit, fit
     from mlcc.passes.patterns.pattern_match import Symbols

@@ -72,7 +72,7 @@ def updated(module: IRModule, name: str, other: IRModule, where: str) -> IRModul
 
 
 def _mismatch(old: Func, new: Func) -> str | None:
-    """Why callers of one function cannot call the other, if so."""
+    """Return why call sites of `old` cannot call `new`, None if they can."""
     from mlcc.ir.visit import substitute
     from mlcc.ops.relations import Fit, fit
     from mlcc.passes.patterns.pattern_match import Symbols
