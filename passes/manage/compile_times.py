@@ -1,4 +1,4 @@
-"""Where the time of a compile goes: `mlcc compile --time`."""
+"""Compile times by phase, for `mlcc compile --time`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pipelines of the optimisation levels are made of, as text, and those that suit any target."""
+"""The pipelines of the optimisation levels as text: shared parts, and those that suit any target."""
 
 SHAPES = "normalize,broadcast-operands,check-shapes"
 # what `R.ones` and its kin create is folded as what any operator makes: weights may be packed, masks computed

@@ -26,7 +26,7 @@ _CODES = Codes(unknown="E0502", value="E0503", missing="E0504")
 
 @dataclass(frozen=True)
 class PassContext:
-    """What passes may know beside the module. Relative paths in options are taken from `folder`.
+    """The context of a pass, beside the module. Relative paths in options are taken from `folder`.
 
     `confined` passes read no file outside `folder`: set where the pipeline comes from a text rather than a person.
     `builds`: code is generated from the result, which is not for people to read or for other tools. The steps of
@@ -50,14 +50,14 @@ class PassContext:
 
 
 def inside(folder: str, path: str) -> bool:
-    """Whether a path, links followed, lies in a folder or below it."""
+    """Return True if a path, links resolved, is a folder or lies below it."""
     root = os.path.realpath(folder)
     return os.path.commonpath([root, os.path.realpath(path)]) == root
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a pass needs of its input, by the name of the pass that provides it; `find` lists what is missing."""
+    """A requirement on a pass's input, named by the pass that establishes it; `find` reports its violations."""
 
     provider: str
     find: Callable[[IRModule], list[Diagnostic]]
@@ -137,7 +137,7 @@ def _make(item: Item, target: str) -> Pass:
 
 
 def _no_pass(item: Item, target: str) -> Diagnostic:
-    """What is wrong with an item that names no pass, and no group of the target without options."""
+    """Return the error for an item that names no pass, and no group of the target without options."""
     name = kebab(item.name)
     groups = {group: backend.kind for backend in backends.every() for group in backend.groups}
     if name in groups and item.options:
@@ -226,7 +226,7 @@ def tell(warned: list[Diagnostic], observers: Sequence[Observer]) -> None:
 def run_pipeline(
     pipeline: Pipeline, module: IRModule, ctx: PassContext | None = None, observers: Sequence[Observer] = ()
 ) -> IRModule:
-    """The module after all passes. Raises CompileError for what is wrong with the input, PassFailed for our bugs."""
+    """Return the module after all passes. Raises CompileError for faulty input, PassFailed for bugs of mlcc."""
     ctx = ctx or PassContext()
     try:
         for observer in observers:

@@ -1,4 +1,4 @@
-"""What looks on while a pipeline runs: dumps, differences, times, verification."""
+"""Observers of a running pipeline: dumps, differences, times, verification."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class VerifyOnce(Observer):
 
 
 def violations(module: IRModule) -> list[Diagnostic]:
-    """What breaks a rule of the IR; warnings do not count."""
+    """Return the errors that the verifier finds; warnings do not count."""
     from mlcc.verify import verify
 
     return [d for d in verify(module) if d.severity is Severity.ERROR]

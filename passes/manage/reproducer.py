@@ -1,4 +1,4 @@
-"""What a bug in a pass leaves behind: a file with the module before it and the rest of the pipeline, ready to run."""
+"""Reproducers of bugs in passes: a file with the module before the pass and the rest of the pipeline, ready to run."""
 
 from __future__ import annotations
 

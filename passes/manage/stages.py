@@ -1,4 +1,4 @@
-"""How far the PrimFuncs of a module are lowered, as its attributes say."""
+"""The stage of lowering of a module's PrimFuncs, as its attributes record it."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ KERNELS = "kernels"  # kernels are functions, which host code launches
 
 
 def stage_of(module: IRModule) -> str:
-    """The form of the PrimFuncs of a module."""
+    """Return the stage of lowering of a module's PrimFuncs."""
     return str(module.attrs.get(STAGE, BLOCKS))
