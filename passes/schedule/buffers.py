@@ -74,11 +74,11 @@ def _nth(block: tir.Block, access: Access, index: int) -> Place:
 
 
 def _named(block: tir.Block, access: Access | None, name: str) -> Place:
-    found = [p for p in _places(block, access) if p.buffer.name == name]
-    if len({p.buffer for p in found}) > 1:
+    matches = [p for p in _places(block, access) if p.buffer.name == name]
+    if len({p.buffer for p in matches}) > 1:
         raise _unknown(block, access, f"block `{block.name}` has several buffers called `{name}`")
-    if found:
-        return found[0]
+    if matches:
+        return matches[0]
     other = [p for p in _places(block) if p.buffer.name == name]
     if other:
         words = f"block `{block.name}` {other[0].access}s `{name}`, and does not {access} it"
@@ -110,10 +110,10 @@ def listing(block: tir.Block, access: Access | None = None) -> str:
 
 def region_of(regions: tuple[tir.BufferRegion, ...], buffer: tir.Buffer, block: tir.Block) -> tir.BufferRegion | None:
     """The one region of `buffer` among `regions` of `block`; refuses (E0614) if several are listed."""
-    found = [r for r in regions if r.buffer is buffer]
-    if len(found) > 1:
+    matches = [r for r in regions if r.buffer is buffer]
+    if len(matches) > 1:
         raise Refusal(
-            "E0614", f"block `{block.name}` lists {len(found)} regions of `{buffer.name}`, and one is needed", block,
+            "E0614", f"block `{block.name}` lists {len(matches)} regions of `{buffer.name}`, and one is needed", block,
             f"write one region around all of them in the `T.{'reads' if regions is block.reads else 'writes'}(...)`",
         )  # fmt: skip
-    return found[0] if found else None
+    return matches[0] if matches else None

@@ -44,10 +44,10 @@ class IndexMapArg:
     def of(self, ndim: int, dtype: DType | str) -> tir.IndexMap:
         """The map over `ndim` indices; refuses (E0613) another number of them, results that are no integers, and axis
         separators."""
-        made, separators = self.separated(ndim, dtype)
+        index_map, separators = self.separated(ndim, dtype)
         if separators:
             raise Refusal("E0613", "this index map may not have axis separators")
-        return made
+        return index_map
 
     def separated(self, ndim: int, dtype: DType | str) -> tuple[tir.IndexMap, tuple[int, ...]]:
         """The map, and where its results are parted by axis separators; refuses (E0613) as `of` does."""
@@ -113,10 +113,10 @@ def spelled(
     items = [str(substitute(value, fresh)) for value in index_map.result]
     for at in reversed(separators):
         items.insert(at, f'"{AXIS_SEPARATOR}"')
-    made = f"lambda {', '.join(names.values())}: ({', '.join(items)}{',' if len(items) == 1 else ''})"
+    text = f"lambda {', '.join(names.values())}: ({', '.join(items)}{',' if len(items) == 1 else ''})"
     if index_map.inverse is None:
-        return made
-    return f"tvm.tir.IndexMap.from_func({made}, inverse_index_map={spelled(index_map.inverse, (), sampled)})"
+        return text
+    return f"tvm.tir.IndexMap.from_func({text}, inverse_index_map={spelled(index_map.inverse, (), sampled)})"
 
 
 _NAME = re.compile("[A-Za-z_][A-Za-z_0-9]*")

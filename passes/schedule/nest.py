@@ -26,10 +26,10 @@ def _window(lines: list[tuple[str, bool]], limit: int) -> list[tuple[str, bool]]
         return lines
     at = next((i for i, (_, mark) in enumerate(lines) if mark), 0)
     start = max(0, min(at - limit // 2, len(lines) - limit))
-    made = lines[start : start + limit]
+    shown = lines[start : start + limit]
     if start:
-        made = [lines[0], ("  ...", False), *made]
-    return made if start + limit >= len(lines) else [*made, ("  ...", False)]
+        shown = [lines[0], ("  ...", False), *shown]
+    return shown if start + limit >= len(lines) else [*shown, ("  ...", False)]
 
 
 def _body(body: tuple[tir.Stmt, ...], depth: int, lines: list[tuple[str, bool]], marked: set[int]) -> None:

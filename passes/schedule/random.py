@@ -31,9 +31,9 @@ class Engine:
         self.state = seed % _MODULUS or 1
 
     def copy(self) -> Engine:
-        made = Engine(1)
-        made.state = self.state
-        return made
+        engine = Engine(1)
+        engine.state = self.state
+        return engine
 
     def next(self) -> int:
         """The next number of 1 .. 2**31 - 2."""
@@ -53,8 +53,8 @@ class Engine:
     def uniform(self) -> float:
         """A float of [0, 1): 53 bits need two draws."""
         low, high = self.next(), self.next()
-        made = (low + high * float(_MODULUS)) / (float(_MODULUS) * float(_MODULUS))
-        return min(made, 1.0 - 2.0**-53)
+        fraction = (low + high * float(_MODULUS)) / (float(_MODULUS) * float(_MODULUS))
+        return min(fraction, 1.0 - 2.0**-53)
 
     def pick(self, weights: Sequence[float]) -> int:
         """An index, as likely as its weight; draws nothing for a single one."""

@@ -136,7 +136,7 @@ def _bound_plainly(found: Primitive, args: tuple[Any, ...], kwargs: dict[str, An
     if len(args) > len(parameters):
         return None
     given = dict(zip(parameters, args, strict=False))
-    made, used = {}, 0
+    bound, used = {}, 0
     for name, p in parameters.items():
         if p.kind is p.VAR_POSITIONAL:
             return None
@@ -148,8 +148,8 @@ def _bound_plainly(found: Primitive, args: tuple[Any, ...], kwargs: dict[str, An
             return None
         else:
             value = p.default
-        made[name] = _owned(value)
-    return made if used == len(kwargs) else None
+        bound[name] = _owned(value)
+    return bound if used == len(kwargs) else None
 
 
 def _owned(value: Any) -> Any:
@@ -157,8 +157,8 @@ def _owned(value: Any) -> Any:
     if isinstance(value, Handle) or type(value) in (str, int, bool):
         return value
     if isinstance(value, (list, tuple)):
-        made = [_owned(v) for v in value]
-        return tuple(made) if isinstance(value, tuple) else made
+        items = [_owned(v) for v in value]
+        return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, dict):
         return {k: _owned(v) for k, v in value.items()}
     if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "shape", None) == ():
@@ -223,10 +223,10 @@ def _block(state: State, value: Any) -> BlockRef:
 
 def _loop(state: State, value: Any) -> LoopRef:
     if isinstance(value, LoopRV):
-        found = state.find_loop(value)
-        if isinstance(found, str):
-            raise Refusal("E0611", f"this location stands for `{found}`, not for a loop")
-        return found
+        ref = state.find_loop(value)
+        if isinstance(ref, str):
+            raise Refusal("E0611", f"this location stands for `{ref}`, not for a loop")
+        return ref
     raise _Unfit("a loop")
 
 

@@ -73,12 +73,12 @@ class Schedule(Primitives):
 
     def copy(self) -> Schedule:
         """An independent schedule in the same state; handles are good in both. Cheap. The seed is forked."""
-        made = object.__new__(Schedule)
-        made._state = self._state.copy()
-        made._state.random.seed(self._state.random.fork())
-        made._trace = self._trace.copy()
-        made._place = self._place
-        return made
+        clone = object.__new__(Schedule)
+        clone._state = self._state.copy()
+        clone._state.random.seed(self._state.random.fork())
+        clone._trace = self._trace.copy()
+        clone._place = self._place
+        return clone
 
     __copy__ = copy
 
@@ -116,8 +116,8 @@ class Schedule(Primitives):
                 case BlockRV():
                     return self._state.find_block(handle).block
                 case LoopRV():
-                    found = self._state.find_loop(handle)
-                    return found if isinstance(found, str) else found.loop
+                    ref = self._state.find_loop(handle)
+                    return ref if isinstance(ref, str) else ref.loop
                 case ExprRV() | int():
                     return self._state.value(handle)
         except Refusal as exc:
@@ -219,24 +219,24 @@ class Schedule(Primitives):
         return [*outputs] if isinstance(outputs, list) else outputs
 
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        found = registry.find(name)
-        given = registry.bind(found, args, kwargs)
-        given = self._blocks_by_name(found, given)
+        primitive = registry.find(name)
+        given = registry.bind(primitive, args, kwargs)
+        given = self._blocks_by_name(primitive, given)
         state = self._state.copy()
-        state.primitive = found.name
-        rest, by_name = registry.convert(found, state, given)
-        result = found.run(state, *rest, **by_name)
-        if not found.traced:
+        state.primitive = primitive.name
+        rest, by_name = registry.convert(primitive, state, given)
+        result = primitive.run(state, *rest, **by_name)
+        if not primitive.traced:
             return result
-        outputs = _outputs(state, found.returns, result)
+        outputs = _outputs(state, primitive.returns, result)
         recorded = {**given, **state.recorded}
-        star = [p for p, v in found.signature.parameters.items() if v.kind is v.VAR_POSITIONAL]
+        star = [p for p, v in primitive.signature.parameters.items() if v.kind is v.VAR_POSITIONAL]
         taken: tuple[Any, ...] = recorded.pop(star[0]) if star else ()
         if len(taken) == 1 and isinstance(taken[0], (list, tuple)):
             taken = tuple(taken[0])
         listed = tuple(outputs) if isinstance(outputs, list) else () if outputs is None else (outputs,)
         state.recorded, state.primitive = {}, ""
-        self._trace.append(Instruction(found.name, recorded, taken, listed, not isinstance(outputs, list)))
+        self._trace.append(Instruction(primitive.name, recorded, taken, listed, not isinstance(outputs, list)))
         self._state = state
         return outputs
 
@@ -247,8 +247,8 @@ class Schedule(Primitives):
             if isinstance(value, str) and annotation.startswith("BlockRef"):
                 given = {**given, key: self._call("get_block", (value,), {})}
             elif isinstance(value, (list, tuple)) and annotation.startswith("list[BlockRef]"):
-                made = [self._call("get_block", (v,), {}) if isinstance(v, str) else v for v in value]
-                given = {**given, key: made}
+                blocks = [self._call("get_block", (v,), {}) if isinstance(v, str) else v for v in value]
+                given = {**given, key: blocks}
         return given
 
     if not TYPE_CHECKING:

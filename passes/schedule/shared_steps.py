@@ -66,8 +66,8 @@ class _Unknown:
 
 def _frozen(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        made = tuple(map(_frozen, value))
-        return _Unknown if _Unknown in made else made
+        parts = tuple(map(_frozen, value))
+        return _Unknown if _Unknown in parts else parts
     if value is None or isinstance(value, (str, BlockRV, LoopRV)):
         return value
     if isinstance(value, (int, float)):

@@ -86,16 +86,16 @@ class State:
         self._completed: dict[tir.Block, tir.Block] = {}  # by `update`, of blocks that primitives made
 
     def copy(self) -> State:
-        made = object.__new__(State)
-        made.module = self.module.copy()
-        made.random = self.random.copy()
-        made.working_on = self.working_on
-        made.primitive, made.recorded = self.primitive, {}
-        made.intrins = self.intrins
-        made._blocks, made._loops = dict(self._blocks), dict(self._loops)
-        made._values, made._gone = dict(self._values), dict(self._gone)
-        made._trees, made._completed = dict(self._trees), dict(self._completed)
-        return made
+        clone = object.__new__(State)
+        clone.module = self.module.copy()
+        clone.random = self.random.copy()
+        clone.working_on = self.working_on
+        clone.primitive, clone.recorded = self.primitive, {}
+        clone.intrins = self.intrins
+        clone._blocks, clone._loops = dict(self._blocks), dict(self._loops)
+        clone._values, clone._gone = dict(self._values), dict(self._gone)
+        clone._trees, clone._completed = dict(self._trees), dict(self._completed)
+        return clone
 
     # ------------------------------------------------------------ the program
 
@@ -120,11 +120,13 @@ class State:
         """The only function that comes from a module of the source model. Raises Refusal E0616."""
         from mlcc.relax.origins import kernels_at
 
-        found = kernels_at(self.module, pattern)
-        if len(found) == 1:
-            return found[0]
-        what = f"{len(found)} TensorIR functions come" if found else "no TensorIR function comes"
-        help = f"they are {', '.join(found[:20])}" if found else "paths stand in comments behind the calls of kernels"
+        kernels = kernels_at(self.module, pattern)
+        if len(kernels) == 1:
+            return kernels[0]
+        what = f"{len(kernels)} TensorIR functions come" if kernels else "no TensorIR function comes"
+        help = (
+            f"they are {', '.join(kernels[:20])}" if kernels else "paths stand in comments behind the calls of kernels"
+        )
         raise Refusal("E0616", f"{what} from `{pattern}`", help=help)
 
     def func(self, name: str) -> tir.PrimFunc:
@@ -211,17 +213,17 @@ class State:
 
     def find_block(self, rv: BlockRV) -> BlockRef:
         """Raises Refusal E0611 for a handle that has ended or belongs to another schedule."""
-        found = self._blocks.get(rv)
-        if found is None:
+        entry = self._blocks.get(rv)
+        if entry is None:
             raise self._ended(rv, "block")
-        return BlockRef(self, *found)
+        return BlockRef(self, *entry)
 
     def find_loop(self, rv: LoopRV) -> LoopRef | str:
         """The loop, or INLINE or ROOT. Raises Refusal E0611."""
-        found = self._loops.get(rv)
-        if found is None:
+        entry = self._loops.get(rv)
+        if entry is None:
             raise self._ended(rv, "loop")
-        name, var = found
+        name, var = entry
         return var if isinstance(var, str) else self.loop_ref(name, var)
 
     def value(self, expr: ExprRV | int) -> int:

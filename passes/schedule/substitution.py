@@ -34,10 +34,10 @@ class TrackedSubstitute(Substitute):
         self._memo.update((id(node), (node, node)) for node in nodes)
 
     def visit(self, node: Any) -> Any:
-        made = super().visit(node)
-        if made is not node and isinstance(node, tir.Block):
-            self.reuse[node] = made
-        return made
+        rewritten = super().visit(node)
+        if rewritten is not node and isinstance(node, tir.Block):
+            self.reuse[node] = rewritten
+        return rewritten
 
 
 def substitute_vars(body: Body, values: Mapping[tir.Var, Expr], reuse: Reuse) -> Body:
@@ -48,8 +48,8 @@ def substitute_vars(body: Body, values: Mapping[tir.Var, Expr], reuse: Reuse) ->
 
 def map_realizes(body: Body, change: Callable[[tir.BlockRealize], Stmt]) -> Body:
     """`change` applied to the outermost blocks of some statements."""
-    made = tuple(_mapped(stmt, change) for stmt in body)
-    return body if all(new is old for new, old in zip(made, body, strict=True)) else made
+    mapped = tuple(_mapped(stmt, change) for stmt in body)
+    return body if all(new is old for new, old in zip(mapped, body, strict=True)) else mapped
 
 
 def _mapped(stmt: Stmt, change: Callable[[tir.BlockRealize], Stmt]) -> Stmt:
@@ -86,38 +86,38 @@ class _Bindings:
         self._origin = {new: old for old, new in reuse.items()}
 
     def body(self, body: Body) -> Body:
-        made = tuple(self.stmt(stmt) for stmt in body)
-        return body if all(new is old for new, old in zip(made, body, strict=True)) else made
+        stmts = tuple(self.stmt(stmt) for stmt in body)
+        return body if all(new is old for new, old in zip(stmts, body, strict=True)) else stmts
 
     def stmt(self, stmt: Stmt) -> Stmt:
-        made: Any = stmt
+        rewritten: Any = stmt
         match stmt:
             case tir.For(var=var):
                 self._ranges[var] = tir.Range(stmt.min, stmt.extent)
-                made = replace(stmt, body=self.body(stmt.body))
+                rewritten = replace(stmt, body=self.body(stmt.body))
                 del self._ranges[var]
             case tir.BlockRealize(values=()):
-                made = replace(stmt, block=self._opaque(stmt.block))
+                rewritten = replace(stmt, block=self._opaque(stmt.block))
             case tir.BlockRealize():
                 values = iter_map_simplify(
                     stmt.values, self._ranges, stmt.predicate,
                     analyzer=self._analyzer, simplify_trivial=self._simplify_trivial,
                 )  # fmt: skip
                 if any(new is not old for new, old in zip(values, stmt.values, strict=True)):
-                    made = replace(stmt, values=values)
+                    rewritten = replace(stmt, values=values)
             case tir.IfThenElse(then_body=then, else_body=other):
                 otherwise = None if other is None else self.body(other)
-                made = replace(stmt, then_body=self.body(then), else_body=otherwise)
+                rewritten = replace(stmt, then_body=self.body(then), else_body=otherwise)
             case tir.While() | tir.AttrStmt():
-                made = replace(stmt, body=self.body(stmt.body))
-        return made  # type: ignore[no-any-return]
+                rewritten = replace(stmt, body=self.body(stmt.body))
+        return rewritten  # type: ignore[no-any-return]
 
     def _opaque(self, block: tir.Block) -> tir.Block:
         init = None if block.init is None else self.body(block.init)
-        made: tir.Block = replace(block, init=init, body=self.body(block.body))
-        if made is not block:
-            self._reuse[self._origin.get(block, block)] = made
-        return made
+        new_block: tir.Block = replace(block, init=init, body=self.body(block.body))
+        if new_block is not block:
+            self._reuse[self._origin.get(block, block)] = new_block
+        return new_block
 
 
 def proves_below(analyzer: Analyzer, value: Expr, limit: Expr, ranges: Mapping[tir.Var, tir.Range]) -> bool:
@@ -133,5 +133,5 @@ def proves_below(analyzer: Analyzer, value: Expr, limit: Expr, ranges: Mapping[t
 
 def used_by(body: Body | Stmt | Expr, variables: Iterable[tir.Var]) -> list[tir.Var]:
     """Those of `variables` that occur below `body`, in their order."""
-    found = used_vars(body)
-    return [var for var in variables if var in found]
+    used = used_vars(body)
+    return [var for var in variables if var in used]

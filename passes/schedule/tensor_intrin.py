@@ -61,12 +61,12 @@ def register_tensor_intrin(
     `impl`, else the only two, description first. Raises CompileError: E0688 for a pair that does not fit, or a name
     that is taken and not to be overridden.
     """
-    made = make_intrin(name, desc, impl, file=file)
+    intrin = make_intrin(name, desc, impl, file=file)
     with _lock:
         if name in _table and not override:
             raise _wrong(name, "the name is taken", help="override=True replaces it")
-        _table[name] = made
-    return made
+        _table[name] = intrin
+    return intrin
 
 
 def register(
@@ -77,24 +77,24 @@ def register(
 
     A relative `file` is looked for in `folder`; if that is given, nothing outside it is read (E0510).
     """
-    made = make_intrin(name, desc, impl, file=file, folder=folder)
+    intrin = make_intrin(name, desc, impl, file=file, folder=folder)
     state: Any = getattr(schedule, "state", schedule)
-    state.intrins = {**state.intrins, name: made}
-    return made
+    state.intrins = {**state.intrins, name: intrin}
+    return intrin
 
 
 def find_intrin(state: State, name: str) -> TensorIntrin:
     """The intrinsic of that name: the schedule's own, else the process's, else one of tensor cores that all know.
     Raises Refusal E0687."""
-    found = state.intrins.get(name) or _table.get(name) or _built_in(name)
-    if found is None:
+    intrin = state.intrins.get(name) or _table.get(name) or _built_in(name)
+    if intrin is None:
         known = {*state.intrins, *_table, *catalogue()}
         help = did_you_mean(name, known) or (
             f'register it: mlcc.register_tensor_intrin("{name}", desc, impl), '
             f'or in a script register_tensor_intrin("{name}", file="{name}.mlc")'
         )
         raise Refusal("E0687", f"no tensor intrinsic `{name}` is registered", help=help)
-    return found
+    return intrin
 
 
 @functools.cache

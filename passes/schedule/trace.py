@@ -54,8 +54,8 @@ class Instruction:
         if self.is_sampling and decision_provider is not None:
             attrs = {k: v for k, v in arguments.items() if k != "decision"}
             arguments["decision"] = decision_provider(self, list(rest), attrs, self.decision)
-        made = sch.call(self.name, rest, arguments)
-        outputs = () if made is None else tuple(made) if isinstance(made, list) else (made,)
+        result = sch.call(self.name, rest, arguments)
+        outputs = () if result is None else tuple(result) if isinstance(result, list) else (result,)
         known.update(zip(self.outputs, outputs, strict=True))
 
 

@@ -65,10 +65,10 @@ class Tree:
         `key` holds all nodes that it depends on: they compare by identity, and a step keeps the nodes that it does not
         change.
         """
-        found = self._facts.get(key, self)
-        if found is self:
-            found = self._facts[key] = find()
-        return found
+        value = self._facts.get(key, self)
+        if value is self:
+            value = self._facts[key] = find()
+        return value
 
     def inherit_facts(self, before: Tree) -> None:
         """Take over what is known of the function as it was before a step, unless that has come to be very much."""
@@ -112,20 +112,20 @@ class Tree:
         """
         if isinstance(node, tir.Block):
             node = self.realize(node)
-        found = []
+        loops = []
         for at in self.ancestors(node):
             if isinstance(at, tir.Block):
                 break
             if isinstance(at, tir.For):
-                found.append(at)
-        found.reverse()
-        return found
+                loops.append(at)
+        loops.reverse()
+        return loops
 
     def all_loops_above(self, node: Stmt) -> list[tir.For]:
         """The loops up to the top of the function, through enclosing blocks, outermost first."""
-        found = [at for at in self.ancestors(node) if isinstance(at, tir.For)]
-        found.reverse()
-        return found
+        loops = [at for at in self.ancestors(node) if isinstance(at, tir.For)]
+        loops.reverse()
+        return loops
 
     def scope(self, node: Stmt) -> tir.Block | None:
         """The innermost block that encloses `node` (not `node` itself); None for the root block."""
@@ -135,10 +135,10 @@ class Tree:
 
     def child_realizes(self, node: Stmt | Body) -> list[tir.BlockRealize]:
         """The outermost blocks below a block, loop, branch or body, in order; a realize gives itself."""
-        found = self.cache.get(("children", node))
-        if found is None:
-            found = self.cache["children", node] = child_realizes(node)
-        return list(found)
+        realizes = self.cache.get(("children", node))
+        if realizes is None:
+            realizes = self.cache["children", node] = child_realizes(node)
+        return list(realizes)
 
     def blocks_named(self, name: str) -> list[tir.Block]:
         return [r.block for r in self.realizes if r.block.name == name]
@@ -159,19 +159,19 @@ class Tree:
 
 def child_realizes(node: Stmt | Body) -> list[tir.BlockRealize]:
     """The outermost blocks below a block, loop, branch or body, in order; a realize gives itself."""
-    found: list[tir.BlockRealize] = []
+    realizes: list[tir.BlockRealize] = []
     stack: list[Any] = [node]
     while stack:
         match stack.pop():
             case tuple() as body:
                 stack.extend(reversed(body))
             case tir.BlockRealize() as realize:
-                found.append(realize)
+                realizes.append(realize)
             case tir.IfThenElse(then_body=then, else_body=other):
                 stack += [other or (), then]
             case tir.For(body=body) | tir.Block(body=body) | tir.While(body=body) | tir.AttrStmt(body=body):
                 stack.append(body)
-    return found
+    return realizes
 
 
 class Rebuild:
@@ -236,38 +236,40 @@ class Rebuild:
     def _body(self, body: Body) -> Body:
         if not any(id(s) in self._dirty for s in body):
             return body
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         for stmt in body:
-            made += self._before.get(id(stmt), ())
+            stmts += self._before.get(id(stmt), ())
             put = self._put.get(id(stmt))
-            made += (self._stmt(stmt),) if put is None else put
-            made += self._after.get(id(stmt), ())
-        return tuple(made)
+            stmts += (self._stmt(stmt),) if put is None else put
+            stmts += self._after.get(id(stmt), ())
+        return tuple(stmts)
 
     def _stmt(self, stmt: Stmt) -> Stmt:
         if id(stmt) not in self._dirty:
             return stmt
-        made: Any
+        rewritten: Any
         match stmt:
             case tir.BlockRealize(block=block):
-                made = replace(stmt, block=self._block(block))
+                rewritten = replace(stmt, block=self._block(block))
             case tir.IfThenElse(then_body=then, else_body=other):
-                made = replace(stmt, then_body=self._body(then), else_body=None if other is None else self._body(other))
+                rewritten = replace(
+                    stmt, then_body=self._body(then), else_body=None if other is None else self._body(other)
+                )
             case tir.For() | tir.While() | tir.AttrStmt():
-                made = replace(stmt, body=self._body(stmt.body))
+                rewritten = replace(stmt, body=self._body(stmt.body))
             case _:
-                made = stmt
+                rewritten = stmt
         for change in self._amend.get(id(stmt), ()):
-            made = change(made)
-        return made  # type: ignore[no-any-return]
+            rewritten = change(rewritten)
+        return rewritten  # type: ignore[no-any-return]
 
     def _block(self, block: tir.Block) -> tir.Block:
         if id(block) not in self._dirty:
             return block
         init = None if block.init is None else self._body(block.init)
-        made = replace(block, init=init, body=self._body(block.body))
+        new_block = replace(block, init=init, body=self._body(block.body))
         for change in self._amend.get(id(block), ()):
-            made = change(made)
-        if made is not block:
-            self.reuse[block] = made
-        return made
+            new_block = change(new_block)
+        if new_block is not block:
+            self.reuse[block] = new_block
+        return new_block

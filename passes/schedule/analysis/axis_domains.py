@@ -80,10 +80,10 @@ def hull(intervals: Sequence[Interval]) -> Interval:
     """The least interval around several; one by itself stays as it is, of more the ends are simplified."""
     if len(intervals) == 1:
         return intervals[0]
-    made, analyzer = intervals[0], Analyzer()
+    merged, analyzer = intervals[0], Analyzer()
     for interval in intervals[1:]:
-        made = union(made, interval, analyzer)
-    return _simplified(made, analyzer)
+        merged = union(merged, interval, analyzer)
+    return _simplified(merged, analyzer)
 
 
 def axis_domains(
@@ -107,9 +107,9 @@ def axis_domains(
             _by_dimension(block, buffer, given, target, axes, analyzer, exact)
     plain = Analyzer()
     for axis in block.iter_vars:
-        found = axes[axis.var]
-        found.settle(from_range(axis.dom), analyzer, plain)
-        if found.dom.empty:
+        domain = axes[axis.var]
+        domain.settle(from_range(axis.dom), analyzer, plain)
+        if domain.dom.empty:
             raise Refusal("E0651", f"nothing is left for axis `{axis.var.name}` of block `{block.name}` to do", block)
     return list(axes.values())
 
@@ -132,16 +132,16 @@ def _by_inverse(
         return False
     domain = {a.var: a.dom for a in block.iter_vars}
     indices = [part.low for part in given if part.low is not None]
-    found = detect_iter_map(indices, domain, tir.TRUE, "bijective", analyzer, simplify_trivial=False)
-    if not found or not found.indices:
+    iter_map = detect_iter_map(indices, domain, tir.TRUE, "bijective", analyzer, simplify_trivial=False)
+    if not iter_map or not iter_map.indices:
         return False
     whole = [Interval(c.const(0, n.dtype), c.maximum(c.sub(n, 1), 0)) for n in buffer.shape]
     if any(part.low is None or part.high is None for part in target):
         raise Refusal("E0651", f"what is needed of `{buffer.name}` has no bounds", block)
     try:
-        doms = _inverse_box(found.indices, target, domain, analyzer)
-        bounds = _inverse_box(found.indices, whole, domain, analyzer)
-        narrow = _inverse_ends(found.indices, target, analyzer) if exact else doms
+        doms = _inverse_box(iter_map.indices, target, domain, analyzer)
+        bounds = _inverse_box(iter_map.indices, whole, domain, analyzer)
+        narrow = _inverse_ends(iter_map.indices, target, analyzer) if exact else doms
     except NotAffine as failure:
         shown = ", ".join(map(str, indices))
         raise Refusal(
@@ -163,7 +163,7 @@ def _inverse_box(
     In an index `a * 64 + b` of which more than one `a` is reached, `b` takes its whole domain, unless its interval is
     that already: every `b` lies between the ends.
     """
-    made = _inverse_ends(indices, box, analyzer)
+    intervals = _inverse_ends(indices, box, analyzer)
     for index in (node for node in walk(tuple(indices)) if isinstance(node, IterSum)):
         several = False
         for term in sorted(index.args, key=lambda t: -(tir.const_int(t.scale) or 0)):
@@ -171,21 +171,21 @@ def _inverse_box(
             if not isinstance(var, tir.Var) or tir.const_int(term.scale) is None:
                 break
             whole = from_range(domain[var])
-            if several and not _same(made[var], whole, analyzer):
-                made[var] = whole
-            several = several or not _is_point(made[var], analyzer)
-    return made
+            if several and not _same(intervals[var], whole, analyzer):
+                intervals[var] = whole
+            several = several or not _is_point(intervals[var], analyzer)
+    return intervals
 
 
 def _inverse_ends(indices: Sequence[IterSum], box: Box, analyzer: Analyzer) -> dict[tir.Var, Interval]:
     """Return for each axis the interval between the preimages of a box's first and last element."""
     lows = inverse_affine_iter_map(indices, [part.low for part in box])  # type: ignore[misc]
     highs = inverse_affine_iter_map(indices, [part.high for part in box])  # type: ignore[misc]
-    made = {}
+    intervals = {}
     for var, low in lows.items():
         first = analyzer.simplify(c.minimum(low, highs[var]))
-        made[var] = Interval(first, analyzer.simplify(c.maximum(low, highs[var])))
-    return made
+        intervals[var] = Interval(first, analyzer.simplify(c.maximum(low, highs[var])))
+    return intervals
 
 
 # ---------------------------------------------------------------- one dimension after the other

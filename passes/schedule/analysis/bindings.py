@@ -21,30 +21,30 @@ def analyzer_of(tree: Tree) -> Analyzer:
     It is taken over from the function before the last steps, with all that it has simplified, unless a loop runs over
     another range now. That it also knows the loops of that function does no harm.
     """
-    found: Analyzer | None = tree.cache.get("analyzer")
-    if found is None:
+    analyzer: Analyzer | None = tree.cache.get("analyzer")
+    if analyzer is None:
         known: KnownLoops = tree.earlier_analyzer or (Analyzer(), {})
         if any(known[1].get(loop.var, (loop.min, loop.extent)) != (loop.min, loop.extent) for loop in tree.loops):
             known = (Analyzer(), {})
-        found, bound = known
+        analyzer, bound = known
         for loop in tree.loops:
             if loop.var not in bound:
                 bound[loop.var] = (loop.min, loop.extent)
-                found.bind(loop.var, tir.Range(loop.min, loop.extent))
-        tree.cache["analyzer"], tree.earlier_analyzer = found, known
-    return found
+                analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
+        tree.cache["analyzer"], tree.earlier_analyzer = analyzer, known
+    return analyzer
 
 
 def iterations(tree: Tree, block: tir.Block) -> tuple[object, ...]:
     """A block with its binding, the loops around it, and between them the ends of scopes: a key of facts about what the
     block does, whatever else stands in those loops."""
-    found: list[object] = [tree.realize(block)]
+    key: list[object] = [tree.realize(block)]
     for at in tree.ancestors(block):
         if isinstance(at, tir.For):
-            found.append((at.var, at.min, at.extent, at.thread))
+            key.append((at.var, at.min, at.extent, at.thread))
         elif isinstance(at, tir.Block):
-            found.append(None)
-    return tuple(found)
+            key.append(None)
+    return tuple(key)
 
 
 def bindings(realize: tir.BlockRealize) -> dict[tir.Var, Expr]:
@@ -59,11 +59,11 @@ def vars_of(expr: Expr) -> set[tir.Var]:
 
 def bound_vars(realize: tir.BlockRealize, *kinds: IterKind) -> set[tir.Var]:
     """The variables in the values of the axes of some kinds; of all axes if none is named."""
-    made: set[tir.Var] = set()
+    variables: set[tir.Var] = set()
     for axis, value in zip(realize.block.iter_vars, realize.values, strict=True):
         if not kinds or axis.kind in kinds:
-            made |= vars_of(value)
-    return made
+            variables |= vars_of(value)
+    return variables
 
 
 # ---------------------------------------------------------------- domains
@@ -77,18 +77,18 @@ def loop_domain(
     `low` is itself counted if it is a loop; the block around ends the way in any case. A storage scope other than
     global adds the thread loops further out over which memory of that scope is shared.
     """
-    made: Domain = {}
+    domain: Domain = {}
     at = low
     while at is not None and at is not high and not isinstance(at, tir.Block):
         if isinstance(at, tir.For):
-            made[at.var] = tir.Range(at.min, at.extent)
+            domain[at.var] = tir.Range(at.min, at.extent)
         at = tree.parent(at)
     if not extra_relax_scope.startswith("global"):
         while at is not None:
             if isinstance(at, tir.For) and at.thread and shared_by_threads(extra_relax_scope, at.thread):
-                made[at.var] = tir.Range(at.min, at.extent)
+                domain[at.var] = tir.Range(at.min, at.extent)
             at = tree.parent(at)
-    return made
+    return domain
 
 
 def domain_above(tree: Tree, realize: tir.BlockRealize, high: tir.Stmt | None = None) -> Domain:
@@ -118,14 +118,14 @@ def is_trivial_binding(tree: Tree, block: tir.Block) -> bool:
 def is_affine_binding(tree: Tree, realize: tir.BlockRealize) -> bool:
     """Return True if the loops up to the enclosing block bind the axes quasi-affinely and surjectively."""
     key = ("affine", realize)
-    found = tree.cache.get(key)
-    if found is None:
+    affine = tree.cache.get(key)
+    if affine is None:
         if tree.scope(realize.block) is None:
-            found = not realize.block.iter_vars
+            affine = not realize.block.iter_vars
         else:
-            found = _is_affine(tree, realize) or _was_affine(tree, realize)
-        tree.cache[key] = found
-    return found
+            affine = _is_affine(tree, realize) or _was_affine(tree, realize)
+        tree.cache[key] = affine
+    return affine
 
 
 # A step that keeps which iterations there are (`split`, `fuse`, `reorder`) may make a binding so involved that it is no
@@ -190,10 +190,12 @@ def affine_violation(realize: tir.BlockRealize, domain: Mapping[tir.Var, tir.Ran
         return None
     if not realize.values:
         return "it has no axes, and the loops repeat it"
-    found = detect_iter_map(realize.values, domain, realize.predicate, "surjective", analyzer, simplify_trivial=False)
-    if not found:
-        return found.reason
-    for axis, sum in zip(realize.block.iter_vars, found.indices, strict=True):
+    iter_map = detect_iter_map(
+        realize.values, domain, realize.predicate, "surjective", analyzer, simplify_trivial=False
+    )
+    if not iter_map:
+        return iter_map.reason
+    for axis, sum in zip(realize.block.iter_vars, iter_map.indices, strict=True):
         if sum.args and not is_one(sum.args[0].scale):
             return f"`{axis.var.name}` moves in steps of {sum.args[0].scale}"
     return None
@@ -205,8 +207,8 @@ def affine_violation(realize: tir.BlockRealize, domain: Mapping[tir.Var, tir.Ran
 def loop_iter_kind(tree: Tree, loop: tir.For) -> IterKind:
     """SPATIAL if only spatial axes hang on the loop, or none; REDUCE if only reduce axes do; else OPAQUE."""
     key = ("kind", loop)
-    found = tree.cache.get(key)
-    if found is None:
+    kind = tree.cache.get(key)
+    if kind is None:
         kinds = {
             axis.kind
             for realize in tree.child_realizes(loop.body)
@@ -214,8 +216,8 @@ def loop_iter_kind(tree: Tree, loop: tir.For) -> IterKind:
             if loop.var in vars_of(value)
         }
         if kinds <= {IterKind.SPATIAL}:
-            found = IterKind.SPATIAL
+            kind = IterKind.SPATIAL
         else:
-            found = IterKind.REDUCE if kinds == {IterKind.REDUCE} else IterKind.OPAQUE
-        tree.cache[key] = found
-    return found
+            kind = IterKind.REDUCE if kinds == {IterKind.REDUCE} else IterKind.OPAQUE
+        tree.cache[key] = kind
+    return kind

@@ -73,8 +73,8 @@ def with_regions(block: tir.Block) -> tir.Block:
     ]
     own = {buffer.data for buffer in block.alloc_buffers}
     visible = {n.buffer.data: n.buffer for n in accessed if n.buffer.data not in own}
-    found = BlockAccess(visible).collect(replace(block, body=inside))
-    return replace(block, reads=found.read_regions(block), writes=found.writes.as_regions())
+    access = BlockAccess(visible).collect(replace(block, body=inside))
+    return replace(block, reads=access.read_regions(block), writes=access.writes.as_regions())
 
 
 def with_own_regions(block: tir.Block) -> tir.Block:
@@ -95,15 +95,15 @@ def own_region(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tir
     if has_block(block.body):
         return region
     access = BlockAccess({region.buffer.data: region.buffer}).collect(block)
-    found = (access.writes if writing else access.reads).as_regions()
-    if len(found) != 1:
+    regions = (access.writes if writing else access.reads).as_regions()
+    if len(regions) != 1:
         return region
     analyzer = Analyzer()
     same = all(
         analyzer.prove_equal(a.min, b.min) and analyzer.prove_equal(a.extent, b.extent)
-        for a, b in zip(found[0].region, region.region, strict=True)
+        for a, b in zip(regions[0].region, region.region, strict=True)
     )
-    return region if same else found[0]
+    return region if same else regions[0]
 
 
 def points(indices: tuple[tir.Expr, ...]) -> tuple[tir.Range, ...]:

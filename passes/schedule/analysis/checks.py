@@ -25,8 +25,8 @@ from mlcc.passes.schedule.tree import Tree
 
 
 def _marks(tree: Tree, block: tir.Block, scope: Scope) -> tuple[tir.Stmt, ...]:
-    found = other_writer(tree, block, scope)
-    return (block,) if found is None or found[1] is block else (block, found[1])
+    other = other_writer(tree, block, scope)
+    return (block,) if other is None or other[1] is block else (block, other[1])
 
 
 def check_complete_block(tree: Tree, block: tir.Block, scope: Scope) -> None:
@@ -149,20 +149,20 @@ def check_stage_pipeline(tree: Tree, scope: tir.Block) -> None:
     """Refuses (E0659) a block whose children do not form a pipeline of stages."""
     from mlcc.passes.schedule.analysis.region_cover import stage_pipeline_violation
 
-    found = stage_pipeline_violation(tree, scope)
-    if found is not None:
-        words, marks = found
+    violation = stage_pipeline_violation(tree, scope)
+    if violation is not None:
+        words, marks = violation
         raise Refusal("E0659", f"the blocks in `{scope.name}` are not stages of a pipeline: {words}", marks)
 
 
 def check_single_child(tree: Tree, parent: Scope) -> tir.BlockRealize:
     """The one block below a loop or block; refuses (E0655) if there are none or several."""
-    found = tree.child_realizes(parent.body)
-    if len(found) != 1:
+    realizes = tree.child_realizes(parent.body)
+    if len(realizes) != 1:
         what = f"block `{parent.name}`" if isinstance(parent, tir.Block) else f"the loop `{parent.var.name}`"
-        names = ", ".join(f"`{r.block.name}`" for r in found) or "none"
-        raise Refusal("E0655", f"{what} must hold exactly one block, and holds {names}", (parent, *found))
-    return found[0]
+        names = ", ".join(f"`{r.block.name}`" for r in realizes) or "none"
+        raise Refusal("E0655", f"{what} must hold exactly one block, and holds {names}", (parent, *realizes))
+    return realizes[0]
 
 
 def loops_used(loops: list[tir.For], realize: tir.BlockRealize) -> list[tir.For]:

@@ -40,28 +40,28 @@ def writers_under(tree: Tree, scope: Scope) -> dict[tir.Buffer, list[tir.Block]]
     """
     if isinstance(scope, tir.Block):
         return scope_info(tree, scope).writers
-    made: dict[tir.Buffer, list[tir.Block]] = {}
+    writers: dict[tir.Buffer, list[tir.Block]] = {}
     for realize in tree.child_realizes(scope.body):
         for buffer, blocks in scope_info(tree, realize.block).writers.items():
-            made.setdefault(buffer, blocks)
-    return made
+            writers.setdefault(buffer, blocks)
+    return writers
 
 
 def other_writer(tree: Tree, block: tir.Block, scope: Scope) -> tuple[tir.Buffer, tir.Block] | None:
     """A buffer that `block` writes and another block of the scope too, and that block."""
     writers = writers_under(tree, scope)
     for region in block.writes:
-        found = writers.get(region.buffer, [])
-        if len(found) > 1:
-            return region.buffer, next((b for b in found if b is not block), block)
+        blocks = writers.get(region.buffer, [])
+        if len(blocks) > 1:
+            return region.buffer, next((b for b in blocks if b is not block), block)
     return None
 
 
 def _not_dominant(tree: Tree, block: tir.Block, scope: Scope) -> str | None:
-    found = other_writer(tree, block, scope)
-    if found is None:
+    conflict = other_writer(tree, block, scope)
+    if conflict is None:
         return None
-    buffer, other = found
+    buffer, other = conflict
     if other is block:
         return f"writes `{buffer.name}` in more than one region"
     return f"is not the only writer of `{buffer.name}`: block `{other.name}` writes it too"
@@ -96,9 +96,9 @@ def reduction_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str
     words = _not_dominant(tree, block, scope)
     if words is not None:
         return words
-    found = reduce_indexed_write(block)
-    if found is not None:
-        buffer, var = found
+    write = reduce_indexed_write(block)
+    if write is not None:
+        buffer, var = write
         return f"indexes `{buffer.name}`, which it writes, by the reduce axis `{var.name}`"
     return None
 

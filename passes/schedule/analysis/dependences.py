@@ -37,7 +37,7 @@ class Access:
 
 def accesses(tree: Tree, body: Body | Stmt, above: Sequence[tir.For]) -> list[Access]:
     """Return the accesses of the outermost blocks below `body`, in terms of the loops `above` and those around them."""
-    made: list[Access] = []
+    collected: list[Access] = []
     for realize in _leaves(body):
         block, values = realize.block, bindings(realize)
         inner: set[tir.Var] = set()
@@ -49,8 +49,8 @@ def accesses(tree: Tree, body: Body | Stmt, above: Sequence[tir.For]) -> list[Ac
         for regions, is_write in ((block.reads, False), (block.writes, True)):
             for region in regions:
                 indices = tuple(_index(span, values, inner) for span in region.region)
-                made.append(Access(block, region.buffer, indices, is_write))
-    return made
+                collected.append(Access(block, region.buffer, indices, is_write))
+    return collected
 
 
 def _leaves(body: Body | Stmt) -> Iterator[tir.BlockRealize]:
@@ -76,7 +76,7 @@ def distance(a: Access, b: Access, loops: Sequence[tir.For], analyzer: Analyzer)
     Both are in terms of the variables of `loops`.
     """
     variables = {loop.var for loop in loops}
-    found: dict[tir.Var, int] = {loop.var: 0 for loop in loops if const_int(loop.extent) == 1}
+    distances: dict[tir.Var, int] = {loop.var: 0 for loop in loops if const_int(loop.extent) == 1}
     same: list[Expr] = []
     for one, other in zip(a.indices, b.indices, strict=True):
         if one is None or other is None:
@@ -94,14 +94,14 @@ def distance(a: Access, b: Access, loops: Sequence[tir.For], analyzer: Analyzer)
             (var,) = used
             step = const_int(analyzer.simplify(c.sub(substitute(one, {var: c.add(var, 1)}), one)))
             if step is not None and step:
-                if apart % step or found.get(var, apart // step) != apart // step:
+                if apart % step or distances.get(var, apart // step) != apart // step:
                     return None
-                found[var] = apart // step
+                distances[var] = apart // step
     for var in _determined(same, loops, analyzer):
-        if found.get(var, 0):
+        if distances.get(var, 0):
             return None
-        found[var] = 0
-    return [found.get(loop.var) for loop in loops]
+        distances[var] = 0
+    return [distances.get(loop.var) for loop in loops]
 
 
 def _determined(indices: list[Expr], loops: Sequence[tir.For], analyzer: Analyzer) -> set[tir.Var]:
@@ -132,9 +132,9 @@ def carried(tree: Tree, chain: Sequence[tir.For]) -> Words | None:
 
 def _meetings(tree: Tree, chain: Sequence[tir.For]) -> Iterator[tuple[Access, Access, Distance]]:
     """Yield dependent pairs of accesses, with the distance vector over `chain` between them."""
-    found = accesses(tree, chain[-1].body, chain)
+    all_accesses = accesses(tree, chain[-1].body, chain)
     analyzer = Analyzer()
-    for a, b in combinations_with_replacement(found, 2):
+    for a, b in combinations_with_replacement(all_accesses, 2):
         if a.buffer is not b.buffer or not (a.is_write or b.is_write):
             continue
         if a.block is b.block and _same(a, b, analyzer):
@@ -199,19 +199,19 @@ def _words(a: Access, b: Access) -> str:
 def merge_violation(tree: Tree, nests: Sequence[Sequence[tir.For]]) -> Words | None:
     """Return two blocks with a dependence that fusing the nests, bodies in the given order, would reverse, or None."""
     loops, analyzer = nests[0], Analyzer()
-    found = []
+    nest_accesses = []
     for nest in nests:
         renamed = {x.var: c.cast(x.var.dtype, y.var) for x, y in zip(nest, loops, strict=True)}
-        found.append([
+        nest_accesses.append([
             Access(a.block, a.buffer, tuple(i and substitute(i, renamed) for i in a.indices), a.is_write)
             for a in accesses(tree, nest[-1].body, nest)
         ])  # fmt: skip
     place = {loop: n for n, loop in enumerate(tree.loops)}
-    for p, ours in enumerate(found):
+    for p, ours in enumerate(nest_accesses):
         for q in range(p + 1, len(nests)):
             is_before = place[nests[p][0]] < place[nests[q][0]]
             for a in ours:
-                for b in found[q]:
+                for b in nest_accesses[q]:
                     if a.buffer is not b.buffer or not (a.is_write or b.is_write):
                         continue
                     steps = distance(a, b, loops, analyzer)

@@ -24,10 +24,10 @@ class Terms:
         return a is b or (a.dtype == b.dtype and self._analyzer.same(self._normal(a), self._normal(b)))
 
     def _normal(self, term: Expr) -> Expr:
-        found = self._known.get(id(term))
-        if found is None:
-            found = self._known[id(term)] = (term, self._analyzer.simplify(term))
-        return found[1]
+        entry = self._known.get(id(term))
+        if entry is None:
+            entry = self._known[id(term)] = (term, self._analyzer.simplify(term))
+        return entry[1]
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ def repeated_terms(stores: list[tir.BufferStore], least: int, terms: Terms) -> l
 
     A term that comes up less often gives way to its parts.
     """
-    made: list[Expr] = []
+    repeated: list[Expr] = []
     for store in stores:
         counted: list[Counted] = []
         for term in _largest((store.value, *store.indices)):
@@ -62,11 +62,11 @@ def repeated_terms(stores: list[tir.BufferStore], least: int, terms: Terms) -> l
             at += 1
         for expr in _post_order(store.value):
             for candidate in counted:
-                new = candidate.times >= least and not any(candidate.term is m for m in made)
+                new = candidate.times >= least and not any(candidate.term is m for m in repeated)
                 if new and terms.same(expr, candidate.term):
-                    made.append(candidate.term)
-        made.sort(key=size, reverse=True)
-    return made
+                    repeated.append(candidate.term)
+        repeated.sort(key=size, reverse=True)
+    return repeated
 
 
 def _count(counted: list[Counted], term: Expr, times: int, terms: Terms, ordered: bool) -> None:

@@ -101,8 +101,8 @@ def cut_axis(tree: Tree, realize: tir.BlockRealize, kinds: tuple[IterKind, ...])
             continue
         if not analyzer.prove(c.greater_equal(span.extent, axis.dom.extent)):  # a triangle: as far as another loop
             return axis
-    found = detect_iter_map(realize.values, domain, realize.predicate, "surjective", analyzer)
-    for axis, index in zip(realize.block.iter_vars, found.indices, strict=False):
+    iter_map = detect_iter_map(realize.values, domain, realize.predicate, "surjective", analyzer)
+    for axis, index in zip(realize.block.iter_vars, iter_map.indices, strict=False):
         if axis.kind in kinds and _falls_short(index, axis.dom, analyzer):
             return axis
     return None

@@ -43,20 +43,20 @@ class NewNest:
             for condition in self._conditions(value, domain.bound):
                 predicate = c.logical_and(predicate, condition)
         self.realize = tir.BlockRealize(tuple(values), self._analyzer.simplify(predicate), self._block)
-        made: tir.Stmt = self.realize
+        nest: tir.Stmt = self.realize
         for var, extent in reversed(spans):
-            made = tir.For(var, c.const(0, var.dtype), extent, tir.ForKind.SERIAL, (made,))
-            self.loops.insert(0, made)
-        return made
+            nest = tir.For(var, c.const(0, var.dtype), extent, tir.ForKind.SERIAL, (nest,))
+            self.loops.insert(0, nest)
+        return nest
 
     def _conditions(self, value: Expr, bound: Interval) -> list[Expr]:
         """Return the conditions, as far as they are not provable, under which `value` lies in `bound`."""
-        made = []
+        conditions = []
         if bound.low is not None and not self._proves(c.sub(value, bound.low), 0):
-            made.append(c.greater_equal(value, bound.low))
+            conditions.append(c.greater_equal(value, bound.low))
         if bound.high is not None and not self._proves(c.sub(c.add(bound.high, 1), value), 1):
-            made.append(c.less(value, c.add(bound.high, 1)))
-        return made
+            conditions.append(c.less(value, c.add(bound.high, 1)))
+        return conditions
 
     def _proves(self, room: Expr, least: int) -> bool:
         """Return True if `room >= least` is proved for all iterations and all values of symbols."""
@@ -89,17 +89,17 @@ class _Quotients(Rewriter):
             if at is None:
                 rest = sign(rest, term)
                 continue
-            made = c.const(1, node.dtype)
+            product = c.const(1, node.dtype)
             for part in (*parts[:at], *parts[at + 1 :]):
-                made = c.mul(made, part)
-            quotient = sign(quotient, made)
+                product = c.mul(product, part)
+            quotient = sign(quotient, product)
         left = tir.const_int(rest)
         return c.add(quotient, rest if left in (0, -1) else c.floordiv(rest, by))
 
 
 def _terms(value: Expr) -> list[tuple[Callable[[Expr, Expr], Expr], Expr]]:
     """Return the terms of a sum, each with the function (`add` or `sub`) that accumulates it."""
-    made: list[tuple[Callable[[Expr, Expr], Expr], Expr]] = []
+    terms: list[tuple[Callable[[Expr, Expr], Expr], Expr]] = []
     stack: list[tuple[bool, Expr]] = [(True, value)]
     while stack:
         plus, top = stack.pop()
@@ -109,5 +109,5 @@ def _terms(value: Expr) -> list[tuple[Callable[[Expr, Expr], Expr], Expr]]:
             case tir.Sub(lhs=a, rhs=b):
                 stack += [(not plus, b), (plus, a)]
             case _:
-                made.append((c.add if plus else c.sub, top))
-    return made
+                terms.append((c.add if plus else c.sub, top))
+    return terms

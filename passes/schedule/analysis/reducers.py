@@ -192,20 +192,20 @@ def _bound_updates(block: tir.Block, count: int) -> tuple[tir.BufferStore, ...]:
         if not isinstance(stmt, tir.Bind):
             _refuse(block, f"its body does not begin by binding the new value of each of the {count} outputs")
         values[stmt.var] = stmt.value
-    made: dict[tir.Var, tir.BufferStore] = {}
+    updates: dict[tir.Var, tir.BufferStore] = {}
     for stmt in stores:
         if not isinstance(stmt, tir.BufferStore):
             _refuse(block, "its body does something else than bind new values and store them")
         if not isinstance(stmt.value, tir.Var) or stmt.value not in values:
             _refuse(block, f"what it stores to `{stmt.buffer.name}` is not one of the variables bound before")
-        if stmt.value in made:
+        if stmt.value in updates:
             _refuse(block, f"it stores `{stmt.value.name}` twice")
-        if any(u.buffer is stmt.buffer for u in made.values()):
+        if any(u.buffer is stmt.buffer for u in updates.values()):
             _refuse(block, f"it stores to `{stmt.buffer.name}` twice")
-        made[stmt.value] = tir.BufferStore(stmt.buffer, values[stmt.value], stmt.indices)
-    if len(made) != count:
-        _refuse(block, f"it stores {len(made)} values for {count} outputs")
-    return tuple(made[v] for v in values)
+        updates[stmt.value] = tir.BufferStore(stmt.buffer, values[stmt.value], stmt.indices)
+    if len(updates) != count:
+        _refuse(block, f"it stores {len(updates)} values for {count} outputs")
+    return tuple(updates[v] for v in values)
 
 
 def _check_places(block: tir.Block, updates: tuple[tir.BufferStore, ...], inits: list[tir.BufferStore]) -> None:

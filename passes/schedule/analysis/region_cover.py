@@ -92,17 +92,17 @@ def _uncovered(
     if not writers or any(_writes_all(tree, w, buffer, place) for w in writers):
         return None
     analyzer = analyzer_of(tree)
-    made = produced_region(tree, buffer, writers, place, analyzer)
+    produced = produced_region(tree, buffer, writers, place, analyzer)
     used = consumed_region(tree, block, region, place, analyzer)
-    if covers(buffer.shape, made, used, analyzer):
+    if covers(buffer.shape, produced, used, analyzer):
         return None
     names = " and ".join(f"`{w.name}`" for w in writers)
     where = f" in one iteration of `{place.var.name}`" if isinstance(place, tir.For) else ""
     words = f"`{block.name}` reads {spell(buffer, used)}{where}, of which "
-    if any(i.empty for i in made):
+    if any(i.empty for i in produced):
         words += f"{names} may leave something out"
     else:
-        words += f"{names} {'write' if len(writers) > 1 else 'writes'} {spell(buffer, made)}"
+        words += f"{names} {'write' if len(writers) > 1 else 'writes'} {spell(buffer, produced)}"
     return words, (*writers, block)
 
 
@@ -183,8 +183,8 @@ def relaxed_lower(
     """
     realize = tree.realize(block)
     domain = loop_domain(tree, tree.parent(realize), high, region.buffer.scope)
-    found = lower_bound(unbound(realize, region.region), domain, realize.predicate, analyzer or analyzer_of(tree))
-    return [NOTHING] * len(region.region) if found is None else found
+    bound = lower_bound(unbound(realize, region.region), domain, realize.predicate, analyzer or analyzer_of(tree))
+    return [NOTHING] * len(region.region) if bound is None else bound
 
 
 def produced_region(

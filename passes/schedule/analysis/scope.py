@@ -82,10 +82,10 @@ class ScopeInfo:
 def scope_info(tree: Tree, block: tir.Block) -> ScopeInfo:
     """The dependencies among the children of `block`."""
     key = ("scope", block)
-    found = tree.cache.get(key)
-    if found is None:
-        found = tree.cache[key] = ScopeInfo(block, tree.child_realizes(block))
-    return found
+    info = tree.cache.get(key)
+    if info is None:
+        info = tree.cache[key] = ScopeInfo(block, tree.child_realizes(block))
+    return info
 
 
 _FLOW = (DepKind.RAW, DepKind.WAW)
@@ -119,12 +119,12 @@ def outside_write(block: tir.Block, scope: tir.Block) -> tir.Buffer | None:
 
 def output_blocks(tree: Tree, scope: tir.Block) -> list[tir.Block]:
     """All blocks below `scope`, nested ones too, that write what the block around them does not allocate."""
-    found = []
+    outputs = []
     stack = list(reversed(tree.child_realizes(scope)))
     while stack:
         block = stack.pop().block
         around = tree.scope(block)
         if around is not None and is_output(tree, block, around):
-            found.append(block)
+            outputs.append(block)
         stack.extend(reversed(tree.child_realizes(block)))
-    return found
+    return outputs

@@ -26,18 +26,18 @@ def uses(tree: Tree, stmt: tir.Stmt) -> Uses:
 
 
 def _uses(stmt: tir.Stmt) -> Uses:
-    made = Uses(set(), set())
+    collected = Uses(set(), set())
     stack: list[Any] = [stmt]
     while stack:
         node = stack.pop()
         if isinstance(node, tir.Var):
-            made.pointers.add(node)
+            collected.pointers.add(node)
         elif isinstance(node, tir.Buffer):
-            if node not in made.objects:
-                made.objects.update(n for n in walk(node) if isinstance(n, (tir.Buffer, tir.Var)))
+            if node not in collected.objects:
+                collected.objects.update(n for n in walk(node) if isinstance(n, (tir.Buffer, tir.Var)))
         else:
             if isinstance(node, tir.Block):
-                made.pointers.update(m.source.buffer for m in node.match_buffers)
+                collected.pointers.update(m.source.buffer for m in node.match_buffers)
             stack += children(node)
-    made.objects.update(made.pointers)
-    return made
+    collected.objects.update(collected.pointers)
+    return collected

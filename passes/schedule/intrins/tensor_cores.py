@@ -49,12 +49,12 @@ def module_of(name: str) -> IRModule | None:
     """The module of a name's `desc` and `impl`; None for names that are not in the catalogue."""
     from mlcc.grammar.parser import parse
 
-    found = catalogue().get(name)
-    if found is None:
-        found = wgmma_text(name)
-        if found is None:
+    entry = catalogue().get(name)
+    if entry is None:
+        entry = wgmma_text(name)
+        if entry is None:
             return None
-    text, values = found
+    text, values = entry
     source = (files(__package__) / f"{text}.mlc").read_text(encoding="utf-8")
     filled = Template(source).substitute({k: str(v) for k, v in values.items()})
     return parse(filled, name=f"<{name}>")

@@ -35,15 +35,15 @@ def wgmma_text(name: str) -> tuple[str, Values] | None:
     """The text of a name, and what stands for its placeholders; None if it is no such name."""
     if not name.startswith("wgmma_"):
         return None
-    if found := _FILL.match(name):
-        n, out = int(found[1]), found[2]
+    if match := _FILL.match(name):
+        n, out = int(match[1]), match[2]
         return None if not _is_width(n) else ("wgmma_fill", {"name": name, **_sums(n, out)})
-    if found := _STORE.match(name):
-        n, out, scope = int(found[1]), found[2], found[3].replace("_", ".")
+    if match := _STORE.match(name):
+        n, out, scope = int(match[1]), match[2], match[3].replace("_", ".")
         return None if not _is_width(n) else ("wgmma_store", {"name": name, "scope": scope, **_sums(n, out)})
-    if found := _SYNC.match(name):
-        values = _sync(int(found[1]), int(found[2]), found[3], found[4], bool(found[5]), bool(found[6]))
-        scope = "shared.dyn" if found[7] else "shared"
+    if match := _SYNC.match(name):
+        values = _sync(int(match[1]), int(match[2]), match[3], match[4], bool(match[5]), bool(match[6]))
+        scope = "shared.dyn" if match[7] else "shared"
         return None if values is None else ("wgmma_sync", {"name": name, "scope": scope, **values})
     return None
 

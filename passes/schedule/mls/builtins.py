@@ -68,11 +68,11 @@ def _len(budget: Budget, value: Any) -> int:
 
 def _extreme(op: str) -> Values:
     def pick(budget: Budget, *values: Any) -> Any:
-        found = elements(values[0], budget) if len(values) == 1 else list(values)
-        if not found:
+        items = elements(values[0], budget) if len(values) == 1 else list(values)
+        if not items:
             raise Wrong("E0606", "there is no least or greatest of nothing")
-        best = found[0]
-        for value in found[1:]:
+        best = items[0]
+        for value in items[1:]:
             if truth(compare(op, value, best, budget)):
                 best = value
         return best
@@ -254,9 +254,9 @@ def _endswith(budget: Budget, text: str, end: Any) -> bool:
 
 
 def _join(budget: Budget, text: str, parts: Any) -> str:
-    found = [_text("join", p) for p in elements(parts, budget)]
-    budget.items(sum(map(len, found)) + len(text) * max(0, len(found) - 1))
-    return text.join(found)
+    texts = [_text("join", p) for p in elements(parts, budget)]
+    budget.items(sum(map(len, texts)) + len(text) * max(0, len(texts) - 1))
+    return text.join(texts)
 
 
 def _text(name: str, value: Any) -> str:

@@ -124,22 +124,22 @@ class Expressions:
         return tuple(self._items(cst.items))
 
     def _items(self, items: tuple[tree.Expr, ...]) -> list[Any]:
-        made: list[Any] = []
+        values: list[Any] = []
         for item in items:
             if isinstance(item, tree.Star):
-                made += elements(self.value(item.value), self.budget, "unpack")
+                values += elements(self.value(item.value), self.budget, "unpack")
             else:
-                made.append(self.value(item))
-        return made
+                values.append(self.value(item))
+        return values
 
     def _dict(self, cst: tree.Dict) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         for key_cst, value_cst in cst.entries:
             key = self.value(key_cst)
             if not is_key(key):
                 raise Wrong("E0606", f"{describe(key)} cannot be a key of a dict", at=key_cst)
-            made[key] = self.value(value_cst)
-        return made
+            mapping[key] = self.value(value_cst)
+        return mapping
 
     def _lambda(self, cst: tree.Lambda) -> Lambda:
         scopes = self.frames[-1].scopes
@@ -151,9 +151,9 @@ class Expressions:
                 raise Wrong("E0605", message).placed(self.span(cst))
             frame.names.update(zip(cst.parameters, values, strict=True))
             self.enter(frame)
-            made = self.value(cst.body)
+            result = self.value(cst.body)
             self.frames.pop()
-            return made
+            return result
 
         return Lambda("lambda", run, cst.parameters)
 
@@ -180,16 +180,16 @@ class Expressions:
     def _compare_chain(self, first: tree.Expr, links: list[tree.Compare]) -> Any:
         """`a < b < c`: each operand is evaluated once."""
         left = self.value(first)
-        made: Any = True
+        result: Any = True
         for link in links:
             right = self.value(link.right)
-            found = compare(link.op, left, right, self.budget)
-            if isinstance(found, tir.Expr) or isinstance(made, tir.Expr):
-                made = self.budget.symbolic(_join("and", made, found), made, found)
-            elif not truth(found):
+            comparison = compare(link.op, left, right, self.budget)
+            if isinstance(comparison, tir.Expr) or isinstance(result, tir.Expr):
+                result = self.budget.symbolic(_join("and", result, comparison), result, comparison)
+            elif not truth(comparison):
                 return False
             left = right
-        return made
+        return result
 
     def _choice(self, cst: tree.Choice) -> Any:
         return self.value(cst.then if truth(self.value(cst.condition)) else cst.other)
@@ -287,8 +287,8 @@ class Expressions:
         """The argument of a call that stands for something that is no longer there."""
         places = [] if any(isinstance(a, tree.Star) for a in cst.args) else list(zip(cst.args, args, strict=True))
         places += [(keyword.value, kwargs[keyword.name]) for keyword in cst.keywords]
-        found = (at for at, v in places if isinstance(v, (BlockRV, LoopRV)) and self.steps.name_of(v) is None)
-        return next(found, None)
+        gone = (at for at, v in places if isinstance(v, (BlockRV, LoopRV)) and self.steps.name_of(v) is None)
+        return next(gone, None)
 
     def _register(self, args: list[Any], kwargs: dict[str, Any], cst: tree.Call) -> None:
         invoke("register_tensor_intrin", _needs_place, self.budget, args, kwargs)

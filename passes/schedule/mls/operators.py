@@ -70,14 +70,14 @@ def _numbers(op: str, a: Any, b: Any, budget: Budget) -> Any:
     if op == "**" and whole and b > 0 and (abs(a).bit_length() - 1) * b > MAX_BITS:
         raise too_large()
     try:
-        made = fn(a, b)
+        result = fn(a, b)
     except ZeroDivisionError:
         raise Wrong("E0606", "division by zero") from None
     except (OverflowError, ValueError) as exc:
         raise Wrong("E0606", f"`{op}`: {exc}") from None
-    if isinstance(made, complex):
+    if isinstance(result, complex):
         raise Wrong("E0606", "a negative number has no fractional power")
-    return budget.number(made)
+    return budget.number(result)
 
 
 def _symbolic(op: str, a: Any, b: Any, budget: Budget) -> Any:
@@ -208,10 +208,10 @@ def part(base: Any, low: Any, high: Any, step: Any, budget: Budget) -> Any:
             raise Wrong("E0606", f"a slice is made of integers, not {describe(bound)}")
     if step == 0:
         raise Wrong("E0606", "the step of a slice cannot be 0")
-    made = base[low:high:step]
+    items = base[low:high:step]
     if not isinstance(base, range):
-        budget.items(len(made))
-    return made
+        budget.items(len(items))
+    return items
 
 
 def elements(value: Any, budget: Budget, what: str = "iterate over") -> list[Any]:

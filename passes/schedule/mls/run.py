@@ -76,9 +76,9 @@ class _Steps:
         other = _OTHERS.get(name)
         try:
             if other is None:
-                made = self._schedule.call(name, tuple(args), kwargs, span)
+                result = self._schedule.call(name, tuple(args), kwargs, span)
                 self._measure(name)
-                return made
+                return result
             return invoke(f"sch.{name}", other, self, args, kwargs)
         except CompileError as exc:
             if other is None:

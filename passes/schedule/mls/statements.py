@@ -278,12 +278,12 @@ class Script(Expressions):
                 raise Wrong("E0605", f"`{param.name}` without a default stands behind a parameter with one", at=stmt)
 
         def run(values: tuple[Any, ...]) -> Any:
-            return self.call_function(made, list(values), {}, None)
+            return self.call_function(function, list(values), {}, None)
 
-        made = Function(name, run, names)
-        made.body, made.defaults = stmt.body, defaults
-        made.scopes = self.frames[-1].scopes
-        self.frames[-1].names[name] = made
+        function = Function(name, run, names)
+        function.body, function.defaults = stmt.body, defaults
+        function.scopes = self.frames[-1].scopes
+        self.frames[-1].names[name] = function
         return Next.STATEMENT
 
     def call_function(self, fn: Function, args: list[Any], kwargs: dict[str, Any], cst: tree.Call | None) -> Any:
@@ -300,20 +300,20 @@ class Script(Expressions):
         signature = f"it is `{fn.name}({', '.join(n + ('=...' if n in fn.defaults else '') for n in fn.names)})`"
         if len(args) > len(fn.names):
             raise Wrong("E0605", f"`{fn.name}` takes {len(fn.names)} arguments, not {len(args)}", signature)
-        made = dict(zip(fn.names, args, strict=False))
+        bound = dict(zip(fn.names, args, strict=False))
         for name, value in kwargs.items():
             if name not in fn.names:
                 help = did_you_mean(name, fn.names) or signature
                 raise Wrong("E0605", f"`{fn.name}` has no parameter `{name}`", help)
-            if name in made:
+            if name in bound:
                 raise Wrong("E0605", f"`{fn.name}` is given `{name}` twice", signature)
-            made[name] = value
+            bound[name] = value
         for name in fn.names:
-            if name not in made:
+            if name not in bound:
                 if name not in fn.defaults:
                     raise Wrong("E0605", f"`{fn.name}` needs `{name}`", signature)
-                made[name] = fn.defaults[name]
-        return made
+                bound[name] = fn.defaults[name]
+        return bound
 
 
 def _mentions(stmt: tree.Stmt, name: str) -> bool:

@@ -25,10 +25,10 @@ def reorder_block_iter_var(state: State, block: BlockRef, new_order: list[int]) 
         raise Refusal(
             "E0631", f"{new_order} is no order of the {count} axes of block `{old.name}`", old, f"its axes: {axes}"
         )
-    made = replace(old, iter_vars=tuple(old.iter_vars[n] for n in new_order))
+    reordered = replace(old, iter_vars=tuple(old.iter_vars[n] for n in new_order))
     edit = Rebuild(block.tree)
-    edit.put(realize, replace(realize, block=made, values=tuple(realize.values[n] for n in new_order)))
-    state.update(block.func_name, edit, {old: made})
+    edit.put(realize, replace(realize, block=reordered, values=tuple(realize.values[n] for n in new_order)))
+    state.update(block.func_name, edit, {old: reordered})
 
 
 @primitive()

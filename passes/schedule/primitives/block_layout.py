@@ -71,18 +71,18 @@ def transform_block_layout(state: State, block: BlockRef, index_map: IndexMapArg
     )  # fmt: skip
     values = im.map_indices(back, [axis.var for axis in new_axes], analyzer)
     inside = replace(with_regions(old), iter_vars=())
-    made = replace(substitute(inside, {a.var: v for a, v in zip(axes, values, strict=True)}), iter_vars=new_axes)
+    new_block = replace(substitute(inside, {a.var: v for a, v in zip(axes, values, strict=True)}), iter_vars=new_axes)
     simplifier = AccessSimplifier()
-    made = simplifier.block(made)
+    new_block = simplifier.block(new_block)
     variables = tuple(tir.Var(f"ax{n}", axis.var.dtype) for n, axis in enumerate(new_axes))
     before = im.map_indices(back, variables, analyzer)
     predicate = substitute(realize.predicate, {loop.var: v for loop, v in zip(loops, before, strict=True)})
-    nest: tir.Stmt = replace(realize, values=variables, predicate=predicate, block=made)
+    nest: tir.Stmt = replace(realize, values=variables, predicate=predicate, block=new_block)
     for var, size in zip(reversed(variables), reversed(new_sizes), strict=True):
         nest = tir.For(var, c.const(0, var.dtype), c.cast(var.dtype, size), tir.ForKind.SERIAL, (nest,))
     edit = Rebuild(tree)
     edit.put(loops[0] if loops else realize, nest)
-    state.update(block.func_name, edit, {old: made})
+    state.update(block.func_name, edit, {old: new_block})
 
 
 def _check_order(tree: Tree, loops: list[tir.For], mapping: tir.IndexMap, sizes: Sequence[tir.Expr]) -> None:
@@ -93,9 +93,9 @@ def _check_order(tree: Tree, loops: list[tir.For], mapping: tir.IndexMap, sizes:
     before = _rank(mapping.indices, [loop.extent for loop in loops])
     if not loops or analyzer.prove_equal(before, _rank(mapping.result, sizes)):
         return
-    found = carried(tree, loops)
-    if found is not None:
-        words, blocks = found
+    violation = carried(tree, loops)
+    if violation is not None:
+        words, blocks = violation
         raise Refusal(
             "E0633", f"with {spelled(mapping)} the iterations would come in another order, and {words}", blocks
         )
@@ -125,9 +125,9 @@ def _check_extents(block: tir.Block, loops: list[tir.For]) -> None:
 def _kind(block: tir.Block, value: tir.Expr, size: tir.Expr, kinds: dict[tir.Var, tir.IterKind]) -> tir.IterKind:
     if tir.const_int(size) == 1:
         return tir.IterKind.SPATIAL
-    found = {kinds[v] for v in vars_of(value) if v in kinds}
-    if len(found) == 1 and found != {tir.IterKind.OPAQUE}:
-        return found.pop()
+    axis_kinds = {kinds[v] for v in vars_of(value) if v in kinds}
+    if len(axis_kinds) == 1 and axis_kinds != {tir.IterKind.OPAQUE}:
+        return axis_kinds.pop()
     message = f"an axis `{value}` of block `{block.name}` would be neither spatial nor reduce"
     raise Refusal(
         "E0678", message, block, "combine spatial axes with spatial ones only, and reduce axes with reduce ones"

@@ -75,11 +75,11 @@ def blockized(tree: Tree, loop: tir.For, preserve_unit_iters: bool) -> tuple[tir
     domains = {axis.var: from_range(axis.dom) for axis in axes.inner}
     reads, writes = _relaxed(moved.reads, domains), _relaxed(moved.writes, domains)
     continues = moved.init is not None and any(a.kind is tir.IterKind.REDUCE for a in axes.outer)
-    made = replace(
+    inner_block = replace(
         moved, iter_vars=tuple(axes.inner), init=None, reads=(*moved.writes, *moved.reads) if continues else moved.reads
     )
-    reuse[block] = made
-    realize = tir.BlockRealize(tuple(axes.inner_values), division.inner_predicate, made, span=inner.span)
+    reuse[block] = inner_block
+    realize = tir.BlockRealize(tuple(axes.inner_values), division.inner_predicate, inner_block, span=inner.span)
     loops = _ranged_by_axes(loops, outside, axes)
     init = None if moved.init is None else (_lifted_init(moved.init, realize, loops, f"{block.name}_init"),)
     outer = tir.Block(
@@ -91,8 +91,8 @@ def blockized(tree: Tree, loop: tir.For, preserve_unit_iters: bool) -> tuple[tir
 def _ranged_by_axes(loops: list[tir.For], outside: list[tir.For], axes: _Axes) -> list[tir.For]:
     """The loops inside, whose ranges name axes of the outer block in place of loops. Refuses (E0685) other ranges."""
     known = {v: a.var for v, a in zip(axes.outer_values, axes.outer, strict=True) if isinstance(v, tir.Var)}
-    made = [replace(at, min=substitute(at.min, known), extent=substitute(at.extent, known)) for at in loops]
-    for at in made:
+    ranged = [replace(at, min=substitute(at.min, known), extent=substitute(at.extent, known)) for at in loops]
+    for at in ranged:
         for above in outside:
             if above.var in used_vars(at.min) | used_vars(at.extent):
                 raise Refusal(
@@ -101,7 +101,7 @@ def _ranged_by_axes(loops: list[tir.For], outside: list[tir.For], axes: _Axes) -
                     " block",
                     tuple(loop for loop in (*loops, above) if loop.var in (at.var, above.var)),
                 )  # fmt: skip
-    return made
+    return ranged
 
 
 def _loops_down_to(tree: Tree, loop: tir.For, inner: tir.BlockRealize) -> list[tir.For]:
@@ -173,8 +173,8 @@ def _joined(tree: Tree, blocks: list[tir.Block], preserve_unit_iters: bool) -> t
         moved = _moved(block, now.values, analyzer, reuse)
         reads += _relaxed(moved.reads, domains)
         writes += _relaxed(moved.writes, domains)
-        made = reuse[block] = replace(moved, iter_vars=tuple(now.inner))
-        inner = tir.BlockRealize(tuple(now.inner_values), division.inner_predicate, made, span=realize.span)
+        inner_block = reuse[block] = replace(moved, iter_vars=tuple(now.inner))
+        inner = tir.BlockRealize(tuple(now.inner_values), division.inner_predicate, inner_block, span=realize.span)
         nest = [replace(loop, extent=substitute(loop.extent, outer_vars)) for loop in loops]
         body.append(_nest(inner, nest))
     assert axes is not None
@@ -212,22 +212,22 @@ def _neighbours(tree: Tree, blocks: list[tir.Block]) -> tuple[tir.For | tir.Bloc
 
 def _union(regions: Sequence[tir.BufferRegion]) -> tuple[tir.BufferRegion, ...]:
     """One region per buffer, around all that are given; the buffer that came last is first, as mostly in TVM."""
-    found: dict[tir.Buffer, list[Interval]] = {}
+    boxes: dict[tir.Buffer, list[Interval]] = {}
     analyzer = Analyzer()
     for region in regions:
         parts = [from_range(span) for span in region.region]
-        known = found.get(region.buffer)
-        found[region.buffer] = (
+        known = boxes.get(region.buffer)
+        boxes[region.buffer] = (
             parts if known is None else [union(a, b, analyzer) for a, b in zip(known, parts, strict=True)]
         )
-    made = []
-    for buffer, parts in reversed(found.items()):
+    united = []
+    for buffer, parts in reversed(boxes.items()):
         spans = []
         for part in parts:
             assert part.low is not None and part.high is not None
             spans.append(tir.Range(part.low, c.sub(c.add(part.high, 1), part.low)))
-        made.append(tir.BufferRegion(buffer, tuple(spans)))
-    return tuple(made)
+        united.append(tir.BufferRegion(buffer, tuple(spans)))
+    return tuple(united)
 
 
 # ---------------------------------------------------------------- axes
@@ -243,17 +243,17 @@ def _division(
     analyzer = Analyzer()
     for var, span in iters.items():
         analyzer.bind(var, span)
-    found = None
+    subspaces = None
     # a condition that fusing loops made long may tell more when it is short
     for predicate in dict.fromkeys((realize.predicate, analyzer.simplify(realize.predicate))):
-        found = subspace_divide(
+        subspaces = subspace_divide(
             realize.values, iters, [loop.var for loop in inside], predicate, "surjective",
             simplify_trivial=not preserve_unit_iters,
         )  # fmt: skip
-        made = _whole(found, realize, predicate, outside, inside) if found else None
-        if made is not None:
-            return made
-    return None if found else _trivial_division(realize, outside, inside)
+        division = _whole(subspaces, realize, predicate, outside, inside) if subspaces else None
+        if division is not None:
+            return division
+    return None if subspaces else _trivial_division(realize, outside, inside)
 
 
 def _whole(
@@ -304,7 +304,7 @@ def _trivial_division(realize: tir.BlockRealize, outside: list[tir.For], inside:
     if not is_one(realize.predicate):
         return None
     outer_vars, inner_vars = {loop.var for loop in outside}, {loop.var for loop in inside}
-    made: list[tuple[IterMark, IterMark]] = []
+    pairs: list[tuple[IterMark, IterMark]] = []
     for axis, value in zip(realize.block.iter_vars, realize.values, strict=True):
         used = used_vars(value)
         dtype = axis.var.dtype
@@ -312,8 +312,8 @@ def _trivial_division(realize: tir.BlockRealize, outside: list[tir.For], inside:
         mark = IterMark(value if isinstance(value, tir.Var) else IterSum((), value), axis.dom.extent)
         if used & outer_vars and used & inner_vars:
             return None
-        made.append((mark, unit) if used & outer_vars else (unit, mark if used & inner_vars else unit))
-    return Subspaces(tuple(made))
+        pairs.append((mark, unit) if used & outer_vars else (unit, mark if used & inner_vars else unit))
+    return Subspaces(tuple(pairs))
 
 
 class _Axes:
@@ -392,16 +392,16 @@ class _Moved(Substitute):
         self._analyzer, self._reuse = analyzer, reuse
 
     def visit(self, node: Any) -> Any:
-        found = self._memo.get(id(node))
-        if found is not None:
-            return found[1]
-        made = map_children(node, self.visit)
-        if made is not node and isinstance(node, tir.Expr):
-            made = self._analyzer.simplify(made)
-        elif made is not node and isinstance(node, tir.Block):
-            self._reuse[node] = made
-        self._memo[id(node)] = (node, made)
-        return made
+        known = self._memo.get(id(node))
+        if known is not None:
+            return known[1]
+        rewritten = map_children(node, self.visit)
+        if rewritten is not node and isinstance(node, tir.Expr):
+            rewritten = self._analyzer.simplify(rewritten)
+        elif rewritten is not node and isinstance(node, tir.Block):
+            self._reuse[node] = rewritten
+        self._memo[id(node)] = (node, rewritten)
+        return rewritten
 
 
 def _moved(block: tir.Block, values: Mapping[tir.Var, tir.Expr], analyzer: Analyzer, reuse: Reuse) -> tir.Block:
@@ -411,7 +411,7 @@ def _moved(block: tir.Block, values: Mapping[tir.Var, tir.Expr], analyzer: Analy
 
 def _relaxed(regions: Sequence[tir.BufferRegion], domains: Domains) -> tuple[tir.BufferRegion, ...]:
     """Return the union of each region over the domains of the axes."""
-    made = []
+    relaxed = []
     for region in regions:
         analyzer = Analyzer()
         spans = []
@@ -420,8 +420,8 @@ def _relaxed(regions: Sequence[tir.BufferRegion], domains: Domains) -> tuple[tir
             low = span.min if tir.const_int(span.extent) != 1 else high
             whole = tir.Range(c.const(0, extent.dtype), extent)
             spans.append(cover(eval_range(low, high, domains, analyzer), whole, analyzer))
-        made.append(tir.BufferRegion(region.buffer, tuple(spans)))
-    return tuple(made)
+        relaxed.append(tir.BufferRegion(region.buffer, tuple(spans)))
+    return tuple(relaxed)
 
 
 def _nest(inner: tir.Stmt, loops: Sequence[tir.For]) -> tir.Stmt:

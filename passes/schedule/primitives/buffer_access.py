@@ -66,12 +66,12 @@ def annotate_buffer_access(
     for start, end in ranges.on(axes):
         low, high = analyzer.simplify(start), analyzer.simplify(end)
         spans.append(tir.Range(low, analyzer.simplify(c.sub(high, low))))
-    made = (*regions[:buffer_index], tir.BufferRegion(buffer, tuple(spans)), *regions[buffer_index + 1 :])
+    new = (*regions[:buffer_index], tir.BufferRegion(buffer, tuple(spans)), *regions[buffer_index + 1 :])
     key = f"explicit_{buf_type}_region"
     marked = old.annotations.get(key, ())
     if buffer_index not in marked:
         marked = (*marked, buffer_index)
-    _put(state, block, replace(old, **{f"{buf_type}s": made, "annotations": old.annotations.with_item(key, marked)}))
+    _put(state, block, replace(old, **{f"{buf_type}s": new, "annotations": old.annotations.with_item(key, marked)}))
 
 
 class RangesMap:

@@ -95,9 +95,9 @@ def cache_read(
     )  # fmt: skip
     edit = Rebuild(tree)
     for realize in tree.child_realizes(scope.body):
-        made = retarget.visit(realize)
-        if made is not realize:
-            edit.put(realize, made)
+        rewritten = retarget.visit(realize)
+        if rewritten is not realize:
+            edit.put(realize, rewritten)
     where.insert(edit, stage)
     edit.allocate(scope, cache)
     state.update(block.func_name, edit, reuse=retarget.reuse)
@@ -167,11 +167,11 @@ def _record(state: State, name: str, index: int, consumers: list[BlockRef] | Non
     state.recorded[name] = index
     if not consumers:
         state.recorded["consumer_blocks"] = None
-    found: dict[tir.Block, None] = {}
+    blocks: dict[tir.Block, None] = {}
     for ref in consumers or ():
-        found[ref.block] = None
-        found.update((r.block, None) for r in child_realizes(ref.block.body))
-    return found
+        blocks[ref.block] = None
+        blocks.update((r.block, None) for r in child_realizes(ref.block.body))
+    return blocks
 
 
 def _input_region(
@@ -228,9 +228,9 @@ def _spelled(region: tir.BufferRegion) -> str:
 def check_readers_covered(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> None:
     """Refuses (E0642) if some block of the scope reads more of `buffer` than blocks there have written."""
     for block in scope_info(tree, scope).readers.get(buffer, ()):
-        found = region_cover_violation(tree, block)
-        if found is not None:
-            words, marks = found
+        violation = region_cover_violation(tree, block)
+        if violation is not None:
+            words, marks = violation
             raise Refusal("E0642", f"a cache of `{buffer.name}` would be read where nothing is in it: {words}", marks)
 
 
@@ -336,9 +336,9 @@ def _check_reads_cache(tree: Tree, writer: tir.Block, buffer: tir.Buffer, consum
         raise Refusal(
             "E0642", f"`{consumer.name}` reads `{buffer.name}` before `{writer.name}` writes it", (consumer, writer)
         )
-    found = region_cover_violation(tree, consumer)
-    if found is not None:
-        words, marks = found
+    violation = region_cover_violation(tree, consumer)
+    if violation is not None:
+        words, marks = violation
         raise Refusal("E0642", f"a cache of `{buffer.name}` would be read where nothing is in it: {words}", marks)
 
 

@@ -41,40 +41,40 @@ def cache_index(state: State, block: BlockRef, storage_scope: str, cse_thresh: i
     tree, node = block.tree, block.block
     scope = scope_root(tree, node)
     terms = Terms()
-    found = repeated_terms(_stores((*(node.init or ()), *node.body)), cse_thresh, terms)
-    if not found:
+    repeated = repeated_terms(_stores((*(node.init or ()), *node.body)), cse_thresh, terms)
+    if not repeated:
         return []
     realize = block.realize
     loops = tree.all_loops_above(realize)
-    made = [_stage(n, term, realize, loops, storage_scope) for n, term in enumerate(found)]
+    stages = [_stage(n, term, realize, loops, storage_scope) for n, term in enumerate(repeated)]
     top: tir.Stmt = tree.child_of(scope, realize)
     edit = Rebuild(tree)
-    edit.before(top, *(stage.nest for stage, _ in made))
-    loads = [(term, load) for term, (_, load) in zip(found, made, strict=True)]
+    edit.before(top, *(stage.nest for stage, _ in stages))
+    loads = [(term, load) for term, (_, load) in zip(repeated, stages, strict=True)]
     init = None if node.init is None else _replaced(node.init, loads, terms)
     body = _replaced(node.body, loads, terms)
     used = {n for n in walk((*(init or ()), *body)) if isinstance(n, tir.BufferLoad)}
     more = (tir.BufferRegion(load.buffer, point(load.indices)) for _, load in loads if load in used)
     new = replace(node, init=init, body=body, reads=(*node.reads, *more))
     edit.put_block(node, new)
-    edit.allocate(scope, *(load.buffer for _, load in made))
+    edit.allocate(scope, *(load.buffer for _, load in stages))
     state.update(block.func_name, edit)
-    return [state.block_ref(block.func_name, stage.block) for stage, _ in made]
+    return [state.block_ref(block.func_name, stage.block) for stage, _ in stages]
 
 
 def _stores(body: tuple[tir.Stmt, ...]) -> list[tir.BufferStore]:
     """The stores of a block, without those of blocks inside it."""
-    found: list[tir.BufferStore] = []
+    stores: list[tir.BufferStore] = []
     stack = list(reversed(body))
     while stack:
         match stack.pop():
             case tir.BufferStore() as store:
-                found.append(store)
+                stores.append(store)
             case tir.IfThenElse(then_body=then, else_body=other):
                 stack += [*reversed(other or ()), *reversed(then)]
             case tir.For(body=inner) | tir.While(body=inner) | tir.AttrStmt(body=inner):
                 stack += reversed(inner)
-    return found
+    return stores
 
 
 def _stage(
@@ -112,8 +112,8 @@ def _stage(
     ]
     value = substitute(term, dict(zip(used, own, strict=True)))
     store = tir.BufferStore(buffer, value, tuple(own))
-    made = tir.Block(f"index_{number}", tuple(axes), (), (tir.BufferRegion(buffer, point(own)),), (store,))
-    inner = tir.BlockRealize(tuple(substitute(values[var], fresh) for var in used), TRUE, made)
+    block = tir.Block(f"index_{number}", tuple(axes), (), (tir.BufferRegion(buffer, point(own)),), (store,))
+    inner = tir.BlockRealize(tuple(substitute(values[var], fresh) for var in used), TRUE, block)
     spans = [Range(substitute(o.min, fresh), substitute(o.extent, fresh)) for o in driving]
     nest = in_loops([(fresh[o.var], span) for o, span in zip(driving, spans, strict=True)], inner)  # type: ignore[misc]
     return nest, tir.BufferLoad(term.dtype, buffer, tuple(used))
@@ -139,9 +139,9 @@ class _Replace(Rewriter):
                 return node
             case tir.BufferStore() if not self._in_store:
                 self._in_store = True
-                made = super().visit(node)
+                rewritten = super().visit(node)
                 self._in_store = False
-                return made
+                return rewritten
             case Expr() if not self._in_store or node is self._load:
                 return node
             case Expr() if self._terms.same(node, self._term):

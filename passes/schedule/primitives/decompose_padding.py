@@ -48,13 +48,13 @@ def decompose_padding(state: State, block: BlockRef, loop: LoopRef) -> BlockRef:
     if len(loops[-1].body) != 1:
         message = f"block `{old.name}` is not alone in its innermost loop `{loops[-1].var.name}`"
         raise Refusal("E0676", message, (loops[-1], old))
-    found = _match(realize, loops)
+    padding = _match(realize, loops)
     filled = loops[loops.index(loop.loop) :]
     top = len(loops) - 1  # the outermost loop, at or below the given one, that holds nothing but this block
     while top > loops.index(loop.loop) and len(loops[top - 1].body) == 1:
         top -= 1
-    const_nest = _const_nest(realize, found, loops, filled)
-    inner = _inside(realize, found, loops, loops[top:])
+    const_nest = _const_nest(realize, padding, loops, filled)
+    inner = _inside(realize, padding, loops, loops[top:])
     edit = Rebuild(tree)
     edit.put(loops[top], inner)
     edit.before(loop.loop, const_nest)
@@ -142,9 +142,9 @@ def _const_nest(realize: tir.BlockRealize, found: _Padding, around: list[tir.For
     writes = _regions(block.writes, fresh, analyzer)
     indices = tuple(analyzer.simplify(substitute(i, fresh)) for i in found.store.indices)
     body = (tir.BufferStore(found.store.buffer, found.pad, indices),)
-    made = tir.Block(f"{block.name}_pad_const", axes, (), writes, body)
+    const_block = tir.Block(f"{block.name}_pad_const", axes, (), writes, body)
     values = tuple(analyzer.simplify(substitute(v, fresh)) for v in realize.values)
-    nest: tir.Stmt = tir.BlockRealize(values, analyzer.simplify(substitute(realize.predicate, fresh)), made)
+    nest: tir.Stmt = tir.BlockRealize(values, analyzer.simplify(substitute(realize.predicate, fresh)), const_block)
     for at in reversed(loops):
         nest = tir.For(new_loops[at.var], at.min, at.extent, tir.ForKind.SERIAL, (nest,))  # type: ignore[arg-type]
     return nest
@@ -175,8 +175,8 @@ def _inside(realize: tir.BlockRealize, found: _Padding, loops: list[tir.For], ow
     reads, writes = (_regions(r, moved, analyzer) for r in (block.reads, block.writes))
     indices = tuple(analyzer.simplify(substitute(i, moved)) for i in found.store.indices)
     value = analyzer.simplify(substitute(found.inside, moved))
-    made = tir.Block(block.name, tuple(axes), reads, writes, (tir.BufferStore(found.store.buffer, value, indices),))
-    nest: tir.Stmt = tir.BlockRealize(values, analyzer.simplify(substitute(found.predicate, moved)), made)
+    inner = tir.Block(block.name, tuple(axes), reads, writes, (tir.BufferStore(found.store.buffer, value, indices),))
+    nest: tir.Stmt = tir.BlockRealize(values, analyzer.simplify(substitute(found.predicate, moved)), inner)
     for at in reversed(own):
         nest = replace(at, min=ranges[at.var].min, extent=ranges[at.var].extent, body=(nest,))
     return nest

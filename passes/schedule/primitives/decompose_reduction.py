@@ -69,8 +69,8 @@ def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRe
     edit = Rebuild(tree)
     edit.before(target, body)
     edit.put_block(old, update)
-    made = state.update(block.func_name, edit)
-    return state.block_ref(block.func_name, made.child_realizes((body,))[0].block)
+    new_tree = state.update(block.func_name, edit)
+    return state.block_ref(block.func_name, new_tree.child_realizes((body,))[0].block)
 
 
 def _check_height(block: BlockRef, target: tir.For, above: list[tir.For]) -> None:
@@ -162,8 +162,8 @@ def _elements_of_its_own(block: BlockRef, names: set[tir.Var]) -> bool:
     spatial = [v for v, kind in zip(block.realize.values, kinds, strict=True) if kind is tir.IterKind.SPATIAL]
     used = set().union(*map(vars_of, spatial))
     domain = {var: span for var, span in loops.items() if var in used}
-    found = detect_iter_map(spatial, domain, tir.TRUE, "bijective", Analyzer())
-    return bool(found) and all(_one_element_a_point(old, region) for region in old.writes)
+    iter_map = detect_iter_map(spatial, domain, tir.TRUE, "bijective", Analyzer())
+    return bool(iter_map) and all(_one_element_a_point(old, region) for region in old.writes)
 
 
 def _one_element_a_point(block: tir.Block, region: tir.BufferRegion) -> bool:

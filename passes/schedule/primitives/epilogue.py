@@ -63,8 +63,8 @@ def fuse_reduction_epilogue(
     edit.put(removable(tree, epilogue))
     edit.put_block(reduction, fused)
     func = edit.build()
-    made = Tree(func)
-    wrong = stage_pipeline_violation(made, edit.reuse[scope])
+    fused_tree = Tree(func)
+    wrong = stage_pipeline_violation(fused_tree, edit.reuse[scope])
     if wrong is not None:
         raise fusion.refusal(f"what it reads is not there yet when `{reduction.name}` starts: {wrong[0]}")
     state.update(reduction_block.func_name, func, reuse=edit.reuse)
@@ -102,25 +102,25 @@ class _Fusion:
         """The epilogue's axes as those of the reduction, by the places that they have in the indices of the sum."""
         mine = {a.var: a for a in self._epilogue.iter_vars}
         theirs = {a.var: a for a in self._reduction.iter_vars if a.kind is IterKind.SPATIAL}
-        made: dict[tir.Var, Expr] = {}
+        axes: dict[tir.Var, Expr] = {}
         analyzer = Analyzer()
         for index, stored in zip(self._load.indices, self._update.indices, strict=True):
-            if index in mine and stored in theirs and index not in made and stored not in made.values():
+            if index in mine and stored in theirs and index not in axes and stored not in axes.values():
                 assert isinstance(index, tir.Var) and isinstance(stored, tir.Var)
                 one, other = mine[index].dom, theirs[stored].dom
                 if not (analyzer.prove_equal(one.min, other.min) and analyzer.prove_equal(one.extent, other.extent)):
                     raise self.refusal(
                         f"its axis `{index.name}` and `{stored.name}` of the sum do not run over the same"
                     )
-                made[index] = stored
+                axes[index] = stored
             elif not analyzer.prove_equal(index, stored):
                 raise self.refusal(f"it does not load `{self._load}` as `{self._update.buffer.name}` is stored")
         for var, axis in mine.items():
-            if var not in made and tir.const_int(axis.dom.extent) == 1:
-                made[var] = axis.dom.min
-            elif var not in made:
+            if var not in axes and tir.const_int(axis.dom.extent) == 1:
+                axes[var] = axis.dom.min
+            elif var not in axes:
                 raise self.refusal(f"its axis `{var.name}` is none of the sum")
-        return made
+        return axes
 
     def _mapped(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(substitute(i, self._values) for i in indices)
@@ -164,8 +164,8 @@ class _Fusion:
                 if not every_step:
                     raise self._clips(value)
                 inside = self._is_in(a)
-                made = self._at_step(a if inside else b, step, every_step)
-                return type(value)(value.dtype, made, b) if inside else type(value)(value.dtype, a, made)
+                inner = self._at_step(a if inside else b, step, every_step)
+                return type(value)(value.dtype, inner, b) if inside else type(value)(value.dtype, a, inner)
         raise self.refusal(f"it does more than to add to the sum: {value}")
 
     def _is_in(self, value: Expr) -> bool:

@@ -57,13 +57,13 @@ def flip_sign(state: State, block: BlockRef, buffer: BufferArg) -> None:
     label = next((n.buffer.name for n in walk(other) if isinstance(n, tir.BufferLoad)), "other")
     sums = c.make_buffer(f"{label}_sums", tuple(a.dom.extent for a in kept), target.dtype)
     rewriter = _Flipped({operand: flipped, target: raw}, flipped)
-    made = rewriter.visit(top)
+    rewritten = rewriter.visit(top)
     edit = Rebuild(tree)
     edit.put(
         top,
         _copy(operand, flipped, shift),
         _sum(old, other, sums, kept),
-        made,
+        rewritten,
         _rest(store, raw, sums, kept, spatial, shift),
     )
     edit.allocate(scope, flipped, sums, raw)
@@ -153,7 +153,7 @@ def _rest(
 ) -> tir.Stmt:  # fmt: skip
     """The output without what the flipped sign added."""
     axes = [_axis(a.var.name, a.dom.extent, a.kind) for a in spatial]
-    new = {a.var: made.var for a, made in zip(spatial, axes, strict=True)}
+    new = {a.var: axis.var for a, axis in zip(spatial, axes, strict=True)}
     at = tuple(substitute(i, new) for i in store.indices)
     added = c.mul(c.load(sums, *(new[a.var] for a in kept)), c.const(shift, sums.dtype))
     value = c.sub(c.load(raw, *at), added)
@@ -174,7 +174,7 @@ def _nest(
     writes = (tir.BufferRegion(store.buffer, points(store.indices)),)
     block = tir.Block(name, tuple(axes), regions, writes, (store,), init=init)
     loops = tuple(tir.Var(f"i{n}", a.var.dtype) for n, a in enumerate(axes))
-    made: tir.Stmt = tir.BlockRealize(loops, tir.TRUE, block)
+    nest: tir.Stmt = tir.BlockRealize(loops, tir.TRUE, block)
     for var, axis in zip(reversed(loops), reversed(axes), strict=True):
-        made = tir.For(var, axis.dom.min, axis.dom.extent, tir.ForKind.SERIAL, (made,))
-    return made
+        nest = tir.For(var, axis.dom.min, axis.dom.extent, tir.ForKind.SERIAL, (nest,))
+    return nest

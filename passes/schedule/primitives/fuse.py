@@ -54,9 +54,9 @@ def fuse(state: State, *loops: LoopRef, preserve_unit_iters: bool = True) -> Loo
         extent = IntImm(fused.dtype, extent.value)
     reuse: Reuse = {}
     body = substitute_vars(olds[-1].body, values, reuse)
-    made = tir.For(fused, IntImm(fused.dtype, 0), extent, ForKind.SERIAL, body, span=olds[0].span)
+    new_loop = tir.For(fused, IntImm(fused.dtype, 0), extent, ForKind.SERIAL, body, span=olds[0].span)
     edit = Rebuild(tree)
-    edit.put(olds[0], simplify_bindings(made, tree.loops_above(olds[0]), preserve_unit_iters, reuse))
+    edit.put(olds[0], simplify_bindings(new_loop, tree.loops_above(olds[0]), preserve_unit_iters, reuse))
     keep_bindings(tree, state.update(func_name, edit, reuse))
     return state.loop_ref(func_name, fused)
 
@@ -184,9 +184,9 @@ def _listed(nest: list[tir.For]) -> str:
 
 def _check_order(tree: Tree, nests: list[list[tir.For]]) -> None:
     """Refuses (E0633) to carry a nest past what it depends on, and to mix iterations that need each other."""
-    found = merge_violation(tree, nests)
-    if found is not None:
-        words, blocks = found
+    violation = merge_violation(tree, nests)
+    if violation is not None:
+        words, blocks = violation
         raise Refusal("E0633", f"merged, the iterations would come in another order, and {words}", blocks)
     parting = tree.parent(nests[0][0])
     assert isinstance(parting, (tir.For, tir.Block))

@@ -118,12 +118,12 @@ def check_no_init(block: tir.Block) -> None:
 
 def check_no_pointer_use(tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer) -> None:
     """Refuses (E0646) a buffer whose address is taken in the scope."""
-    found = pointer_use(tree, scope.body, buffer)
-    if found is False:
+    user = pointer_use(tree, scope.body, buffer)
+    if user is False:
         return
-    where = f"block `{found.name}`" if isinstance(found, tir.Block) else "a statement of the scope"
+    where = f"block `{user.name}`" if isinstance(user, tir.Block) else "a statement of the scope"
     raise Refusal(
         "E0646",
         f"`{buffer.name}` cannot go away: {where} uses it by pointer, or matches a region of it to another buffer",
-        tuple(b for b in (block, found) if isinstance(b, tir.Block)),
+        tuple(b for b in (block, user) if isinstance(b, tir.Block)),
     )

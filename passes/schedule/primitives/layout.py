@@ -174,21 +174,21 @@ def _pad_value(given: Any, mapping: tir.IndexMap, buffer: tir.Buffer, dtype: Any
         value = given
         if isinstance(value, (int, float)):
             value = _element(value, buffer)
-        made = tir.IndexMap(tuple(tir.Var(f"indices_{i}", dtype) for i in range(ndim)), (value,))
+        pad_map = tir.IndexMap(tuple(tir.Var(f"indices_{i}", dtype) for i in range(ndim)), (value,))
     else:
-        made = _pad_function(given, ndim, dtype, buffer)
-    if len(made.result) != 1:
-        raise Refusal("E0671", f"the padding of `{buffer.name}` is one value, not {len(made.result)}")
-    value = made.result[0]
+        pad_map = _pad_function(given, ndim, dtype, buffer)
+    if len(pad_map.result) != 1:
+        raise Refusal("E0671", f"the padding of `{buffer.name}` is one value, not {len(pad_map.result)}")
+    value = pad_map.result[0]
     if isinstance(value, tir.IntImm) and value.dtype.is_int and buffer.dtype.is_int and value.dtype is not buffer.dtype:
         # a literal in a text is as wide as the indices beside it
         value = _element(value.value, buffer)
-        made = replace(made, result=(value,))
+        pad_map = replace(pad_map, result=(value,))
     if value.dtype is not buffer.dtype:
         raise Refusal("E0671", f"`{buffer.name}` has elements of {buffer.dtype}, and the padding is {value.dtype}")
     if any(isinstance(n, tir.BufferLoad) and n.buffer is not buffer for n in walk(value)):
         raise Refusal("E0671", f"the padding of `{buffer.name}` may read no other buffer")
-    return made
+    return pad_map
 
 
 def _element(value: float, buffer: tir.Buffer) -> tir.Expr:

@@ -21,11 +21,11 @@ def get_block(state: State, name: str, func_name: str | None = None) -> BlockRef
     func_name = state.function_name(func_name)
     state.recorded["func_name"] = func_name
     tree = state.tree(func_name)
-    found = tree.blocks_named(name)
-    if len(found) == 1:
-        return state.block_ref(func_name, found[0])
-    if found:
-        raise Refusal("E0615", f"`{func_name}` has {len(found)} blocks called `{name}`", tuple(found))
+    blocks = tree.blocks_named(name)
+    if len(blocks) == 1:
+        return state.block_ref(func_name, blocks[0])
+    if blocks:
+        raise Refusal("E0615", f"`{func_name}` has {len(blocks)} blocks called `{name}`", tuple(blocks))
     known = sorted({r.block.name for r in tree.realizes})
     help = did_you_mean(name, known) or (f"its blocks are {', '.join(known[:20])}" if known else "it has no blocks")
     raise Refusal("E0615", f"`{func_name}` has no block called `{name}`", help=help)
@@ -41,8 +41,8 @@ def get_loops(state: State, block: BlockRef) -> list[LoopRef]:
 @primitive()
 def get_child_blocks(state: State, block_or_loop: BlockRef | LoopRef) -> list[BlockRef]:
     """The outermost blocks below a block or a loop, in order."""
-    found = child_realizes(block_or_loop.node.body)
-    return [state.block_ref(block_or_loop.func_name, r.block) for r in found]
+    realizes = child_realizes(block_or_loop.node.body)
+    return [state.block_ref(block_or_loop.func_name, r.block) for r in realizes]
 
 
 @primitive()

@@ -130,12 +130,12 @@ def _check(ref: LoopRef, doing: str, reduces: bool = False) -> None:
 
 def _realizes(tree: Tree, loop: tir.For) -> list[tir.BlockRealize]:
     """All blocks inside, but for those in inits."""
-    found, bodies = [], [loop.body]
+    realizes, bodies = [], [loop.body]
     while bodies:
         for realize in tree.child_realizes(bodies.pop()):
-            found.append(realize)
+            realizes.append(realize)
             bodies.append(realize.block.body)
-    return found
+    return realizes
 
 
 def _ways_out(tree: Tree, block: tir.Block, kind: IterKind, doing: str) -> str:

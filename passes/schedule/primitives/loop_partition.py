@@ -46,8 +46,8 @@ def loop_partition(
     for n, (low, high) in enumerate(pairwise(bounds)):
         var = tir.Var(f"{old.var.name}{n}", dtype)
         body = _part(old, var, low, high)
-        made = tir.For(var, IntImm(dtype, low), IntImm(dtype, high - low), ForKind.SERIAL, body, span=old.span)
-        parts.append(_opaque(f"{name}{n}_partition", made))
+        part_loop = tir.For(var, IntImm(dtype, low), IntImm(dtype, high - low), ForKind.SERIAL, body, span=old.span)
+        parts.append(_opaque(f"{name}{n}_partition", part_loop))
         variables.append(var)
     edit = Rebuild(loop.tree)
     edit.put(old, _opaque(f"{name}_common", *parts))
@@ -135,16 +135,16 @@ def _narrowed(block: tir.Block, at: int, low: int, high: int) -> tir.Block:
 
 def _at_axes(block: tir.Block, axes: Collection[tir.Var]) -> dict[tir.Buffer, tuple[tir.Var, ...]]:
     """For each buffer that the block accesses at its axes only, always at the same ones: these axes."""
-    found: dict[tir.Buffer, tuple[tir.Expr, ...] | None] = {}
+    indices_of: dict[tir.Buffer, tuple[tir.Expr, ...] | None] = {}
     bare: Counter[tir.Var] = Counter()  # how often a variable occurs, and not as the pointer of a buffer
     views = list(block.match_buffers)
     for node in walk((*block.body, *(block.init or ()))):
         match node:
             case tir.BufferStore(buffer=buffer, indices=indices) | tir.BufferLoad(buffer=buffer, indices=indices):
-                same = len(found.setdefault(buffer, indices) or ()) == len(indices) and all(
-                    a is b and a in axes for a, b in zip(found[buffer] or (), indices, strict=True)
+                same = len(indices_of.setdefault(buffer, indices) or ()) == len(indices) and all(
+                    a is b and a in axes for a, b in zip(indices_of[buffer] or (), indices, strict=True)
                 )
-                found[buffer] = indices if same else None
+                indices_of[buffer] = indices if same else None
             case tir.Block():
                 views += node.match_buffers
             case tir.Var():
@@ -154,6 +154,6 @@ def _at_axes(block: tir.Block, axes: Collection[tir.Var]) -> dict[tir.Buffer, tu
     hidden = {view.source.buffer for view in views}
     return {
         buffer: indices  # type: ignore[misc]
-        for buffer, indices in found.items()
+        for buffer, indices in indices_of.items()
         if indices is not None and buffer not in hidden and not bare[buffer.data]
     }

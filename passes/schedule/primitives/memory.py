@@ -61,10 +61,10 @@ def storage_align(state: State, block: BlockRef, buffer_index: BufferArg, axis: 
     known = old.annotations.get(ALIGN, ())
     if not _is_alignment(known):
         raise Refusal("E0680", f"block `{old.name}` has an annotation `{ALIGN}` that is no list of four integers", old)
-    made = (index, axis % rank, factor, offset)
-    at = next((n for n, entry in enumerate(known) if entry[:2] == made[:2]), len(known))
+    alignment = (index, axis % rank, factor, offset)
+    at = next((n for n, entry in enumerate(known) if entry[:2] == alignment[:2]), len(known))
     edit = Rebuild(block.tree)
-    annotations = old.annotations.with_item(ALIGN, (*known[:at], made, *known[at + 1 :]))
+    annotations = old.annotations.with_item(ALIGN, (*known[:at], alignment, *known[at + 1 :]))
     edit.put_block(old, replace(old, annotations=annotations))
     state.update(block.func_name, edit)
 
@@ -76,14 +76,14 @@ def unsafe_set_dtype(state: State, block: BlockRef, buffer_index: BufferArg, dty
     Refused for what is no scalar type of data (E0683), and for a buffer that no block allocates (E0679).
     """
     buffer = _written(state, block, buffer_index)
-    made = _data_type(dtype)
-    if buffer.dtype is made:
+    new_dtype = _data_type(dtype)
+    if buffer.dtype is new_dtype:
         return
     site = _allocation(block, buffer, "the type")
 
     def retyped(old: tir.Buffer) -> tir.Buffer:
-        pointer = tir.PointerType(made, old.scope)
-        return replace(old, dtype=made, data=tir.Var(old.data.name, old.data.dtype, pointer))
+        pointer = tir.PointerType(new_dtype, old.scope)
+        return replace(old, dtype=new_dtype, data=tir.Var(old.data.name, old.data.dtype, pointer))
 
     _replace_buffer(state, block, site, _Retype(_with_views(block.tree, buffer, retyped)))
 
@@ -97,17 +97,17 @@ def widen(state: State, block: BlockRef, buffer_index: BufferArg, dtype: str) ->
     (E0679). TVM has no such primitive; its `unsafe_set_dtype` takes any type.
     """
     buffer = _written(state, block, buffer_index)
-    made = _data_type(dtype)
-    if not _holds(made, buffer.dtype):
+    new_dtype = _data_type(dtype)
+    if not _holds(new_dtype, buffer.dtype):
         message = f"{dtype} does not hold every value of `{buffer.name}`, which is {buffer.dtype}"
         raise Refusal("E0683", message, help="`unsafe_set_dtype` takes a type that rounds")
-    if buffer.dtype is made:
+    if buffer.dtype is new_dtype:
         return
     site = _allocation(block, buffer, "the type")
 
     def retyped(old: tir.Buffer) -> tir.Buffer:
-        pointer = tir.PointerType(made, old.scope)
-        return replace(old, dtype=made, data=tir.Var(old.data.name, old.data.dtype, pointer))
+        pointer = tir.PointerType(new_dtype, old.scope)
+        return replace(old, dtype=new_dtype, data=tir.Var(old.data.name, old.data.dtype, pointer))
 
     _replace_buffer(state, block, site, _Widen(_with_views(block.tree, buffer, retyped)))
 
@@ -153,22 +153,22 @@ def _index(block: BlockRef, buffer: tir.Buffer) -> int:
 
 def _data_type(text: str) -> DType:
     try:
-        made = DType.of(text)
+        dtype = DType.of(text)
     except ValueError:
-        made = None
-    if made is None or made.lanes != 1 or made.is_handle or made.is_void:
+        dtype = None
+    if dtype is None or dtype.lanes != 1 or dtype.is_handle or dtype.is_void:
         raise Refusal("E0683", f"{text!r} is no type of data", help='for example "float16", "int8", "bfloat16"')
-    return made
+    return dtype
 
 
 def _with_views(tree: Tree, buffer: tir.Buffer, change: Callable[[tir.Buffer], tir.Buffer]) -> dict[Any, Any]:
     """Return the replacements of the buffer, of all views of it, and of their data variables."""
-    made: dict[Any, Any] = {buffer: change(buffer)}
+    new_buffers: dict[Any, Any] = {buffer: change(buffer)}
     for realize in tree.realizes:
         for match in realize.block.match_buffers:
-            if match.source.buffer in made:
-                made.setdefault(match.buffer, change(match.buffer))
-    return {**made, **{old.data: new.data for old, new in made.items()}}
+            if match.source.buffer in new_buffers:
+                new_buffers.setdefault(match.buffer, change(match.buffer))
+    return {**new_buffers, **{old.data: new.data for old, new in new_buffers.items()}}
 
 
 def _replace_buffer(state: State, block: BlockRef, site: tir.Block, rewriter: TrackedSubstitute) -> None:

@@ -34,8 +34,8 @@ def legal_places(state: State, ref: BlockRef, reverse: bool) -> str | None:
     """A few steps that move the block, or make it disappear, and would be accepted; None if there are none."""
     if ref.tree.scope(ref.block) is None:
         return None
-    made = list(islice(_legal_steps(state, ref, reverse), _OFFERED))
-    return f"legal would be {' or '.join(f'`{m}`' for m in made)}" if made else None
+    steps = list(islice(_legal_steps(state, ref, reverse), _OFFERED))
+    return f"legal would be {' or '.join(f'`{m}`' for m in steps)}" if steps else None
 
 
 def _legal_steps(state: State, ref: BlockRef, reverse: bool) -> Iterator[str]:

@@ -52,12 +52,12 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
             message = f"axis `{axis.var.name}` of block `{old.name}` is of {size.dtype}, which {factor} does not fit"
             raise Refusal("E0673", message, old)
         by = c.const(factor, size.dtype)
-        made = analyzer.simplify(c.mul(c.floordiv(c.sub(c.add(size, by), 1), by), by))
-        if analyzer.prove_equal(made, size):
+        rounded = analyzer.simplify(c.mul(c.floordiv(c.sub(c.add(size, by), 1), by), by))
+        if analyzer.prove_equal(rounded, size):
             continue
-        padded[axis.var] = made
+        padded[axis.var] = rounded
         if isinstance(value, tir.Var) and value in loops:
-            padded[value] = made
+            padded[value] = rounded
         else:
             message = f"axis `{axis.var.name}` of block `{old.name}` is driven by `{value}`, and must be by one loop"
             raise Refusal("E0674", message, old)
@@ -233,10 +233,10 @@ class _Padded:
             self.padded.name, axes, (tir.BufferRegion(source, element),), (tir.BufferRegion(target, element),),
             (tir.BufferStore(target, value, indices),),
         )  # fmt: skip
-        made: tir.Stmt = tir.BlockRealize(loops, tir.TRUE, block)
+        stmt: tir.Stmt = tir.BlockRealize(loops, tir.TRUE, block)
         for var, size in zip(reversed(loops), reversed(dims), strict=True):
-            made = tir.For(var, c.const(0, size.dtype), size, tir.ForKind.SERIAL, (made,))
-        return made
+            stmt = tir.For(var, c.const(0, size.dtype), size, tir.ForKind.SERIAL, (stmt,))
+        return stmt
 
 
 class _Pad(Rewriter):
@@ -250,10 +250,10 @@ class _Pad(Rewriter):
             self._memo[id(old)] = (old, new)
 
     def visit(self, node: Any) -> Any:
-        made = super().visit(node)
-        if isinstance(node, tir.Block) and made is not node:
-            self.reuse[node] = made
-        return made
+        rewritten = super().visit(node)
+        if isinstance(node, tir.Block) and rewritten is not node:
+            self.reuse[node] = rewritten
+        return rewritten
 
     def rewrite(self, node: Any) -> Any:
         match node:

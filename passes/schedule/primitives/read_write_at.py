@@ -84,9 +84,9 @@ def _copied(state: State, ref: LoopRef, buffer: tir.Buffer, storage: str, readin
         for realize in child_realizes((stmt,)):
             inside = {n for n in walk(realize) if isinstance(n, tir.Block)}
             retarget = Retarget(buffer, cache, takes=inside.__contains__, stores=True)
-            made = retarget.visit(realize)
-            if made is not realize:
-                edit.put(realize, made)
+            rewritten = retarget.visit(realize)
+            if rewritten is not realize:
+                edit.put(realize, rewritten)
             reuse |= retarget.reuse
     if at < len(loop.body):
         edit.before(loop.body[at], copy)
@@ -111,15 +111,15 @@ class _Use:
 
 
 def _uses(loop: tir.For, buffer: tir.Buffer) -> list[_Use]:
-    found = []
+    uses = []
     for n, stmt in enumerate(loop.body):
         for realize in child_realizes((stmt,)):
             block = realize.block
             reads = region_of(block.reads, buffer, block) is not None
             writes = region_of(block.writes, buffer, block) is not None
             if reads or writes:
-                found.append(_Use(n, block, reads, writes))
-    return found
+                uses.append(_Use(n, block, reads, writes))
+    return uses
 
 
 def _position(loop: tir.For, buffer: tir.Buffer, uses: list[_Use], reading: bool) -> int:
@@ -169,12 +169,12 @@ def _touched(tree: Tree, loop: tir.For, buffer: tir.Buffer, storage: str, readin
         domain = loop_domain(tree, tree.parent(realize), loop, storage)
         intervals = {var: from_range(span) for var, span in domain.items()}
         values = bindings(realize)
-        made = []
+        accessed = []
         for span in region.region:
             low = substitute(span.min, values)
             last = c.add(low, c.sub(substitute(span.extent, values), 1))
-            made.append(eval_range(low, analyzer.simplify(last), intervals, analyzer))
-        box = made if box is None else [union(a, b, analyzer) for a, b in zip(box, made, strict=True)]
+            accessed.append(eval_range(low, analyzer.simplify(last), intervals, analyzer))
+        box = accessed if box is None else [union(a, b, analyzer) for a, b in zip(box, accessed, strict=True)]
     assert box is not None
     return [_range(i, extent, analyzer) for i, extent in zip(box, buffer.shape, strict=True)]
 

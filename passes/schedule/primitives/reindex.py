@@ -65,11 +65,11 @@ def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
         raise Refusal(
             "E0643", f"block `{block.name}` holds other blocks, and only the innermost block knows its accesses", block
         )
-    found: tuple[Expr, ...] | None = None
+    common: tuple[Expr, ...] | None = None
     for indices, guarded in accesses(block, buffer):
-        if found is not None and not all(structural_equal(a, b) for a, b in zip(found, indices, strict=True)):
+        if common is not None and not all(structural_equal(a, b) for a, b in zip(common, indices, strict=True)):
             raise Refusal(
-                "E0643", f"block `{block.name}` accesses `{buffer.name}` at different indices: {_spell(buffer, found)}"
+                "E0643", f"block `{block.name}` accesses `{buffer.name}` at different indices: {_spell(buffer, common)}"
                 f" and {_spell(buffer, indices)}", block,
             )  # fmt: skip
         if guarded and not in_bounds(block, buffer, indices):
@@ -77,16 +77,16 @@ def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
                 "E0643", f"block `{block.name}` accesses {_spell(buffer, indices)} under a condition, without which it"
                 " may be outside of the buffer", block,
             )  # fmt: skip
-        found = indices
-    if found is None:
+        common = indices
+    if common is None:
         raise Refusal("E0643", f"block `{block.name}` has no load or store of `{buffer.name}`", block)
     inner = {n.var for n in walk((*block.body, *(block.init or ()))) if isinstance(n, (tir.For, tir.Bind, tir.Let))}
-    for var in inner & {v for index in found for v in used_vars(index)}:
+    for var in inner & {v for index in common for v in used_vars(index)}:
         raise Refusal(
-            "E0643", f"block `{block.name}` accesses {_spell(buffer, found)}, and `{var.name}` is none of its axes but"
+            "E0643", f"block `{block.name}` accesses {_spell(buffer, common)}, and `{var.name}` is none of its axes but"
             " varies inside it", block,
         )  # fmt: skip
-    return found
+    return common
 
 
 def _spell(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> str:
@@ -126,8 +126,8 @@ def _simplified(block: tir.Block, indices: tuple[Expr, ...]) -> list[Expr]:
     analyzer = Analyzer()
     for axis in block.iter_vars:
         analyzer.bind(axis.var, axis.dom)
-    made = [analyzer.simplify(index) for index in indices]
-    return [old if isinstance(new, IntImm) else new for old, new in zip(indices, made, strict=True)]
+    simplified = [analyzer.simplify(index) for index in indices]
+    return [old if isinstance(new, IntImm) else new for old, new in zip(indices, simplified, strict=True)]
 
 
 def _check_one_way(block: tir.Block, buffer: tir.Buffer) -> None:
@@ -142,8 +142,8 @@ def _check_one_way(block: tir.Block, buffer: tir.Buffer) -> None:
 
 def _reindexed(buffer: tir.Buffer, axes: list[tir.IterVar]) -> tir.Buffer:
     shape = tuple(c.add(axis.dom.min, axis.dom.extent) for axis in axes)
-    made = replace(buffer, name=f"{buffer.name}_reindex", shape=shape, strides=(), axis_separators=())
-    return with_data(made, buffer.scope)
+    reindexed = replace(buffer, name=f"{buffer.name}_reindex", shape=shape, strides=(), axis_separators=())
+    return with_data(reindexed, buffer.scope)
 
 
 def _top_of_chain(tree: Tree, scope: tir.Block, block: tir.Block) -> tir.Stmt:

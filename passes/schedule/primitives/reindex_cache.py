@@ -192,8 +192,8 @@ def _without_gaps(index: Expr) -> Expr:
 
 
 def _cache(buffer: tir.Buffer, storage: str, shape: tuple[Expr, ...]) -> tir.Buffer:
-    made = replace(buffer, name=f"{buffer.name}_{storage}", shape=shape, strides=(), axis_separators=())
-    return with_data(made, storage)
+    cached = replace(buffer, name=f"{buffer.name}_{storage}", shape=shape, strides=(), axis_separators=())
+    return with_data(cached, storage)
 
 
 # ---------------------------------------------------------------- the stage
@@ -235,13 +235,13 @@ def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy:
 
 def _loops_below(tree: Tree, realize: tir.BlockRealize, holder: tir.Stmt) -> list[tir.For]:
     """The loops between a block and `holder`, outermost first."""
-    found: list[tir.For] = []
+    loops: list[tir.For] = []
     for at in tree.ancestors(realize):
         if at is holder:
             break
         if isinstance(at, tir.For):
-            found.append(at)
-    return found[::-1]
+            loops.append(at)
+    return loops[::-1]
 
 
 def _guard(tree: Tree, realize: tir.BlockRealize, loops: list[tir.For], values: Sequence[Expr], spot: Spot) -> Expr:
@@ -251,7 +251,7 @@ def _guard(tree: Tree, realize: tir.BlockRealize, loops: list[tir.For], values: 
     """
     others = {loop.var for loop in _loops_below(tree, realize, spot.holder)} - {loop.var for loop in loops}
     bound = used_vars(tuple(values))
-    made: Expr = TRUE
+    guard: Expr = TRUE
     for part in operands(realize.predicate):
         used = used_vars(part)
         if used & bound and used & others:
@@ -260,5 +260,5 @@ def _guard(tree: Tree, realize: tir.BlockRealize, loops: list[tir.For], values: 
                 " that it has not", realize,
             )  # fmt: skip
         if not used & others:
-            made = c.logical_and(made, part)
-    return made
+            guard = c.logical_and(guard, part)
+    return guard

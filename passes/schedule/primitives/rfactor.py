@@ -61,9 +61,9 @@ def rfactor(state: State, loop: LoopRef, factor_axis: int) -> BlockRef:
     edit = Rebuild(tree)
     edit.put(loops[0], *nest, *_without(loops, {at.var for at in gone}, realize, combined))
     edit.allocate(scope, *partial)
-    made = state.update(loop.func_name, edit, {block: combined.block})
+    new_tree = state.update(loop.func_name, edit, {block: combined.block})
     factored = child_realizes(nest)[0].block
-    keep_binding(made, factored, tree, realize)  # the partial results take the iterations of the block
+    keep_binding(new_tree, factored, tree, realize)  # the partial results take the iterations of the block
     return state.block_ref(loop.func_name, factored)
 
 
@@ -192,11 +192,11 @@ def _partial_block(
         tir.BufferRegion(new_of[w.buffer], (*w.region[:axis], tir.Range(rf_var, one), *w.region[axis:]))
         for w in block.writes
     )
-    made = tir.Block(
+    factored = tir.Block(
         f"{block.name}_rf", tuple(axes), substitute(block.reads, renamed), substitute(writes, renamed),
         substitute(body, renamed), substitute(init, renamed) or None, annotations=block.annotations,
     )  # fmt: skip
-    return tir.BlockRealize(tuple(values), realize.predicate, made)
+    return tir.BlockRealize(tuple(values), realize.predicate, factored)
 
 
 def _in_order(value: tir.Expr) -> list[tir.Var]:
@@ -225,8 +225,8 @@ def _combination(
     body, init = reduction_statements(parts, parts.buffers, place, loads)
     outputs = tuple(tir.BufferRegion(b, points(place)) for b in parts.buffers)
     reads = tuple(tir.BufferRegion(load.buffer, points(load.indices)) for load in loads)
-    made = tir.Block(block.name, tuple(axes), reads, outputs, body, init, annotations=block.annotations)
-    return tir.BlockRealize(tuple(values), guard, made)
+    combined = tir.Block(block.name, tuple(axes), reads, outputs, body, init, annotations=block.annotations)
+    return tir.BlockRealize(tuple(values), guard, combined)
 
 
 # ---------------------------------------------------------------- the two nests

@@ -52,9 +52,9 @@ def rolling_buffer(state: State, block: BlockRef, write_buffer_index: int) -> No
     window = _window(block, region, _relaxed(tree, writer, region, loop))
     _check_movers(tree, writer, region, window)
     rewriter = _Fold(tree, scope, region.buffer, window)
-    made: tir.Block = rewriter.visit(scope)
+    new_scope: tir.Block = rewriter.visit(scope)
     edit = Rebuild(tree)
-    edit.put_block(scope, made)
+    edit.put_block(scope, new_scope)
     state.update(block.func_name, edit, rewriter.reuse)
 
 
@@ -91,13 +91,13 @@ def _relaxed(tree: Tree, writer: tir.Block, region: tir.BufferRegion, loop: tir.
             break
         domains[at.var] = from_range(tir.Range(at.min, at.extent))
     analyzer = Analyzer()
-    made = []
+    spans = []
     for span, size in zip(region.region, region.buffer.shape, strict=True):
         ends = from_range(tir.Range(substitute(span.min, values), substitute(span.extent, values)))
         assert ends.low is not None and ends.high is not None
         whole = tir.Range(c.const(0, size.dtype), size)
-        made.append(cover(eval_range(ends.low, ends.high, domains, analyzer), whole, analyzer))
-    return made
+        spans.append(cover(eval_range(ends.low, ends.high, domains, analyzer), whole, analyzer))
+    return spans
 
 
 def _window(block: BlockRef, region: tir.BufferRegion, spans: list[tir.Range]) -> _Window:
@@ -179,9 +179,9 @@ class _Fold(Rewriter):
 
     def visit(self, node: Any) -> Any:
         if isinstance(node, tir.Block):
-            made = self._block(node, super().visit(node))
-            self.reuse[node] = made
-            return made
+            rewritten = self._block(node, super().visit(node))
+            self.reuse[node] = rewritten
+            return rewritten
         return super().visit(node)
 
     def rewrite(self, node: Any) -> Any:
@@ -210,12 +210,12 @@ class _Fold(Rewriter):
             replace(a, kind=tir.IterKind.OPAQUE) if i == self._window.axis else a for i, a in enumerate(made.iter_vars)
         )
         access = BlockAccess({self._new.data: self._new}).collect(made)
-        found = {"reads": access.reads.as_regions(), "writes": access.writes.as_regions()}
+        accessed = {"reads": access.reads.as_regions(), "writes": access.writes.as_regions()}
         for name in ("reads", "writes"):
-            mine = next((r for r in found[name] if r.buffer is self._new), None)
+            mine = next((r for r in accessed[name] if r.buffer is self._new), None)
             regions = getattr(made, name)
-            found[name] = tuple(mine if mine is not None and r.buffer is self._old else r for r in regions)
-        return replace(made, iter_vars=axes, **found)
+            accessed[name] = tuple(mine if mine is not None and r.buffer is self._old else r for r in regions)
+        return replace(made, iter_vars=axes, **accessed)
 
     def _guard(self, realize: tir.BlockRealize) -> tir.Expr:
         """Compute an element only where the window before has not."""

@@ -183,16 +183,16 @@ def _partitioned(random: Engine, extent: int, n: int, position: int, factor: int
 
 
 def _factorize(number: int) -> list[tuple[int, int]]:
-    found, p = [], 2
+    powers, p = [], 2
     while p * p <= number:
         power = 0
         while number % p == 0:
             number //= p
             power += 1
         if power:
-            found.append((p, power))
+            powers.append((p, power))
         p += 1
-    return [*found, (number, 1)] if number > 1 else found
+    return [*powers, (number, 1)] if number > 1 else powers
 
 
 def _distinct(random: Engine, bound: int, count: int) -> list[int]:

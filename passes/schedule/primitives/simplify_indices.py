@@ -45,8 +45,8 @@ class _Indices(Rewriter):
     def rewrite(self, node: Any) -> Any:
         match node:
             case tir.BufferLoad(indices=indices) | tir.BufferStore(indices=indices):
-                made = tuple(map(self._simplified, indices))
-                return node if made == indices else replace(node, indices=made)
+                simplified = tuple(map(self._simplified, indices))
+                return node if simplified == indices else replace(node, indices=simplified)
             case tir.BufferRegion(region=region):
                 spans = tuple(tir.Range(self._simplified(r.min), r.extent) for r in region)
                 same = all(a.min is b.min for a, b in zip(spans, region, strict=True))

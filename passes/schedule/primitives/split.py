@@ -94,9 +94,9 @@ def split_factors(loop: tir.For, factors: list[int | None]) -> list[Expr]:
     if None in sizes:
         rest = analyzer.simplify(c.floordiv(c.sub(c.add(extent, product), 1), product))
         return [rest if size is None else size for size in sizes]
-    made = [size for size in sizes if size is not None]
+    extents = [size for size in sizes if size is not None]
     if analyzer.prove(c.greater_equal(product, extent)):
-        return made
+        return extents
     text = " * ".join(map(str, factors))
     total = f"{text} = {product}" if len(factors) > 1 else text
     free = ", ".join(["None", *map(str, factors[1:] or factors)])
@@ -128,5 +128,5 @@ def check_factors(loop: tir.For, factors: list[int | None]) -> None:
 
 def factor_expr(factor: int, extent: Expr) -> Expr:
     """A factor as a constant that is no wider than the extent."""
-    made = c.const(factor) if -(1 << 31) <= factor < 1 << 31 else IntImm(DType.of("int64"), factor)
-    return c.cast(extent.dtype, made) if made.dtype.bits > extent.dtype.bits else made
+    constant = c.const(factor) if -(1 << 31) <= factor < 1 << 31 else IntImm(DType.of("int64"), factor)
+    return c.cast(extent.dtype, constant) if constant.dtype.bits > extent.dtype.bits else constant

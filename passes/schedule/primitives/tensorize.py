@@ -60,9 +60,9 @@ def implemented(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Block:
     desc = simplified(with_index_dtype(intrin.desc, index))
     pairing = _paired(realize, desc)
     impl = _copy(intrin.impl, index)
-    (made,) = impl.body
-    assert isinstance(made, tir.BlockRealize)
-    inner = made.block
+    (impl_realize,) = impl.body
+    assert isinstance(impl_realize, tir.BlockRealize)
+    inner = impl_realize.block
     accessed: dict[tir.Buffer, tir.BufferRegion] = {}
     for region in (*inner.reads, *inner.writes):
         accessed.setdefault(region.buffer, region)
@@ -131,9 +131,9 @@ def _index_dtype(block: tir.Block) -> DType:
 
 def _copy(func: tir.PrimFunc, index: DType) -> tir.PrimFunc:
     """The function over `index` integers, with variables and buffers of its own."""
-    made = with_index_dtype(func, index)
-    own = {n: tir.Var(n.name, n.dtype, n.pointer) for n in walk(made) if isinstance(n, tir.Var)}
-    return substitute(made, own)
+    retyped = with_index_dtype(func, index)
+    own = {n: tir.Var(n.name, n.dtype, n.pointer) for n in walk(retyped) if isinstance(n, tir.Var)}
+    return substitute(retyped, own)
 
 
 def simplified(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -157,11 +157,11 @@ def simplified(func: tir.PrimFunc) -> tir.PrimFunc:
                 values, predicate = tuple(map(analyzer.simplify, stmt.values)), analyzer.simplify(stmt.predicate)
                 for axis in block.iter_vars:
                     analyzer.bind(axis.var, axis.dom)
-                made = replace(
+                new_block = replace(
                     block, reads=tuple(map(expr, block.reads)), writes=tuple(map(expr, block.writes)),
                     init=None if block.init is None else body(block.init), body=body(block.body),
                 )  # fmt: skip
-                return replace(stmt, values=values, predicate=predicate, block=made)
+                return replace(stmt, values=values, predicate=predicate, block=new_block)
             case tir.IfThenElse(then_body=then, else_body=other):
                 return replace(
                     stmt, condition=analyzer.simplify(stmt.condition), then_body=body(then),

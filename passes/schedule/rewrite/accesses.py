@@ -58,12 +58,12 @@ class AccessRewriter:
         for axis in block.iter_vars:
             self._know(axis.var, axis.dom)
         init = None if block.init is None else self._body(block.init)
-        made = self.inner_block(block, replace(block, init=init, body=self._body(block.body)))
+        new_block = self.inner_block(block, replace(block, init=init, body=self._body(block.body)))
         for axis in block.iter_vars:
             del self._iters[axis.var]
-        if made is not block:
-            self.reuse[block] = made
-        return made
+        if new_block is not block:
+            self.reuse[block] = new_block
+        return new_block
 
     def _know(self, var: tir.Var, span: tir.Range) -> None:
         self._iters[var] = span
@@ -72,27 +72,29 @@ class AccessRewriter:
     # ------------------------------------------------------------ statements
 
     def _body(self, body: Body) -> Body:
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         for stmt in body:
-            made += (self._stmt(stmt),)
-            made += self.following(stmt)
-        return body if len(made) == len(body) and all(a is b for a, b in zip(made, body, strict=True)) else tuple(made)
+            stmts += (self._stmt(stmt),)
+            stmts += self.following(stmt)
+        return (
+            body if len(stmts) == len(body) and all(a is b for a, b in zip(stmts, body, strict=True)) else tuple(stmts)
+        )
 
     def _stmt(self, stmt: Stmt) -> Stmt:
         stmt = self.replaced(stmt)
-        made: Any = stmt
+        rewritten: Any = stmt
         match stmt:
             case tir.For():
                 low, size = self._expr(stmt.min), self._expr(stmt.extent)
                 self._know(stmt.var, tir.Range(low, size))
-                made = replace(stmt, min=low, extent=size, body=self._body(stmt.body))
+                rewritten = replace(stmt, min=low, extent=size, body=self._body(stmt.body))
                 del self._iters[stmt.var]
             case tir.BlockRealize(block=block):
                 values = tuple(self._expr(v) for v in stmt.values)
                 same = all(a is b for a, b in zip(values, stmt.values, strict=True))
                 predicate = self._expr(stmt.predicate)
                 values = stmt.values if same else values
-                made = replace(stmt, values=values, predicate=predicate, block=self.block(block))
+                rewritten = replace(stmt, values=values, predicate=predicate, block=self.block(block))
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
                 condition = self._expr(condition)
                 with self._where(condition):
@@ -100,15 +102,15 @@ class AccessRewriter:
                 if other is not None:
                     with self._where(self._plain.simplify(c.logical_not(condition))):
                         other = self._body(other)
-                made = replace(stmt, condition=condition, then_body=then, else_body=other)
+                rewritten = replace(stmt, condition=condition, then_body=then, else_body=other)
             case tir.While() | tir.AttrStmt():
-                made = map_children(replace(stmt, body=self._body(stmt.body)), self._leaf)
+                rewritten = map_children(replace(stmt, body=self._body(stmt.body)), self._leaf)
             case tir.BufferStore():
                 buffer, indices = self.access(stmt.buffer, self._all(stmt.indices))
-                made = replace(stmt, buffer=buffer, value=self._expr(stmt.value), indices=indices)
+                rewritten = replace(stmt, buffer=buffer, value=self._expr(stmt.value), indices=indices)
             case _:
-                made = map_children(stmt, self._leaf)
-        return made  # type: ignore[no-any-return]
+                rewritten = map_children(stmt, self._leaf)
+        return rewritten  # type: ignore[no-any-return]
 
     def _leaf(self, node: Any) -> Any:
         return self._expr(node) if isinstance(node, tir.Expr) else node
@@ -123,8 +125,8 @@ class AccessRewriter:
     # ------------------------------------------------------------ expressions
 
     def _all(self, exprs: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
-        made = tuple(self._expr(e) for e in exprs)
-        return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else made
+        rewritten = tuple(self._expr(e) for e in exprs)
+        return exprs if all(a is b for a, b in zip(rewritten, exprs, strict=True)) else rewritten
 
     def _expr(self, expr: tir.Expr) -> tir.Expr:
         match expr:
@@ -138,8 +140,8 @@ class AccessRewriter:
                     no = self._expr(no)
                 same = all(a is b for a, b in zip((condition, yes, no), expr.args, strict=True))
                 return expr if same else replace(expr, args=(condition, yes, no))
-        made = map_children(expr, self._leaf)
-        if isinstance(made, tir.BufferLoad):
-            buffer, indices = self.access(made.buffer, made.indices)
-            return replace(made, buffer=buffer, indices=indices)
-        return made
+        rewritten = map_children(expr, self._leaf)
+        if isinstance(rewritten, tir.BufferLoad):
+            buffer, indices = self.access(rewritten.buffer, rewritten.indices)
+            return replace(rewritten, buffer=buffer, indices=indices)
+        return rewritten

@@ -60,12 +60,12 @@ def in_loops(loops: list[tuple[tir.Var, Range]], realize: tir.BlockRealize) -> S
 def driving_loops(values: Iterable[Expr], loops: Sequence[tir.For]) -> list[tir.For]:
     """Those of `loops`, outermost first, on which values depend, and on which the ranges of such loops do."""
     used = {v for value in values for v in used_vars(value)}
-    found: list[tir.For] = []
+    driving: list[tir.For] = []
     for loop in reversed(loops):
         if loop.var in used:
-            found.append(loop)
+            driving.append(loop)
             used |= used_vars(loop.min) | used_vars(loop.extent)
-    return found[::-1]
+    return driving[::-1]
 
 
 def zero(like: Expr) -> Expr:
@@ -185,8 +185,8 @@ def relaxed(
     predicate = substitute(c.logical_and(realize.predicate, guard), values)
     box = upper_bound(spans, domain, predicate, Analyzer())
     shape = region.buffer.shape
-    made = tuple(_inside(cover(i, Range(zero(n), n), Analyzer()), n) for i, n in zip(box, shape, strict=True))
-    return tir.BufferRegion(region.buffer, made)
+    clipped = tuple(_inside(cover(i, Range(zero(n), n), Analyzer()), n) for i, n in zip(box, shape, strict=True))
+    return tir.BufferRegion(region.buffer, clipped)
 
 
 def covers_all(tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, guard: Expr = TRUE) -> bool:
@@ -203,11 +203,11 @@ def outer_guard(tree: Tree, block: tir.Block, high: tir.Stmt) -> Expr:
     """The part of the block's predicate that the loops from `high` on, outwards, decide."""
     realize = tree.realize(block)
     below = set(loop_domain(tree, tree.parent(realize), high))
-    made: Expr = TRUE
+    guard: Expr = TRUE
     for part in operands(realize.predicate):
         if not used_vars(part) & below:
-            made = c.logical_and(made, part)
-    return made
+            guard = c.logical_and(guard, part)
+    return guard
 
 
 def _inside(span: Range, extent: Expr) -> Range:
@@ -224,15 +224,15 @@ def nested_guard(block: tir.Block, buffer: tir.Buffer, writing: bool) -> Expr:
 
     TRUE if the block also accesses it outside of nested blocks.
     """
-    found: Expr | None = None
+    condition: Expr | None = None
     for realize in _nested(block, buffer):
         if realize is None:
             return TRUE
         regions = realize.block.writes if writing else realize.block.reads
         if any(r.buffer is buffer for r in regions):
             guard = substitute(realize.predicate, bindings(realize))
-            found = guard if found is None else c.logical_or(found, guard)
-    return TRUE if found is None else found
+            condition = guard if condition is None else c.logical_or(condition, guard)
+    return TRUE if condition is None else condition
 
 
 def _nested(block: tir.Block, buffer: tir.Buffer) -> Iterator[tir.BlockRealize | None]:

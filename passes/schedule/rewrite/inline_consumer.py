@@ -27,17 +27,17 @@ AUTO_COPY = "auto_copy"  # blocks that copy a region with loops of their own
 def single_read(tree: Tree, block: tir.Block, scope: tir.Block) -> tir.Buffer:
     """The one buffer that `block` reads and the scope computes; refuses (E0645)."""
     writers = scope_info(tree, scope).writers
-    found = list(dict.fromkeys(r.buffer for r in block.reads if r.buffer in writers))
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(f"`{b.name}`" for b in found)
-    words = f"reads {names}" if found else "reads none of those"
+    buffers = list(dict.fromkeys(r.buffer for r in block.reads if r.buffer in writers))
+    if len(buffers) == 1:
+        return buffers[0]
+    names = ", ".join(f"`{b.name}`" for b in buffers)
+    words = f"reads {names}" if buffers else "reads none of those"
     raise Refusal(
         "E0645",
         f"block `{block.name}` must read exactly one buffer that block `{scope.name}` computes, and {words}",
-        (block, *(w for b in found for w in writers[b])),
+        (block, *(w for b in buffers for w in writers[b])),
         None
-        if len(found) < 2
+        if len(buffers) < 2
         else "inline a producer with `compute_inline`, or move the block with "
         "`reverse_compute_at`, which takes several producers",
     )
@@ -124,13 +124,13 @@ class ConsumerInlining:
             if isinstance(axis.dom.min, tir.IntImm) and tir.const_int(axis.dom.extent) == 1:
                 self._values[axis.var] = axis.dom.min
         indices = self._load_indices()
-        found = detect_iter_map(indices, domain, tir.TRUE, "none", self._analyzer, simplify_trivial=False)
+        iter_map = detect_iter_map(indices, domain, tir.TRUE, "none", self._analyzer, simplify_trivial=False)
         shown = f"{self._buffer.name}[{', '.join(map(str, indices))}]"
-        if not found:
-            raise self._refusal(f"the indices of `{shown}` are not affine in its axes ({found.reason})")
+        if not iter_map:
+            raise self._refusal(f"the indices of `{shown}` are not affine in its axes ({iter_map.reason})")
         stored = self._producer_store()
         try:
-            self._values.update(inverse_affine_iter_map(found.indices, stored.indices))
+            self._values.update(inverse_affine_iter_map(iter_map.indices, stored.indices))
         except NotAffine as failure:
             raise self._refusal(f"`{shown}` does not say which iteration an element is for ({failure})") from None
         domains = {a.var: from_range(a.dom) for a in self._producer.iter_vars}
@@ -147,7 +147,7 @@ class ConsumerInlining:
                     f"{self._analyzer.simplify(last)}"
                 )
         own = {a.var: a.dom for a in self._consumer.iter_vars if tir.const_int(a.dom.extent) != 1}
-        back = inverse_affine_iter_map(found.indices, indices)
+        back = inverse_affine_iter_map(iter_map.indices, indices)
         if not all(self._is_same(back.get(var), var, own) for var in own):
             raise self._refusal(f"`{shown}` is the same element in several of its iterations")
 
@@ -225,15 +225,15 @@ class ConsumerInlining:
 
         Bounds that follow from the symbolic `ranges` are left out.
         """
-        made: tir.Expr = tir.TRUE
+        condition: tir.Expr = tir.TRUE
         for axis in self._consumer.iter_vars:
             value, low = self._values[axis.var], axis.dom.min
             end = c.add(low, axis.dom.extent)
-            made = c.logical_and(made, c.greater_equal(value, low))
+            condition = c.logical_and(condition, c.greater_equal(value, low))
             whole, limit = _without_division(value, end)
             if not (isinstance(whole, tir.Var) and proves_below(self._analyzer, whole, limit, ranges)):
-                made = c.logical_and(made, c.less(value, end))
-        return made
+                condition = c.logical_and(condition, c.less(value, end))
+        return condition
 
 
 def _without_division(value: tir.Expr, end: tir.Expr) -> tuple[tir.Expr, tir.Expr]:

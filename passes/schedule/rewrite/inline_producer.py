@@ -54,12 +54,12 @@ class ProducerInlining:
 
     def _invert(self, block: tir.Block, store: tir.BufferStore) -> None:
         domain = {a.var: a.dom for a in block.iter_vars}
-        found = detect_iter_map(store.indices, domain, tir.TRUE, "bijective", Analyzer(), simplify_trivial=False)
+        iter_map = detect_iter_map(store.indices, domain, tir.TRUE, "bijective", Analyzer(), simplify_trivial=False)
         self._indices = [tir.Var(f"ph_{k}", i.dtype) for k, i in enumerate(store.indices)]
-        why, inverse = found.reason, {}
-        if found:
+        why, inverse = iter_map.reason, {}
+        if iter_map:
             try:
-                inverse = dict(inverse_affine_iter_map(found.indices, self._indices))
+                inverse = dict(inverse_affine_iter_map(iter_map.indices, self._indices))
             except NotAffine as failure:
                 why = str(failure)
         if why:

@@ -44,44 +44,44 @@ class ScopeRewriter:
         for stmt in block.body:  # a step costs by what it changes: what does not know the buffer is not walked through
             if stmt in self._tree and self.buffer not in uses(self._tree, stmt).objects:
                 self._memo[id(stmt)] = (stmt, stmt)
-        made = map_children(block, self.visit)
-        return replace(made, alloc_buffers=tuple(b for b in made.alloc_buffers if b is not self.buffer))
+        rewritten = map_children(block, self.visit)
+        return replace(rewritten, alloc_buffers=tuple(b for b in rewritten.alloc_buffers if b is not self.buffer))
 
     def visit(self, node: Any) -> Any:
         if isinstance(node, _LEAVES):
             return node
-        found = self._memo.get(id(node))
-        if found is not None:
-            return found[1]
-        made: Any
+        known = self._memo.get(id(node))
+        if known is not None:
+            return known[1]
+        rewritten: Any
         match node:
             case tir.Block():
-                made = self._block(node)
+                rewritten = self._block(node)
             case tir.Range(min=low, extent=size) if isinstance(low, _LEAVES) and isinstance(size, _LEAVES):
                 return node
             case _:
-                made = map_children(node, self.visit)
-        match made:
+                rewritten = map_children(node, self.visit)
+        match rewritten:
             case tir.BufferLoad(buffer=buffer) if buffer is self.buffer and self._load is not None:
-                made = self._load(made)
+                rewritten = self._load(rewritten)
             case tir.BufferStore(buffer=buffer) if buffer is self.buffer and self._store is not None:
-                made = self._store(made)
+                rewritten = self._store(rewritten)
             case tir.BlockRealize() if self._realize is not None:
-                made = self._realize(node.block, made)
-                if made.block is not node.block:
-                    self.reuse[node.block] = made.block
-        self._memo[id(node)] = (node, made)
-        return made
+                rewritten = self._realize(node.block, rewritten)
+                if rewritten.block is not node.block:
+                    self.reuse[node.block] = rewritten.block
+        self._memo[id(node)] = (node, rewritten)
+        return rewritten
 
     def _block(self, block: tir.Block) -> tir.Block:
         self._see(block)
-        made = map_children(block, self.visit)
-        if any(r.buffer is self.buffer for r in (*made.reads, *made.writes)):
-            reads, writes = access_regions(made, self._visible)
-            made = replace(made, reads=reads, writes=writes)
-        if made is not block:
-            self.reuse[block] = made
-        return made
+        rewritten = map_children(block, self.visit)
+        if any(r.buffer is self.buffer for r in (*rewritten.reads, *rewritten.writes)):
+            reads, writes = access_regions(rewritten, self._visible)
+            rewritten = replace(rewritten, reads=reads, writes=writes)
+        if rewritten is not block:
+            self.reuse[block] = rewritten
+        return rewritten
 
     def _see(self, block: tir.Block) -> None:
         for region in (*block.reads, *block.writes):

@@ -59,9 +59,9 @@ def plan_padding(
     reuse: dict[tir.Block, tir.Block] = {}
     for write in writes:
         if write.in_order:
-            made = _over_new_shape(write, new, back, padding, value, analyzer, reuse)
-            if made is not None:
-                replacements[id(write.loops[0])] = made
+            nest = _over_new_shape(write, new, back, padding, value, analyzer, reuse)
+            if nest is not None:
+                replacements[id(write.loops[0])] = nest
     if replacements:
         return Plan(replacements=replacements, reuse=reuse)
     last = writes[-1]
@@ -214,14 +214,14 @@ def _over_new_shape(
     init = None if block.init is None else _with_stores(block.init, store, values)
     if body is None or (block.init is not None and init is None):
         return None
-    made = replace(
+    new_block = replace(
         block, iter_vars=(*axes[:start], *new_axes, *axes[start + count :]), body=body, init=init,
         reads=substitute(block.reads, values), writes=substitute(block.writes, values),
     )  # fmt: skip
-    reuse[block] = made
+    reuse[block] = new_block
     kept = realize.values
     new_realize = tir.BlockRealize(
-        (*kept[:start], *back.indices, *kept[start + count :]), substitute(realize.predicate, values), made
+        (*kept[:start], *back.indices, *kept[start + count :]), substitute(realize.predicate, values), new_block
     )
     around = Substitute({**values, realize: new_realize})
     nest: Body = tuple(around.visit(s) for s in inner)
@@ -272,8 +272,8 @@ def _with_stores(
     replaced: dict[tir.BufferStore, tir.BufferStore] = {}
     for node in walk(body):
         if isinstance(node, tir.BufferStore):
-            made = store(node)
-            if made is None:
+            new_store = store(node)
+            if new_store is None:
                 return None
-            replaced[node] = made
+            replaced[node] = new_store
     return substitute(body, {**values, **replaced})

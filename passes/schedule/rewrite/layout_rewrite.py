@@ -19,7 +19,7 @@ class LayoutRewriter(AccessRewriter):
 
     def __init__(self, site: tir.Block, old: tir.Buffer, new: tir.Buffer, index_map: tir.IndexMap, plan: Plan) -> None:
         super().__init__()
-        self._origin = {made: block for block, made in plan.reuse.items()}
+        self._origin = {rewritten: block for block, rewritten in plan.reuse.items()}
         self._site, self._old, self._new, self._map, self._plan = site, old, new, index_map, plan
 
     def access(self, buffer: tir.Buffer, indices: Indices) -> tuple[tir.Buffer, Indices]:
@@ -75,9 +75,9 @@ class AccessSimplifier(AccessRewriter):
         return replace(made, reads=self._regions(made.reads), writes=self._regions(made.writes))
 
     def _regions(self, regions: Regions) -> Regions:
-        made = []
+        new_regions = []
         for region in regions:
             lows = self.simplified(tuple(span.min for span in region.region))
             sizes = [self._analyzer.simplify(span.extent) for span in region.region]
-            made.append(tir.BufferRegion(region.buffer, tuple(map(tir.Range, lows, sizes))))
-        return tuple(made)
+            new_regions.append(tir.BufferRegion(region.buffer, tuple(map(tir.Range, lows, sizes))))
+        return tuple(new_regions)

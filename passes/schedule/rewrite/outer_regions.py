@@ -36,8 +36,8 @@ class _Completion:
 
     def body(self, body: Body) -> Body:
         """The statements of a body; the tuple itself where none changes."""
-        made = tuple(stmt if stmt in self._before else self._stmt(stmt) for stmt in body)
-        return made if any(new is not old for new, old in zip(made, body, strict=True)) else body
+        stmts = tuple(stmt if stmt in self._before else self._stmt(stmt) for stmt in body)
+        return stmts if any(new is not old for new, old in zip(stmts, body, strict=True)) else body
 
     def _stmt(self, stmt: Stmt) -> Stmt:
         match stmt:
@@ -52,12 +52,12 @@ class _Completion:
 
     def _block(self, block: tir.Block) -> tir.Block:
         init = None if block.init is None else self.body(block.init)
-        made = replace(block, init=init, body=self.body(block.body))
+        new_block = replace(block, init=init, body=self.body(block.body))
         if block is not self._root and (block.iter_vars or block.reads or block.writes):  # a plain scope says nothing
-            made = self._completed(made)
-        if made is not block:
-            self.became[block] = made
-        return made
+            new_block = self._completed(new_block)
+        if new_block is not block:
+            self.became[block] = new_block
+        return new_block
 
     def _completed(self, block: tir.Block) -> tir.Block:
         missing = _missing(block)
@@ -94,7 +94,7 @@ def _touched(block: tir.Block) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
     """The buffers from outside that a block reads and writes, by its own accesses or by those of blocks in it."""
     read: set[tir.Buffer] = set()
     written: set[tir.Buffer] = set()
-    made: set[tir.Var] = set()
+    allocated: set[tir.Var] = set()
     stack: list[Any] = [*(block.init or ()), *block.body, *(axis.dom for axis in block.iter_vars)]
     while stack:
         node = stack.pop()
@@ -110,6 +110,6 @@ def _touched(block: tir.Block) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
             case tir.BufferStore(buffer=buffer):
                 written.add(buffer)
             case tir.AllocBuffer(buffer=buffer) | tir.DeclBuffer(buffer=buffer):
-                made.add(buffer.data)
+                allocated.add(buffer.data)
         stack += children(node)
-    return {b for b in read if b.data not in made}, {b for b in written if b.data not in made}
+    return {b for b in read if b.data not in allocated}, {b for b in written if b.data not in allocated}

@@ -87,11 +87,11 @@ class Retarget(Rewriter):
             case tir.Var():
                 return self._new.data if node is self._old.data else node
             case tir.BufferLoad(buffer=buffer, indices=indices) if buffer is self._old:
-                made = self._within(indices) if self._stores else indices
-                return replace(node, buffer=self._new, indices=self._how.indices(made))
+                mapped = self._within(indices) if self._stores else indices
+                return replace(node, buffer=self._new, indices=self._how.indices(mapped))
             case tir.BufferStore(buffer=buffer, indices=indices) if buffer is self._old and self._stores:
-                made = self._how.indices(self._within(indices))
-                return replace(node, buffer=self._new, value=self.visit(node.value), indices=made)
+                mapped = self._how.indices(self._within(indices))
+                return replace(node, buffer=self._new, value=self.visit(node.value), indices=mapped)
         return super().visit(node)
 
     def _within(self, indices: Indices) -> Indices:
@@ -102,18 +102,21 @@ class Retarget(Rewriter):
             return block
         around = self._active
         self._switch(self._takes(block))
-        made = map_children(block, self.visit)
+        new_block = map_children(block, self.visit)
         if self._active:
-            changes: dict[str, Any] = {"reads": self._regions(made.reads), "match_buffers": self._matches(made)}
+            changes: dict[str, Any] = {
+                "reads": self._regions(new_block.reads),
+                "match_buffers": self._matches(new_block),
+            }
             if self._stores:
-                changes["writes"] = self._regions(made.writes)
-            made = replace(made, **changes)
-        elif made is not block:
-            made = self._around(made)
+                changes["writes"] = self._regions(new_block.writes)
+            new_block = replace(new_block, **changes)
+        elif new_block is not block:
+            new_block = self._around(new_block)
         self._switch(around)
-        if made is not block:
-            self.reuse[block] = made
-        return made
+        if new_block is not block:
+            self.reuse[block] = new_block
+        return new_block
 
     def _around(self, block: tir.Block) -> tir.Block:
         """A block that does not take the new buffer says that blocks in it do."""
@@ -136,8 +139,8 @@ class Retarget(Rewriter):
         return tir.BufferRegion(self._new, self._how.region(region.region))
 
     def _regions(self, regions: tuple[tir.BufferRegion, ...]) -> tuple[tir.BufferRegion, ...]:
-        made = tuple(self._region(r) for r in regions)
-        return regions if all(a is b for a, b in zip(regions, made, strict=True)) else made
+        new_regions = tuple(self._region(r) for r in regions)
+        return regions if all(a is b for a, b in zip(regions, new_regions, strict=True)) else new_regions
 
     def _matches(self, block: tir.Block) -> tuple[tir.MatchBufferRegion, ...]:
         old = block.match_buffers
@@ -148,5 +151,5 @@ class Retarget(Rewriter):
                     f" `{self._old.name}`, which cannot be in {quoted(self._new.scope)} then", block,
                     f"cache it in {quoted(match.buffer.scope)}",
                 )  # fmt: skip
-        made = tuple(replace(m, source=self._region(m.source)) for m in old)
-        return old if all(a is b for a, b in zip(old, made, strict=True)) else made
+        new_matches = tuple(replace(m, source=self._region(m.source)) for m in old)
+        return old if all(a is b for a, b in zip(old, new_matches, strict=True)) else new_matches
