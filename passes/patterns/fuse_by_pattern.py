@@ -72,17 +72,17 @@ def fused(
 def _chosen(func: relax.Function, patterns: list[Pattern], module: IRModule) -> Mapping[relax.Var, Match]:
     """The matches to fuse, by the variables of their bindings: earlier patterns, then earlier places first."""
     index = Index.of(func)
-    found = _Chosen(index)
+    chosen = _Chosen(index)
     for pattern in patterns:
         matcher = Matcher(pattern, module, index)
         for var in index.value:
-            if var in found.match or not isinstance(index.block[var], relax.DataflowBlock):
+            if var in chosen.match or not isinstance(index.block[var], relax.DataflowBlock):
                 continue
             for match in matcher.at(var):
-                if found.is_free(match) and found.is_convex(match):
-                    found.add(match)
+                if chosen.is_free(match) and chosen.is_convex(match):
+                    chosen.add(match)
                     break
-    return found.match
+    return chosen.match
 
 
 @dataclass
@@ -160,21 +160,21 @@ class _Grouper(Grouper):
 def _annotated(module: IRModule, own: set[str]) -> IRModule:
     """Each new composite function inside a public one that names who generates code for it."""
     wrapped: dict[str, str] = {}
-    made = module.copy()
+    annotated = module.copy()
     for name, func in module.functions.items():
         if name in own or not isinstance(func, relax.Function) or COMPOSITE not in func.attrs:
             continue
         codegen = str(func.attrs[COMPOSITE]).partition(".")[0]
-        public = made.unique_name(f"{name}_{codegen}".replace(".", "_"))
+        public = annotated.unique_name(f"{name}_{codegen}".replace(".", "_"))
         wrapped[name] = public
-        del made.functions[name]
-        made.functions[public] = _wrapper(func, codegen, public)
-    renamed = _Caller(made, wrapped)
+        del annotated.functions[name]
+        annotated.functions[public] = _wrapper(func, codegen, public)
+    renamed = _Caller(annotated, wrapped)
     for name in own:
-        func = made[name]
+        func = annotated[name]
         if isinstance(func, relax.Function):
-            made.functions[name] = renamed.visit_function(func)
-    return made
+            annotated.functions[name] = renamed.visit_function(func)
+    return annotated
 
 
 def _wrapper(func: relax.Function, codegen: str, name: str) -> relax.Function:

@@ -82,22 +82,22 @@ class Index:
 
     @staticmethod
     def of(func: relax.Function) -> Index:
-        found = Index()
+        index = Index()
         counts: dict[relax.BindingBlock, int] = {}
         for binding, block in all_bindings(func.body):
             value = binding.value  # type: ignore[attr-defined]
-            found.block[binding.var] = block
-            found.place[binding.var] = counts[block] = counts.get(block, -1) + 1
+            index.block[binding.var] = block
+            index.place[binding.var] = counts[block] = counts.get(block, -1) + 1
             if isinstance(binding, relax.VarBinding):
-                found.value[binding.var] = value
-            found.overwritten.update(written_in_place(value))
+                index.value[binding.var] = value
+            index.overwritten.update(written_in_place(value))
             for var in dict.fromkeys(used_vars(value)):
-                found.users.setdefault(var, []).append(binding.var)
+                index.users.setdefault(var, []).append(binding.var)
         for each in counts:
             for var, before in waits(each).items():
                 for other in before:
-                    found.users.setdefault(other, []).append(var)
-        return found
+                    index.users.setdefault(other, []).append(var)
+        return index
 
     def resolve(self, expr: relax.Expr) -> relax.Expr:
         """The variable behind plain renamings; another expression as it is."""
@@ -163,9 +163,9 @@ class Matcher:
 
     def _roots(self, roots: tuple[relax.Var, ...], state: _State) -> Iterator[Match]:
         goals: _Goals = (self.pattern.roots[len(roots) - 1], roots[-1], None)
-        for found in self._solve(goals, state):
+        for solution in self._solve(goals, state):
             if len(roots) == len(self.pattern.roots):
-                match = self._finished(roots, found)
+                match = self._finished(roots, solution)
                 if match is not None:
                     yield match
                 continue
@@ -173,7 +173,7 @@ class Matcher:
                 known = self.index.value.get(other.var)
                 head = self.heads[len(roots)]
                 if known is not None and other.var not in roots and (head is None or self._head(known) == head):
-                    yield from self._roots((*roots, other.var), found)
+                    yield from self._roots((*roots, other.var), solution)
 
     def _finished(self, roots: tuple[relax.Var, ...], state: _State) -> Match | None:
         """The match, if struct infos and shapes agree."""
@@ -264,10 +264,10 @@ class Matcher:
         return None
 
     def _agree(self, state: _State, pairs: Any, count: int) -> tuple[_State, list[Any]] | None:
-        found = tuple(pairs)
-        if len(found) != count:
+        new_pairs = tuple(pairs)
+        if len(new_pairs) != count:
             return None
-        return _State(state.bound, state.through, (*state.shapes, *found), state.attrs), []
+        return _State(state.bound, state.through, (*state.shapes, *new_pairs), state.attrs), []
 
     def _call(self, want: relax.Call, have: relax.Call, state: _State) -> tuple[_State, list[tuple[Any, Any]]] | None:
         if len(want.args) != len(have.args) or len(want.sinfo_args) != len(have.sinfo_args):

@@ -63,20 +63,20 @@ def _settle(
     name: str, func: relax.Function, imports: list[_Import], builder: ModuleBuilder, limit: int
 ) -> relax.Function:
     most = SPARE + GROWTH * len(list(all_bindings(func.body)))
-    made = normalized(func, builder.module)
+    current = normalized(func, builder.module)
     rounds = 0
     applied: dict[str, None] = {}
     while True:
-        before = made
+        before = current
         for rule in imports:
-            changed = _apply(made, rule, builder)
-            if changed is not made:
+            changed = _apply(current, rule, builder)
+            if changed is not current:
                 applied[rule.rule.name] = None
-                made = changed
-        if made is before:
-            return made if applied else func
+                current = changed
+        if current is before:
+            return current if applied else func
         rounds += 1
-        if rounds >= limit or len(list(all_bindings(made.body))) > most:
+        if rounds >= limit or len(list(all_bindings(current.body))) > most:
             how = f"after {rounds} rounds" if rounds >= limit else f"past {most} bindings"
             names = ", ".join(f"`{n}`" for n in applied)
             message = f"the rules still apply to `{name}` {how}: {names}"
@@ -97,9 +97,9 @@ def _apply(func: relax.Function, rule: _Import, builder: ModuleBuilder) -> relax
         for match in matcher.at(var):
             if replaced & {*match.roots, *match.inner} or through & set(match.roots):
                 continue
-            made = _replacement(match, rule, index)
-            if made is not None:
-                plan[made.place] = made
+            replacement = _replacement(match, rule, index)
+            if replacement is not None:
+                plan[replacement.place] = replacement
                 replaced |= set(match.roots)
                 through |= set(match.inner)
                 break
@@ -130,12 +130,12 @@ def _replacement(match: Match, rule: _Import, index: Index) -> _Replacement | No
     place = _place(match, index)
     if place is None:
         return None
-    made = rule.instance(match, isinstance(index.block[place], relax.DataflowBlock))
-    for root, result in made.results.items():
+    instance = rule.instance(match, isinstance(index.block[place], relax.DataflowBlock))
+    for root, result in instance.results.items():
         known, new = root.struct_info, result.struct_info
         if known is not None and (new is None or fit(known, new) is not Fit.COVERS):
             return None
-    return _Replacement(place, made.bindings, made.results)
+    return _Replacement(place, instance.bindings, instance.results)
 
 
 def _place(match: Match, index: Index) -> relax.Var | None:
@@ -296,10 +296,10 @@ class _Replacer(RelaxMutator):
     def visit_binding(self, binding: relax.Binding) -> None:
         if binding.var not in self.replaced:
             return super().visit_binding(binding)
-        found = self.plan.get(binding.var)
-        for made in found.bindings if found is not None else ():
-            self.rebind(made, self.visit(made.value))
-        for root, result in found.results.items() if found is not None else ():
+        replacement = self.plan.get(binding.var)
+        for inserted in replacement.bindings if replacement is not None else ():
+            self.rebind(inserted, self.visit(inserted.value))
+        for root, result in replacement.results.items() if replacement is not None else ():
             self.rebind(self.roots[root], self.visit(result))
         return None
 
@@ -318,8 +318,8 @@ def bring_along(
     for name in order:
         if name not in names:
             func: Func = substitute_functions(source[name].without_attr("global_symbol"), names)
-            made = builder.add(func, name, taken)
-            names[name] = relax.GlobalVar(made, function_info(builder.module[made]))
+            local_name = builder.add(func, name, taken)
+            names[name] = relax.GlobalVar(local_name, function_info(builder.module[local_name]))
 
 
 def substitute_functions(func: Func, names: Mapping[str, relax.GlobalVar]) -> Any:

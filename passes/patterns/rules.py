@@ -71,9 +71,9 @@ def load_rules(path: str, ctx: PassContext) -> list[Rule]:
             message = f"rule `{name or 'rule'}` has no function `{prefix}{missing}`"
             wrong.append(error("E0540", message, there.span if there else None, help="a rule has both"))
             continue
-        found = [*_unmatchable(before, module), *_misplaced(after), *_differences(before, after)]
-        wrong += found
-        if not found:
+        problems = [*_unmatchable(before, module), *_misplaced(after), *_differences(before, after)]
+        wrong += problems
+        if not problems:
             rules.append(Rule(_pattern(name or "rule", before, module, ops.commutative_names()), after))
     _raise(wrong)
     return rules
@@ -83,16 +83,16 @@ def load_patterns(path: str, ctx: PassContext) -> list[Pattern]:
     """The patterns of a file, in its order: the functions before, and those with the attribute Composite."""
     module, named = _read(path, ctx)
     wrong: list[Diagnostic] = []
-    made: list[Pattern] = []
+    patterns: list[Pattern] = []
     for name, (before, _) in named.items():
         if before is None:
             continue
-        found = _unmatchable(before, module)
-        wrong += found
-        if not found:
-            made.append(_pattern(name or "pattern", before, module, IN_COMPOSITES))
+        problems = _unmatchable(before, module)
+        wrong += problems
+        if not problems:
+            patterns.append(_pattern(name or "pattern", before, module, IN_COMPOSITES))
     _raise(wrong)
-    return made
+    return patterns
 
 
 def _raise(wrong: list[Diagnostic]) -> None:
@@ -112,20 +112,20 @@ def _read(
     full = ctx.path(path)
     module = parse(decode(read_bytes(full), full), name=full, folder=os.path.dirname(full) or ".")
     check(module)
-    made = module.copy()
+    rules_module = module.copy()
     named: dict[str, tuple[relax.Function | None, relax.Function | None]] = {}
     for key, func in module.functions.items():
         if not isinstance(func, relax.Function):
             continue
-        made.functions[key] = normalized(func, module)
+        rules_module.functions[key] = normalized(func, module)
         name, role = _role(key, func)
         if role is not None:
             before, after = named.get(name, (None, None))
-            named[name] = (made[key], after) if role in BEFORE else (before, made[key])  # type: ignore[assignment]
+            named[name] = (rules_module[key], after) if role in BEFORE else (before, rules_module[key])  # type: ignore[assignment]
     if not any(before is not None for before, _ in named.values()):
         help = "name the two functions of a rule NAME_before and NAME_after"
         raise CompileError(error("E0540", f"{full} has no rule", help=help))
-    return made, named
+    return rules_module, named
 
 
 def _role(key: str, func: relax.Function) -> tuple[str, str | None]:

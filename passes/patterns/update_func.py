@@ -64,10 +64,10 @@ def updated(module: IRModule, name: str, other: IRModule, where: str) -> IRModul
     names = {source: relax.GlobalVar(name, function_info(func))}
     order = [n for n in helpers(func, other, allowed=source) if n != source]
     bring_along(order, other, builder, names)
-    made = substitute_functions(func, names)
+    new = substitute_functions(func, names)
     old = module[name]
-    made = made.without_attr("global_symbol") if old.is_private else made.with_attr("global_symbol", name)
-    builder.module.functions[name] = made
+    new = new.without_attr("global_symbol") if old.is_private else new.with_attr("global_symbol", name)
+    builder.module.functions[name] = new
     return builder.module
 
 
