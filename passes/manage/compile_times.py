@@ -57,11 +57,11 @@ class CompileTimes(Timing, Listener):
         stages = list(dict.fromkeys(stage for spent in self.kernels.values() for stage in spent))
         if not stages:
             return []
-        made = ["", "".join(f"{stage:>16}" for stage in (*stages, "ms in all")) + "  kernel"]
+        rows = ["", "".join(f"{stage:>16}" for stage in (*stages, "ms in all")) + "  kernel"]
         origins = {} if self._module is None else kernel_origins(self._module)
         ranked = sorted(self.kernels.items(), key=lambda item: -sum(item[1].values()))
         for kernel, spent in ranked[:MOST_KERNELS]:
             cells = [*(spent.get(stage, 0.0) for stage in stages), sum(spent.values())]
             where = f"  # {origins[kernel]}" if kernel in origins else ""
-            made.append("".join(f"{1e3 * cell:16.2f}" for cell in cells) + f"  {kernel}{where}")
-        return [*made, f"and {len(ranked) - MOST_KERNELS} more"] if len(ranked) > MOST_KERNELS else made
+            rows.append("".join(f"{1e3 * cell:16.2f}" for cell in cells) + f"  {kernel}{where}")
+        return [*rows, f"and {len(ranked) - MOST_KERNELS} more"] if len(ranked) > MOST_KERNELS else rows

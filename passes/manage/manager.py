@@ -96,18 +96,18 @@ class Pipeline:
         `O0` to `O3` stand for the passes of that level, `lower` for the steps that lower a module, each for the kind
         of `target`.
         """
-        made: list[Pass] = []
+        passes: list[Pass] = []
         wrong: list[Diagnostic] = []
         groups = backends.get(target).groups
         for item in parse_list(text, source_name, "E0500"):
             group = None if item.options else groups.get(kebab(item.name))
             try:
-                made += [_make(item, target)] if group is None else Pipeline.parse(group, target=target).passes
+                passes += [_make(item, target)] if group is None else Pipeline.parse(group, target=target).passes
             except CompileError as exc:
                 wrong += exc.diagnostics
         if wrong:
             raise CompileError(wrong)
-        return Pipeline(tuple(made))
+        return Pipeline(tuple(passes))
 
     def __str__(self) -> str:
         return ",".join(map(str, self.passes))
@@ -198,10 +198,10 @@ class Observer:
 
 def all_findings(failed: Mapping[str, Sequence[Diagnostic]]) -> list[Diagnostic]:
     """The findings on all functions, equal ones once."""
-    made: list[Diagnostic] = []
+    unique: list[Diagnostic] = []
     for findings in failed.values():
-        made += [found for found in findings if found not in made]
-    return made
+        unique += [finding for finding in findings if finding not in unique]
+    return unique
 
 
 class PassFailed(Exception):
@@ -216,10 +216,10 @@ class PassFailed(Exception):
 
 def tell(warned: list[Diagnostic], observers: Sequence[Observer]) -> None:
     """Hand warnings to observers, or to Python, and forget them."""
-    for found in warned:
-        shown = [observer.warned(found) for observer in observers]
+    for warning in warned:
+        shown = [observer.warned(warning) for observer in observers]
         if not any(shown):
-            warnings.warn(render(found), stacklevel=2)
+            warnings.warn(render(warning), stacklevel=2)
     warned.clear()
 
 
@@ -260,11 +260,11 @@ def _run_one(
     given = dict(module.functions)
     try:
         with uncollected():
-            made = current.run(module, ctx)
+            result = current.run(module, ctx)
         if given != module.functions:  # functions compare by identity
             raise AssertionError(f"`{current.name}` changed the module that it was given")
         for observer in observers:
-            observer.after(at, current, module, made)
+            observer.after(at, current, module, result)
         tell(ctx.warned, observers)
     except (MlccError, PassFailed, RecursionError, MemoryError):
         raise
@@ -273,4 +273,4 @@ def _run_one(
 
         path = write_reproducer(module, Pipeline(pipeline.passes[at:]), ctx, exc)
         raise PassFailed(f"pass `{current}` failed: {type(exc).__name__}: {exc}", path) from exc
-    return made
+    return result

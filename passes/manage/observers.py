@@ -149,17 +149,17 @@ class VerifyEach(Observer):
     skipped: Collection[str] = ()
 
     def start(self, pipeline: Pipeline, module: IRModule) -> None:
-        found = violations(module) if self.input_too else []
-        if found:
-            raise CompileError(found)
+        errors = violations(module) if self.input_too else []
+        if errors:
+            raise CompileError(errors)
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
         if current.name not in self.skipped and module.functions != before.functions:  # functions compare by identity
-            found = violations(module)
-            if any(d.code not in _OF_SIZES for d in found):
-                raise IllFormed(found)
-            if found:
-                raise CompileError(found)
+            errors = violations(module)
+            if any(d.code not in _OF_SIZES for d in errors):
+                raise IllFormed(errors)
+            if errors:
+                raise CompileError(errors)
 
 
 @dataclass
@@ -190,11 +190,11 @@ class VerifyOnce(Observer):
     def _verify(self, at: int, module: IRModule) -> None:
         if self._given is None:
             return
-        found = violations(module) if module.functions != self._given.functions else []
+        errors = violations(module) if module.functions != self._given.functions else []
         self._given = None
-        if found:
+        if errors:
             self.each(Pipeline(self._pipeline.passes[:at]))
-            raise IllFormed(found)
+            raise IllFormed(errors)
 
 
 def violations(module: IRModule) -> list[Diagnostic]:

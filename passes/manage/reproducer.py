@@ -20,9 +20,9 @@ _DIRECTIVE = re.compile(r"#\s*PASSES:(.*)")
 def directive(text: str) -> str | None:
     """The pipeline that a text asks for: `# PASSES: fuse,lower-to-tir` among the comments that it starts with."""
     for line in text.splitlines():
-        found = _DIRECTIVE.match(line.strip())
-        if found:
-            return found[1].strip()
+        match = _DIRECTIVE.match(line.strip())
+        if match:
+            return match[1].strip()
         if line.strip() and not line.lstrip().startswith("#"):
             break
     return None
