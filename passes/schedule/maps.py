@@ -1,4 +1,4 @@
-"""Functions of indices that callers give: what they make of variables."""
+"""Application of the caller's functions of indices to variables."""
 
 from __future__ import annotations
 

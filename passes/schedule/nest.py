@@ -12,7 +12,7 @@ _LIMIT = 60  # lines; a longer nest is cut around the marks
 
 
 def render_nest(func: tir.PrimFunc, name: str, marked: Collection[Any] = (), limit: int = _LIMIT) -> str:
-    """Loops and blocks, one line each, indented; lines of the nodes in `marked` carry `<--`."""
+    """Return loops and blocks as text, one line each, indented; lines of the nodes in `marked` carry `<--`."""
     ids = {id(m) for m in marked}
     lines: list[tuple[str, bool]] = [(f"{name}:", False)]
     _body(func.body, 1, lines, ids)

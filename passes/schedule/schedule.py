@@ -29,7 +29,7 @@ else:
 
 
 class Schedule(Primitives):
-    """Primitives applied to a module's TensorIR functions. The module that is given stays as it is.
+    """A schedule of a module's TensorIR functions, to which primitives are applied. The module given is not changed.
 
     Every primitive is a method (`sch.split(loop, factors=[None, 4])`); a step that would change what the program
     computes, or cannot be done, raises CompileError and leaves the schedule as it was. TVM: `s_tir.Schedule`.

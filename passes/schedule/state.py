@@ -24,7 +24,7 @@ ROOT = "root"  # and for "leave it where it is"
 
 
 class BlockRef:
-    """A block as it stands now; of no use after the next `State.update`."""
+    """A block of the current function; invalid after the next `State.update`."""
 
     __slots__ = ("block", "func_name", "state")
 
@@ -45,7 +45,7 @@ class BlockRef:
 
 
 class LoopRef:
-    """A loop as it stands now; of no use after the next `State.update`."""
+    """A loop of the current function; invalid after the next `State.update`."""
 
     __slots__ = ("func_name", "loop", "state")
 
@@ -133,7 +133,7 @@ class State:
         return self.module[name]  # type: ignore[return-value]
 
     def tree(self, name: str) -> Tree:
-        """The index over a function as it stands."""
+        """Return the index over the current form of a function."""
         func = self.func(name)
         known = self._trees.get(name)
         if known is None or known.func is not func:
@@ -143,10 +143,10 @@ class State:
     def update(
         self, name: str, made: Rebuild | tir.PrimFunc, reuse: Mapping[tir.Block, tir.Block] | None = None
     ) -> Tree:
-        """Put a changed function in the place of `name`; handles follow.
+        """Replace the function `name` by a changed one, and update the handles.
 
-        A loop handle lives on if a loop over its variable is still there, a block handle if its block is, or if
-        `reuse` (with what the rebuilding itself recorded) leads to one that is. All others end here.
+        A loop handle stays valid if a loop over its variable still exists, a block handle if its block does, or if
+        `reuse` (with the map that the rebuilding itself recorded) leads to one that does. All others end here.
         """
         follow = dict(reuse or {})
         if isinstance(made, Rebuild):

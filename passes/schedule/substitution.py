@@ -30,7 +30,7 @@ class TrackedSubstitute(Substitute):
         self.replaced = replacements.keys()
 
     def keep(self, nodes: Iterable[tir.Stmt]) -> None:
-        """Statements that are known to mention nothing that is replaced: they are not walked through."""
+        """Keep statements known to mention nothing that is replaced, without visiting them."""
         self._memo.update((id(node), (node, node)) for node in nodes)
 
     def visit(self, node: Any) -> Any:
@@ -65,12 +65,12 @@ def _mapped(stmt: Stmt, change: Callable[[tir.BlockRealize], Stmt]) -> Stmt:
 
 
 def add_predicate(body: Body, predicate: Expr) -> Body:
-    """The outermost blocks run only where `predicate` holds too."""
+    """Add `predicate` to the predicates of the outermost blocks."""
     return map_realizes(body, lambda r: replace(r, predicate=c.logical_and(r.predicate, predicate)))
 
 
 def simplify_bindings(stmt: Stmt, above: Iterable[tir.For], preserve_unit_iters: bool, reuse: Reuse) -> Stmt:
-    """The values of the axes of blocks in `stmt`, spelled as the maps of loops that they are.
+    """Simplify the bindings of the blocks in `stmt` to canonical maps of loops.
 
     `above` are the loops around `stmt`. Blocks without axes are looked into; others keep their inside.
     """
@@ -132,6 +132,6 @@ def proves_below(analyzer: Analyzer, value: Expr, limit: Expr, ranges: Mapping[t
 
 
 def used_by(body: Body | Stmt | Expr, variables: Iterable[tir.Var]) -> list[tir.Var]:
-    """Those of `variables` that occur below `body`, in their order."""
+    """Return those of `variables` that occur below `body`, in their order."""
     used = used_vars(body)
     return [var for var in variables if var in used]

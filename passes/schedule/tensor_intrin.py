@@ -110,7 +110,7 @@ def make_intrin(
     name: str, desc: Text | None, impl: Text | None, *, file: str | os.PathLike[str] | None = None,
     folder: str | None = None,
 ) -> TensorIntrin:  # fmt: skip
-    """A checked intrinsic. Raises CompileError."""
+    """Check an intrinsic and return it. Raises CompileError."""
     if not isinstance(name, str) or not name:
         raise _wrong(str(name), "the name of an intrinsic is a string that is not empty")
     if file is not None:

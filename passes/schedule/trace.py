@@ -41,7 +41,7 @@ class Instruction:
         yield from _handles((self.rest, self.arguments))
 
     def with_decision(self, decision: Any) -> Instruction:
-        """The same sampling step, deciding otherwise."""
+        """Return the same sampling step with another decision."""
         arguments = {**self.arguments, "decision": decision}
         return Instruction(self.name, arguments, self.rest, self.outputs, self.single)
 
@@ -97,7 +97,7 @@ class Trace:
         return inst.decision
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool = True) -> Trace:
-        """A trace in which `inst`, a sampling step of this one, decides otherwise.
+        """Return a trace in which `inst`, a sampling step of this one, has another decision.
 
         Raises ValueError if it is no sampling step of this trace.
         """
@@ -107,7 +107,7 @@ class Trace:
         return Trace(other if i is inst else i for i in self._upto(remove_postproc))
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
-        """Without the steps that only look and whose results nothing uses."""
+        """Return the trace without queries whose results are not used."""
         kept: list[Instruction] = []
         used: set[Handle] = set()
         for inst in reversed(self._upto(remove_postproc)):
@@ -195,7 +195,7 @@ def _is_default(primitive: str, parameter: str, value: Any) -> bool:
 
 
 class _Names:
-    """Names of handles in one text: b0, l1, v2, ..., numbered in order of appearance."""
+    """The names of handles in one text: b0, l1, v2, ..., numbered in order of appearance."""
 
     def __init__(self) -> None:
         self._names: dict[Handle, str] = {}

@@ -71,7 +71,7 @@ class Tree:
         return value
 
     def inherit_facts(self, before: Tree) -> None:
-        """Take over what is known of the function as it was before a step, unless that has come to be very much."""
+        """Take over the memoized facts of the function as it was before a step, unless they have become too many."""
         if len(before._facts) < _MOST_FACTS:
             self._facts = before._facts
             self.earlier_analyzer = before.earlier_analyzer
@@ -193,12 +193,12 @@ class Rebuild:
         self._dirty: set[int] = set()
 
     def put(self, old: Stmt, *new: Stmt) -> None:
-        """`new` in the place of `old`; nothing to remove it."""
+        """Replace `old` by the statements `new`; without any, remove it."""
         self._put[id(old)] = new
         self._mark(old)
 
     def put_block(self, old: tir.Block, new: tir.Block) -> None:
-        """Another block in the same realize; handles of `old` then mean `new`."""
+        """Replace the block of a realize; handles of `old` then mean `new`."""
         realize = self.tree.realize(old)
         self.put(realize, replace(realize, block=new))
         self.reuse[old] = new

@@ -35,8 +35,11 @@ class AxisDomain:
         self.dom, self.bound = hull([self.dom, dom]), hull([self.bound, bound])
 
     def settle(self, whole: Interval, analyzer: Analyzer, plain: Analyzer) -> None:
-        """Simplify; `whole` bounds it, too. Without a domain the bound is the domain, and a bound that changes nothing
-        goes. `plain` knows nothing of variables."""
+        """Simplify the domain, and clip its bound to `whole`.
+
+        Without a domain the bound becomes the domain; a bound that changes nothing is dropped. `plain` is an analyzer
+        without ranges of variables.
+        """
         self.bound = whole if self.bound.empty else _meet(self.bound, whole, plain)
         if self.dom.empty:
             if self.bound.low is not None and self.bound.high is not None:
@@ -77,7 +80,7 @@ def _meet(a: Interval, b: Interval, plain: Analyzer) -> Interval:
 
 
 def hull(intervals: Sequence[Interval]) -> Interval:
-    """The least interval around several; one by itself stays as it is, of more the ends are simplified."""
+    """Return the smallest interval that contains all; the ends are simplified unless there is only one."""
     if len(intervals) == 1:
         return intervals[0]
     merged, analyzer = intervals[0], Analyzer()
@@ -127,7 +130,7 @@ def _by_inverse(
     block: tir.Block, buffer: tir.Buffer, given: Box, target: Box, axes: dict[tir.Var, AxisDomain], analyzer: Analyzer,
     exact: bool,
 ) -> bool:  # fmt: skip
-    """False if the touched element is no one-to-one image of the axes."""
+    """Set the domains by inverting the map from axes to indices. Return False if it is not one-to-one."""
     if not all(_is_point(part, analyzer) for part in given):
         return False
     domain = {a.var: a.dom for a in block.iter_vars}
@@ -234,7 +237,7 @@ class _Dimension:
         )
 
     def solve(self, given: Interval, want: Interval) -> tuple[tir.Var, Interval, Interval]:
-        """The axis, what it runs over to reach `want`, and what it can at most."""
+        """Return the axis, its domain to reach `want`, and the bound of that domain."""
         analyzer = self._analyzer
         if given.low is None or given.high is None or want.low is None:
             raise self.refusal(given)

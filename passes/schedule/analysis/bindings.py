@@ -16,7 +16,7 @@ Domain = dict[tir.Var, tir.Range]
 
 
 def analyzer_of(tree: Tree) -> Analyzer:
-    """An analyzer that knows the ranges of all loops of the function; shared, so leave nothing bound in it.
+    """Return an analyzer with the ranges of all loops of the function; it is shared, so leave nothing bound in it.
 
     It is taken over from the function before the last steps, with all that it has simplified, unless a loop runs over
     another range now. That it also knows the loops of that function does no harm.
@@ -36,8 +36,11 @@ def analyzer_of(tree: Tree) -> Analyzer:
 
 
 def iterations(tree: Tree, block: tir.Block) -> tuple[object, ...]:
-    """A block with its binding, the loops around it, and between them the ends of scopes: a key of facts about what the
-    block does, whatever else stands in those loops."""
+    """Return a key for facts about the iterations of a block.
+
+    It holds the block's binding, the loops around it, and marks where scopes end. Other statements in these loops do
+    not affect it.
+    """
     key: list[object] = [tree.realize(block)]
     for at in tree.ancestors(block):
         if isinstance(at, tir.For):
@@ -58,7 +61,7 @@ def vars_of(expr: Expr) -> set[tir.Var]:
 
 
 def bound_vars(realize: tir.BlockRealize, *kinds: IterKind) -> set[tir.Var]:
-    """The variables in the values of the axes of some kinds; of all axes if none is named."""
+    """Return the variables in the bindings of the axes of these kinds; of all axes if none is given."""
     variables: set[tir.Var] = set()
     for axis, value in zip(realize.block.iter_vars, realize.values, strict=True):
         if not kinds or axis.kind in kinds:
@@ -72,7 +75,7 @@ def bound_vars(realize: tir.BlockRealize, *kinds: IterKind) -> set[tir.Var]:
 def loop_domain(
     tree: Tree, low: tir.Stmt | None, high: tir.Stmt | None = None, extra_relax_scope: str = "global"
 ) -> Domain:
-    """Ranges of the loops from `low` up to, and without, the loop or block `high`, innermost first.
+    """Return the ranges of the loops from `low` up to, and without, the loop or block `high`, innermost first.
 
     `low` is itself counted if it is a loop; the block around ends the way in any case. A storage scope other than
     global adds the thread loops further out over which memory of that scope is shared.
@@ -134,12 +137,12 @@ Kept = dict[tir.Block, tuple[Tree, tir.BlockRealize]]
 
 
 def kept_bindings(tree: Tree) -> Kept:
-    """Of each block, a function and a place in it whose iterations are the same."""
+    """Return, by block, an earlier function and a realize in it that runs for the same iterations."""
     return tree.cache.setdefault("kept", {})  # type: ignore[no-any-return]
 
 
 def keep_bindings(before: Tree, after: Tree) -> None:
-    """Take it that all blocks run as before; both functions have the same blocks in the same order."""
+    """Record that all blocks run for the same iterations as before; both functions have the same blocks in order."""
     kept = kept_bindings(after)
     for old, new in zip(before.realizes, after.realizes, strict=True):
         if new.values:
@@ -147,7 +150,7 @@ def keep_bindings(before: Tree, after: Tree) -> None:
 
 
 def keep_binding(after: Tree, block: tir.Block, before: Tree, realize: tir.BlockRealize) -> None:
-    """Take it that a block of `after` runs for the iterations that `realize` had in `before`."""
+    """Record that a block of `after` runs for the iterations that `realize` had in `before`."""
     kept_bindings(after)[block] = (before, realize)
 
 
@@ -205,7 +208,7 @@ def affine_violation(realize: tir.BlockRealize, domain: Mapping[tir.Var, tir.Ran
 
 
 def loop_iter_kind(tree: Tree, loop: tir.For) -> IterKind:
-    """SPATIAL if only spatial axes hang on the loop, or none; REDUCE if only reduce axes do; else OPAQUE."""
+    """Return SPATIAL if the loop drives spatial axes only, or none; REDUCE if reduce axes only; else OPAQUE."""
     key = ("kind", loop)
     kind = tree.cache.get(key)
     if kind is None:

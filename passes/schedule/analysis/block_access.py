@@ -34,7 +34,7 @@ def write_buffer(block: tir.Block, n: int) -> tir.Buffer:
 
 
 def defining_block(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> tuple[tir.Block | None, bool]:
-    """The block, `block` or one around it, that makes `buffer`, and whether it allocates it (else it matches it).
+    """Return the block, `block` or one around it, that defines `buffer`; True if it allocates it, False if it matches.
 
     (None, False) for what a parameter brings in.
     """

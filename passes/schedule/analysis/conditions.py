@@ -48,7 +48,7 @@ def writers_under(tree: Tree, scope: Scope) -> dict[tir.Buffer, list[tir.Block]]
 
 
 def other_writer(tree: Tree, block: tir.Block, scope: Scope) -> tuple[tir.Buffer, tir.Block] | None:
-    """A buffer that `block` writes and another block of the scope too, and that block."""
+    """Return a buffer that both `block` and another block of the scope write, and that other block; None if none."""
     writers = writers_under(tree, scope)
     for region in block.writes:
         blocks = writers.get(region.buffer, [])
@@ -104,7 +104,7 @@ def reduction_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str
 
 
 def reduce_indexed_write(block: tir.Block) -> tuple[tir.Buffer, tir.Var] | None:
-    """A buffer that the body stores to at an index with a reduce axis in it, and that axis."""
+    """Return a buffer that the body stores to at an index with a reduce axis in it, and that axis."""
     reduce = [a.var for a in block.iter_vars if a.kind is IterKind.REDUCE]
     if not reduce:
         return None

@@ -54,7 +54,7 @@ def accesses(tree: Tree, body: Body | Stmt, above: Sequence[tir.For]) -> list[Ac
 
 
 def _leaves(body: Body | Stmt) -> Iterator[tir.BlockRealize]:
-    """The outermost blocks, but of blocks without axes those inside, if there are any."""
+    """Yield the outermost blocks; a block without axes is replaced by the blocks inside it, if there are any."""
     for realize in child_realizes(body):
         inside = [] if realize.block.iter_vars else list(_leaves(realize.block.body))
         yield from inside or [realize]
@@ -71,7 +71,7 @@ def _index(span: tir.Range, values: Mapping[tir.Var, Expr], inner: set[tir.Var])
 
 
 def distance(a: Access, b: Access, loops: Sequence[tir.For], analyzer: Analyzer) -> Distance | None:
-    """By how many iterations `b` is later than `a` where they meet; None if they never do.
+    """Return how many iterations after `a` access `b` reaches the same element; None if it never does.
 
     Both are in terms of the variables of `loops`.
     """
@@ -105,7 +105,7 @@ def distance(a: Access, b: Access, loops: Sequence[tir.For], analyzer: Analyzer)
 
 
 def _determined(indices: list[Expr], loops: Sequence[tir.For], analyzer: Analyzer) -> set[tir.Var]:
-    """The loops whose iteration the values of the indices determine."""
+    """Return the loop variables that the values of the indices determine uniquely."""
 
     def injective(values: list[Expr]) -> set[tir.Var]:
         used = set().union(*map(vars_of, values))
@@ -234,7 +234,7 @@ def _kept(steps: Distance, is_before: bool) -> bool:
 
 
 def touched(body: Body | Stmt) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
-    """The buffers that blocks below read, and those that they write."""
+    """Return the buffers that the blocks below read, and those that they write."""
     reads: set[tir.Buffer] = set()
     writes: set[tir.Buffer] = set()
     for realize in _leaves(body):
@@ -244,7 +244,7 @@ def touched(body: Body | Stmt) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
 
 
 def conflict(one: Body | Stmt, other: Body | Stmt) -> Iterable[tir.Buffer]:
-    """The buffers that one side writes and the other accesses."""
+    """Return the buffers that one side writes and the other accesses."""
     reads, writes = touched(one)
     others, written = touched(other)
     return [*(writes & (others | written)), *(reads & written)]

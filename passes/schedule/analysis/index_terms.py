@@ -1,4 +1,4 @@
-"""Terms in the stores of a block that could be computed ahead: which there are, how often, and in which order."""
+"""Terms in the stores of a block that could be computed ahead: candidates, their counts, and their order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def size(term: Expr) -> int:
 
 
 def repeated_terms(stores: list[tir.BufferStore], least: int, terms: Terms) -> list[Expr]:
-    """Terms of the stored values that the stores compute at least `least` times, larger ones first.
+    """Return the terms that the stores compute at least `least` times, larger ones first.
 
     A term that comes up less often gives way to its parts.
     """

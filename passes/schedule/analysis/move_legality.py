@@ -91,7 +91,7 @@ def _each_once(tree: Tree, nest: NewNest) -> bool:
 
 
 def cut_axis(tree: Tree, realize: tir.BlockRealize, kinds: tuple[IterKind, ...]) -> tir.IterVar | None:
-    """An axis of which the loops reach a part only, as far as that can be told."""
+    """Return an axis that the loops provably cover only in part, None if there is none."""
     if not any(axis.kind in kinds for axis in realize.block.iter_vars):
         return None
     analyzer, domain = analyzer_of(tree), domain_above(tree, realize)

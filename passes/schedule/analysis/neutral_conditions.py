@@ -20,8 +20,10 @@ from mlcc.passes.schedule.tree import Tree
 
 
 def lost_condition(tree: Tree, block: tir.Block) -> tir.Expr | None:
-    """A part of the condition of a reduction block that matters, and that the domains of its axes do not say; None if
-    there is none. Only what depends on sizes that are not known is looked at."""
+    """Return a part of a reduction block's predicate that is not implied by the domains of its axes; None if none.
+
+    Only conditions over reduce axes and symbolic sizes are examined, and neutral ones are left out.
+    """
     realize = tree.realize(block)
     reduce = bound_vars(realize, tir.IterKind.REDUCE)
     loops = {at.var for at in tree.loops_above(block)}

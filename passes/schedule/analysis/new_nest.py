@@ -1,4 +1,4 @@
-"""The loops around a block at a new place, made from the domains of its axes."""
+"""The loops around a block at a new place, built from the domains of its axes."""
 
 from __future__ import annotations
 

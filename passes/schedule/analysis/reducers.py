@@ -83,7 +83,7 @@ def _select(condition: Expr, yes: Expr, no: Expr) -> Expr:
 
 
 def _infinite(of_integers: Callable[[DType], Expr], sign: int) -> Callable[[DType], Expr]:
-    """The identity that infinite elements do not change either."""
+    """Return the identity of a minimum or maximum over infinite elements: an infinity for floats."""
     return lambda d: c.const(sign * math.inf, d) if d.is_float else of_integers(d)
 
 
@@ -209,7 +209,7 @@ def _bound_updates(block: tir.Block, count: int) -> tuple[tir.BufferStore, ...]:
 
 
 def _check_places(block: tir.Block, updates: tuple[tir.BufferStore, ...], inits: list[tir.BufferStore]) -> None:
-    """All outputs have one shape, and all stores one place."""
+    """Refuse outputs of different shapes, and stores at different indices."""
     first, analyzer = updates[0], Analyzer()
 
     def same(a: Exprs, b: Exprs) -> bool:

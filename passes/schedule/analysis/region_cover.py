@@ -52,7 +52,10 @@ def region_cover(tree: Tree, block: tir.Block) -> bool:
 
 
 def region_cover_violation(tree: Tree, block: tir.Block) -> Words | None:
-    """A buffer of which `block` reads more than its producers write, in words, and the blocks to look at."""
+    """Return a message on a buffer of which `block` reads more than its producers write, and the blocks to mark.
+
+    None if there is no such buffer.
+    """
     key = ("cover", block)
     if key not in tree.cache:
         tree.cache[key] = _cover_violation(tree, block)
@@ -160,7 +163,7 @@ def meeting_place(tree: Tree, one: tir.Stmt, two: tir.Stmt) -> tir.Stmt:
 
 
 def unbound(realize: tir.BlockRealize, ranges: Iterable[Range]) -> list[Range]:
-    """Ranges over the axes of a block as ranges over the loops around it."""
+    """Return ranges over the axes of a block as ranges over the loops around it."""
     values = bindings(realize)
     return [Range(substitute(r.min, values), substitute(r.extent, values)) for r in ranges]
 
@@ -168,7 +171,7 @@ def unbound(realize: tir.BlockRealize, ranges: Iterable[Range]) -> list[Range]:
 def relaxed_upper(
     tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir.Stmt, analyzer: Analyzer | None = None
 ) -> Box:
-    """All that `block` may touch of a region of its, over the loops between it and `high`."""
+    """Return an upper bound of the part of a region that `block` accesses, over the loops up to `high`."""
     realize = tree.realize(block)
     domain = loop_domain(tree, tree.parent(realize), high, region.buffer.scope)
     return upper_bound(unbound(realize, region.region), domain, realize.predicate, analyzer or analyzer_of(tree))

@@ -20,7 +20,7 @@ class DepKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dep:
-    """`dst` comes after `src` and depends on it by `buffer`."""
+    """A dependence of `dst` on the earlier block `src`, over `buffer`."""
 
     src: tir.Block
     dst: tir.Block
@@ -80,7 +80,7 @@ class ScopeInfo:
 
 
 def scope_info(tree: Tree, block: tir.Block) -> ScopeInfo:
-    """The dependencies among the children of `block`."""
+    """Return the dependence graph of the children of `block`, memoized."""
     key = ("scope", block)
     info = tree.cache.get(key)
     if info is None:
@@ -92,7 +92,7 @@ _FLOW = (DepKind.RAW, DepKind.WAW)
 
 
 def producers(tree: Tree, block: tir.Block) -> list[tir.Block]:
-    """The earlier blocks of its scope that write what `block` reads or writes; none for the root block."""
+    """Return the earlier blocks of its scope that write a buffer which `block` accesses; none for the root block."""
     scope = tree.scope(block)
     if scope is None:
         return []
@@ -100,7 +100,7 @@ def producers(tree: Tree, block: tir.Block) -> list[tir.Block]:
 
 
 def consumers(tree: Tree, block: tir.Block) -> list[tir.Block]:
-    """The later blocks of its scope that read or write what `block` writes; none for the root block."""
+    """Return the later blocks of its scope that access a buffer which `block` writes; none for the root block."""
     scope = tree.scope(block)
     if scope is None:
         return []
@@ -118,7 +118,7 @@ def outside_write(block: tir.Block, scope: tir.Block) -> tir.Buffer | None:
 
 
 def output_blocks(tree: Tree, scope: tir.Block) -> list[tir.Block]:
-    """All blocks below `scope`, nested ones too, that write what the block around them does not allocate."""
+    """Return all blocks below `scope`, nested ones too, that write a buffer not allocated by the enclosing block."""
     outputs = []
     stack = list(reversed(tree.child_realizes(scope)))
     while stack:

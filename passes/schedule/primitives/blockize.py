@@ -120,7 +120,7 @@ def _loops_down_to(tree: Tree, loop: tir.For, inner: tir.BlockRealize) -> list[t
 
 
 def _not_divisible(loop: tir.For | None, inner: tir.BlockRealize, outside: list[tir.For]) -> Refusal:
-    """`loop` is the first of the inner part, None if the block itself is all of it."""
+    """Return the refusal of a division; `loop` is the first of the inner part, None if that is the block alone."""
     name = inner.block.name
     part = f"the loops from `{loop.var.name}` on" if loop is not None else "no loops"
     bound = ", ".join(f"{a.var.name} = {v}" for a, v in zip(inner.block.iter_vars, inner.values, strict=True))
@@ -140,7 +140,7 @@ def _not_divisible(loop: tir.For | None, inner: tir.BlockRealize, outside: list[
 
 
 def _joined(tree: Tree, blocks: list[tir.Block], preserve_unit_iters: bool) -> tuple[tir.BlockRealize, Rebuild, Reuse]:
-    """The block that neighbours make, with the edit that puts it in."""
+    """Return the block that replaces adjacent blocks, with the edit that inserts it."""
     parent, statements = _neighbours(tree, blocks)
     outside = [*tree.loops_above(parent), parent] if isinstance(parent, tir.For) else []
     axes: _Axes | None = None
@@ -211,7 +211,7 @@ def _neighbours(tree: Tree, blocks: list[tir.Block]) -> tuple[tir.For | tir.Bloc
 
 
 def _union(regions: Sequence[tir.BufferRegion]) -> tuple[tir.BufferRegion, ...]:
-    """One region per buffer, around all that are given; the buffer that came last is first, as mostly in TVM."""
+    """Return the union of the regions of each buffer; the last buffer comes first, as mostly in TVM."""
     boxes: dict[tir.Buffer, list[Interval]] = {}
     analyzer = Analyzer()
     for region in regions:
@@ -236,7 +236,7 @@ def _union(regions: Sequence[tir.BufferRegion]) -> tuple[tir.BufferRegion, ...]:
 def _division(
     realize: tir.BlockRealize, outside: list[tir.For], inside: list[tir.For], preserve_unit_iters: bool
 ) -> Subspaces | None:
-    """Outer and inner part of every axis, then of the predicate; None if there is no such division."""
+    """Divide every axis, then the predicate, into an outer and an inner part; None if that is not possible."""
     if not realize.values and not is_one(realize.predicate):
         return None
     iters = {loop.var: tir.Range(loop.min, loop.extent) for loop in (*reversed(inside), *reversed(outside))}
@@ -259,7 +259,7 @@ def _division(
 def _whole(
     found: Subspaces, realize: tir.BlockRealize, predicate: tir.Expr, outside: list[tir.For], inside: list[tir.For]
 ) -> Subspaces | None:
-    """The division with all that the predicate says; None if it does not cover just what the axes run over.
+    """Complete a division with all conditions of the predicate; None if it does not cover the iterations exactly.
 
     A bound of a single loop only narrows what the division takes the loop to run over, and a condition on loops that
     drive no axis does not show in it at all: both must be said again. A bound inside an index is replaced where the
@@ -300,7 +300,7 @@ def _same_bound(a: tir.Expr, b: tir.Expr, analyzer: Analyzer) -> bool:
 
 
 def _trivial_division(realize: tir.BlockRealize, outside: list[tir.For], inside: list[tir.For]) -> Subspaces | None:
-    """Each axis driven by loops of one side only, by whatever expression."""
+    """Divide axes that only outer, or only inner, loops drive, by any expression; None if an axis has both."""
     if not is_one(realize.predicate):
         return None
     outer_vars, inner_vars = {loop.var for loop in outside}, {loop.var for loop in inside}
@@ -431,7 +431,7 @@ def _nest(inner: tir.Stmt, loops: Sequence[tir.For]) -> tir.Stmt:
 
 
 def _lifted_init(init: tuple[tir.Stmt, ...], inner: tir.BlockRealize, loops: Sequence[tir.For], name: str) -> tir.Stmt:
-    """The init of a reduction as a block of its own, under copies of the loops that it needs."""
+    """Return the init of a reduction as a separate block, under copies of the loops that it needs."""
     mentioned = used_vars(init)
     renamed: dict[tir.Var, tir.Expr] = {}
     axes, values = [], []

@@ -163,7 +163,7 @@ def cache_write(
 
 
 def _record(state: State, name: str, index: int, consumers: list[BlockRef] | None) -> dict[tir.Block, None]:
-    """The consumers with the blocks right inside them; what the trace is to say of the arguments."""
+    """Record the arguments for the trace. Return the consumers and the blocks directly inside them."""
     state.recorded[name] = index
     if not consumers:
         state.recorded["consumer_blocks"] = None
@@ -364,7 +364,7 @@ def _check_no_pointer_into(region: tir.BufferRegion, blocks: Iterable[tir.Block]
 
 
 def _expressions(block: tir.Block) -> Iterable[object]:
-    """All nodes in a block but what buffers are made of."""
+    """Yield all nodes in a block except the parts of buffers."""
     stack: list[object] = [block]
     while stack:
         node = stack.pop()

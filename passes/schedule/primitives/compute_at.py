@@ -89,7 +89,7 @@ def _inserted(body: tuple[tir.Stmt, ...], plan: Move) -> tuple[tir.Stmt, ...]:
 
 
 def can_compute_at(block: BlockRef, loop: LoopRef, preserve_unit_loops: bool = False, reverse: bool = False) -> bool:
-    """Would the move be accepted?"""
+    """Return True if the move would be accepted."""
     try:
         plan_move(block, loop, preserve_unit_loops, LAST, reverse)
     except Refusal:
@@ -98,7 +98,10 @@ def can_compute_at(block: BlockRef, loop: LoopRef, preserve_unit_loops: bool = F
 
 
 def plan_move(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: int, reverse: bool) -> Move:
-    """All checks of the move, and the new loops. Refuses. A plan is kept: places are tried before one is taken."""
+    """Check the move and build the new loops. Refuses illegal ones.
+
+    Plans are memoized: places are tried before one is taken.
+    """
     cache, key = ref.tree.cache, ("move", ref.block, loop_ref.loop, preserve_unit_loops, index, reverse)
     if key not in cache:
         cache[key] = _planned(ref, loop_ref, preserve_unit_loops, index, reverse)
@@ -167,8 +170,11 @@ def _check_free(tree: Tree, block: tir.Block, loop: tir.For) -> None:
 def _unfinished(
     tree: Tree, block: tir.Block, loop: tir.For, producers: Sequence[tir.Block]
 ) -> Sequence[tir.Block]:  # fmt: skip
-    """The producers but for those that do all they do before the outermost loop around `loop` begins, into memory that
-    no other one writes: what they compute is there wherever the block goes. TVM wants them below the loop, too."""
+    """Return the producers whose results may be incomplete inside the loops around `loop`; all if there are none.
+
+    Left out are those that finish before the outermost of these loops begins, in memory that no other block writes:
+    their results are available anywhere. TVM requires them below the loop, too.
+    """
     top = next(iter(tree.loops_above(loop)), loop)
     places = {id(r.block): at for at, r in enumerate(tree.realizes)}
     start = min((places[id(r.block)] for r in tree.child_realizes(top)), default=0)
@@ -224,7 +230,7 @@ def _inside(span: Interval, extent: Expr, analyzer: Analyzer) -> bool:
 
 
 def shape_analyzer(func: tir.PrimFunc) -> Analyzer:
-    """An analyzer that knows that the extents of the parameters are not negative."""
+    """Return an analyzer that knows that the extents of parameters are not negative."""
     analyzer = Analyzer(differences=False)
     for buffer in func.buffers:
         for extent in buffer.shape if buffer is not None else ():

@@ -121,7 +121,7 @@ def _match(realize: tir.BlockRealize, loops: list[tir.For]) -> _Padding:
 
 
 def _unhinted(condition: tir.Expr) -> tir.Expr:
-    """Without a hint for the optimizer around it."""
+    """Return the condition without a `T.likely` around it."""
     match condition:
         case tir.Call(op=tir.Op(name="tir.likely"), args=(inner,)):
             return inner
@@ -129,7 +129,7 @@ def _unhinted(condition: tir.Expr) -> tir.Expr:
 
 
 def _const_nest(realize: tir.BlockRealize, found: _Padding, around: list[tir.For], loops: list[tir.For]) -> tir.Stmt:
-    """`X_pad_const` in serial copies of `loops`, the inner ones of those around."""
+    """Return the block `X_pad_const` in serial copies of `loops`, the inner ones of those around."""
     block = realize.block
     fresh: dict[tir.Var, tir.Expr] = {a.var: tir.Var(a.var.name, a.var.dtype) for a in block.iter_vars}
     axes = tuple(tir.IterVar(fresh[a.var], a.dom, tir.IterKind.SPATIAL) for a in block.iter_vars)  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def _const_nest(realize: tir.BlockRealize, found: _Padding, around: list[tir.For
 
 
 def _inside(realize: tir.BlockRealize, found: _Padding, loops: list[tir.For], own: list[tir.For]) -> tir.Stmt:
-    """The block over the box alone, in the loops of `own`; a loop that drives an axis runs over the box itself."""
+    """Return the block over the box alone, in the loops `own`; a loop that drives an axis runs over the box."""
     block = realize.block
     ranges = {at.var: tir.Range(at.min, at.extent) for at in own}
     moved: dict[tir.Var, tir.Expr] = {}

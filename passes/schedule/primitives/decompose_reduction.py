@@ -1,4 +1,4 @@
-"""decompose_reduction: the init of a reduction as a block of its own."""
+"""decompose_reduction: the init of a reduction as a separate block."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRe
 
 
 def _check_height(block: BlockRef, target: tir.For, above: list[tir.For]) -> None:
-    """No loop above the target drives a reduce axis."""
+    """Refuse a target below a loop that drives a reduce axis."""
     for axis, value in zip(block.block.iter_vars, block.realize.values, strict=True):
         if axis.kind is not tir.IterKind.REDUCE:
             continue
@@ -90,7 +90,7 @@ def _check_height(block: BlockRef, target: tir.For, above: list[tir.For]) -> Non
 
 
 def _check_once(block: BlockRef, below: list[tir.For], chosen: list[tir.For]) -> None:
-    """One init before the target must do for all iterations at and below it."""
+    """Refuse a target at which one init cannot serve all iterations at and below it."""
     old, realize = block.block, block.realize
     driving = set().union(*map(vars_of, realize.values))
     for at in below:

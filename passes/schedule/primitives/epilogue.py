@@ -1,4 +1,4 @@
-"""`fuse_reduction_epilogue`: what follows a sum element by element becomes a part of the sum."""
+"""`fuse_reduction_epilogue`: fusion of an elementwise epilogue into a sum."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def fuse_reduction_epilogue(
 
 
 class _Fusion:
-    """The sum, its epilogue, and how their axes go together."""
+    """A sum, its epilogue, and the map between their axes."""
 
     def __init__(self, tree: Tree, reduction: tir.Block, epilogue: tir.Block) -> None:
         self._tree, self._reduction, self._epilogue = tree, reduction, epilogue
@@ -99,7 +99,7 @@ class _Fusion:
         return loads[0]
 
     def _axes(self) -> dict[tir.Var, Expr]:
-        """The epilogue's axes as those of the reduction, by the places that they have in the indices of the sum."""
+        """Return the epilogue's axes as those of the reduction, matched by position in the indices of the sum."""
         mine = {a.var: a for a in self._epilogue.iter_vars}
         theirs = {a.var: a for a in self._reduction.iter_vars if a.kind is IterKind.SPATIAL}
         axes: dict[tir.Var, Expr] = {}

@@ -133,7 +133,7 @@ def merge(state: State, *loops: LoopRef) -> LoopRef:
 
 
 def _nests(tree: Tree, loops: list[tir.For]) -> list[list[tir.For]]:
-    """For each loop the nest from below the place where all part, outermost first. Raises Refusal E0630."""
+    """Return the nest of each loop below their common ancestor, outermost first. Raises Refusal E0630."""
     paths = [[loop, *(at for at in tree.ancestors(loop) if isinstance(at, (tir.For, tir.Block)))] for loop in loops]
     parting = next(at for at in paths[0] if all(at in path for path in paths))
     if parting in loops:

@@ -60,7 +60,7 @@ def inline_into_consumers(state: State, ref: BlockRef, check_only: bool = False)
 
 
 def can_inline(state: State, ref: BlockRef) -> bool:
-    """Would `compute_inline` accept the block?"""
+    """Return True if `compute_inline` would accept the block."""
     try:
         inline_into_consumers(state, ref, check_only=True)
     except Refusal:
@@ -69,7 +69,7 @@ def can_inline(state: State, ref: BlockRef) -> bool:
 
 
 def can_reverse_inline(ref: BlockRef) -> bool:
-    """Would `reverse_compute_inline` accept the block?"""
+    """Return True if `reverse_compute_inline` would accept the block."""
     try:
         inline_into_producer(ref.state, ref, check_only=True)
     except Refusal:

@@ -102,7 +102,7 @@ def set_axis_separator(state: State, block: BlockRef, buffer: BufferArg, axis_se
 
 
 def shape_analyzer(func: tir.PrimFunc) -> Analyzer:
-    """Sizes of parameters are not negative."""
+    """Return an analyzer that knows that sizes of parameters are not negative."""
     analyzer = Analyzer()
     for buffer in func.buffers:
         for size in buffer.shape if buffer is not None else ():
@@ -121,7 +121,7 @@ def of_dtype(given: tir.IndexMap, dtype: DType) -> tir.IndexMap:
 
 
 def _way_back(mapping: tir.IndexMap, ranges: list[tir.Range], analyzer: Analyzer) -> tuple[tir.IndexMap, tir.Expr]:
-    """The inverse and where padding is: derived where that can be, else the inverse that came with the map.
+    """Return the inverse map and the condition of padding: derived if possible, else the inverse given with the map.
 
     Raises IndexMapError.
     """
@@ -134,7 +134,7 @@ def _way_back(mapping: tir.IndexMap, ranges: list[tir.Range], analyzer: Analyzer
 
 
 def _check_injective(mapping: tir.IndexMap, back: tir.IndexMap, ranges: list[tir.Range]) -> None:
-    """There and back must be where one was. Raises IndexMapError."""
+    """Check that the inverse map undoes the map. Raises IndexMapError."""
     iters = dict(zip(mapping.indices, ranges, strict=True))
     analyzer = Analyzer()
     for var, span in iters.items():

@@ -129,7 +129,7 @@ def _check(ref: LoopRef, doing: str, reduces: bool = False) -> None:
 
 
 def _realizes(tree: Tree, loop: tir.For) -> list[tir.BlockRealize]:
-    """All blocks inside, but for those in inits."""
+    """Return all blocks inside, except those in inits."""
     realizes, bodies = [], [loop.body]
     while bodies:
         for realize in tree.child_realizes(bodies.pop()):

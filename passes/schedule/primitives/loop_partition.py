@@ -134,7 +134,7 @@ def _narrowed(block: tir.Block, at: int, low: int, high: int) -> tir.Block:
 
 
 def _at_axes(block: tir.Block, axes: Collection[tir.Var]) -> dict[tir.Buffer, tuple[tir.Var, ...]]:
-    """For each buffer that the block accesses at its axes only, always at the same ones: these axes."""
+    """Return, for each buffer that the block accesses only at its axes and always at the same ones, these axes."""
     indices_of: dict[tir.Buffer, tuple[tir.Expr, ...] | None] = {}
     bare: Counter[tir.Var] = Counter()  # how often a variable occurs, and not as the pointer of a buffer
     views = list(block.match_buffers)

@@ -196,7 +196,7 @@ class _Retype(TrackedSubstitute):
 
 
 class _Widen(_Retype):
-    """As values of the new type are those of the old one, what is made of them may take the new ones as they are."""
+    """A retyping to a wider type: expressions may use the loaded values without a cast back."""
 
     def __init__(self, replacements: Mapping[Any, Any]) -> None:
         super().__init__(replacements)

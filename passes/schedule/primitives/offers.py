@@ -18,7 +18,7 @@ _CODES = frozenset({"E0645", "E0646", "E0648", "E0649", "E0650", "E0651", "E0656
 
 @contextmanager
 def offering_places(state: State, ref: BlockRef, reverse: bool) -> Iterator[None]:
-    """Refusals inside that say nothing of what would be legal are given other places for the block.
+    """Add legal places for the block to refusals inside that suggest nothing.
 
     `reverse`: those near its producers come first, else those near its consumers.
     """
@@ -31,7 +31,7 @@ def offering_places(state: State, ref: BlockRef, reverse: bool) -> Iterator[None
 
 
 def legal_places(state: State, ref: BlockRef, reverse: bool) -> str | None:
-    """A few steps that move the block, or make it disappear, and would be accepted; None if there are none."""
+    """Return a few legal steps that move or inline the block, as text; None if there are none."""
     if ref.tree.scope(ref.block) is None:
         return None
     steps = list(islice(_legal_steps(state, ref, reverse), _OFFERED))

@@ -130,7 +130,7 @@ def _check_whole(block: BlockRef, scope: tir.Block, padded: _Extents) -> None:
 
 
 def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
-    """Padding must not show in the result: buffers end where their axes do, and zeros add nothing to a reduction."""
+    """Refuse padding that could show in the result: zeros must be neutral, and buffers end where their axes do."""
     old = block.block
     extents = {a.var: a.dom for a in old.iter_vars}
 

@@ -193,7 +193,7 @@ def _check_inside(tree: Tree, loop: tir.For, buffer: tir.Buffer, spans: list[Ran
             known.add(var)
 
     def leaves(low: Expr, high: Expr, inside: Range) -> bool:
-        """May low : high leave `inside`?"""
+        """Return True if the range low : high may leave `inside`."""
         end = c.add(inside.min, inside.extent)
         if not all(vars_of(e) <= known for e in (low, high, inside.min, end)):
             return False
@@ -224,7 +224,7 @@ def _range(interval: Interval, extent: Expr, analyzer: Analyzer) -> Range:
 
 
 def _loops_outside_axes(tree: Tree, loop: tir.For) -> Iterator[tir.For]:
-    """`loop` and the loops above it, up to a block that hides them behind its axes."""
+    """Return `loop` and the loops above it, up to a block that hides them behind its axes."""
     for at in (loop, *tree.ancestors(loop)):
         if isinstance(at, tir.Block) and at.iter_vars:
             return

@@ -60,7 +60,7 @@ def reindex(state: State, block: BlockRef, buffer: BufferArg) -> BlockRef:
 
 
 def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
-    """The indices at which all loads and stores of `buffer` are; refuses (E0643) what is not so."""
+    """Return the indices at which the block accesses `buffer`; refuses (E0643) accesses at several."""
     if has_block(block.body) or has_block(block.init or ()):
         raise Refusal(
             "E0643", f"block `{block.name}` holds other blocks, and only the innermost block knows its accesses", block

@@ -234,7 +234,7 @@ def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy:
 
 
 def _loops_below(tree: Tree, realize: tir.BlockRealize, holder: tir.Stmt) -> list[tir.For]:
-    """The loops between a block and `holder`, outermost first."""
+    """Return the loops between a block and `holder`, outermost first."""
     loops: list[tir.For] = []
     for at in tree.ancestors(realize):
         if at is holder:
@@ -245,7 +245,7 @@ def _loops_below(tree: Tree, realize: tir.BlockRealize, holder: tir.Stmt) -> lis
 
 
 def _guard(tree: Tree, realize: tir.BlockRealize, loops: list[tir.For], values: Sequence[Expr], spot: Spot) -> Expr:
-    """The part of the block's predicate that bounds what the copy's axes are bound to, or loops around the copy.
+    """Return the conjuncts of the predicate that hold for the copy: they use no loop that the copy lacks.
 
     `loops` are the copy's own. Refuses (E0643) a bound on what the copy's axes depend on and on loops that it has not.
     """

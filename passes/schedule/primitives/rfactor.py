@@ -1,4 +1,4 @@
-"""rfactor: a reduction in two steps, partial results per iteration of one loop, and their combination.
+"""rfactor: a reduction in two steps, partial results for each iteration of one loop and their combination.
 
 See Suriana, Adams and Kamil, "Parallel associative reductions in Halide" (CGO 2017).
 """

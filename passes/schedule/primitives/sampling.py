@@ -172,7 +172,7 @@ def _tile(random: Engine, extent: int, n: int) -> list[int]:
 
 
 def _partitioned(random: Engine, extent: int, n: int, position: int, factor: int) -> list[int]:
-    """By rejection; where nearly all is rejected, the inner factors get `factor` first."""
+    """Draw a partition by rejection sampling; after too many rejections the inner factors get `factor` first."""
     for _ in range(1000):
         chosen = _tile(random, extent, n)
         if math.prod(chosen[position:]) % factor == 0:

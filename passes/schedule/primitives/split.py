@@ -82,7 +82,7 @@ def _covered(variables: list[tir.Var], sizes: list[Expr], value: Expr, extent: E
 
 
 def split_factors(loop: tir.For, factors: list[int | None]) -> list[Expr]:
-    """The extents of the new loops. Raises Refusal E0621."""
+    """Return the extents of the new loops. Raises Refusal E0621."""
     extent, name = loop.extent, loop.var.name
     check_factors(loop, factors)
     sizes = [None if f is None else factor_expr(f, extent) for f in factors]

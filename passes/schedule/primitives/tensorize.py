@@ -1,4 +1,4 @@
-"""`tensorize`: a block becomes what a tensor intrinsic does for it."""
+"""`tensorize`: replacement of a block's body by a tensor intrinsic."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def tensorize(
 
 
 def implemented(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Block:
-    """The block with the implementation of `intrin` for its body. Raises Mismatch."""
+    """Return the block with the implementation of `intrin` as its body. Raises Mismatch."""
     index = _index_dtype(realize.block)
     desc = simplified(with_index_dtype(intrin.desc, index))
     pairing = _paired(realize, desc)
@@ -100,7 +100,7 @@ def _paired(realize: tir.BlockRealize, desc: tir.PrimFunc) -> Comparator:
 
 
 class _Turned(Rewriter):
-    """The factors of products of loads the other way round, where blocks read them, too: x * y is y * x."""
+    """Swaps the factors of products of loads, and the order in which blocks read them: x * y is y * x."""
 
     def rewrite(self, node: Any) -> Any:
         match node:
@@ -130,7 +130,7 @@ def _index_dtype(block: tir.Block) -> DType:
 
 
 def _copy(func: tir.PrimFunc, index: DType) -> tir.PrimFunc:
-    """The function over `index` integers, with variables and buffers of its own."""
+    """Return a copy of the function over `index` integers, with fresh variables and buffers."""
     retyped = with_index_dtype(func, index)
     own = {n: tir.Var(n.name, n.dtype, n.pointer) for n in walk(retyped) if isinstance(n, tir.Var)}
     return substitute(retyped, own)

@@ -1,4 +1,4 @@
-"""Rewriting where buffers are accessed, with what is known there of loops, axes and conditions."""
+"""Rewriting of buffer accesses, with the loops, axes and conditions around each."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def in_loops(loops: list[tuple[tir.Var, Range]], realize: tir.BlockRealize) -> S
 
 
 def driving_loops(values: Iterable[Expr], loops: Sequence[tir.For]) -> list[tir.For]:
-    """Those of `loops`, outermost first, on which values depend, and on which the ranges of such loops do."""
+    """Return those of `loops`, outermost first, on which the values depend, directly or by the range of such a loop."""
     used = {v for value in values for v in used_vars(value)}
     driving: list[tir.For] = []
     for loop in reversed(loops):
@@ -121,7 +121,7 @@ def copy_stage(
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """In front of the statement `before`, or behind all else in `holder`; inside the loop, or the scope, `holder`."""
+    """An insertion point: before the statement `before`, or at the end of `holder`, the loop or scope around."""
 
     holder: tir.For | tir.Block
     before: tir.Stmt | None
@@ -153,7 +153,7 @@ def place_after(tree: Tree, scope: tir.Block, writer: tir.Block, users: Collecti
 
 
 def dependents(tree: Tree, scope: tir.Block, writer: tir.Block) -> list[tir.Block]:
-    """The blocks that read something that `writer` has written."""
+    """Return the blocks that depend on `writer` by a flow dependence."""
     return [d.dst for d in scope_info(tree, scope).dependents(writer) if d.kind is DepKind.RAW]
 
 
@@ -200,7 +200,7 @@ def covers_all(tree: Tree, block: tir.Block, region: tir.BufferRegion, high: tir
 
 
 def outer_guard(tree: Tree, block: tir.Block, high: tir.Stmt) -> Expr:
-    """The part of the block's predicate that the loops from `high` on, outwards, decide."""
+    """Return the conjuncts of the block's predicate that depend on no loop below `high`."""
     realize = tree.realize(block)
     below = set(loop_domain(tree, tree.parent(realize), high))
     guard: Expr = TRUE
@@ -236,7 +236,7 @@ def nested_guard(block: tir.Block, buffer: tir.Buffer, writing: bool) -> Expr:
 
 
 def _nested(block: tir.Block, buffer: tir.Buffer) -> Iterator[tir.BlockRealize | None]:
-    """The blocks inside, outer ones first; None for an access of `buffer` that is in none of them."""
+    """Yield the blocks inside, outer ones first; None for an access of `buffer` outside of all of them."""
     stack: list[tuple[object, bool]] = [(s, True) for s in reversed(block.body)]
     while stack:
         node, direct = stack.pop()

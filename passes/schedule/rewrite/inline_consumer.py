@@ -1,4 +1,4 @@
-"""Putting a consumer where its producer stores: which of its iterations take the element that is stored."""
+"""Inlining of a consumer into its producer: the consumer's iterations that read the stored element."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class ConsumerInlining:
     # ------------------------------------------------------------ which iteration takes which element
 
     def _solve(self) -> None:
-        """The axes of the consumer by what the producer stores."""
+        """Express the consumer's axes by the indices that the producer stores at."""
         domain = {a.var: a.dom for a in self._consumer.iter_vars}
         for axis in self._consumer.iter_vars:
             if isinstance(axis.dom.min, tir.IntImm) and tir.const_int(axis.dom.extent) == 1:
@@ -188,12 +188,12 @@ class ConsumerInlining:
     # ------------------------------------------------------------ the new program
 
     def store_for(self, stored: tir.BufferStore) -> tir.Stmt:
-        """The consumer's store, with the value that the producer would have stored in the place of its load."""
+        """Return the consumer's store, with its load replaced by the value that the producer would have stored."""
         loads = [n for n in walk(self._store) if isinstance(n, tir.BufferLoad) and n.buffer is self._buffer]
         return Substitute({**self._values, **dict.fromkeys(loads, stored.value)}).visit(self._store)  # type: ignore[no-any-return]
 
     def realize(self, old: tir.Block, made: tir.BlockRealize) -> tir.BlockRealize:
-        """The producer's realize, kept to the iterations that the consumer has."""
+        """Return the producer's realize, restricted to iterations that the consumer has."""
         if old is not self._producer:
             return made
         analyzer, block = self._analyzer, made.block

@@ -234,7 +234,7 @@ def _opaque_over_new_shape(
     write: _Write, new: tir.Buffer, back: tir.IndexMap, padding: tir.Expr, value: tir.IndexMap, analyzer: Analyzer,
     reuse: dict[tir.Block, tir.Block],
 ) -> Stmt | None:  # fmt: skip
-    """As `_over_new_shape`, of a store whose indices are the loops themselves, under no block or one without axes."""
+    """Like `_over_new_shape`, for a store indexed by the loops themselves, in no block or one without axes."""
     inner = write.loops[-1].body
     if any(isinstance(n, tir.Block) and (n.iter_vars or n.init) for n in walk(inner)) or _calls(inner):
         return None

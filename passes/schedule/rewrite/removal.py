@@ -1,4 +1,4 @@
-"""Taking a block out of its scope, with the loops that are empty without it."""
+"""Removal of a block from its scope, with the loops that become empty."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mlcc.passes.schedule.tree import Tree
 
 
 def removable(tree: Tree, block: tir.Block) -> tir.Stmt:
-    """The outermost statement of the scope of `block` that holds nothing else.
+    """Return the outermost statement of the scope of `block` that holds nothing else.
 
     Refuses (E0647) the only block of a scope.
     """

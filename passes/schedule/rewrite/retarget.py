@@ -1,4 +1,4 @@
-"""Giving blocks another buffer in the place of one: loads, stores, regions, matched buffers and pointers."""
+"""Redirection of accesses from one buffer to another: loads, stores, regions, matched buffers and pointers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def point(indices: Sequence[Expr]) -> Region:
 
 
 class Retarget(Rewriter):
-    """`new` in the place of `old` in the blocks that `takes` names; `reuse` gathers which block became which.
+    """Replaces buffer `old` by `new` in the blocks that `takes` names; `reuse` maps old blocks to new.
 
     Blocks that `skips` names are left alone with all that is in them. Blocks inside a block are asked for one by one.
     Of an `old[...]` that is replaced the indices stay: an index that itself loads from `old` goes on doing so, unless
@@ -119,7 +119,7 @@ class Retarget(Rewriter):
         return new_block
 
     def _around(self, block: tir.Block) -> tir.Block:
-        """A block that does not take the new buffer says that blocks in it do."""
+        """Add the new buffer to the regions of a block that keeps the old one, if blocks in it access the new one."""
         inside = [r.block for r in child_realizes(block.body)]
 
         def also(regions: tuple[tir.BufferRegion, ...], found: bool) -> tuple[tir.BufferRegion, ...]:

@@ -42,7 +42,7 @@ class WideFloats:
         return self._to.with_lanes(dtype.lanes)
 
     def _narrow(self, node: tir.Expr) -> tir.Expr:
-        """A value of its own type, with what it is made of computed in the wide one."""
+        """Return a value of the same type whose operands are computed in the wide type."""
         if not is_narrow(node.dtype):
             return self._expr(node)  # type: ignore[no-any-return]
         if isinstance(node, (tir.BufferLoad, tir.FloatImm)) or (isinstance(node, tir.Var) and node not in self._values):
@@ -52,7 +52,7 @@ class WideFloats:
         return tir.Cast(node.dtype, self._wide(node))
 
     def _expr(self, node: Any) -> Any:
-        """An expression of another type than a narrow float, or one that is left as it is."""
+        """Return an expression that is not a narrow float, or is kept, with its operands rewritten."""
         match node:
             case tir.Cast(dtype=dtype, value=value) if is_narrow(value.dtype):
                 inner = self._wide(value)
@@ -69,7 +69,7 @@ class WideFloats:
         return map_children(node, lambda n: self._narrow(n) if isinstance(n, tir.Expr) else n)
 
     def _wide(self, node: tir.Expr) -> tir.Expr:
-        """The value of a narrow expression, in the wide type and without the roundings on the way."""
+        """Return the value of a narrow expression in the wide type, without intermediate rounding."""
         to = self._as(node.dtype)
         if not is_narrow(node.dtype):
             return self._expr(node)  # type: ignore[no-any-return]
