@@ -56,7 +56,7 @@ def fused(
     module: IRModule, patterns: list[Pattern], annotate_codegen: bool = False, bind_constants: bool = True,
     entries: Collection[str] = (),
 ) -> IRModule:  # fmt: skip
-    """The module with everything that the patterns match in `entries`, or in all functions, in functions of its own."""
+    """Return the module with all matches in `entries`, or in all functions, moved into functions."""
     builder = ModuleBuilder(module)
     for name in entries or sorted(module):
         func = module[name]
@@ -70,7 +70,7 @@ def fused(
 
 
 def _chosen(func: relax.Function, patterns: list[Pattern], module: IRModule) -> Mapping[relax.Var, Match]:
-    """The matches to fuse, by the variables of their bindings: earlier patterns, then earlier places first."""
+    """Return the matches to fuse, by the variables of their bindings: earlier patterns, then earlier places first."""
     index = Index.of(func)
     chosen = _Chosen(index)
     for pattern in patterns:
@@ -158,7 +158,7 @@ class _Grouper(Grouper):
 
 
 def _annotated(module: IRModule, own: set[str]) -> IRModule:
-    """Each new composite function inside a public one that names who generates code for it."""
+    """Wrap each new composite function in a public one that names its code generator."""
     wrapped: dict[str, str] = {}
     annotated = module.copy()
     for name, func in module.functions.items():

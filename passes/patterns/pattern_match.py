@@ -1,4 +1,4 @@
-"""Finding patterns in functions: values that are computed the way a pattern computes its results."""
+"""Matching of patterns in functions: values computed in the way in which a pattern computes its results."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Symbols:
         return False
 
     def dims(self, pattern: tuple[tir.Expr, ...] | None, dims: tuple[tir.Expr, ...] | None) -> bool:
-        """The same for dimensions, those that are variables first: others may mention them."""
+        """Unify dimensions, variables first: other dimensions may mention them."""
         if pattern is None:
             return True
         if dims is None or len(pattern) != len(dims):
@@ -100,7 +100,7 @@ class Index:
         return index
 
     def resolve(self, expr: relax.Expr) -> relax.Expr:
-        """The variable behind plain renamings; another expression as it is."""
+        """Return the variable that a chain of renamings starts from; any other expression unchanged."""
         while isinstance(expr, relax.Var) and isinstance(self.value.get(expr), relax.Var):
             expr = self.value[expr]
         return expr
@@ -113,7 +113,7 @@ class Index:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """A place where a pattern fits. `args` are what its parameters stand for, `symbols` its symbolic variables.
+    """A match of a pattern. `args` are the operands bound to its parameters, `symbols` its symbolic variables.
 
     `roots` are the variables of its results, `inner` all others that it goes through; `attrs` what stands where any
     attribute may.
@@ -154,7 +154,7 @@ class Matcher:
         return value.op.name if isinstance(value, relax.Call) and isinstance(value.op, tir.Op) else None
 
     def at(self, var: relax.Var) -> Iterator[Match]:
-        """The ways to match with `var` as the first result; the other results are bound in the same block."""
+        """Yield the matches with `var` as the first result; the other results are bound in the same block."""
         value = self.index.value.get(var)
         if value is None or (self.heads[0] is not None and self._head(value) != self.heads[0]):
             return
@@ -176,7 +176,7 @@ class Matcher:
                     yield from self._roots((*roots, other.var), solution)
 
     def _finished(self, roots: tuple[relax.Var, ...], state: _State) -> Match | None:
-        """The match, if struct infos and shapes agree."""
+        """Return the match, if struct infos and shapes agree."""
         pattern = self.pattern
         symbols = Symbols()
         args = tuple(state.bound[p] for p in pattern.func.params)
@@ -192,7 +192,7 @@ class Matcher:
     # ------------------------------------------------------------ one goal after the other
 
     def _solve(self, goals: _Goals, state: _State) -> Iterator[_State]:
-        """The states in which all goals hold. Only the order of operands leaves a choice."""
+        """Yield the states in which all goals hold. The only choice is the order of commutative operands."""
         while goals is not None:
             self.steps += 1
             if self.steps > MOST_STEPS:
@@ -308,7 +308,7 @@ class Matcher:
 
 
 def _bare(func: Any) -> Any:
-    """A function without what does not say what it does."""
+    """Return a function without attributes that do not affect its meaning."""
     return func.without_attr("global_symbol").without_attr("op_pattern")
 
 

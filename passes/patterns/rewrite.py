@@ -50,7 +50,7 @@ class Rewrite(Pass):
 
 
 def rewritten(module: IRModule, rules: list[Rule], limit: int = 100) -> IRModule:
-    """The module with the rules applied until none does. Raises CompileError E0543 if that takes too long."""
+    """Return the module with the rules applied to a fixed point. Raises CompileError E0543 beyond the limit."""
     builder = ModuleBuilder(module)
     imports = [_Import(rule, builder) for rule in rules]
     for name, func in module.functions.items():
@@ -85,7 +85,7 @@ def _settle(
 
 
 def _apply(func: relax.Function, rule: _Import, builder: ModuleBuilder) -> relax.Function:
-    """One rule at all places where it fits, as far as they do not overlap; the same object if there are none."""
+    """Apply one rule at all non-overlapping matches. Return the same object if there are none."""
     index = Index.of(func)
     matcher = Matcher(rule.rule.pattern, builder.module, index)
     plan: dict[relax.Var, _Replacement] = {}
@@ -323,7 +323,7 @@ def bring_along(
 
 
 def substitute_functions(func: Func, names: Mapping[str, relax.GlobalVar]) -> Any:
-    """A function that calls others by the names that they have here."""
+    """Return a function with its callees renamed to the names that they have here."""
     return _Names(names).visit(func) if names else func
 
 

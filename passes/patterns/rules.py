@@ -24,7 +24,7 @@ MOST_OPERATIONS = 256  # in a pattern
 
 @dataclass(frozen=True)
 class Pattern:
-    """A function as what to look for: its parameters stand for anything of their struct info.
+    """A function to match: its parameters stand for any value of their struct info.
 
     `roots` are its results; several if it returns a tuple that it makes itself. `commutative` are the operators whose
     operands may come in either order, `any_attrs` the attributes ("relax.sum.axis") that need not match.
@@ -278,9 +278,9 @@ def _differences(before: relax.Function, after: relax.Function) -> list[Diagnost
 
 
 def helpers(func: Func, module: IRModule, allowed: str | None = None) -> list[str]:
-    """The functions that a function reaches by calls, each behind those that it calls itself.
+    """Return the functions that a function calls, directly or not, callees first.
 
-    Raises CompileError E0542 if they call each other in a circle, but through `allowed`.
+    Raises CompileError E0542 for recursion that does not go through `allowed`.
     """
     from mlcc.relax.queries import callees
 

@@ -1,4 +1,4 @@
-"""A function takes the place of another."""
+"""Replacement of a function by another."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class UpdateFunc(Pass):
 
 
 def updated(module: IRModule, name: str, other: IRModule, where: str) -> IRModule:
-    """The module with the function of that name from another one. Raises CompileError E0544."""
+    """Return the module with the function `name` taken from another module. Raises CompileError E0544."""
     source = name if name in other else next(iter(other)) if len(other) == 1 else None
     if source is None:
         message = f"{where} has several functions, and none is `{name}`"
