@@ -1,1 +1,1 @@
-"""The pass manager: pipelines, the lists of each level, and what looks on while they run."""
+"""The pass manager: pipelines, the lists of each level, and observers of a run."""

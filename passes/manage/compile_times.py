@@ -16,7 +16,7 @@ MOST_KERNELS = 30  # rows of the table
 
 
 class CompileTimes(Timing, Listener):
-    """Adds up where the time of a compile goes: to passes, to stages of generating code, and to kernels."""
+    """A recorder of compile times: by pass, by stage of code generation, and by kernel."""
 
     def __init__(self, write: Write, clock: Callable[[], float] = time.perf_counter) -> None:
         super().__init__(write, clock)

@@ -150,12 +150,12 @@ def _no_pass(item: Item, target: str) -> Diagnostic:
 
 
 def summary(name: str) -> str:
-    """One line on a pass."""
+    """Return a one-line summary of a pass."""
     return (pass_class(name).__doc__ or "").strip().split("\n")[0]
 
 
 def help_text(name: str) -> str:
-    """All that `mlcc passes --help-pass NAME` says: the docstring, the options with types and defaults, aliases."""
+    """Return the text of `mlcc passes --help-pass NAME`: docstring, options with types and defaults, aliases."""
     import inspect
     import typing
 
@@ -177,7 +177,7 @@ def help_text(name: str) -> str:
 
 
 class Observer:
-    """Looks on while a pipeline runs. Every method may be left as it is."""
+    """An observer of a running pipeline. Every method is optional."""
 
     def start(self, pipeline: Pipeline, module: IRModule) -> None:
         """Once, before the first pass."""
@@ -197,7 +197,7 @@ class Observer:
 
 
 def all_findings(failed: Mapping[str, Sequence[Diagnostic]]) -> list[Diagnostic]:
-    """The findings on all functions, equal ones once."""
+    """Return the findings on all functions without duplicates."""
     unique: list[Diagnostic] = []
     for findings in failed.values():
         unique += [finding for finding in findings if finding not in unique]
@@ -215,7 +215,7 @@ class PassFailed(Exception):
 
 
 def tell(warned: list[Diagnostic], observers: Sequence[Observer]) -> None:
-    """Hand warnings to observers, or to Python, and forget them."""
+    """Pass warnings to the observers, or to Python's `warnings`, and clear them."""
     for warning in warned:
         shown = [observer.warned(warning) for observer in observers]
         if not any(shown):

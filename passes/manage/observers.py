@@ -109,7 +109,7 @@ def _lines(name: str, func: Func | None) -> list[str]:
 
 @dataclass
 class Timing(Observer):
-    """Writes how long each pass took, when all are done."""
+    """Writes the time of each pass when all are done."""
 
     write: Write
     clock: Callable[[], float] = time.perf_counter
@@ -128,7 +128,7 @@ class Timing(Observer):
 
 
 def time_rows(spent: Sequence[tuple[str, float]]) -> list[str]:
-    """A line for each name: its milliseconds, and their share in those of the last, which is the whole."""
+    """Return a line for each name: its milliseconds, and their share of the last, which is the total."""
     whole = spent[-1][1]
     return [f"{1e3 * s:10.2f} ms  {100 * s / whole if whole else 0:5.1f} %  {name}" for name, s in spent]
 
@@ -206,7 +206,7 @@ def violations(module: IRModule) -> list[Diagnostic]:
 
 @dataclass
 class Warnings(Observer):
-    """Takes note of what passes warn of."""
+    """Collects the warnings of passes."""
 
     found: list[Diagnostic] = field(default_factory=list)
 
