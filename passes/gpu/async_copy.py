@@ -79,7 +79,7 @@ class _Copies(TirMutator):
         return tir.Evaluate(copy, span=node.span)
 
     def _is_round(self, start: Expr, lanes: int) -> bool:
-        """Is it a multiple of the number of elements? Allocations and parameters begin at multiples of 16 bytes."""
+        """Return True if an index is a multiple of `lanes`. Allocations and parameters are aligned to 16 bytes."""
         return lanes == 1 or self._analyzer.prove(c.equal(c.floormod(start, lanes), 0))
 
 

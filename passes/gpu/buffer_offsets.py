@@ -90,7 +90,7 @@ def _sum(a: Expr, b: Expr) -> Expr:
 
 
 def _pointer(place: Place) -> Expr:
-    """Where the buffer's first element is."""
+    """Return a pointer to the first element of the buffer."""
     if tir.const_int(place.offset) == 0:
         return place.buffer.data
     kind = tir.Call(place.buffer.dtype, tir.Op("tir.type_annotation"), ())
@@ -98,7 +98,7 @@ def _pointer(place: Place) -> Expr:
 
 
 def fragment_sizes(body: Body) -> dict[tir.Var, int]:
-    """How many elements the matrices in a buffer of fragments have, by data variable."""
+    """Return the number of elements of a matrix in each buffer of fragments, by data variable."""
     found: dict[tir.Var, int] = {}
     for stmt in body:
         for node in walk(stmt):

@@ -82,7 +82,7 @@ class _Lower(TirMutator):
         return node
 
     def start(self) -> list[Stmt]:
-        """What a kernel begins with."""
+        """Return the head of a kernel: one thread initialises and fences the barriers, then the block synchronises."""
         made: list[Stmt] = [tir.AllocBuffer(self._barriers)]
         for buffer in self._phases.values():
             made += [tir.AllocBuffer(buffer), c.store(buffer, c.const(0, _WORD), 0)]

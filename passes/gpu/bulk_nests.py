@@ -64,7 +64,7 @@ class Copy:
 
 
 def _is_part(loop: tir.For) -> bool:
-    """Whether a loop may be one over a tile."""
+    """Return True if a loop may run over a tile: not bound to threads, of step 1, not pipelined."""
     plain = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
     return plain and tir.const_int(loop.step) in (None, 1) and not any("pipeline" in key for key in loop.annotations)
 

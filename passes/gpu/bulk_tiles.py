@@ -69,17 +69,17 @@ def bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def is_call(stmt: object, name: str) -> bool:
-    """Whether a statement is one of these calls."""
+    """Return True if a statement is a call of the operator `name`."""
     return isinstance(stmt, tir.Evaluate) and isinstance(stmt.value, tir.Call) and stmt.value.op == tir.Op(name)
 
 
 def wait_for(key: Expr, slot: Expr, span: object = None) -> Stmt:
-    """Until the tile of that key is there."""
+    """Wait until the tile of that key has arrived."""
     return tir.Evaluate(tir.Call(_VOID, tir.Op(WAIT), (key, slot), span=span), span=span)  # type: ignore[arg-type]
 
 
 class _Aligned(TirMutator):
-    """Shared memory of tiles begins where the copy engine writes to."""
+    """Aligns the shared memory of tiles as the copy engine requires."""
 
     def __init__(self, targets: set[tir.Buffer]) -> None:
         self._buffers: dict[tir.Buffer, tir.Buffer] = {
@@ -151,7 +151,7 @@ class _Tiles(TirMutator):
         return made
 
     def _differs(self, value: Expr) -> bool:
-        """Whether threads of a block may see different values."""
+        """Return True if a value may differ between the threads of a block."""
         local = (n for n in find(value, tir.BufferLoad) if not n.buffer.scope.startswith(("g", "s")))
         return bool(used_vars(value) & self._apart) or any(True for _ in local)
 
@@ -178,7 +178,7 @@ class _Tiles(TirMutator):
         return self._tile(copy, self._box(copy))
 
     def _box(self, copy: Copy) -> _Box:
-        """Which dimensions of the tensor and of the tile go together, and from where on."""
+        """Match the dimensions of the tile and of the tensor; return their starts and sizes. Refuses other copies."""
         target, source = copy.store.indices, copy.load.indices
         domains = {x.var: from_range(tir.Range(x.min, x.extent)) for x in copy.loops}
         starts: list[Expr] = list(target)
@@ -229,7 +229,7 @@ class _Tiles(TirMutator):
         return tir.const_int(self._analyzer.simplify(value)) == 0
 
     def _reach(self, copy: Copy, index: Expr, domains: Mapping[tir.Var, Interval]) -> tuple[Expr, int]:
-        """The least value of an index in the tile, and how many there are."""
+        """Return the least value of an index in the tile, and its number of values."""
         found = eval_set(index, domains, self._analyzer)
         if found.low is not None and found.high is not None:
             count = tir.const_int(self._analyzer.simplify(c.add(c.sub(found.high, found.low), 1)))

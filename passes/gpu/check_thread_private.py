@@ -1,4 +1,4 @@
-"""What threads would hand to one another through memory that each has for itself.
+"""Find dependences between threads through thread-private (`local`) memory, and refuse them.
 
     B: local, allocated here
     for t in T.thread_binding(32, thread="threadIdx.x"):
@@ -6,10 +6,10 @@
     for t in T.thread_binding(32, thread="threadIdx.x"):
         C[t] = B[31 - t]                    # and reads another, which it never wrote
 
-As loops one after the other this has a meaning, as threads it has none: registers that nobody wrote. It is refused
-where it is sure: some threads of a block are followed through the kernel, and one reads an element that another of
-them writes and it does not. Sizes that are not known are taken to be some round numbers, for which it has to be right,
-too. What cannot be followed (contents of memory, long loops) is taken to be right.
+As serial loops this is well defined; as threads it reads registers that were never written. Only certain errors are
+refused: some threads of a block are executed symbolically through the kernel, and one reads an element that another of
+them writes and it does not. Unknown sizes are replaced by some round numbers, for which the kernel has to be right,
+too. Code that cannot be followed (contents of memory, long loops) is taken to be right.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class _TooLong(Exception):
 
 @dataclass(slots=True)
 class _Known:
-    """What all threads share while they are followed. `unknown` are the buffers of which not all writes are known."""
+    """State shared by all threads that are followed. `unknown` are the buffers of which not all writes are known."""
 
     suspects: set[tir.Buffer]
     unknown: set[tir.Buffer] = field(default_factory=set)
@@ -148,7 +148,7 @@ class _Known:
     uses: dict[int, bool] = field(default_factory=dict)
 
     def concerns(self, stmt: Stmt) -> bool:
-        """Whether a statement has to do with what is looked for, or names a value."""
+        """Return True if a statement uses a suspect buffer or binds a value."""
         found = self.uses.get(id(stmt))
         if found is None:
             found = any(n in self.suspects or isinstance(n, tir.Bind) for n in walk(stmt) if not isinstance(n, tir.Var))

@@ -77,7 +77,7 @@ class _Finder(Rewriter):
 
 
 def _stores(block: tir.Block) -> bool:
-    """Whether it changes memory that threads share by plain stores."""
+    """Return True if a block stores to memory that threads share (any scope but `local`)."""
     return any(isinstance(n, tir.BufferStore) and n.buffer.scope != "local" for s in block.body for n in walk(s))
 
 

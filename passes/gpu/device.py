@@ -1,4 +1,4 @@
-"""What lowering for a GPU makes of a PrimFunc: kernels, and host code that launches them.
+"""The result of lowering a PrimFunc for a GPU: kernels, and host code that launches them.
 
 A kernel is a private PrimFunc with the attribute `tir.is_global_func`. Its code is loop code as `mlcc.passes.lowering`
 makes it for a CPU (no blocks, one index per access, explicit vectors, allocations as statements), stated for one
@@ -63,7 +63,7 @@ def block_barrier() -> tir.Evaluate:
 
 
 def is_kernel(func: object) -> bool:
-    """Whether a function of a module is a kernel."""
+    """Return True if a function of a module is a kernel."""
     return isinstance(func, tir.PrimFunc) and bool(func.attrs.get(KERNEL))
 
 
@@ -108,8 +108,8 @@ class DeviceKernel:
 
     @staticmethod
     def of(name: str, func: tir.PrimFunc) -> DeviceKernel:
-        """What the text of a kernel says. Raises CompileError E0730 for what is no kernel, E0777 for tensor maps that
-        cannot be."""
+        """Read a kernel from its function. Raises CompileError E0730 for a malformed kernel, E0777 for invalid tensor
+        maps."""
         scopes, body = launch_scopes(func)
         _check_form(name, func, scopes, body)
         extents: dict[str, tir.Expr] = {}
@@ -159,7 +159,7 @@ class DeviceProgram:
 
 
 def is_launch(node: object) -> bool:
-    """Whether a node of the host's code calls a function of the module."""
+    """Return True if a node of the host's code calls a function of the module."""
     return isinstance(node, tir.Call) and isinstance(node.op, relax.GlobalVar)
 
 

@@ -21,7 +21,7 @@ BARRIERS = ("shared", "shared.dyn")
 
 
 def is_barrier(stmt: Node) -> bool:
-    """Whether a statement is a barrier of the block."""
+    """Return True if a statement is a barrier of the block."""
     match stmt:
         case tir.Evaluate(value=tir.Call(op=tir.Op("tir.tvm_storage_sync"), args=(tir.StringImm(value=kind), *_))):
             return kind in BARRIERS
@@ -29,14 +29,14 @@ def is_barrier(stmt: Node) -> bool:
 
 
 def is_threads_left_out(condition: Expr) -> bool:
-    """Whether a condition is one for threads that a loop does not take, which the text does not have."""
+    """Return True if a pass added the condition to mask off excess threads of a loop (`T.likely`)."""
     if isinstance(condition, tir.And):
         return is_threads_left_out(condition.lhs) and is_threads_left_out(condition.rhs)
     return isinstance(condition, tir.Call) and condition.op == tir.Op("tir.likely")
 
 
 class Varying:
-    """Which values differ between the threads of a block."""
+    """Divergence analysis: the variables whose values differ between the threads of a block."""
 
     def __init__(self) -> None:
         self._vars: set[tir.Var] = set()
@@ -49,11 +49,11 @@ class Varying:
             self.domains[loop.var] = from_range(tir.Range(loop.min, loop.extent))
 
     def mark(self, var: tir.Var) -> None:
-        """Take it that a variable differs."""
+        """Mark a variable as divergent."""
         self._vars.add(var)
 
     def differs(self, value: Node) -> bool:
-        """Whether an expression may differ: it depends on the thread, or reads what is a thread's own."""
+        """Return True if a value may be divergent: it depends on the thread, or reads thread-private memory."""
         for node in walk(value):
             if isinstance(node, tir.Var) and node in self._vars:
                 return True
@@ -117,7 +117,7 @@ def whole_range(loop: tir.For, varying: Varying) -> tir.For | None:
 
 
 def _harmless(value: Expr) -> bool:
-    """Whether it can be computed where the text does not."""
+    """Return True if a value can be computed speculatively: no loads, no calls, no division by an unknown number."""
     for node in walk(value):
         if isinstance(node, (tir.BufferLoad, tir.Call)):
             return False

@@ -124,7 +124,7 @@ class _Host(TirMutator):
 
 
 def _is_virtual_nest(loop: tir.For) -> bool:
-    """Whether a loop over virtual threads stands around the threads that run them."""
+    """Return True if a loop over virtual threads encloses loops or scopes bound to real ones."""
     if loop.kind is not ForKind.THREAD_BINDING or not is_virtual(loop.thread or ""):
         return False
     return any(isinstance(n, (tir.For, tir.AttrStmt)) and thread_axis(n) for n in walk(loop))
@@ -217,7 +217,7 @@ class _Thread(Folding):
         return stmt if tir.const_int(first) == 1 else tir.IfThenElse(first, (stmt,), span=stmt.span)
 
     def _same_in_all_blocks(self, stmt: Stmt, buffer: tir.Buffer | None) -> bool:
-        """Whether blocks that all make a store write the same, and have to, since they read it."""
+        """Return True if every block has to repeat a store, because the kernel reads the buffer. Raises E0724."""
         if buffer is None or buffer.data not in self._launch.read:
             return False
         if buffer.data in self._launch.read_once:
@@ -257,7 +257,7 @@ class _Thread(Folding):
 
 
 def _of_all(call: tir.Call) -> bool:
-    """Whether all threads have to make a call, or may."""
+    """Return True if all threads may make a call (it has no effect), or must (it is collective)."""
     return effect_of(call) <= Effect.READ or called(call).collective
 
 

@@ -1,12 +1,12 @@
-"""Barriers, where threads of a block hand values to one another: between a write and a read or write of the same
-element by another thread, in the order of the text or from one iteration of a loop to a later one.
+"""Insert thread-block barriers between conflicting accesses of different threads.
 
-There is none where it is proved that no two threads meet in an element (`thread_dependence`), nor where the text has
-one. A barrier stands before the first statement that needs it, in the innermost scope that all threads run alike;
-conditions that differ between threads are drawn in, statement by statement (`divergence`).
+Accesses conflict if they may touch the same element and one of them writes (flow, anti and output dependences), in
+program order or carried by a loop. No barrier is inserted where `thread_dependence` proves that only one thread is
+involved, nor where the program has one. A barrier stands before the first statement that needs it, in the innermost
+scope without divergence; divergent conditions are sunk into the statements that they guard (`divergence`).
 
 Functions with the attribute `mlcc.manual_barriers`, and kernels that synchronise through barriers in memory
-(`ptx_arrive_barrier` and the like), are left to themselves.
+(`ptx_arrive_barrier` and the like), are left unchanged.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _synchronised(loops: Sequence[tir.For], body: Body) -> Body:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Use:
-    """An access, where it stands."""
+    """An access with its guards and enclosing loops."""
 
     touch: Touch
     root: tir.Var | None
@@ -71,8 +71,8 @@ class _Use:
 
 @dataclass(slots=True, eq=False)
 class _Summary:
-    """What code touches before its first barrier, and after its last; `closed` if it surely comes to one. `starts` are
-    the statements before the first one, with what each touches."""
+    """The accesses of code before its first barrier (`head`) and after its last (`tail`). `closed` if every path
+    reaches a barrier. `starts` are the statements before the first one, each with its accesses."""
 
     head: list[_Use] = field(default_factory=list)
     tail: list[_Use] = field(default_factory=list)
@@ -81,15 +81,16 @@ class _Summary:
 
 
 class _Inside(Exception):
-    """A barrier is needed, or stands, where not all threads come by."""
+    """Raised where a barrier is needed, or stands, under divergence."""
 
     def __init__(self, first: _Use | None, second: _Use | None, barrier: Stmt | None = None) -> None:
         self.first, self.second, self.barrier = first, second, barrier
 
 
 def _results(body: Body) -> set[tir.Var]:
-    """Global memory that the kernel writes element by element and never reads: its threads hand nothing on there. Two
-    that write one element would be the program's own doing, and no barrier between them tells which is the last."""
+    """Return the global memory that the kernel writes by known indices and never reads: no flow between threads.
+
+    Two threads that write the same element race in the program itself; a barrier would not order them."""
     written: set[tir.Var] = set()
     other: set[tir.Var] = set()
     for stmt in body:
@@ -275,7 +276,7 @@ class _Sync:
     # ------------------------------------------------------------ accesses
 
     def _uses(self, node: tir.Stmt | Expr, stmt: Stmt) -> list[_Use]:
-        """Those that other threads may see. Of a statement, without those of its bodies."""
+        """Return the accesses that other threads may see; of a statement, without those of its nested bodies."""
         made = []
         parts = children(node) if nested_bodies(stmt) and node is stmt else [node]
         for part in parts:
@@ -289,8 +290,8 @@ class _Sync:
     def _clash(
         self, before: Sequence[_Use], after: Sequence[_Use], loop: tir.For | None = None, once: bool = False
     ) -> tuple[_Use, _Use] | None:
-        """Two accesses that need a barrier between them; `loop`: the second is in a later iteration of it, the next one
-        if `once`."""
+        """Return two accesses that need a barrier between them, or None. With `loop`, the second is in a later
+        iteration of it (the next one if `once`)."""
         if not self._threads:
             return None
         for a in before:
@@ -310,7 +311,7 @@ class _Sync:
         return None
 
     def _ordered(self, a: _Use, b: _Use, loop: tir.For | None) -> bool:
-        """Are a copy that may end later and another access both in the body of one pipeline, which orders the two?"""
+        """Return True if one access is an asynchronous copy, the other is none, and a pipeline orders the two."""
         around = set(a.loops) & set(b.loops) if loop is None else {loop}
         return a.later != b.later and any(x.annotations.get(ORDERED) for x in around)
 

@@ -1,4 +1,4 @@
-"""What the launch of a kernel needs to know: which axes it has, of how many threads, and what its code does only once.
+"""Facts for the launch of a kernel: its axes and their extents, and the memory that it reads outside of their loops.
 
 Extents are computed by the host: one that depends on loops inside the kernel is as large as it gets there.
 """
@@ -36,7 +36,7 @@ class Launch:
     read_once: set[tir.Var] = field(default_factory=set)
 
     def whole(self, tag: str, extent: Expr) -> bool:
-        """Whether a loop of that extent has all threads of the axis."""
+        """Return True if a loop of that extent covers all threads of the axis."""
         most = self.extents[tag]
         return Analyzer().prove_equal(c.cast(INT64, most), c.cast(INT64, extent))
 

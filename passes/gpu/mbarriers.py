@@ -38,7 +38,7 @@ def barrier_buffer(count: int) -> tir.Buffer:
 
 
 def barrier_address(buffer: tir.Buffer, number: Expr) -> Expr:
-    """What calls take for one of them."""
+    """Return the address of a barrier, as calls take it."""
     return c.call("handle", "address_of", c.load(buffer, number))
 
 

@@ -1,5 +1,6 @@
-"""Which thread of a warp holds which element of the matrices that `mma.sync` multiplies (PTX ISA, "Matrix Fragments
-for mma"), for the shapes whose rows go by eight.
+"""The distribution of the operands of `mma.sync` over the lanes of a warp, for shapes whose rows go by eight.
+
+Source: PTX ISA, "Matrix Fragments for mma".
 
 A lane's elements are packed into words of 32 bits, `pack` to a word. Of A, words go down rows by eight first, then
 along k; of B, along k; of the accumulator a lane holds two columns of every eighth row.
@@ -71,7 +72,7 @@ class Mma:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """How many elements of A, B and the accumulator a lane holds."""
+        """The numbers of elements of A, B and the accumulator that a lane holds."""
         return self.m * self.k // 32, self.k * self.n // 32, self.m * self.n // 32
 
     def place_a(self, row: Expr, k: Expr) -> tuple[Expr, Expr]:

@@ -71,7 +71,7 @@ class _Unbracketed(_Statements):
 
 
 class _Pipeliner(_Statements):
-    """From the inside out."""
+    """Pipelines annotated loops, innermost first."""
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         made = super().stmt_for(node)
@@ -177,7 +177,7 @@ class _Pipeline:
         return max(count, 2 if doubled else 1)
 
     def _placed(self, number: Expr) -> dict[tir.Var, Place]:
-        """Where the buffers of iteration `number`, counted from 0, are."""
+        """Return the places of the versioned buffers for iteration `number`, counted from 0."""
         made = {}
         for data, (whole, distance, count) in self.places.items():
             slot = c.cast(distance.dtype, c.floormod(_reduced(number, count), count))
@@ -189,11 +189,12 @@ class _Pipeline:
     def _round(
         self, time: Expr, *, known: int | None = None, last: int | None = None, body: bool = False
     ) -> list[Stmt]:
-        """What is done in round `time`, counted from 0. `known` is its number; of the rounds after the loop `last` says
-        which one it is. Parts whose iteration there is not are left out, or under a condition."""
+        """Return the statements of round `time`, counted from 0. `known` is its number where that is constant; `last`
+        numbers the rounds of the epilogue. Parts whose iteration does not exist are left out, or are guarded by a
+        condition."""
         loop, plan = self.loop, self.plan
         made: list[Stmt] = []
-        limit: int | None = None  # how many groups may be on their way after the waits so far
+        limit: int | None = None  # how many groups may be in flight after the waits so far
         for place, part in enumerate(self.row):
             stage = plan.stage[part]
             number = c.sub(time, stage)
@@ -232,7 +233,7 @@ class _Pipeline:
         return code if tir.const_int(active) == 1 else (tir.IfThenElse(active, code),)
 
     def _slot(self, tile: Tile, number: Expr) -> tuple[Expr, int]:
-        """Where the tile of iteration `number` is, and of how many places."""
+        """Return the slot of the tile of iteration `number`, and the number of slots."""
         count = self.places[tile.data][2] if tile.data in self.places else 1
         return c.cast(INT32, c.floormod(_reduced(number, count), count)), count
 
@@ -256,7 +257,7 @@ class _Pipeline:
         return found
 
     def _pending(self, part: int, place: int) -> int | None:
-        """How many groups may be on their way when a part begins; None if it waits for none."""
+        """Return how many groups may be in flight when a part begins; None if it waits for none."""
         allowed: list[int] = []
         before = sum(g.last < place for g in self.groups)
         for at, group in enumerate(self.groups):
@@ -270,8 +271,8 @@ class _Pipeline:
         return min(allowed, default=None)
 
     def _find_cleared(self) -> dict[int, int]:
-        """Which copies overwrite what threads may still be reading, with no barrier in between that a wait brings: the
-        places before which one has to stand, and from which round on."""
+        """Find asynchronous copies that overwrite data which threads may still be reading (anti-dependences), where no
+        wait has a barrier in between. Return the places that need a barrier, each with the first round that does."""
         found: dict[int, int] = {}
         barriers = self._barriers()
         for group in self.runs:
@@ -288,9 +289,9 @@ class _Pipeline:
         return found
 
     def _find_pending(self) -> None:
-        """Which products of warpgroups may still be on their way when the next part begins: those whose sums no other
-        part touches, and whose operands are not overwritten before the products of a later round are waited for. What
-        overwrites them comes after a barrier then, because each warpgroup waits for its own."""
+        """Find warpgroup products that may stay in flight while the next part begins. No other part may touch their
+        accumulators, and their operands may not be overwritten before the wait for the products of a later round. A
+        barrier then precedes each overwriting copy, because a warpgroup waits for its own products only."""
         for place, part in enumerate(self.row):
             if not has_products(self.parts[part]):
                 continue
@@ -299,7 +300,7 @@ class _Pipeline:
             if any(t.data in sums for n in others for t in self.touches[n]):
                 continue
             read = {t.data for t in self.touches[part] if not t.writes and _is_shared(t.data)}
-            ahead: list[tuple[int, int]] = []  # of who overwrites: the place, and how many rounds later that is
+            ahead: list[tuple[int, int]] = []  # of each overwriting part: its place, and how many rounds later it runs
             for other in others:
                 for data in {t.data for t in self.touches[other] if t.writes} & read:
                     count = self.places[data][2] if data in self.places else 1
@@ -330,7 +331,7 @@ class _Pipeline:
 
 
 def _passes(barriers: set[int], place: int, later: int, rounds: int) -> bool:
-    """Is there a barrier after a place and up to a later one, so many rounds on?"""
+    """Return True if a barrier lies after `place` and not after the place `later`, `rounds` rounds on."""
     if rounds == 0:
         return any(place < b <= later for b in barriers)
     return any(b > place or b <= later or rounds > 1 for b in barriers)
@@ -364,7 +365,7 @@ def _is_shared(data: tir.Var) -> bool:
 
 
 def _parts(loop: tir.For) -> tuple[list[tir.AllocBuffer], list[Body]]:
-    """What a loop's body allocates, and its parts; those of an inner pipeline in place of it."""
+    """Return the allocations of a loop's body, and its parts; an inner pipeline is replaced by its own parts."""
     allocated: list[tir.AllocBuffer] = []
     parts: list[Body] = []
     for stmt in loop.body:
@@ -384,7 +385,7 @@ def _parts(loop: tir.For) -> tuple[list[tir.AllocBuffer], list[Body]]:
 
 
 def _doubled(part: Body) -> set[tir.Var]:
-    """What is written under `double_buffer_scope`."""
+    """Return the memory written under `double_buffer_scope`, as data variables."""
     found: set[tir.Var] = set()
     for stmt in part:
         if isinstance(stmt, tir.AttrStmt) and stmt.key == DOUBLE:

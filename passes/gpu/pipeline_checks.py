@@ -1,4 +1,4 @@
-"""Which orders of a pipeline's parts keep what the loop computes."""
+"""Legality of a software pipeline: reordering its parts must respect all dependences of the loop."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _conflicts(ours: list[PartTouch], theirs: list[PartTouch]) -> list[tuple[Par
 
 
 def apart(loop: tir.For, early: PartTouch, late: PartTouch, distance: int) -> bool:
-    """Is what `early` touches in an iteration never what `late` touches `distance` iterations on?"""
+    """Return True if the ranges of `early` in an iteration and of `late` `distance` iterations on are disjoint."""
     if early.index is None or late.index is None:
         return False
     analyzer = Analyzer()

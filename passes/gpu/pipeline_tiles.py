@@ -42,7 +42,7 @@ def find_tiles(
 
 
 def only_tiles(part: Body) -> bool:
-    """Whether nothing of a part is a copy that threads make."""
+    """Return True if no store of a part writes shared memory, so that the copy engine makes all its copies."""
     stores = (n for s in part for n in find(s, tir.BufferStore))
     return not any(n.buffer.scope.startswith("shared") for n in stores)
 

@@ -1,4 +1,4 @@
-"""Where the `shared.dyn` buffers of a kernel lie in the dynamic shared memory of a block."""
+"""The layout of a kernel's `shared.dyn` buffers in the dynamic shared memory of a block."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class DynamicLayout:
 
 
 def alignment_of(buffer: tir.Buffer) -> int:
-    """What number of bytes the address of a buffer's first element is a multiple of."""
+    """Return the alignment of a buffer's first element, in bytes."""
     return buffer.alignment if buffer.alignment > _USUAL else ALIGNMENT
 
 
 def dynamic_alignment(body: tuple[tir.Stmt, ...]) -> int:
-    """What the address of the dynamic shared memory of a block has to be a multiple of."""
+    """Return the alignment that the dynamic shared memory of a block needs, in bytes."""
     found = (n.buffer for stmt in body for n in find(stmt, tir.AllocBuffer))
     return max((alignment_of(b) for b in found if b.scope == "shared.dyn"), default=ALIGNMENT)
 

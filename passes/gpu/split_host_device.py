@@ -81,8 +81,8 @@ class _Splitter(TirMutator):
         return [tir.Evaluate(tir.Call(VOID, relax.GlobalVar(name), args), span=node.span)]
 
     def _parameters(self, body: Body, axes: list[tir.Var], extents: list[tir.Expr]) -> list[tir.Var]:
-        """What the code of a kernel takes from the host, with the sizes of its buffers, in the order of the function's
-        own parameters, pointers first."""
+        """Return the parameters of a kernel: its free variables and those of the shapes of its buffers. Pointers come
+        first; within both kinds the order is that of the function's parameters."""
         free = dict.fromkeys(_free(body, set(axes), extents))
         for buffer in [self._buffers[v] for v in free if v in self._buffers]:
             offset = () if buffer.elem_offset is None else (buffer.elem_offset,)

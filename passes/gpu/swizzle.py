@@ -44,7 +44,7 @@ BY_ADDRESS = frozenset({"ptx_shared_address", "mlcc_cp_async_bulk_tile"})
 
 @dataclass(frozen=True, slots=True)
 class Permutation:
-    """Of the pieces of a buffer with elements of `size` bytes in rows of `row` bytes."""
+    """A swizzle: the permutation of the pieces of a buffer with elements of `size` bytes in rows of `row` bytes."""
 
     width: int
     row: int
@@ -52,7 +52,7 @@ class Permutation:
 
     @staticmethod
     def of(annotations: Mapping[str, object]) -> Permutation | None:
-        """What `plan-swizzle` noted at an allocation."""
+        """Read the permutation that `plan-swizzle` noted at an allocation; None if there is none."""
         noted = annotations.get(SWIZZLE)
         if not isinstance(noted, tuple) or len(noted) != 3:
             return None
@@ -61,22 +61,22 @@ class Permutation:
 
     @property
     def is_by_address(self) -> bool:
-        """Whether it is the swizzle that instructions know."""
+        """True for the hardware swizzle, a function of the address: rows are as wide as the swizzle."""
         return self.width == self.row
 
     @property
     def _turn(self) -> int:
-        """For how many elements all pieces are exchanged in the same way."""
+        """The number of consecutive elements whose pieces are exchanged in the same way."""
         return self.row * (WIDTHS[0] // self.width) // self.size
 
     @property
     def period(self) -> int:
-        """After how many elements it begins again."""
+        """The period of the permutation, in elements."""
         return self._turn * (self.width // PIECE)
 
     def apply(self, index: Expr, analyzer: Analyzer) -> Expr:
-        """Where the element lies that has this index; lanes of a vector each for itself, together if they are one
-        piece. Terms that are multiples of the period stay outside."""
+        """Return the permuted index of an element. A vector that is one piece stays contiguous; otherwise each lane is
+        permuted. Terms that are multiples of the period are left out of the permutation."""
         if isinstance(index, tir.Ramp):
             if self._is_one_piece(index, analyzer):
                 start = self.apply(index.base, analyzer)
@@ -176,7 +176,7 @@ def _plan(node: tir.AllocBuffer) -> Permutation | None:
 
 
 def _width(value: object, buffer: tir.Buffer) -> int | None:
-    """What an annotation says: a width, 1 for any, None for none."""
+    """Read the width from an annotation: 1 for any, None for no swizzle."""
     if isinstance(value, (str, tir.StringImm)):
         return 1
     known = tir.const_int(value) if isinstance(value, tir.Expr) else value

@@ -28,7 +28,7 @@ __all__ = ["MOST_DIMS", "TensorMap", "is_tensor_map"]
 
 @dataclass(frozen=True, slots=True)
 class MapForm:
-    """What of a tensor map is fixed when a kernel is compiled; lists have the innermost dimension first."""
+    """The part of a tensor map that is fixed at compile time; lists have the innermost dimension first."""
 
     dtype: DType
     swizzle: int
@@ -37,12 +37,12 @@ class MapForm:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many elements of each dimension a copy moves."""
+        """The number of elements that a copy moves along each dimension."""
         return tuple(-(-size // step) for size, step in zip(self.box, self.steps, strict=True))
 
     @property
     def box_bytes(self) -> int:
-        """How many bytes a copy moves; elements outside of the tensor count."""
+        """The number of bytes that a copy moves; elements outside of the tensor count."""
         return prod(self.counts) * self.dtype.bytes
 
     def as_attribute(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class MapForm:
 
     @staticmethod
     def of(stated: Any, span: Span | None) -> MapForm:
-        """What an attribute says. Raises CompileError E0777."""
+        """Read the form from an attribute. Raises CompileError E0777."""
         try:
             lists = tuple(tuple(map(int, stated[key])) for key in ("box", "steps"))
             made = MapForm(DType.of(str(stated["dtype"])), int(stated["swizzle"]), *lists)
@@ -63,7 +63,7 @@ class MapForm:
         return made
 
     def problem(self) -> str | None:
-        """Why there can be no such map, as far as that is known now."""
+        """Return the reason why the map is invalid, or None. Extents and strides known at run time only pass."""
         if str(self.dtype) not in DTYPES:
             return f"elements of dtype {self.dtype} are not copied"
         if not 1 <= len(self.box) <= MOST_DIMS or len(self.steps) != len(self.box):
@@ -96,7 +96,7 @@ class TensorMap:
 
     @property
     def spec(self) -> MapSpec:
-        """What of it is fixed, for the runtime."""
+        """The fixed part of the map, for the runtime."""
         form = self.form
         return MapSpec(self.data.name, str(form.dtype), form.box, form.steps, form.swizzle)
 
@@ -111,7 +111,7 @@ class TensorMap:
 
     @staticmethod
     def of(call: tir.Call) -> TensorMap:
-        """What a call says. Raises CompileError E0777."""
+        """Read the map from a call of `T.tensor_map`. Raises CompileError E0777."""
         if len(call.args) < 4 or not isinstance(call.args[1], tir.Var):
             raise refused(call, "it takes a type, a pointer, a rank, a swizzle, and four lists")
         kind, data, rank_, swizzle = call.args[0], call.args[1], *map(tir.const_int, call.args[2:4])
@@ -131,7 +131,7 @@ class TensorMap:
         return made
 
     def problem(self) -> str | None:
-        """Why there can be no such map, as far as that is known now."""
+        """Return the reason why the map is invalid, or None. Extents and strides known at run time only pass."""
         for stride in self.strides:
             known = tir.const_int(stride)
             if known is not None and (known % STRIDE_UNIT or known < 0):
@@ -140,7 +140,7 @@ class TensorMap:
 
 
 def is_tensor_map(node: object) -> bool:
-    """Whether a node is a call that states a map."""
+    """Return True if a node is a call of `T.tensor_map`."""
     return isinstance(node, tir.Call) and node.op == tir.Op("tir.tensor_map")
 
 

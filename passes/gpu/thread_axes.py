@@ -30,10 +30,10 @@ def thread_axis(stmt: Stmt) -> tuple[str, tir.Var, tir.Expr] | None:
 
 
 def loop_label(loop: Stmt, text: str) -> Label:
-    """Where a bound loop stands; of one that passes made, and no text has, the line that says what it is."""
+    """Return a label at a bound loop. A loop without a source span, made by a pass, is quoted by its first line."""
     return Label(loop.span, text if loop.span is not None else f"{text}: `{str(loop).strip().splitlines()[0].strip()}`")
 
 
 def is_virtual(tag: str) -> bool:
-    """Whether this names virtual threads, which one thread runs."""
+    """Return True if a tag names virtual threads, which one thread runs."""
     return tag.startswith(("vthread", "cthread"))

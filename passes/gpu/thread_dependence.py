@@ -1,11 +1,12 @@
-"""Do two accesses meet only in one thread? What barriers are not needed for.
+"""Prove that two accesses of a buffer conflict only within one thread, so that no barrier is needed.
 
-Two accesses of one buffer, by any two threads of a block and in any iterations of the loops that they do not share,
-touch one element where their indices are equal. That is an equation of integers: a sum of terms, each a coefficient
-times something of a known range, the difference of a variable's values on both sides for instance. Where a coefficient
-exceeds all that the smaller terms come to, its factor is 0, which says that the two sides agree in it; from there on it
-goes with the next smaller one (a number has one spelling in digits). If the sides agree in the place of the thread,
-both are one thread; if there is no solution at all, the accesses never meet.
+A GCD and range test over the difference of both index expressions (compare Banerjee's test). The accesses are made by
+any two threads of a block, in any iterations of the loops that they do not share; they touch the same element where
+their indices are equal. That is a linear equation over the integers: a sum of terms, each a coefficient times a factor
+of known range, such as the difference of a variable's values on both sides. Where a coefficient exceeds the range of
+the sum of all smaller terms, its factor must be 0: both sides agree in it. The next smaller coefficient follows (a
+number has one spelling in digits). If both sides agree in the thread index, they are one thread; if the equation has
+no solution, the accesses are independent.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ Pair = tuple[Expr, Expr]
 
 @dataclass(slots=True, eq=False)
 class Side:
-    """One access: its element, what holds around it, and the ranges of the variables of loops around it, those of
-    threads included."""
+    """One access: its index, its guards, and the ranges of the variables of the enclosing loops, those of threads
+    included."""
 
     index: Expr
     guards: Sequence[Expr]
@@ -50,7 +51,7 @@ class Meeting:
     _renamed: dict[tir.Var, tir.Var] = field(default_factory=dict)
 
     def never_between_threads(self, first: Side, second: Side) -> bool:
-        """Whether two threads never touch one element."""
+        """Return True if no two different threads touch the same element."""
         analyzer = Analyzer()
         self._renamed = {v: tir.Var(f"{v.name}_2", v.dtype) for v in self.other}
         for side in (first, second):
@@ -79,7 +80,7 @@ class Meeting:
 
 
 def _agreed(first: Iterable[Expr], second: Iterable[Expr], analyzer: Analyzer) -> list[Pair]:
-    """What both sides say is equal to the same: `tx == 0` here and there."""
+    """Return the equations that guard both sides: `tx == 0` here and there means equal `tx`."""
     made: list[Pair] = []
     for guard in first:
         if isinstance(guard, tir.EQ) and any(analyzer.same(guard, g) for g in second):
@@ -113,7 +114,7 @@ class _Solver:
         self._seen: dict[int, Expr] = {}
 
     def solve(self, pairs: list[Pair], threads: Sequence[tir.Var]) -> bool:
-        """Whether the pairs are never equal, or only where the sides agree in all threads."""
+        """Return True if the pairs are never all equal, or only where both sides have the same thread indices."""
         asked = list(pairs)
         while True:
             before = len(self._agree)
@@ -127,7 +128,7 @@ class _Solver:
             asked += self._from_quotients()
 
     def _from_quotients(self) -> list[Pair]:
-        """Sides that agree in the quotient and the remainder of a division agree in what is divided."""
+        """Return the dividends whose quotient and remainder are both equal on the two sides: they are equal, too."""
         made: list[Pair] = []
         known = [self._seen[key] for key in self._agree if key in self._seen]
         quotients = [e for e in known if isinstance(e, tir.FloorDiv)]
@@ -139,7 +140,7 @@ class _Solver:
         return made
 
     def _impossible(self, first: Expr, second: Expr) -> bool:
-        """Whether `first`, and `second` on the other side, cannot be equal. Notes what they agree in if they are."""
+        """Return True if `first` never equals `second` (of the other side); else record the terms they agree in."""
         terms, constant = self._terms(first, second)
         terms.sort(key=lambda t: -abs(t.factor))
         reaches = [t.reach for t in terms]
@@ -206,7 +207,7 @@ class _Solver:
         return made
 
     def _other_version(self, here: Expr, there: Expr) -> bool:
-        """Whether two remainders of one division differ: `k % 2` and `(k + 1) % 2`."""
+        """Return True if two remainders always differ: `k % 2` and `(k + 1) % 2`."""
         match here, there:
             case tir.FloorMod(lhs=a, rhs=tir.IntImm(value=by)), tir.FloorMod(lhs=b):
                 apart = tir.const_int(self._analyzer.simplify(c.sub(b, a)))

@@ -70,7 +70,7 @@ def _threads(var: tir.Var, low: Expr, extent: Expr, body: Body) -> Body:
 
 
 class Differences:
-    """What depends on a variable: names and memory whose contents may differ with it, or be written only for some.
+    """Names and memory that depend on a variable: their contents may vary with it, or are written for some values only.
 
     `memory` are data variables (roots of views); `names` scalars and views.
     """
@@ -86,7 +86,7 @@ class Differences:
         self.declares = any(map(self.declared, _statements(body)))
 
     def declared(self, stmt: Stmt) -> bool:
-        """Whether a statement brings a name, or memory, of which each needs its own."""
+        """Return True if a statement defines a name or memory that each value of the variable needs a copy of."""
         match stmt:
             case tir.Bind(var=var):
                 return var in self.names
@@ -97,7 +97,7 @@ class Differences:
         return False
 
     def of(self, node: Node) -> bool:
-        """Whether an expression may differ."""
+        """Return True if an expression may vary with the variable."""
         for part in walk(node):
             if isinstance(part, tir.Var):
                 if part in self.names or self._root(part) in self.memory:

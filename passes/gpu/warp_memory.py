@@ -73,7 +73,7 @@ class _Lanes:
             self.analyzer.bind(lane, tir.Range(c.const(0, lane.dtype), c.const(max(self.width, 1), lane.dtype)))
 
     def plain(self, index: Expr) -> Expr:
-        """An index over the lane; what it is cast to is wide enough for it."""
+        """Express an index over the lane, without casts: these are wide enough for it."""
         while isinstance(index, tir.Cast) and index.value.dtype.kind == "int":
             index = index.value
         return self.analyzer.simplify(rewrite_bottom_up(substitute(index, self.of), self._uncast))
@@ -84,11 +84,11 @@ class _Lanes:
         return self.each.get(node.dtype, node) if lane else node  # type: ignore[attr-defined]
 
     def vary(self, value: Node) -> bool:
-        """Does a value differ by lane?"""
+        """Return True if a value depends on the lane."""
         return any(n is lane for n in walk(value) for lane in self.each.values())
 
     def is_own(self, thread: Expr) -> bool:
-        """Is it the lane itself?"""
+        """Return True if a thread index is the index of the lane itself."""
         return any(self.analyzer.prove(c.equal(thread, c.cast(thread.dtype, lane))) for lane in self.each.values())
 
 
@@ -104,7 +104,7 @@ def _axes(body: tuple[Stmt, ...]) -> Iterator[tuple[tir.Var, Expr]]:
 
 
 def _coefficient(func: tir.PrimFunc, buffer: tir.Buffer, lanes: _Lanes) -> int:
-    """How many consecutive elements a thread holds."""
+    """Return the number of consecutive elements that a thread holds."""
     if not lanes.known:
         what = "a divisor or multiple" if lanes.group == WARP else "a multiple"
         help = f"bind a loop of {lanes.group} iterations, or of {what} of it, to `{_AXIS}`"
@@ -142,7 +142,7 @@ def _own_places(node: Node, buffer: tir.Buffer) -> Iterator[Expr]:
 
 
 class _Registers:
-    """Where a buffer's elements are: `buffer` is a thread's part."""
+    """The distribution of a buffer over the registers of threads: `buffer` is the part of one thread."""
 
     def __init__(self, old: tir.Buffer, lanes: _Lanes, run: int) -> None:
         self.old = old
@@ -154,7 +154,7 @@ class _Registers:
         self.buffer: tir.Buffer = replace(old, data=data, shape=(c.const(groups * run, old.shape[0].dtype),))
 
     def place(self, index: Expr) -> tuple[Expr, Expr]:
-        """Which of the thread's elements, and of which thread; over the lane."""
+        """Return the element's index in the part of the thread that holds it, and this thread; both over the lane."""
         width, run, analyzer = self._lanes.width, self.run, self._lanes.analyzer
         plain = self._lanes.plain(index)
         mine = c.add(c.mul(c.floordiv(plain, width * run), run), c.floormod(plain, run))

@@ -1,10 +1,12 @@
-"""What surrounds products of warpgroups, which go on by themselves (PTX ISA, "Asynchronous Multiply-and-Accumulate"): a
-fence before a run of them, so that they see registers as they are; a group of them, and the wait for it, after; and a
-fence between writes to shared memory by threads and the barrier after which products read it, because these read by
-another way (a proxy).
+"""Insert the fences, commits and waits of asynchronous warpgroup products (`wgmma`).
 
-A run is waited for where it ends. In a pipelined loop (`pipeline`) one may still be on its way while what comes next
-begins, if nothing there touches what it uses. Kernels that say any of this themselves are left alone.
+A fence precedes a run of products, which orders them after earlier accesses of their registers; after it the run is
+committed as a group and waited for. Products read shared memory through the async proxy, so that a proxy fence stands
+between writes of threads to shared memory and the barrier after which products read it.
+
+A run is waited for where it ends. In a pipelined loop (`pipeline`) it may stay in flight while the next part begins, if
+that touches none of its operands. Kernels with fences or waits of their own are left alone. Source: PTX ISA,
+"Asynchronous Multiply-and-Accumulate".
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _VOID = DType.of("void")
 
 
 def has_products(body: Body) -> bool:
-    """Whether there are such calls in code."""
+    """Return True if code calls warpgroup products."""
     return any(is_product(n) for s in body for n in walk(s))
 
 
@@ -87,7 +89,7 @@ class _Grouper(TirMutator):
 
 
 def _is_run(stmt: Stmt) -> bool:
-    """Does it do nothing but products?"""
+    """Return True if a statement consists of products only, in loops or not."""
     match stmt:
         case tir.Evaluate(value=value):
             return is_product(value)
@@ -106,7 +108,7 @@ def _is_barrier(value: Expr) -> bool:
 
 
 def _operands_are_written(body: Body) -> bool:
-    """Whether threads themselves write to what products read: by stores, or by `cp.async`, which is their way too."""
+    """Return True if threads write operands of products through the generic proxy: by stores or by `cp.async`."""
     aliases = Aliases()
     read: set[tir.Var | None] = set()
     for stmt in body:

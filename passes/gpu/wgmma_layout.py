@@ -1,5 +1,7 @@
-"""What `wgmma.mma_async` multiplies, and where: shapes and types, the accumulator in the registers of 128 threads, and
-the 64-bit descriptors of matrices in shared memory (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
+"""Operands of `wgmma.mma_async`: shapes and types, accumulators in registers, descriptors of shared memory.
+
+An accumulator is distributed over the registers of 128 threads; matrices in shared memory have 64-bit descriptors
+(PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 
 Element (i, j) of an accumulator of 64 rows is in warp `i // 16`, which holds its 16 rows as the accumulator of
 `mma.sync` is held (`mma_layout`), one piece of 8 columns after the other.
@@ -62,7 +64,7 @@ class Wgmma:
 
     @property
     def may_transpose(self) -> bool:
-        """Whether matrices in shared memory may lie with rows or columns side by side instead of the sum's elements."""
+        """True if operands in shared memory may be transposed: contiguous along m or n instead of k."""
         return self.a in ("f16", "bf16")
 
     @property
@@ -97,7 +99,7 @@ PRODUCTS = frozenset({tir.Op("tir.ptx_wgmma_ss"), tir.Op("tir.ptx_wgmma_rs")})
 
 
 def is_product(node: object) -> bool:
-    """Whether a node is a call of a product of a warpgroup."""
+    """Return True if a node is a call of a warpgroup product."""
     return isinstance(node, tir.Call) and node.op in PRODUCTS
 
 

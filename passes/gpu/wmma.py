@@ -75,7 +75,7 @@ class _Lower(ThreadMutator):
         return super().stmt_evaluate(node)
 
     def _fragment(self, node: tir.Call, at: int, beside: int) -> tuple[_Fragments, Expr]:
-        """Which buffer of fragments an argument names, and where the fragment starts in a thread's part."""
+        """Return the buffer of fragments that an argument names, and the fragment's offset in a thread's part."""
         data = node.args[at]
         found = self._known.get(data) if isinstance(data, tir.Var) else None
         if found is None:
@@ -113,8 +113,8 @@ class _Lower(ThreadMutator):
         return made
 
     def _row(self, operand: str, lane: Expr, stride: Expr, tall: bool) -> Expr:
-        """Where the row is that a lane has the address of: line `lane % 8` of matrix `lane // 8` of four. These are in
-        the order of a thread's words: of A rows first, of B along the sum first."""
+        """Return the offset of the row whose address a lane supplies (`ldmatrix`): row `lane % 8` of matrix `lane // 8`
+        of four. The matrices are in the order of a thread's words: of A rows first, of B along k first."""
         line, first, second = c.floormod(lane, 8), c.floormod(c.floordiv(lane, 8), 2), c.floordiv(lane, 16)
         along, across = (second, first) if operand == "matrix_a" else (first, second)
         if tall:
@@ -122,7 +122,7 @@ class _Lower(ThreadMutator):
         return _at(c.add(c.mul(across, 8), line), c.mul(along, 8), stride)
 
     def _has_rows(self, pointer: Expr, stride: Expr) -> bool:
-        """Does the matrix lie in shared memory, its rows at multiples of 16 bytes?"""
+        """Return True if the matrix is in shared memory and its rows are aligned to 16 bytes."""
         match pointer:
             case tir.Call(op=tir.Op("tir.tvm_access_ptr"), args=(_, tir.Var() as data, offset, _, _)):
                 pass
