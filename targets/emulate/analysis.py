@@ -1,4 +1,4 @@
-"""What the accesses of a kernel cost on a GPU: transactions of global memory, bank conflicts of shared memory.
+"""The cost of a kernel's accesses on a GPU: transactions of global memory, bank conflicts of shared memory.
 
 Counted from traced addresses (`compiled.Launched.trace`). A request is what the threads of a warp do together: the same
 place of the source, at the same turn of the loops around it.
@@ -148,7 +148,7 @@ def _spread(owner: np.ndarray, first: np.ndarray, last: np.ndarray) -> tuple[np.
 
 
 def _distinct(owner: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of pairs that are equal one: its owner, and its index."""
+    """Return the owner and the index of one pair out of each set of equal ones."""
     low = value.min()
     _, chosen = np.unique(owner * (value.max() - low + 1) + (value - low), return_index=True)
     return owner[chosen], chosen

@@ -45,7 +45,7 @@ def act(what: int, address: Expr, amount: Expr, thread: Expr, *more: Expr, span:
 
 
 def by_one_thread(node: tir.Call, thread: Expr) -> list[Stmt] | None:
-    """What needs no meeting: initialisation, and arrivals of copies that are done; None for everything else."""
+    """Lower a call that one thread makes alone: initialisation, arrival of a finished copy. None for other calls."""
     match name_of(node):
         case "tir.ptx_init_barrier_thread_count":
             return [act(INIT, node.args[0], node.args[1], thread, span=node.span)]
@@ -72,7 +72,7 @@ def emit(e: Emitter, node: tir.Call) -> Value:
 
 
 def change(e: Emitter, what: int, word: Value, amount: Value) -> Value:
-    """Do it. The value is that of `mlcc_barrier_change`; for a wait, 1 where the phase is complete."""
+    """Emit an operation on a barrier. Return `mlcc_barrier_change`'s value; for a wait, 1 if the phase is over."""
     e.ctx.module.helper("mlcc_barriers", functions("barriers.ll"))
     fn, nothing = e.fn, integer("i64", 0)
     if what == INIT:

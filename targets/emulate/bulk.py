@@ -105,8 +105,8 @@ class _Box:
         return [self.facts, self.tensor, self.shared, move]
 
     def _swizzled(self, index: Expr) -> Expr:
-        """Where an element lies in shared memory that begins at a multiple of 1024 bytes: pieces of 16 bytes change
-        places by the number of the row of 128 bytes (PTX ISA, "Swizzling modes")."""
+        """Return the swizzled index of an element in shared memory aligned to 1024 bytes: pieces of 16 bytes are
+        permuted by the number of the row of 128 bytes (PTX ISA, "Swizzling modes")."""
         if not self.map.swizzle:
             return index
         byte = c.mul(index, self.map.dtype.bytes)

@@ -1,7 +1,7 @@
-"""What threads carry from region to region: values and local memory that live across a split get arrays over threads.
+"""Expand values and local memory that are live across regions into arrays over the threads (scalar expansion).
 
-A definition that is used in its own region alone stays as it is. One that is used in others is computed again there if
-that is all it takes, else it is kept in an array; local memory that is used in others is a slice of an array.
+A definition that is used in its own region alone is kept. One that is used in other regions is rematerialised there if
+it is pure, else it is kept in an array; local memory that is used in other regions becomes a slice of an array.
 """
 
 from __future__ import annotations

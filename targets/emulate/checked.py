@@ -165,7 +165,7 @@ class CheckedEmitter(ThreadEmitter):
     # ------------------------------------------------------------ accesses
 
     def _root(self, buffer: tir.Buffer, index: Expr) -> Root | None:
-        """What an access is looked at for: nothing where it is a known element of a thread's own memory."""
+        """Return the memory to check an access for; None for a constant index in bounds of thread-private memory."""
         root = self._checks.root_of(buffer.data)
         if root is None or root.scope != "local" or buffer.data is not root.data:
             return root
@@ -351,13 +351,13 @@ class CheckedEmitter(ThreadEmitter):
             fn.start(done)
 
     def _same(self, root: Root, pieces: list[Piece], value: tir.Var) -> Value:
-        """Whether the memory holds the value already."""
+        """Return a bit: 1 if the memory holds the value already."""
         if not root.is_marked or len(pieces) != 1 or self._copied is not None:
             return Value("i1", "false")
         return self._holds(root, pieces[0], casts.to_memory(self, self.expr(value), value.dtype))
 
     def _holds(self, root: Root, piece: Piece, new: Value) -> Value:
-        """Whether a piece of memory has those bits."""
+        """Return a bit: 1 if a piece of memory equals `new` bit by bit."""
         fn = self.fn
         offset, count = piece
         place = fn.gep("i8", self.expr(root.data), offset)

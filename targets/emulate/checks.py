@@ -70,7 +70,7 @@ class Site:
 
 @dataclass(slots=True, eq=False)
 class Checks:
-    """What is known of one kernel while it is emitted, and kept for its findings."""
+    """State of the checks of one kernel, filled while it is emitted and read by its findings."""
 
     kernel: DeviceKernel
     threads: Threads
@@ -91,7 +91,7 @@ class Checks:
     _aliases: Aliases = field(default_factory=Aliases)
 
     def find_roots(self, body: Body) -> None:
-        """Take note of all memory of a kernel's code."""
+        """Record all memory that a kernel's code uses."""
         aliases, made, smallest = Aliases(), dict[tir.Var, tuple[str, Expr | None]](), dict[tir.Var, int]()
         views: dict[tir.Var, tir.Var] = {}
         written: set[tir.Var] = set()

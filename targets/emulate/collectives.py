@@ -1,7 +1,7 @@
-"""What the threads of a warp, or of several, do together: its meaning, in loop code over all of them.
+"""Collective calls of one or more warps, defined by loop code over their threads.
 
-A kernel is split at these calls (`split`): every thread's arguments are put into arrays, and then the meaning is run,
-for each thread (`EXCHANGES`, which give every thread a value) or once for each group of threads (`GROUPS`). Those that
+A kernel is split at these calls (`split`): every thread's arguments are put into arrays, and then the definition runs,
+for each thread (`EXCHANGES`, which give every thread a value) or once for each group of threads (`GROUPS`). Calls that
 only wait (`BARRIERS`) are a split and nothing else.
 
 To add an intrinsic, add a function to one of the tables. It gets a `Gathered` and gives an expression, or statements;
@@ -47,7 +47,7 @@ class Gathered:
         return tir.DeclBuffer(made, self.arg(index, thread)), made
 
     def is_active(self, thread: Expr) -> Expr:
-        """Whether there is such a thread, and it takes part."""
+        """Return the condition that a thread exists and is active."""
         known = tir.const_int(self.threads.count)
         inside: Expr = c.const(True) if known is not None and known % WARP == 0 else c.less(thread, self.threads.count)
         return inside if self.mask is None else c.logical_and(inside, c.load(self.mask, thread))
@@ -129,7 +129,7 @@ def name_of(node: object) -> str:
 
 
 def is_collective(node: object) -> bool:
-    """Whether a node is a call that threads make together."""
+    """Return True if a node is a collective call."""
     name = name_of(node)
     return name in BARRIERS or name in EXCHANGES or name in GROUPS
 

@@ -50,8 +50,10 @@ class Mode:
 
 
 class Launched(NamedTuple):
-    """What a checked launch did wrong (nothing where an assertion failed: it may all follow from that), and what was
-    traced of every `stride`-th block: a row for each access, with its site, thread, loops, offset, bytes and block."""
+    """The findings of a checked launch, and its trace.
+
+    There are no findings where an assertion failed: they may all follow from that. The trace covers every `stride`-th
+    block: a row for each access, with its site, thread, loops, offset, bytes and block."""
 
     findings: list[Diagnostic]
     trace: np.ndarray | None
@@ -94,7 +96,7 @@ class Emulated:
     def _report(
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], room: Room
     ) -> tuple[np.ndarray | None, Findings | None, np.ndarray | None, list[Any]]:
-        """What a checked kernel is given: shadow memory, and whom to tell."""
+        """Return the report words of a checked kernel, its findings, its trace, and objects to keep alive."""
         if not self.mode.check and not self.mode.trace:
             return None, None, None, []
         values = dict(zip(self.kernel.params, args, strict=True))

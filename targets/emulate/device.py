@@ -82,6 +82,6 @@ class EmulatedDevice(HostDevice):
         raise CallError(error("E0864", text, next(places, None), "this kernel"))
 
     def launched(self, kernel: Emulated, made: Launched, grid: Extents, block: Extents, shared_bytes: int) -> None:
-        """What is done about the findings of a launch."""
+        """Handle the findings of a launch. Raises CallError if there are any."""
         if made.findings:
             raise CallError(made.findings)

@@ -1,4 +1,4 @@
-"""What a thread of a kernel does that code for a CPU has no intrinsic for, as LLVM IR."""
+"""LLVM IR for intrinsics of GPU threads that CPUs lack: atomics, shared addresses, barriers in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Emit = Callable[[Any, tir.Call], Value]
 
 
 def _atomic_add(e: Emitter, node: tir.Call) -> Value:
-    """The value before; threads of other blocks may run at the same time."""
+    """Emit an atomic addition; return the old value. Threads of other blocks may run at the same time."""
     place, value = node.args[0], node.args[1]
     dtype = value.dtype
     if dtype.lanes > 1 or is_small_float(dtype):
@@ -31,7 +31,7 @@ def _atomic_add(e: Emitter, node: tir.Call) -> Value:
 
 
 def _at_once(e: Emitter, node: tir.Call) -> Value:
-    """What waits for something that has happened already."""
+    """Emit nothing for a wait: the emulated copy has completed already."""
     return zero(node.dtype)
 
 

@@ -1,4 +1,4 @@
-"""What checked kernels found, as diagnostics with both places and both threads."""
+"""Findings of checked kernels, as diagnostics with both places and both threads."""
 
 from __future__ import annotations
 

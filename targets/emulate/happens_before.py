@@ -56,8 +56,10 @@ class CheckedSplitter(Splitter):
         return lambda t: (self._me(t), *(c.load(b, t) for b in (self._clocks, self._synced)), *place)
 
     def after(self, call: tir.Call) -> list[Stmt]:
-        """What threads do after they arrived is not what those know that wait for it: clocks go on, all of them, so
-        that those of a warp agree. (There are so many ticks between two barriers of the block.)"""
+        """Advance the clocks after an arrival: later work of the arriving threads is not ordered before the wait.
+
+        All clocks advance, so that those of a warp agree. Between two barriers of the block there are at most
+        `_WARP_SYNCS` ticks."""
         if name_of(call) not in ("tir.ptx_arrive_barrier", "tir.ptx_arrive_barrier_expect_tx"):
             return []
         now: Expr = c.load(self._clocks, self.threads.number)
@@ -74,7 +76,7 @@ class CheckedSplitter(Splitter):
             made.extend(self._join(warp))
 
     def _join(self, warp: bool) -> list[Stmt]:
-        """Who met knows what one of them knew of barriers in memory; of threads too, where clocks do not say so."""
+        """Join the clock vectors of threads that met: entries of barriers in memory; in a warp, of threads too."""
         if not self._checks.barrier_count:
             return []
         count = self.threads.count
@@ -141,7 +143,7 @@ def _joined(first: Expr, count: Expr, column: Expr) -> Stmt:
 
 
 def _condition(parted: Stmt) -> Node:
-    """What of a statement decides where threads go."""
+    """Return the part of a statement that threads diverge by: its condition, or all of it."""
     if isinstance(parted, (tir.IfThenElse, tir.While)):
         return parted.condition
     return parted

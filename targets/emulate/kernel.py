@@ -61,7 +61,7 @@ def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, checking: bool = False
 
 
 def _block_body(threads: Threads, body: Body, checks: Checks | None) -> Body:
-    """What a block runs."""
+    """Return the code of a block: allocations, initialisation, and the regions as loops over its threads."""
     splitter = Splitter(threads) if checks is None else CheckedSplitter(threads, checks)
     split = splitter.kernel(body)
 
@@ -203,7 +203,7 @@ class _Prepare(TirMutator):
         return made
 
     def _checked(self, statements: Body) -> Body:
-        """What follows a failed assertion in its body is left out."""
+        """Emit statements; those behind an assertion are skipped if it fails."""
         for at, stmt in enumerate(statements):
             if isinstance(stmt, tir.AssertStmt):
                 head = super().body(statements[:at])

@@ -49,7 +49,7 @@ class KernelReport:
 
 @dataclass(eq=False)
 class Report:
-    """What a run did on a GPU, by kernel in order of the first launch, and what was found wrong."""
+    """The report of a run: facts by kernel, in order of the first launch, and findings."""
 
     facts: GpuFacts
     kernels: dict[str, KernelReport] = field(default_factory=dict)

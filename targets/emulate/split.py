@@ -31,7 +31,7 @@ class Region(Stmt):
 
 
 def is_pure(value: Expr) -> bool:
-    """It may be computed again where it is used: it reads no memory, and has no effect."""
+    """Return True if a value can be rematerialised at its uses: it reads no memory, and has no effect."""
     for part in walk(value):
         if isinstance(part, tir.BufferLoad) or (
             isinstance(part, tir.Call) and effect_of(part) > Effect.PURE and called(part).into is None
@@ -41,7 +41,7 @@ def is_pure(value: Expr) -> bool:
 
 
 def has_jump(stmt: Stmt) -> bool:
-    """Whether it may leave, or go on with, a loop around it."""
+    """Return True if a statement may break out of an enclosing loop, or continue it."""
     if isinstance(stmt, (tir.Break, tir.Continue)):
         return True
     return not isinstance(stmt, (tir.For, tir.While)) and any(has_jump(s) for body in bodies(stmt) for s in body)
@@ -49,14 +49,14 @@ def has_jump(stmt: Stmt) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Loop:
-    """How many masks are around a loop, and which threads are still in it; None: all leave it together."""
+    """The number of masks around a loop, and the mask of the threads still in it (None: all leave it together)."""
 
     depth: int
     mask: tir.Buffer | None
 
 
 class Splitter:
-    """`arrays` are the memory for a block that splitting asked for, `shared` what the kernel allocates for one."""
+    """Splits a kernel into regions at collective calls. `arrays` it adds per block; `shared` the kernel allocates."""
 
     def __init__(self, threads: Threads) -> None:
         self.threads = threads
@@ -179,7 +179,7 @@ class Splitter:
         """Threads (those of `mask`) meet here: a region has ended, and there is nothing else to do."""
 
     def after(self, call: tir.Call) -> list[Stmt]:
-        """What follows a call that threads made together."""
+        """Return the code to run after a collective call; a hook for checks."""
         return []
 
     def _gather(self, stmt: Stmt, call: tir.Call, made: list[Stmt], has_result: bool) -> Gathered:
@@ -199,7 +199,7 @@ class Splitter:
         return Gathered(call, self.threads, tuple(slots), self._mask, result, self.telling(stmt, call))
 
     def telling(self, stmt: Stmt, call: tir.Call) -> Callable[[Expr], tuple[Expr, ...]]:
-        """What checks have to say of each thread that makes a call with others."""
+        """Return the additional arguments of each thread of a collective call; a hook for checks."""
         return lambda thread: ()
 
     def _groups(self, gathered: Gathered, size: int, meaning: object) -> Stmt:
@@ -214,11 +214,11 @@ class Splitter:
         return tir.For(group, c.const(0, group.dtype), count, ForKind.SERIAL, inner, span=gathered.call.span)
 
     def start(self) -> Body:
-        """What a block does first."""
+        """Return the code that a block starts with; a hook for checks."""
         return ()
 
     def first(self) -> Body:
-        """What a thread does first in a region."""
+        """Return the code that a thread starts a region with; a hook for checks."""
         return ()
 
     def array(self, name: str, dtype: object, count: Expr | None = None) -> tir.Buffer:

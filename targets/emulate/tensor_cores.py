@@ -1,4 +1,4 @@
-"""What warps do with matrices, as loop code over their lanes: fragments lie as the PTX ISA has them (`mma_layout`).
+"""Matrix instructions of warps, as loop code over the lanes; fragments have the layout of PTX (`mma_layout`).
 
 Products are added up in float32 (int32 for bytes, float64 for doubles), in the order of k, and rounded once to the
 accumulator's type. Of float32 operands `tf32` has the sign, 8 bits of exponent and the first 10 of the fraction.

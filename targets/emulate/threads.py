@@ -59,5 +59,5 @@ class Threads:
 
     @property
     def warps(self) -> Expr:
-        """How many warps a block has; the last may be a part of one."""
+        """The number of warps of a block; the last one may be partial."""
         return c.floordiv(c.add(self.count, WARP - 1), WARP)

@@ -21,7 +21,7 @@ _SPACE = 1 << 18  # bytes of shared memory that an address of 14 bits and 4 more
 
 
 def product_of(node: tir.Call) -> Wgmma:
-    """What a call multiplies. Raises CompileError E0749."""
+    """Return the shapes and types of a call's product. Raises CompileError E0749."""
     texts = [a.value if isinstance(a, tir.StringImm) else "" for a in node.args[:4]]
     found = Wgmma.of(*texts)
     if found is None or len(node.args) != 13:
@@ -50,7 +50,7 @@ class Matrix:
 
     @staticmethod
     def of(node: tir.Call) -> list[Matrix]:
-        """Those of a product in shared memory. Raises CompileError E0749."""
+        """Return the operands of a product that are in shared memory. Raises CompileError E0749."""
         found = product_of(node)
         args = node.args
         both = node.op == tir.Op("tir.ptx_wgmma_ss")
@@ -62,11 +62,11 @@ class Matrix:
         return -(-self.rows * self.k // THREADS)
 
     def has(self, thread: Expr, number: Expr) -> Expr:
-        """Whether a thread has so many elements; the last ones of few have none."""
+        """Return the condition that a thread has element `number`: the last threads may have fewer, or none."""
         return c.less(c.add(c.mul(thread, self.each), number), self.rows * self.k)
 
     def elements(self, bits: Expr, dtype: DType, thread: Expr, use: Callable[[tir.Var, Expr], Stmt]) -> list[Stmt]:
-        """What `use` does with each element of a thread, by number and as `dtype`, by the bits of a descriptor."""
+        """Apply `use` to each element of a thread: its number, and its value as `dtype`, read by a descriptor."""
         scope = self.base.pointer.scope if self.base.pointer is not None else "shared"
         given = c.make_buffer("matrix", (_SPACE // dtype.bytes,), dtype, scope)
         descriptor, start = tir.Var("descriptor", _BITS), tir.Var("base", _BITS)
@@ -88,10 +88,9 @@ class Matrix:
 
 
 class Flight:
-    """What products on their way read of one matrix, so that it is looked at again when they are waited for: it has to
-    be the same then, and nobody may be writing it. Of the last `ROOM` products, the descriptor, the number of the
-    group, and the sum of the bits that this thread's share had; `ends` are how many were left behind and how many there
-    were."""
+    """Reads of one matrix by products in flight. They are checked again at the wait: the contents must be unchanged,
+    and no thread may be writing them. A ring buffer holds the last `ROOM` products: descriptor, number of the group,
+    and checksum of this thread's share. `ends` are the numbers of products retired and issued."""
 
     ROOM = 16
 
@@ -112,7 +111,7 @@ class Flight:
         return c.store(self._total, c.add(c.load(self._total, 0), c.cast(_WORD, value)), 0)
 
     def begins(self, share: tir.Buffer, bits: Expr, group: Expr, thread: Expr) -> list[Stmt]:
-        """After a share was loaded."""
+        """Record a product after this thread's share was loaded."""
         of = self._matrix
         words = c.make_buffer("words", (of.each,), self._word, "local")
         low, high = c.load(self._ends, 0), c.load(self._ends, 1)
@@ -127,7 +126,7 @@ class Flight:
         ]  # fmt: skip
 
     def ends(self, limit: Expr, thread: Expr, spoil: Stmt) -> Stmt:
-        """At a wait for groups below `limit`: `spoil` is done where what was read is another by now."""
+        """Check at a wait for groups below `limit`: run `spoil` where an operand has changed since it was read."""
         low = c.load(self._ends, 0)
         slot = c.floormod(low, self.ROOM)
         over = tir.And(BOOL, c.less(low, c.load(self._ends, 1)), c.less(c.load(self._group, slot), limit))
@@ -141,7 +140,7 @@ class Flight:
 
 
 def _base(node: tir.Call, descriptor: Expr) -> tir.Var:
-    """The memory that a descriptor speaks of, where its address is taken."""
+    """Return the memory that a descriptor points to: the operand whose address it takes."""
     for call in walk(descriptor):
         if isinstance(call, tir.Call) and call.op == tir.Op("tir.ptx_shared_address"):
             found = next((n for n in walk(call) if isinstance(n, tir.Var) and n.dtype.is_handle), None)
@@ -152,13 +151,15 @@ def _base(node: tir.Call, descriptor: Expr) -> tir.Var:
 
 
 def _address(bits: Expr, row: Expr, k: Expr, turned: Expr, dtype: DType) -> Expr:
-    """Where element (row, k) lies, by a descriptor: bits 0 to 13, 16 to 29 and 32 to 45 are the start, the leading and
-    the stride distance in units of 16 bytes, bits 62 and 63 the mode.
+    """Return the address of element (row, k) by a descriptor.
 
-    With the sum's elements side by side, 8 rows of as many bytes as the swizzle is wide (16 for none) are one piece of
-    memory, and the stride leads to the next 8; without a swizzle the leading distance leads to the next 16 bytes of a
-    row. With rows (of A; columns of B) side by side, 8 elements of a sum of that width are one piece; the stride leads
-    to the next 8 and the leading distance to the next rows, or the other way round without a swizzle.
+    Bits 0 to 13, 16 to 29 and 32 to 45 are the start, the leading and the stride distance in units of 16 bytes, bits 62
+    and 63 the swizzle mode.
+
+    If k is contiguous, 8 rows of as many bytes as the swizzle is wide (16 for none) are one contiguous piece, and the
+    stride leads to the next 8 rows; without a swizzle the leading distance leads to the next 16 bytes of a row. If the
+    rows of A (columns of B) are contiguous, 8 steps along k of that width are one piece; the stride leads to the next
+    8 and the leading distance to the next rows, or the other way round without a swizzle.
     """
     start, leading, stride = (_field(bits, at) for at in (0, 16, 32))
     mode = c.cast(INT32, _op("shift_right", bits, c.const(62, _BITS)))
