@@ -1,4 +1,4 @@
-"""What a build for CUDA gives: PTX with its launch plan and constants, to be saved, loaded, or read."""
+"""The artifact of a build for CUDA: PTX with its launch plan and constants, to be saved, loaded, or read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CudaArtifact(Artifact):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the artifact says of itself; see `docs/cuda.md`."""
+        """Return the manifest of the artifact; see `docs/cuda.md`."""
         return self._facts(self._prefix(None))
 
     @property
@@ -56,7 +56,7 @@ class CudaArtifact(Artifact):
         return EmulatedDevice(self.launch.kernels, check, GpuFacts.of(self.launch.facts["target"]["text"]))
 
     def assembled(self) -> dict[str, Assembled]:
-        """What NVIDIA's assembler makes of the kernels, by name; nothing where it is not there or refuses."""
+        """Return the resources that ptxas reports for each kernel, by name; empty if it is missing or fails."""
         try:
             made = assemble(self.code.text, self.code.arch.name)
         except PtxasError:
@@ -81,7 +81,7 @@ class CudaArtifact(Artifact):
         outputs.save(self.files(name, kind, outputs, None if data is None else os.fspath(data)))
 
     def files(self, path: str, kind: str, outputs: Outputs, data: str | None = None) -> dict[str, Content]:
-        """What `save` writes, by path. Raises CompileError."""
+        """Return the files that `save` writes, by path. Raises CompileError."""
         facts = self._prefix(path)
         constants = self.launch.constants if kind == "ptx" else []
         if not constants:
@@ -103,7 +103,7 @@ class CudaArtifact(Artifact):
         return {**outputs.beside(usual, arrays, path, self._in), path: code}
 
     def _in(self, arrays: Mapping[str, Any]) -> bool:
-        """Whether an archive has all constants already, by their hashes or as the text calls them."""
+        """Return True if an archive has all constants already, under their hashes or their names in the program."""
         for data in self.launch.constants:
             found = arrays.get(str(data.sha256), arrays.get(data.key))
             if found is None or not TensorData(data.dtype, found.shape, found).same_as(data):

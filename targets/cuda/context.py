@@ -1,4 +1,4 @@
-"""What the kernels of one PTX module share while they are emitted."""
+"""The emission context that all kernels of one PTX module share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DeviceContext(ModuleContext):
         return self.asserts.index((kind, message)) + 1
 
     def symbol(self, name: str) -> str:
-        """A name of its own that PTX takes."""
+        """Return a unique symbol that PTX accepts."""
         base = _NOT_IN_SYMBOLS.sub("_", name)
         made, number = base, 1
         while made in self.symbols:

@@ -1,4 +1,4 @@
-"""What only the threads of a GPU do: barriers, shuffles, atomics. `TABLE` maps a name (without `tir.`) to its emitter.
+"""Intrinsics of GPU threads: barriers, shuffles, atomics. `TABLE` maps a name (without `tir.`) to its emitter.
 
 Names and arguments are TVM's.
 """
@@ -105,7 +105,7 @@ def _by_words(e: DeviceEmitter, value: Value, dtype: DType, through: Callable[[V
 
 
 def _active_mask(e: DeviceEmitter, node: tir.Call) -> Value:
-    """Which lanes of the warp run this."""
+    """Return the mask of the active lanes of the warp."""
     return e.fn.op("i32", 'call i32 asm sideeffect "activemask.b32 $0;", "=r"() convergent nounwind')
 
 

@@ -30,8 +30,8 @@ _SREG = {**dict(zip(GRID, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True)),
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """What is known of an emitted kernel: its symbol, the static shared memory in bytes, and the threads of a block
-    along x, y and z where they are constants."""
+    """Facts of an emitted kernel: its symbol, the static shared memory in bytes, and the threads of a block along x, y
+    and z where they are constants."""
 
     name: str
     symbol: str
@@ -53,7 +53,7 @@ def emit_kernel(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
 
 
 def _of_device(found: Diagnostic) -> Diagnostic:
-    """What the shared emission refuses is refused here for the same reason, in the words of GPUs."""
+    """Change the code of a diagnostic of the shared emitter (E0701) to that of GPUs (E0730)."""
     return replace(found, code="E0730") if found.code == "E0701" else found
 
 

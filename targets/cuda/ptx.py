@@ -37,7 +37,7 @@ class PtxModule:
 
     @property
     def requirements(self) -> dict[str, object]:
-        """What a manifest says of the code: PTX ISA, compute capability, CUDA version and driver."""
+        """Return the requirements of the code for a manifest: PTX ISA, compute capability, CUDA version, driver."""
         cuda, driver = self.arch.driver
         return {
             "arch": self.arch.name, "ptx_isa": ".".join(map(str, self.arch.isa)), "runs_on": self.arch.runs_on,

@@ -28,9 +28,10 @@ _SERIALIZED = re.compile(r"\((C75\d\d)\) (.*?) in (?:the )?function '(\w+)'")
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """What a kernel needs: registers of a thread, static shared memory of a block, bytes of a thread's stack in local
-    memory, how many bytes are written there and read because registers ran out, and why products of warpgroups wait
-    for each other (C7510 and the like) where they do."""
+    """The resources of a kernel as ptxas reports them.
+
+    Registers of a thread, static shared memory of a block in bytes, the stack of a thread in local memory in bytes,
+    bytes of spill stores and spill loads, and the reason why warpgroup products are serialised (C7510 and the like)."""
 
     registers: int
     shared: int
@@ -74,7 +75,7 @@ def version(ptxas: Path) -> tuple[int, int]:
 
 
 def assemble(text: str, arch: str, ptxas: Path | None = None) -> dict[str, Assembled]:
-    """What each kernel of a PTX module needs on an architecture, by symbol. Raises PtxasError."""
+    """Assemble a PTX module for an architecture; return each kernel's resources, by symbol. Raises PtxasError."""
     program = ptxas or find_ptxas()
     if program is None:
         raise PtxasError("there is no ptxas here")

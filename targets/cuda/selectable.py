@@ -1,7 +1,7 @@
-"""What LLVM's optimiser makes of IR, and its NVPTX code generator then ends the process on.
+"""Workaround for optimised IR that LLVM's NVPTX backend cannot select; it aborts the process.
 
-Reversing the bytes of a vector is known: it is recognised in shifts and masks, and cannot be selected for lanes of 32
-bits from sm_100 on. Each such call becomes one of a function that does it lane by lane.
+One case is known, vector byte swap (`llvm.bswap`): the optimiser recognises it in shifts and masks, and it cannot be
+selected for lanes of 32 bits from sm_100 on. Each call is replaced by a call of a function that swaps lane by lane.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a kernel's buffers live: registers or local memory of a thread, static or dynamic shared memory of a block."""
+"""Storage of a kernel's buffers: registers or local memory of a thread, static or dynamic shared memory of a block."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Which loops are unrolled: those that are marked for it, and those that make registers of a thread's local buffers.
+"""Unroll loops: those marked for it, and those that index local buffers, so that these are promoted to registers.
 
-Of marked loops copies are written out (`unroll_marked`); memory that the threads of a block share is the same in all.
+Bodies of marked loops are copied (`unroll_marked`); all copies use the same shared memory.
 
-A register has no address: a `local` buffer is one only where every index into it is a constant in the end. So loops of
-constant extent are unrolled whose variables such indices depend on, as long as the code stays bounded; what is larger
-than all registers of a thread, twice over, is memory in any case. A short loop
-around these (the innermost steps of a product whose tile is in registers) is unrolled too: what it reads from shared
-memory then lies side by side, and is loaded 16 bytes at once.
+A register has no address: a `local` buffer is promoted only if every index into it becomes a constant. So loops of
+constant extent are unrolled if indices into local buffers depend on their variables and the code stays bounded. Buffers
+larger than twice the registers of a thread stay in memory. A short loop around these loops (the innermost steps of a
+GEMM whose tile is in registers) is unrolled too: its loads from shared memory become contiguous and combine to 16
+bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def unroll_marked(body: Body) -> Body:
 
 
 class _SharedOutside(TirMutator):
-    """Allocates what marked loops have in shared memory before them."""
+    """Hoists allocations of shared memory out of marked loops."""
 
     def __init__(self) -> None:
         self._before: list[tir.Stmt] | None = None
@@ -55,14 +55,14 @@ class _SharedOutside(TirMutator):
 
 
 def loops_to_unroll(body: tuple[tir.Stmt, ...]) -> frozenset[tir.Var]:
-    """The variables of these loops."""
+    """Return the variables of the loops to unroll for the sake of registers."""
     finder = _Finder()
     finder.visit(body, 1)
     return frozenset(finder.found)
 
 
 def _fits(buffer: tir.Buffer) -> bool:
-    """Whether a buffer may be registers."""
+    """Return True if a buffer may be promoted to registers: scope `local`, at most `MOST_BYTES`."""
     size = tir.const_int(buffer.shape[0])
     return buffer.scope == "local" and (size or 0) * buffer.dtype.bytes <= MOST_BYTES
 
@@ -104,8 +104,8 @@ class _Finder:
                 self.found.add(stmt.var)
 
     def _size(self, body: tuple[tir.Stmt, ...]) -> int | None:
-        """How many statements are left of a body when its loops are unrolled; None if some are not, or it has more than
-        loops, stores and calls."""
+        """Return the number of statements of a body after unrolling. None if a loop in it is not unrolled, or if it
+        has statements other than loops, bindings, stores and calls."""
         total = 0
         for stmt in body:
             match stmt:
@@ -126,7 +126,7 @@ class _Finder:
         return inner._reaches(loop.body, loop.var)
 
     def _reaches(self, body: tuple[tir.Stmt, ...], var: tir.Var) -> bool:
-        """Does an index into a local buffer depend on `var`?"""
+        """Return True if an index into a local buffer depends on `var`."""
         for node in find(body, *_TOUCHING):
             match node:
                 case tir.AllocBuffer(buffer=buffer) if _fits(buffer):
