@@ -1,4 +1,4 @@
-"""What differs between languages of the C family that kernels are written in."""
+"""Dialects of the C family that kernels are written in: the interface of their differences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ C_WORDS = frozenset(_C_WORDS.split())
 
 
 def refuse(message: str, span: Span | None = None, help: str | None = None) -> CompileError:
-    """The error for what a language cannot state."""
+    """Return the error for a construct that a language cannot express."""
     return CompileError(error("E0780", message, span, help=help))
 
 
@@ -106,7 +106,7 @@ class Dialect(ABC):
         """A call of what threads do together, and other intrinsics of GPUs; None if there is no such."""
 
     def registers(self, name: str, buffer: tir.Buffer) -> list[tuple[str, str]]:
-        """What a memory of sums of products of warpgroups is as operands: letters and places."""
+        """Return the asm operands of an accumulator buffer of warpgroup products: constraint letters and lvalues."""
         return []
 
     # ------------------------------------------------------------ kernels
@@ -133,7 +133,7 @@ class Dialect(ABC):
     def includes(self) -> list[str]: ...
 
     def prelude(self) -> list[str]:
-        """What stands before the kernels: includes, and the helpers in use."""
+        """Return the lines before the kernels: includes, and the helpers in use."""
         made = [f"// {self.name} by mlcc", *self.includes()]
         for name, (result, params, body) in {**HELPERS, **self.helpers}.items():
             if name in self._helpers:

@@ -68,7 +68,7 @@ class KernelWriter:
         return "\n".join([*self._launch(), *head, *self._lines, "}", ""])
 
     def _launch(self) -> list[str]:
-        """What the host launches, as a comment."""
+        """Return a comment with the launch: grid, block, dynamic shared memory."""
         sizes = [", ".join(self._extent(axis) for axis in axes) for axes in (GRID, BLOCK)]
         shared = tir.const_int(self._kernel.dynamic_shared)
         dynamic = "" if shared == 0 else f", dynamic shared memory: {self._comment(self._kernel.dynamic_shared)} bytes"
@@ -429,7 +429,7 @@ class KernelWriter:
 
     @staticmethod
     def _jumps(loop: tir.For) -> bool:
-        """Whether the loop may be left early."""
+        """Return True if the loop contains `break` or `continue`."""
         return holds(loop.body, tir.Break, tir.Continue)
 
     def _steady(self, node: tir.Expr) -> tir.Expr:

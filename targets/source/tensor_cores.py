@@ -92,7 +92,7 @@ def _ldmatrix(args: Sequence[str], node: tir.Call) -> str:
 
 
 def copied_bytes(node: tir.Call) -> int:
-    """How many bytes an asynchronous copy moves. Raises CompileError (E0780)."""
+    """Return the number of bytes that an asynchronous copy moves. Raises CompileError (E0780)."""
     size = tir.const_int(node.args[4]) if len(node.args) in (5, 6) else None
     if size not in (4, 8, 16):
         raise refuse("`T.ptx_cp_async` copies 4, 8 or 16 bytes", node.span)
