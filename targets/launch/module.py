@@ -28,9 +28,11 @@ from mlcc.targets.plan.steps import HostFunction
 
 @dataclass(frozen=True, slots=True)
 class LaunchModule:
-    """What a module comes to: the manifest without what only the code of the kernels tells (their hash too), the launch
-    plan, constants in the order in which the plan numbers them, the kernels in order of first use, and the functions
-    of host code and kernels."""
+    """A planned module, before code generation.
+
+    `facts` is the manifest without the facts that need the kernels' code, such as its hash. `plan` is the launch plan,
+    `constants` are in the order in which the plan numbers them, `kernels` in order of first use. `functions` are the
+    host functions and the kernels."""
 
     facts: dict[str, Any]
     plan: dict[str, Any]

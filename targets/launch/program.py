@@ -43,7 +43,7 @@ class Program:
 
 @dataclass(slots=True)
 class LaunchContext:
-    """What plans need of a target whose kernels run on a device; see `PlanContext`."""
+    """The planning context of targets whose kernels run on a device; see `PlanContext`."""
 
     functions: Mapping[str, tir.PrimFunc]
     programs: dict[str, Program] = field(default_factory=dict)
@@ -253,8 +253,8 @@ def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
 
 
 def kernel_form(kernel: DeviceKernel) -> dict[str, Any]:
-    """What a launch has to know of a kernel: kinds of parameters, threads of a block (0: not constant), bytes of shared
-    memory (-1: not constant)."""
+    """Return the launch signature of a kernel: kinds of parameters, threads of a block (0: not constant), and bytes of
+    shared memory (-1: not constant)."""
     made: dict[str, Any] = {
         "params": [
             f"bytes{MAP_BYTES}" if p in kernel.maps else "ptr" if p.dtype.is_handle else str(p.dtype)

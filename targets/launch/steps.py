@@ -96,7 +96,7 @@ class _Writer:
         return as_json(expr, self.names)
 
     def place(self, memory: Memory, offset: tir.Expr) -> list[Any]:
-        """Where a piece of memory lies, `offset` bytes in."""
+        """Return the plan's operand for the byte `offset` of a piece of memory."""
         root = memory.root()
         match root.place:
             case Place.TEMPORARY:
