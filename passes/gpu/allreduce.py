@@ -195,9 +195,9 @@ class _Combination:
         return self._named([c.load(b, base) for b in store])
 
     def _memory(self, values: Values, count: int) -> list[tir.Buffer]:
-        made = [c.make_buffer("parts", (count,), v.dtype, "shared") for v in values]
-        self.made += [tir.AllocBuffer(b, span=self._call.span) for b in made]
-        return made
+        buffers = [c.make_buffer("parts", (count,), v.dtype, "shared") for v in values]
+        self.made += [tir.AllocBuffer(b, span=self._call.span) for b in buffers]
+        return buffers
 
     def _put(self, store: list[tir.Buffer], values: Values, at: Expr, condition: Expr) -> None:
         stores: tuple[Stmt, ...] = tuple(
@@ -210,12 +210,12 @@ class _Combination:
 
 
 def _linear(loops: list[tir.For]) -> Expr:
-    made: Expr = c.const(0)
+    index: Expr = c.const(0)
     step = 1
     for loop in loops:
-        made = c.add(made, c.mul(c.cast(INT32, loop.var), step))
+        index = c.add(index, c.mul(c.cast(INT32, loop.var), step))
         step *= tir.const_int(loop.extent) or 1
-    return made
+    return index
 
 
 def _shuffle(kind: str, value: Expr, by: Expr) -> Expr:

@@ -50,9 +50,9 @@ class _Copies(TirMutator):
         if node.key != ASYNC:
             return super().stmt_attr(node)
         outer, self._inside = self._inside, True
-        made = self.body(node.body)
+        body = self.body(node.body)
         self._inside = outer
-        return list(made)
+        return list(body)
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
         if not self._inside or not node.buffer.scope.startswith("shared"):

@@ -35,10 +35,10 @@ class _Binder(TirMutator):
         return self._buffers.get(node, node)
 
     def stmt_decl(self, node: tir.DeclBuffer) -> Stmt | list[Stmt]:
-        found = matched(self.expr(node.data))
-        if found is None:
+        viewed = matched(self.expr(node.data))
+        if viewed is None:
             return super().stmt_decl(node)
-        source, region = found
+        source, region = viewed
         view = with_strides(node.buffer, source)
         if view is not node.buffer:
             self._buffers[node.buffer] = view

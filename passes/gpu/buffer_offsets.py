@@ -99,7 +99,7 @@ def _pointer(place: Place) -> Expr:
 
 def fragment_sizes(body: Body) -> dict[tir.Var, int]:
     """Return the number of elements of a matrix in each buffer of fragments, by data variable."""
-    found: dict[tir.Var, int] = {}
+    counts: dict[tir.Var, int] = {}
     for stmt in body:
         for node in walk(stmt):
             match node:
@@ -109,8 +109,8 @@ def fragment_sizes(body: Body) -> dict[tir.Var, int]:
                 ):
                     sizes = [tir.const_int(x) or 1 for x in (m, n, k)]
                     left_out = {"wmma.matrix_a": 1, "wmma.matrix_b": 0}.get(scope, 2)
-                    found[data] = prod(sizes) // sizes[left_out]
-    return found
+                    counts[data] = prod(sizes) // sizes[left_out]
+    return counts
 
 
 def enlarged(buffer: tir.Buffer, copies: int) -> tuple[tir.Buffer, Expr]:

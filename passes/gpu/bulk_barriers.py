@@ -83,14 +83,14 @@ class _Lower(TirMutator):
 
     def start(self) -> list[Stmt]:
         """Return the head of a kernel: one thread initialises and fences the barriers, then the block synchronises."""
-        made: list[Stmt] = [tir.AllocBuffer(self._barriers)]
+        head: list[Stmt] = [tir.AllocBuffer(self._barriers)]
         for buffer in self._phases.values():
-            made += [tir.AllocBuffer(buffer), c.store(buffer, c.const(0, _WORD), 0)]
+            head += [tir.AllocBuffer(buffer), c.store(buffer, c.const(0, _WORD), 0)]
         (count,) = self._barriers.shape
         init, span = "ptx_init_barrier_thread_count", self.span
         inits = [_call(init, self._barrier(n), c.const(1), span=span) for n in range(_number(count))]
         fences = [_call(name, span=span) for name in ("ptx_fence_barrier_init", "ptx_fence_proxy_async")]
-        return [*made, self._once([*inits, *fences]), block_barrier()]
+        return [*head, self._once([*inits, *fences]), block_barrier()]
 
     def _once(self, body: list[Stmt]) -> Stmt:
         return tir.IfThenElse(self.first, tuple(body)) if tir.const_int(self.first) != 1 else _together(body)
@@ -113,14 +113,14 @@ class _Lower(TirMutator):
         box = TensorMap.of(stated).form
         parts, axis, apart = (_number(call.args[at]) for at in (PARTS, AXIS, APART))
         barrier = self._barrier(c.add(self._starts[_number(call.args[KEY])], call.args[SLOT]))
-        made = [_call("ptx_arrive_barrier_expect_tx", barrier, c.const(parts * box.box_bytes), span=call.span)]
+        stmts = [_call("ptx_arrive_barrier_expect_tx", barrier, c.const(parts * box.box_bytes), span=call.span)]
         for part in range(parts):
             corner = list(call.args[CORNER:])
             corner[axis] = c.add(corner[axis], part * box.box[axis])
             args = (data, c.add(offset, part * apart), stated, barrier, *corner)
             op = tir.Op("tir.ptx_cp_async_bulk_tensor")
-            made.append(tir.Evaluate(tir.Call(call.dtype, op, args, span=call.span), span=call.span))
-        return [self._once(made)]
+            stmts.append(tir.Evaluate(tir.Call(call.dtype, op, args, span=call.span), span=call.span))
+        return [self._once(stmts)]
 
     def _wait(self, call: tir.Call) -> list[Stmt]:
         key, slot = _number(call.args[0]), call.args[1]

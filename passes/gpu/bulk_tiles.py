@@ -61,9 +61,9 @@ def bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
     def change(loops: Sequence[tir.For], body: Body) -> Body:
         nonlocal keys
         tiles = _Tiles(body, {x.var for x in loops}, keys)
-        made = tiles.body(body)
+        tiled = tiles.body(body)
         keys = tiles.keys
-        return _Aligned(tiles.targets).body(made)
+        return _Aligned(tiles.targets).body(tiled)
 
     return change_kernels(func, change)
 
@@ -146,9 +146,9 @@ class _Tiles(TirMutator):
     def _scope(self, node: Any, condition: Expr, inside: Callable[[Any], Stmt | list[Stmt]]) -> Stmt | list[Stmt]:
         differs = self._differs(condition)
         self._parted += differs
-        made = inside(node)
+        lowered = inside(node)
         self._parted -= differs
-        return made
+        return lowered
 
     def _differs(self, value: Expr) -> bool:
         """Return True if a value may differ between the threads of a block."""
@@ -230,11 +230,11 @@ class _Tiles(TirMutator):
 
     def _reach(self, copy: Copy, index: Expr, domains: Mapping[tir.Var, Interval]) -> tuple[Expr, int]:
         """Return the least value of an index in the tile, and its number of values."""
-        found = eval_set(index, domains, self._analyzer)
-        if found.low is not None and found.high is not None:
-            count = tir.const_int(self._analyzer.simplify(c.add(c.sub(found.high, found.low), 1)))
+        interval = eval_set(index, domains, self._analyzer)
+        if interval.low is not None and interval.high is not None:
+            count = tir.const_int(self._analyzer.simplify(c.add(c.sub(interval.high, interval.low), 1)))
             if count is not None and count > 0:
-                return self._analyzer.simplify(found.low), count
+                return self._analyzer.simplify(interval.low), count
         copy.refuse(f"how far `{index}` reaches in the tile is not constant", "tiles have constant sizes")
 
     def _tile(self, copy: Copy, box: _Box) -> list[Stmt]:
@@ -275,17 +275,25 @@ class _Tiles(TirMutator):
         distances = tuple(c.mul(c.cast(INT64, s), size) for s in reversed(strides[:-1]))
         extents = tuple(reversed(self._extents(copy)))
         swizzle, sizes = self._swizzle(copy, box, size), tuple(reversed(box.sizes))
-        made = TensorMap(source.data, MapForm(source.dtype, swizzle, sizes, (1,) * rank), extents, distances)
-        problem = made.problem()
+        tensor_map = TensorMap(source.data, MapForm(source.dtype, swizzle, sizes, (1,) * rank), extents, distances)
+        problem = tensor_map.problem()
         if problem is not None:
             copy.refuse(problem)
-        self._check_round(copy, offset, made, step if parts > 1 else 0)
+        self._check_round(copy, offset, tensor_map, step if parts > 1 else 0)
         self.targets.add(target)
         key = c.const(self.keys, INT32)
         self.keys += 1
         zero = c.const(0, INT32)
         fixed = (c.const(n, INT32) for n in (1, parts, rank - 1 - axis, step))
-        args = (target.data, offset, made.call(), key, zero, *fixed, *(c.cast(INT64, e) for e in reversed(box.corner)))
+        args = (
+            target.data,
+            offset,
+            tensor_map.call(),
+            key,
+            zero,
+            *fixed,
+            *(c.cast(INT64, e) for e in reversed(box.corner)),
+        )
         tile = tir.Call(target.dtype, tir.Op(TILE), args, span=copy.store.span)
         return [tir.Evaluate(tile, span=copy.store.span), wait_for(key, zero, copy.store.span)]
 

@@ -47,15 +47,15 @@ def check_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | Non
     sizes = {tag: shared.value(extent, dict(host)) for tag, extent in launch.extents.items() if tag in BLOCK}
     places = [range(size or 2) for size in sizes.values()]
     few = [sorted({0, 1, len(span) - 1} & set(span)) for span in places]
-    made: dict[tuple[int, ...], _Thread] = {}
+    threads: dict[tuple[int, ...], _Thread] = {}
     try:
         for some in (few, places):  # who wrote what these miss is perhaps among the others
             for place in product(*some):
-                if place not in made:
-                    made[place] = thread = _Thread(dict(zip(sizes, place, strict=True)), shared, dict(host))
+                if place not in threads:
+                    threads[place] = thread = _Thread(dict(zip(sizes, place, strict=True)), shared, dict(host))
                     thread.body((kernel,))
-            _check_missing(list(made.values()), shared.unknown)
-            if not any(buffer not in shared.unknown for t in made.values() for buffer, _ in t.missing):
+            _check_missing(list(threads.values()), shared.unknown)
+            if not any(buffer not in shared.unknown for t in threads.values() for buffer, _ in t.missing):
                 return
     except _TooLong:
         return
@@ -73,7 +73,7 @@ def _sizes(kernel: Stmt) -> dict[tir.Var, int]:
 def _check_missing(threads: list[_Thread], unknown: set[tir.Buffer]) -> None:
     writers: dict[tuple[tir.Buffer, tuple[int, ...]], _Thread] = {}
     for thread in threads:
-        writers.update(dict.fromkeys(((b, e) for b, found in thread.written.items() for e in found), thread))
+        writers.update(dict.fromkeys(((b, e) for b, elements in thread.written.items() for e in elements), thread))
     for thread in threads:
         for (buffer, element), span in thread.missing.items():
             if buffer in unknown or element in thread.written.get(buffer, {}):
@@ -106,9 +106,9 @@ def _suspects(kernel: Stmt) -> set[tir.Buffer]:
             *(n for child in children(stmt) if id(child) not in inside for n in _without_buffers(child)),
         ):
             if isinstance(part, (tir.BufferStore, tir.BufferLoad)) and part.buffer.scope == "local":
-                found = uses.setdefault(part.buffer, {tag: set() for tag in BLOCK})
+                by_axis = uses.setdefault(part.buffer, {tag: set() for tag in BLOCK})
                 for tag in BLOCK:
-                    found[tag].add(around.get(tag, 0))
+                    by_axis[tag].add(around.get(tag, 0))
             elif isinstance(part, tir.Var) and part.dtype.is_handle:
                 raw.add(part)
         axis = thread_axis(stmt)
@@ -119,7 +119,7 @@ def _suspects(kernel: Stmt) -> set[tir.Buffer]:
                 visit(each, around)
 
     visit(kernel, {})
-    several = {b for b, found in uses.items() if any(len(loops) > 1 for loops in found.values())}
+    several = {b for b, by_axis in uses.items() if any(len(loops) > 1 for loops in by_axis.values())}
     return {b for b in several if b.data not in raw}
 
 
@@ -149,23 +149,25 @@ class _Known:
 
     def concerns(self, stmt: Stmt) -> bool:
         """Return True if a statement uses a suspect buffer or binds a value."""
-        found = self.uses.get(id(stmt))
-        if found is None:
-            found = any(n in self.suspects or isinstance(n, tir.Bind) for n in walk(stmt) if not isinstance(n, tir.Var))
-            self.uses[id(stmt)] = found
-        return found
+        concerned = self.uses.get(id(stmt))
+        if concerned is None:
+            concerned = any(
+                n in self.suspects or isinstance(n, tir.Bind) for n in walk(stmt) if not isinstance(n, tir.Var)
+            )
+            self.uses[id(stmt)] = concerned
+        return concerned
 
     def value(self, node: Expr, env: Env) -> int | None:
-        made = self.values.get(id(node))
-        if made is None:
-            made = self.values[id(node)] = _compiled(node)
-        return made(env)
+        evaluate = self.values.get(id(node))
+        if evaluate is None:
+            evaluate = self.values[id(node)] = _compiled(node)
+        return evaluate(env)
 
     def loads_of(self, node: Expr) -> list[tuple[tir.BufferLoad, list[tuple[Expr, bool]]]]:
-        found = self.loads.get(id(node))
-        if found is None:
-            found = self.loads[id(node)] = [x for x in _loads(node, []) if x[0].buffer in self.suspects]
-        return found
+        loads = self.loads.get(id(node))
+        if loads is None:
+            loads = self.loads[id(node)] = [x for x in _loads(node, []) if x[0].buffer in self.suspects]
+        return loads
 
 
 class _Thread:
@@ -244,8 +246,8 @@ class _Thread:
         self._sure = before
 
     def _element(self, indices: tuple[Expr, ...]) -> tuple[int, ...] | None:
-        found = tuple(self._known.value(i, self._env) for i in indices)
-        return None if None in found else found  # type: ignore[return-value]
+        element = tuple(self._known.value(i, self._env) for i in indices)
+        return None if None in element else element  # type: ignore[return-value]
 
     def _reads(self, node: Expr) -> None:
         for load, conditions in self._known.loads_of(node) if self._sure else ():

@@ -91,8 +91,8 @@ def _chain(loop: tir.For) -> tuple[list[tir.For], tir.BlockRealize] | None:
 
 
 def _is_thread(loop: tir.For) -> bool:
-    found = thread_axis(loop)
-    return found is not None and found[0] in BLOCK
+    axis = thread_axis(loop)
+    return axis is not None and axis[0] in BLOCK
 
 
 def _reduced(loops: Sequence[tir.For], realize: tir.BlockRealize) -> list[tir.For]:
@@ -131,11 +131,11 @@ def _combined(loops: list[tir.For], reduced: list[tir.For], realize: tir.BlockRe
         parts = reduction_parts(block)
     except Refusal as refusal:
         raise _refuse(realize, threads[0], f"how is not understood: {refusal}") from None
-    made = _code(parts, loops[first:], threads, realize)
+    body = _code(parts, loops[first:], threads, realize)
     outer = [loop for loop in loops[first:] if _is_bound(loop)]
     for loop in reversed([*loops[:first], *outer]):
-        made = (replace(loop, body=made),)
-    return made[0]
+        body = (replace(loop, body=body),)
+    return body[0]
 
 
 def _is_bound(loop: tir.For) -> bool:
@@ -151,8 +151,8 @@ def _code(
     dtypes = [b.dtype for b in parts.buffers]
     own = [c.make_buffer(f"{b.name}_own", (1,), b.dtype, "local") for b in parts.buffers]
     total = [c.make_buffer(f"{b.name}_total", (1,), b.dtype, "local") for b in parts.buffers]
-    made: list[Stmt] = [tir.AllocBuffer(b) for b in (*own, *total)]
-    made += [tir.BufferStore(b, v, (c.const(0),)) for b, v in zip(own, parts.reducer.identity, strict=True)]
+    stmts: list[Stmt] = [tir.AllocBuffer(b) for b in (*own, *total)]
+    stmts += [tir.BufferStore(b, v, (c.const(0),)) for b, v in zip(own, parts.reducer.identity, strict=True)]
     rhs = [values.expr(v) for v in parts.rhs]
     new = parts.combine([c.load(b, 0) for b in own], rhs)
     names = [tir.Var(f"v_{b.name}", d) for b, d in zip(parts.buffers, dtypes, strict=True)]
@@ -165,13 +165,13 @@ def _code(
         here = [part for part in conditions if loop.var in used_vars(part)]
         conditions = [part for part in conditions if part not in here]
         step = (replace(loop, body=_where(here, step, realize), annotations=type(loop.annotations)({})),)
-    made += _where(conditions, step, realize)
+    stmts += _where(conditions, step, realize)
     loads = tuple(c.load(b, 0) for b in own)
     args = (c.const(len(own), "uint32"), *loads, tir.TRUE, *(b.data for b in total), *(x.var for x in threads))
     call = tir.Call(DType.of("void"), tir.Op("tir.tvm_thread_allreduce"), args, span=block.span)
-    made.append(tir.AttrStmt(parts.reducer, SCOPE, c.const(0), (tir.Evaluate(call, span=block.span),)))
-    made += _stored(parts, total, values, inner, threads, realize)
-    return tuple(made)
+    stmts.append(tir.AttrStmt(parts.reducer, SCOPE, c.const(0), (tir.Evaluate(call, span=block.span),)))
+    stmts += _stored(parts, total, values, inner, threads, realize)
+    return tuple(stmts)
 
 
 def _where(conditions: Sequence[Expr], body: tuple[Stmt, ...], realize: tir.BlockRealize) -> tuple[Stmt, ...]:

@@ -129,7 +129,7 @@ class DeviceKernel:
     @property
     def dimensions(self) -> list[tir.Var]:
         """The variables that sizes of buffers are, or are products of: none of them is negative."""
-        found: dict[tir.Var, None] = {}
+        dims: dict[tir.Var, None] = {}
         for buffer in self.buffers:
             stack = list(buffer.shape) if buffer is not None else []
             while stack:
@@ -139,8 +139,8 @@ class DeviceKernel:
                 elif isinstance(node, tir.Cast) and node.dtype.kind == "int":
                     stack.append(node.value)
                 elif isinstance(node, tir.Var) and node.dtype.kind == "int":
-                    found[node] = None
-        return list(found)
+                    dims[node] = None
+        return list(dims)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,14 +165,14 @@ def is_launch(node: object) -> bool:
 
 def assertions(body: Body) -> tuple[tuple[str, str], ...]:
     """Kinds and messages of the assertions and index checks that may fail, each once."""
-    found: dict[tuple[str, str], None] = {}
+    checks: dict[tuple[str, str], None] = {}
     for stmt in body:
         for node in walk(stmt):
             if isinstance(node, tir.AssertStmt) and not tir.const_int(node.condition):
-                found.setdefault((node.kind, "".join(node.message)))
+                checks.setdefault((node.kind, "".join(node.message)))
             elif (check := checked_index(node)) is not None:
-                found.setdefault((INDEX, check.message))
-    return tuple(found)
+                checks.setdefault((INDEX, check.message))
+    return tuple(checks)
 
 
 def _check_form(name: str, func: tir.PrimFunc, scopes: list[tir.AttrStmt], body: Body) -> None:
@@ -212,4 +212,4 @@ def _tensor_maps(func: tir.PrimFunc) -> dict[tir.Var, MapForm]:
     if unknown:
         message = f"`{TENSOR_MAPS}` names `{unknown[0]}`, which is no handle among the parameters"
         raise CompileError(error("E0777", message, func.span))
-    return {by_name[name]: MapForm.of(found, func.span) for name, found in stated.items()}
+    return {by_name[name]: MapForm.of(fields, func.span) for name, fields in stated.items()}

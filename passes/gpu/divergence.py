@@ -73,21 +73,21 @@ def drawn_in(condition: Expr, body: Body, varying: Varying) -> list[Stmt] | None
     """The body statement by statement, each where `condition` holds; None if that is something else."""
     if not is_steady(condition):
         return None
-    made: list[Stmt] = []
+    guarded: list[Stmt] = []
     for stmt in body:
         match stmt:
             case tir.AllocBuffer() | tir.DeclBuffer():
-                made.append(stmt)
+                guarded.append(stmt)
             case tir.Bind(value=value):
                 if not _harmless(value):
                     return None
-                made.append(stmt)
+                guarded.append(stmt)
             case tir.Evaluate() if is_barrier(stmt):
-                made.append(stmt)
+                guarded.append(stmt)
             case tir.For() if not varying.differs(stmt.extent) and _harmless(stmt.min) and _harmless(stmt.extent):
-                made.append(replace(stmt, body=(tir.IfThenElse(condition, stmt.body, span=stmt.span),)))
+                guarded.append(replace(stmt, body=(tir.IfThenElse(condition, stmt.body, span=stmt.span),)))
             case tir.AttrStmt():
-                made.append(replace(stmt, body=(tir.IfThenElse(condition, stmt.body, span=stmt.span),)))
+                guarded.append(replace(stmt, body=(tir.IfThenElse(condition, stmt.body, span=stmt.span),)))
             case tir.IfThenElse(condition=inner, then_body=then, else_body=other):
                 if other and not is_steady(inner):
                     return None
@@ -95,14 +95,16 @@ def drawn_in(condition: Expr, body: Body, varying: Varying) -> list[Stmt] | None
                     parts = [
                         None if b is None else (tir.IfThenElse(condition, b, span=stmt.span),) for b in (then, other)
                     ]
-                    made.append(replace(stmt, then_body=parts[0], else_body=parts[1]))
+                    guarded.append(replace(stmt, then_body=parts[0], else_body=parts[1]))
                     continue
-                made.append(tir.IfThenElse(c.logical_and(condition, inner), then, span=stmt.span))
+                guarded.append(tir.IfThenElse(c.logical_and(condition, inner), then, span=stmt.span))
                 if other:
-                    made.append(tir.IfThenElse(c.logical_and(condition, c.logical_not(inner)), other, span=stmt.span))
+                    guarded.append(
+                        tir.IfThenElse(c.logical_and(condition, c.logical_not(inner)), other, span=stmt.span)
+                    )
             case _:
-                made.append(tir.IfThenElse(condition, (stmt,), span=stmt.span))
-    return made
+                guarded.append(tir.IfThenElse(condition, (stmt,), span=stmt.span))
+    return guarded
 
 
 def whole_range(loop: tir.For, varying: Varying) -> tir.For | None:

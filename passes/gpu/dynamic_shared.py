@@ -22,8 +22,8 @@ MOST_STATIC = 48 * 1024  # bytes, on all devices
 def dynamic_shared(func: tir.PrimFunc) -> tir.PrimFunc:
     """A kernel, its `shared` allocations `shared.dyn` where together they are too large, or of no known size."""
     _, body = launch_scopes(func)
-    found = [n.buffer for s in body for n in find(s, tir.AllocBuffer)]
-    sizes = [_bytes(b) for b in found if b.scope == "shared"]
+    buffers = [n.buffer for s in body for n in find(s, tir.AllocBuffer)]
+    sizes = [_bytes(b) for b in buffers if b.scope == "shared"]
     known = [s for s in sizes if s is not None]
     if len(known) == len(sizes) and sum(known) <= MOST_STATIC:
         return func
@@ -47,9 +47,9 @@ class _Moved(Folding):
     def stmt_alloc(self, node: tir.AllocBuffer) -> tir.Stmt:
         if node.buffer.scope != "shared":
             return node
-        made = self._buffers[node.buffer] = with_scope(node.buffer, "shared.dyn")
-        self.values[node.buffer.data] = made.data
-        return tir.AllocBuffer(made, node.annotations, span=node.span)
+        moved = self._buffers[node.buffer] = with_scope(node.buffer, "shared.dyn")
+        self.values[node.buffer.data] = moved.data
+        return tir.AllocBuffer(moved, node.annotations, span=node.span)
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,8 @@ class _Host(TirMutator):
         if thread_axis(node) or _is_virtual_nest(node):
             return [self._kernel(node)]
         self._first[node.var] = tir.const_int(node.min)
-        made = super().stmt_for(node)
-        return replace(made, kind=ForKind.SERIAL, thread=None) if isinstance(made, tir.For) else made
+        loop = super().stmt_for(node)
+        return replace(loop, kind=ForKind.SERIAL, thread=None) if isinstance(loop, tir.For) else loop
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
         return [self._kernel(node)] if thread_axis(node) else super().stmt_attr(node)
@@ -151,23 +151,23 @@ class _Thread(Folding):
     # ------------------------------------------------------------ axes
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        found = thread_axis(node)
-        if found is not None:
-            return self._bound(node, *found, node.min)
-        made = super().stmt_for(node)
-        if isinstance(made, tir.For) and made.kind is ForKind.PARALLEL:
-            return replace(made, kind=ForKind.SERIAL)
-        return made
+        axis = thread_axis(node)
+        if axis is not None:
+            return self._bound(node, *axis, node.min)
+        loop = super().stmt_for(node)
+        if isinstance(loop, tir.For) and loop.kind is ForKind.PARALLEL:
+            return replace(loop, kind=ForKind.SERIAL)
+        return loop
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
-        found = thread_axis(node)
-        if found is not None:
-            return self._bound(node, *found, c.const(0, found[1].dtype))
+        axis = thread_axis(node)
+        if axis is not None:
+            return self._bound(node, *axis, c.const(0, axis[1].dtype))
         if node.key == BULK:  # one thread asks for it anyway
             outer, self._bulk = self._bulk, True
-            made = super().stmt_attr(node)
+            scope = super().stmt_attr(node)
             self._bulk = outer
-            return made
+            return scope
         return super().stmt_attr(node)
 
     def _bound(
@@ -187,23 +187,25 @@ class _Thread(Folding):
         return [tir.IfThenElse(inside, body, span=node.span)]
 
     def expr_binary(self, node: tir.BinaryOp) -> Expr:
-        made = super().expr_binary(node)
-        if made.span is None and node.span is not None and type(made) is type(node):  # reports of kernels name places
-            return replace(made, span=node.span)
-        return made
+        result = super().expr_binary(node)
+        if (
+            result.span is None and node.span is not None and type(result) is type(node)
+        ):  # reports of kernels name places
+            return replace(result, span=node.span)
+        return result
 
     # ------------------------------------------------------------ what is done once
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
-        made = super().stmt_store(node)
-        assert isinstance(made, tir.BufferStore)
-        return self._once(made, made.buffer.scope, node.buffer)
+        store = super().stmt_store(node)
+        assert isinstance(store, tir.BufferStore)
+        return self._once(store, store.buffer.scope, node.buffer)
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
-        made = super().stmt_evaluate(node)
-        if isinstance(made, tir.Evaluate) and isinstance(made.value, tir.Call) and not _of_all(made.value):
-            return self._once(made, "global", None)
-        return made
+        stmt = super().stmt_evaluate(node)
+        if isinstance(stmt, tir.Evaluate) and isinstance(stmt.value, tir.Call) and not _of_all(stmt.value):
+            return self._once(stmt, "global", None)
+        return stmt
 
     def _once(self, stmt: Stmt, scope: str, buffer: tir.Buffer | None) -> Stmt:
         missing = [tag for tag in self._launch.axes if tag not in self._open]
@@ -234,14 +236,14 @@ class _Thread(Folding):
         return self._buffers.get(node, node)
 
     def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
-        made: tir.Buffer = replace(node, shape=self.exprs(node.shape), strides=self.exprs(node.strides))
+        buffer: tir.Buffer = replace(node, shape=self.exprs(node.shape), strides=self.exprs(node.strides))
         if node.elem_offset is not None:
-            made = replace(made, elem_offset=self.expr(node.elem_offset))
+            buffer = replace(buffer, elem_offset=self.expr(node.elem_offset))
         if node.data in self.values:
-            made = replace(made, data=self.values[node.data])
-        if made is not node:
-            self._buffers[node] = made
-        return made
+            buffer = replace(buffer, data=self.values[node.data])
+        if buffer is not node:
+            self._buffers[node] = buffer
+        return buffer
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         if node.buffer.scope != "global":
@@ -251,8 +253,8 @@ class _Thread(Folding):
             return super().stmt_alloc(node)
         missing = any(tag in BLOCK and tag not in self._open for tag in self._launch.axes)
         old = node.buffer
-        made = with_scope(old, "shared" if missing else "local")
-        self.values[old.data] = made.data
+        moved = with_scope(old, "shared" if missing else "local")
+        self.values[old.data] = moved.data
         return tir.AllocBuffer(self.buffer_binder(old), node.annotations, span=node.span)
 
 
@@ -285,14 +287,14 @@ class _Changed(TirMutator):
         return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        found = thread_nest(node)
-        if found is None:
+        nest = thread_nest(node)
+        if nest is None:
             return super().stmt_for(node)
-        loops, body = found
-        made = self._change(loops, body)
+        loops, body = nest
+        code = self._change(loops, body)
         for loop in reversed(loops):
-            made = (replace(loop, body=made),)
-        return made[0]
+            code = (replace(loop, body=code),)
+        return code[0]
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ class _Sync:
 
     def body(self, body: Body) -> tuple[Body, _Summary]:
         """The statements with barriers between them, and what they touch."""
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         summary = _Summary()
         waiting = list(reversed(body))
         while waiting:
@@ -138,17 +138,17 @@ class _Sync:
             if clash is not None:
                 if self._apart:
                     raise _Inside(*clash)
-                made.append(block_barrier())
+                stmts.append(block_barrier())
                 summary.tail, summary.closed = [], True
             if not summary.closed:
                 summary.head += inner.head
-                summary.starts.append((len(made), inner.head))
+                summary.starts.append((len(stmts), inner.head))
             if inner.closed:
                 summary.tail, summary.closed = list(inner.tail), True
             else:
                 summary.tail += inner.tail
-            made.append(new)
-        return tuple(made), summary
+            stmts.append(new)
+        return tuple(stmts), summary
 
     def _stmt(self, stmt: Stmt) -> tuple[Stmt, _Summary]:
         match stmt:
@@ -212,8 +212,8 @@ class _Sync:
                 other, two = self.body(stmt.else_body)
         closed = one.closed and two.closed
         tail = one.tail + two.tail + ([] if closed else uses)
-        made = replace(stmt, then_body=then, else_body=other)
-        return made, _Summary(uses + one.head + two.head, tail, closed)
+        branch = replace(stmt, then_body=then, else_body=other)
+        return branch, _Summary(uses + one.head + two.head, tail, closed)
 
     def _loop(self, loop: tir.For) -> tuple[Stmt, _Summary]:
         apart = self._varying.differs(loop.min) or self._varying.differs(loop.extent)
@@ -249,43 +249,43 @@ class _Sync:
     def _parted(self, stmt: Stmt, problem: _Inside) -> list[Stmt] | None:
         """A statement in which a barrier cannot stand, as several between which it can; None if some scope further out
         is in the way. Raises CompileError if there is no such form."""
-        made: list[Stmt] | None = None
+        parts: list[Stmt] | None = None
         match stmt:
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other) if self._varying.differs(
                 condition
             ):
                 if problem.barrier is None or is_threads_left_out(condition):
-                    made = self._drawn(condition, then, other)
+                    parts = self._drawn(condition, then, other)
             case tir.For() if self._varying.differs(stmt.min) or self._varying.differs(stmt.extent):
                 if problem.barrier is None:
                     whole = whole_range(stmt, self._varying)
-                    made = None if whole is None else [whole]
+                    parts = None if whole is None else [whole]
             case tir.While(condition=condition) if self._varying.differs(condition):
                 pass
             case _:
                 return None
-        if made is None:
+        if parts is None:
             raise CompileError(_refusal(stmt, problem))
-        return made
+        return parts
 
     def _drawn(self, condition: Expr, then: Body, other: Body | None) -> list[Stmt] | None:
-        made = drawn_in(condition, then, self._varying)
+        guarded = drawn_in(condition, then, self._varying)
         rest = drawn_in(c.logical_not(condition), other or (), self._varying)
-        return None if made is None or rest is None else made + rest
+        return None if guarded is None or rest is None else guarded + rest
 
     # ------------------------------------------------------------ accesses
 
     def _uses(self, node: tir.Stmt | Expr, stmt: Stmt) -> list[_Use]:
         """Return the accesses that other threads may see; of a statement, without those of its nested bodies."""
-        made = []
+        uses = []
         parts = children(node) if nested_bodies(stmt) and node is stmt else [node]
         for part in parts:
             for touch in touches(part):
                 root = self._aliases.of(touch.data).root
                 if root is None or _scope(root) in ("global", "shared", "shared.dyn"):
                     around = tuple(self._guards), tuple(self._loops)
-                    made.append(_Use(touch, root, stmt.span, *around, self._later, is_call(stmt, TILE)))
-        return made
+                    uses.append(_Use(touch, root, stmt.span, *around, self._later, is_call(stmt, TILE)))
+        return uses
 
     def _clash(
         self, before: Sequence[_Use], after: Sequence[_Use], loop: tir.For | None = None, once: bool = False

@@ -45,17 +45,17 @@ def scan(kernel: Stmt) -> Launch:
     """The launch of the kernel that an outermost thread-bound statement is. Raises CompileError."""
     scanner = _Scan()
     scanner.visit(kernel)
-    made = Launch()
+    launch = Launch()
     for tag in AXES:
         if tag in scanner.found:
             wide = any(dtype == INT64 for _, dtype in scanner.found[tag])
-            made.axes[tag] = tir.Var(tag, INT64 if wide else INT32)
-            made.extents[tag] = _most([extent for extent, _ in scanner.found[tag]])
+            launch.axes[tag] = tir.Var(tag, INT64 if wide else INT32)
+            launch.extents[tag] = _most([extent for extent, _ in scanner.found[tag]])
     for data, open in scanner.reads:
-        made.read.add(data)
-        if len(open) < len(made.axes):
-            made.read_once.add(data)
-    return made
+        launch.read.add(data)
+        if len(open) < len(launch.axes):
+            launch.read_once.add(data)
+    return launch
 
 
 def _most(extents: list[Expr]) -> Expr:
@@ -93,10 +93,10 @@ class _Scan:
         for child in children(stmt):
             if id(child) not in inside:
                 self._reads(child)
-        found = thread_axis(stmt)
-        if found is not None:
+        axis = thread_axis(stmt)
+        if axis is not None:
             assert isinstance(stmt, (tir.For, tir.AttrStmt))
-            self._bound(stmt, *found)
+            self._bound(stmt, *axis)
             return
         controls: list[Node] = []
         match stmt:
@@ -147,19 +147,19 @@ class _Scan:
 
     def _before_launch(self, node: Stmt, extent: Expr) -> Expr:
         """The extent, or its greatest value, in terms of what is known before the kernel starts."""
-        made = substitute(extent, self._values)
+        bound = substitute(extent, self._values)
         for _ in self._domains:
-            if not used_vars(made) & self._inner:
+            if not used_vars(bound) & self._inner:
                 break
-            reach = eval_set(made, self._domains)
+            reach = eval_set(bound, self._domains)
             if reach.high is None:
                 break
-            made = substitute(reach.high, self._values)
-        if used_vars(made) & self._inner or holds(made, tir.BufferLoad):
+            bound = substitute(reach.high, self._values)
+        if used_vars(bound) & self._inner or holds(bound, tir.BufferLoad):
             text = "how many threads this takes is not known before the kernel starts"
             help = "take the greatest number that may occur, and a condition inside"
             raise CompileError(error("E0722", text, node.span, help=help))
-        return made
+        return bound
 
     def _reads(self, root: Node) -> None:
         for node in walk(root):

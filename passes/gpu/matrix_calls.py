@@ -68,13 +68,13 @@ class _Expand(ThreadMutator):
             raise wrong_call(node, "only matrices of 16 x 16 are stored")
         lane = self._lane(node)
         here, there = _view("fragment", node, data), _view("matrix", node, target)
-        made: list[Stmt] = [here, there]
+        stmts: list[Stmt] = [here, there]
         for number in range(8):
             row = c.add(c.floordiv(lane, 4), 8 * (number % 4 // 2))
             column = c.add(c.mul(c.floormod(lane, 4), 2), 8 * (number // 4) + number % 2)
             place = c.add(c.mul(c.cast(stride.dtype, row), stride), c.cast(stride.dtype, column))
-            made.append(c.store(there.buffer, c.load(here.buffer, c.add(offset, number)), place))
-        return made
+            stmts.append(c.store(there.buffer, c.load(here.buffer, c.add(offset, number)), place))
+        return stmts
 
     def _bytes(self, node: tir.Call) -> list[Stmt]:
         """A matrix B of 32 x 16 bytes; the last argument is the distance of its rows."""
@@ -83,13 +83,13 @@ class _Expand(ThreadMutator):
             raise wrong_call(node, "bytes are transposed four matrices at a time")
         lane = self._lane(node)
         here, there = _view("fragment", node, data), _view("matrix", node, source)
-        made: list[Stmt] = [here, there]
+        stmts: list[Stmt] = [here, there]
         for number in range(16):
             row = c.add(c.mul(c.floormod(lane, 4), 4), number % 8 // 4 * 16 + number % 4)
             column = c.add(c.floordiv(lane, 4), number // 8 * 8)
             place = c.add(c.mul(c.cast(stride.dtype, row), stride), c.cast(stride.dtype, column))
-            made.append(c.store(here.buffer, c.load(there.buffer, place), c.add(offset, number)))
-        return made
+            stmts.append(c.store(here.buffer, c.load(there.buffer, place), c.add(offset, number)))
+        return stmts
 
 
 def _view(name: str, node: tir.Call, pointer: Expr) -> tir.DeclBuffer:

@@ -51,8 +51,8 @@ def _placed(loops: Sequence[tir.For], body: Body) -> Body:
             raise CompileError(error("E0776", "`T.create_barriers` takes a constant number", call.span))
         count = max(count, size)
     buffer = barrier_buffer(count) if count else None
-    made = _Named(buffer).body(body)
-    return made if buffer is None else (tir.AllocBuffer(buffer, span=calls[0].span), *made)
+    lowered = _Named(buffer).body(body)
+    return lowered if buffer is None else (tir.AllocBuffer(buffer, span=calls[0].span), *lowered)
 
 
 class _Named(TirMutator):

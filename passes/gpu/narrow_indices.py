@@ -61,14 +61,14 @@ class _Narrow(TirMutator):
     # ------------------------------------------------------------ variables
 
     def var(self, node: tir.Var) -> Expr:
-        made = self._vars.get(node)
-        return node if made is None else tir.Cast(INT64, made)
+        narrow = self._vars.get(node)
+        return node if narrow is None else tir.Cast(INT64, narrow)
 
     def _renamed(self, var: tir.Var) -> tir.Var:
-        self._vars[var] = made = tir.Var(var.name, INT32)
+        self._vars[var] = narrow = tir.Var(var.name, INT32)
         bound = self.analyzer.bound(var)
-        self.analyzer.bind_bound(made, bound.min, bound.max)
-        return made
+        self.analyzer.bind_bound(narrow, bound.min, bound.max)
+        return narrow
 
     def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
         value = self.expr(node.value)
@@ -148,8 +148,8 @@ class _Narrow(TirMutator):
         return tir.BufferStore(node.buffer, value, indices, span=node.span)
 
     def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        made = tuple(self._index(self.expr(i)) for i in indices)
-        return indices if all(a is b for a, b in zip(made, indices, strict=True)) else made
+        narrowed = tuple(self._index(self.expr(i)) for i in indices)
+        return indices if all(a is b for a, b in zip(narrowed, indices, strict=True)) else narrowed
 
     def _index(self, node: Expr) -> Expr:
         """An index in int32, if it fits, simplified; the base of a ramp too."""
@@ -158,8 +158,8 @@ class _Narrow(TirMutator):
             if base is None or stride is None:
                 return node
             return tir.Ramp(INT32.with_lanes(node.lanes), base, stride, node.lanes, span=node.span)
-        made = (_narrow(node) or node) if node.dtype is INT64 else node
-        return self.analyzer.simplify(made) if divisions(made) else made
+        narrowed = (_narrow(node) or node) if node.dtype is INT64 else node
+        return self.analyzer.simplify(narrowed) if divisions(narrowed) else narrowed
 
 
 def _narrow(node: Expr) -> Expr | None:

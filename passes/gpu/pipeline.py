@@ -74,8 +74,8 @@ class _Pipeliner(_Statements):
     """Pipelines annotated loops, innermost first."""
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        made = super().stmt_for(node)
-        return list(_Pipeline(made).made()) if isinstance(made, tir.For) and is_pipelined(made) else made
+        loop = super().stmt_for(node)
+        return list(_Pipeline(loop).made()) if isinstance(loop, tir.For) and is_pipelined(loop) else loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +178,11 @@ class _Pipeline:
 
     def _placed(self, number: Expr) -> dict[tir.Var, Place]:
         """Return the places of the versioned buffers for iteration `number`, counted from 0."""
-        made = {}
+        places = {}
         for data, (whole, distance, count) in self.places.items():
             slot = c.cast(distance.dtype, c.floormod(_reduced(number, count), count))
-            made[data] = Place(whole, c.mul(slot, distance))
-        return made
+            places[data] = Place(whole, c.mul(slot, distance))
+        return places
 
     # ------------------------------------------------------------ rounds
 
@@ -193,7 +193,7 @@ class _Pipeline:
         numbers the rounds of the epilogue. Parts whose iteration does not exist are left out, or are guarded by a
         condition."""
         loop, plan = self.loop, self.plan
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         limit: int | None = None  # how many groups may be in flight after the waits so far
         for place, part in enumerate(self.row):
             stage = plan.stage[part]
@@ -208,15 +208,15 @@ class _Pipeline:
             if tir.const_int(active) != 0:
                 pending = self._pending(part, place)
                 if pending is not None and (limit is None or limit > pending):
-                    made += [_call("ptx_wait_group", c.const(pending, INT32)), block_barrier()]
+                    stmts += [_call("ptx_wait_group", c.const(pending, INT32)), block_barrier()]
                     limit = pending
                 if place in self.cleared and (known is None or known >= self.cleared[place]):
-                    made.append(block_barrier())
-                made += self._part(part, number, active)
+                    stmts.append(block_barrier())
+                stmts += self._part(part, number, active)
             if any(g.last == place for g in self.groups):
-                made.append(_call("ptx_commit_group"))
+                stmts.append(_call("ptx_commit_group"))
                 limit = None if limit is None else limit + 1
-        return made
+        return stmts
 
     def _part(self, part: int, number: Expr, active: Expr) -> Body:
         value = c.add(self.loop.min, c.cast(self.loop.min.dtype, number))
@@ -241,20 +241,20 @@ class _Pipeline:
 
     def _users(self, data: tir.Var, writer: int) -> list[int]:
         """The parts that use memory, without the one that fills it; those first that an iteration comes to first."""
-        found = {n for n, ts in enumerate(self.touches) if n != writer and any(t.data is data for t in ts)}
-        return sorted(found, key=lambda n: (self.plan.stage[n], self.plan.order[n]))
+        users = {n for n, ts in enumerate(self.touches) if n != writer and any(t.data is data for t in ts)}
+        return sorted(users, key=lambda n: (self.plan.stage[n], self.plan.order[n]))
 
     def _runs(self) -> list[_Group]:
-        found: list[_Group] = []
+        runs: list[_Group] = []
         for place, part in enumerate(self.row):
             stage = self.plan.stage[part]
             if stage not in self.plan.asynchronous:
                 continue
-            if found and found[-1].last == place - 1 and found[-1].stage == stage:
-                found[-1] = _Group(stage, found[-1].first, place)
+            if runs and runs[-1].last == place - 1 and runs[-1].stage == stage:
+                runs[-1] = _Group(stage, runs[-1].first, place)
             else:
-                found.append(_Group(stage, place, place))
-        return found
+                runs.append(_Group(stage, place, place))
+        return runs
 
     def _pending(self, part: int, place: int) -> int | None:
         """Return how many groups may be in flight when a part begins; None if it waits for none."""
@@ -273,7 +273,7 @@ class _Pipeline:
     def _find_cleared(self) -> dict[int, int]:
         """Find asynchronous copies that overwrite data which threads may still be reading (anti-dependences), where no
         wait has a barrier in between. Return the places that need a barrier, each with the first round that does."""
-        found: dict[int, int] = {}
+        first_rounds: dict[int, int] = {}
         barriers = self._barriers()
         for group in self.runs:
             for writer in self.row[group.first : group.last + 1]:
@@ -285,8 +285,8 @@ class _Pipeline:
                     behind = (group.stage - self.plan.stage[part]) % count or (0 if place < group.first else count)
                     if not _passes(barriers, place, group.first, behind):
                         start = self.plan.stage[part] + behind
-                        found[group.first] = min(start, found.get(group.first, start))
-        return found
+                        first_rounds[group.first] = min(start, first_rounds.get(group.first, start))
+        return first_rounds
 
     def _find_pending(self) -> None:
         """Find warpgroup products that may stay in flight while the next part begins. No other part may touch their
@@ -314,16 +314,16 @@ class _Pipeline:
 
     def _barriers(self) -> set[int]:
         """The places in a round before which it is waited."""
-        found: set[int] = set()
+        waiting: set[int] = set()
         limit: int | None = None
         for place, part in enumerate(self.row):
             pending = self._pending(part, place)
             if pending is not None and (limit is None or limit > pending):
-                found.add(place)
+                waiting.add(place)
                 limit = pending
             if limit is not None and any(g.last == place for g in self.groups):
                 limit += 1
-        return found
+        return waiting
 
     def _shares(self, writer: int, part: int) -> bool:
         written = {t.data for t in self.touches[writer] if t.writes and _is_shared(t.data)}
@@ -386,13 +386,13 @@ def _parts(loop: tir.For) -> tuple[list[tir.AllocBuffer], list[Body]]:
 
 def _doubled(part: Body) -> set[tir.Var]:
     """Return the memory written under `double_buffer_scope`, as data variables."""
-    found: set[tir.Var] = set()
+    written: set[tir.Var] = set()
     for stmt in part:
         if isinstance(stmt, tir.AttrStmt) and stmt.key == DOUBLE:
-            found |= {t.data for t in part_touches((stmt,)) if t.writes}
+            written |= {t.data for t in part_touches((stmt,)) if t.writes}
         for nested in nested_bodies(stmt):
-            found |= _doubled(nested)
-    return found
+            written |= _doubled(nested)
+    return written
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,10 @@ class PartTouch:
 
 def part_touches(part: Body) -> list[PartTouch]:
     """All accesses of a part of memory that is not its own."""
-    found: list[PartTouch] = []
+    accesses: list[PartTouch] = []
     own: set[tir.Var] = set()
-    _collect(part, (), found, own)
-    return [t for t in found if t.data not in own]
+    _collect(part, (), accesses, own)
+    return [t for t in accesses if t.data not in own]
 
 
 def _collect(body: Body, loops: tuple[tir.For, ...], found: list[PartTouch], own: set[tir.Var]) -> None:
@@ -107,10 +107,10 @@ def _range(touch: PartTouch, analyzer: Analyzer) -> tuple[tir.Expr, tir.Expr] | 
         index = index.base
     elif index.dtype.lanes > 1:
         return None
-    found: Interval = eval_set(index, domains, analyzer)
-    if found.low is None or found.high is None:
+    interval: Interval = eval_set(index, domains, analyzer)
+    if interval.low is None or interval.high is None:
         return None
-    return found.low, c.add(found.high, reach)
+    return interval.low, c.add(interval.high, reach)
 
 
 def _refused(loop: tir.For, plan: Plan, first: int, second: int, data: tir.Var) -> CompileError:

@@ -31,14 +31,14 @@ def find_tiles(
 ) -> list[Tile]:  # fmt: skip
     """The tiles of asynchronous parts in memory that is each iteration's own; `users` gives who uses such memory but
     for a writer, the first first. Others, and those that nobody uses, are waited for where they stand."""
-    found: list[Tile] = []
+    tiles: list[Tile] = []
     for part in asynchronous:
         for call in (n for s in parts[part] for n in find(s, tir.Call) if n.op == tir.Op(TILE)):
             data, key = call.args[0], tir.const_int(call.args[KEY])
             if not isinstance(data, tir.Var) or data not in private or key is None:
                 continue
-            found += [Tile(key, data, part, user) for user in users(data, part)[:1]]
-    return found
+            tiles += [Tile(key, data, part, user) for user in users(data, part)[:1]]
+    return tiles
 
 
 def only_tiles(part: Body) -> bool:
@@ -62,11 +62,11 @@ class Slotted(TirMutator):
             return []
         if not is_call(node, TILE) or not isinstance(call, tir.Call):
             return node
-        found = self._slots.get(tir.const_int(call.args[KEY]) or 0)
-        if found is None:
+        slot = self._slots.get(tir.const_int(call.args[KEY]) or 0)
+        if slot is None:
             return node
         args = list(call.args)
-        args[SLOT], args[SLOTS] = found[0], c.const(found[1], INT32)
+        args[SLOT], args[SLOTS] = slot[0], c.const(slot[1], INT32)
         return tir.Evaluate(replace(call, args=tuple(args)), span=node.span)
 
 

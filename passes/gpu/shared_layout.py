@@ -29,8 +29,8 @@ def alignment_of(buffer: tir.Buffer) -> int:
 
 def dynamic_alignment(body: tuple[tir.Stmt, ...]) -> int:
     """Return the alignment that the dynamic shared memory of a block needs, in bytes."""
-    found = (n.buffer for stmt in body for n in find(stmt, tir.AllocBuffer))
-    return max((alignment_of(b) for b in found if b.scope == "shared.dyn"), default=ALIGNMENT)
+    buffers = (n.buffer for stmt in body for n in find(stmt, tir.AllocBuffer))
+    return max((alignment_of(b) for b in buffers if b.scope == "shared.dyn"), default=ALIGNMENT)
 
 
 def dynamic_layout(body: tuple[tir.Stmt, ...]) -> DynamicLayout:

@@ -61,10 +61,10 @@ class _Splitter(TirMutator):
         return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        found = thread_nest(node)
-        if found is None:
+        nest = thread_nest(node)
+        if nest is None:
             return super().stmt_for(node)
-        loops, body = found
+        loops, body = nest
         body, maps = with_map_parameters(body, {loop.var for loop in loops})
         axes = [loop.var if loop.var.dtype is INT32 else tir.Var(loop.var.name, INT32) for loop in loops]
         pairs = list(zip(axes, loops, strict=True))
@@ -129,7 +129,7 @@ def _free(body: Body, bound: set[tir.Var], extents: list[tir.Expr]) -> list[tir.
     """Variables, data of buffers included, that the statements do not bind, in order of first use, and those of the
     extents of the launch."""
     inside = set(bound)
-    found: dict[tir.Var, None] = {}
+    used: dict[tir.Var, None] = {}
     for stmt in body:
         for node in walk(stmt):
             match node:
@@ -138,11 +138,11 @@ def _free(body: Body, bound: set[tir.Var], extents: list[tir.Expr]) -> list[tir.
                 case tir.AllocBuffer(buffer=buffer) | tir.DeclBuffer(buffer=buffer):
                     inside.add(buffer.data)
             if isinstance(node, tir.Var):
-                found.setdefault(node)
+                used.setdefault(node)
             elif isinstance(node, tir.Buffer):
-                found.setdefault(node.data)
-    found |= dict.fromkeys(n for extent in extents for n in walk(extent) if isinstance(n, tir.Var))
-    return [v for v in found if v not in inside]
+                used.setdefault(node.data)
+    used |= dict.fromkeys(n for extent in extents for n in walk(extent) if isinstance(n, tir.Var))
+    return [v for v in used if v not in inside]
 
 
 @dataclass(frozen=True)

@@ -136,10 +136,10 @@ def _op(name: str, a: Expr, b: Expr) -> Expr:
 def plan_permuted(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is loop code with buffers as long as they stay, with a `Permutation` noted at
     allocations that have an order of their own. Raises CompileError E0774."""
-    found = [n for s in func.body for n in find(s, tir.AllocBuffer) if PERMUTED in n.annotations]
-    if not found:
+    allocations = [n for s in func.body for n in find(s, tir.AllocBuffer) if PERMUTED in n.annotations]
+    if not allocations:
         return func
-    return replace(func, body=_Planner({n.buffer: _plan(n) for n in found}).body(func.body))
+    return replace(func, body=_Planner({n.buffer: _plan(n) for n in allocations}).body(func.body))
 
 
 def _wrong(buffer: tir.Buffer, message: str, node: Node | None = None, help: str | None = None) -> CompileError:
@@ -219,8 +219,8 @@ def permutations(body: tuple[Stmt, ...]) -> dict[tir.Var, tuple[tir.Buffer, Perm
 def permute_shared(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code without views, with elements where they lie. Raises CompileError E0774 for what names such
     memory by a pointer of its own."""
-    found = permutations(func.body)
-    return replace(func, body=_Permuter(found).body(func.body)) if found else func
+    permuted = permutations(func.body)
+    return replace(func, body=_Permuter(permuted).body(func.body)) if permuted else func
 
 
 class _Permuter(TirMutator):
@@ -237,17 +237,17 @@ class _Permuter(TirMutator):
         return replace(node, annotations=node.annotations.without(SWIZZLE))
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
-        found = self._known.get(node.buffer.data)
-        if found is None:
+        entry = self._known.get(node.buffer.data)
+        if entry is None:
             return super().expr_load(node)
-        index = found[1].apply(self.expr(node.indices[0]), self._analyzer)
+        index = entry[1].apply(self.expr(node.indices[0]), self._analyzer)
         return tir.BufferLoad(node.dtype, node.buffer, (index,), span=node.span)
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
-        found = self._known.get(node.buffer.data)
-        if found is None:
+        entry = self._known.get(node.buffer.data)
+        if entry is None:
             return super().stmt_store(node)
-        index = found[1].apply(self.expr(node.indices[0]), self._analyzer)
+        index = entry[1].apply(self.expr(node.indices[0]), self._analyzer)
         return tir.BufferStore(node.buffer, self.expr(node.value), (index,), span=node.span)
 
     def expr_var(self, node: tir.Var) -> Expr:
@@ -270,8 +270,8 @@ class _Permuter(TirMutator):
             if placed is not None:
                 args[at], args[beside] = placed
         done = {at for at, _ in pieces}
-        made = tuple(a if n in done else self.expr(a) for n, a in enumerate(args))
-        return replace(node, args=made)
+        changed = tuple(a if n in done else self.expr(a) for n, a in enumerate(args))
+        return replace(node, args=changed)
 
     def _placed(self, node: tir.Call, at: int, beside: int) -> tuple[Expr, Expr] | None:
         """A pointer and an offset beside it, in elements, for what a thread reads or writes of one piece."""

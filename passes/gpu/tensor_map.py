@@ -54,13 +54,13 @@ class MapForm:
         """Read the form from an attribute. Raises CompileError E0777."""
         try:
             lists = tuple(tuple(map(int, stated[key])) for key in ("box", "steps"))
-            made = MapForm(DType.of(str(stated["dtype"])), int(stated["swizzle"]), *lists)
-            problem = made.problem()
+            form = MapForm(DType.of(str(stated["dtype"])), int(stated["swizzle"]), *lists)
+            problem = form.problem()
         except (KeyError, TypeError, ValueError) as exc:
             problem = f"its attribute has dtype, swizzle, box and steps ({exc})"
         if problem is not None:
             raise CompileError(error("E0777", f"a tensor map: {problem}", span))
-        return made
+        return form
 
     def problem(self) -> str | None:
         """Return the reason why the map is invalid, or None. Extents and strides known at run time only pass."""
@@ -124,11 +124,11 @@ class TensorMap:
         if swizzle not in SWIZZLES or None in fixed:
             raise refused(call, "the swizzle (0, 32, 64 or 128), sizes of boxes and steps are constants")
         numbers = tuple(n for n in fixed if n is not None)
-        made = TensorMap(data, MapForm(kind.dtype, swizzle, numbers[:rank_], numbers[rank_:]), dims, strides)
-        problem = made.problem()
+        tensor_map = TensorMap(data, MapForm(kind.dtype, swizzle, numbers[:rank_], numbers[rank_:]), dims, strides)
+        problem = tensor_map.problem()
         if problem is not None:
             raise refused(call, problem)
-        return made
+        return tensor_map
 
     def problem(self) -> str | None:
         """Return the reason why the map is invalid, or None. Extents and strides known at run time only pass."""

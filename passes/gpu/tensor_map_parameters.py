@@ -56,14 +56,14 @@ class _Finder(TirMutator):
             return super().stmt_evaluate(node)
         stated = call.args[2]
         assert isinstance(stated, tir.Call)
-        made = TensorMap.of(stated)
-        if len(call.args) - at != len(made.dims):
-            text = f"{len(call.args) - at} coordinates of a tensor of {len(made.dims)} dimensions"
+        tensor_map = TensorMap.of(stated)
+        if len(call.args) - at != len(tensor_map.dims):
+            text = f"{len(call.args) - at} coordinates of a tensor of {len(tensor_map.dims)} dimensions"
             raise CompileError(error("E0777", text, call.span))
-        if any(used_vars(e) & self._inside for e in (*made.dims, *made.strides)):
+        if any(used_vars(e) & self._inside for e in (*tensor_map.dims, *tensor_map.strides)):
             raise refused(stated, "its extents are not known before the kernel starts")
-        var = self._variable(made)
-        args = (*call.args[:2], var, *call.args[3:at], made.data, *call.args[at:])
+        var = self._variable(tensor_map)
+        args = (*call.args[:2], var, *call.args[3:at], tensor_map.data, *call.args[at:])
         return tir.Evaluate(replace(call, args=args), span=node.span)
 
     def _variable(self, made: TensorMap) -> tir.Var:

@@ -16,9 +16,9 @@ def thread_axis(stmt: Stmt) -> tuple[str, tir.Var, tir.Expr] | None:
     launch has; virtual threads are loops."""
     match stmt:
         case tir.For(kind=ForKind.THREAD_BINDING, thread=str(tag)):
-            found = tag, stmt.var, stmt.extent
+            axis = tag, stmt.var, stmt.extent
         case tir.AttrStmt(key="thread_extent", subject=tir.IterVar(thread_tag=tag, var=var)):
-            found = tag, var, c.cast(var.dtype, c.as_expr(stmt.value))
+            axis = tag, var, c.cast(var.dtype, c.as_expr(stmt.value))
         case _:
             return None
     if is_virtual(tag):
@@ -26,7 +26,7 @@ def thread_axis(stmt: Stmt) -> tuple[str, tir.Var, tir.Expr] | None:
     if tag not in AXES:
         text = f"`{tag}` is no axis of a launch"
         raise CompileError(error("E0721", text, stmt.span, help=f"the axes are {', '.join(AXES)}"))
-    return found
+    return axis
 
 
 def loop_label(loop: Stmt, text: str) -> Label:

@@ -81,12 +81,12 @@ class Meeting:
 
 def _agreed(first: Iterable[Expr], second: Iterable[Expr], analyzer: Analyzer) -> list[Pair]:
     """Return the equations that guard both sides: `tx == 0` here and there means equal `tx`."""
-    made: list[Pair] = []
+    pairs: list[Pair] = []
     for guard in first:
         if isinstance(guard, tir.EQ) and any(analyzer.same(guard, g) for g in second):
             apart = c.sub(guard.lhs, guard.rhs)
-            made.append((apart, apart))
-    return made
+            pairs.append((apart, apart))
+    return pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +129,15 @@ class _Solver:
 
     def _from_quotients(self) -> list[Pair]:
         """Return the dividends whose quotient and remainder are both equal on the two sides: they are equal, too."""
-        made: list[Pair] = []
+        pairs: list[Pair] = []
         known = [self._seen[key] for key in self._agree if key in self._seen]
         quotients = [e for e in known if isinstance(e, tir.FloorDiv)]
         for rest in known:
             if isinstance(rest, tir.FloorMod) and any(
                 self._analyzer.same(q.lhs, rest.lhs) and self._analyzer.same(q.rhs, rest.rhs) for q in quotients
             ):
-                made.append((rest.lhs, rest.lhs))
-        return made
+                pairs.append((rest.lhs, rest.lhs))
+        return pairs
 
     def _impossible(self, first: Expr, second: Expr) -> bool:
         """Return True if `first` never equals `second` (of the other side); else record the terms they agree in."""
@@ -164,36 +164,36 @@ class _Solver:
         """first - second, second being on the other side."""
         mine, constant = self._linear(first)
         theirs, other = self._linear(second)
-        made = self._versions(mine, theirs)
+        terms = self._versions(mine, theirs)
         for key in dict.fromkeys((*mine, *theirs)):
             a, b = mine.get(key, 0), theirs.get(key, 0)
             atom = self._seen[key]
             if _reads(atom):  # who knows what is there
-                made += [_Term(factor, -INF, INF, None) for factor in (a, b) if factor]
+                terms += [_Term(factor, -INF, INF, None) for factor in (a, b) if factor]
                 continue
             moved = used_vars(atom) & self._renamed.keys()
             if key in self._agree or not moved:
                 if a != b:
                     bound = self._analyzer.bound(atom)
-                    made.append(_Term(a - b, bound.min, bound.max, None))
+                    terms.append(_Term(a - b, bound.min, bound.max, None))
                 continue
             there = substitute(atom, self._renamed)
             if a == b:
                 apart = self._analyzer.bound(self._analyzer.simplify(c.sub(atom, there)))
                 one, two = self._analyzer.bound(atom), self._analyzer.bound(there)
                 low, high = max(apart.min, one.min - two.max), min(apart.max, one.max - two.min)
-                made.append(_Term(a, low, high, key, self._other_version(atom, there)))
+                terms.append(_Term(a, low, high, key, self._other_version(atom, there)))
                 continue
             for factor, value in ((a, atom), (-b, there)):
                 if factor:
                     bound = self._analyzer.bound(value)
-                    made.append(_Term(factor, bound.min, bound.max, None))
-        return made, constant - other
+                    terms.append(_Term(factor, bound.min, bound.max, None))
+        return terms, constant - other
 
     def _versions(self, mine: dict[int, int], theirs: dict[int, int]) -> list[_Term]:
         """Terms for what multiplies one remainder on the one side and another one on the other, if the two always
         differ; takes them out of both sides."""
-        made: list[_Term] = []
+        terms: list[_Term] = []
         for key, factor in list(mine.items()):
             for other, same in list(theirs.items()):
                 if factor != same or key == other or key in theirs or other in mine:
@@ -201,10 +201,10 @@ class _Solver:
                 here, there = self._seen[key], substitute(self._seen[other], self._renamed)
                 if self._other_version(here, there):
                     one, two = self._analyzer.bound(here), self._analyzer.bound(there)
-                    made.append(_Term(factor, one.min - two.max, one.max - two.min, None, True))
+                    terms.append(_Term(factor, one.min - two.max, one.max - two.min, None, True))
                     del mine[key], theirs[other]
                     break
-        return made
+        return terms
 
     def _other_version(self, here: Expr, there: Expr) -> bool:
         """Return True if two remainders always differ: `k % 2` and `(k + 1) % 2`."""
@@ -216,7 +216,7 @@ class _Solver:
 
     def _linear(self, value: Expr) -> tuple[dict[int, int], int]:
         """Factors by the keys of what they multiply, and a constant."""
-        made: dict[int, int] = {}
+        factors: dict[int, int] = {}
         constant = 0
         for atom, factor in linear_terms(self._analyzer.simplify(_plain(value))):
             if isinstance(atom, tir.IntImm):
@@ -224,8 +224,8 @@ class _Solver:
                 continue
             key = self._analyzer.keys.key(atom)
             self._seen[key] = atom
-            made[key] = made.get(key, 0) + factor
-        return {k: f for k, f in made.items() if f}, constant
+            factors[key] = factors.get(key, 0) + factor
+        return {k: f for k, f in factors.items() if f}, constant
 
 
 def _plain(value: Expr) -> Expr:

@@ -49,15 +49,15 @@ class _Owner(TirMutator):
         self._parts: dict[tir.Buffer, tuple[tir.Buffer, tuple[Expr, ...]]] = {}
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        found = thread_axis(node)
-        if found is None:
+        axis = thread_axis(node)
+        if axis is None:
             return super().stmt_for(node)
-        tag, var, extent = found
+        tag, var, extent = axis
         return self._bound(node, (tag, c.sub(var, node.min), extent))
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
-        found = thread_axis(node)
-        return super().stmt_attr(node) if found is None else self._bound(node, found)
+        axis = thread_axis(node)
+        return super().stmt_attr(node) if axis is None else self._bound(node, axis)
 
     def _bound(self, node: tir.For | tir.AttrStmt, axis: tuple[str, Expr, Expr]) -> Stmt | list[Stmt]:
         outermost = not self._open
@@ -66,11 +66,11 @@ class _Owner(TirMutator):
         self._open.append(axis)
         body = self.body(node.body)
         self._open.pop()
-        made = node if body is node.body else replace(node, body=body)
+        stmt = node if body is node.body else replace(node, body=body)
         if not outermost:
-            return made
+            return stmt
         before, self._made = self._made, []
-        return [*before, made]
+        return [*before, stmt]
 
     def _scan(self, kernel: Stmt) -> None:
         self._tags, self._inside, self._pointed = set(), set(), set()
@@ -82,8 +82,8 @@ class _Owner(TirMutator):
                     self._pointed |= used_vars(data)
                 case tir.Call(args=args):
                     self._pointed.update(a for a in args if isinstance(a, tir.Var))
-            if isinstance(node, (tir.For, tir.AttrStmt)) and (found := thread_axis(node)):
-                self._tags.add(found[0])
+            if isinstance(node, (tir.For, tir.AttrStmt)) and (axis := thread_axis(node)):
+                self._tags.add(axis[0])
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         old = node.buffer
@@ -108,12 +108,12 @@ class _Owner(TirMutator):
         return replace(node, buffer=wide, indices=(*part, *indices))
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt:
-        made = super().stmt_store(node)
-        assert isinstance(made, tir.BufferStore)
-        if made.buffer not in self._parts:
-            return made
-        wide, part = self._parts[made.buffer]
-        return replace(made, buffer=wide, indices=(*part, *made.indices))
+        store = super().stmt_store(node)
+        assert isinstance(store, tir.BufferStore)
+        if store.buffer not in self._parts:
+            return store
+        wide, part = self._parts[store.buffer]
+        return replace(store, buffer=wide, indices=(*part, *store.indices))
 
 
 def _loads(expr: Expr) -> bool:

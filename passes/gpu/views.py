@@ -55,9 +55,9 @@ class _Resolver(Placed):
         if tir.const_int(node.step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(self.expr(node.min), self.expr(node.extent)))
         self._loops += 1
-        made = super().stmt_for(node)
+        loop = super().stmt_for(node)
         self._loops -= 1
-        return made
+        return loop
 
     def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
         value = self.expr(node.value)

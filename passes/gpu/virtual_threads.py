@@ -40,20 +40,20 @@ class _Injector(TirMutator):
         return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        made = super().stmt_for(node)
-        assert isinstance(made, tir.For)
-        if made.kind is not ForKind.THREAD_BINDING or not _is_virtual(made.thread):
-            return made
-        return list(_threads(made.var, made.min, made.extent, made.body))
+        loop = super().stmt_for(node)
+        assert isinstance(loop, tir.For)
+        if loop.kind is not ForKind.THREAD_BINDING or not _is_virtual(loop.thread):
+            return loop
+        return list(_threads(loop.var, loop.min, loop.extent, loop.body))
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
-        made = super().stmt_attr(node)
+        scope = super().stmt_attr(node)
         axis = node.subject
-        if not isinstance(made, tir.AttrStmt) or not isinstance(axis, tir.IterVar):
-            return made
+        if not isinstance(scope, tir.AttrStmt) or not isinstance(axis, tir.IterVar):
+            return scope
         if node.key == "virtual_thread" or (node.key == "thread_extent" and _is_virtual(axis.thread_tag)):
-            return list(_threads(axis.var, c.const(0, axis.var.dtype), c.as_expr(made.value), made.body))
-        return made
+            return list(_threads(axis.var, c.const(0, axis.var.dtype), c.as_expr(scope.value), scope.body))
+        return scope
 
 
 def _is_virtual(axis: str | None) -> bool:
@@ -149,12 +149,12 @@ class Differences:
 
 
 def _statements(body: Body) -> list[Stmt]:
-    found: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
-        found.append(stmt)
+        statements.append(stmt)
         for nested in nested_bodies(stmt):
-            found += _statements(nested)
-    return found
+            statements += _statements(nested)
+    return statements
 
 
 class _Interleaver:
@@ -174,10 +174,10 @@ class _Interleaver:
         ]
 
     def run(self, body: Body) -> Body:
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         for stmt in body:
-            made += self._stmt(stmt)
-        return tuple(made)
+            stmts += self._stmt(stmt)
+        return tuple(stmts)
 
     def _stmt(self, stmt: Stmt) -> Body:
         differs = self._differs

@@ -41,8 +41,8 @@ def lower_warp_memory(func: tir.PrimFunc) -> tir.PrimFunc:
         buffers = [n.buffer for s in func.body for n in find(s, tir.AllocBuffer) if n.buffer.scope == scope]
         if buffers:
             lanes = _Lanes(func, width)
-            made = {b.data: _Registers(b, lanes, _coefficient(func, b, lanes)) for b in buffers}
-            func = replace(func, body=_Lower(made, lanes).body(func.body))
+            registers = {b.data: _Registers(b, lanes, _coefficient(func, b, lanes)) for b in buffers}
+            func = replace(func, body=_Lower(registers, lanes).body(func.body))
     return func
 
 
@@ -110,7 +110,7 @@ def _coefficient(func: tir.PrimFunc, buffer: tir.Buffer, lanes: _Lanes) -> int:
         help = f"bind a loop of {lanes.group} iterations, or of {what} of it, to `{_AXIS}`"
         kind = "warps" if lanes.group == WARP else "warpgroups"
         raise _wrong(buffer, f"the number of threads along `{_AXIS}` is not known to make {kind}", buffer, help)
-    found: set[int] = set()
+    runs: set[int] = set()
     for stmt in func.body:
         for node in walk(stmt):
             for index in _own_places(node, buffer):
@@ -120,14 +120,14 @@ def _coefficient(func: tir.PrimFunc, buffer: tir.Buffer, lanes: _Lanes) -> int:
                 grows = tir.const_int(lanes.analyzer.simplify(c.sub(step, plain)))
                 if grows is None or grows < 0:
                     raise _wrong(buffer, "a thread writes to places that are no multiple of its index", node)
-                found.add(grows)
-    found.discard(0)
-    if len(found) > 1:
-        raise _wrong(buffer, f"threads hold runs of different lengths ({sorted(found)})", buffer)
+                runs.add(grows)
+    runs.discard(0)
+    if len(runs) > 1:
+        raise _wrong(buffer, f"threads hold runs of different lengths ({sorted(runs)})", buffer)
     size = tir.const_int(buffer.shape[0])
     if size is None:
         raise _wrong(buffer, "its size is not constant", buffer)
-    return found.pop() if found else max(1, size // lanes.width)
+    return runs.pop() if runs else max(1, size // lanes.width)
 
 
 def _own_places(node: Node, buffer: tir.Buffer) -> Iterator[Expr]:
@@ -172,10 +172,10 @@ class _Lower(ThreadMutator):
 
     @contextmanager
     def _where(self, *deciding: Expr) -> Iterator[None]:
-        found = [e for e in deciding if self._varying.differs(e)]
-        self._apart += found
+        divergent = [e for e in deciding if self._varying.differs(e)]
+        self._apart += divergent
         yield
-        del self._apart[len(self._apart) - len(found) :]
+        del self._apart[len(self._apart) - len(divergent) :]
 
     def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
         if self._varying.differs(node.value):
@@ -202,8 +202,8 @@ class _Lower(ThreadMutator):
         return super().stmt_for(node)
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
-        found = self._registers.get(node.buffer.data)
-        return node if found is None else replace(node, buffer=found.buffer)
+        registers = self._registers.get(node.buffer.data)
+        return node if registers is None else replace(node, buffer=registers.buffer)
 
     def _back(self, of: _Registers, value: Expr, node: Node) -> Expr:
         """An expression over the lane as one over the variable of the thread here."""

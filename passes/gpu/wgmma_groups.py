@@ -59,23 +59,23 @@ class _Grouper(TirMutator):
         if node.key != PENDING:
             return super().stmt_attr(node)
         outer, self._pending = self._pending, tir.const_int(c.as_expr(node.value)) or 0
-        made = list(self.body(node.body)) if node.body else [_call("wait_group", c.const(0, INT32))]
+        body = list(self.body(node.body)) if node.body else [_call("wait_group", c.const(0, INT32))]
         self._pending = outer
-        return made
+        return body
 
     def body(self, statements: Body) -> Body:
         if self._by_hand:
             return super().body(statements)
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         run: list[Stmt] = []
         for stmt in statements:
             if _is_run(stmt):
                 run.append(stmt)
                 continue
-            made += self._grouped(run)
+            stmts += self._grouped(run)
             run = []
-            made += super().body((stmt,))
-        return (*made, *self._grouped(run))
+            stmts += super().body((stmt,))
+        return (*stmts, *self._grouped(run))
 
     def _grouped(self, run: list[Stmt]) -> list[Stmt]:
         if not run:

@@ -47,11 +47,11 @@ class Wgmma:
     def of(shape: str, a: str, b: str, accumulator: str) -> Wgmma | None:
         """The product of that shape (`m64n128k16`) and those types, PTX's or TVM's names; None if there is none."""
         a, b, accumulator = (TYPES.get(t, t) for t in (a, b, accumulator))
-        found = _SHAPE.match(shape)
+        sizes = _SHAPE.match(shape)
         known = _TYPES.get(a)
-        if found is None or known is None or accumulator not in known[1]:
+        if sizes is None or known is None or accumulator not in known[1]:
             return None
-        n, k = int(found[1]), int(found[2])
+        n, k = int(sizes[1]), int(sizes[2])
         if not (a == b or {a, b} in ({"s8", "u8"}, {"e4m3", "e5m2"})) or k != known[0]:
             return None
         if n % 8 or not 8 <= n <= 256 or (a in _WHOLE and n > 24 and n % 16):
@@ -111,5 +111,5 @@ def products(body: tuple[tir.Stmt, ...]) -> list[tir.Call]:
 def accumulators(body: tuple[tir.Stmt, ...]) -> dict[tir.Var, tir.Buffer]:
     """The buffers that products of warpgroups add to, by data variable."""
     named = {a for n in products(body) for a in n.args[8:9] if isinstance(a, tir.Var)}
-    made = (n.buffer for s in body for n in find(s, tir.AllocBuffer))
-    return {b.data: b for b in made if b.data in named}
+    buffers = (n.buffer for s in body for n in find(s, tir.AllocBuffer))
+    return {b.data: b for b in buffers if b.data in named}

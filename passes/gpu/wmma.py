@@ -77,12 +77,12 @@ class _Lower(ThreadMutator):
     def _fragment(self, node: tir.Call, at: int, beside: int) -> tuple[_Fragments, Expr]:
         """Return the buffer of fragments that an argument names, and the fragment's offset in a thread's part."""
         data = node.args[at]
-        found = self._known.get(data) if isinstance(data, tir.Var) else None
-        if found is None:
+        fragments = self._known.get(data) if isinstance(data, tir.Var) else None
+        if fragments is None:
             raise wrong_call(node, f"argument {at} is no buffer of fragments", "its scope is one of wmma.*")
         if beside == 4 and [tir.const_int(n) for n in node.args[1:4]] != [_SIZE] * 3:
             raise wrong_call(node, "fragments are those of products of 16 x 16 x 16")
-        return found, self._analyzer.simplify(c.mul(node.args[beside], _EACH))
+        return fragments, self._analyzer.simplify(c.mul(node.args[beside], _EACH))
 
     def _lane(self, node: tir.Call) -> Expr:
         var = self.thread("threadIdx.x")
@@ -104,13 +104,13 @@ class _Lower(ThreadMutator):
             args = (c.const(tall), c.const(4), tir.StringImm(".b16"), of.buffer.data, start, pointer, place)
             return [tir.Evaluate(tir.Call(dtype, tir.Op("tir.ptx_ldmatrix"), args, span=node.span), span=node.span)]
         view = _view(node, pointer, dtype)
-        made: list[Stmt] = [view]
+        stmts: list[Stmt] = [view]
         for number in range(_EACH):
             row, column = _element(of.operand, dtype, lane, number)
             if columns:
                 row, column = column, row
-            made.append(c.store(of.buffer, c.load(view.buffer, _at(row, column, stride)), c.add(start, number)))
-        return made
+            stmts.append(c.store(of.buffer, c.load(view.buffer, _at(row, column, stride)), c.add(start, number)))
+        return stmts
 
     def _row(self, operand: str, lane: Expr, stride: Expr, tall: bool) -> Expr:
         """Return the offset of the row whose address a lane supplies (`ldmatrix`): row `lane % 8` of matrix `lane // 8`
@@ -139,13 +139,13 @@ class _Lower(ThreadMutator):
             raise wrong_call(node, "only accumulators are stored")
         view = _view(node, pointer, of.buffer.dtype)
         lane = self._lane(node)
-        made: list[Stmt] = [view]
+        stmts: list[Stmt] = [view]
         for number in range(_EACH):
             row, column = _element(of.operand, of.buffer.dtype, lane, number)
             if isinstance(layout, tir.StringImm) and layout.value == "col_major":
                 row, column = column, row
-            made.append(c.store(view.buffer, c.load(of.buffer, c.add(start, number)), _at(row, column, stride)))
-        return made
+            stmts.append(c.store(view.buffer, c.load(of.buffer, c.add(start, number)), _at(row, column, stride)))
+        return stmts
 
     # ------------------------------------------------------------ values
 
@@ -159,17 +159,17 @@ class _Lower(ThreadMutator):
         dtype, kind = out.buffer.dtype, _KINDS.get(str(a.buffer.dtype))
         if kind is None or b.buffer.dtype is not a.buffer.dtype or str(dtype) not in _KINDS:
             raise wrong_call(node, f"no product of {a.buffer.dtype} and {b.buffer.dtype} in {dtype}")
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         if out.buffer is not acc.buffer or not self._analyzer.prove_equal(to, from_acc):
-            made += [c.store(out.buffer, c.load(acc.buffer, c.add(from_acc, n)), c.add(to, n)) for n in range(_EACH)]
+            stmts += [c.store(out.buffer, c.load(acc.buffer, c.add(from_acc, n)), c.add(to, n)) for n in range(_EACH)]
         for half in range(2):
             texts = ("m16n8k16", "row", "col", kind, kind, _KINDS[str(dtype)])
             args = (
                 *map(tir.StringImm, texts), a.buffer.data, from_a, b.buffer.data, c.add(from_b, half * _EACH // 2),
                 out.buffer.data, c.add(to, half * _EACH // 2), c.const(False),
             )  # fmt: skip
-            made.append(tir.Evaluate(tir.Call(dtype, tir.Op("tir.ptx_mma"), args, span=node.span), span=node.span))
-        return made
+            stmts.append(tir.Evaluate(tir.Call(dtype, tir.Op("tir.ptx_mma"), args, span=node.span), span=node.span))
+        return stmts
 
 
 def _element(operand: str, dtype: DType, lane: Expr, number: int) -> tuple[Expr, Expr]:
