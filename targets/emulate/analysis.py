@@ -51,12 +51,12 @@ class Access:
 
 def accesses(trace: np.ndarray, checks: Checks) -> list[Access]:
     """The accesses of traced blocks, in the order of the kernel's code."""
-    made = []
+    entries = []
     for number, site in enumerate(checks.sites):
         rows = trace[trace[:, 0] == number]
         if len(rows) and site.root is not None:
-            made.append(_access(rows, site))
-    return made
+            entries.append(_access(rows, site))
+    return entries
 
 
 def whole_blocks(trace: np.ndarray, room: int) -> np.ndarray:

@@ -35,12 +35,12 @@ def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:
         raise LoadError(error("E0748", text, help=_AGAIN))
     if not parts.source:
         raise LoadError(error("E0748", "the text of its kernels, which is what is emulated, is not in it", help=_AGAIN))
-    made = {k.name: k for k in _read(parts.source, SOURCE if path is None else f"{path}/{SOURCE}")}
+    kernels = {k.name: k for k in _read(parts.source, SOURCE if path is None else f"{path}/{SOURCE}")}
     listed = parts.plan.get("kernels")
     for name, facts in listed.items() if isinstance(listed, dict) else ():  # whoever reads the plan finds what is wrong
-        if name not in made or not _fits(kernel_form(made[name]), facts):
+        if name not in kernels or not _fits(kernel_form(kernels[name]), facts):
             raise LoadError(error("E0748", f"the text in it gives another kernel `{name}` than it has", help=_AGAIN))
-    return list(made.values())
+    return list(kernels.values())
 
 
 def _read(source: bytes, name: str) -> list[DeviceKernel]:

@@ -116,10 +116,10 @@ class _Box:
 
 
 def _box(node: tir.Call, maps: Maps, at: int) -> _Box:
-    found = maps.get(node.args[2]) if isinstance(node.args[2], tir.Var) else None
-    if found is None:
+    form = maps.get(node.args[2]) if isinstance(node.args[2], tir.Var) else None
+    if form is None:
         raise CompileError(error("E0777", f"`T.{name_of(node)[4:]}` takes a tensor map", node.span))
-    return _Box(node, found, at)
+    return _Box(node, form, at)
 
 
 def _moved(node: tir.Call, to: tir.Buffer, index: Expr, value: Expr) -> Stmt:

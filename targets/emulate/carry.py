@@ -58,16 +58,16 @@ class _Carry:
 
     def _all_needed(self, region: Region) -> set[tir.Var]:
         """The definitions that a region mentions, and those that it takes to compute them."""
-        found: set[tir.Var] = set()
+        needed: set[tir.Var] = set()
         pending = [v for stmt in region.body for v in _mentions(stmt)]
         while pending:
             var = pending.pop()
             known = self._definitions.get(var)
-            if known is not None and var not in found:
-                found.add(var)
+            if known is not None and var not in needed:
+                needed.add(var)
                 if self._is_repeated(known):
                     pending.extend(_mentions(known.stmt))
-        return found
+        return needed
 
     def _is_repeated(self, definition: _Definition) -> bool:
         """It is stated again in each region that needs it."""
@@ -102,10 +102,10 @@ class _Carry:
     def _region(self, region: Region) -> Stmt:
         number = self._numbers[id(region)]
         needed = sorted((self._definitions[v] for v in self._needs[number]), key=lambda d: d.order)
-        made: list[Stmt] = [self._again(d) for d in needed if d.region != number]
+        body: list[Stmt] = [self._again(d) for d in needed if d.region != number]
         for stmt in region.body:
-            made.extend(self._own(stmt))
-        return self._around(region, tuple(made))
+            body.extend(self._own(stmt))
+        return self._around(region, tuple(body))
 
     def _again(self, definition: _Definition) -> Stmt:
         """A definition of another region."""

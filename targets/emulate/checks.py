@@ -92,7 +92,7 @@ class Checks:
 
     def find_roots(self, body: Body) -> None:
         """Record all memory that a kernel's code uses."""
-        aliases, made, smallest = Aliases(), dict[tir.Var, tuple[str, Expr | None]](), dict[tir.Var, int]()
+        aliases, memory, smallest = Aliases(), dict[tir.Var, tuple[str, Expr | None]](), dict[tir.Var, int]()
         views: dict[tir.Var, tir.Var] = {}
         written: set[tir.Var] = set()
         barriers: list[tir.Var] = []
@@ -105,14 +105,14 @@ class Checks:
 
         for var, buffer in zip(self.kernel.params, self.kernel.buffers, strict=True):
             if var.dtype.is_handle:
-                made[var] = "global", None
+                memory[var] = "global", None
                 if buffer is not None:
                     aliases.bind(buffer.data, var)
                     see(buffer)
         for node in (n for stmt in body for n in walk(stmt)):
             match node:
                 case tir.AllocBuffer(buffer=buffer):
-                    made[buffer.data] = buffer.scope, _bytes(buffer)
+                    memory[buffer.data] = buffer.scope, _bytes(buffer)
                     see(buffer)
                 case tir.DeclBuffer(buffer=buffer, data=data):
                     aliases.bind(buffer.data, data)
@@ -130,7 +130,7 @@ class Checks:
                 case tir.Call(args=args) if effect_of(node) > Effect.PURE:
                     written.update(v for a in args for v in walk(a) if isinstance(v, tir.Var) and v.dtype.is_handle)
         written = {aliases.of(v).root or v for v in written}
-        for number, (var, (scope, size)) in enumerate(made.items()):
+        for number, (var, (scope, size)) in enumerate(memory.items()):
             is_marked = scope.startswith("shared") or (scope == "global" and var in written)
             self.roots.append(Root(number, var.name, var, scope, smallest.get(var, 1), size, is_marked))
         by_data = {root.data: root for root in self.roots}
@@ -152,11 +152,11 @@ class Checks:
 
     def root_of(self, data: tir.Var) -> Root | None:
         """The memory that a data variable points into; None where that is not known, or is the emulation's own."""
-        found = self._root_of.get(data)
-        if found is None:
+        known = self._root_of.get(data)
+        if known is None:
             root = self._aliases.of(data).root
-            found = next((r for r in self.roots if r.data is root), None)
-        return found
+            known = next((r for r in self.roots if r.data is root), None)
+        return known
 
     # ------------------------------------------------------------ sites
 

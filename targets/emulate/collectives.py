@@ -43,8 +43,8 @@ class Gathered:
 
     def buffer(self, index: int, thread: Expr, dtype: DType, size: int) -> tuple[Stmt, tir.Buffer]:
         """Memory at the pointer that a thread passed, and the statement that has to come before its use."""
-        made = c.make_buffer(f"arg{index}", (size,), dtype, "local")
-        return tir.DeclBuffer(made, self.arg(index, thread)), made
+        memory = c.make_buffer(f"arg{index}", (size,), dtype, "local")
+        return tir.DeclBuffer(memory, self.arg(index, thread)), memory
 
     def is_active(self, thread: Expr) -> Expr:
         """Return the condition that a thread exists and is active."""

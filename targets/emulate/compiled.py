@@ -146,9 +146,9 @@ def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Em
     """The kernels, compiled and linked. Raises CompileError."""
     machine = Machine.of(LlvmTarget.parse("llvm{cpu=native}"))
     ctx = ModuleContext(ModuleText(machine.triple), {}, machine.enabled, function_attrs=machine.function_attrs)
-    found = {}
+    emitted = {}
     for kernel in kernels:
-        found[kernel.name] = emit_kernel(kernel, ctx, mode.check or mode.trace > 0, mode.trace > 0)
+        emitted[kernel.name] = emit_kernel(kernel, ctx, mode.check or mode.trace > 0, mode.trace > 0)
         if ctx.problems:
             raise CompileError(ctx.problems)
     text = ctx.module.text()
@@ -158,7 +158,7 @@ def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Em
     image = link_image(elf.read_object(obj), lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))
     return {
         k.name: Emulated(
-            k, ctypes.CFUNCTYPE(ctypes.c_int32, *_signature(k))(image.functions[k.name]), found[k.name], mode
+            k, ctypes.CFUNCTYPE(ctypes.c_int32, *_signature(k))(image.functions[k.name]), emitted[k.name], mode
         )
         for k in kernels
     }

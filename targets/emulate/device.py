@@ -61,8 +61,8 @@ class EmulatedDevice(HostDevice):
                 return own[address]
             return max(live[at][0] + live[at][1] - address, 0) if at >= 0 else 0
 
-        made = kernel.launch(grid, block, shared_bytes, given, room)
-        self.launched(kernel, made, grid, block, shared_bytes)
+        outcome = kernel.launch(grid, block, shared_bytes, given, room)
+        self.launched(kernel, outcome, grid, block, shared_bytes)
 
     def _check(self, kernel: DeviceKernel, grid: Extents, block: Extents, shared: int) -> None:
         """Refuse a launch as the GPU would. Raises CallError E0864, at the extent that is too large or what else of the
@@ -74,8 +74,8 @@ class EmulatedDevice(HostDevice):
             return
         wide = [
             kernel.extents[tag].span
-            for tags, found, most in ((GRID, grid, self._limits.grid), (BLOCK, block, self._limits.block))
-            for tag, extent, limit in zip(tags, found, most, strict=True)
+            for tags, sizes, most in ((GRID, grid, self._limits.grid), (BLOCK, block, self._limits.block))
+            for tag, extent, limit in zip(tags, sizes, most, strict=True)
             if tag in kernel.extents and extent > limit
         ]
         places = (span for span in (*wide, *(n.span for s in kernel.body for n in walk(s))) if span is not None)

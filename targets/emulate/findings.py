@@ -30,16 +30,16 @@ class Findings:
         """One for each kind and pair of places; reads before a write that a race explains are not listed."""
         races = {site for kind, *sites in self._first if kind < checks.UNWRITTEN for site in sites}
         seen = set[tuple[int, frozenset[int]]]()
-        made = []
+        reports = []
         for (kind, site, other_site), (me, index, other) in self._first.items():
             pair = 1 if kind == checks.WRITE_READ else kind, frozenset((site, other_site))
             if (kind == checks.UNWRITTEN and site in races) or pair in seen:
                 continue
             seen.add(pair)
-            made.append(
+            reports.append(
                 self._diagnostic(kind, self.checks.sites[site], me, index, self.checks.sites[other_site], other)
             )
-        return made[:MOST]
+        return reports[:MOST]
 
     def _diagnostic(self, kind: int, site: Site, me: int, index: int, other: Site, them: int) -> Diagnostic:
         mine, theirs = self._thread(me), self._thread(thread_of(them))

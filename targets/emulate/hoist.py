@@ -22,17 +22,17 @@ class _Hoist(TirMutator):
 
     def stmt(self, node: Stmt) -> Stmt | list[Stmt]:
         outer, self._before = self._before, []
-        made = super().stmt(node)
+        rewritten = super().stmt(node)
         before, self._before = self._before, outer
         if not before:
-            return made
-        return [*before, *(made if isinstance(made, list) else [made])]
+            return rewritten
+        return [*before, *(rewritten if isinstance(rewritten, list) else [rewritten])]
 
     def body(self, statements: Body) -> Body:
         outer, self._before = self._before, []
-        made = super().body(statements)
+        rewritten = super().body(statements)
         self._before = outer
-        return made
+        return rewritten
 
     def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
         if is_collective(node.value) and isinstance(node.value, tir.Call):
@@ -57,15 +57,15 @@ class _Hoist(TirMutator):
     def expr_call(self, node: tir.Call) -> Expr:
         if name_of(node) == "tir.if_then_else":
             return self._choice(node)
-        made = self._arguments(node)
+        call = self._arguments(node)
         if not is_collective(node):
-            return made
+            return call
         if self._lazy:
             message = f"`T.{name_of(node).removeprefix('tir.')}` under a condition inside an expression"
             text = "threads of a warp may not come here together"
             raise CompileError(error("E0749", message, node.span, text, help="bind its value in a statement before"))
         var = tir.Var(name_of(node).removeprefix("tir.").removeprefix("tvm_"), node.dtype)
-        self._before.append(tir.Bind(var, made, span=node.span))
+        self._before.append(tir.Bind(var, call, span=node.span))
         return var
 
     def _choice(self, node: tir.Call) -> Expr:

@@ -156,11 +156,11 @@ class _Prepare(TirMutator):
 
     def kernel(self) -> Body:
         """The code of the kernel."""
-        made = self.body(self._kernel.body)
+        body = self.body(self._kernel.body)
         if not self._sums:
-            return made
+            return body
         groups = self._sums.groups
-        return (tir.AllocBuffer(groups), c.store(groups, c.const(0, INT32), 0), *made)
+        return (tir.AllocBuffer(groups), c.store(groups, c.const(0, INT32), 0), *body)
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         return self._sums.allocated(node) if self._sums else node
@@ -174,8 +174,8 @@ class _Prepare(TirMutator):
         return tir.Call(node.dtype, tir.Op(f"tir.{NOTED_INDEX}"), (*args, number, self._error.data), span=node.span)
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        made = super().stmt_for(node)
-        return replace(made, kind=ForKind.SERIAL) if isinstance(made, tir.For) else made
+        loop = super().stmt_for(node)
+        return replace(loop, kind=ForKind.SERIAL) if isinstance(loop, tir.For) else loop
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
         if name_of(node.value) == "tir.ptx_cp_async" and isinstance(node.value, tir.Call):
@@ -191,16 +191,16 @@ class _Prepare(TirMutator):
                 return self._sums.commit()
             case tir.Call(op=tir.Op("tir.ptx_wgmma_wait_group"), args=(count,)):
                 return self._sums.wait(count)
-        made = by_one_thread(node.value, self._threads.number) if isinstance(node.value, tir.Call) else None
-        if made is None and isinstance(node.value, tir.Call):
-            made = bulk_copy(node.value, self._maps, self._threads.number)
-        return node if made is None else made
+        lowered = by_one_thread(node.value, self._threads.number) if isinstance(node.value, tir.Call) else None
+        if lowered is None and isinstance(node.value, tir.Call):
+            lowered = bulk_copy(node.value, self._maps, self._threads.number)
+        return node if lowered is None else lowered
 
     def body(self, statements: Body) -> Body:
         inside = len(self._sums.inside)
-        made = self._checked(statements)
+        lowered = self._checked(statements)
         del self._sums.inside[inside:]
-        return made
+        return lowered
 
     def _checked(self, statements: Body) -> Body:
         """Emit statements; those behind an assertion are skipped if it fails."""

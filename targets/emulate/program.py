@@ -61,8 +61,8 @@ def run_host(
             addresses = [v.__array_interface__["data"][0] if isinstance(v, np.ndarray) else v for v in values]
             rooms = {a: v.nbytes for a, v in zip(addresses, values, strict=True) if isinstance(v, np.ndarray)}
             grid, block, dynamic = launch_extents(kernel.kernel, addresses)
-            made = kernel.launch(grid, block, dynamic, addresses, lambda address: rooms.get(address, 0))
-            launched(kernel, made, grid, block)
+            outcome = kernel.launch(grid, block, dynamic, addresses, lambda address: rooms.get(address, 0))
+            launched(kernel, outcome, grid, block)
             number = int(record.view(np.int32)[0])
             if number:
                 kind, message = asserts[number - 1]
@@ -88,18 +88,18 @@ def _parts(arg: tir.Expr) -> tuple[tir.Expr, ...]:
 
 def with_maps(kernel: DeviceKernel, values: Sequence[Any], maps: Sequence[TensorMap]) -> tuple[Any, ...]:
     """The arguments of a launch with tensor maps in place of their parts. Raises CallError E0879."""
-    made: list[Any] = []
+    arguments: list[Any] = []
     rest, stated = iter(values), iter(maps)
     for param in kernel.params[: len(kernel.params) - bool(kernel.asserts)]:
         if param not in kernel.maps:
-            made.append(next(rest))
+            arguments.append(next(rest))
             continue
         known = next(stated)
         base, rank = next(rest), len(known.dims)
         dims, strides = ([int(next(rest)) for _ in range(n)] for n in (rank, rank - 1))
         address = base.__array_interface__["data"][0]
-        made.append(np.frombuffer(plain(tensor_map(known.spec, address, dims, strides)), np.uint8))
-    return tuple(made)
+        arguments.append(np.frombuffer(plain(tensor_map(known.spec, address, dims, strides)), np.uint8))
+    return tuple(arguments)
 
 
 def launch_extents(kernel: DeviceKernel, args: Sequence[Any]) -> tuple[list[int], list[int], int]:

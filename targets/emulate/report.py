@@ -66,8 +66,8 @@ class Report:
         trace = whole_blocks(made.trace, ROOM)
         blocks = len(set(trace[:, 5].tolist())) if len(trace) else 0
         shared = _static_shared(kernel) + dynamic
-        found = accesses(trace, kernel.checks)
-        self.kernels[name] = KernelReport(name, list(grid), list(block), shared, blocks, found)
+        accessed = accesses(trace, kernel.checks)
+        self.kernels[name] = KernelReport(name, list(grid), list(block), shared, blocks, accessed)
 
     def assembled(self, kernels: Mapping[str, Any]) -> None:
         """Add what an assembler makes of the kernels, by name, and the occupancy that follows."""

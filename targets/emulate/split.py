@@ -70,21 +70,21 @@ class Splitter:
 
     def body(self, statements: Body) -> Body:
         """The statements, with regions in them."""
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         run: list[Stmt] = []
         for stmt in self._spliced(statements):
             if isinstance(stmt, tir.AllocBuffer) and stmt.buffer.scope != "local":
                 self.shared.append(stmt.buffer)
             elif self._is_uniform(stmt):
-                made.append(stmt)
+                stmts.append(stmt)
             elif self._is_split(stmt) or (self._can_jump and has_jump(stmt)):
-                self._flush(made, run)
+                self._flush(stmts, run)
                 run = []
-                self._split(stmt, made, run)
+                self._split(stmt, stmts, run)
             else:
                 run.append(stmt)
-        self._flush(made, run)
-        return tuple(made)
+        self._flush(stmts, run)
+        return tuple(stmts)
 
     def _spliced(self, statements: Body) -> Iterator[Stmt]:
         """Annotated scopes with splits inside are only their bodies."""
@@ -124,16 +124,16 @@ class Splitter:
 
     def _is_split(self, stmt: Stmt) -> bool:
         """Threads do something together inside; shared memory inside belongs to all of them, too."""
-        found = self._splits.get(id(stmt))
-        if found is None:
+        known = self._splits.get(id(stmt))
+        if known is None:
             answer = isinstance(stmt, tir.AllocBuffer) and stmt.buffer.scope != "local"
             nested = {id(s) for body in bodies(stmt) for s in body}
             for body in bodies(stmt):
                 answer = any(self._is_split(s) for s in body) or answer
             own = (child for child in children(stmt) if id(child) not in nested)
             answer = answer or any(is_collective(n) or called(n).leaves for child in own for n in walk(child))
-            found = self._splits[id(stmt)] = stmt, answer
-        return found[1]
+            known = self._splits[id(stmt)] = stmt, answer
+        return known[1]
 
     # ------------------------------------------------------------ what is split
 
@@ -223,17 +223,17 @@ class Splitter:
 
     def array(self, name: str, dtype: object, count: Expr | None = None) -> tir.Buffer:
         """Memory for a value of each thread."""
-        made = c.make_buffer(name, (self.threads.count if count is None else count,), dtype, "local")  # type: ignore[arg-type]
-        self.arrays.append(made)
-        return made
+        buffer = c.make_buffer(name, (self.threads.count if count is None else count,), dtype, "local")  # type: ignore[arg-type]
+        self.arrays.append(buffer)
+        return buffer
 
     # ------------------------------------------------------------ control flow
 
     def mask(self, stmt: Stmt) -> tir.Buffer:
         """A flag for each thread, for a statement where they part."""
-        made = self.array("mask", BOOL)
-        self.parted[made] = stmt
-        return made
+        flags = self.array("mask", BOOL)
+        self.parted[flags] = stmt
+        return flags
 
     @property
     def _mask(self) -> tir.Buffer | None:
@@ -241,9 +241,9 @@ class Splitter:
 
     def _masked(self, mask: tir.Buffer, body: Body) -> Body:
         self._masks.append(mask)
-        made = self.body(body)
+        inner = self.body(body)
         self._masks.pop()
-        return made
+        return inner
 
     def kernel(self, statements: Body) -> Body:
         """The whole code of a kernel."""

@@ -78,28 +78,35 @@ class Sums:
                 flights.append(Flight(matrix))
                 self._flights[id(product), matrix.at] = flights[-1]
         twin = c.make_buffer(f"{buffer.name}_later", tuple(buffer.shape), buffer.dtype, "local")
-        made = self._known[buffer.data] = _Sum(buffer, twin, c.make_buffer("last", (1,), INT32, "local"), flights)
+        accumulator = self._known[buffer.data] = _Sum(
+            buffer, twin, c.make_buffer("last", (1,), INT32, "local"), flights
+        )
         self.inside.append(buffer.data)
-        head = [node, tir.AllocBuffer(made.twin), tir.AllocBuffer(made.last), c.store(made.last, c.const(-1), 0)]
-        return [*head, made.unset(), *(s for flight in flights for s in flight.allocated())]
+        head = [
+            node,
+            tir.AllocBuffer(accumulator.twin),
+            tir.AllocBuffer(accumulator.last),
+            c.store(accumulator.last, c.const(-1), 0),
+        ]
+        return [*head, accumulator.unset(), *(s for flight in flights for s in flight.allocated())]
 
     def fence(self) -> list[Stmt]:
         """Products see the registers as they are, but for sums on their way."""
-        found = (self._known[data] for data in self.inside)
-        return [tir.IfThenElse(c.less(c.load(x.last, 0), 0), (_copy(x.twin, x.buffer),)) for x in found]
+        accumulators = (self._known[data] for data in self.inside)
+        return [tir.IfThenElse(c.less(c.load(x.last, 0), 0), (_copy(x.twin, x.buffer),)) for x in accumulators]
 
     def commit(self) -> list[Stmt]:
         return [c.store(self.groups, c.add(c.load(self.groups, 0), 1), 0)]
 
     def wait(self, count: Expr) -> list[Stmt]:
         """All but the last `count` groups are done."""
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         limit = c.sub(c.load(self.groups, 0), count)
         for x in (self._known[data] for data in self.inside):
-            made += [flight.ends(limit, self._thread, x.unset()) for flight in x.flights]
+            stmts += [flight.ends(limit, self._thread, x.unset()) for flight in x.flights]
             over = c.logical_and(c.greater_equal(c.load(x.last, 0), 0), c.less(c.load(x.last, 0), limit))
-            made.append(tir.IfThenElse(over, (_copy(x.buffer, x.twin), c.store(x.last, c.const(-1), 0))))
-        return made
+            stmts.append(tir.IfThenElse(over, (_copy(x.buffer, x.twin), c.store(x.last, c.const(-1), 0))))
+        return stmts
 
     def product(self, node: tir.Call) -> list[Stmt]:
         """A product: this thread's share of what it reads from shared memory, and what the group does."""
@@ -108,23 +115,23 @@ class Sums:
             raise CompileError(error("E0749", "the accumulator of `wgmma` is no local buffer of its kernel", node.span))
         known = self._known[data]
         args = list(node.args)
-        made: list[Stmt] = []
+        stmts: list[Stmt] = []
         for matrix in Matrix.of(node):
             share = c.make_buffer("share", (matrix.each,), matrix.dtype, "local")
             bits = node.args[matrix.at]
-            made.append(tir.AllocBuffer(share))
-            made += matrix.elements(
+            stmts.append(tir.AllocBuffer(share))
+            stmts += matrix.elements(
                 bits,
                 matrix.dtype,
                 self._thread,
                 lambda e, value, to=share: c.store(to, value, e),  # type: ignore[misc]
             )
             flight = self._flights.get((id(node), matrix.at))
-            made += [] if flight is None else flight.begins(share, bits, c.load(self.groups, 0), self._thread)
+            stmts += [] if flight is None else flight.begins(share, bits, c.load(self.groups, 0), self._thread)
             args[matrix.at] = share.data
         args[8] = known.twin.data
         call = tir.Call(node.dtype, node.op, tuple(args), span=node.span)
-        return [*made, tir.Evaluate(call, span=node.span), c.store(known.last, c.load(self.groups, 0), 0)]
+        return [*stmts, tir.Evaluate(call, span=node.span), c.store(known.last, c.load(self.groups, 0), 0)]
 
 
 # ---------------------------------------------------------------- what the group does

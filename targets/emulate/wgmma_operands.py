@@ -23,10 +23,10 @@ _SPACE = 1 << 18  # bytes of shared memory that an address of 14 bits and 4 more
 def product_of(node: tir.Call) -> Wgmma:
     """Return the shapes and types of a call's product. Raises CompileError E0749."""
     texts = [a.value if isinstance(a, tir.StringImm) else "" for a in node.args[:4]]
-    found = Wgmma.of(*texts)
-    if found is None or len(node.args) != 13:
+    product = Wgmma.of(*texts)
+    if product is None or len(node.args) != 13:
         raise CompileError(error("E0749", f"`T.{node.op.name[4:]}` of {' '.join(texts)} is not known", node.span))
-    return found
+    return product
 
 
 def loop(name: str, extent: int, body: Callable[[tir.Var], list[Stmt]]) -> Stmt:
@@ -51,11 +51,11 @@ class Matrix:
     @staticmethod
     def of(node: tir.Call) -> list[Matrix]:
         """Return the operands of a product that are in shared memory. Raises CompileError E0749."""
-        found = product_of(node)
+        product = product_of(node)
         args = node.args
         both = node.op == tir.Op("tir.ptx_wgmma_ss")
-        wanted = [(6, args[4], M, found.a)] * both + [(7, args[5 if both else 6], found.n, found.b)]
-        return [Matrix(node, at, t, rows, found.k, dtype_of(x), _base(node, args[at])) for at, t, rows, x in wanted]
+        wanted = [(6, args[4], M, product.a)] * both + [(7, args[5 if both else 6], product.n, product.b)]
+        return [Matrix(node, at, t, rows, product.k, dtype_of(x), _base(node, args[at])) for at, t, rows, x in wanted]
 
     @property
     def each(self) -> int:
@@ -104,8 +104,10 @@ class Flight:
         )  # fmt: skip
 
     def allocated(self) -> list[Stmt]:
-        made: list[Stmt] = [tir.AllocBuffer(b) for b in (self._bits, self._group, self._sum, self._ends, self._total)]
-        return [*made, *(c.store(self._ends, c.const(0), n) for n in range(2))]
+        allocations: list[Stmt] = [
+            tir.AllocBuffer(b) for b in (self._bits, self._group, self._sum, self._ends, self._total)
+        ]
+        return [*allocations, *(c.store(self._ends, c.const(0), n) for n in range(2))]
 
     def _add(self, value: Expr) -> Stmt:
         return c.store(self._total, c.add(c.load(self._total, 0), c.cast(_WORD, value)), 0)
@@ -143,9 +145,9 @@ def _base(node: tir.Call, descriptor: Expr) -> tir.Var:
     """Return the memory that a descriptor points to: the operand whose address it takes."""
     for call in walk(descriptor):
         if isinstance(call, tir.Call) and call.op == tir.Op("tir.ptx_shared_address"):
-            found = next((n for n in walk(call) if isinstance(n, tir.Var) and n.dtype.is_handle), None)
-            if found is not None:
-                return found
+            data = next((n for n in walk(call) if isinstance(n, tir.Var) and n.dtype.is_handle), None)
+            if data is not None:
+                return data
     message = "the descriptor of a matrix has to stand where it is used"
     raise CompileError(error("E0749", message, node.span, help="`T.ptx_wgmma_descriptor` in the call"))
 
