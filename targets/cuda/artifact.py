@@ -58,11 +58,11 @@ class CudaArtifact(Artifact):
     def assembled(self) -> dict[str, Assembled]:
         """Return the resources that ptxas reports for each kernel, by name; empty if it is missing or fails."""
         try:
-            made = assemble(self.code.text, self.code.arch.name)
+            resources = assemble(self.code.text, self.code.arch.name)
         except PtxasError:
             return {}
-        found = {name: made.get(facts.symbol) for name, facts in self.code.kernels.items()}
-        return {name: known for name, known in found.items() if known is not None}
+        by_name = {name: resources.get(facts.symbol) for name, facts in self.code.kernels.items()}
+        return {name: known for name, known in by_name.items() if known is not None}
 
     def save(
         self, path: str | os.PathLike[str], emit: str | None = None, *, data: str | os.PathLike[str] | None = None,
@@ -105,8 +105,8 @@ class CudaArtifact(Artifact):
     def _in(self, arrays: Mapping[str, Any]) -> bool:
         """Return True if an archive has all constants already, under their hashes or their names in the program."""
         for data in self.launch.constants:
-            found = arrays.get(str(data.sha256), arrays.get(data.key))
-            if found is None or not TensorData(data.dtype, found.shape, found).same_as(data):
+            array = arrays.get(str(data.sha256), arrays.get(data.key))
+            if array is None or not TensorData(data.dtype, array.shape, array).same_as(data):
                 return False
         return True
 
@@ -131,5 +131,5 @@ class CudaArtifact(Artifact):
         return "mlcc" if path is None or path == "-" else c_identifier(os.path.splitext(os.path.basename(path))[0])
 
     def _facts(self, prefix: str) -> dict[str, Any]:
-        made: dict[str, Any] = json.loads(json.dumps(self.launch.facts).replace(PLACEHOLDER_PREFIX, prefix))
-        return made
+        facts: dict[str, Any] = json.loads(json.dumps(self.launch.facts).replace(PLACEHOLDER_PREFIX, prefix))
+        return facts

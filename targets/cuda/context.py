@@ -39,8 +39,8 @@ class DeviceContext(ModuleContext):
     def symbol(self, name: str) -> str:
         """Return a unique symbol that PTX accepts."""
         base = _NOT_IN_SYMBOLS.sub("_", name)
-        made, number = base, 1
-        while made in self.symbols:
-            made, number = f"{base}_{number}", number + 1
-        self.symbols.add(made)
-        return made
+        unique, number = base, 1
+        while unique in self.symbols:
+            unique, number = f"{base}_{number}", number + 1
+        self.symbols.add(unique)
+        return unique

@@ -93,15 +93,15 @@ def _by_words(e: DeviceEmitter, value: Value, dtype: DType, through: Callable[[V
     whole = fn.convert("bitcast", packed, f"i{bits}")
     whole = fn.convert("zext", whole, f"i{count * 32}")
     if count == 1:
-        made = through(whole)
+        result = through(whole)
     else:
         words = fn.convert("bitcast", whole, f"<{count} x i32>")
         moved = Value(words.type, "poison")
         for at in range(count):
             moved = fn.insert(moved, through(fn.extract(words, at)), at)
-        made = fn.convert("bitcast", moved, f"i{count * 32}")
-    made = fn.convert("trunc", made, f"i{bits}")
-    return casts.from_memory(e, fn.convert("bitcast", made, packed.type), dtype)
+        result = fn.convert("bitcast", moved, f"i{count * 32}")
+    result = fn.convert("trunc", result, f"i{bits}")
+    return casts.from_memory(e, fn.convert("bitcast", result, packed.type), dtype)
 
 
 def _active_mask(e: DeviceEmitter, node: tir.Call) -> Value:
@@ -145,12 +145,12 @@ def _dp4a(e: DeviceEmitter, node: tir.Call) -> Value:
     kinds = ".".join("u" if a.dtype.is_uint else "s" for a in (one, other))
     words = [fn.convert("bitcast", e.expr(a), vector("i32", a.dtype.lanes // 4)) for a in (one, other)]
     sums = e.expr(start[0]) if start else zero(node.dtype)
-    made = Value(register_type(node.dtype), "poison")
+    dots = Value(register_type(node.dtype), "poison")
     for lane in range(lanes):
         given = [v if v.type == "i32" else fn.extract(v, lane) for v in (*words, sums)]
         dot = nvvm(e, f"idp4a.{kinds}", "i32", *given)
-        made = fn.insert(made, dot, lane) if lanes > 1 else dot
-    return made
+        dots = fn.insert(dots, dot, lane) if lanes > 1 else dot
+    return dots
 
 
 # ---------------------------------------------------------------- functions of C

@@ -44,12 +44,12 @@ def emit_kernel(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
     ctx.begin(kernel)
     try:
         with deep_recursion():
-            made = _emit(replace(kernel, body=unroll_marked(kernel.body)), ctx)
+            facts = _emit(replace(kernel, body=unroll_marked(kernel.body)), ctx)
         if ctx.problems:
             raise CompileError(list({(p.code, p.message, p.primary.span): p for p in ctx.problems}.values()))
     except CompileError as exc:
         raise CompileError([_of_device(p) for p in exc.diagnostics]) from None
-    return made
+    return facts
 
 
 def _of_device(found: Diagnostic) -> Diagnostic:
@@ -162,21 +162,21 @@ def _assume_sizes(e: DeviceEmitter, kernel: DeviceKernel) -> None:
 def _written(kernel: DeviceKernel) -> set[tir.Var] | None:
     """The pointer parameters that the kernel may write through; None if that cannot be told."""
     sources: dict[tir.Var, tir.Var] = {}  # of buffers declared over others
-    found: set[tir.Var] = set()
+    written: set[tir.Var] = set()
     for stmt in kernel.body:
         for node in walk(stmt):
             match node:
                 case tir.DeclBuffer(data=tir.Var() as data, buffer=buffer):
                     sources[buffer.data] = data
                 case tir.BufferStore(buffer=buffer):
-                    found.add(buffer.data)
+                    written.add(buffer.data)
                 case tir.Call() if any(a.dtype.is_handle for a in node.args) or _hands_out(node):
                     return None
-    for data in tuple(found):
+    for data in tuple(written):
         while data in sources:
             data = sources[data]
-            found.add(data)
-    return found
+            written.add(data)
+    return written
 
 
 def _hands_out(node: tir.Call) -> bool:

@@ -70,8 +70,8 @@ def emit_ptx(
     given = module.text()
     emit = frozenset({"asm", "llvm-ir"}) if optimised else frozenset({"asm"})
     with working("LLVM"):
-        made = compile_text(given, Machine(TRIPLE, arch.name, features), opt_level, emit, mend=mended)
-    return PtxModule(made.asm, arch, {f.name: f for f in facts}, made.llvm_ir if optimised else given)
+        compiled = compile_text(given, Machine(TRIPLE, arch.name, features), opt_level, emit, mend=mended)
+    return PtxModule(compiled.asm, arch, {f.name: f for f in facts}, compiled.llvm_ir if optimised else given)
 
 
 def check_llvm() -> None:

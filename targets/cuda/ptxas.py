@@ -48,9 +48,9 @@ class PtxasError(Exception):
 @cache
 def find_ptxas() -> Path | None:
     """On PATH, under CUDA_HOME or CUDA_PATH, or in an installed wheel; None where there is none."""
-    for found in _candidates():
-        if found.is_file() and os.access(found, os.X_OK):
-            return found
+    for path in _candidates():
+        if path.is_file() and os.access(path, os.X_OK):
+            return path
     return None
 
 
@@ -70,8 +70,8 @@ def _candidates() -> Iterator[Path]:
 def version(ptxas: Path) -> tuple[int, int]:
     """The CUDA release that it belongs to."""
     text = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"release (\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    release = re.search(r"release (\d+)\.(\d+)", text)
+    return (int(release[1]), int(release[2])) if release else (0, 0)
 
 
 def assemble(text: str, arch: str, ptxas: Path | None = None) -> dict[str, Assembled]:
@@ -107,7 +107,7 @@ def _read(report: str) -> Iterator[tuple[str, Assembled]]:
     for code, text, symbol in _SERIALIZED.findall(report):
         waits.setdefault(symbol, []).append(f"{code}: {text}")
     for symbol, text in zip(parts[1::2], parts[2::2], strict=True):
-        registers, stack, shared = (found.search(text) for found in (_REGISTERS, _STACK, _SHARED))
+        registers, stack, shared = (pattern.search(text) for pattern in (_REGISTERS, _STACK, _SHARED))
         frame = [int(n) for n in stack.groups()] if stack else [0, 0, 0]
         used = int(registers[1]) if registers else 0
         serialized = "; ".join(waits.get(symbol, ()))
@@ -121,10 +121,10 @@ def add_assembled(file: str, manifest: dict[str, Any]) -> None:
 
     code = read_parts(read_file(file), file, with_constants=False).code
     try:
-        made = assemble(code.decode(), str(manifest["target"].get("arch")))
+        resources = assemble(code.decode(), str(manifest["target"].get("arch")))
     except (PtxasError, UnicodeDecodeError):
         return
     for name, facts in manifest["kernels"].items():
-        found = made.get(facts.get("symbol", name))
-        if found is not None:
-            facts["assembled"] = asdict(found)
+        assembled = resources.get(facts.get("symbol", name))
+        if assembled is not None:
+            facts["assembled"] = asdict(assembled)

@@ -14,13 +14,13 @@ _BSWAP = re.compile(r"llvm\.bswap\.v(\d+)i(\d+)\Z")
 
 def mended(names: Iterable[str], optimised: Callable[[], str]) -> str | None:
     """The IR of a module, whose functions have these names, with what cannot be selected replaced; None if all can."""
-    wrong = [found for found in map(_BSWAP.match, names) if found]
+    wrong = [swap for swap in map(_BSWAP.match, names) if swap]
     if not wrong:
         return None
     text = optimised()
-    for found in wrong:
-        name = found[0]
-        lanes, bits = int(found[1]), int(found[2])
+    for swap in wrong:
+        name = swap[0]
+        lanes, bits = int(swap[1]), int(swap[2])
         kept = [line for line in text.splitlines() if not (line.startswith("declare ") and f"@{name}(" in line)]
         own = f"mlcc.bswap.v{lanes}i{bits}"
         scalar = f"llvm.bswap.i{bits}"
@@ -33,12 +33,12 @@ def mended(names: Iterable[str], optimised: Callable[[], str]) -> str | None:
 def _by_lane(name: str, scalar: str, lanes: int, bits: int) -> str:
     type = f"<{lanes} x i{bits}>"
     lines = [f"define internal {type} @{name}({type} %x) nounwind {{"]
-    made = "poison"
+    vector = "poison"
     for lane in range(lanes):
         lines += [
             f"  %x{lane} = extractelement {type} %x, i64 {lane}",
             f"  %y{lane} = call i{bits} @{scalar}(i{bits} %x{lane})",
-            f"  %z{lane} = insertelement {type} {made}, i{bits} %y{lane}, i64 {lane}",
+            f"  %z{lane} = insertelement {type} {vector}, i{bits} %y{lane}, i64 {lane}",
         ]
-        made = f"%z{lane}"
-    return "\n".join([*lines, f"  ret {type} {made}", "}"])
+        vector = f"%z{lane}"
+    return "\n".join([*lines, f"  ret {type} {vector}", "}"])

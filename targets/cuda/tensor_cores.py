@@ -44,8 +44,8 @@ def _mma(e: DeviceEmitter, node: tir.Call) -> Value:
         (6, 8, 10), product.counts, (product.a, product.b, product.accumulator), strict=True))  # fmt: skip
     kinds = f"{product.accumulator}.{product.a}.{product.b}.{product.accumulator}"
     code = f"mma.sync.aligned.{product.name}.row.col{saturate}.{kinds}"
-    made = _asm(e, code, [v.type for v in acc[1]], [a[1], b[1], acc[1]])
-    for place, value in zip(acc[0], made, strict=True):
+    results = _asm(e, code, [v.type for v in acc[1]], [a[1], b[1], acc[1]])
+    for place, value in zip(acc[0], results, strict=True):
         e.fn.store(value, place, 4 if value.type != "double" else 8)
     return zero(node.dtype)
 
@@ -73,8 +73,8 @@ def _asm(e: DeviceEmitter, code: str, results: list[str], groups: list[list[Valu
     ret = "{" + ", ".join(results) + "}"
     operands = ", ".join(lists)
     text = f'call {ret} asm "{code} {operands};", "{constraints}"({", ".join(map(str, values))})'
-    made = e.fn.op(ret, f"{text} convergent nounwind memory(none)")
-    return [e.fn.extract_value(t, made, n) for n, t in enumerate(results)]
+    registers = e.fn.op(ret, f"{text} convergent nounwind memory(none)")
+    return [e.fn.extract_value(t, registers, n) for n, t in enumerate(results)]
 
 
 # ---------------------------------------------------------------- loads of matrices
@@ -95,9 +95,9 @@ def _ldmatrix(e: DeviceEmitter, node: tir.Call) -> Value:
     name = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.b16.p3"
     ret = "i32" if count == 1 else "{" + ", ".join(["i32"] * count) + "}"
     callee = e.ctx.module.declare(f"llvm.nvvm.{name}", ret, [source.type])
-    made = e.fn.call(ret, callee, [source])
+    loaded = e.fn.call(ret, callee, [source])
     for n in range(count):
-        word = made if count == 1 else e.fn.extract_value("i32", made, n)
+        word = loaded if count == 1 else e.fn.extract_value("i32", loaded, n)
         e.fn.store(word, e.fn.gep("i8", target, integer("i64", 4 * n)), 4)
     return zero(node.dtype)
 

@@ -49,9 +49,9 @@ class _SharedOutside(TirMutator):
             return super().stmt_for(node)
         before: list[tir.Stmt] = []
         self._before = before
-        made = super().stmt_for(node)
+        rewritten = super().stmt_for(node)
         self._before = None
-        return [*before, *(made if isinstance(made, list) else [made])]
+        return [*before, *(rewritten if isinstance(rewritten, list) else [rewritten])]
 
 
 def loops_to_unroll(body: tuple[tir.Stmt, ...]) -> frozenset[tir.Var]:
@@ -146,11 +146,11 @@ class _Finder:
         return False
 
     def _variables(self, node: tir.Expr) -> frozenset[tir.Var]:
-        made: set[tir.Var] = set()
-        for found in walk(node):
-            if isinstance(found, tir.Var):
-                made |= self._sources.get(found, frozenset((found,)))
-        return frozenset(made)
+        variables: set[tir.Var] = set()
+        for part in walk(node):
+            if isinstance(part, tir.Var):
+                variables |= self._sources.get(part, frozenset((part,)))
+        return frozenset(variables)
 
 
 _TOUCHING: tuple[type[Node], ...] = (

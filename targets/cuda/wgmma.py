@@ -42,10 +42,10 @@ def _check_arch(e: DeviceEmitter, node: tir.Call, what: str) -> None:
 
 
 def _flag(node: tir.Call, at: int, what: str) -> int:
-    found = tir.const_int(node.args[at])
-    if found is None:
+    flag = tir.const_int(node.args[at])
+    if flag is None:
         raise unsupported(f"{what} of `wgmma` is a constant", node.span)
-    return int(found)
+    return int(flag)
 
 
 def _ss(e: DeviceEmitter, node: tir.Call) -> Value:
@@ -121,9 +121,9 @@ def _tied(e: DeviceEmitter, code: str, places: list[Value], sums: list[Value], i
         e.fn.line(text)
         return
     ret = head.removeprefix("call ")
-    made = e.fn.op(ret, text)
+    returned = e.fn.op(ret, text)
     for number, (place, old) in enumerate(zip(places, sums, strict=True)):
-        value = made if len(sums) == 1 else e.fn.extract_value(old.type, made, number)
+        value = returned if len(sums) == 1 else e.fn.extract_value(old.type, returned, number)
         e.fn.store(value, place, 4)
 
 
