@@ -21,11 +21,11 @@ def emit_source(kernels: Sequence[DeviceKernel], language: str) -> str:
 
     Raises CompileError (E0780) for what the language cannot state.
     """
-    made = LANGUAGES.get(language)
-    if made is None:
+    factory = LANGUAGES.get(language)
+    if factory is None:
         help = did_you_mean(language, LANGUAGES) or f"the languages are {', '.join(LANGUAGES)}"
         raise CompileError(error("E0781", f"no source is printed in `{language}`", help=help))
-    dialect = made()
+    dialect = factory()
     with deep_recursion():
         texts = [kernel_text(k, dialect) for k in kernels]
     return "\n".join([*dialect.prelude(), *texts])

@@ -86,8 +86,8 @@ class CudaC(Dialect):
 
     def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
         type = self.vector(dtype, len(lanes)) or ""
-        made = ", ".join(lanes)
-        return f"{type}{{{{{made}}}}}" if type.startswith("lanes<") else f"make_{type}({made})"
+        listed = ", ".join(lanes)
+        return f"{type}{{{{{listed}}}}}" if type.startswith("lanes<") else f"make_{type}({listed})"
 
     def lane(self, vector: str, dtype: DType, lanes: int, lane: int) -> str:
         type = self.vector(dtype, lanes) or ""
@@ -128,8 +128,8 @@ class CudaC(Dialect):
             return f"{'ldexp' if node.dtype.bits == 64 else 'ldexpf'}({args[0]}, {args[1]})"
         if name in ("call_extern", "call_pure_extern"):
             return f"{args[0]}({', '.join(args[1:])})"
-        made = bulk_copies.asm_statement(name, args, node) or tensor_cores.asm_statement(name, args, node)
-        return made or wgmma.asm_statement(name, args, node, self.sums)
+        asm = bulk_copies.asm_statement(name, args, node) or tensor_cores.asm_statement(name, args, node)
+        return asm or wgmma.asm_statement(name, args, node, self.sums)
 
     def registers(self, name: str, buffer: tir.Buffer) -> list[tuple[str, str]]:
         return wgmma.registers(name, tir.const_int(buffer.shape[0]) or 0, buffer.dtype)
@@ -141,15 +141,15 @@ class CudaC(Dialect):
     ) -> list[str]:
         bounds = "" if threads is None else f" __launch_bounds__({threads})"
         listed = [_declared(p) for p in params]
-        made = [f'extern "C" __global__ void{bounds} {name}({", ".join(listed)}) {{']
-        made += [f"  const int {variable} = {axis};" for axis, variable in axes.items()]
-        return made + [f"  extern __shared__ __align__({dynamic}) unsigned char dynamic_shared[];"] * bool(dynamic)
+        lines = [f'extern "C" __global__ void{bounds} {name}({", ".join(listed)}) {{']
+        lines += [f"  const int {variable} = {axis};" for axis, variable in axes.items()]
+        return lines + [f"  extern __shared__ __align__({dynamic}) unsigned char dynamic_shared[];"] * bool(dynamic)
 
     def includes(self) -> list[str]:
-        made = [f"#include <{h}>" for h in self._headers]
+        lines = [f"#include <{h}>" for h in self._headers]
         if self.uses("lanes"):
-            made += ["", "template <typename T, int N>", "struct __align__(sizeof(T) * N) lanes {", "  T at[N];", "};"]
-        return made
+            lines += ["", "template <typename T, int N>", "struct __align__(sizeof(T) * N) lanes {", "  T at[N];", "};"]
+        return lines
 
 
 def _declared(param: Param) -> str:
@@ -164,6 +164,6 @@ def _count_bits(name: str, arg: str, node: tir.Call) -> str:
     wide = source.bits == 64
     function = ("__popc" if name == "popcount" else "__clz") + ("ll" if wide else "")
     if source.bits < 32:  # without the sign's copies, and the zeros before them
-        made = f"{function}((unsigned int)({arg}) & {(1 << source.bits) - 1}u)"
-        return made if name == "popcount" else f"({made} - {32 - source.bits})"
+        count = f"{function}((unsigned int)({arg}) & {(1 << source.bits) - 1}u)"
+        return count if name == "popcount" else f"({count} - {32 - source.bits})"
     return f"{function}({arg})"

@@ -51,10 +51,10 @@ class Dialect(ABC):
 
     def memory(self, dtype: DType, span: Span | None = None) -> str:
         """The type of one element in memory. Raises CompileError for a dtype that the language lacks."""
-        found = self.types.get(str(dtype.element))
-        if found is None:
+        name = self.types.get(str(dtype.element))
+        if name is None:
             raise refuse(f"{self.name} has no {dtype.element}", span)
-        return found
+        return name
 
     def register(self, dtype: DType, span: Span | None = None) -> str:
         """The type of a value while it is computed with: bool, and float for what is narrower than it."""
@@ -134,13 +134,13 @@ class Dialect(ABC):
 
     def prelude(self) -> list[str]:
         """Return the lines before the kernels: includes, and the helpers in use."""
-        made = [f"// {self.name} by mlcc", *self.includes()]
+        lines = [f"// {self.name} by mlcc", *self.includes()]
         for name, (result, params, body) in {**HELPERS, **self.helpers}.items():
             if name in self._helpers:
                 types = [f"typename {t}" for t in ("T", "F") if t in f"{result} {params}".split()]
-                made += ["", *([f"template <{', '.join(types)}>"] if types else [])]
-                made += [f"{self.inline} {result} {name}({params}) {{", f"  {body}", "}"]
-        return [*made, ""]
+                lines += ["", *([f"template <{', '.join(types)}>"] if types else [])]
+                lines += [f"{self.inline} {result} {name}({params}) {{", f"  {body}", "}"]
+        return [*lines, ""]
 
 
 class Param:

@@ -25,8 +25,8 @@ def text(w: KernelWriter, node: tir.Expr, least: int = CHOICE) -> str:
     emit = _EMIT.get(type(node))
     if emit is None or node.dtype.lanes > 1:
         raise refuse(f"`{type(node).__name__}` of {node.dtype} has no source form", node.span)
-    binds, made = emit(w, node)
-    return made if binds >= least else f"({made})"
+    binds, printed = emit(w, node)
+    return printed if binds >= least else f"({printed})"
 
 
 def _infix(w: KernelWriter, level: int, symbol: str, lhs: tir.Expr, rhs: tir.Expr) -> Text:
@@ -82,10 +82,10 @@ def _float(w: KernelWriter, node: tir.FloatImm) -> Text:
         return ATOM, "NAN"
     if math.isinf(value):
         return (ATOM, "INFINITY") if value > 0 else (UNARY, "-INFINITY")
-    made = repr(float(value)) if node.dtype.bits == 64 else _shortest(value)
-    made += "" if "." in made or "e" in made else ".0"
+    digits = repr(float(value)) if node.dtype.bits == 64 else _shortest(value)
+    digits += "" if "." in digits or "e" in digits else ".0"
     binds = UNARY if math.copysign(1, value) < 0 else ATOM
-    return binds, made + ("" if node.dtype.bits == 64 else "f")
+    return binds, digits + ("" if node.dtype.bits == 64 else "f")
 
 
 def _shortest(value: float) -> str:
@@ -244,12 +244,12 @@ def _cast(w: KernelWriter, node: tir.Cast) -> Text:
 
 def _load(w: KernelWriter, node: tir.BufferLoad) -> Text:
     dtype = node.dtype
-    made = w.element(node.buffer, node.indices[0])
+    element = w.element(node.buffer, node.indices[0])
     if dtype.is_bool:
-        return EQUAL, f"{made} != 0"
+        return EQUAL, f"{element} != 0"
     if dtype.is_float and dtype.bits < 32:
-        return ATOM, w.language.from_memory(made, dtype)
-    return ATOM, made
+        return ATOM, w.language.from_memory(element, dtype)
+    return ATOM, element
 
 
 # ---------------------------------------------------------------- calls
@@ -265,10 +265,10 @@ def _call(w: KernelWriter, node: tir.Call) -> Text:
     if node.dtype.is_float and len(node.args) in (1, 2, 3) and all(a.dtype is node.dtype for a in node.args):
         function = w.language.math(name, _wide(node.dtype), node.span)
         return _fitted(w, node.dtype, (ATOM, f"{function}({', '.join(text(w, a) for a in node.args)})"))
-    made = w.language.intrinsic(name, [_argument(w, a) for a in node.args], node)
-    if made is None:
+    call = w.language.intrinsic(name, [_argument(w, a) for a in node.args], node)
+    if call is None:
         raise refuse(f"`T.{name}` has no form in {w.language.name}", node.span)
-    return ATOM, made
+    return ATOM, call
 
 
 def _argument(w: KernelWriter, node: tir.Expr) -> str:
@@ -277,8 +277,8 @@ def _argument(w: KernelWriter, node: tir.Expr) -> str:
 
 def _bits(level: int, symbol: str) -> Callable[[KernelWriter, tir.Call], Text]:
     def emit(w: KernelWriter, node: tir.Call) -> Text:
-        made = _infix(w, level, symbol, *node.args)
-        return (ATOM, f"bool({made[1]})") if node.dtype.is_bool else _fitted(w, node.dtype, made)
+        printed = _infix(w, level, symbol, *node.args)
+        return (ATOM, f"bool({printed[1]})") if node.dtype.is_bool else _fitted(w, node.dtype, printed)
 
     return emit
 
@@ -350,8 +350,8 @@ def _reinterpret(w: KernelWriter, node: tir.Call) -> Text:
         inner = w.language.to_memory(inner, source, source)
     if target.is_bool:
         return EQUAL, f"{w.language.use('as_type')}<unsigned char>({inner}) != 0"
-    made = f"{w.language.use('as_type')}<{w.language.memory(target)}>({inner})"
-    return ATOM, w.language.from_memory(made, target) if target.is_float and target.bits < 32 else made
+    value = f"{w.language.use('as_type')}<{w.language.memory(target)}>({inner})"
+    return ATOM, w.language.from_memory(value, target) if target.is_float and target.bits < 32 else value
 
 
 def _address(w: KernelWriter, node: tir.Call) -> Text:

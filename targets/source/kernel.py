@@ -75,8 +75,8 @@ class KernelWriter:
         return [f"// grid: ({sizes[0]}), block: ({sizes[1]}){dynamic}"]
 
     def _extent(self, axis: str) -> str:
-        found = self._kernel.extents.get(axis)
-        return "1" if found is None else self._comment(found)
+        extent = self._kernel.extents.get(axis)
+        return "1" if extent is None else self._comment(extent)
 
     def _comment(self, node: tir.Expr) -> str:
         known = tir.const_int(node)
@@ -84,40 +84,40 @@ class KernelWriter:
 
     def _params(self) -> list[Param]:
         kernel = self._kernel
-        made = []
+        params = []
         written = {*written_by(kernel.body), *(kernel.params[-1:] if kernel.asserts else ())}
         for var, buffer in zip(kernel.params, kernel.buffers, strict=True):
             name = self.define(var, buffer.name if buffer is not None else var.name)
             self._scopes[var] = "global"
             if var in kernel.maps:
-                made.append(Param(name, self.language.tensor_map(var.span), False, True, False))
+                params.append(Param(name, self.language.tensor_map(var.span), False, True, False))
                 continue
             if not var.dtype.is_handle:
-                made.append(Param(name, self.language.register(var.dtype, var.span), False, True, False))
+                params.append(Param(name, self.language.register(var.dtype, var.span), False, True, False))
                 continue
             dtype = buffer.dtype if buffer is not None else var.pointer.dtype if var.pointer is not None else None
             type = "void" if dtype is None or dtype.is_void else self.language.memory(dtype, kernel.body[0].span)
-            made.append(Param(name, type, True, var not in written, self._noalias))
-        return made
+            params.append(Param(name, type, True, var not in written, self._noalias))
+        return params
 
     # ------------------------------------------------------------ names
 
     def define(self, var: tir.Var, hint: str | None = None) -> str:
         """A name that nothing else in the kernel has."""
         base = identifier(hint or var.name, self.language.words)
-        made, number = base, 0
-        while made in self._taken:
+        unique, number = base, 0
+        while unique in self._taken:
             number += 1
-            made = f"{base}_{number}"
-        self._taken.add(made)
-        self._names[var] = made
-        return made
+            unique = f"{base}_{number}"
+        self._taken.add(unique)
+        self._names[var] = unique
+        return unique
 
     def name(self, var: tir.Var) -> str:
-        found = self._names.get(var)
-        if found is None:
+        name = self._names.get(var)
+        if name is None:
             raise refuse(f"`{var.name}` has no value here", var.span)
-        return found
+        return name
 
     def never_negative(self, node: tir.Expr) -> bool:
         return self._analyzer.bound(node).min >= 0
@@ -233,7 +233,7 @@ class KernelWriter:
 
     def _loaded(self, *nodes: tir.Expr, always: bool = False) -> dict[int, list[tir.Expr]]:
         """The lanes of all vector loads in expressions; aligned vectors (all of them with `always`) are loaded now."""
-        made: dict[int, list[tir.Expr]] = {}
+        loaded: dict[int, list[tir.Expr]] = {}
 
         def visit(load: tir.BufferLoad, guards: tuple[tir.Expr, ...]) -> None:
             buffer, dtype = load.buffer, load.dtype.element
@@ -241,14 +241,14 @@ class KernelWriter:
                 isinstance(n, tir.BufferLoad) and n.dtype.lanes > 1 for n in walk(load.indices[0])
             ):
                 index = load.indices[0]
-                starts = [self._lanes.of(index, lane, made) for lane in range(index.dtype.lanes)]
-                made[id(load)] = [tir.BufferLoad(dtype, scalars(buffer), (s,), span=load.span) for s in starts]
+                starts = [self._lanes.of(index, lane, loaded) for lane in range(index.dtype.lanes)]
+                loaded[id(load)] = [tir.BufferLoad(dtype, scalars(buffer), (s,), span=load.span) for s in starts]
                 return
             starts, first = self._places(buffer, load.indices[0])
             flat = scalars(buffer)
             if first is None or any(g.dtype.lanes > 1 for g in guards):
                 lanes: list[tir.Expr] = [tir.BufferLoad(dtype, flat, (s,), span=load.span) for s in starts]
-                made[id(load)] = [self._kept(x, buffer.name) for x in lanes] if always and not guards else lanes
+                loaded[id(load)] = [self._kept(x, buffer.name) for x in lanes] if always and not guards else lanes
                 return
             whole = tir.Var("v", dtype)
             name = self.define(whole, f"{buffer.name}_v")
@@ -257,11 +257,11 @@ class KernelWriter:
             if guards:
                 given = f"{' && '.join(ex.text(self, g, ex.EQUAL) for g in guards)} ? {given} : {type}()"
             self.line(f"const {type} {name} = {given};")
-            made[id(load)] = [self._part(name, dtype, len(starts), k) for k in range(len(starts))]
+            loaded[id(load)] = [self._part(name, dtype, len(starts), k) for k in range(len(starts))]
 
         for node in nodes:
             vector_loads(node, visit)
-        return made
+        return loaded
 
     def _part(self, vector: str, dtype: DType, lanes: int, lane: int) -> tir.Expr:
         """A lane of a vector from memory, as something that prints like an element of memory."""
@@ -294,8 +294,8 @@ class KernelWriter:
             starts, first = self._places(buffer, index)
         values = [self._lanes.of(stmt.value, lane, loads) for lane in range(count)]
         if first is not None:
-            made = self._copied(values) or self.language.make_vector(dtype, [self.stored(v) for v in values])
-            self.line(f"{self._wide(buffer, first, count, False)} = {made};")
+            vector = self._copied(values) or self.language.make_vector(dtype, [self.stored(v) for v in values])
+            self.line(f"{self._wide(buffer, first, count, False)} = {vector};")
             return
         loads_left = (n for v in values for n in find(v, tir.BufferLoad))
         if any(n.buffer.data not in self._parts for n in loads_left):  # all lanes are read before any is written
@@ -310,8 +310,8 @@ class KernelWriter:
             return None
         vector, dtype, count = first.buffer.name, first.dtype, len(values)
         wanted = [self.language.lane(vector, dtype, count, k) for k in range(count)]
-        found = [self._parts.get(v.buffer.data) if isinstance(v, tir.BufferLoad) else None for v in values]
-        return vector if found == wanted else None
+        parts = [self._parts.get(v.buffer.data) if isinstance(v, tir.BufferLoad) else None for v in values]
+        return vector if parts == wanted else None
 
     def stored(self, node: tir.Expr) -> str:
         """A value as it lies in memory."""
@@ -349,8 +349,8 @@ class KernelWriter:
     def evaluate(self, stmt: tir.Evaluate) -> None:
         if isinstance(stmt.value, (tir.IntImm, tir.FloatImm, tir.StringImm, tir.Var)):
             return
-        if made := ex.text(self, stmt.value):
-            self.line(f"{made};")
+        if printed := ex.text(self, stmt.value):
+            self.line(f"{printed};")
 
     def assertion(self, stmt: tir.AssertStmt) -> None:
         number = self.failure_number(stmt.kind, "".join(stmt.message))

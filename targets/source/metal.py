@@ -36,10 +36,10 @@ _SHUFFLES = {
 
 def _polynomial(x: str, numbers: Sequence[float]) -> str:
     """By Horner's rule, lowest coefficient first."""
-    made = f"{numbers[-1]!r}f"
+    value = f"{numbers[-1]!r}f"
     for number in reversed(numbers[:-1]):
-        made = f"fma({made}, {x}, {number!r}f)"
-    return made
+        value = f"fma({value}, {x}, {number!r}f)"
+    return value
 
 
 # what Metal's library lacks, for float
@@ -171,9 +171,9 @@ class Metal(Dialect):
             listed.append("threadgroup uchar* dynamic_shared [[threadgroup(0)]]")
         listed += [place for axis, place in places.items() if any(a.startswith(axis) for a in axes)]
         bounds = [] if threads is None else [f"[[max_total_threads_per_threadgroup({threads})]]"]
-        made = [*bounds, f"kernel void {name}(", *(f"    {x}," for x in listed[:-1]), f"    {listed[-1]}) {{"]
+        lines = [*bounds, f"kernel void {name}(", *(f"    {x}," for x in listed[:-1]), f"    {listed[-1]}) {{"]
         source = {"blockIdx": "block", "threadIdx": "position"}
-        return [*made, *(f"  const int {v} = int({source[a[:-2]]}{a[-2:]});" for a, v in axes.items())]
+        return [*lines, *(f"  const int {v} = int({source[a[:-2]]}{a[-2:]});" for a, v in axes.items())]
 
     def includes(self) -> list[str]:
         return ["#include <metal_stdlib>", "using namespace metal;"]

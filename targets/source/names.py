@@ -15,26 +15,26 @@ def scalars(buffer: tir.Buffer) -> tir.Buffer:
 
 def identifier(hint: str, words: frozenset[str]) -> str:
     """A C identifier that is none of `words`."""
-    made = re.sub(r"\W", "_", hint, flags=re.ASCII) or "x"
-    made = f"_{made}" if made[0].isdigit() else made
-    return f"{made}_" if made in words else made
+    name = re.sub(r"\W", "_", hint, flags=re.ASCII) or "x"
+    name = f"_{name}" if name[0].isdigit() else name
+    return f"{name}_" if name in words else name
 
 
 def written(body: tuple[tir.Stmt, ...]) -> set[tir.Var]:
     """Pointers through which something may be written."""
-    found: set[tir.Var] = set()
+    pointers: set[tir.Var] = set()
     for stmt in body:
         for node in walk(stmt):
             match node:
                 case tir.BufferStore(buffer=buffer):
-                    found.add(buffer.data)
+                    pointers.add(buffer.data)
                 case tir.DeclBuffer(data=data):
-                    found |= {n for n in walk(data) if isinstance(n, tir.Var)}
+                    pointers |= {n for n in walk(data) if isinstance(n, tir.Var)}
                 case tir.Bind(var=var, value=value) if var.dtype.is_handle:
-                    found |= {n for n in walk(value) if isinstance(n, tir.Var)}
+                    pointers |= {n for n in walk(value) if isinstance(n, tir.Var)}
                 case tir.Call(args=args):
                     for arg in args:
-                        found |= {n for n in walk(arg) if isinstance(n, tir.Var) and n.dtype.is_handle}
+                        pointers |= {n for n in walk(arg) if isinstance(n, tir.Var) and n.dtype.is_handle}
                         if isinstance(arg, tir.Call):
-                            found |= {n.buffer.data for n in find(arg, tir.BufferLoad)}
-    return found
+                            pointers |= {n.buffer.data for n in find(arg, tir.BufferLoad)}
+    return pointers

@@ -77,8 +77,8 @@ def _words(args: Sequence[str], at: int, count: int, dtype: str) -> list[tuple[s
     """The registers with `count` elements from a pointer and the offset beside it: letter and place of each."""
     type, letter = _REGISTERS.get(dtype, ("unsigned", "r"))
     bits = DType.of(dtype).bits
-    made = f"(({type}*)({args[at]} + ({args[at + 1]})))"
-    return [(letter, f"{made}[{n}]") for n in range(count * bits // max(32, bits))]
+    pointer = f"(({type}*)({args[at]} + ({args[at + 1]})))"
+    return [(letter, f"{pointer}[{n}]") for n in range(count * bits // max(32, bits))]
 
 
 def _ldmatrix(args: Sequence[str], node: tir.Call) -> str:
