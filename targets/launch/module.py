@@ -54,16 +54,16 @@ def plan_module(module: IRModule, about: dict[str, Any], opt_level: int, pipelin
 def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str) -> LaunchModule:
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     shared = Planning(module, LaunchContext(functions))
-    made: list[HostFunction] = []
+    planned: list[HostFunction] = []
     wrong: list[Diagnostic] = []
     for name, func in public_functions(shared).items():
         try:
-            made.append(_function(name, func, shared))
+            planned.append(_function(name, func, shared))
         except CompileError as exc:
             wrong += [d for d in exc.diagnostics if d not in wrong]
     if wrong:
         raise CompileError(together(wrong))
-    plans = {f.name: function_plan(f, shared) for f in made}
+    plans = {f.name: function_plan(f, shared) for f in planned}
     ctx = shared.ctx
     kernels = {k.name: kernel_facts(k, ctx) for k in ctx.kernels()}
     plan = {
@@ -75,7 +75,7 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
         "errors": [[code, text] for code, text in messages(shared) if code >> DETAIL_SHIFT],
     }
     facts = object_facts(
-        {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about,
+        {f.name: function_facts(f, symbol_of(f.name)) for f in planned}, shared, about,
         {"sha256": "", "pipeline": pipeline, "opt_level": opt_level},
     )  # fmt: skip
     facts["kernels"] = kernels

@@ -59,8 +59,8 @@ class LaunchContext:
 
     def kernel(self, name: str) -> Program:
         """The program of a PrimFunc of the module, made on first use. Raises CompileError."""
-        found = self.programs.get(name)
-        if found is None:
+        program = self.programs.get(name)
+        if program is None:
             func = self.functions.get(name)
             if func is None:
                 hint = did_you_mean(name, self.functions)
@@ -70,8 +70,8 @@ class LaunchContext:
                 help = "make it private, and call the function that launches it"
                 raise CompileError(error("E0729", message, func.span, help=help))
             with deep_recursion():
-                found = self.programs[name] = _HostCode(DeviceProgram.of(func, self.functions), self).program()
-        return found
+                program = self.programs[name] = _HostCode(DeviceProgram.of(func, self.functions), self).program()
+        return program
 
     def kernels(self) -> list[DeviceKernel]:
         """All kernels, in order of first use."""
@@ -141,8 +141,8 @@ class _HostCode:
             case tir.For():
                 return self.loop(stmt)
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
-                made = {"do": "if", "cond": self.scalar(condition), "then": self.body(then)}
-                return [made | ({"else": self.body(other)} if other else {})]
+                entry = {"do": "if", "cond": self.scalar(condition), "then": self.body(then)}
+                return [entry | ({"else": self.body(other)} if other else {})]
             case tir.AssertStmt(condition=condition):
                 if tir.const_int(condition):
                     return []
@@ -158,14 +158,14 @@ class _HostCode:
 
     def loop(self, stmt: tir.For) -> list[dict[str, Any]]:
         var, low, extent = stmt.var, stmt.min, stmt.extent
-        made = {"do": "for", "name": self.names.add(var), "min": self.scalar(low), "extent": self.scalar(extent)}
+        entry = {"do": "for", "name": self.names.add(var), "min": self.scalar(low), "extent": self.scalar(extent)}
         if stmt.step is not None:
-            made["step"] = self.scalar(stmt.step)
+            entry["step"] = self.scalar(stmt.step)
         first, count = substitute(low, self.binds), substitute(extent, self.binds)
         self.loops[var] = Interval(first, c.sub(c.add(first, count), 1))
-        made["body"] = self.body(stmt.body)
+        entry["body"] = self.body(stmt.body)
         del self.loops[var]
-        return [made]
+        return [entry]
 
     # ------------------------------------------------------------ memory
 
@@ -199,7 +199,7 @@ class _HostCode:
         """A tensor map: what of it is fixed, and how its extents and strides are computed."""
         if not isinstance(arg, tir.Call) or not is_tensor_map(arg) or (of := TensorMap.of(arg)).form != form:
             raise CompileError(error("E0777", "the kernel takes a tensor map of another form here", arg.span))
-        sizes = {name: [self.scalar(e) for e in found] for name, found in (("dims", of.dims), ("strides", of.strides))}
+        sizes = {name: [self.scalar(e) for e in exprs] for name, exprs in (("dims", of.dims), ("strides", of.strides))}
         fixed = {"box": list(form.box), "steps": list(form.steps), "swizzle": form.swizzle}
         usual = {"interleave": "none", "fill": "zeros"}
         about = {"base": self._pointer(of.data), "name": of.data.name, "dtype": str(form.dtype)}
@@ -229,10 +229,10 @@ class _HostCode:
             one = tir.IntImm(INT64, 1)
             return [as_json(kernel.extents.get(axis, one), inside) for axis in axes]
 
-        made = {"do": "launch", "kernel": kernel.name, "grid": extents(GRID), "block": extents(BLOCK), "args": given}
+        entry = {"do": "launch", "kernel": kernel.name, "grid": extents(GRID), "block": extents(BLOCK), "args": given}
         if tir.const_int(kernel.dynamic_shared) != 0:
-            made["shared"] = as_json(kernel.dynamic_shared, inside)
-        return made
+            entry["shared"] = as_json(kernel.dynamic_shared, inside)
+        return entry
 
 
 def plain_params(kernel: DeviceKernel) -> tuple[tir.Var, ...]:
@@ -242,20 +242,20 @@ def plain_params(kernel: DeviceKernel) -> tuple[tir.Var, ...]:
 
 def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
     """A kernel as the plan has it: what it takes, its constant extents, the codes of its assertions."""
-    made = kernel_form(kernel)
-    for param, kind in zip(kernel.params, made["params"], strict=True):
+    facts = kernel_form(kernel)
+    for param, kind in zip(kernel.params, facts["params"], strict=True):
         if kind != "ptr" and kind not in SCALARS and param not in kernel.maps:
             message = f"a kernel takes no scalar of dtype {kind} (`{param.name}`)"
             raise CompileError(error("E0729", message, param.span))
     if kernel.asserts:
-        made["asserts"] = [ctx.error_code(kind, message) for kind, message in kernel.asserts]
-    return made
+        facts["asserts"] = [ctx.error_code(kind, message) for kind, message in kernel.asserts]
+    return facts
 
 
 def kernel_form(kernel: DeviceKernel) -> dict[str, Any]:
     """Return the launch signature of a kernel: kinds of parameters, threads of a block (0: not constant), and bytes of
     shared memory (-1: not constant)."""
-    made: dict[str, Any] = {
+    form: dict[str, Any] = {
         "params": [
             f"bytes{MAP_BYTES}" if p in kernel.maps else "ptr" if p.dtype.is_handle else str(p.dtype)
             for p in kernel.params
@@ -265,8 +265,8 @@ def kernel_form(kernel: DeviceKernel) -> dict[str, Any]:
     }
     if tir.const_int(kernel.dynamic_shared) != 0:
         known = tir.const_int(kernel.dynamic_shared)
-        made["dynamic_shared"] = -1 if known is None else known
-    return made
+        form["dynamic_shared"] = -1 if known is None else known
+    return form
 
 
 def static_shared(kernel: DeviceKernel) -> int:

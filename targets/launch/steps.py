@@ -62,28 +62,28 @@ class _Writer:
         for place, expr in func.places:
             tree = self.scalar(expr)
             places.append([self.names.add(place), tree])
-        made: dict[str, Any] = {"places": places, "workspace": self.scalar(func.workspace)}
+        entry: dict[str, Any] = {"places": places, "workspace": self.scalar(func.workspace)}
         floats = {i: v for i, leaf in enumerate(func.inputs()) if (v := self._float_name(leaf.value, leaf.kind))}
         if floats:
-            made["floats"] = [[index, name] for index, name in floats.items()]
+            entry["floats"] = [[index, name] for index, name in floats.items()]
         shifts = [
             [index, self.scalar(offset_bytes(leaf))]
             for index, leaf in enumerate(self.leaves)
             if leaf.kind == "tensor" and leaf.offset is not None and tir.const_int(leaf.offset) != 0
         ]
         if shifts:
-            made["shifts"] = shifts
-        made["steps"] = self.steps(func.steps)
+            entry["shifts"] = shifts
+        entry["steps"] = self.steps(func.steps)
         if func.values:
-            made["values"] = [[leaf, self.scalar(expr)] for leaf, expr in func.values]
+            entry["values"] = [[leaf, self.scalar(expr)] for leaf, expr in func.values]
         actual = [
             [len(func.inputs()) + i, [self.scalar(d) for d in leaf.actual]]
             for i, leaf in enumerate(func.outputs())
             if leaf.actual is not None
         ]
         if actual:
-            made["actual"] = actual
-        return made
+            entry["actual"] = actual
+        return entry
 
     def _float_name(self, value: tir.Expr | None, kind: str) -> str | None:
         if kind == "scalar" and isinstance(value, tir.Var) and value.dtype.is_float:
@@ -136,13 +136,13 @@ class _Writer:
                 to, origin = self.tensor(target), self.tensor(source)
                 return {"do": "copy", "to": to, "from": origin, "bytes": self.scalar(target.size)}
             case Check(condition=condition, code=code, exact=exact):
-                made = {"do": "check", "cond": self.condition(condition), "code": code}
-                return made | ({"exact": True} if exact else {})
+                entry = {"do": "check", "cond": self.condition(condition), "code": code}
+                return entry | ({"exact": True} if exact else {})
             case Measure(symbol=symbol, source=source, code=code):
                 return {"do": "measure", "name": self.names[symbol], "from": self.tensor(source), "code": code}
             case Branch(condition=condition, then_steps=then, else_steps=other):
-                made = {"do": "if", "cond": self.condition(condition), "then": self.steps(then)}
-                return made | ({"else": self.steps(other)} if other else {})
+                entry = {"do": "if", "cond": self.condition(condition), "then": self.steps(then)}
+                return entry | ({"else": self.steps(other)} if other else {})
             case Loop(steps=steps):
                 return {"do": "loop", "body": self.steps(steps)}
             case Again():
@@ -150,12 +150,12 @@ class _Writer:
 
     def _program(self, step: CallKernel) -> dict[str, Any]:
         args = [self.pointer(a) if isinstance(a, Tensor) else self.scalar(a.value) for a in step.args]
-        made: dict[str, Any] = {"do": "run", "program": step.kernel, "args": args}
+        entry: dict[str, Any] = {"do": "run", "program": step.kernel, "args": args}
         if step.symbols:
-            made["symbols"] = [self.scalar(s) for s in step.symbols]
+            entry["symbols"] = [self.scalar(s) for s in step.symbols]
         if step.workspace is not None:
-            made["work"] = self.place(step.workspace, tir.IntImm(step.workspace.size.dtype, 0))
-        return made
+            entry["work"] = self.place(step.workspace, tir.IntImm(step.workspace.size.dtype, 0))
+        return entry
 
     def packed_argument(self, value: Value) -> dict[str, Any]:
         match value:
