@@ -1,9 +1,9 @@
 """`tvm_thread_allreduce`: threads combine their values, and all of them have the result.
 
-Where the threads that take part lie side by side in warps, by shuffles: each lane takes what the lane half a group
-further on has, then a quarter, and so on, until the first one has all, and hands it back. Groups of several warps meet
-in shared memory; groups of other sizes combine there in a tree. Lower threads
-stand on the left of the combiner throughout. The barriers are `insert_barriers`' to insert.
+A group of consecutive lanes of a warp is reduced by shuffles: each lane combines its value with that of the lane half
+a group further on, then a quarter, and so on; the first lane then broadcasts the result. Groups of several warps
+combine the results of warps in shared memory; groups of other sizes are reduced there in a tree. Lower threads are on
+the left of the combiner throughout. `insert_barriers` inserts the barriers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Values = list[Expr]
 
 
 def lower_allreduce(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, with kernels in one form, without these calls. Raises CompileError."""
+    """Lower these calls in `func`, which has formed kernels. Raises CompileError."""
     if not any(_is_allreduce(n) for n in walk(func.body)):
         return func
     return change_kernels(func, lambda loops, body: _Lower(loops).body(body))
@@ -64,7 +64,7 @@ class _Lower(TirMutator):
         return node
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
-        """Threads that a loop leaves out take part all the same, with nothing."""
+        """Let threads that a loop masks off take part, with the identity value."""
         if is_threads_left_out(node.condition) and any(_is_allreduce(n) for n in walk(node)):
             parts = drawn_in(node.condition, node.then_body, self._varying)
             if parts is not None:
@@ -109,7 +109,7 @@ class _Lower(TirMutator):
 
 
 class _Combination:
-    """One of these calls. `made` are the statements."""
+    """The lowering of one call; `made` collects the statements."""
 
     def __init__(self, reducer: tir.CommReducer, group: list[tir.For], block: list[tir.For], call: tir.Call) -> None:
         self._reducer, self._call = reducer, call
@@ -126,7 +126,7 @@ class _Combination:
         self.made: list[Stmt] = []
 
     def run(self, values: Values) -> Values:
-        """The statements that combine; what all threads have afterwards."""
+        """Emit the combination; return the values that all threads have afterwards."""
         if self._size == 1:
             return values
         scalar = all(v.dtype.lanes == 1 and not v.dtype.is_handle for v in values)
@@ -149,7 +149,7 @@ class _Combination:
         return self._named(apply_reducer(self._reducer, left, right))
 
     def _by_shuffles(self, values: Values, size: int) -> Values:
-        """Within groups of `size` lanes: a power of two."""
+        """Reduce within groups of `size` lanes, a power of two."""
         values = self._named(values)
         half = size // 2
         while half:
@@ -159,7 +159,7 @@ class _Combination:
         return self._named([_shuffle("", v, first) for v in values])
 
     def _by_warps(self, values: Values) -> Values:
-        """Each warp, and then what each of them has."""
+        """Reduce each warp, then the results of the warps."""
         warps = self._size // WARP
         values = self._by_shuffles(values, WARP)
         store = self._memory(values, self._threads // WARP)
@@ -219,7 +219,7 @@ def _linear(loops: list[tir.For]) -> Expr:
 
 
 def _shuffle(kind: str, value: Expr, by: Expr) -> Expr:
-    """Narrow types travel in the 32 bits that a shuffle moves at a time, which keeps their values."""
+    """Emit a shuffle; narrow types are widened to the 32 bits that it moves, which keeps their values."""
     own = value.dtype
     if own.bits < 32:
         value = c.cast("float32" if own.is_float else "uint32" if own.is_uint else "int32", value)

@@ -1,4 +1,4 @@
-"""Copies of code in which buffers lie elsewhere: at a distance from where they were, in a larger allocation.
+"""Copy code with its buffers relocated: at an offset in a larger allocation.
 
 Code names memory in three ways, and all of them move: by index (loads and stores), by pointer (`tvm_access_ptr`, the
 data variable alone), and, in the intrinsics of tensor cores, by a data variable and an offset beside it.

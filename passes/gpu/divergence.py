@@ -1,4 +1,4 @@
-"""Conditions and bounds that are not the same for all threads of a block, and how they move out of the way of barriers.
+"""Divergence analysis, and rewrites that sink divergent conditions and bounds so that barriers can stand.
 
 if tx < 32:              for k in range(4):
     for k in range(4):       if tx < 32: S[tx] = ...
@@ -43,7 +43,7 @@ class Varying:
         self.domains: dict[tir.Var, Interval] = {}  # of what differs
 
     def thread(self, loop: tir.For) -> None:
-        """A loop over the threads of a block."""
+        """Enter a loop over the threads of a block: its variable diverges."""
         if tir.const_int(loop.extent) != 1:
             self.mark(loop.var)
             self.domains[loop.var] = from_range(tir.Range(loop.min, loop.extent))
@@ -64,13 +64,13 @@ class Varying:
         return False
 
     def most(self, value: Expr) -> Expr | None:
-        """The greatest that a value is for any thread; None if that is not known."""
+        """Return the greatest value of an expression over all threads; None if unknown."""
         reach = eval_set(value, self.domains)
         return None if reach.high is None or self.differs(reach.high) else reach.high
 
 
 def drawn_in(condition: Expr, body: Body, varying: Varying) -> list[Stmt] | None:
-    """The body statement by statement, each where `condition` holds; None if that is something else."""
+    """Sink `condition` into each statement of the body; None if that would change its meaning."""
     if not is_steady(condition):
         return None
     guarded: list[Stmt] = []
@@ -108,7 +108,7 @@ def drawn_in(condition: Expr, body: Body, varying: Varying) -> list[Stmt] | None
 
 
 def whole_range(loop: tir.For, varying: Varying) -> tir.For | None:
-    """A loop whose bounds differ as one of the same bounds for all, with a condition inside."""
+    """Rewrite a loop with divergent bounds as a uniform loop with a condition inside; None if impossible."""
     if not _harmless(loop.min) or not _harmless(loop.extent) or tir.const_int(loop.step) not in (None, 1):
         return None
     most = varying.most(loop.extent)

@@ -40,7 +40,7 @@ MANUAL = "mlcc.manual_barriers"  # of a function that has all the barriers that 
 
 
 def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, flat loop code with kernels in one form, with barriers. Raises CompileError."""
+    """Insert barriers into the kernels of `func`, flat loop code with formed kernels. Raises CompileError."""
     if func.attrs.get(MANUAL):
         return func
     return change_kernels(func, _synchronised)
@@ -120,7 +120,7 @@ class _Sync:
     # ------------------------------------------------------------ statements
 
     def body(self, body: Body) -> tuple[Body, _Summary]:
-        """The statements with barriers between them, and what they touch."""
+        """Insert barriers between statements; return these and a summary of their accesses."""
         stmts: list[Stmt] = []
         summary = _Summary()
         waiting = list(reversed(body))
@@ -230,7 +230,7 @@ class _Sync:
         return replace(loop, body=body), _Summary(uses + inner.head, inner.tail + ([] if closed else uses), closed)
 
     def _carried(self, body: Body, inner: _Summary, loop: tir.For | None) -> tuple[Body, _Summary]:
-        """The body of a loop with a barrier for what a later iteration does."""
+        """Insert a barrier into the body of a loop if it has a loop-carried dependence between threads."""
         if loop is not None and tir.const_int(loop.extent) == 1:
             return body, inner
         for at, head in inner.starts:
@@ -247,8 +247,8 @@ class _Sync:
     # ------------------------------------------------------------ what threads do not run alike
 
     def _parted(self, stmt: Stmt, problem: _Inside) -> list[Stmt] | None:
-        """A statement in which a barrier cannot stand, as several between which it can; None if some scope further out
-        is in the way. Raises CompileError if there is no such form."""
+        """Split a statement under divergence into several, so that a barrier can stand between them; None if an outer
+        scope diverges. Raises CompileError if it cannot be split."""
         parts: list[Stmt] | None = None
         match stmt:
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other) if self._varying.differs(

@@ -24,7 +24,7 @@ from mlcc.passes.lowering.vector_legality import mentions
 
 @dataclass(slots=True, eq=False)
 class Launch:
-    """`axes` are new variables, in the order of AXES, with the extents of the launch.
+    """The launch of a kernel: `axes` are new variables, in the order of AXES, with their `extents`.
 
     `read` is the memory (data variables) that the kernel reads, `read_once` what it reads outside of the loops of some
     axis.
@@ -42,7 +42,7 @@ class Launch:
 
 
 def scan(kernel: Stmt) -> Launch:
-    """The launch of the kernel that an outermost thread-bound statement is. Raises CompileError."""
+    """Return the launch of a kernel, given as its outermost thread-bound statement. Raises CompileError."""
     scanner = _Scan()
     scanner.visit(kernel)
     launch = Launch()
@@ -70,7 +70,7 @@ def _most(extents: list[Expr]) -> Expr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Open:
-    """A bound loop or scope around; `after` are the variables that depend on its own."""
+    """An enclosing bound loop or scope; `after` are the variables that depend on its own."""
 
     node: tir.For | tir.AttrStmt
     extent: Expr
@@ -146,7 +146,7 @@ class _Scan:
                 outer.after.add(var)
 
     def _before_launch(self, node: Stmt, extent: Expr) -> Expr:
-        """The extent, or its greatest value, in terms of what is known before the kernel starts."""
+        """Return the extent, or an upper bound, over values that are known before the kernel starts."""
         bound = substitute(extent, self._values)
         for _ in self._domains:
             if not used_vars(bound) & self._inner:

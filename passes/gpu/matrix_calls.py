@@ -1,5 +1,6 @@
-"""Intrinsics of matrices that are no instructions: `mma_fill` and `mma_store` become the loads and stores they stand
-for, and `ptx_ldmatrix` of transposed bytes, which the instruction cannot do, too.
+"""Expand matrix intrinsics that are no instructions into loads and stores.
+
+These are `mma_fill`, `mma_store`, and `ptx_ldmatrix` of transposed bytes, which the instruction does not support.
 
 A warp holds a matrix of 16 x 16 as two accumulators of `mma.sync` beside each other (`mma_layout`).
 """
@@ -25,12 +26,12 @@ _AXIS = "threadIdx.x"
 
 
 def expand_matrix_calls(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is flat loop code, with these calls as plain code. Raises CompileError E0773."""
+    """Expand these calls in `func`, flat loop code. Raises CompileError E0773."""
     return replace(func, body=_Expand().body(func.body))
 
 
 def wrong_call(node: tir.Call, message: str, help: str | None = None) -> CompileError:
-    """The diagnostic for an intrinsic of matrices that cannot be used so."""
+    """Return the error for an invalid use of a matrix intrinsic."""
     name = node.op.name.removeprefix("tir.")
     return CompileError(error("E0773", f"`T.{name}`: {message}", node.span, help=help))
 
@@ -77,7 +78,7 @@ class _Expand(ThreadMutator):
         return stmts
 
     def _bytes(self, node: tir.Call) -> list[Stmt]:
-        """A matrix B of 32 x 16 bytes; the last argument is the distance of its rows."""
+        """Load a matrix B of 32 x 16 bytes; the last argument is its row stride."""
         _, count, _, data, offset, source, stride = node.args
         if tir.const_int(count) != 4:
             raise wrong_call(node, "bytes are transposed four matrices at a time")
@@ -93,7 +94,7 @@ class _Expand(ThreadMutator):
 
 
 def _view(name: str, node: tir.Call, pointer: Expr) -> tir.DeclBuffer:
-    """The memory at a pointer, of the call's type."""
+    """Declare a view of the memory at a pointer, of the call's type."""
     scope = "global"
     named = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
     if isinstance(named, tir.Var) and named.pointer is not None:

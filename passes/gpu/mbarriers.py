@@ -1,8 +1,8 @@
-"""Barriers in shared memory that count arrivals and bytes (mbarriers): where they lie.
+"""Allocate mbarriers: barriers in shared memory that count arrivals and bytes.
 
-A text names them by number, as TVM does: `T.create_barriers(4)`, `T.ptx_wait_barrier(2, parity)`. They become elements
-of an array in shared memory, of 64 bits each, and the calls take the address of one. A call may also name an element of
-a uint64 buffer in shared memory itself: `T.ptx_arrive_barrier(T.address_of(bars[k]))`.
+A program names them by number, as TVM does: `T.create_barriers(4)`, `T.ptx_wait_barrier(2, parity)`. They become
+elements of an array in shared memory, of 64 bits each, and the calls take the address of one. A call may also name an
+element of a uint64 buffer in shared memory itself: `T.ptx_arrive_barrier(T.address_of(bars[k]))`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ UINT64 = DType.of("uint64")
 
 
 def place_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, flat loop code with kernels in one form, with its barriers in memory. Raises CompileError E0776."""
+    """Allocate the numbered mbarriers of `func`, flat loop code with formed kernels. Raises CompileError E0776."""
     return change_kernels(func, _placed)
 
 
 def barrier_buffer(count: int) -> tir.Buffer:
-    """Memory for so many barriers of a block."""
+    """Return a buffer for `count` barriers of a block."""
     return c.make_buffer("barriers", (count,), UINT64, "shared")
 
 
@@ -56,7 +56,7 @@ def _placed(loops: Sequence[tir.For], body: Body) -> Body:
 
 
 class _Named(TirMutator):
-    """Numbers become addresses."""
+    """Replaces the numbers of barriers by addresses."""
 
     def __init__(self, buffer: tir.Buffer | None) -> None:
         self._buffer = buffer

@@ -67,7 +67,7 @@ class Mma:
 
     @property
     def pack(self) -> int:
-        """Elements of A and B in 32 bits; 1 of 64 bits."""
+        """The number of elements of A and B in a word of 32 bits; 1 for elements of 64 bits."""
         return max(1, 32 // DType.of(DTYPES[self.a]).bits)
 
     @property
@@ -76,19 +76,19 @@ class Mma:
         return self.m * self.k // 32, self.k * self.n // 32, self.m * self.n // 32
 
     def place_a(self, row: Expr, k: Expr) -> tuple[Expr, Expr]:
-        """Lane and number there of an element of A."""
+        """Return the lane that holds an element of A, and its index there."""
         pack, rows = self.pack, self.m // 8
         lane = c.add(c.mul(c.floormod(row, 8), 4), c.floordiv(c.floormod(k, 4 * pack), pack))
         word = c.add(c.floordiv(row, 8), c.mul(c.floordiv(k, 4 * pack), rows))
         return lane, c.add(c.mul(word, pack), c.floormod(k, pack))
 
     def place_b(self, k: Expr, column: Expr) -> tuple[Expr, Expr]:
-        """Lane and number there of an element of B."""
+        """Return the lane that holds an element of B, and its index there."""
         pack = self.pack
         lane = c.add(c.mul(column, 4), c.floordiv(c.floormod(k, 4 * pack), pack))
         return lane, c.add(c.mul(c.floordiv(k, 4 * pack), pack), c.floormod(k, pack))
 
     def place_c(self, row: Expr, column: Expr) -> tuple[Expr, Expr]:
-        """Lane and number there of an element of the accumulator."""
+        """Return the lane that holds an element of the accumulator, and its index there."""
         lane = c.add(c.mul(c.floormod(row, 8), 4), c.floordiv(column, 2))
         return lane, c.add(c.mul(c.floordiv(row, 8), 2), c.floormod(column, 2))

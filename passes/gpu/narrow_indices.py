@@ -1,4 +1,4 @@
-"""Integer arithmetic of kernels in 32 bits where no value can pass their range: GPUs compute 64 bits in two parts.
+"""Narrow the integer arithmetic of kernels to 32 bits where it cannot overflow: GPUs compute 64 bits in two parts.
 
 Loops and indices come with the graph level's int64. What the extents of the launch, constant sizes and conditions do
 not bound stays as it is; but a place in the grid is divided in 32 bits by any size.
@@ -152,7 +152,7 @@ class _Narrow(TirMutator):
         return indices if all(a is b for a, b in zip(narrowed, indices, strict=True)) else narrowed
 
     def _index(self, node: Expr) -> Expr:
-        """An index in int32, if it fits, simplified; the base of a ramp too."""
+        """Narrow an index to int32 if it fits, and simplify it; also the base of a ramp."""
         if isinstance(node, tir.Ramp) and node.base.dtype is INT64:
             base, stride = _narrow(node.base), _narrow(node.stride)
             if base is None or stride is None:
@@ -163,7 +163,7 @@ class _Narrow(TirMutator):
 
 
 def _narrow(node: Expr) -> Expr | None:
-    """The int32 form of an int64 expression, if it has one."""
+    """Return the int32 form of an int64 expression, or None."""
     match node:
         case tir.IntImm(value=value) if _LEAST <= value <= _GREATEST:
             return c.const(value, INT32)

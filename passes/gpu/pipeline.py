@@ -1,15 +1,14 @@
-"""Software pipelines: a loop whose parts work on several iterations at once.
+"""Software pipelining: the parts of a loop work on several iterations at once.
 
-A part of stage s works in each round of the loop on the iteration s before that of the round; the parts stand in the
-order of the annotation. What the first stages do ahead stands before the loop, what the last ones have left to do after
-it. A buffer that is allocated in the loop, and lives from one round to a later one, exists as often as iterations use
-it at once, and iteration i uses number i modulo that. A loop that is annotated as rolled runs these last rounds itself:
-its first stages stand under a condition then, and nothing stands there twice.
+In round i of the loop, a part of stage s works on iteration i - s; the parts stand in the order of the annotation. The
+prologue fills the pipeline, the epilogue drains it. A buffer that is allocated in the loop and live across rounds is
+multi-buffered: there are as many versions as iterations use it at once, and iteration i uses version i modulo their
+number. A loop annotated as rolled has no epilogue: it runs these rounds itself, its first stages under a condition.
 
-In asynchronous stages copies to shared memory (`async_copy`) may end later. Each round closes a group of them per run
-of such parts, copies or not, so that one count of the groups that may still be on their way is right in every round;
-the wait for it, and the barrier that shows everyone's copies to all, stand before the first part that uses them. Tiles
-that the copy engine moves belong to no group (`pipeline_tiles`): they have barriers of their own in memory.
+In asynchronous stages, copies to shared memory (`async_copy`) complete later. Each round commits a group per run of
+such parts, even an empty one, so that the same number of groups may be in flight in every round. The wait for a group,
+and the barrier that makes all threads' copies visible, stand before the first part that uses them. Tiles that the copy
+engine moves belong to no group (`pipeline_tiles`): they have barriers of their own in memory.
 """
 
 from __future__ import annotations
@@ -53,8 +52,7 @@ ORDERED = "software_pipeline_ordered"  # of a loop with all barriers between wha
 
 
 def pipeline_loops(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is flat loop code with parts bracketed, with annotated loops pipelined. Raises CompileError E0770
-    and E0771."""
+    """Pipeline the annotated loops of `func`, flat loop code with bracketed parts. Raises CompileError E0770, E0771."""
     return replace(func, body=_Unbracketed().body(_Pipeliner().body(func.body)))
 
 
@@ -88,7 +86,7 @@ class _Group:
 
 
 class _Pipeline:
-    """One loop. `parts` are in the order of the text; `row` has their numbers in the order of the plan."""
+    """One pipelined loop. `parts` are in program order; `row` has their numbers in the order of the plan."""
 
     def __init__(self, loop: tir.For) -> None:
         self.loop = loop
@@ -123,7 +121,7 @@ class _Pipeline:
             raise refused(loop, "a pipeline in it has asynchronous stages too", "one of the two can have them")
 
     def made(self) -> Body:
-        """The allocations, and prologue, body and epilogue in brackets."""
+        """Return the allocations, and prologue, body and epilogue in brackets."""
         loop, depth = self.loop, self.plan.depth
         allocations = tuple(map(self._versioned, self.allocated))
         self.cleared = self._find_cleared()
@@ -240,7 +238,7 @@ class _Pipeline:
     # ------------------------------------------------------------ groups of copies
 
     def _users(self, data: tir.Var, writer: int) -> list[int]:
-        """The parts that use memory, without the one that fills it; those first that an iteration comes to first."""
+        """Return the parts that use memory, except for its writer, in the order in which an iteration runs them."""
         users = {n for n, ts in enumerate(self.touches) if n != writer and any(t.data is data for t in ts)}
         return sorted(users, key=lambda n: (self.plan.stage[n], self.plan.order[n]))
 
@@ -313,7 +311,7 @@ class _Pipeline:
                     self.cleared[first] = min(start, self.cleared.get(first, start))
 
     def _barriers(self) -> set[int]:
-        """The places in a round before which it is waited."""
+        """Return the places in a round that have a wait, and so a barrier, before them."""
         waiting: set[int] = set()
         limit: int | None = None
         for place, part in enumerate(self.row):
@@ -343,7 +341,7 @@ def _sum(extent: Expr, number: int) -> int | None:
 
 
 def _reduced(number: Expr, count: int) -> Expr:
-    """The same number modulo `count`, not negative where `number` is not, its constant small."""
+    """Reduce the constant in `number` modulo `count`; the result is congruent, and not negative if `number` is not."""
     match number:
         case tir.Add(lhs=lhs, rhs=tir.IntImm(value=more)):
             return c.add(lhs, more % count)

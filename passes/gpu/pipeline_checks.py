@@ -29,7 +29,7 @@ class PartTouch:
 
 
 def part_touches(part: Body) -> list[PartTouch]:
-    """All accesses of a part of memory that is not its own."""
+    """Return all accesses of a part, except for memory that it allocates itself."""
     accesses: list[PartTouch] = []
     own: set[tir.Var] = set()
     _collect(part, (), accesses, own)
@@ -53,8 +53,8 @@ def _collect(body: Body, loops: tuple[tir.For, ...], found: list[PartTouch], own
 
 
 def check_dependences(loop: tir.For, plan: Plan, parts: Sequence[list[PartTouch]], private: set[tir.Var]) -> None:
-    """Raises CompileError E0771 if two parts that share memory would change places. `private` memory is each
-    iteration's own."""
+    """Raise CompileError E0771 if the pipeline reorders two dependent parts. `private` memory is versioned per
+    iteration."""
     stage, order = plan.stage, plan.order
     for second, theirs in enumerate(parts):
         for first, ours in enumerate(parts[:second]):
@@ -92,7 +92,7 @@ def apart(loop: tir.For, early: PartTouch, late: PartTouch, distance: int) -> bo
 
 
 def _range(touch: PartTouch, analyzer: Analyzer) -> tuple[tir.Expr, tir.Expr] | None:
-    """The least and the greatest index of an access in one iteration of the pipelined loop."""
+    """Return the least and the greatest index of an access in one iteration of the pipelined loop, or None."""
     assert touch.index is not None
     if not is_steady(touch.index):
         return None

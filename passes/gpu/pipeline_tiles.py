@@ -1,5 +1,6 @@
-"""Tiles of the copy engine (`bulk_tiles`) in asynchronous stages of a pipeline: each iteration has its tile in a slot
-of its own, and threads wait for it where it is first used."""
+"""Tiles of the copy engine (`bulk_tiles`) in asynchronous stages of a pipeline.
+
+Each iteration has its tile in its own slot, and threads wait for it before its first use."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from mlcc.passes.lowering.mutator import Body, TirMutator
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile that part `writer` asks for, in memory `data`; part `user` is the first that uses it."""
+    """A tile that part `writer` copies into memory `data`; part `user` is the first that uses it."""
 
     key: int
     data: tir.Var
@@ -29,8 +30,10 @@ def find_tiles(
     parts: Sequence[Body], asynchronous: Sequence[int], private: Set[tir.Var],
     users: Callable[[tir.Var, int], Sequence[int]],
 ) -> list[Tile]:  # fmt: skip
-    """The tiles of asynchronous parts in memory that is each iteration's own; `users` gives who uses such memory but
-    for a writer, the first first. Others, and those that nobody uses, are waited for where they stand."""
+    """Return the tiles of asynchronous parts in memory that is private to an iteration.
+
+    `users` returns the parts that use memory, except for its writer, in order. All other tiles, and unused ones, are
+    waited for at the copy."""
     tiles: list[Tile] = []
     for part in asynchronous:
         for call in (n for s in parts[part] for n in find(s, tir.Call) if n.op == tir.Op(TILE)):
@@ -48,7 +51,7 @@ def only_tiles(part: Body) -> bool:
 
 
 class Slotted(TirMutator):
-    """The code of a part whose tiles (by key) lie in a slot of so many; where they are used is waited for them."""
+    """Rewrites a part: gives its tiles (by key) their slots, and drops their waits, which stand at the first use."""
 
     def __init__(self, slots: Mapping[int, tuple[Expr, int]]) -> None:
         self._slots = slots
@@ -71,5 +74,5 @@ class Slotted(TirMutator):
 
 
 def waits(tiles: Sequence[Tile], slots: Mapping[int, tuple[Expr, int]]) -> list[Stmt]:
-    """For the tiles of one iteration."""
+    """Return the waits for the tiles of one iteration."""
     return [wait_for(c.const(t.key, INT32), slots[t.key][0]) for t in tiles]

@@ -34,7 +34,7 @@ def dynamic_alignment(body: tuple[tir.Stmt, ...]) -> int:
 
 
 def dynamic_layout(body: tuple[tir.Stmt, ...]) -> DynamicLayout:
-    """One buffer after the other, in order of allocation, each from a multiple of its alignment on."""
+    """Lay out the buffers in order of allocation, each at its alignment."""
     offsets: dict[tir.Var, tir.Expr] = {}
     end: tir.Expr = tir.IntImm(INT64, 0)
     for buffer in (n.buffer for n in find(body, tir.AllocBuffer) if n.buffer.scope == "shared.dyn"):

@@ -1,4 +1,4 @@
-"""Host code and kernels apart: each kernel in the form of `form_kernels` becomes a function that is launched there."""
+"""Outline kernels: each kernel in the form of `form_kernels` becomes a function that the host code launches."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from mlcc.passes.manage.stages import FLAT, KERNELS
 
 
 def split_host_device(name: str, func: tir.PrimFunc, taken: Collection[str] = ()) -> dict[str, tir.PrimFunc]:
-    """The host code of a function, under its name, and the kernels that it launches: `{name}_kernel`, or with a number
-    behind it where a function of `taken` is called that. Raises CompileError E0777."""
+    """Return the host code of a function, under its name, and the kernels that it launches.
+
+    A kernel is called `{name}_kernel`, with a number added if `taken` has that name. Raises CompileError E0777."""
     splitter = _Splitter(name, func, taken)
     host = tir.PrimFunc(
         func.params, func.buffers, func.attrs.without(KERNEL), splitter.body(func.body), func.ret_dtype, span=func.span
@@ -34,7 +35,7 @@ def split_host_device(name: str, func: tir.PrimFunc, taken: Collection[str] = ()
 
 
 class _Splitter(TirMutator):
-    """Leaves a launch where a kernel stood."""
+    """Replaces kernels by launches."""
 
     def __init__(self, name: str, func: tir.PrimFunc, taken: Collection[str]) -> None:
         self._func = func
@@ -92,7 +93,7 @@ class _Splitter(TirMutator):
         return sorted(free, key=lambda v: (not v.dtype.is_handle, self._order.get(v, after)))
 
     def _views(self, body: Body) -> list[Stmt]:
-        """Declarations of what the host declares over pointers, and the kernel uses."""
+        """Return copies of the host's buffer declarations that the kernel uses."""
         nodes = [n for stmt in body for n in walk(stmt)]
         known = {n.buffer for n in nodes if isinstance(n, (tir.AllocBuffer, tir.DeclBuffer))}
         used = dict.fromkeys(n for n in nodes if isinstance(n, tir.Buffer) and n not in known)
@@ -126,8 +127,8 @@ def _launch_scope(axis: tir.Var, loop: tir.For, body: Body) -> tir.AttrStmt:
 
 
 def _free(body: Body, bound: set[tir.Var], extents: list[tir.Expr]) -> list[tir.Var]:
-    """Variables, data of buffers included, that the statements do not bind, in order of first use, and those of the
-    extents of the launch."""
+    """Return the free variables of statements and of the extents of a launch, in order of first use. Data variables
+    of buffers are included."""
     inside = set(bound)
     used: dict[tir.Var, None] = {}
     for stmt in body:

@@ -1,4 +1,4 @@
-"""Thread axes: what binds them in a text."""
+"""Thread axes, and the loops and launch scopes that bind them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ AXES = (*GRID, *BLOCK)
 
 
 def thread_axis(stmt: Stmt) -> tuple[str, tir.Var, tir.Expr] | None:
-    """The axis that a loop or launch scope binds, its variable and its extent. Raises CompileError for axes that no
-    launch has; virtual threads are loops."""
+    """Return the axis that a loop or launch scope binds, its variable and its extent; None for other statements and
+    virtual threads. Raises CompileError for unknown axes."""
     match stmt:
         case tir.For(kind=ForKind.THREAD_BINDING, thread=str(tag)):
             axis = tag, stmt.var, stmt.extent

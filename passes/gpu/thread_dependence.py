@@ -41,9 +41,11 @@ class Side:
 
 @dataclass(slots=True, eq=False)
 class Meeting:
-    """Two sides. `other` are the variables of both sides that may have another value on the second one: those of
-    threads, of inner loops, and of the loop whose later iteration the second side is in. `ahead` is how many iterations
-    later that is, for the loop variable."""
+    """A dependence problem between two sides.
+
+    `other` are the variables that may differ between the sides: those of threads, of inner loops, and of the loop that
+    carries the dependence. `ahead` is the variable of this loop and the dependence distance in iterations (None: any).
+    """
 
     threads: Sequence[tir.Var]
     other: set[tir.Var]
@@ -91,8 +93,10 @@ def _agreed(first: Iterable[Expr], second: Iterable[Expr], analyzer: Analyzer) -
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """`factor` times a number between `low` and `high`; `key` if it is the difference of something on both sides, which
-    `differs` if it is known not to be 0."""
+    """A term of the equation: `factor` times a number between `low` and `high`.
+
+    `key` names the expression if the number is its difference between the sides; `differs` if this is known not to be
+    0."""
 
     factor: int
     low: int
@@ -161,7 +165,7 @@ class _Solver:
         return False
 
     def _terms(self, first: Expr, second: Expr) -> tuple[list[_Term], int]:
-        """first - second, second being on the other side."""
+        """Return the terms and the constant of `first - second`, where `second` is on the other side."""
         mine, constant = self._linear(first)
         theirs, other = self._linear(second)
         terms = self._versions(mine, theirs)
@@ -191,8 +195,8 @@ class _Solver:
         return terms, constant - other
 
     def _versions(self, mine: dict[int, int], theirs: dict[int, int]) -> list[_Term]:
-        """Terms for what multiplies one remainder on the one side and another one on the other, if the two always
-        differ; takes them out of both sides."""
+        """Return terms for pairs of remainders, one of each side, that have the same factor and always differ; remove
+        them from both sides."""
         terms: list[_Term] = []
         for key, factor in list(mine.items()):
             for other, same in list(theirs.items()):
@@ -215,7 +219,7 @@ class _Solver:
         return False
 
     def _linear(self, value: Expr) -> tuple[dict[int, int], int]:
-        """Factors by the keys of what they multiply, and a constant."""
+        """Return the linear form of a value: factors by the keys of their atoms, and a constant."""
         factors: dict[int, int] = {}
         constant = 0
         for atom, factor in linear_terms(self._analyzer.simplify(_plain(value))):
@@ -229,7 +233,7 @@ class _Solver:
 
 
 def _plain(value: Expr) -> Expr:
-    """Without casts between index types: indices do not wrap."""
+    """Strip casts between index types: indices do not wrap."""
     match value:
         case tir.Cast(dtype=to, value=inner) if is_index(to) and is_index(inner.dtype):
             return _plain(inner)

@@ -27,7 +27,7 @@ _SMALL = 64  # nodes of a value that takes the place of its name
 
 
 def resolve_views(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is flat loop code, without views."""
+    """Resolve the views of `func`, flat loop code."""
     resolver = _Resolver(func)
     body = resolver.body(func.body)
     return replace(func, body=(*resolver.flat, *body))

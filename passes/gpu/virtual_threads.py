@@ -1,9 +1,9 @@
 """Virtual threads: loops bound to `vthread.x`, `.y`, `.z` become several threads' work in the code of one.
 
-A statement that speaks of a virtual thread stands once for each of them, next to one another; what says the same for
-all of them stands once, and loops and conditions around are shared, so that one tile in shared memory serves them all.
-What is allocated inside and differs between them exists once for each. As iterations of a thread-bound loop are
-independent, any order of their statements computes the same.
+A statement that depends on the virtual thread is replicated, one copy next to the other; invariant statements are kept
+once. Enclosing loops and conditions are shared, so that one tile in shared memory serves all virtual threads. An
+allocation inside whose contents differ is replicated, too. Iterations of a thread-bound loop are independent, so that
+their statements may be interleaved.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ UNROLLED = 16  # of virtual threads that stand one after the other; more of them
 
 
 def inject_virtual_threads(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is flat loop code, without virtual threads."""
+    """Replace the virtual threads of `func`, flat loop code."""
     return replace(func, body=_Injector().body(func.body))
 
 
 class _Injector(TirMutator):
-    """From the inside out."""
+    """Replaces loops over virtual threads, innermost first."""
 
     def expr(self, node: Expr) -> Expr:
         return node

@@ -35,8 +35,8 @@ _NO_LANE = ("mma_fill", "mma_store")  # their offsets are those of the warp's fr
 
 
 def lower_warp_memory(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is flat loop code without views, without buffers of scopes `warp` and `warpgroup`. Raises
-    CompileError E0772."""
+    """Lower the buffers of scopes `warp` and `warpgroup` in `func`, flat loop code without views. Raises CompileError
+    E0772."""
     for scope, width in _WIDTHS.items():
         buffers = [n.buffer for s in func.body for n in find(s, tir.AllocBuffer) if n.buffer.scope == scope]
         if buffers:
@@ -131,7 +131,7 @@ def _coefficient(func: tir.PrimFunc, buffer: tir.Buffer, lanes: _Lanes) -> int:
 
 
 def _own_places(node: Node, buffer: tir.Buffer) -> Iterator[Expr]:
-    """Indices of elements that a thread holds itself."""
+    """Yield the indices of accesses to elements that the thread itself holds."""
     if isinstance(node, tir.BufferStore) and node.buffer.data is buffer.data:
         yield node.indices[0]
     elif isinstance(node, tir.Call) and isinstance(node.op, tir.Op):
@@ -206,7 +206,7 @@ class _Lower(ThreadMutator):
         return node if registers is None else replace(node, buffer=registers.buffer)
 
     def _back(self, of: _Registers, value: Expr, node: Node) -> Expr:
-        """An expression over the lane as one over the variable of the thread here."""
+        """Replace the lane in an expression by the thread variable in scope."""
         if not self._lanes.vary(value):
             return value
         var = self.thread(_AXIS)
@@ -216,7 +216,7 @@ class _Lower(ThreadMutator):
         return substitute(value, {v: c.cast(dtype, lane) for dtype, v in self._lanes.each.items()})
 
     def _whole(self, of: _Registers, index: Expr, node: Node) -> tuple[Expr, Expr, int]:
-        """The place of an access of consecutive elements, and how many they are."""
+        """Return the place of an access of consecutive elements, and their number."""
         if not isinstance(index, tir.Ramp):
             return (*of.place(index), 1)
         mine, thread = of.place(index.base)

@@ -39,7 +39,7 @@ def has_products(body: Body) -> bool:
 
 
 def group_products(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, flat loop code with barriers, with products of warpgroups in groups that are waited for."""
+    """Insert fences, commits and waits around the warpgroup products of `func`, flat loop code with barriers."""
     if not has_products(func.body):
         return func
     return replace(func, body=_Grouper(func.body).body(func.body))
