@@ -32,14 +32,14 @@ _ALL = ("tir.ptx_init_barrier_thread_count", "tir.ptx_cp_async_barrier", *_WHAT)
 
 
 def barrier_of(call: tir.Call) -> Expr | None:
-    """The address of the barrier that a call names."""
+    """Return the address of the barrier that a call names."""
     if call.op == tir.Op(BARRIER):
         return call.args[1]
     return call.args[0] if name_of(call) in _ALL and call.args else None
 
 
 def act(what: int, address: Expr, amount: Expr, thread: Expr, *more: Expr, span: object = None) -> Stmt:
-    """The statement of one thread that does something to a barrier."""
+    """Return the statement of one thread for an operation on a barrier."""
     args = (c.const(what), address, c.cast(INT64, amount), thread, *more)
     return tir.Evaluate(tir.Call(_VOID, tir.Op(BARRIER), args, span=span))  # type: ignore[arg-type]
 
@@ -66,7 +66,7 @@ GROUPS.update(dict.fromkeys(_WHAT, (1, _group)))
 
 
 def emit(e: Emitter, node: tir.Call) -> Value:
-    """Without checks."""
+    """Emit an operation on a barrier, without checks."""
     change(e, tir.const_int(node.args[0]) or 0, e.expr(node.args[1]), e.index(node.args[2]))
     return zero(node.dtype)
 

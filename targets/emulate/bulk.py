@@ -1,4 +1,4 @@
-"""Bulk copies as the loads and stores that they are here, done at once; the bytes complete at the barrier.
+"""Lower bulk copies to loads and stores that run at once; the bytes complete at the barrier.
 
 A kernel gets a tensor map as plain numbers (`mlcc.runtime.launch.tensor_map.plain`); what is fixed of it is known here.
 The elements are moved as unsigned integers, bit by bit. With checks what a load writes to shared memory is the copy
@@ -25,7 +25,7 @@ _FACTS = 2 * MOST_DIMS  # int64 numbers: the address, extents, strides
 
 
 def bulk_copy(node: tir.Call, maps: Maps, thread: Expr) -> list[Stmt] | None:
-    """The statements of a bulk copy; None for a call that is none."""
+    """Return the statements of a bulk copy; None for other calls."""
     match name_of(node):
         case "tir.ptx_cp_async_bulk":
             return _row(node, thread)

@@ -21,7 +21,7 @@ from mlcc.targets.llvm.codegen.storage import bodies
 
 @dataclass(slots=True, eq=False)
 class _Definition:
-    """`region` is the number of the region where it stands; `array` keeps it for others."""
+    """A definition in the region numbered `region`; `array` keeps its value for other regions."""
 
     stmt: tir.Bind | tir.AllocBuffer | tir.DeclBuffer
     region: int
@@ -57,7 +57,7 @@ class _Carry:
             self._definitions[_name(stmt)] = _Definition(stmt, region, len(self._definitions))
 
     def _all_needed(self, region: Region) -> set[tir.Var]:
-        """The definitions that a region mentions, and those that it takes to compute them."""
+        """Return the definitions that a region uses, and those needed to rematerialise them."""
         needed: set[tir.Var] = set()
         pending = [v for stmt in region.body for v in _mentions(stmt)]
         while pending:
@@ -70,7 +70,7 @@ class _Carry:
         return needed
 
     def _is_repeated(self, definition: _Definition) -> bool:
-        """It is stated again in each region that needs it."""
+        """Return True if a definition is rematerialised in each region that needs it."""
         stmt = definition.stmt
         return isinstance(stmt, tir.DeclBuffer) or (isinstance(stmt, tir.Bind) and is_pure(stmt.value))
 
@@ -108,7 +108,7 @@ class _Carry:
         return self._around(region, tuple(body))
 
     def _again(self, definition: _Definition) -> Stmt:
-        """A definition of another region."""
+        """Return the statement that provides a definition of another region."""
         stmt, array, number = definition.stmt, definition.array, self._splitter.threads.number
         if array is None:
             return stmt
@@ -128,7 +128,7 @@ class _Carry:
             yield tir.BufferStore(array, stmt.var, (self._splitter.threads.number,))
 
     def _slice(self, buffer: tir.Buffer, array: tir.Buffer) -> Stmt:
-        """The thread's part of an array for all, as the memory of a local buffer."""
+        """Declare a local buffer as the thread's slice of an array."""
         size = c.mul(c.cast(INT64, _size(buffer)), buffer.dtype.bytes * buffer.dtype.lanes)
         offset = c.mul(c.cast(INT64, self._splitter.threads.number), size)
         return tir.DeclBuffer(buffer, c.call("handle", "handle_add_byte_offset", array.data, offset))

@@ -1,4 +1,4 @@
-"""Emission of checked kernels: a look at every access before it is done, which is skipped where it would be outside."""
+"""Emit checked kernels: every access is checked first, and skipped if it is out of bounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Piece = tuple[Value, int]  # an offset from the start of a root, and a number of
 
 
 class CheckedEmitter(ThreadEmitter):
-    """Emits the looks as well. The function stays in one piece, so that what looks need is at hand everywhere."""
+    """Emits the checks as well. The function is not outlined, so that the values that checks need are in scope."""
 
     def __init__(self, fn: FunctionText, ctx: ModuleContext, storage: Storage | None, found: Checks) -> None:
         super().__init__(fn, ctx, storage)
@@ -215,7 +215,7 @@ class CheckedEmitter(ThreadEmitter):
         fn.start(done)
 
     def _computed(self, index: Expr) -> Expr:
-        """An index that is computed once where it reads memory itself."""
+        """Emit an index; one that reads memory is computed only once."""
         if not holds(index, tir.BufferLoad, tir.Call):
             return index
         if isinstance(index, tir.Ramp):
@@ -228,7 +228,7 @@ class CheckedEmitter(ThreadEmitter):
     # ------------------------------------------------------------ looks
 
     def _pieces(self, buffer: tir.Buffer, index: Expr, root: Root, by_lane: bool = False) -> list[Piece]:
-        """The memory of an access: in one piece where its elements follow one another, unless `by_lane`."""
+        """Return the memory of an access, in one piece if its elements are contiguous and not `by_lane`."""
         fn = self.fn
         size = buffer.dtype.bytes * buffer.dtype.lanes
         start = integer("i64", 0)
@@ -249,14 +249,14 @@ class CheckedEmitter(ThreadEmitter):
         return [at(fn.extract(every, lane), 1) for lane in range(index.dtype.lanes)]
 
     def _has_lanes_off(self, index: Expr) -> bool:
-        """The access is one of a vector whose lanes are switched off one by one."""
+        """Return True for a masked vector access, whose lanes are checked one by one."""
         return self.mask is not None and self.mask.type == vector("i1", index.dtype.lanes)
 
     @contextmanager
     def _lanes_inside(
         self, buffer: tir.Buffer, index: Expr, root: Root, site: int, value: tir.Var | None
     ) -> Iterator[None]:
-        """Look at the lanes that are on; those that are outside are off as well for what is emitted then."""
+        """Check the active lanes; those out of bounds are masked off in the code that follows."""
         fn, outer = self.fn, self.mask
         assert outer is not None
         every = self._pieces(buffer, index, root, by_lane=True)
@@ -283,7 +283,7 @@ class CheckedEmitter(ThreadEmitter):
             self.mask = outer
 
     def _guard(self, root: Root, pieces: list[Piece], site: int, name: str, me: Value | None = None) -> tuple[str, str]:
-        """Go on where an access is inside of its memory, else to the second label, from the block of the first."""
+        """Emit a bounds check and report a failure; return the labels of the failing block and of the end."""
         fn = self.fn
         size = self._word(checks.ROOTS + 2 * root.number) if root.size is None else self.index(root.size)
         inside = Value("i1", "true")

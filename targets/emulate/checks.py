@@ -140,7 +140,7 @@ class Checks:
             self._barriers_in(self.root_of(data))
 
     def _barriers_in(self, root: Root | None) -> None:
-        """Take note of memory that has barriers in it."""
+        """Record memory that holds barriers."""
         if root is None or root.number in self.barriers or not root.scope.startswith("shared"):
             return
         size = None if root.size is None else tir.const_int(root.size)
@@ -151,7 +151,7 @@ class Checks:
         self.barrier_count += size // 8
 
     def root_of(self, data: tir.Var) -> Root | None:
-        """The memory that a data variable points into; None where that is not known, or is the emulation's own."""
+        """Return the memory that a data variable points into; None if unknown, or if the emulation added it."""
         known = self._root_of.get(data)
         if known is None:
             root = self._aliases.of(data).root
@@ -177,7 +177,7 @@ class Checks:
 
 
 def note(kind: int, site: int, thread: Expr, other_site: int, other: Expr) -> Stmt:
-    """The statement that reports a finding."""
+    """Return the statement that reports a finding."""
     args = (c.const(kind), c.const(site), thread, c.const(0, INT64), c.const(other_site), other)
     return tir.Evaluate(tir.Call(DType.of("void"), tir.Op(NOTE), args))
 

@@ -22,7 +22,7 @@ from mlcc.targets.emulate.threads import WARP, Threads
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """A call that threads make together.
+    """A collective call with the arguments of all threads.
 
     `slots` hold an argument of every thread, by its thread's number; where an argument is the same for all it is
     None there and stands in `call.args`. `mask` says which threads take part (None: all); `result` is what a group
@@ -60,14 +60,14 @@ Group = Callable[[Gathered, Expr], list[Stmt]]
 
 
 def _picked(g: Gathered, source: Expr, inside: Expr) -> Expr:
-    """The value of the thread `source` if it is `inside` and active, else the thread's own."""
+    """Return the value of thread `source` if it is `inside` and active, else the thread's own value."""
     own = g.arg(1, g.threads.number)
     allowed = c.logical_and(inside, g.is_active(source))
     return tir.Call(own.dtype, tir.Op("tir.if_then_else"), (allowed, g.arg(1, source), own))
 
 
 def _place(g: Gathered) -> tuple[Expr, Expr, Expr]:
-    """The thread's number, its place in its segment of the warp, and how wide a segment is."""
+    """Return the thread's number, its lane within a segment of the warp, and the segment width."""
     width = c.cast(INT32, g.call.args[3])
     return g.threads.number, c.floormod(g.threads.lane, width), width
 
@@ -100,7 +100,7 @@ def _shuffle_xor(g: Gathered) -> Expr:
 
 
 def _active_mask(g: Gathered) -> Expr:
-    """A bit for each lane of the warp that takes part."""
+    """Return the mask of the active lanes of the warp."""
     first = c.sub(g.threads.number, g.threads.lane)
     dtype = DType.of("uint32")
     total: Expr = c.const(0, dtype)
@@ -124,7 +124,7 @@ BARRIERS = frozenset({"tir.tvm_storage_sync"})
 
 
 def name_of(node: object) -> str:
-    """The name of the intrinsic that a node calls, or nothing."""
+    """Return the name of the intrinsic that a node calls, or an empty text."""
     return node.op.name if isinstance(node, tir.Call) and isinstance(node.op, tir.Op) else ""
 
 

@@ -1,4 +1,4 @@
-"""Kernels as functions of this process: machine code by LLVM, mapped by the loader of objects, and how it is called."""
+"""Kernels as functions of this process: compiled by LLVM, mapped by the object loader, called through ctypes."""
 
 from __future__ import annotations
 
@@ -137,13 +137,13 @@ class Emulated:
         return words, findings, trace, [*kept, cells, seen, order, notify]
 
     def _order(self, block: Sequence[int]) -> np.ndarray | None:
-        """The table of what threads know of each other by barriers in memory (`order.ll`), where there are any."""
+        """Return the happens-before table of barriers in memory (`order.ll`); None if the kernel has none."""
         count, threads = self.checks.barrier_count, block[0] * block[1] * block[2]
         return np.zeros((threads + 2 * count) * (threads + count) + count, np.int32) if count else None
 
 
 def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Emulated]:
-    """The kernels, compiled and linked. Raises CompileError."""
+    """Compile and link kernels. Raises CompileError."""
     machine = Machine.of(LlvmTarget.parse("llvm{cpu=native}"))
     ctx = ModuleContext(ModuleText(machine.triple), {}, machine.enabled, function_attrs=machine.function_attrs)
     emitted = {}
@@ -165,7 +165,7 @@ def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Em
 
 
 def evaluate(expr: tir.Expr, values: Mapping[tir.Var, Any]) -> int:
-    """An integer expression over the parameters of a kernel."""
+    """Evaluate an integer expression over the parameters of a kernel."""
     state = State({}, {})
     state.values.update(values)
     return int(ExprCompiler().expr(expr)(state))

@@ -1,4 +1,4 @@
-"""Copies that a thread asks for by an intrinsic, as the loads and stores that they are here, which checks see."""
+"""Lower copy intrinsics of a thread to loads and stores, which checks then see."""
 
 from __future__ import annotations
 

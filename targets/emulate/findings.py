@@ -27,7 +27,7 @@ class Findings:
         self._first[kind, site, other_site] = me, index, other
 
     def diagnostics(self) -> list[Diagnostic]:
-        """One for each kind and pair of places; reads before a write that a race explains are not listed."""
+        """Return a diagnostic for each kind and pair of places, without uninitialised reads that a race explains."""
         races = {site for kind, *sites in self._first if kind < checks.UNWRITTEN for site in sites}
         seen = set[tuple[int, frozenset[int]]]()
         reports = []

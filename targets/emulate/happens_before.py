@@ -1,4 +1,4 @@
-"""Barriers and shuffles of checked kernels: clocks that order threads, and who is missing."""
+"""Happens-before tracking for checked kernels: clocks of threads, and barriers or shuffles that threads miss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WARP_SYNCS = 4096  # that a clock counts between two barriers of the block
 
 
 class CheckedSplitter(Splitter):
-    """A splitter whose code keeps a clock for each thread, and reports threads that others wait for in vain."""
+    """A splitter that adds a clock for each thread, and reports threads that miss a barrier or shuffle."""
 
     def __init__(self, threads: Threads, checks: Checks) -> None:
         super().__init__(threads)

@@ -1,4 +1,4 @@
-"""Calls that threads make together, out of expressions: each becomes the value of a binding, or a statement."""
+"""Hoist collective calls out of expressions: each becomes the value of a binding, or a statement."""
 
 from __future__ import annotations
 

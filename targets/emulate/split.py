@@ -1,8 +1,8 @@
-"""A kernel's code split at what its threads do together, into regions that each thread runs through on its own.
+"""Split a kernel at collective calls into regions that each thread runs independently (loop fission over threads).
 
-Loops and conditions around barriers stay outside of the regions: as they are where all threads of a block see the same
-bounds; else each thread has a flag that says whether it takes part (a mask), and the loop runs for as long as one does.
-That is how a GPU runs code whose threads part, and it makes barriers that not all threads reach visible.
+Loops and conditions around barriers stay outside of the regions. Uniform ones are kept; divergent ones are predicated:
+each thread has a mask bit, and a loop runs for as long as one thread is active. A GPU runs divergent code in the same
+way, and barriers that not all threads reach are found.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlcc.targets.llvm.codegen.storage import bodies
 
 @node
 class Region(Stmt):
-    """Code that every thread runs from end to end; those of `mask` where there is one."""
+    """Code without collective calls that every thread runs, or every thread of `mask`."""
 
     body: tuple[Stmt, ...]
     mask: tir.Buffer | None
@@ -69,7 +69,7 @@ class Splitter:
         self._splits: dict[int, tuple[Stmt, bool]] = {}
 
     def body(self, statements: Body) -> Body:
-        """The statements, with regions in them."""
+        """Split statements; return uniform ones and regions."""
         stmts: list[Stmt] = []
         run: list[Stmt] = []
         for stmt in self._spliced(statements):
@@ -87,7 +87,7 @@ class Splitter:
         return tuple(stmts)
 
     def _spliced(self, statements: Body) -> Iterator[Stmt]:
-        """Annotated scopes with splits inside are only their bodies."""
+        """Yield statements; annotated scopes that are split are replaced by their bodies."""
         for stmt in statements:
             if isinstance(stmt, tir.AttrStmt) and (self._is_split(stmt) or has_jump(stmt)):
                 yield from self._spliced(stmt.body)
@@ -99,7 +99,7 @@ class Splitter:
             made.append(Region(tuple(run), self._mask))
 
     def _is_uniform(self, stmt: Stmt) -> bool:
-        """A definition that is the same for all threads; takes note of others."""
+        """Return True for a uniform definition; record the variables of others as varying."""
         match stmt:
             case tir.Bind(var=var, value=value):
                 if self.is_uniform(value) and not is_collective(value):
@@ -114,7 +114,7 @@ class Splitter:
         return False
 
     def is_uniform(self, value: Expr) -> bool:
-        """All threads of a block compute the same."""
+        """Return True if all threads of a block compute the same value."""
         if not is_pure(value):
             return False
         for part in walk(value):
@@ -123,7 +123,7 @@ class Splitter:
         return True
 
     def _is_split(self, stmt: Stmt) -> bool:
-        """Threads do something together inside; shared memory inside belongs to all of them, too."""
+        """Return True if a statement contains a collective call, or an allocation that all threads share."""
         known = self._splits.get(id(stmt))
         if known is None:
             answer = isinstance(stmt, tir.AllocBuffer) and stmt.buffer.scope != "local"
@@ -138,7 +138,7 @@ class Splitter:
     # ------------------------------------------------------------ what is split
 
     def _split(self, stmt: Stmt, made: list[Stmt], run: list[Stmt]) -> None:
-        """Adds to `made`, and to `run` what belongs to the region that begins now."""
+        """Split one statement: append to `made`, and to `run` the start of the next region."""
         match stmt:
             case tir.Bind(var=var, value=tir.Call() as call):
                 self._together(stmt, call, var, made, run)
@@ -176,7 +176,7 @@ class Splitter:
             run.append(tir.Bind(var, c.load(gathered.result, self.threads.number), span=stmt.span))
 
     def meet(self, stmt: Stmt, call: tir.Call, mask: tir.Buffer | None, made: list[Stmt]) -> None:
-        """Threads (those of `mask`) meet here: a region has ended, and there is nothing else to do."""
+        """Hook for checks at a meeting of the threads (of `mask`); ending the region is all that is needed."""
 
     def after(self, call: tir.Call) -> list[Stmt]:
         """Return the code to run after a collective call; a hook for checks."""
@@ -222,7 +222,7 @@ class Splitter:
         return ()
 
     def array(self, name: str, dtype: object, count: Expr | None = None) -> tir.Buffer:
-        """Memory for a value of each thread."""
+        """Return a new array with a value for each thread."""
         buffer = c.make_buffer(name, (self.threads.count if count is None else count,), dtype, "local")  # type: ignore[arg-type]
         self.arrays.append(buffer)
         return buffer
@@ -230,7 +230,7 @@ class Splitter:
     # ------------------------------------------------------------ control flow
 
     def mask(self, stmt: Stmt) -> tir.Buffer:
-        """A flag for each thread, for a statement where they part."""
+        """Return a new mask for a statement at which threads diverge."""
         flags = self.array("mask", BOOL)
         self.parted[flags] = stmt
         return flags
@@ -246,7 +246,7 @@ class Splitter:
         return inner
 
     def kernel(self, statements: Body) -> Body:
-        """The whole code of a kernel."""
+        """Split the whole code of a kernel."""
         returns = next((n for s in statements for n in walk(s) if called(n).leaves), None)
         if returns is None:
             return self.body(statements)
@@ -256,11 +256,11 @@ class Splitter:
 
     @property
     def _can_jump(self) -> bool:
-        """The loop around is one that threads leave one by one."""
+        """True if the innermost loop is divergent: threads leave it one by one."""
         return bool(self._loops) and self._loops[-1].mask is not None
 
     def _jump(self, made: list[Stmt], depth: int, more: list[tir.Buffer | None]) -> None:
-        """The threads that are here take no part in what follows: under the masks from `depth` on, and `more`."""
+        """Mask off the active threads in the masks from `depth` on, and in `more`."""
         masks = [m for m in (*self._masks[depth:], *more) if m is not None]
         off = (tir.BufferStore(m, c.const(False), (self.threads.number,)) for m in masks)
         made.append(Region(tuple(off), self._mask))
@@ -316,7 +316,7 @@ class Splitter:
         self._loop(stmt, stmt.condition, stmt.body, [], made)
 
     def _loop(self, stmt: Stmt, goes_on: Expr, body: Body, last: list[Stmt], made: list[Stmt]) -> None:
-        """A loop that each thread leaves when its own condition no longer holds."""
+        """Emit a divergent loop, which each thread leaves when its own condition fails."""
         number = self.threads.number
         mask, turn, some = self.mask(stmt), self.mask(stmt), self._word("some", BOOL)
         made.append(Region((tir.BufferStore(mask, self._taking_part(), (number,)),), None))

@@ -41,7 +41,7 @@ class Threads:
         return Threads(tuple(axes), tuple(extents), tir.Var("thread", INT32), count, block, block_axes)
 
     def each(self, body: Body) -> Stmt:
-        """`body` for every thread."""
+        """Return a loop that runs `body` for every thread."""
         (x, y, z), (nx, ny, _) = ((c.cast(INT32, a) for a in self.axes), self.extents)
         number = c.add(c.mul(c.add(c.mul(z, ny), y), nx), x)
         inner: Body = (tir.Bind(self.number, number), *body)
@@ -54,7 +54,7 @@ class Threads:
 
     @property
     def lane(self) -> Expr:
-        """The place of the thread in its warp."""
+        """The lane of the thread in its warp."""
         return c.floormod(self.number, WARP)
 
     @property

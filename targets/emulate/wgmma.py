@@ -1,11 +1,12 @@
-"""Products of warpgroups, by what descriptors say: the bits of each are read as the PTX ISA lays them out, so that one
-that is encoded wrongly gives wrong numbers here as well ("Matrix Descriptor Format", "Strides", "Swizzling Modes").
+"""Emulate warpgroup products by decoding their descriptors, so that a wrong encoding gives wrong results here, too.
 
-Every thread loads its share of the matrices, element by element from the addresses that descriptors give, which checks
-see; then the group multiplies. The sums go to a twin of the accumulator, which gets the registers' values at a fence
-and gives its own back where a wait is over: sums that are read before that, and registers that are set after a fence,
-do not show what was meant. With checks, what a product has read is looked at once more where it is waited for, as a
-read at that time: who writes it too early is found, or spoils the sums.
+Source: PTX ISA, "Matrix Descriptor Format", "Strides", "Swizzling Modes".
+
+Every thread loads its share of the operands, element by element from the addresses that descriptors give, so that
+checks see the loads; then the group multiplies. Sums accumulate in a twin of the accumulator: registers are copied to
+it at a fence, and back at the end of a wait. Sums that are read before the wait, and registers that are set after the
+fence, therefore give wrong results. With checks, the operands are read again at the wait: a premature
+write is reported as a race, or spoils the sums.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Sums:
         return bool(self._products)
 
     def allocated(self, node: tir.AllocBuffer) -> list[Stmt]:
-        """An allocation, and what goes with it if it is an accumulator."""
+        """Return an allocation, and for an accumulator those of its twin and its bookkeeping."""
         buffer = node.buffer
         mine = [p for p in self._products if p.args[8] is buffer.data]
         if not mine:
@@ -91,7 +92,7 @@ class Sums:
         return [*head, accumulator.unset(), *(s for flight in flights for s in flight.allocated())]
 
     def fence(self) -> list[Stmt]:
-        """Products see the registers as they are, but for sums on their way."""
+        """Copy registers to the twins that products accumulate in, except for sums in flight."""
         accumulators = (self._known[data] for data in self.inside)
         return [tir.IfThenElse(c.less(c.load(x.last, 0), 0), (_copy(x.twin, x.buffer),)) for x in accumulators]
 
@@ -99,7 +100,7 @@ class Sums:
         return [c.store(self.groups, c.add(c.load(self.groups, 0), 1), 0)]
 
     def wait(self, count: Expr) -> list[Stmt]:
-        """All but the last `count` groups are done."""
+        """Retire all groups but the last `count`: copy their sums back to the registers."""
         stmts: list[Stmt] = []
         limit = c.sub(c.load(self.groups, 0), count)
         for x in (self._known[data] for data in self.inside):
@@ -109,7 +110,7 @@ class Sums:
         return stmts
 
     def product(self, node: tir.Call) -> list[Stmt]:
-        """A product: this thread's share of what it reads from shared memory, and what the group does."""
+        """Emit a product: load this thread's share of the operands in shared memory, then multiply as a group."""
         data = node.args[8]
         if not isinstance(data, tir.Var) or data not in self._known:
             raise CompileError(error("E0749", "the accumulator of `wgmma` is no local buffer of its kernel", node.span))
