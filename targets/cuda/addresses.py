@@ -1,7 +1,7 @@
-"""Addresses as a part that threads and rolled loops change, and an offset that is a constant once loops are unrolled.
+"""Split addresses into a variable base and an offset that is constant once loops are unrolled.
 
-LLVM sees that accesses lie side by side where they have one base and constant offsets. Left together, the optimiser
-turns a sum into a bitwise or where that comes out the same, and the common base is lost.
+LLVM recognises contiguous accesses by a common base and constant offsets. In an unsplit address the optimiser may turn
+the sum into an equivalent bitwise or, which hides the common base.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Term = tuple[tir.Expr, int]  # an expression and what it is multiplied with
 
 
 def split_index(index: tir.Expr, unrolled: Set[tir.Var]) -> tuple[tir.Expr, tir.Expr] | None:
-    """A scalar index as a sum of two int64s, the second over `unrolled` variables and constants alone; None where it
-    does not fall into two."""
+    """Split a scalar index into a sum of two int64s, the second over `unrolled` variables and constants alone; None if
+    it cannot be split."""
     moving: list[Term] = []
     fixed: list[Term] = []
     for term in _terms(index, 1):
@@ -29,7 +29,7 @@ def split_index(index: tir.Expr, unrolled: Set[tir.Var]) -> tuple[tir.Expr, tir.
 
 
 def _terms(node: tir.Expr, factor: int) -> list[Term]:
-    """The terms of sums and of their products with constants."""
+    """Return the terms of an expression: sums, and products of sums with constants, are expanded."""
     match node:
         case tir.Add():
             return [*_terms(node.lhs, factor), *_terms(node.rhs, factor)]

@@ -25,7 +25,7 @@ MOST_ARRIVALS = (1 << 20) - 1  # that a barrier counts, and bytes that it waits 
 
 
 def run_asm(e: DeviceEmitter, text: str, *operands: Value) -> None:
-    """An instruction with effects on memory; `$0`, `$1` are the operands."""
+    """Emit inline assembly with side effects on memory; `$0`, `$1` are the operands."""
     letters = {"i32": "r", "i64": "l"}
     constraints = ",".join([*(letters[v.type] for v in operands), "~{memory}"])
     given = ", ".join(map(str, operands))
@@ -33,7 +33,7 @@ def run_asm(e: DeviceEmitter, text: str, *operands: Value) -> None:
 
 
 def shared_address(e: DeviceEmitter, pointer: Value, node: tir.Call) -> Value:
-    """A pointer into shared memory as the 32 bits that instructions take."""
+    """Convert a pointer into shared memory to the 32-bit address that instructions take."""
     if not pointer.type.endswith("addrspace(3)"):
         raise unsupported(f"`T.{name_of(node)}` wants memory of scope `shared`", node.span)
     return e.fn.convert("ptrtoint", pointer, "i32")

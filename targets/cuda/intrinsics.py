@@ -85,7 +85,7 @@ def _int32(e: DeviceEmitter, node: tir.Expr) -> Value:
 
 
 def _by_words(e: DeviceEmitter, value: Value, dtype: DType, through: Callable[[Value], Value]) -> Value:
-    """A value of any arithmetic dtype, 32 bits after the other."""
+    """Apply `through` to each 32-bit word of a value of any arithmetic dtype."""
     fn = e.fn
     packed = casts.to_memory(e, value, dtype)
     bits = dtype.bytes * 8 * dtype.lanes

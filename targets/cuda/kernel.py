@@ -100,7 +100,7 @@ def _emit(kernel: DeviceKernel, ctx: DeviceContext) -> KernelFacts:
 
 
 def _block(kernel: DeviceKernel) -> tuple[int | None, int | None, int | None]:
-    """The threads of a block along each axis; None where only a launch knows. Raises CompileError for too many."""
+    """Return the threads of a block along each axis; None if known only at launch. Raises CompileError for too many."""
     sizes: list[int | None] = []
     for tag in BLOCK:
         extent = kernel.extents.get(tag)
@@ -160,7 +160,7 @@ def _assume_sizes(e: DeviceEmitter, kernel: DeviceKernel) -> None:
 
 
 def _written(kernel: DeviceKernel) -> set[tir.Var] | None:
-    """The pointer parameters that the kernel may write through; None if that cannot be told."""
+    """Return the pointer parameters that the kernel may write through; None if unknown."""
     sources: dict[tir.Var, tir.Var] = {}  # of buffers declared over others
     written: set[tir.Var] = set()
     for stmt in kernel.body:

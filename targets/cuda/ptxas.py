@@ -1,4 +1,4 @@
-"""NVIDIA's assembler, where there is one: what it makes of PTX, in registers and memory.
+"""NVIDIA's assembler (ptxas), if installed: register and memory use of kernels.
 
 Nothing here is needed to compile: drivers assemble PTX themselves. It comes with CUDA toolkits, and by itself in the
 wheels nvidia-cuda-nvcc (CUDA 13) and nvidia-cuda-nvcc-cu12.
@@ -47,7 +47,7 @@ class PtxasError(Exception):
 
 @cache
 def find_ptxas() -> Path | None:
-    """On PATH, under CUDA_HOME or CUDA_PATH, or in an installed wheel; None where there is none."""
+    """Find ptxas on PATH, under CUDA_HOME or CUDA_PATH, or in an installed wheel; None if there is none."""
     for path in _candidates():
         if path.is_file() and os.access(path, os.X_OK):
             return path
@@ -68,7 +68,7 @@ def _candidates() -> Iterator[Path]:
 
 @cache
 def version(ptxas: Path) -> tuple[int, int]:
-    """The CUDA release that it belongs to."""
+    """Return the CUDA release of a ptxas."""
     text = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=True).stdout
     release = re.search(r"release (\d+)\.(\d+)", text)
     return (int(release[1]), int(release[2])) if release else (0, 0)
@@ -115,7 +115,7 @@ def _read(report: str) -> Iterator[tuple[str, Assembled]]:
 
 
 def add_assembled(file: str, manifest: dict[str, Any]) -> None:
-    """Add to the kernels of a manifest what NVIDIA's assembler makes of them, where it is installed and takes them."""
+    """Add the resources that ptxas reports to the kernels of a manifest, if it is installed and accepts them."""
     from mlcc.runtime.launch.files import read_parts
     from mlcc.runtime.loader import read_file
 

@@ -13,7 +13,7 @@ _BSWAP = re.compile(r"llvm\.bswap\.v(\d+)i(\d+)\Z")
 
 
 def mended(names: Iterable[str], optimised: Callable[[], str]) -> str | None:
-    """The IR of a module, whose functions have these names, with what cannot be selected replaced; None if all can."""
+    """Replace calls in a module's IR that cannot be selected; None if there are none among these function names."""
     wrong = [swap for swap in map(_BSWAP.match, names) if swap]
     if not wrong:
         return None

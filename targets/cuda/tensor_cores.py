@@ -61,7 +61,7 @@ def _words(e: DeviceEmitter, node: tir.Call, at: int, count: int, kind: str) -> 
 
 
 def _asm(e: DeviceEmitter, code: str, results: list[str], groups: list[list[Value]]) -> list[Value]:
-    """An instruction with lists of registers: `{results}, {group}, ...`. It reads and writes no memory."""
+    """Emit an instruction with lists of registers, `{results}, {group}, ...`; it accesses no memory."""
     letters = {"float": "f", "i32": "r", "double": "d"}
     at = len(results)
     lists = ["{" + ", ".join(f"${n}" for n in range(at)) + "}"]

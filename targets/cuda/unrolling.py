@@ -25,7 +25,7 @@ _SHORT, _MOST_AROUND = 16, 1024  # trips of a loop around a tile, and statements
 
 
 def unroll_marked(body: Body) -> Body:
-    """The code of a thread with copies of the bodies of marked loops."""
+    """Unroll the marked loops of a thread's code."""
     return unroll_body(_SharedOutside().body(body), GPU_UNROLL_LIMIT)
 
 

@@ -108,7 +108,7 @@ def _words(
 
 
 def _tied(e: DeviceEmitter, code: str, places: list[Value], sums: list[Value], inputs: list[Value]) -> None:
-    """An instruction that reads `inputs`, and reads and writes registers, whose new values go to their places."""
+    """Emit an instruction with `inputs` and read-write operands `sums`; store their new values at `places`."""
     outs = [f"={_LETTERS[v.type]}" for v in sums]
     given = [*(_LETTERS[v.type] for v in inputs), *map(str, range(len(sums)))]
     constraints = ",".join([*outs, *given, "~{memory}"])
