@@ -103,7 +103,7 @@ class KernelWriter:
     # ------------------------------------------------------------ names
 
     def define(self, var: tir.Var, hint: str | None = None) -> str:
-        """A name that nothing else in the kernel has."""
+        """Return a name that is unique in the kernel."""
         base = identifier(hint or var.name, self.language.words)
         unique, number = base, 0
         while unique in self._taken:
@@ -153,7 +153,7 @@ class KernelWriter:
         )
 
     def _hoisted(self) -> None:
-        """Memory of a block is declared at the top of the kernel: Metal asks for it."""
+        """Declare shared memory at the top of the kernel, as Metal requires."""
         for stmt in self._kernel.body:
             for node in walk(stmt):
                 if isinstance(node, tir.AllocBuffer) and node.buffer.scope.startswith("shared"):
@@ -304,7 +304,7 @@ class KernelWriter:
             self.line(f"{self.element(buffer, start)} = {self.stored(value)};")
 
     def _copied(self, values: list[tir.Expr]) -> str | None:
-        """The vector from memory whose lanes these are, in order."""
+        """Return the loaded vector whose lanes these are, in order; None if they are not."""
         first = values[0]
         if not isinstance(first, tir.BufferLoad) or first.buffer.data not in self._parts:
             return None
@@ -433,7 +433,7 @@ class KernelWriter:
         return holds(loop.body, tir.Break, tir.Continue)
 
     def _steady(self, node: tir.Expr) -> tir.Expr:
-        """The value of a bound when the loop begins: C computes it before every iteration."""
+        """Return the value of a bound at loop entry: C evaluates the condition before every iteration."""
         if holds(node, tir.BufferLoad, tir.Call):
             return self._kept(node, "bound")
         return node

@@ -1,4 +1,4 @@
-"""Vector expressions lane by lane: C has none of the kind, and lanes of a kernel's vectors are few."""
+"""Scalarise vector expressions: C has no vector operations, and kernels use few lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about a kernel's code that its text depends on."""
+"""Helpers for printing kernels: scalar views of buffers, C identifiers, and the pointers written through."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from mlcc.ir.node import find, replace, walk
 
 
 def scalars(buffer: tir.Buffer) -> tir.Buffer:
-    """The same memory, element by element."""
+    """Return a view of the same memory with scalar elements."""
     return buffer if buffer.dtype.lanes == 1 else replace(buffer, dtype=buffer.dtype.element)
 
 
 def identifier(hint: str, words: frozenset[str]) -> str:
-    """A C identifier that is none of `words`."""
+    """Return a C identifier that is none of `words`."""
     name = re.sub(r"\W", "_", hint, flags=re.ASCII) or "x"
     name = f"_{name}" if name[0].isdigit() else name
     return f"{name}_" if name in words else name
 
 
 def written(body: tuple[tir.Stmt, ...]) -> set[tir.Var]:
-    """Pointers through which something may be written."""
+    """Return the pointers that may be written through."""
     pointers: set[tir.Var] = set()
     for stmt in body:
         for node in walk(stmt):
