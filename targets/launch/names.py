@@ -1,4 +1,4 @@
-"""Names for variables, one each."""
+"""Unique names of variables."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from mlcc.ir import tir
 
 
 class Names(dict[tir.Var, str]):
-    """The name of each variable: its own, with a number where another one has that."""
+    """Maps variables to unique names: their own, with a number added where another variable has it."""
 
     def __init__(self, taken: dict[tir.Var, str] | None = None) -> None:
         super().__init__(taken or {})
         self._used = set(self.values())
 
     def add(self, var: tir.Var, hint: str | None = None) -> str:
-        """The name of a variable, made where it has none."""
+        """Return the name of a variable; choose it on first use."""
         if var in self:
             return self[var]
         name = base = hint or var.name or "v"

@@ -186,7 +186,7 @@ class _HostCode:
         return {"do": "alloc", "name": self.names.add(buffer.data, buffer.name), "at": self.scalar(at)}
 
     def _bound(self, size: tir.Expr, buffer: tir.Buffer) -> tir.Expr:
-        """The greatest that a size gets in the loops around it."""
+        """Return the greatest value of a size in its enclosing loops."""
         while any(n in self.loops for n in walk(size) if isinstance(n, tir.Var)):
             high = eval_set(size, self.loops, self.analyzer).high
             if high is None or high is size:
@@ -196,7 +196,7 @@ class _HostCode:
         return size
 
     def _map(self, arg: tir.Expr, form: MapForm) -> dict[str, Any]:
-        """A tensor map: what of it is fixed, and how its extents and strides are computed."""
+        """Return a tensor map of the plan: its fixed part, and expressions for its extents and strides."""
         if not isinstance(arg, tir.Call) or not is_tensor_map(arg) or (of := TensorMap.of(arg)).form != form:
             raise CompileError(error("E0777", "the kernel takes a tensor map of another form here", arg.span))
         sizes = {name: [self.scalar(e) for e in exprs] for name, exprs in (("dims", of.dims), ("strides", of.strides))}
@@ -213,7 +213,7 @@ class _HostCode:
     # ------------------------------------------------------------ launches
 
     def launch(self, kernel: DeviceKernel, args: tuple[tir.Expr, ...]) -> dict[str, Any]:
-        """A launch: extents and arguments in terms of what the host knows."""
+        """Return a launch step: extents and arguments as expressions of the host."""
         given: list[Any] = []
         inside: dict[tir.Var, Any] = {}
         for param, arg in zip(plain_params(kernel), args, strict=False):
@@ -241,7 +241,7 @@ def plain_params(kernel: DeviceKernel) -> tuple[tir.Var, ...]:
 
 
 def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
-    """A kernel as the plan has it: what it takes, its constant extents, the codes of its assertions."""
+    """Return a kernel's entry in the plan: parameters, constant extents, error codes of its assertions."""
     facts = kernel_form(kernel)
     for param, kind in zip(kernel.params, facts["params"], strict=True):
         if kind != "ptr" and kind not in SCALARS and param not in kernel.maps:

@@ -39,7 +39,7 @@ from mlcc.targets.plan.steps import (
 
 
 def function_plan(func: HostFunction, shared: AnyPlanning) -> dict[str, Any]:
-    """The plan of a function that is laid out."""
+    """Return the plan of a function whose memory is laid out."""
     return _Writer(func, shared).function()
 
 
