@@ -176,7 +176,7 @@ class _Combination:
 
     def _by_memory(self, values: Values) -> Values:
         store = self._memory(values, self._threads)
-        # neighbours in a warp have neighbouring places, whether they are of one group or each of its own
+        # neighbouring lanes access neighbouring elements, be they of one group or of several
         unit = 1 if self._along else self._threads // self._size
         base = c.mul(self._group, self._size) if self._along else self._group
         at = c.add(base, c.mul(self._member, unit))

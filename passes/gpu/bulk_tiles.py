@@ -101,9 +101,7 @@ class _Tiles(TirMutator):
         self._views: set[tir.Var] = set()
         self._writes: dict[tir.Var, int] = {}
         self._inside = set(threads)  # variables that the kernel binds
-        self._apart: set[tir.Var] = {
-            v for v in threads if v.name.startswith("threadIdx")
-        }  # what differs between threads
+        self._apart: set[tir.Var] = {v for v in threads if v.name.startswith("threadIdx")}  # divergent variables
         self._parted = 0  # scopes around that not all threads come to
         for node in (n for s in body for n in walk(s)):
             match node:

@@ -47,7 +47,7 @@ class _Finder(Rewriter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._threads: dict[tir.Var, tir.For] = {}  # what depends on which loop over threads
+        self._threads: dict[tir.Var, tir.For] = {}  # axis or variable: the thread loop that it depends on
 
     def visit(self, node: object) -> object:
         if isinstance(node, tir.For):

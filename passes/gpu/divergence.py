@@ -40,7 +40,7 @@ class Varying:
 
     def __init__(self) -> None:
         self._vars: set[tir.Var] = set()
-        self.domains: dict[tir.Var, Interval] = {}  # of what differs
+        self.domains: dict[tir.Var, Interval] = {}  # ranges of divergent variables
 
     def thread(self, loop: tir.For) -> None:
         """Enter a loop over the threads of a block: its variable diverges."""

@@ -145,7 +145,7 @@ class _Thread(Folding):
         super().__init__({})
         self._launch = launch
         self._open: list[str] = []
-        self._bulk = False  # inside of what the copy engine is to do
+        self._bulk = False  # inside a copy for the copy engine
         self._buffers: dict[tir.Buffer, tir.Buffer] = {}
 
     # ------------------------------------------------------------ axes
@@ -183,7 +183,7 @@ class _Thread(Folding):
             return list(body)
         inside = c.call(
             "bool", "likely", c.less(at, self.expr(extent))
-        )  # marks what the text has not: see `insert_barriers`
+        )  # marks a condition that passes added: see `insert_barriers`
         return [tir.IfThenElse(inside, body, span=node.span)]
 
     def expr_binary(self, node: tir.BinaryOp) -> Expr:
@@ -194,7 +194,7 @@ class _Thread(Folding):
             return replace(result, span=node.span)
         return result
 
-    # ------------------------------------------------------------ what is done once
+    # ------------------------------------------------------------ statements that one thread runs
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
         store = super().stmt_store(node)

@@ -18,7 +18,7 @@ def guarded(value: Expr) -> tuple[Expr | None, Expr]:
             inner, value = guarded(yes)
             if inner is None:
                 return condition, value
-            if not holds(inner, tir.BufferLoad, tir.Call):  # what may be asked anyway
+            if not holds(inner, tir.BufferLoad, tir.Call):  # speculatable: no loads, no calls
                 return c.logical_and(condition, inner), value
             return condition, yes
     return None, value

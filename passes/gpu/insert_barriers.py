@@ -48,7 +48,7 @@ def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
 
 def _synchronised(loops: Sequence[tir.For], body: Body) -> Body:
     if any(called(n).barrier is not None for n in find(body, tir.Call)):
-        return body  # it orders accesses by barriers of its own
+        return body  # it orders accesses by mbarriers itself
     return _Sync(loops, _results(body)).body(body)[0]
 
 
@@ -61,8 +61,8 @@ class _Use:
     span: Span | None
     guards: tuple[Expr, ...]
     loops: tuple[tir.For, ...]
-    later: bool  # a copy that may end later
-    bulk: bool = False  # what the copy engine does
+    later: bool  # an asynchronous copy
+    bulk: bool = False  # an access of the copy engine
 
     @property
     def shared(self) -> bool:
@@ -244,7 +244,7 @@ class _Sync:
             return body, _Summary(before, inner.tail, True)
         return body, inner
 
-    # ------------------------------------------------------------ what threads do not run alike
+    # ------------------------------------------------------------ divergence
 
     def _parted(self, stmt: Stmt, problem: _Inside) -> list[Stmt] | None:
         """Split a statement under divergence into several, so that a barrier can stand between them; None if an outer
@@ -299,7 +299,7 @@ class _Sync:
                 if not (a.touch.writes or b.touch.writes):
                     continue
                 if a.bulk:
-                    continue  # who uses what a bulk copy brings waits for that (`bulk_tiles`)
+                    continue  # readers of a bulk copy's data wait for it (`bulk_tiles`)
                 if a.root is b.root and a.root in self._results:
                     continue
                 if a.root is not b.root and a.root is not None and b.root is not None:

@@ -45,10 +45,10 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import has_jump, nested_bodies
 from mlcc.passes.manage.stages import FLAT
 
-PHASE = "software_pipeline_phase"  # the key of the brackets around what an inner pipeline became
+PHASE = "software_pipeline_phase"  # the key of the brackets around the phases of an inner pipeline
 VOID = DType.of("void")
-ASYNC = "async_scope"  # around what may end later
-ORDERED = "software_pipeline_ordered"  # of a loop with all barriers between what ends later and the rest of its body
+ASYNC = "async_scope"  # around asynchronous copies
+ORDERED = "software_pipeline_ordered"  # of a loop that has all barriers between its asynchronous copies and other parts
 
 
 def pipeline_loops(func: tir.PrimFunc) -> tir.PrimFunc:

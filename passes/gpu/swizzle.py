@@ -130,7 +130,7 @@ def _op(name: str, a: Expr, b: Expr) -> Expr:
     return tir.Call(a.dtype, tir.Op(f"tir.{name}"), (a, b))
 
 
-# ---------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------- planning
 
 
 def plan_permuted(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -206,7 +206,7 @@ class _Planner(TirMutator):
         return tir.AllocBuffer(self.buffer(node.buffer), notes, span=node.span)
 
 
-# ---------------------------------------------------------------- what becomes of it
+# ---------------------------------------------------------------- rewriting of indices
 
 
 def permutations(body: tuple[Stmt, ...]) -> dict[tir.Var, tuple[tir.Buffer, Permutation]]:

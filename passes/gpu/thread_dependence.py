@@ -114,7 +114,7 @@ class _Solver:
     def __init__(self, analyzer: Analyzer, renamed: Mapping[tir.Var, Expr]) -> None:
         self._analyzer = analyzer
         self._renamed = renamed
-        self._agree: set[int] = set()  # keys of what is equal on both sides
+        self._agree: set[int] = set()  # keys of the expressions that are equal on both sides
         self._seen: dict[int, Expr] = {}
 
     def solve(self, pairs: list[Pair], threads: Sequence[tir.Var]) -> bool:
@@ -172,7 +172,7 @@ class _Solver:
         for key in dict.fromkeys((*mine, *theirs)):
             a, b = mine.get(key, 0), theirs.get(key, 0)
             atom = self._seen[key]
-            if _reads(atom):  # who knows what is there
+            if _reads(atom):  # the contents of memory are unknown
                 terms += [_Term(factor, -INF, INF, None) for factor in (a, b) if factor]
                 continue
             moved = used_vars(atom) & self._renamed.keys()

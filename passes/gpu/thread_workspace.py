@@ -43,7 +43,7 @@ class _Owner(TirMutator):
     def __init__(self) -> None:
         self._open: list[tuple[str, Expr, Expr]] = []  # of bound loops around: axis, place, extent
         self._tags: set[str] = set()  # of the kernel at hand
-        self._inside: set[tir.Var] = set()  # what only the kernel knows
+        self._inside: set[tir.Var] = set()  # variables defined inside the kernel
         self._pointed: set[tir.Var] = set()  # data that something else than loads and stores uses
         self._made: list[Stmt] = []
         self._parts: dict[tir.Buffer, tuple[tir.Buffer, tuple[Expr, ...]]] = {}

@@ -41,7 +41,7 @@ class _Resolver(Placed):
         super().__init__({}, self._known)
         self.flat: list[Stmt] = []
         self._analyzer = Analyzer()
-        self._loops = 0  # around what is looked at
+        self._loops = 0  # the number of enclosing loops
         self._roots = {b.data: b for b in func.buffers if b is not None}
 
     def binder(self, node: tir.Var) -> tir.Var:

@@ -168,7 +168,7 @@ class _Lower(ThreadMutator):
         self._registers = registers
         self._lanes = lanes
         self._varying = Varying()
-        self._apart: list[Expr] = []  # what decides here, not for all lanes alike
+        self._apart: list[Expr] = []  # enclosing divergent conditions
 
     @contextmanager
     def _where(self, *deciding: Expr) -> Iterator[None]:

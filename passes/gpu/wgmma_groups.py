@@ -28,7 +28,7 @@ from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
 
-PENDING = "wgmma_pending"  # around products: how many groups may be on their way afterwards
+PENDING = "wgmma_pending"  # around products: how many groups may be in flight afterwards
 _BY_HAND = frozenset(tir.Op(f"tir.{n}") for n in ("ptx_wgmma_fence", "ptx_wgmma_commit_group", "ptx_wgmma_wait_group"))
 _VOID = DType.of("void")
 

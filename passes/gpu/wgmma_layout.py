@@ -30,7 +30,7 @@ _TYPES: Mapping[str, tuple[int, tuple[str, ...]]] = {
 }  # fmt: skip
 _WHOLE = ("s8", "u8")
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)$")
-MODES = {0: 0, 128: 1, 64: 2, 32: 3}  # width of a swizzle in bytes: what stands in bits 62 and 63 of a descriptor
+MODES = {0: 0, 128: 1, 64: 2, 32: 3}  # width of a swizzle in bytes: bits 62 and 63 of a descriptor
 
 
 @dataclass(frozen=True, slots=True)
