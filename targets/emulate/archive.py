@@ -37,7 +37,8 @@ def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:
         raise LoadError(error("E0748", "the text of its kernels, which is what is emulated, is not in it", help=_AGAIN))
     kernels = {k.name: k for k in _read(parts.source, SOURCE if path is None else f"{path}/{SOURCE}")}
     listed = parts.plan.get("kernels")
-    for name, facts in listed.items() if isinstance(listed, dict) else ():  # whoever reads the plan finds what is wrong
+    # the reader of the plan reports other errors
+    for name, facts in listed.items() if isinstance(listed, dict) else ():
         if name not in kernels or not _fits(kernel_form(kernels[name]), facts):
             raise LoadError(error("E0748", f"the text in it gives another kernel `{name}` than it has", help=_AGAIN))
     return list(kernels.values())

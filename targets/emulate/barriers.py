@@ -24,7 +24,8 @@ from mlcc.targets.llvm.codegen.types import zero
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
-BARRIER = "emulate.barrier"  # T.barrier(what, address, amount, thread): one thread's doing, see the constants below
+# T.barrier(what, address, amount, thread): an operation of one thread; see the constants below
+BARRIER = "emulate.barrier"
 INIT, ARRIVE, LANDED, WAIT = range(4)  # amount: arrivals to count; bytes to expect; bytes that came; parity
 _VOID = DType.of("void")
 _WHAT = {"tir.ptx_arrive_barrier": ARRIVE, "tir.ptx_arrive_barrier_expect_tx": ARRIVE, "tir.ptx_wait_barrier": WAIT}

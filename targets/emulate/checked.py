@@ -35,7 +35,7 @@ class CheckedEmitter(ThreadEmitter):
         self._stmt: Stmt = tir.Evaluate(tir.IntImm(INT64, 0))
         self._loops: list[tir.Var] = []
         self._counted = True  # accesses are requests of threads
-        self._copied: tir.Call | None = None  # the barrier at which the copy engine completes what is stored here
+        self._copied: tir.Call | None = None  # the barrier at which the copy engine completes the current stores
         ctx.module.helper(_MARKS, functions("shadow_memory.ll"))
         ctx.module.helper("mlcc_emulate_order", functions("order.ll"))
 
@@ -225,7 +225,7 @@ class CheckedEmitter(ThreadEmitter):
         self.bind(var, self.expr(index))
         return var
 
-    # ------------------------------------------------------------ looks
+    # ------------------------------------------------------------ checks
 
     def _pieces(self, buffer: tir.Buffer, index: Expr, root: Root, by_lane: bool = False) -> list[Piece]:
         """Return the memory of an access, in one piece if its elements are contiguous and not `by_lane`."""
@@ -308,7 +308,7 @@ class CheckedEmitter(ThreadEmitter):
             return
         fn, of = self.fn, self._checks
         offset, count = piece
-        if of.trace and self._copied is None and self._counted:  # what the copy engine does is no request of a warp
+        if of.trace and self._copied is None and self._counted:  # accesses of the copy engine are no requests of a warp
             key = integer("i64", 0)
             for var in self._loops:
                 if var in self.values and var not in of.threads.axes:

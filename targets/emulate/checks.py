@@ -39,7 +39,7 @@ MOST_BARRIERS = 256  # in memory, that checks tell apart
 COPIED = "emulate.copied"  # the key of a scope whose stores the copy engine makes; it completes bytes at the barrier
 UNCOUNTED = "emulate.uncounted"  # the key of a scope whose accesses are no requests of threads
 CLEAR = "emulate.clear"  # a new block begins: its shared memory is not written
-JOIN = "emulate.join"  # T.join(first thread, how many, first column): they know what one of them does
+JOIN = "emulate.join"  # T.join(first thread, count, first column): join their rows of the happens-before table
 NOTE = "emulate.note"  # T.note(kind, site, thread, index, other site, other thread)
 
 

@@ -34,7 +34,7 @@ class Gathered:
     slots: tuple[tir.Buffer | None, ...]
     mask: tir.Buffer | None
     result: tir.Buffer | None = None
-    told: Callable[[Expr], tuple[Expr, ...]] = lambda thread: ()  # what checks have to say of a thread here
+    told: Callable[[Expr], tuple[Expr, ...]] = lambda thread: ()  # additional arguments of a thread, for checks
 
     def arg(self, index: int, thread: Expr) -> Expr:
         """An argument as a thread passed it."""
@@ -117,7 +117,7 @@ EXCHANGES: dict[str, Exchange] = {
     "tir.tvm_warp_activemask": _active_mask,
 }  # fmt: skip
 
-# what a group of so many threads does, by the statements of it; the second argument is the group's first thread
+# group size, and a function that emits the group's statements; its second argument is the group's first thread
 GROUPS: dict[str, tuple[int, Group]] = {}
 
 BARRIERS = frozenset({"tir.tvm_storage_sync"})

@@ -152,7 +152,7 @@ def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Em
         if ctx.problems:
             raise CompileError(ctx.problems)
     text = ctx.module.text()
-    # what checks add would take LLVM longer than it saves, and minutes where there is much of it
+    # optimising the code of checks takes LLVM longer than it saves, and minutes for large kernels
     level = 2 if not (mode.check or mode.trace) else 1 if text.count("\n") < _LARGE else 0
     obj = compile_text(text, machine, level).obj
     image = link_image(elf.read_object(obj), lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))

@@ -20,7 +20,7 @@ from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.passes.gpu.wgmma_layout import products
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.recursion import deep_recursion
-from mlcc.targets.emulate import tensor_cores  # noqa: F401, what warps do with matrices
+from mlcc.targets.emulate import tensor_cores  # noqa: F401, registers the matrix instructions of warps
 from mlcc.targets.emulate.barriers import by_one_thread
 from mlcc.targets.emulate.bulk import bulk_copy
 from mlcc.targets.emulate.carry import carry

@@ -135,7 +135,7 @@ class Splitter:
             known = self._splits[id(stmt)] = stmt, answer
         return known[1]
 
-    # ------------------------------------------------------------ what is split
+    # ------------------------------------------------------------ splitting
 
     def _split(self, stmt: Stmt, made: list[Stmt], run: list[Stmt]) -> None:
         """Split one statement: append to `made`, and to `run` the start of the next region."""

@@ -33,7 +33,7 @@ def _copy(to: tir.Buffer, given: tir.Buffer) -> Stmt:
     return loop("e", _size(to), lambda e: [c.store(to, c.load(given, e), e)])
 
 
-# ---------------------------------------------------------------- what a thread does
+# ---------------------------------------------------------------- code of one thread
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +135,7 @@ class Sums:
         return [*stmts, tir.Evaluate(call, span=node.span), c.store(known.last, c.load(self.groups, 0), 0)]
 
 
-# ---------------------------------------------------------------- what the group does
+# ---------------------------------------------------------------- code of the group
 
 
 def _multiply(g: Gathered, first: Expr) -> list[Stmt]:
