@@ -14,7 +14,7 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import find
 
 _FAR = 1 << 62
-Term = tuple[tir.Expr, int]  # an expression and what it is multiplied with
+Term = tuple[tir.Expr, int]  # an expression and its coefficient
 
 
 def split_index(index: tir.Expr, unrolled: Set[tir.Var]) -> tuple[tir.Expr, tir.Expr] | None:
@@ -48,7 +48,8 @@ def _sum(terms: list[Term]) -> tir.Expr:
     total: tir.Expr = tir.IntImm(INT64, 0)
     for node, factor in terms:
         if type(node) is type(total) is tir.IntImm and abs(node.value * factor) < _FAR and abs(total.value) < _FAR:
-            total = tir.IntImm(INT64, total.value + node.value * factor)  # what the next line gives, ten times as fast
+            # the same as below, ten times as fast
+            total = tir.IntImm(INT64, total.value + node.value * factor)
             continue
         total = c.add(total, c.mul(c.cast(INT64, node), factor))
     return total

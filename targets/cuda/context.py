@@ -10,7 +10,7 @@ from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.targets.llvm.codegen.context import ModuleContext
 from mlcc.targets.llvm.codegen.refuse import unsupported
 
-DYNAMIC_SHARED = "mlcc_shared"  # the start of what a launch adds to the static shared memory
+DYNAMIC_SHARED = "mlcc_shared"  # the start of the dynamic shared memory, behind the static one
 _NOT_IN_SYMBOLS = re.compile(r"[^a-zA-Z0-9_]")
 
 

@@ -172,7 +172,7 @@ def _extern(e: DeviceEmitter, node: tir.Call) -> Value:
     return extern(e, node)
 
 
-# ---------------------------------------------------------------- what a kernel does not do
+# ---------------------------------------------------------------- unsupported calls
 
 
 def refused(what: str, help: str) -> Emit:
