@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mlcc.ir import tir
 
-# name: instruction, and what its operands are of the arguments: (kind, number); s: address in shared memory of the
+# name: instruction, and its operands by argument: (kind, number); s: address in shared memory of the
 # argument, S: of a pointer and the offset beside it, G: the same in global memory, m: address of a parameter, i: number
 _FORMS: dict[str, tuple[str, str]] = {
     "ptx_init_barrier_thread_count": ("mbarrier.init.shared::cta.b64 [%0], %1;", "s0 i1"),

@@ -31,9 +31,9 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     words: ClassVar[frozenset[str]] = C_WORDS
-    inline: ClassVar[str]  # what stands before a helper function
-    shared: ClassVar[str]  # what stands before memory of a block, its alignment in braces
-    in_registers: ClassVar[str] = ""  # what stands before memory of a thread that instructions take by words
+    inline: ClassVar[str]  # the prefix of a helper function
+    shared: ClassVar[str]  # the prefix of a shared array, its alignment in braces
+    in_registers: ClassVar[str] = ""  # the prefix of a thread's array that instructions access by 32-bit words
     types: ClassVar[Mapping[str, str]]  # of a scalar in memory, by dtype
     long_suffix: ClassVar[str]
 

@@ -43,13 +43,13 @@ class KernelWriter:
         self._names: dict[tir.Var, str] = {}
         self._taken: set[str] = {"lanes", *HELPERS, *language.helpers}
         self._scopes: dict[tir.Var, str] = {}  # of memory, by its pointer
-        self._parts: dict[tir.Var, str] = {}  # lanes of vectors that were loaded as such, in the place of elements
+        self._parts: dict[tir.Var, str] = {}  # lanes of loaded vectors, which stand for elements
         self._lines: list[str] = []
         self._depth = 1
         self._by_words = in_registers(kernel.body)
         self._sums = accumulators(kernel.body)
         language.sums.clear()
-        self._dynamic: list[str] = []  # sizes in bytes of what lies in dynamic memory so far
+        self._dynamic: list[str] = []  # sizes in bytes of the arrays in dynamic shared memory so far
 
     def text(self) -> str:
         kernel = self._kernel

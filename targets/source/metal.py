@@ -42,7 +42,7 @@ def _polynomial(x: str, numbers: Sequence[float]) -> str:
     return value
 
 
-# what Metal's library lacks, for float
+# float functions that Metal's library lacks
 _LACKING = {
     "erf_f": (
         "float", "float x", "const float a = fabs(x), z = a * a, t = (a > 4.0f ? 4.0f : a) - 2.0f;\n"

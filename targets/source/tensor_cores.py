@@ -15,7 +15,7 @@ from mlcc.passes.gpu.mma_layout import DTYPES, Mma
 from mlcc.targets.source.bulk_copies import operand
 from mlcc.targets.source.dialect import refuse
 
-_REGISTERS = {"float32": ("float", "f"), "float64": ("double", "d")}  # what else there is goes by words
+_REGISTERS = {"float32": ("float", "f"), "float64": ("double", "d")}  # other dtypes are packed into 32-bit words
 _POINTERS = {
     "tir.ptx_mma": (6, 8, 10), "tir.ptx_ldmatrix": (3,), "tir.ptx_wgmma_ss": (8,), "tir.ptx_wgmma_rs": (4, 8),
 }  # to memory of a thread, among the arguments  # fmt: skip
