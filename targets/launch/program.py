@@ -89,7 +89,7 @@ class _HostCode:
         self.names = Names()
         self.kernels = {k.name: k for k in source.kernels}
         self.analyzer = Analyzer()
-        self.loops: dict[tir.Var, Interval] = {}  # of the loops around, what their variables can be
+        self.loops: dict[tir.Var, Interval] = {}  # ranges of the variables of enclosing loops
         self.binds: dict[tir.Var, tir.Expr] = {}
         self.room: tir.Expr = tir.IntImm(INT64, 0)
 
