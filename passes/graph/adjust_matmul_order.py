@@ -126,7 +126,7 @@ class _Adjuster(RelaxMutator):
         return None
 
     def better(self, triple: _Triple) -> bool | None:
-        """Whether the first two factors are better multiplied first; None if that is not known."""
+        """Return True if multiplying the first two factors first is better, None if that is unknown."""
         known = [isinstance(f, relax.Var) and f in self.weights for f in triple.factors]
         shapes = triple.shapes()
         if all(known) or shapes is None:
@@ -217,7 +217,7 @@ def _weights(func: relax.Function) -> set[relax.Var]:
 
 
 def _bounds(func: relax.Function) -> dict[tir.Var, tuple[int, int]]:
-    """What the function states of its symbolic sizes, by name."""
+    """Return the bounds of each symbolic size, from the attributes `tir_var_lower_bound` and `tir_var_upper_bound`."""
     least, most = (func.attrs.get(f"tir_var_{side}_bound") or {} for side in ("lower", "upper"))
     made = {}
     for symbol in dict.fromkeys(s for p in func.params for s in info_symbols(p.struct_info)):

@@ -117,7 +117,10 @@ def _int64(value: int) -> tir.Expr:
 
 
 def _judge(param: relax.Var, dtype: DType | None, sizes: dict[tir.Var, tir.Expr]) -> Judge:
-    """What holds an array against its parameter, before memory is taken for it. It raises CompileError E0507."""
+    """Return a function that checks an array against its parameter, before memory for the array is allocated.
+
+    It raises CompileError E0507 for an array that does not fit, and returns True if the parameter's shape is constant.
+    """
     from mlcc.grammar.constants import like
 
     def judge(shape: tuple[int, ...], stored: np.dtype[Any]) -> bool:
@@ -131,7 +134,7 @@ def _judge(param: relax.Var, dtype: DType | None, sizes: dict[tir.Var, tir.Expr]
 
 
 def _mismatch(param: relax.Var, dtype: DType, shape: tuple[int, ...], sizes: dict[tir.Var, tir.Expr]) -> str | None:
-    """Why an array cannot be bound to a parameter, if so; sizes of symbolic dimensions are added to `sizes`."""
+    """Return why an array cannot be bound to a parameter, or None. Adds extents of symbolic dimensions to `sizes`."""
     info = param.struct_info
     if not isinstance(info, relax.TensorStructInfo):
         return None if isinstance(info, relax.ObjectStructInfo) or info is None else f"is a tensor, not {info}"

@@ -53,9 +53,9 @@ def renamed(func: relax.Function, module: IRModule) -> relax.Function:
 
 
 def _replace_known_symbols(func: relax.Function, module: IRModule) -> relax.Function:
-    """Replace what a `match_cast` outside branches defines, where the shape that it matches is known.
+    """Replace the symbolic variables that a `match_cast` outside branches defines, where the matched shape is known.
 
-    One that a parameter or an earlier `match_cast` has defined is only checked there, and stays what it is.
+    A variable that a parameter or an earlier `match_cast` defines is only checked there, and is kept.
     """
     known: dict[tir.Var, tir.Expr] = {}
     defined = {symbol for param in func.params for symbol in info_symbols(param.struct_info)}
@@ -77,7 +77,7 @@ def _resolve(value: tir.Expr, known: dict[tir.Var, tir.Expr]) -> tir.Expr:
 
 
 def _match(pattern: Any, info: Any, defined: Set[tir.Var], known: dict[tir.Var, tir.Expr]) -> None:
-    """Add what the variables that a pattern defines stand for, by the struct info that it is matched with."""
+    """Add the values of the variables that a pattern defines, from the struct info that it is matched with."""
     pairs: Any = ()
     match pattern, info:
         case relax.TensorStructInfo(), relax.TensorStructInfo():
@@ -97,7 +97,7 @@ def _match(pattern: Any, info: Any, defined: Set[tir.Var], known: dict[tir.Var, 
 
 @dataclass
 class _Plan:
-    """What stands for a variable where it is used, what its binding binds instead, which bindings go."""
+    """The rewrites of variables: replacements at uses, replacements of bound variables, and bindings to drop."""
 
     use: dict[relax.Var, relax.Expr] = field(default_factory=dict)
     bind: dict[relax.Var, relax.Var] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class _Plan:
 
 @dataclass
 class _Facts:
-    """What a walk over a function finds out."""
+    """Bindings and uses of a function's variables, collected in one walk."""
 
     value: dict[relax.Var, relax.Expr] = field(default_factory=dict)
     renames: dict[relax.Var, relax.Var] = field(default_factory=dict)
@@ -143,7 +143,7 @@ def _note(found: _Facts, binding: Any, block: relax.BindingBlock) -> None:
 
 
 def _resolved(found: _Facts, expr: relax.Expr) -> relax.Expr:
-    """What a variable is bound to, through all renamings."""
+    """Return the value of a variable, looking through all renamings."""
     while isinstance(expr, relax.Var) and expr in found.value:
         expr = found.value[expr]
     return expr

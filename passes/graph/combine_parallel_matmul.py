@@ -152,7 +152,7 @@ def _can_join(bias: relax.Expr, branch: _Branch) -> bool:
 
 
 def _alike(shapes: Sequence[tuple[tir.Expr, ...] | None], last: int) -> bool:
-    """Whether shapes are equal but for their last dimensions."""
+    """Return True if the shapes are provably equal, apart from their last `last` dimensions."""
     analyzer = Analyzer()
     first = shapes[0]
     if first is None or any(s is None or len(s) != len(first) for s in shapes):

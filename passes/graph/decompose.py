@@ -65,7 +65,7 @@ def scalar(value: float, dtype: DType) -> relax.Constant:
 
 
 def _known(call: relax.Expr) -> bool:
-    """Whether rank and dtype of the data are known: constants and axes are made of them."""
+    """Return True if rank and dtype of the data operand are known; constants and axes are derived from them."""
     assert isinstance(call, relax.Call)
     info = call.args[0].struct_info
     return isinstance(info, relax.TensorStructInfo) and info.ndim >= 0 and info.dtype is not None

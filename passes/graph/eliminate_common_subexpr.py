@@ -102,13 +102,13 @@ def _sample(constant: relax.Constant) -> tuple[object, ...]:
 
 
 def _allocates(value: relax.Expr) -> bool:
-    """Whether a value is memory of its own: two allocations are two places, though the calls are equal."""
+    """Return True if a value allocates memory: equal calls then give distinct buffers and must not be merged."""
     op = ops.get(value.op.name) if isinstance(value, relax.Call) and isinstance(value.op, tir.Op) else None
     return op is not None and op.impl.allocates
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two bindings bind the same; `match_cast` does if it also defines nothing anew."""
+    """Return True if two bindings bind equal values, and for `match_cast` also equal struct infos."""
     if isinstance(a, relax.MatchCast) != isinstance(b, relax.MatchCast):
         return False
     if isinstance(a, relax.MatchCast) and not structural_equal(a.struct_info, b.struct_info):

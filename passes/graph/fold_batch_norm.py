@@ -66,7 +66,7 @@ class _Folder(RelaxMutator):
         return self.folded(conv, norm, constants, bias) if _can_fold(conv, norm, constants) else expr
 
     def without_bias(self, expr: relax.Expr) -> tuple[relax.Expr, relax.Expr | None]:
-        """What is added to the constant of a channel, and that constant; the expression and None for anything else."""
+        """Split a sum into data and constant per-channel bias; return the expression and None for anything else."""
         total: Any = self.uses.resolve(expr)
         if is_call(total, "relax.add"):
             for source, bias in (total.args, total.args[::-1]):

@@ -131,7 +131,7 @@ def fold_call(call: relax.Call, limit: int = 1 << 16, created: int = 1 << 10) ->
 
 
 def worthwhile(call: relax.Call, limit: int, created: int) -> bool:
-    """Whether the result of a call is small enough to be a constant; see FoldConstants."""
+    """Return True if the result of a call is small enough to be folded to a constant; see FoldConstants."""
     sizes = [_size(info) for info in _results(call.struct_info)]
     if not sizes or any(size is None for size in sizes):
         return False
@@ -143,7 +143,7 @@ def worthwhile(call: relax.Call, limit: int, created: int) -> bool:
 
 
 def _decodes(call: relax.Call) -> bool:
-    """Whether it makes numbers of integers with scales of groups: weights that products decode as they read them."""
+    """Return True for a dequantization with a scale per group: products decode these weights as they read them."""
     if not is_call(call, "relax.dequantize"):
         return False
     ranks = [getattr(a.struct_info, "ndim", -1) for a in call.args[:2]]

@@ -241,12 +241,12 @@ def _bounded_zero(left: _Quantized, right: _Quantized, terms: int | None) -> int
 
 
 def _is_single(value: relax.Expr) -> bool:
-    """Whether a scale or zero point is one number."""
+    """Return True if a scale or zero point has a single element."""
     return all(tir.const_int(extent) == 1 for extent in _dims(value) or ())
 
 
 def _is_view(call: relax.Call) -> bool:
-    """Whether each element of the result is one of the only tensor that an operator takes."""
+    """Return True for a view of the call's only tensor operand: every result element is one of its elements."""
     known = ops.get(call.op.name) if isinstance(call.op, tir.Op) else None
     tensors = [a for a in call.args if not isinstance(a.struct_info, (relax.ShapeStructInfo, relax.PrimStructInfo))]
     return known is not None and known.impl.cost is Cost.VIEW and tensors == [call.args[0]]

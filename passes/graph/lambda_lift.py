@@ -211,7 +211,7 @@ def _captured(func: relax.Function) -> list[relax.Var]:
 
 
 def _with_closures_from_calls(module: IRModule) -> IRModule:
-    """Where a call now gives an object in place of a function, calls of that are brought up to date."""
+    """Update the callers of functions whose result has become an object (a closure), up to a fixed point."""
     while True:
         made = module.copy()
         for name, func in module.functions.items():

@@ -92,10 +92,10 @@ def _operator_names(names: Sequence[str]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """Which of an operator's lowerings is taken: one for devices of `many` threads, the most `accurate` one.
+    """The choice among an operator's lowerings: for devices with `many` threads, or the most `accurate` one.
 
-    `settle_indices`: negative indices in the data count from the end where they do, and with `check_indices` those
-    outside are errors.
+    `settle_indices`: negative indices in the data count from the end, for operators that define it so. With
+    `check_indices`, indices out of bounds are errors.
     """
 
     many: bool = False
@@ -104,7 +104,7 @@ class Lowering:
     check_indices: bool = True
 
     def of(self, impl: Impl) -> Iterator[Callable[..., Any]]:
-        """The lowerings to ask, in order; all but the last may give None."""
+        """Yield the lowerings to try, in order; all but the last may return None."""
         if self.many and impl.many is not None:
             yield impl.many
         if self.accurate and impl.accurate is not None:
@@ -191,7 +191,10 @@ class _Lowering(RelaxMutator):
 
 @dataclass(frozen=True)
 class _Made:
-    """What a call became: its TIR function, the result, and the sizes passed along, over the variables in `order`."""
+    """A lowered call: the name of its TIR function, the result's struct info, and symbolic sizes passed as arguments.
+
+    The sizes are expressions over the variables in `order`.
+    """
 
     name: str
     info: relax.StructInfo
@@ -327,7 +330,7 @@ def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def operator_place(op: OpDef, call: relax.Call) -> str:
-    """How errors name a call: by its operator, and its line if it was read from a text."""
+    """Return the name of a call for messages: its operator, and its line if it was read from a text."""
     line = 0 if call.span is None else call.span.source.line_col(call.span.start)[0]
     return f"`R.{op.short}`" + (f" in line {line}" if line else "")
 
@@ -347,7 +350,7 @@ def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, given: Argument
 
 
 def _check_dtypes(call: relax.Call, made: Sequence[DType]) -> None:
-    """What is made must be what users of the call expect. Raises CompileError E0444."""
+    """Raise CompileError E0444 unless a lowering gives the dtypes that inference promised to the call's users."""
     info = call.struct_info
     wanted = [i.dtype for i in (info.fields if isinstance(info, relax.TupleStructInfo) else (info,))]  # type: ignore[union-attr]
     if wanted != list(made):

@@ -41,7 +41,7 @@ def normalized(func: relax.Function, module: IRModule) -> relax.Function:
 
 
 def is_leaf(expr: relax.Expr) -> bool:
-    """Whether an expression needs no variable of its own."""
+    """Return True for a leaf of A-normal form: an expression that may be an operand without being bound."""
     return isinstance(expr, _LEAVES)
 
 

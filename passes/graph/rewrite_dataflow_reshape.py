@@ -80,7 +80,10 @@ def _product(dims: Sequence[tir.Expr]) -> tir.Expr:
 
 
 def reshaped_parameter(func: tir.PrimFunc) -> int | None:
-    """Which parameter a function copies, element by element in the order of memory, to its last one; None if none."""
+    """Return the index of the parameter that a function copies to its last one in row-major order, or None.
+
+    The function is then a reshape: both accesses have equal linear offsets.
+    """
     blocks = [n for stmt in func.body for n in find(stmt, tir.Block) if n is not func.root]
     if len(blocks) != 1 or len(blocks[0].body) != 1 or blocks[0].init is not None or blocks[0].match_buffers:
         return None

@@ -14,7 +14,7 @@ _MEMORY = 2**47  # bytes that a process can have
 
 
 class SizeLimits:
-    """What the parameters of a function say of its symbolic sizes."""
+    """Upper bounds of a function's symbolic sizes, derived from the shapes of its parameters."""
 
     def __init__(self, params: tuple[relax.Var, ...]) -> None:
         self.known = Analyzer()
@@ -24,7 +24,7 @@ class SizeLimits:
                 self._bound(info)
 
     def _bound(self, info: relax.TensorStructInfo) -> None:
-        """The product of a tensor's symbolic sizes is bounded by the memory that there is, unless a constant is 0."""
+        """Bound the product of a tensor's symbolic sizes by the size of memory, unless a constant extent is 0."""
         dims = info.dims or ()
         others = _constants(dims)
         if others == 0:
@@ -35,7 +35,7 @@ class SizeLimits:
             self.known.bind_bound(symbols[0], 0, _MEMORY // others)
 
     def unproven(self, call: relax.Call) -> Iterator[tuple[tir.Expr, int]]:
-        """The element counts of results that may be too large, each with the greatest that there can be."""
+        """Yield the element counts of results that may be too large, each with the largest count allowed."""
         operands = [info for argument in call.args for info in _tensors(argument.struct_info)]
         for info in _tensors(call.struct_info):
             dims = known_dims(info) or ()
@@ -49,7 +49,7 @@ class SizeLimits:
                 yield count, most
 
     def _covers(self, operand: relax.TensorStructInfo, dims: Dims) -> bool:
-        """Whether a tensor of these extents has at most the elements of the operand."""
+        """Return True if a tensor with these extents provably has at most as many elements as the operand."""
         have = known_dims(operand) or ()
         if self._symbols(dims) <= self._symbols(have) and _constants(dims) <= _constants(have):
             return True

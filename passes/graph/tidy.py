@@ -1,4 +1,4 @@
-"""What a pass that replaces parts of functions leaves behind, cleaned up."""
+"""Cleanup after passes that replace parts of functions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def tidied(func: relax.Function, module: IRModule) -> relax.Function:
 
 
 def tidied_after(made: relax.Function, func: relax.Function, module: IRModule) -> relax.Function:
-    """What a rewriter made of `func`, tidied as TVM's rewriter does.
+    """Return the rewritten form `made` of `func`, cleaned up as TVM's rewriter does.
 
-    It also tidies what it did not change, if that has bindings outside dataflow blocks.
+    An unchanged function is cleaned up only if it has bindings outside dataflow blocks.
     """
     plain = any(not isinstance(block, relax.DataflowBlock) for block in func.body.blocks)
     return tidied(made, module) if plain or made is not func else func

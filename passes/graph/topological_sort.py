@@ -40,7 +40,7 @@ class TopologicalSort(Pass):
 
 @dataclass
 class _Graph:
-    """Which values each value is made of, and who uses it; once for each use, in order."""
+    """The dataflow graph of a function: the operands and the users of each value, one edge for each use, in order."""
 
     users: dict[Any, deque[Any]] = field(default_factory=dict)
     needs: dict[Any, deque[Any]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class _Graph:
                     self.edge(var, user)
 
     def add_symbols(self, func: relax.Function) -> None:
-        """What mentions a symbolic variable comes after the `match_cast` that binds it."""
+        """Add an edge from each `match_cast` to the bindings that mention a symbolic variable that it defines."""
         given = {symbol for param in func.params for symbol in info_symbols(param.struct_info)}
         origin: dict[Any, relax.Var] = {}
         for block in func.body.blocks:
