@@ -68,7 +68,7 @@ def _decoded_operand(binding: relax.Binding, module: IRModule) -> relax.Var | No
 
 
 def _gains(bindings: list[relax.Binding], operand: relax.Var) -> bool:
-    """Is an operand made of so few bytes that it is worth decoding where it is used?"""
+    """Return True if an operand is computed from so few bytes that decoding it at its use pays off."""
     inner = {b.var for b in bindings}
     leaves: dict[relax.Expr, None] = {}
     for binding in bindings:
@@ -82,7 +82,7 @@ def _gains(bindings: list[relax.Binding], operand: relax.Var) -> bool:
 
 
 def _bytes(expr: relax.Expr) -> int | None:
-    """How large a tensor is, if that is known."""
+    """Return the size of a tensor in bytes, or None if it is unknown."""
     info = expr.struct_info
     if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
         return None

@@ -1,8 +1,8 @@
-"""Which operations become one kernel: groups by dominators of the data flow and by fusion kinds.
+"""Grouping of operations into kernels, by post-dominators of the dataflow graph and by fusion kinds.
 
-An operation may join the operation that all paths from it lead to (its immediate post-dominator) if the kinds on the
-way allow it: then whatever is computed from it is computed in the same kernel, and nothing is computed twice. This is
-the algorithm of TVM's FuseOps, on one dataflow block.
+An operation may join its immediate post-dominator if the kinds of all operations on the paths between them allow it.
+All its users are then in the same kernel, and nothing is computed twice. This is the algorithm of TVM's FuseOps, on
+one dataflow block.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Dominator:
 
 
 class Rule(Enum):
-    """Why an operation does not join the one that all paths from it lead to."""
+    """The reason why an operation is not fused into its immediate post-dominator."""
 
     OPAQUE = "no kernel can be made from it"
     EXPOSED = "its value leaves the dataflow block"
@@ -69,9 +69,9 @@ class Rule(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Refusal:
-    """Why a node of the kind `kind` (or in a kernel of that kind) joined nothing.
+    """The reason why a node of kind `kind` (or in a kernel of that kind) was not fused.
 
-    `sink` is the node that the paths from it lead to, `blocking` the one in the way, if there are.
+    `sink` is its immediate post-dominator, `blocking` the node that forbids the fusion; either may be None.
     """
 
     rule: Rule

@@ -30,10 +30,11 @@ _INLINE = (relax.ShapeExpr, relax.PrimValue, relax.StringImm, relax.DataTypeImm,
 
 @dataclass(frozen=True)
 class Style:
-    """How functions of groups are made.
+    """The form of the function built for a group.
 
-    Without `bind_constants`, constants are passed as arguments; None binds those that an operator takes as a number.
-    `full_names`: operators come up in names with their prefix. `attrs` are the functions' attributes.
+    `bind_constants` is True for constants inside the function and False for constants passed as arguments; None binds
+    only those that an operator takes as a number. `full_names` keeps the prefix of operators in the function's name.
+    `attrs` are the function's attributes.
     """
 
     attrs: Attrs
@@ -59,7 +60,7 @@ class Grouper(RelaxMutator):
         raise NotImplementedError
 
     def style(self, group: Any) -> Style | None:
-        """How the function of a group is made; None for what stays as it is."""
+        """Return the form of a group's function, or None for a group that is left as it is."""
         raise NotImplementedError
 
     def anchor(self, bindings: list[relax.VarBinding]) -> relax.VarBinding:
@@ -126,10 +127,11 @@ def _needed(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> dict[Hash
 
 
 def waits(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
-    """What a binding comes after, beside what it uses: a call in place, and those that read what it writes over; a cast
-    that defines a symbol, and those that have the symbol.
+    """Return, for each binding, the earlier bindings that it depends on other than by using their values.
 
-    What reads the value before the call stays before it, what reads it later stays behind it.
+    These are anti and flow dependences of calls that write in place: reads of the overwritten value before the call
+    stay before it, later reads stay behind it. A binding that mentions a symbol also depends on the cast that defines
+    it.
     """
     found = _symbols_defined(block)
     written = [set(written_in_place(b.value)) for b in block.bindings]  # type: ignore[attr-defined]
@@ -316,7 +318,7 @@ def _with_operands(expr: Any, stands_for: dict[relax.Expr, relax.Expr]) -> Any:
 
 
 def _name_part(value: relax.Expr, full_names: bool) -> str:
-    """What an operation adds to the name of a fused function."""
+    """Return the part of a fused function's name that stands for one operation."""
     callee = tir_callee(value)
     if callee is None and isinstance(value, relax.Call):
         name = str(getattr(value.op, "name", ""))

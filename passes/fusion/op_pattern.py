@@ -99,7 +99,7 @@ def _same(a: tuple[tir.Expr, ...], b: tuple[tir.Expr, ...]) -> bool:
 
 
 def _pads(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
-    """Whether the result is known to be larger than what is read at the same indices: padding behind the data."""
+    """Return True if the result is provably larger than the operand at the same indices: padding behind the data."""
     extents = zip(store.buffer.shape, load.buffer.shape, strict=True)
     return any(made is not read and _is_larger(made, read) for made, read in extents)
 
@@ -150,7 +150,7 @@ def _is_multiply_add(stmt: tir.Stmt) -> bool:
 
 
 def _is_reused(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
-    """Whether one element of the load serves several of the store."""
+    """Return True if the load is broadcast: one loaded element is used for several stored ones."""
     if not all(isinstance(i, tir.Var) for i in store.indices):
         return False
     return bool(set(store.indices) - {v for i in load.indices for v in _vars(i)})

@@ -118,7 +118,7 @@ def _has_dims(info: Any) -> bool:
 
 
 def _sizes(func: tir.PrimFunc, infos: list[relax.TensorStructInfo]) -> dict[tir.Var, tir.Expr]:
-    """What the variables of the shapes of parameters stand for in a call."""
+    """Map the variables in the shapes of parameters to their values in a call."""
     found: dict[tir.Var, tir.Expr] = {}
     for buffer, info in zip(func.buffers, infos, strict=True):
         for want, have in zip(buffer.shape if buffer is not None else (), info.dims or (), strict=False):
@@ -192,7 +192,7 @@ def _with_copies(
 
 
 def _moves(stage: Stage) -> bool:
-    """Does it only put elements elsewhere?"""
+    """Return True for a stage that only moves elements: one store of a loaded value, no reduction."""
     return not stage.reduced and len(stage.stores) == 1 and isinstance(stage.stores[0].value, tir.BufferLoad)
 
 

@@ -91,7 +91,7 @@ def _is_worth_it(func: tir.PrimFunc, least: int) -> bool:
 
 
 def _steps(body: Sequence[tir.Stmt]) -> float:
-    """How often the innermost statements of a body run; infinite where that is not known, as of calls of functions."""
+    """Return the trip count of a body's innermost statements, infinite if unknown (`while`, calls of functions)."""
     if any(isinstance(node.op, relax.GlobalVar) for stmt in body for node in find(stmt, tir.Call)):
         return float("inf")
     total = 0.0
@@ -110,7 +110,7 @@ def _steps(body: Sequence[tir.Stmt]) -> float:
 
 
 def _multiplies_bytes(func: tir.PrimFunc) -> bool:
-    """Whether a function has products of integers of 8 bits."""
+    """Return True if a function multiplies 8-bit integers."""
     for node in walk(func):
         if isinstance(node, tir.Mul):
             factors = (node.lhs, node.rhs)

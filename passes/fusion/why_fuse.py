@@ -1,4 +1,4 @@
-"""Why operations fused or did not: the decisions of `fuse`, one line for each edge of the data flow."""
+"""Explanations of the decisions of `fuse`: one line for each edge of the dataflow graph, fused or not."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _of_function(func: relax.Function, kinds: Kinds) -> Iterator[str]:
 
 
 def _operands(binding: Any) -> Iterator[relax.Var]:
-    """What the value of a binding uses; what branches and nested functions use is theirs."""
+    """Yield the operands of a binding's value, without those used inside branches and nested functions."""
     value = binding.value
     if isinstance(value, relax.If):
         yield from used_vars(value.condition)
