@@ -134,7 +134,7 @@ class CheckEach(Observer):
         return arrays, filled
 
     def _difference(self, results: list[np.ndarray], expected: list[np.ndarray]) -> str | None:
-        """What differs most, in words; None if all is within the tolerance."""
+        """Describe the largest difference between results, or return None if all are within the tolerance."""
         import numpy as np
 
         if len(results) != len(expected):
