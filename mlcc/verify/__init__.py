@@ -46,7 +46,7 @@ def lint(subject: Subject) -> list[Diagnostic]:
 
 
 def buildable(subject: Subject) -> list[Diagnostic]:
-    """What keeps a well-formed module from being built: functions that are missing, constants without data."""
+    """Return the errors that keep a well-formed module from being built: missing functions, constants without data."""
     from mlcc.ir.node import walk
     from mlcc.verify.graph_calls import missing_functions
 

@@ -1,7 +1,7 @@
-"""Do the regions that a block states cover what its body touches?
+"""Check that the regions that a block declares cover the accesses in its body.
 
-Reported is only what is certain: a buffer missing from the list, or an index that leaves the stated range whatever
-the loops do, found by the same relaxation that infers regions. Accesses under a condition are not judged.
+Only certain faults are reported: a buffer missing from the list, or an index that leaves the declared range in every
+iteration of the loops, found by the same relaxation that infers regions. Conditional accesses are not checked.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Check(BlockAccess):
         return super()._swept(first, last)
 
     def _once(self, expr: Expr) -> bool:
-        """Does each loop variable come up at most once?"""
+        """Return True if each loop variable occurs at most once in an expression."""
         used = [v for v in occurrences(expr) if v in self._domains]
         return len(used) == len(set(used))
 

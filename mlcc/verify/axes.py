@@ -1,8 +1,8 @@
-"""Do the values bound to a block's axes run over exactly the axes' domains?
+"""Check that the values bound to a block's axes cover exactly the axes' domains.
 
-Only what is proved is reported. Bounds of a value over the loops around it are never too narrow, so a domain that they
-do not reach is certainly not covered. Leaving the domain is certain only if the bounds are attained, which holds where
-each variable occurs once, in sums of scaled variables, quotients, and remainders of single variables.
+Only proven faults are reported. Bounds of a value over its loops are never too narrow, so a domain that they do not
+reach is certainly not covered. A value certainly leaves the domain only if its bounds are attained. They are where each
+variable occurs once, in sums of scaled variables, quotients, and remainders of single variables.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Part = tuple[object, ...]
 
 
 def part_of(block: tir.Block) -> Part:
-    """What blocks have in common that are parts of one, as a partitioned loop leaves them; axes in any order."""
+    """Return a key that is equal for the parts of one block in a partitioned loop: writes and axes, in any order."""
     axes = [(a.kind.name, tir.const_int(a.dom.min), tir.const_int(a.dom.extent)) for a in block.iter_vars]
     known = all(low is not None and extent is not None for _, low, extent in axes)
     return (*(r.buffer for r in block.writes or ()), *sorted(axes)) if known else (block,)
@@ -54,7 +54,7 @@ class Local:
         self._needed: Needed | None = None
 
     def misses(self, block: tir.Block, axis: tir.Var, value: Expr, analyzer: Analyzer) -> bool:
-        """Does a block read what `block`, whose `axis` is bound to `value`, leaves unwritten?"""
+        """Return True if some block reads elements that `block` leaves unwritten when `axis` is bound to `value`."""
         if self._needed is None:
             self._needed = needed(self.func) if self.func is not None else {}
         written = analyzer.bound(value)
@@ -134,7 +134,7 @@ def _check_axis(
 
 
 def _same_range(a: tir.Range | None, b: tir.Range) -> bool:
-    """Are both the same constant range, or of one expression from 0?"""
+    """Return True for ranges with equal constant minimum and equal extent: same constant or same expression."""
     if a is None or tir.const_int(a.min) != tir.const_int(b.min) or tir.const_int(a.min) is None:
         return False
     size = tir.const_int(a.extent)
@@ -203,8 +203,11 @@ def _affine(expr: Expr) -> bool:
 
 
 def _attained(expr: Expr, used: list[tir.Var], ranges: Mapping[tir.Var, tir.Range]) -> bool:
-    """Are the interval's ends values of `expr`? Each variable once, none of whose ranges goes by another's value;
-    remainders of single variables only."""
+    """Return True if `expr` attains both ends of its interval.
+
+    This holds if each variable occurs once, no variable's range depends on another variable, and remainders are of
+    single variables only.
+    """
     if any(v in used for var in used for e in (ranges[var].min, ranges[var].extent) for v in _vars(e)):
         return False
     seen: set[tir.Var] = set()

@@ -12,7 +12,7 @@ from mlcc.verify.expressions import Problem
 
 
 def call_problem(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None:
-    """What is wrong with a call, its arguments' own insides aside."""
+    """Return the error of a call, without looking into its arguments, or None."""
     for argument in call.args:
         if not isinstance(argument, Expr):
             return "E0349", f"`{type(argument).__name__}` cannot be the argument of a call"
@@ -36,7 +36,7 @@ def _function(call: tir.Call, functions: Mapping[str, Any]) -> Problem | None:
 
 
 def _launch(call: tir.Call, kernel: tir.PrimFunc) -> Problem | None:
-    """What is wrong with the arguments of a launch: they are copied to the kernel's parameters bit by bit."""
+    """Return the error of a launch's arguments, or None. Arguments are copied bitwise: their dtypes must match."""
     for number, (arg, param) in enumerate(zip(call.args, kernel.params, strict=True)):
         if arg.dtype is not param.dtype:
             message = f"argument {number} of the kernel `{call.op.name}` is {arg.dtype}"

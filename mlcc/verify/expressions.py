@@ -13,7 +13,7 @@ Problem = tuple[str, str]  # code and message
 
 
 def problem(expr: Expr) -> Problem | None:
-    """What is wrong with this node."""
+    """Return the error of this node, without its operands, or None."""
     rule = _RULES.get(type(expr))
     if rule is not None:
         return rule(expr)
@@ -145,7 +145,7 @@ def _let(expr: tir.Let) -> Problem | None:
 
 
 def access_problem(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> Problem | None:
-    """What is wrong with `buffer[indices]`."""
+    """Return the error of the access `buffer[indices]`, or None: its rank, dtype of indices, vector indices."""
     if len(indices) != len(buffer.shape):
         return "E0339", f"`{buffer.name}` has {_count(len(buffer.shape), 'dimension')}, it is indexed by {len(indices)}"
     for at, index in enumerate(indices):

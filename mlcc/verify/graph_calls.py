@@ -15,7 +15,7 @@ _TIR_CALLS = ("relax.call_tir", "relax.call_tir_with_grad", "relax.call_tir_inpl
 
 
 def impurity(call: relax.Call, functions: Functions) -> str | None:
-    """What makes a call impure, as the start of a message; None for a pure one."""
+    """Return why a call is impure, as the start of a message, or None for a pure call."""
     op = call.op
     if isinstance(op, tir.Op):
         from mlcc.ops.registry import get
@@ -143,7 +143,7 @@ def _scalar_info(param: tir.Var) -> relax.StructInfo | None:
 
 
 def _given(args: relax.Expr) -> list[relax.StructInfo | None] | None:
-    """What is known of the arguments; None if not even their number is."""
+    """Return the struct infos of the arguments, or None if their number is unknown."""
     if isinstance(args, relax.Tuple):
         return [f.struct_info for f in args.fields]
     info = args.struct_info
@@ -175,5 +175,5 @@ def missing_functions(root: Any, functions: Functions, report: Report) -> None:
 
 
 def place_of(argument: relax.Expr, user: relax.Expr) -> relax.Expr:
-    """Where an argument is written; a variable's own place is where it is bound."""
+    """Return the node to blame for an argument: itself, or `user` for a variable (its span is that of its binding)."""
     return user if isinstance(argument, relax.Var) or argument.span is None else argument

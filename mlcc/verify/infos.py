@@ -1,6 +1,6 @@
-"""Whether a value of which some struct info is known can be what another struct info asks for.
+"""Compatibility of a value's struct info with an expected one.
 
-Only certain contradictions count: sizes that differ for every value of the symbolic variables.
+Only certain contradictions count: sizes that differ for all values of the symbolic variables.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ Bound = dict[tir.Var, tir.Expr]
 
 
 def clash(want: relax.StructInfo, have: relax.StructInfo, bound: Bound | None = None) -> str | None:
-    """Why a value of `have` cannot be a `want`; None if it can. `bound` collects what the variables of `want` stand
-    for; without it they are those of `have`."""
+    """Return why a value of struct info `have` cannot be used as a `want`, or None if it can.
+
+    `bound` collects the values of the variables in `want`; without it, they are the same variables as in `have`.
+    """
     match want, have:
         case (relax.ObjectStructInfo(), _) | (_, relax.ObjectStructInfo()):
             return None
@@ -48,7 +50,7 @@ def clash(want: relax.StructInfo, have: relax.StructInfo, bound: Bound | None = 
 
 
 def kind_of(info: relax.StructInfo) -> str:
-    """What a value is, in two words."""
+    """Return the kind of a value in two words, for messages."""
     match info:
         case relax.TensorStructInfo():
             return "a tensor"
@@ -101,7 +103,7 @@ def _dim(want: tir.Expr, have: tir.Expr, where: str, bound: Bound | None) -> str
 
 
 def differ(a: tir.Expr, b: tir.Expr) -> bool:
-    """Are two sizes unequal whatever their variables are?"""
+    """Return True if two sizes provably differ for all values of their variables."""
     if a is b or not (a.dtype.is_int and b.dtype.is_int):
         return False
     analyzer = Analyzer()

@@ -148,7 +148,7 @@ class _Lint(Paths):
         self._new.discard(root)
 
     def _runs(self, path: Step) -> bool:
-        """Is the end of a path reached in the first iterations of its loops, if no size is 0?"""
+        """Return True if the first iterations of a path's loops reach its end, for each sample of nonzero sizes."""
         steps = path.steps()
         return all(self._numbers.follow(steps, {}, dict(sizes)) is not None for sizes in self._samples)
 

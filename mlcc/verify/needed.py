@@ -1,4 +1,4 @@
-"""What the blocks of a function read of a buffer at most, as constant bounds per dimension."""
+"""Upper bounds of the region that a function's blocks read of each buffer: constant bounds per dimension."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Needed = dict[tir.Var, list[Bound]]
 
 
 def needed(func: tir.PrimFunc) -> Needed:
-    """By data variable. Blocks that run under a condition are left out: they may read less than their region."""
+    """Return the bounds by the buffer's data variable.
+
+    Blocks that run under a condition are left out: they may read less than their region.
+    """
     found: Needed = {}
     _body(func.body, Analyzer(), found)
     return found

@@ -1,4 +1,4 @@
-"""Where findings gather, with the nearest known place for nodes that have none."""
+"""The list of diagnostics; a node without a span gets the nearest known one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from mlcc.errors import Diagnostic, Label, Severity, Span
 
 
 class Report:
-    """Findings in the order they were made. `near` is the place of the last node that had one."""
+    """Diagnostics in the order in which they were added. `near` is the span of the last node that had one."""
 
     def __init__(self) -> None:
         self.found: list[Diagnostic] = []
         self.near: Span | None = None
 
     def at(self, node: Any) -> None:
-        """Remember the place of `node`, if it has one."""
+        """Remember the span of `node`, if it has one."""
         span = getattr(node, "span", None)
         if span is not None:
             self.near = span
@@ -24,7 +24,7 @@ class Report:
         self, code: str, message: str, node: Any = None, text: str = "", *, related: tuple[Label, ...] = (),
         help: str | None = None, severity: Severity = Severity.ERROR,
     ) -> None:  # fmt: skip
-        """One finding at `node`, or at the nearest place known."""
+        """Add a diagnostic at `node`, or at the nearest known span."""
         span = getattr(node, "span", None) or self.near
         labels = tuple(label for label in related if label.span is not None or label.text)
         self.found.append(
@@ -34,5 +34,5 @@ class Report:
         )
 
     def warn(self, code: str, message: str, node: Any = None, text: str = "", **more: Any) -> None:
-        """A finding that is no error."""
+        """Add a warning."""
         self.add(code, message, node, text, severity=Severity.WARNING, **more)

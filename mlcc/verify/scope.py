@@ -1,4 +1,4 @@
-"""What is bound where: variables and buffers by object, in nested frames."""
+"""Scopes: the bindings of variables and buffers (by identity) in nested frames."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ class Scope:
         return fresh
 
     def place(self, item: Any) -> Span | None:
-        """Where an object was bound, if it was."""
+        """Return the span of an object's binding, or None."""
         return self._places.get(item)
 
     def was_bound(self, item: Any) -> bool:
-        """Is there a binding somewhere, perhaps in a scope that ended?"""
+        """Return True if the object was bound in any scope, also in one that has ended."""
         return item in self._places
 
     def bound(self, item: Any) -> bool:
         return item in self._live
 
     def depth_of(self, item: Any) -> int:
-        """How many blocks with axes were around the binding."""
+        """Return the number of blocks with axes that enclose the binding."""
         return self._live.get(item, 0)
 
 

@@ -263,7 +263,10 @@ class Search:
 
 
 def _turns(index: Expr, path: list[Step]) -> bool:
-    """Whether an index, or what it is computed from, need not be extreme in first or last iterations."""
+    """Return True if an index may take its extremes in other than first or last iterations: it is not monotonic.
+
+    Remainders, `Select` and calls are such expressions; `let` variables are looked through.
+    """
     bound = {s.var: s.value for s in path if isinstance(s, Let)}
     stack: list[Any] = [index]
     seen: set[int] = set()
