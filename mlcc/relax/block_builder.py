@@ -99,7 +99,7 @@ class BlockBuilder:
         _scopes.set(_scopes.get()[:-1])
 
     def current_block_is_dataflow(self) -> bool:
-        """Whether bindings go to a dataflow block now."""
+        """Return True if the current binding block is a dataflow block."""
         return self._frame("current_block_is_dataflow").dataflow
 
     def _frame(self, what: str) -> _Frame:
@@ -122,9 +122,9 @@ class BlockBuilder:
         return kind(tuple(frame.bindings))
 
     def sequence(self, body: Callable[[], Any]) -> relax.SeqExpr:
-        """What `body` emits and returns as an expression of its own: a branch of an `if`.
+        """Return the bindings that `body` emits and its result as a sequence: a branch of an `if`.
 
-        Its variables are visible inside only. Raises what `body` raises; nothing is emitted then.
+        Its variables are visible only inside. Raises the exceptions of `body`; nothing is emitted then.
         """
         self._begin_binding_block()
         try:
@@ -174,7 +174,7 @@ class BlockBuilder:
             self._bound[binding.var] = binding.value
 
     def lookup_binding(self, var: Any) -> relax.Expr | None:
-        """What a variable is bound to; None for parameters, casts, and what is no variable."""
+        """Return the value bound to a variable; None for parameters, casts, and expressions that are no variables."""
         return self._bound.get(var) if isinstance(var, relax.Var) else None
 
     def normalize(self, expr: Any) -> relax.Expr:

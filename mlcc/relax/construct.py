@@ -55,7 +55,7 @@ def make_function(
 
 
 def seen_from_outside(info: relax.StructInfo, params: tuple[relax.Var, ...]) -> relax.StructInfo:
-    """What callers know of a result: nothing that mentions symbolic variables or shapes of the body's own."""
+    """Return the struct info of a result at call sites, without symbolic variables and shapes local to the body."""
     visible = {v for p in params for v in variables(p)}
     inner = set(variables(info)) - visible
     return _without_shapes(erase(info, {}, inner) if inner else info, set(params))
@@ -159,7 +159,7 @@ def global_vars(module: IRModule) -> dict[str, relax.GlobalVar]:
 
 
 def same_info(a: relax.StructInfo | None, b: relax.StructInfo | None) -> bool:
-    """Whether two struct infos say the same, variables being the same objects."""
+    """Return True if two struct infos are structurally equal; variables are compared by identity."""
     if a is b or a is None or b is None:
         return a is b
     from mlcc.ir.equal import structural_equal

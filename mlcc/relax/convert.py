@@ -1,4 +1,4 @@
-"""What people write in Python as the IR has it: numbers, lists, arrays, tensor expressions' scalars."""
+"""Conversion of Python values to IR: numbers, lists, arrays, scalars of tensor expressions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEWER = {
 
 
 def newer_names(function: Callable[..., Result]) -> Callable[..., Result]:
-    """The function, its parameters also known by the names of `NEWER`."""
+    """Return the function with the names in `NEWER` as aliases of its keyword parameters."""
 
     @functools.wraps(function)
     def made(*args: Any, **kwargs: Any) -> Result:
@@ -31,7 +31,7 @@ def newer_names(function: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def unwrapped(value: Any) -> Any:
-    """The expression behind a scalar of tensor expressions; NumPy's numbers as Python's."""
+    """Return the expression that a scalar of tensor expressions wraps, and NumPy scalars as Python numbers."""
     from mlcc.te.scalar import Value
 
     if isinstance(value, Value):
@@ -97,7 +97,7 @@ def as_expr(value: Any) -> relax.Expr:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is a tensor of NumPy or of another library."""
+    """Return True for an array of NumPy or a tensor of another library."""
     return not isinstance(value, type) and (hasattr(value, "__dlpack__") or hasattr(value, "__array__"))
 
 

@@ -1,4 +1,4 @@
-"""Which method of a visitor an expression goes to; names are TVM's."""
+"""Dispatch of expressions to visitor methods, with TVM's names."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class ModuleBuilder:
 
 
 def _signature(func: Func) -> tuple[Any, ...]:
-    """What equal functions share and is found at once: kind, attributes, constant shapes of parameters."""
+    """Return a key that equal functions share: kind, attribute names, dtypes and constant shapes of parameters."""
     made: list[Any] = [type(func), *sorted(func.attrs)]
     if isinstance(func, tir.PrimFunc):
         made += [(b.dtype, *map(tir.const_int, b.shape)) if b is not None else None for b in func.buffers]

@@ -45,7 +45,7 @@ class PyExprMutator(Dispatcher):
         return made if isinstance(made, tir.Op) else self._normal(made)
 
     def lookup_binding(self, var: Any) -> relax.Expr | None:
-        """What a rewritten variable is bound to; None for parameters and for what is no variable."""
+        """Return the value bound to a rewritten variable; None for parameters and expressions that are no variables."""
         return self.builder_.lookup_binding(var)
 
     def set_var_remap(self, old_var: relax.Var, new_var: relax.Expr) -> None:
@@ -55,7 +55,7 @@ class PyExprMutator(Dispatcher):
         self._remap[old_var] = convert.as_expr(new_var)
 
     def get_var_remap(self, var: relax.Var) -> relax.Expr:
-        """What stands for a variable; itself if nothing else does."""
+        """Return the replacement of a variable, or the variable itself if it has none."""
         return self._remap.get(var, var)
 
     def with_struct_info(self, var: relax.Var, struct_info: relax.StructInfo | None) -> relax.Var:

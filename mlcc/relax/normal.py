@@ -152,7 +152,7 @@ def make_if(condition: relax.Expr, then: relax.SeqExpr, other: relax.SeqExpr, ol
 
 
 def outside(seq: relax.SeqExpr) -> relax.StructInfo:
-    """What is known of a sequence's result outside of it: nothing that names symbolic variables of its own."""
+    """Return the struct info of a sequence's result outside of it, without the symbolic variables that it defines."""
     info = seq.struct_info or relax.ObjectStructInfo()
     own = {v for v in _defined(seq.blocks) if isinstance(v, tir.Var)}
     return erase(info, {}, own) if own else info

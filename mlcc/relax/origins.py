@@ -1,4 +1,4 @@
-"""What a kernel was in the source model: the comments that importers write after bindings."""
+"""Origins of kernels in the source model, from the comments that importers write after bindings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def origin(span: Span | None) -> str:
 
 
 def origins_of(binding: relax.Binding) -> list[str]:
-    """What the comments say of a binding: of a kernel's call first what does most of its work, then its result."""
+    """Return the origins of a binding. For a kernel call, that of its main operation comes first, then its result's."""
     value = getattr(binding, "value", None)
     found = (origin(getattr(value, "span", None)), origin(binding.span))
     return [comment for comment in dict.fromkeys(found) if comment]

@@ -14,7 +14,7 @@ from mlcc.relax.construct import CALL_TIR, CALL_TIR_INPLACE, PRIMITIVE
 
 
 def is_call(expr: Any, name: str) -> bool:
-    """Whether `expr` calls the operator `name`, such as `relax.add`."""
+    """Return True if `expr` calls the operator `name`, such as `relax.add`."""
     return isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and expr.op.name == name
 
 
@@ -105,7 +105,7 @@ def all_bindings(root: Any) -> Iterator[tuple[relax.Binding, relax.BindingBlock]
 
 @dataclass
 class Uses:
-    """What the variables of one function are bound to, and how often each is used."""
+    """Def-use information of one function: the value bound to each variable, and its number of uses."""
 
     value: dict[relax.Var, relax.Expr] = field(default_factory=dict)
     count: dict[relax.Var, int] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Uses:
         return found
 
     def resolve(self, expr: relax.Expr) -> relax.Expr:
-        """What a variable is bound to, through plain renamings; other expressions as they are."""
+        """Return the value bound to a variable, looking through renamings; other expressions are returned unchanged."""
         seen = 0
         while isinstance(expr, relax.Var) and expr in self.value and seen < len(self.value):
             expr = self.value[expr]
@@ -130,7 +130,7 @@ class Uses:
 
 
 def is_impure(root: Any, module: IRModule) -> bool:
-    """Whether evaluating an expression may do more than give a value. That does not run a nested function's body."""
+    """Return True if evaluating an expression may have side effects. The body of a nested function does not run."""
     from mlcc import ops
 
     stack = [root]

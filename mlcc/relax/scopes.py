@@ -1,4 +1,4 @@
-"""What `with bb.function(...)` and `with bb.dataflow()` stand for."""
+"""The context managers behind `with bb.function(...)` and `with bb.dataflow()`."""
 
 from __future__ import annotations
 

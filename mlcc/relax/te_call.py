@@ -70,7 +70,7 @@ class _Arguments:
     vdevice: str | None = None
 
     def convert(self, value: Any) -> Any:
-        """What the tensor expressions see of an argument."""
+        """Convert an argument of `emit_te` for the tensor-expression function; lists, tuples and dicts by element."""
         match value:
             case list():
                 return [self.convert(v) for v in value]
