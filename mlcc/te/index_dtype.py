@@ -111,7 +111,7 @@ class _Convert:
         return self.value(node) if isinstance(node, tir.Expr) else node
 
     def condition(self, old: tir.Expr) -> Any:
-        """What chooses between values: int32 operands compared there count, whatever they were."""
+        """Convert a condition: comparisons of int32 or int64 operands are converted as indices."""
         if isinstance(old, (tir.And, tir.Or, tir.Not)):
             return map_children(old, lambda n: self.condition(n) if isinstance(n, tir.Expr) else n)
         if isinstance(old, tir.CompareOp) and old.lhs.dtype in (INT32, INT64):

@@ -42,7 +42,7 @@ class Extern:
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """What makes tensors: a placeholder (no body), one expression per result over `axis`, or statements."""
+    """The producer of tensors: a placeholder (no body), one expression per result over `axis`, or statements."""
 
     name: str
     axis: tuple[Axis, ...] = ()
@@ -301,5 +301,5 @@ prod = comm_reducer(lambda x, y: x * y, lambda t: construct.const(1, t), name="p
 
 
 def parameter_name(index: int) -> str:
-    """What the placeholder at this place is called where nothing else names it, as TVM has it."""
+    """Return TVM's default name for the placeholder at this index: A to Z, then `tensor_input_26`."""
     return chr(ord("A") + index) if index < 26 else f"tensor_input_{index}"
