@@ -439,7 +439,7 @@ _SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
 
 
 def is_static(node: Expr) -> bool:
-    """Is this call free of effects that keep iterations from running side by side?"""
+    """Return True if a call has no side effects that prevent vectorizing the iterations around it."""
     if not isinstance(node, tir.Call) or not isinstance(node.op, tir.Op):
         return False
     name = node.op.name.removeprefix("tir.")

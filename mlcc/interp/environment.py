@@ -1,4 +1,4 @@
-"""What a program calls by name: packed functions and externs, from the `env` of the call or the registry."""
+"""Lookup of functions that a program calls by name: packed functions and externs, from `env` or the registry."""
 
 from __future__ import annotations
 

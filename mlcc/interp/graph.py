@@ -258,7 +258,7 @@ class Machine:
         return self._operator(name, _with_sizes(call, frame.sizes), args, frame.sizes)
 
     def _is_tail_call(self, call: relax.Call) -> bool:
-        """Whether a function of the module calls itself here as the last thing that it does."""
+        """Return True for a recursive tail call of a function of the module."""
         func = self.module.functions.get(call.op.name) if isinstance(call.op, relax.GlobalVar) else None
         if not isinstance(func, relax.Function):
             return False
@@ -421,7 +421,7 @@ class Machine:
         return None if call.op.name == "relax.null_value" else ()
 
     def inspect(self, call: relax.Call, frame: Frame) -> Any:
-        """What is known of a tensor's memory: rows without gaps, from the start."""
+        """Evaluate a `relax.inspect.tensor_*` call; tensors are contiguous and row-major with offset 0."""
         tensor = self.expr(call.args[0], frame)
         what = call.op.name.removeprefix("relax.inspect.tensor_")
         axis = int(self.expr(call.args[1], frame)) if len(call.args) > 1 else 0
@@ -452,7 +452,7 @@ class _Again:
 
 @dataclass(slots=True, eq=False)
 class _Partial:
-    """What `make_closure` makes."""
+    """A closure built by `make_closure`: a function and its first arguments."""
 
     callee: Any
     given: list[Any]

@@ -240,7 +240,10 @@ def for_operator(value: Any, span: Span | None) -> Any:
 
 
 def from_operator(value: Any, info: relax.StructInfo | None, narrow: DType | None) -> Any:
-    """What an operator's reference gave, in the dtype that inference says; without one, `narrow` or NumPy's own."""
+    """Convert an operator's reference result to the inferred dtype; without one, to `narrow` or NumPy's dtype.
+
+    `narrow` applies to float32 results only.
+    """
     match info:
         case relax.TupleStructInfo(fields=fields) if isinstance(value, (tuple, list)):
             return tuple(from_operator(v, f, narrow) for v, f in zip(value, fields, strict=True))

@@ -28,7 +28,7 @@ WORTHWHILE = 8
 
 
 class Facts:
-    """What is found in a body by looking at it once: may its loop run side by side, and what may it write?"""
+    """Facts of a loop body, collected in one walk: whether the loop may be vectorized, and the buffers it may write."""
 
     def __init__(self, body: Body) -> None:
         self.simple = True
@@ -147,8 +147,10 @@ class Nest:
                     self._from(s, at + 1, serial)
 
     def _sizes(self, s: State, at: int, size: int, serial: frozenset[int]) -> dict[int, int] | None:
-        """How many iterations of which loops run side by side, starting with some of loop `at`; None if it is not
-        worth it, or if the inner loops fill the lanes by themselves."""
+        """Return the number of vectorized iterations of loop `at` and of each loop inside it.
+
+        None if vectorizing does not pay off, or if the inner loops alone fill the lanes.
+        """
         sizes: dict[int, int] = {}
         inner = 1
         for position in range(at + 1, len(self.loops)):

@@ -65,7 +65,7 @@ def constant(value: float, dtype: DType) -> Value:
 
 
 def fit(dtype: DType) -> Callable[[Value], Value] | None:
-    """What brings a result computed in the carrier type back to `dtype`; None if nothing is to be done."""
+    """Return a function that rounds or wraps a result in the carrier type to `dtype`; None if none is needed."""
     if dtype.kind == "bfloat":
         return round_bfloat16
     if is_narrow(dtype):

@@ -1,4 +1,4 @@
-"""What a running function has: values of variables, views of buffers, and the iterations that run side by side."""
+"""The state of a running function: values of variables, views of buffers, and the vectorized iterations."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class State:
             self.lanes_mask = old
 
     def _mask_of(self, trailing: int) -> np.ndarray | None:
-        """What is active, with the axes that the addresses of an access have: `trailing` of them for lanes."""
+        """Return the mask of active iterations, with `trailing` axes for lanes as the addresses of an access have."""
         mask = self.mask
         if not trailing:
             return mask
@@ -82,11 +82,11 @@ class State:
         return self.lanes_mask if mask is None else np.logical_and(mask, self.lanes_mask)
 
     def active(self, condition: Value) -> np.ndarray:
-        """Where `condition` holds in an active iteration."""
+        """Return the mask of active iterations in which `condition` holds."""
         return np.asarray(condition if self.mask is None else np.logical_and(condition, self.mask))
 
     def active_lanes(self, condition: Value) -> np.ndarray:
-        """Where a condition by lane holds in an active lane of an active iteration."""
+        """Return the mask of active lanes of active iterations in which a per-lane condition holds."""
         mask = self._mask_of(1)
         return np.asarray(condition if mask is None else np.logical_and(condition, mask))
 
@@ -132,7 +132,7 @@ class State:
     # ------------------------------------------------------------ windows
 
     def resolve(self, form: Form) -> tuple[int, Steps] | None:
-        """Where a sum of variables starts and how it grows along the axes; None if a variable is not even."""
+        """Return the start of an affine form and its step along each axis; None if a variable is not affine."""
         base = form[0]
         steps: Steps = {}
         for var, factor in form[1]:

@@ -317,7 +317,7 @@ class Compiler(ExprCompiler):
         return run
 
     def _match_steps(self, forms: list[Form] | None, outer: View, s: State) -> Steps | None:
-        """How the start of a matched region grows along the axes of loops that run side by side."""
+        """Return the step of a matched region's start along each axis of the vectorized loops, or None."""
         if outer.steps is None or forms is None:
             return None
         steps = dict(outer.steps)
@@ -416,7 +416,7 @@ def _elements(offset: Any, size: int, s: State, node: Any) -> Any:
 
 
 def _has_offset(buffer: tir.Buffer) -> bool:
-    """Does the buffer count its elements from the data pointer of its source?"""
+    """Return True if the buffer's element offset is a variable, counted from the data pointer of its source."""
     return isinstance(buffer.elem_offset, tir.Var)
 
 
@@ -432,7 +432,7 @@ def _jump(kind: type[Exception]) -> Run:
 
 
 def _jumps(body: Body) -> bool:
-    """Is there a `break` or `continue` of this very loop?"""
+    """Return True if a body has a `break` or `continue` of its own loop, not of an inner one."""
     stack: list[Any] = list(body)
     while stack:
         match stack.pop():

@@ -67,7 +67,10 @@ class Window:
         return self.start == other.start and self.steps == other.steps
 
     def one_to_one(self, axes: range, sizes: list[int]) -> bool:
-        """Do different positions along `axes` have different elements, shown by the sizes of the steps?"""
+        """Return True if the steps prove that different positions along `axes` address different elements.
+
+        Sorted by size, each step must exceed the reach of all smaller ones.
+        """
         reach = 0
         for step, size in sorted((abs(self.steps.get(a, 0)), sizes[a]) for a in axes):
             if size > 1:
