@@ -59,7 +59,7 @@ class Keys:
 
 
 def data_lines(tensors: Mapping[str, TensorData]) -> Iterator[str]:
-    """The comment lines that carry the data of all constants that have some."""
+    """Yield the comment lines with the data of all constants that have an array."""
     for key, tensor in tensors.items():
         if tensor.array is None:
             continue
@@ -72,7 +72,7 @@ def data_lines(tensors: Mapping[str, TensorData]) -> Iterator[str]:
 
 
 def lies_below(path: str, text: str) -> bool:
-    """Whether a file is in the folder of the text at `text` or below, links followed."""
+    """Return True if a file is in the folder of the text at `text` or below it, after resolving links."""
     home = os.path.realpath(os.path.dirname(text) or ".")
     return text != "-" and os.path.commonpath([home, os.path.realpath(path)]) == home
 
@@ -89,12 +89,12 @@ def data_file_line(path: str, text: str) -> str:
 
 
 def stored_arrays(tensors: Mapping[str, TensorData]) -> dict[str, np.ndarray]:
-    """What to save beside a text: stored elements by key."""
+    """Return the arrays to save beside a text, by key."""
     return {key: stated_array(t.array, t.dtype) for key, t in tensors.items() if t.array is not None}
 
 
 def stated_array(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """Elements whose dtype says what they are, where NumPy lacks that."""
+    """Return the array, with a dtype NumPy lacks recorded in the metadata of its NumPy dtype."""
     from mlcc.runtime.abi import STORAGE, stated
 
     return array.view(stated(str(dtype), array.dtype)) if str(dtype) in STORAGE else array
@@ -125,8 +125,10 @@ def strip_data(text: str) -> str:
 
 
 class Constants:
-    """Where the references of one text find their data: arrays given by the caller, data lines, FILE.npz or
-    FILE.safetensors."""
+    """The data that constant references of one text are resolved to.
+
+    Sources are arrays given by the caller, data lines, and FILE.npz or FILE.safetensors beside the text.
+    """
 
     def __init__(self, source: Source, data: Mapping[str, Any] | None = None, folder: str | None = None) -> None:
         self._source = source
@@ -138,9 +140,9 @@ class Constants:
     def resolve(
         self, key: str, dtype: DType | None, shape: tuple[int, ...] | None, sha256: str | None, span: Span | None
     ) -> TensorData:
-        """The constant that a reference means. What the reference does not say (None) is taken from the data.
+        """Return the constant that a reference denotes. Properties that it omits (None) are taken from the data.
 
-        Raises CompileError for data of another dtype, shape or hash than the reference states.
+        Raises CompileError for data whose dtype, shape or hash differs from the reference.
         """
         found = self._find(key, dtype, shape, span)
         if found is None:

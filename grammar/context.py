@@ -1,4 +1,4 @@
-"""What walking a syntax tree needs: the source, the diagnostics so far, the functions of the module, and scopes."""
+"""The context of a walk over a syntax tree: source, diagnostics so far, functions of the module, and scopes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Enough(Exception):
 
 
 class Skip(Exception):
-    """What was being walked is wrong; a diagnostic says how. Caught where walking can go on: see `Walk.attempt`."""
+    """Raised after an error is reported, to skip the current part. Caught where the walk can go on: `Walk.attempt`."""
 
 
 @dataclass(eq=False)

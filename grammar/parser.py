@@ -48,7 +48,7 @@ def parse(
 
 @dataclass(eq=False)
 class _Found:
-    """What a text holds: functions in order, and what is said of the module."""
+    """The contents of a text: functions in order, attributes of the module, and its class."""
 
     functions: list[tree.Def] = field(default_factory=list)
     attrs: list[tree.Call] = field(default_factory=list)

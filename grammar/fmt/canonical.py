@@ -135,7 +135,7 @@ def _column(text: str, offset: int) -> int:
 
 
 def _blank_between(text: str, end: int, start: int) -> bool:
-    """Whether an empty line stands between two places that have only blanks between them."""
+    """Return True if the whitespace between two positions contains an empty line."""
     return text[end:start].replace("\r\n", "\n").replace("\r", "\n").count("\n") > 1
 
 

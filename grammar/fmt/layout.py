@@ -93,7 +93,7 @@ def space_tokens(texts: list[str]) -> list[Atom]:
 
 
 class _Spacer:
-    """Where in a line we are: which brackets are open, which colons still belong to a lambda."""
+    """The state of spacing within a line: open brackets, and the number of lambdas whose colon is still to come."""
 
     def __init__(self, is_def: bool) -> None:
         self._open: list[str] = [""]
@@ -103,7 +103,7 @@ class _Spacer:
         self._tight_colon = False
 
     def starts_operand(self, before: Atom | None) -> bool:
-        """Whether an operator after `before` has no left operand."""
+        """Return True if an operator after `before` is a prefix operator, as it has no left operand."""
         if before is None or before.unary:
             return True
         return before.text in "([{,:;" or before.text in _OPERATORS or before.text in WORDS
@@ -244,7 +244,7 @@ class Layout:
                 self._group(part, indent, reach[number])
 
     def _group(self, group: Group, indent: int, reach: int) -> None:
-        """What follows the opening bracket, which is written already. `reach` is what must fit after the group."""
+        """Write a group after its opening bracket. `reach` is the width that has to fit behind it on the line."""
         rest = group.width - group.open.width
         if not _breakable(group) or self._column + rest + reach <= WIDTH:
             self._flat(group, indent)
@@ -351,7 +351,7 @@ def _fills(group: Group) -> bool:
 
 
 def _strength(part: Part) -> int:
-    """How strongly an operator binds; other parts never give way."""
+    """Return the precedence of a binary operator, `NEVER` for all other parts: lines do not break there."""
     if isinstance(part, Atom) and not part.unary:
         return _PRECEDENCE.get(part.text, NEVER)
     return NEVER

@@ -20,7 +20,7 @@ def define_buffer(out: Writer, buffer: tir.Buffer, depth: int = -1) -> str:
 
 
 def is_scalar(stmt: tir.AllocBuffer) -> bool:
-    """Whether `T.alloc_scalar(dtype, scope)` says all there is to say of an allocation."""
+    """Return True if `T.alloc_scalar(dtype, scope)` fully describes an allocation."""
     buffer = stmt.buffer
     plain = not buffer.strides and (buffer.elem_offset is None or is_int(buffer.elem_offset, 0))
     usual = buffer.alignment == 64 and buffer.offset_factor == 1 and not buffer.axis_separators

@@ -53,7 +53,7 @@ class Names:
         return name
 
     def is_taken(self, name: str) -> bool:
-        """Whether a name is in use here, or is none that a variable can have."""
+        """Return True if a name is in use in this scope or reserved."""
         return name in self._taken or name in RESERVED
 
     def forget(self) -> None:

@@ -145,7 +145,7 @@ def excerpt(root: Any, path: list[tuple[Any, str]]) -> str:
 
 
 def _earlier(above: Node, steps: list[str], node: Node) -> int:
-    """How often `node` is a child of `above` before the place that `steps` lead to."""
+    """Count the occurrences of `node` among the children of `above` before the path `steps`."""
     count = 0
     for name in field_names(type(above)):
         value = getattr(above, name)

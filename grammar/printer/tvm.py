@@ -1,4 +1,4 @@
-"""What TVM 0.27 reads in another way: names that it changed, and calls that its functions would fold."""
+"""Differences of the TVM 0.27 dialect: renamed intrinsics, and calls that TVM's constructors would fold."""
 
 from __future__ import annotations
 

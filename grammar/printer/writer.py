@@ -1,8 +1,8 @@
-"""What all printers share: the lines, the names in scope, and a machine that writes expressions of any depth.
+"""The base of all printers: output lines, names in scope, and printing of expressions without recursion.
 
-An expression's handler returns its precedence and its parts: text, and children with the precedence that their place
-asks for. `Writer.text` puts the parts together with a stack of its own; it adds parentheses where a child binds less
-tightly than its place asks for. So no expression is too deep, and the cost is that of the text.
+An expression's handler returns its precedence and its parts: text, and children with the precedence that their
+position requires. `Writer.text` joins the parts with an explicit stack and parenthesizes a child that binds less
+tightly than its position requires. Expressions may be of any depth, and time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ START, END = "\x01", "\x02"  # around the node that an excerpt points to; `quote
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the two printed dialects spell what they spell differently."""
+    """The spellings in which the two printed dialects differ."""
 
     name: str
     tir_import: str
@@ -86,10 +86,10 @@ Handler = Callable[["Writer", Any, "DType | None"], Parts]
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What a text says beyond the canonical one, and leaves out.
+    """Deviations of a printed text from the canonical one, which is the default.
 
-    `comment` gives what to say behind a binding; `call` the arguments (nodes, or plain values) and the attributes of a
-    relax call that are written. The default is the canonical text.
+    `comment` returns the comment to write behind a binding. `call` returns the arguments (nodes or plain values) and
+    attributes to write for a relax call.
     """
 
     comment: Callable[[Any], str | None] | None = None

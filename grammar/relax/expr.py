@@ -60,7 +60,7 @@ def _as_value(function: relax.GlobalVar) -> relax.GlobalVar:
 
 
 def value(fw: FunctionWalk, cst: tree.Expr) -> Any:
-    """What an expression means: a graph-level expression, a scalar, a type, a Python value, or several of these."""
+    """Evaluate an expression: to a graph-level expression, a scalar, a type, a Python value, or several of these."""
     walk = _VALUE.get(type(cst))
     if walk is None:
         fw.walk.fail("E0406", "this cannot stand in a relax function", cst)
@@ -120,7 +120,7 @@ def _attribute(fw: FunctionWalk, cst: tree.Attribute) -> Any:
 
 
 def is_module(fw: FunctionWalk, cst: tree.Expr) -> bool:
-    """Whether an expression is the module itself: its name, or `cls`."""
+    """Return True if an expression denotes the module itself: its name, or `cls`."""
     if not isinstance(cst, tree.Name):
         return False
     found = fw.scope.find(cst.id)
@@ -317,7 +317,7 @@ def _call_value(fw: FunctionWalk, cst: tree.Call) -> Any:
 
 
 def _written(fw: FunctionWalk, name: str) -> relax.StructInfo:
-    """What a call of a PrimFunc gives: a scalar if it says that it returns one, else nothing."""
+    """Return the struct info of a PrimFunc call: a scalar if the function declares a return dtype, else `()`."""
     dtype = fw.walk.return_dtypes.get(name)
     return relax.TupleStructInfo(()) if dtype is None else relax.PrimStructInfo(dtype)
 

@@ -1,4 +1,4 @@
-"""What is known of values, as statements about them are judged."""
+"""Facts about struct infos and values, for checking the annotations of bindings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _without_shape_vars(info: relax.StructInfo, known: set[relax.Var]) -> relax.
 
 
 def is_opaque(made: relax.Expr) -> bool:
-    """Whether nobody can know what a value is: results of functions, and of what depends on absent constants."""
+    """Return True if a value's struct info cannot be inferred: results of functions, and uses of absent constants."""
     if isinstance(made.struct_info, relax.ObjectStructInfo):
         return True
     if isinstance(made, relax.Call):
@@ -49,7 +49,7 @@ def is_opaque(made: relax.Expr) -> bool:
 
 
 def is_symbolic(made: Cast) -> bool:
-    """Whether a cast says something of symbolic variables, which only run time can tell."""
+    """Return True if a cast involves symbolic variables, so that only run time can check it."""
     known = made.value.struct_info
     return bool(relations.variables(made.struct_info) or (known is not None and relations.variables(known)))
 

@@ -21,7 +21,7 @@ MAX_TYPE = 10_000  # nodes of a type
 
 
 class _Module:
-    """What `cls` stands for after `cls = Module`."""
+    """The type of `MODULE`, the value of `cls` after `cls = Module`."""
 
 
 MODULE = _Module()
@@ -83,7 +83,7 @@ class FunctionWalk:
         return self.symbols.setdefault(name, tir.Var(name, dtype))
 
     def resolve(self, cst: tree.Name) -> Any:
-        """What a name means here. Fails for a name that means nothing."""
+        """Resolve a name in this scope. Reports an error for an unknown name."""
         name = cst.id
         found = self.find(name)
         if found is not None:
@@ -105,7 +105,7 @@ class FunctionWalk:
         return found
 
     def is_prim_func(self, name: str) -> bool:
-        """Whether a function of the module is a PrimFunc, as its decorator says."""
+        """Return True if a function of the module is a PrimFunc, by its decorator."""
         cst = self.walk.definitions.get(name)
         decorators = () if cst is None else cst.decorators
         return any(self.walk.dotted(tree.head(decorator)) == "T.prim_func" for decorator in decorators)
@@ -134,7 +134,7 @@ class FunctionWalk:
         self.walk.fail("E0403", f"`{cst.id}` is no scalar", cst, "a scalar is needed here", related=where)
 
     def is_graph_level(self, cst: tree.Expr) -> bool:
-        """Whether an expression works on tensors and the like, rather than on scalars."""
+        """Return True if an expression is a graph-level one (on tensors, shapes, tuples), not a scalar one."""
         for name in names_in(cst):
             found = self.find(name.id)
             if found is not None and isinstance(found.value, relax.Expr) and scalar_of(found.value) is None:
@@ -161,7 +161,7 @@ class FunctionWalk:
 
     @property
     def constants(self) -> Constants:
-        """Where references of the text find their data."""
+        """The data of the text's constant references."""
         walk = self.walk
         if walk.constants is None:
             folder = None if walk.folder is None else os.fspath(walk.folder)
@@ -176,7 +176,7 @@ class FunctionWalk:
             self.walk.fail("E0418", f"the type of this has more than {MAX_TYPE} parts", cst)
 
     def _size(self, node: Any) -> int:
-        """How many nodes are written for `node`, each as often as it occurs. What is shared is looked at once."""
+        """Return the size of `node` as a tree: shared nodes count at each occurrence, but are visited once."""
         if isinstance(node, (tir.Var, tir.IntImm)):
             return 1
         known = self.sizes.get(id(node))

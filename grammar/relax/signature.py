@@ -23,7 +23,7 @@ class Signature:
     private: bool
 
     def info(self) -> relax.FuncStructInfo:
-        """What callers know; a result that nobody stated may be anything."""
+        """The struct info at call sites; a result without annotation is an object."""
         params = tuple(p.struct_info or relax.ObjectStructInfo() for p in self.params)
         return relax.FuncStructInfo(params, self.ret or relax.ObjectStructInfo(), self.pure)
 
@@ -124,7 +124,7 @@ def _target_names(target: tree.Expr) -> list[tree.Name]:
 
 
 def last_bound(body: tree.Body, outputs: tuple[tree.Name, ...]) -> set[int]:
-    """Where the outputs of a block are bound for the last time."""
+    """Return the positions of the last bindings of a block's outputs."""
     places = {name.id: name.start for statement in body for name in bound_names(statement)}
     return {places[o.id] for o in outputs if o.id in places}
 

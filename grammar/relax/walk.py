@@ -55,7 +55,7 @@ def _attempt(walk: Walk, def_cst: tree.Def) -> tuple[tree.Def, relax.Function | 
 
 
 def is_relax(walk: Walk, def_cst: tree.Def) -> bool:
-    """Whether a `def` is a relax function, as its decorator says."""
+    """Return True if a `def` is a relax function, by its decorator."""
     return any(walk.dotted(tree.head(decorator)) == "R.function" for decorator in def_cst.decorators)
 
 
@@ -466,7 +466,7 @@ def _symbols_around(fw: FunctionWalk) -> set[tir.Var]:
 
 
 def _is_type_var(cst: tree.Expr) -> bool:
-    """Whether a declaration is `TypeVar("n")`."""
+    """Return True if a declaration is `TypeVar("n")`."""
     return isinstance(cst, tree.Call) and _is_name(cst.function, "TypeVar")
 
 

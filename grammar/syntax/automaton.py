@@ -28,7 +28,7 @@ class Automaton:
         self._units: dict[tuple[int, int, str], int] = {}  # found runs of rules that only rename
 
     def parse(self, tokens: Iterable[Token], start: str) -> Any:
-        """What the start rule's action makes of the tokens, which end in `$END`. Raises Refused."""
+        """Parse tokens that end in `$END` and return the result of the start rule's action. Raises Refused."""
         on_terminal, on_result, rules, end = self._on_terminal, self._on_result, self._rules, self._end[start]
         units = self._units
         state = self._start[start]

@@ -1,7 +1,7 @@
-"""What is wrong with a text that does not parse: every independent error, in words.
+"""Diagnostics for a text that does not parse, with error recovery: every independent error is reported.
 
-Tokens are grouped into logical lines. A line the automaton refuses is reported, and a line of the same shape takes its
-place, so that the rest is still checked.
+Tokens are grouped into logical lines. A line that the automaton refuses is reported and replaced by a valid line of the
+same kind, so that the rest is still checked.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _describe(
 
 
 def _words(accepted: set[str], failed: int) -> str:
-    """What is expected, said as a person would: not every operator that might continue an expression."""
+    """Describe the expected tokens for a message, without every operator that might continue an expression."""
     if accepted >= _EXPRESSION:
         words = ["a statement"] if failed == 0 else ["an expression"]
         words += [mark for name, mark in _CLOSERS.items() if name in accepted]

@@ -151,7 +151,7 @@ class Lexer:
     # ------------------------------------------------------------ layout
 
     def _layout(self, blank: str, token: Token, header: Token | None, last: Token) -> Iterator[Token]:
-        """What the indentation `blank` of a logical line that starts with `token` means, after the line of `header`."""
+        """Yield the tokens for the indentation `blank` of a logical line that starts with `token`, after `header`."""
         tab8, tab1 = _width(blank, 8), _width(blank, 1)
         top8, top1 = self._widths[-1]
         if (tab8 > top8) != (tab1 > top1) or (tab8 < top8) != (tab1 < top1):
@@ -226,7 +226,7 @@ class Lexer:
         return True
 
     def _breaks_out(self, token: Token, line_start: int) -> bool:
-        """Whether a physical line that starts with `token` shows that a bracket was left open."""
+        """Return True if a physical line that starts with `token` shows that an earlier bracket was not closed."""
         if token.type in _NEVER_INSIDE:
             return True
         if token.type != "FOR":

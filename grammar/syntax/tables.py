@@ -111,7 +111,7 @@ def _flat_rule(rule: Any) -> list[Any]:
 
 
 def cache_file() -> str | None:
-    """Where the tables are kept: our file in our folder that nobody else can write; None if there is no such place."""
+    """Return the path of the cached tables, in a folder that only this user can write; None if there is none."""
     found = importlib.util.find_spec("lark")
     lark = os.stat(found.origin) if found is not None and found.origin is not None else None
     version = (_FORMAT, lark.st_size, lark.st_mtime_ns) if lark is not None else (_FORMAT,)

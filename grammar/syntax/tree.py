@@ -453,7 +453,7 @@ def nodes(tree: Node | tuple[Any, ...]) -> Iterator[Node]:
 
 
 def below(tree: tuple[Any, ...], depth: int) -> list[Any]:
-    """What stands `depth` levels down in a tree: nodes, and the tuples that hold several, count one level each."""
+    """Return the parts `depth` levels below the root of a tree; nodes and tuples of nodes each count as a level."""
     level: list[Any] = [tree]
     for _ in range(depth):
         inside: list[Any] = []

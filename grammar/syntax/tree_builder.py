@@ -308,7 +308,7 @@ _NOUNS: dict[type[Expr], str] = {
 
 
 def _first_token(c: list[Any]) -> int:
-    """Where the decorators end."""
+    """Return the index of the first token, which is behind the decorators."""
     return next(i for i, part in enumerate(c) if type(part) is Token)
 
 

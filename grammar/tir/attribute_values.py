@@ -60,7 +60,7 @@ def attribute(ev: Operators, value: Any, cst: tree.Expr) -> Any:
 
 
 def subject(ev: Operators, cst: tree.Expr) -> Any:
-    """What `T.attr` annotates: an expression, a buffer, an axis, a reducer, or a string."""
+    """Return the node that `T.attr` annotates: an expression, a buffer, an axis, a reducer, or a string."""
     value = ev.value(cst)
     if isinstance(value, (str, tir.Buffer, tir.IterVar, tir.CommReducer)):
         return value

@@ -77,7 +77,7 @@ def constant(ev: Operators, path: str, cst: tree.Attribute) -> Any:
 
 
 def suggestion(path: str) -> str | None:
-    """Which known function may have been meant."""
+    """Return the known function that was probably meant, for messages, or None."""
     name = path.removeprefix("T.")
     found = did_you_mean(name, [*CALLS, *intrinsics.INTRINSICS, *STATEMENTS, *_COMMON_DTYPES])
     return None if found is None else found.replace("`", "`T.", 1)

@@ -1,4 +1,4 @@
-"""What evaluating an expression gives, beside nodes: names for single elements, numbers; and how to speak of it."""
+"""Results of evaluating expressions other than nodes (buffer elements by name, numbers), and their description."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LEAVES = (tir.IntImm, tir.FloatImm, tir.StringImm, tir.Var)
 
 
 def describe(value: Any) -> str:
-    """What a value is, for messages."""
+    """Describe a value for messages."""
     if isinstance(value, tir.Buffer):
         return f"buffer `{value.name}`"
     if isinstance(value, relax.GlobalVar):

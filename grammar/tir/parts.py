@@ -1,6 +1,6 @@
-"""What the text calls `T.*` for that is no expression: reducers, axes, ranges, targets.
+"""`T.*` calls that build other values than expressions: reducers, axes, ranges, targets.
 
-`PARTS` maps names to what makes the value.
+`PARTS` maps their names to the handlers.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Body = tuple[tir.Stmt, ...]
 
 @dataclass(eq=False)
 class BlockFrame:
-    """What the statements directly inside a block say about it."""
+    """Properties of a block, collected from the statements directly inside it."""
 
     axes: list[tir.IterVar] = field(default_factory=list)
     values: list[tir.Expr] = field(default_factory=list)
@@ -109,7 +109,7 @@ class FunctionWalk:
             self.frames.pop()
 
     def nothing(self, at: tree.Node) -> tir.Stmt:
-        """What stands for an empty body."""
+        """Return the statement that represents an empty body."""
         return _nothing(self.walk.span(at))
 
     def _forget(self, stmt: tree.Stmt) -> None:
@@ -183,7 +183,7 @@ class FunctionWalk:
 
 
 def pointer_of(value: tir.Expr) -> tir.PointerType | None:
-    """What a pointer expression points to, where that is known."""
+    """Return the type of a pointer expression, or None if its element type is unknown."""
     if isinstance(value, tir.Var):
         return value.pointer
     if isinstance(value, tir.Call) and isinstance(value.op, tir.Op) and value.op.name == "tir.address_of":

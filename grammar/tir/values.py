@@ -41,7 +41,7 @@ class Evaluator(Operators):
         return tir_methods.attribute(self, self.value(cst.base), cst.name, cst)
 
     def is_self(self, cst: tree.Expr) -> bool:
-        """Whether the text names its own module here."""
+        """Return True if an expression is a name of the module itself (not shadowed)."""
         return isinstance(cst, tree.Name) and cst.id in self.walk.self_names and self.scope.find(cst.id) is None
 
     def function(self, cst: tree.Expr, name: str) -> relax.GlobalVar:
