@@ -1,6 +1,6 @@
-"""What a call costs: of a kernel with next to nothing to do, and of the digits model at batch 1 and 64.
+"""Overhead of a call: of an almost empty kernel, and of the digits model at batch 1 and 64.
 
-Called, bound, inside native code, and in NumPy.
+Measured as a plain call, a bound call, inside native code, and in NumPy.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def resnet18(torch: Any) -> tuple[Any, Any]:
 
 
 def transformer(layers: int, width: int, heads: int, hidden: int, length: int, causal: bool) -> Callable[[Any], Any]:
-    """What `bench.speed.texts.encoder` writes, and a sequence."""
+    """Return a maker of the model in `bench.speed.texts.encoder` as a torch module, with an input sequence."""
 
     def make(torch: Any) -> tuple[Any, Any]:
         nn = torch.nn

@@ -1,4 +1,4 @@
-"""What checking the indices in the data costs: kernels with checks and without, in turns, on one thread.
+"""Overhead of bounds checks on indices in the data: kernels with and without checks, interleaved, on one thread.
 
 python -m bench.index_checks [levels]
 """

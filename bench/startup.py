@@ -1,7 +1,7 @@
-"""How long the command line takes to answer: help, a cold run of a perceptron 784-128-10 from text and from its object.
+"""Startup time of the command line: help, and a cold run of a 784-128-10 perceptron from text and from its object.
 
-Beside them other ways to the first result of the same model, where they are installed; and the sample of handwritten
-digits, with `--against TREE` also by another tree of mlcc.
+Also other ways to the first result of the same model, where they are installed, and the sample of handwritten digits;
+with `--against TREE` also by another tree of mlcc.
 """
 
 from __future__ import annotations

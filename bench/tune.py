@@ -76,7 +76,7 @@ class Measured:
 
 
 def verdict(fresh: Sequence[float]) -> str:
-    """What medians of processes say about LOSS: how many lie on one side of it is more than chance."""
+    """Compare medians of processes with LOSS by a sign test: slower, not slower, or unclear."""
     above = sum(ratio > LOSS for ratio in fresh)
     if _chance(above, len(fresh)) < CHANCE:
         return SLOWER
@@ -206,7 +206,7 @@ def kernels(report: dict[str, Any]) -> list[str]:
 
 
 def _is_same(name: str) -> bool:
-    """Whether the machine code is: as a rule, because no schedule was replaced by another one."""
+    """Return True if both builds have the same machine code, usually since no schedule was replaced."""
     usual, tuned = ((FOLDER / f"{name}.{kind}.o").read_bytes() for kind in ("bound", "tuned"))
     return _text(usual) == _text(tuned)
 
@@ -228,7 +228,7 @@ def _mlcc(*args: str) -> str:
 
 
 def _python(*args: str) -> str:
-    """What a command prints; its messages go where ours go."""
+    """Run Python with these arguments and return its output; stderr is inherited."""
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run([sys.executable, *args], cwd=FOLDER, env=env, stdout=subprocess.PIPE, check=True)
     return done.stdout.decode()

@@ -34,7 +34,7 @@ def ratios(
 
 
 def _count(call: Callable[[], object], clock: Callable[[], float], least: float) -> int:
-    """How many calls take `least` seconds."""
+    """Return the number of calls that take about `least` seconds, at least 1."""
     call()
     began = clock()
     call()

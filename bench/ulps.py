@@ -1,4 +1,4 @@
-"""How far results are from the truth, in units in the last place, and what the truth is."""
+"""Errors of results in units in the last place, against references in higher precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: mlcc at its levels, another tree of it, peers; each is a way to a model's first result."""
+"""The compared cases: mlcc at its levels, another tree of mlcc, peers; each is a way to a model's first result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Case:
 
     @property
     def program(self) -> tuple[str, Path]:
-        """What has to be read from disk before a measurement is fair."""
+        """The program whose files must be in the page cache before a measurement: its name and tree."""
         return str(self.task.get("peer", "mlcc")), self.tree
 
 

@@ -163,7 +163,7 @@ def peak_bytes() -> int:
 
 
 def distance(task: Task, result: Any) -> float:
-    """How far a result is from what was expected, relative to the largest value."""
+    """Return the largest difference from the expected result, relative to the largest expected value."""
     if result is None:
         return 0.0
     import numpy as np

@@ -73,7 +73,7 @@ def ratios(part: Part, mine: str, theirs: Sequence[str], cores: int, what: str) 
 def page(
     facts: Sequence[str], cpu: Part, mine: str, theirs: Sequence[str], gpu: Part | None, emulated: Part | None
 ) -> str:
-    """What a run writes."""
+    """Return the page of results of a run."""
     two, one = (f"{n} core{'s' if n > 1 else ''}" for n in (2, 1))
     most = max((cores for _, _, cores in cpu.found), default=2)
     sections = [  # the last: what is compared with others below the table

@@ -24,7 +24,7 @@ LIMIT = 300.0  # seconds of a process
 
 @dataclass
 class Found:
-    """What the samples of a model and a case on a number of cores gave, or why there are none."""
+    """The samples of one model and case on a number of cores, or the error if there are none."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Runner:
                 self.run(model, case, cores)
 
     def run(self, model: str, case: Case, cores: int) -> dict[str, Any]:
-        """What the process answered, with `wall`: seconds from its start to its first result."""
+        """Run a process and return its answer, with `wall`: seconds from its start to its first result."""
         cache = {"MLCC_CACHE": "1", "MLCC_CACHE_DIR": str(self.scratch / "cache")} if case.warm else {"MLCC_CACHE": "0"}
         if case.warm and (model, cores) not in self._filled:
             self._filled.add((model, cores))

@@ -1,4 +1,4 @@
-"""What is timed: graphs of one operator, with the work that each does and what peers do for it."""
+"""The timed workloads: graphs of one operator, with their work and the equivalent calls of peers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Workload:
         return capability == self.least if self.only else capability >= self.least
 
     def module(self) -> mlcc.IRModule:
-        """What is compiled: a graph of the operator, or of the kernel that a schedule makes."""
+        """Return the module to compile: a graph of the operator, or of the sample kernel with its schedule applied."""
         if not self.script:
             return mlcc.parse(self.text)
         n = self.shapes[0][0]

@@ -1,4 +1,4 @@
-"""What every competitor is given: the operators of a workload's text as plain data, with names for values.
+"""The input of every competitor: the operators of a workload's text as plain data, with names for values.
 
 The text is the definition. It is parsed once, by mlcc; peers read the operators from here and never see mlcc.
 """

@@ -1,4 +1,4 @@
-"""What a run found, as JSON in a file: later runs replace what they measured again, `--write` reads it all."""
+"""Results of runs, as JSON in a file: a later run replaces what it measures again; `--write` reads all results."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Line:
         return min(times, key=times.__getitem__, default=None)
 
     def ratio(self) -> float | None:
-        """How many times as fast as the best peer mlcc is."""
+        """The speedup of mlcc over the best peer."""
         mine, best = self.time("mlcc"), self.best_peer()
         theirs = None if best is None else self.time(best)
         return None if mine is None or theirs is None else theirs / mine
 
     def portable(self) -> float | None:
-        """How many times as long as for this very CPU a portable build takes."""
+        """The time of a portable build, relative to a build for this CPU."""
         native, portable = self.time("mlcc"), self.time("portable")
         return None if native is None or portable is None else portable / native
 

@@ -70,7 +70,7 @@ def page(record: Record, startup: Sequence[Sequence[str]] = ()) -> str:
 
 
 def summary(lines: Sequence[Line]) -> list[str]:
-    """How many are won, and which are not, the worst first."""
+    """Summarize the results: the number of workloads won, and those lost, worst first."""
     ratios = sorted(((r, x) for x in lines if (r := x.ratio()) is not None), key=lambda pair: pair[0])
     behind = [(r, line) for r, line in ratios if r < 1]
     out = [f"mlcc is the fastest in {len(ratios) - len(behind)} of {len(ratios)}."]

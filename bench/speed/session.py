@@ -39,7 +39,7 @@ THREAD_VARIABLES = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How much time goes where."""
+    """The time budget of a session."""
 
     rounds: int = 25
     seconds: float = 1.0  # for one competitor on one workload, beyond what three samples take
@@ -51,7 +51,7 @@ class Plan:
 
 @dataclass
 class Result:
-    """What one competitor did on one workload: seconds per call of each sample, or why there are none."""
+    """Measurements of one competitor on one workload: seconds per call of each sample, or the error."""
 
     peer: str
     times: list[float] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Result:
     spent: float = 0.0  # seconds of all samples
 
     def wants_more(self, seconds: float) -> bool:
-        """Whether too few samples were undisturbed, and there is time for more."""
+        """Return True if too few samples were undisturbed and there is time for more."""
         return sum(w < CALM for w in self.waited) < ENOUGH and self.spent < 2 * seconds
 
     @property

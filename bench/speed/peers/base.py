@@ -1,4 +1,4 @@
-"""What an adapter is."""
+"""The interface of adapters to peers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Peer(Protocol):
     """A competitor, told on how many threads to run."""
 
     def versions(self) -> dict[str, str]:
-        """What it is, by name."""
+        """The versions of the peer's packages, by name."""
 
     def prepare(self, work: Work) -> Ready:
         """Compile the workload. Raises whatever the peer raises where it cannot."""

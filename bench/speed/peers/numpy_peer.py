@@ -93,7 +93,7 @@ def run(graph: Graph, given: Arrays) -> np.ndarray:
 
 
 def reference(graph: Graph, given: Arrays) -> np.ndarray:
-    """What everybody's result is compared with, computed in float64."""
+    """Return the reference result, computed in float64."""
     return run(graph, {name: value.astype(np.float64) for name, value in given.items()})
 
 
