@@ -1,7 +1,7 @@
-"""What `make gpu-check` and `make gpu-bench` do: `python scripts/gpu.py check|bench [arguments]`.
+"""The commands behind `make gpu-check` and `make gpu-bench`: `python scripts/gpu.py check|bench [arguments]`.
 
-Finds a Python that has what is needed: a fresh environment with the extras [cuda,test], or, where nothing can be
-installed (no network), the one that runs this, if it has all. Without a GPU it says so in a line and is done.
+Runs in a fresh environment with the extras [cuda,test]. If nothing can be installed (no network), it uses the running
+Python, if that has all packages. Without a GPU it prints one line and exits.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def stubs() -> dict[Path, str]:
 
 
 def default(p: inspect.Parameter) -> str:
-    """What follows the type of a parameter."""
+    """Return the default of a parameter as source text, ` = ...`, or an empty string."""
     if p.default is p.empty:
         return ""
     return " = " + (f'"{p.default}"' if isinstance(p.default, str) else repr(p.default))
