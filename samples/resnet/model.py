@@ -102,7 +102,7 @@ def windows(x: np.ndarray, size: int, stride: int, pad: int, value: float) -> np
 
 
 def reference(x: np.ndarray, w: Arrays, layers: Sequence[int] = (2, 2, 2, 2), width: int = 64) -> np.ndarray:
-    """What the network computes."""
+    """Compute the network with NumPy."""
 
     def conv(data: np.ndarray, name: str, stride: int = 1) -> np.ndarray:
         kernel = w[f"{name}_w"]

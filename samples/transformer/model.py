@@ -41,7 +41,7 @@ def normalised(x: np.ndarray, gain: np.ndarray, shift: np.ndarray) -> np.ndarray
 
 
 def reference(x: np.ndarray, mask: np.ndarray, w: Arrays) -> np.ndarray:
-    """What the block computes, in float64."""
+    """Compute the block with NumPy in float64."""
     w = {name: value.astype(np.float64) for name, value in w.items()}
     x = x.astype(np.float64)
     batch, length, _ = x.shape
