@@ -52,14 +52,14 @@ class _Triple:
     turned: list[bool] = field(default_factory=lambda: [False] * 3)
 
     def shapes(self) -> list[list[tir.Expr]] | None:
-        made = []
+        shapes = []
         for factor, turned in zip(self.factors, self.turned, strict=True):
             info = factor.struct_info
             if not isinstance(info, relax.TensorStructInfo) or info.dims is None or (turned and info.ndim < 2):
                 return None
             dims = list(info.dims)
-            made.append([*dims[:-2], dims[-1], dims[-2]] if turned else dims)
-        return made
+            shapes.append([*dims[:-2], dims[-1], dims[-2]] if turned else dims)
+        return shapes
 
 
 class _Adjuster(RelaxMutator):
@@ -163,20 +163,20 @@ class _Adjuster(RelaxMutator):
 
 
 def _times(*values: tir.Expr) -> tir.Expr:
-    made: tir.Expr = c.const(1, "int64")
+    total: tir.Expr = c.const(1, "int64")
     for value in values:
-        made = c.mul(made, value)
-    return made
+        total = c.mul(total, value)
+    return total
 
 
 def _broadcast(a: Sequence[tir.Expr], b: Sequence[tir.Expr]) -> list[tir.Expr] | None:
     longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
-    made = list(longer[: len(longer) - len(shorter)])
+    dims = list(longer[: len(longer) - len(shorter)])
     for x, y in zip(longer[len(longer) - len(shorter) :], shorter, strict=True):
         if tir.const_int(x) != 1 and tir.const_int(y) != 1 and not Analyzer().prove_equal(x, y):
             return None
-        made.append(y if tir.const_int(x) == 1 else x)
-    return made
+        dims.append(y if tir.const_int(x) == 1 else x)
+    return dims
 
 
 def _is_plain_product(call: Any) -> bool:
@@ -206,21 +206,21 @@ def _transposed(expr: relax.Expr) -> relax.Expr:
 def _weights(func: relax.Function) -> set[relax.Var]:
     """The variables that are known before the inputs are."""
     count = func.attrs.get("num_input")
-    found = set(func.params[int(getattr(count, "value", count)) :]) if count is not None else set()
-    symbols = {s for v in found for s in info_symbols(v.struct_info)}
+    weights = set(func.params[int(getattr(count, "value", count)) :]) if count is not None else set()
+    symbols = {s for v in weights for s in info_symbols(v.struct_info)}
     for binding, _ in all_bindings(func.body):
         value = binding.value  # type: ignore[attr-defined]
-        if all(v in found for v in used_vars(value)) and all(s in symbols for s in mentioned_symbols(value)):
-            found.add(binding.var)
+        if all(v in weights for v in used_vars(value)) and all(s in symbols for s in mentioned_symbols(value)):
+            weights.add(binding.var)
             symbols |= set(info_symbols(binding.var.struct_info))
-    return found
+    return weights
 
 
 def _bounds(func: relax.Function) -> dict[tir.Var, tuple[int, int]]:
     """Return the bounds of each symbolic size, from the attributes `tir_var_lower_bound` and `tir_var_upper_bound`."""
     least, most = (func.attrs.get(f"tir_var_{side}_bound") or {} for side in ("lower", "upper"))
-    made = {}
+    bounds = {}
     for symbol in dict.fromkeys(s for p in func.params for s in info_symbols(p.struct_info)):
         low, high = least.get(symbol.name, 1), most.get(symbol.name, _LARGEST)
-        made[symbol] = max(int(getattr(low, "value", low)), 1), int(getattr(high, "value", high)) - 1
-    return made
+        bounds[symbol] = max(int(getattr(low, "value", low)), 1), int(getattr(high, "value", high)) - 1
+    return bounds

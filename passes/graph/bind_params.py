@@ -41,9 +41,9 @@ class BindParams(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         func = relax_function(module, self.func, self.name)
         arrays = load_arrays(self.params, ctx)
-        made = module.copy()
-        made.functions[self.func] = bind(func, arrays, self.func, module)
-        return made
+        new_module = module.copy()
+        new_module.functions[self.func] = bind(func, arrays, self.func, module)
+        return new_module
 
 
 def relax_function(module: IRModule, name: str, who: str) -> relax.Function:
@@ -51,8 +51,8 @@ def relax_function(module: IRModule, name: str, who: str) -> relax.Function:
     func = module.functions.get(name)
     if isinstance(func, relax.Function):
         return func
-    found = [n for n, f in module.functions.items() if isinstance(f, relax.Function)]
-    help = did_you_mean(name, found) or f"its relax functions are {', '.join(found) or 'none'}"
+    candidates = [n for n, f in module.functions.items() if isinstance(f, relax.Function)]
+    help = did_you_mean(name, candidates) or f"its relax functions are {', '.join(candidates) or 'none'}"
     raise CompileError(error("E0506", f"`{who}`: the module has no relax function `{name}`", help=help))
 
 

@@ -29,37 +29,37 @@ class BindSymbolicVars(Pass):
     func: str | None = "main"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        made = module.copy()
+        new_module = module.copy()
         if self.func is not None:
             chosen = relax_function(module, self.func, self.name)
-            made.functions[self.func] = self._bound(module, self.func, chosen, self.vars)
-            return made
+            new_module.functions[self.func] = self._bound(module, self.func, chosen, self.vars)
+            return new_module
         used: set[str] = set()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function):
                 given = {key: value for key, value in self.vars.items() if key in _by_name(func)}
                 used.update(given)
                 if given:
-                    made.functions[name] = self._bound(module, name, func, given)
+                    new_module.functions[name] = self._bound(module, name, func, given)
         unused = [key for key in self.vars if key not in used]
         if unused:
             raise CompileError([error("E0508", f"no function has a symbolic variable `{key}`", None) for key in unused])
-        return made
+        return new_module
 
     def _bound(self, module: IRModule, name: str, func: relax.Function, given: Mapping[str, int]) -> relax.Function:
         by_name = _by_name(func)
         wrong = []
         values: dict[tir.Var, tir.Expr] = {}
         for key, value in given.items():
-            found = by_name.get(key, [])
-            if len(found) != 1:
-                what = "several symbolic variables" if found else "no symbolic variable"
+            candidates = by_name.get(key, [])
+            if len(candidates) != 1:
+                what = "several symbolic variables" if candidates else "no symbolic variable"
                 help = did_you_mean(key, by_name) or f"its variables are {', '.join(by_name) or 'none'}"
                 wrong.append(error("E0508", f"the parameters of `{name}` have {what} `{key}`", func.span, help=help))
             elif value < 0:
                 wrong.append(error("E0508", f"`{key}` cannot be {value}: sizes are not negative", func.span))
             else:
-                values[found[0]] = c.const(value, found[0].dtype)
+                values[candidates[0]] = c.const(value, candidates[0].dtype)
         if wrong:
             raise CompileError(wrong)
         done: relax.Function = bind_symbols(func, values, {}, module)
@@ -68,7 +68,7 @@ class BindSymbolicVars(Pass):
 
 def _by_name(func: relax.Function) -> dict[str, list[tir.Var]]:
     """The symbolic variables of a function's parameters."""
-    found: dict[str, list[tir.Var]] = {}
+    by_name: dict[str, list[tir.Var]] = {}
     for var in dict.fromkeys(v for p in func.params for v in info_symbols(p.struct_info)):
-        found.setdefault(var.name, []).append(var)
-    return found
+        by_name.setdefault(var.name, []).append(var)
+    return by_name

@@ -68,8 +68,8 @@ class _Broadcasting(RelaxMutator):
         data, target = _dims(call.args[0]), _dims(call)
         if data is None or target is None:
             return call
-        made = self._stretch(call.args[0], data, target, call)
-        return call if made is call.args[0] else made
+        stretched = self._stretch(call.args[0], data, target, call)
+        return call if stretched is call.args[0] else stretched
 
     def _operator(self, op: OpDef, call: relax.Call, inner: int) -> relax.Expr:
         """A call whose operands broadcast but for the last `inner` axes of each."""
@@ -84,8 +84,8 @@ class _Broadcasting(RelaxMutator):
             return call
         kept = sum(len(dims or ()) > 1 for dims in operands) if inner else 0
         whole = result.dims[: len(result.dims) - kept]
-        made: relax.Call = replace(call, args=tuple(self._operand(a, whole, inner, call) for a in call.args))
-        return replace(made, struct_info=infer(made))
+        new_call: relax.Call = replace(call, args=tuple(self._operand(a, whole, inner, call) for a in call.args))
+        return replace(new_call, struct_info=infer(new_call))
 
     def _operand(self, operand: relax.Expr, whole: Dims, inner: int, user: relax.Call) -> relax.Expr:
         """The operand, stretched to those extents of the result `whole` that it may not have."""

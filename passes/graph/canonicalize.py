@@ -116,11 +116,11 @@ class _Facts:
 
 
 def _facts(func: relax.Function) -> _Facts:
-    found = _Facts()
+    facts = _Facts()
     for binding, block in all_bindings(func.body):
-        _note(found, binding, block)
-    _note_uses(found, func.body, None)
-    return found
+        _note(facts, binding, block)
+    _note_uses(facts, func.body, None)
+    return facts
 
 
 def _note(found: _Facts, binding: Any, block: relax.BindingBlock) -> None:
@@ -185,22 +185,22 @@ def _note_uses(found: _Facts, root: Any, block: relax.BindingBlock | None) -> No
 
 
 def _plan(func: relax.Function) -> _Plan:
-    found = _facts(func)
+    facts = _facts(func)
     plan = _Plan()
-    for var, block in found.home.items():
-        outside = isinstance(var, relax.DataflowVar) or var in found.used_elsewhere
+    for var, block in facts.home.items():
+        outside = isinstance(var, relax.DataflowVar) or var in facts.used_elsewhere
         if isinstance(block, relax.DataflowBlock) and not outside:
             local = relax.DataflowVar(var.name, var.struct_info, span=var.span)
             plan.bind[var] = local
             plan.use[var] = local
-    plan.use.update(found.constants)
-    for var in found.renames:
-        target: relax.Var = found.renames[var]
-        while target in found.renames:
-            target = found.renames[target]
+    plan.use.update(facts.constants)
+    for var in facts.renames:
+        target: relax.Var = facts.renames[var]
+        while target in facts.renames:
+            target = facts.renames[target]
         while target in plan.bind:
             target = plan.bind[target]
-        exposed = var in found.used_elsewhere and not isinstance(var, relax.DataflowVar)
+        exposed = var in facts.used_elsewhere and not isinstance(var, relax.DataflowVar)
         if isinstance(target, relax.DataflowVar) and exposed:
             plan.bind[target] = var
             plan.use[target] = var
@@ -217,10 +217,10 @@ class _Renamer(RelaxMutator):
 
     def visit(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Var):
-            made: relax.Expr = expr
-            while isinstance(made, relax.Var) and made in self.plan.use:
-                made = self.plan.use[made]
-            return super().visit(made)
+            renamed_expr: relax.Expr = expr
+            while isinstance(renamed_expr, relax.Var) and renamed_expr in self.plan.use:
+                renamed_expr = self.plan.use[renamed_expr]
+            return super().visit(renamed_expr)
         return super().visit(expr)
 
     def visit_binding(self, binding: relax.Binding) -> None:
@@ -232,8 +232,8 @@ class _Renamer(RelaxMutator):
         super().visit_binding(replace(binding, var=var))
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
-        made = super().visit_block(block)
-        return _bind_outputs_directly(made) if isinstance(made, relax.DataflowBlock) else made
+        new_block = super().visit_block(block)
+        return _bind_outputs_directly(new_block) if isinstance(new_block, relax.DataflowBlock) else new_block
 
 
 def _bind_outputs_directly(block: relax.DataflowBlock) -> relax.DataflowBlock:
@@ -254,15 +254,15 @@ def _bind_outputs_directly(block: relax.DataflowBlock) -> relax.DataflowBlock:
             outputs[value] = binding
         else:
             barred.update(used_vars(value))
-    made: list[relax.Binding] = []
+    bindings: list[relax.Binding] = []
     for binding in block.bindings:
         source = sources.get(binding.value)  # type: ignore[attr-defined]
         if binding.var in sources:
             continue
         if source is None or isinstance(binding.var, relax.DataflowVar):
-            made.append(binding)
+            bindings.append(binding)
         elif isinstance(binding, relax.MatchCast):
-            made.append(replace(binding, value=source.value))
+            bindings.append(replace(binding, value=source.value))
         else:
-            made.append(replace(source, var=binding.var))
-    return block if len(made) == len(block.bindings) else replace(block, bindings=tuple(made))
+            bindings.append(replace(source, var=binding.var))
+    return block if len(bindings) == len(block.bindings) else replace(block, bindings=tuple(bindings))

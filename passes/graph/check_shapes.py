@@ -48,15 +48,15 @@ class _Checks(RelaxMutator):
 
     def visit_function(self, func: relax.Function) -> relax.Function:
         before, self.limits = self.limits, SizeLimits(func.params)
-        made = super().visit_function(func)
+        new_func = super().visit_function(func)
         self.limits = before
-        return made
+        return new_func
 
     def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         before, self.stated = self.stated, set(self.stated)
-        made = super().visit_scope(seq)
+        new_seq = super().visit_scope(seq)
         self.stated = before
-        return made
+        return new_seq
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and shapes_known(expr):

@@ -39,8 +39,8 @@ class CombineParallelMatmul(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         def change(_: str, func: relax.Function) -> relax.Function:
-            made = _Combiner(module).visit_function(func)
-            return func if made is func else remove_unused(made, module)
+            new_func = _Combiner(module).visit_function(func)
+            return func if new_func is func else remove_unused(new_func, module)
 
         return map_relax_functions(module, change)
 
@@ -119,15 +119,15 @@ class _Block:
 
     def made_of(self, var: relax.Var) -> set[relax.Var]:
         """The variables of this block that a value is made of, directly or not."""
-        found: set[relax.Var] = set()
+        operands: set[relax.Var] = set()
         stack = [var]
         while stack:
             binding = self.by_var.get(stack.pop())
-            if binding is not None and binding.var not in found:
-                found.add(binding.var)
+            if binding is not None and binding.var not in operands:
+                operands.add(binding.var)
                 stack += used_vars(binding.value)
                 stack += used_vars(binding.var.struct_info)
-        return found
+        return operands
 
 
 def replace_branch(branch: _Branch, **changes: Any) -> _Branch:
@@ -200,7 +200,7 @@ def _join(known: _Block, lhs: relax.Var, group: list[_Branch]) -> bool:
     new = _joined_product(lhs, group)
     fields: dict[relax.Var, relax.Expr] = {b.result: get_item(new[-1].var, i) for i, b in enumerate(group)}
     sources = {lhs, *(o for b in group for o in b.operands())}
-    made: list[relax.Binding] = []
+    bindings: list[relax.Binding] = []
     missing = {b.var for b in window}
     waiting: list[Any] = []
     started = False
@@ -214,14 +214,14 @@ def _join(known: _Block, lhs: relax.Var, group: list[_Branch]) -> bool:
                 held |= isinstance(other, relax.MatchCast)
                 continue
             if replaced and not started:
-                made += new
+                bindings += new
                 started = True
             waiting.remove(other)
             missing.discard(other.var)
-            made.append(replace(other, value=fields[other.var]) if replaced else other)
+            bindings.append(replace(other, value=fields[other.var]) if replaced else other)
     if waiting:
         return False
-    known.replace(first, last, made)
+    known.replace(first, last, bindings)
     return True
 
 
@@ -231,12 +231,12 @@ def _dtype(var: relax.Var) -> str:
 
 def _independent(known: _Block, group: list[_Branch]) -> list[_Branch]:
     """The branches whose operands are not made of the results of others."""
-    made: list[_Branch] = []
+    branches: list[_Branch] = []
     replaced = {b.result for b in group}
     for branch in group:
         if not any(known.made_of(o) & replaced for o in branch.operands()):
-            made.append(branch)
-    return made
+            branches.append(branch)
+    return branches
 
 
 def _splittable(group: list[_Branch]) -> list[_Branch]:
@@ -247,12 +247,12 @@ def _splittable(group: list[_Branch]) -> list[_Branch]:
 
 def _joined_product(lhs: relax.Var, group: list[_Branch]) -> list[relax.VarBinding]:
     """The bindings that compute all branches at once; the last is the tuple of their results."""
-    made: list[relax.VarBinding] = []
+    bindings: list[relax.VarBinding] = []
 
     def emit(operator: str, *args: relax.Expr, **attrs: Any) -> relax.Var:
         value = bind_call(operator, args, attrs)
-        made.append(relax.VarBinding(relax.DataflowVar("lv", value.struct_info), value))
-        return made[-1].var
+        bindings.append(relax.VarBinding(relax.DataflowVar("lv", value.struct_info), value))
+        return bindings[-1].var
 
     def concat(parts: list[relax.Var]) -> relax.Var:
         return emit("concat", make_tuple(parts), axis=len(_dims(parts[0]) or ()) - 1)
@@ -268,4 +268,4 @@ def _joined_product(lhs: relax.Var, group: list[_Branch]) -> list[relax.VarBindi
         ends.append((ends[-1] if ends else 0) + branch.columns.value)
     rank = max(len(_dims(lhs) or ()), len(_dims(group[0].rhs) or ()))
     emit("split", out, indices_or_sections=ends, axis=rank - 1)
-    return made
+    return bindings

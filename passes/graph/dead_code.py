@@ -65,9 +65,9 @@ def keep_reachable(module: IRModule, entries: set[str]) -> IRModule:
             if name not in reached and name in module:
                 reached.add(name)
                 waiting.append(name)
-    made = module.copy()
-    made.functions = {name: func for name, func in module.functions.items() if name in reached}
-    return made
+    new_module = module.copy()
+    new_module.functions = {name: func for name, func in module.functions.items() if name in reached}
+    return new_module
 
 
 def remove_unused(func: relax.Function, module: IRModule) -> relax.Function:

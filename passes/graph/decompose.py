@@ -100,10 +100,10 @@ class _Decomposer(RelaxMutator):
         function = relax.ExternFunc("vm.builtin.tensor_to_shape")
         op = tir.Op("relax.call_pure_packed")
         shape = self.emit(relax.Call(op, (function, *call.args), sinfo_args=(info,), struct_info=info))
-        made = shape_expr(tir.Var("x", INT64) for _ in range(info.ndim))
-        assert made.struct_info is not None
-        self.put(relax.MatchCast(relax.Var("y", made.struct_info), shape, made.struct_info))
-        return made
+        shape_value = shape_expr(tir.Var("x", INT64) for _ in range(info.ndim))
+        assert shape_value.struct_info is not None
+        self.put(relax.MatchCast(relax.Var("y", shape_value.struct_info), shape, shape_value.struct_info))
+        return shape_value
 
     def batch_norm(self, call: Any) -> relax.Expr:
         """(x - mean) / sqrt(variance + epsilon) * gamma + beta."""
@@ -146,11 +146,11 @@ class _ForTraining(RelaxMutator):
         share = scalar(call.attrs["momentum"], data.struct_info.dtype)
         rest = scalar(1 - call.attrs["momentum"], data.struct_info.dtype)
         pairs: Sequence[Any] = list(zip(moving, now, strict=True))
-        made = [
+        statistics = [
             self.emit_op("add", self.emit_op("multiply", rest, old), self.emit_op("multiply", share, new))
             for old, new in pairs
         ]
-        return make_tuple((out, *made))
+        return make_tuple((out, *statistics))
 
     def layer_norm(self, call: Any) -> relax.Expr:
         data, gamma, beta = call.args

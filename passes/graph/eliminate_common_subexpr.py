@@ -50,20 +50,20 @@ class _Eliminator(RelaxMutator):
 
     def visit_binding(self, binding: relax.Binding) -> None:
         value = self.visit(binding.value)  # type: ignore[attr-defined]
-        made: Any = replace(binding, value=value)
+        new_binding: Any = replace(binding, value=value)
         if not self.counts(value):
-            self.put(made)
+            self.put(new_binding)
             return
         # the hash takes all variables for the same, and all constants of a type
         key = (structural_hash(value), *used_vars(value), *map(_sample, used_constants(value)))
         for earlier in self.known.get(key, ()):
-            if _same(earlier, made):
+            if _same(earlier, new_binding):
                 self.put(relax.VarBinding(binding.var, earlier.var, span=binding.span))
                 self.remap[binding.var] = earlier.var
-                self.known[key].append(made)  # behind a dataflow block only its outputs are left
+                self.known[key].append(new_binding)  # behind a dataflow block only its outputs are left
                 return
-        self.put(made)
-        self.known.setdefault(key, []).append(made)
+        self.put(new_binding)
+        self.known.setdefault(key, []).append(new_binding)
 
     def counts(self, value: relax.Expr) -> bool:
         if self.call_only and not isinstance(value, relax.Call):
@@ -72,24 +72,24 @@ class _Eliminator(RelaxMutator):
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         outer = dict(self.remap)
-        made = super().visit_block(block)
+        new_block = super().visit_block(block)
         if isinstance(block, relax.DataflowBlock):  # its own variables are not seen outside
-            for found in self.known.values():
-                found[:] = [b for b in found if not isinstance(b.var, relax.DataflowVar)]
+            for bindings in self.known.values():
+                bindings[:] = [b for b in bindings if not isinstance(b.var, relax.DataflowVar)]
             self.remap = outer
-        return made
+        return new_block
 
     def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         outer, self.known = self.known, {k: list(v) for k, v in self.known.items()}
-        made = super().visit_scope(seq)
+        new_seq = super().visit_scope(seq)
         self.known = outer
-        return made
+        return new_seq
 
     def visit_function(self, func: relax.Function) -> relax.Function:
         outer, self.known = self.known, {}  # a nested function runs elsewhere
-        made = super().visit_function(func)
+        new_func = super().visit_function(func)
         self.known = outer
-        return made
+        return new_func
 
 
 def _sample(constant: relax.Constant) -> tuple[object, ...]:

@@ -23,13 +23,13 @@ class ExpandTupleArguments(Pass):
     name: ClassVar[str] = "expand-tuple-arguments"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        made = {
+        expanded = {
             name: _expanded(func)
             for name, func in private_functions(module).items()
             if any(isinstance(p.struct_info, relax.TupleStructInfo) for p in func.params)
         }
-        if made:
-            module = change_callees(module, made, dict.fromkeys(made, _update))
+        if expanded:
+            module = change_callees(module, expanded, dict.fromkeys(expanded, _update))
         return tidied(module, ctx)
 
 

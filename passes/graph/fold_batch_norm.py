@@ -70,8 +70,8 @@ class _Folder(RelaxMutator):
         total: Any = self.uses.resolve(expr)
         if is_call(total, "relax.add"):
             for source, bias in (total.args, total.args[::-1]):
-                made: Any = self.uses.resolve(bias)
-                whole = self.uses.resolve(made.args[0]) if is_call(made, "relax.reshape") else made
+                bias_value: Any = self.uses.resolve(bias)
+                whole = self.uses.resolve(bias_value.args[0]) if is_call(bias_value, "relax.reshape") else bias_value
                 dims = getattr(bias.struct_info, "dims", None) or ()
                 by_channel = len(dims) == 4 and all(tir.const_int(dims[at]) == 1 for at in (0, 2, 3))
                 if isinstance(whole, relax.Constant) and by_channel:

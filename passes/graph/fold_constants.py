@@ -62,10 +62,10 @@ class _Folder(RelaxMutator):
                 self.known[binding.var] = value
 
     def visit(self, expr: relax.Expr) -> relax.Expr:
-        made = super().visit(expr)
-        if isinstance(made, relax.Var) and isinstance(self.known.get(made), relax.Constant):
-            return self.known[made]
-        return made
+        folded = super().visit(expr)
+        if isinstance(folded, relax.Var) and isinstance(self.known.get(folded), relax.Constant):
+            return self.known[folded]
+        return folded
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op)):
@@ -100,10 +100,10 @@ class _Folder(RelaxMutator):
         work = module_work(self.module, name, shapes)
         if work is None or work > WORK_LIMIT:
             return None
-        made = _run(func, constants, outputs)
-        if made is None or isinstance(call.struct_info, relax.TensorStructInfo):
-            return None if made is None else made[0]
-        return relax.Tuple(tuple(made), call.struct_info)
+        folded = _run(func, constants, outputs)
+        if folded is None or isinstance(call.struct_info, relax.TensorStructInfo):
+            return None if folded is None else folded[0]
+        return relax.Tuple(tuple(folded), call.struct_info)
 
 
 def fold_call(call: relax.Call, limit: int = 1 << 16, created: int = 1 << 10) -> relax.Expr | None:
@@ -123,11 +123,11 @@ def fold_call(call: relax.Call, limit: int = 1 << 16, created: int = 1 << 10) ->
     import numpy as np
 
     with np.errstate(all="ignore"):
-        made = _constant(op.impl.numpy(call, *values), call.struct_info)
+        constant = _constant(op.impl.numpy(call, *values), call.struct_info)
     for leaf in (leaf for a in call.args for leaf in _leaves(a)):
         if isinstance(leaf, relax.Constant):
             leaf.data.release()
-    return made
+    return constant
 
 
 def worthwhile(call: relax.Call, limit: int, created: int) -> bool:
@@ -138,8 +138,8 @@ def worthwhile(call: relax.Call, limit: int, created: int) -> bool:
     size = sum(filter(None, sizes))
     leaves = [leaf for a in call.args for leaf in _leaves(a)]
     given = 0 if _decodes(call) else sum(leaf.data.size for leaf in leaves if isinstance(leaf, relax.Constant))
-    made = any(isinstance(leaf.struct_info, relax.TensorStructInfo) for leaf in leaves)
-    return size <= max(limit if made else min(limit, created), given)
+    has_tensors = any(isinstance(leaf.struct_info, relax.TensorStructInfo) for leaf in leaves)
+    return size <= max(limit if has_tensors else min(limit, created), given)
 
 
 def _decodes(call: relax.Call) -> bool:
@@ -231,9 +231,11 @@ def _run(
         run_prim_func(func, [*(d.array for d in constants), *results])
     except MlccError:
         return None
-    made = []
+    constants_out = []
     for info, result in zip(outputs, results, strict=True):
         assert info.dtype is not None
         dims = (c.const(n, "int64") for n in result.shape)
-        made.append(relax.Constant(TensorData(info.dtype, result.shape, result), tensor_info(dims, info.dtype)))
-    return made
+        constants_out.append(
+            relax.Constant(TensorData(info.dtype, result.shape, result), tensor_info(dims, info.dtype))
+        )
+    return constants_out

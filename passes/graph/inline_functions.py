@@ -43,10 +43,10 @@ class InlineFunctions(Pass):
             return module
         _check_growth(module, chosen)
         for _ in chosen:  # callees of callees, the innermost ones last
-            made = map_relax_functions(module, lambda _, func, m=module: _Inliner(m, chosen).visit_function(func))
-            if made.functions == module.functions:
+            new_module = map_relax_functions(module, lambda _, func, m=module: _Inliner(m, chosen).visit_function(func))
+            if new_module.functions == module.functions:
                 break
-            module = made
+            module = new_module
         entries = entry_functions(module, (), self.name)
         module = keep_reachable(module, entries | (set(module) - chosen))
         return map_relax_functions(module, lambda _, func: remove_unused(canonical(func, module), module))
@@ -83,7 +83,7 @@ def _inlined_calls(func: Func, chosen: set[str]) -> list[str]:
 def _recursive(module: IRModule) -> set[str]:
     """Functions that reach themselves by calls."""
     calls = {name: callees(func) for name, func in module.functions.items()}
-    found = set()
+    recursive = set()
     for name in calls:
         seen: set[str] = set()
         waiting = list(calls[name])
@@ -93,8 +93,8 @@ def _recursive(module: IRModule) -> set[str]:
                 seen.add(other)
                 waiting += calls.get(other, ())
         if name in seen:
-            found.add(name)
-    return found
+            recursive.add(name)
+    return recursive
 
 
 class _Inliner(RelaxMutator):
@@ -123,16 +123,16 @@ class _Inliner(RelaxMutator):
             info = var.struct_info
             fresh = substitute(info, symbols) if symbols and info is not None else info
             values[var] = type(var)(var.name, fresh)
-        made: relax.SeqExpr = substitute(func.body, values)
-        return made
+        inlined: relax.SeqExpr = substitute(func.body, values)
+        return inlined
 
 
 def _variables(func: relax.Function) -> list[relax.Var]:
     """The variables that a body defines, parameters of the functions in it included."""
-    found = []
+    variables = []
     for binding, _ in all_bindings(func.body):
-        found.append(binding.var)
+        variables.append(binding.var)
         value = getattr(binding, "value", None)
         if isinstance(value, relax.Function):
-            found += value.params
-    return found
+            variables += value.params
+    return variables

@@ -73,20 +73,20 @@ class _Rewriter(RelaxMutator):
         if not isinstance(expr, relax.Call) or not isinstance(expr.op, tir.Op):
             return expr
         name = expr.op.name.removeprefix("relax.")
-        made = None
+        product = None
         if name == "matmul":
-            made = self._matmul(expr)
+            product = self._matmul(expr)
         elif name in _LAYOUTS:
-            made = self._convolution(expr, name)
-        return expr if made is None else made
+            product = self._convolution(expr, name)
+        return expr if product is None else product
 
     # ------------------------------------------------------------ products
 
     def _matmul(self, call: relax.Call) -> relax.Expr | None:
-        found = self._operands(call)
-        if found is None:
+        operands = self._operands(call)
+        if operands is None:
             return None
-        left, right = found
+        left, right = operands
         (m, n) = (_dims(arg) for arg in call.args)
         if m is None or n is None or len(m) < 2 or len(n) < 2 or right.axis not in (None, len(n) - 1):
             return None
@@ -98,10 +98,10 @@ class _Rewriter(RelaxMutator):
         return self._scaled(total, self._sums(b, zero, (-2,)), left.scale, right, None)
 
     def _convolution(self, call: relax.Call, name: str) -> relax.Expr | None:
-        found = self._operands(call)
-        if found is None:
+        operands = self._operands(call)
+        if operands is None:
             return None
-        data, weight = found
+        data, weight = operands
         kernel = _dims(call.args[1])
         plain = (call.attrs["data_layout"], call.attrs["kernel_layout"]) == _LAYOUTS[name]
         usual = call.attrs["out_layout"] == call.attrs["data_layout"]
@@ -225,9 +225,9 @@ class _Rewriter(RelaxMutator):
         moved = data.astype(np.int64) - points
         if moved.size and (moved.min() < -128 or moved.max() > 127):
             return None
-        made = TensorData.of(moved.astype(np.int8), key=constant.data.key and f"{constant.data.key}.centred")  # type: ignore[attr-defined]
-        info = tensor_info(_dims(constant) or (), made.dtype)
-        return dataclasses.replace(weight, data=relax.Constant(made, info), zero=_constant(0, "int8"))
+        centred = TensorData.of(moved.astype(np.int8), key=constant.data.key and f"{constant.data.key}.centred")  # type: ignore[attr-defined]
+        info = tensor_info(_dims(constant) or (), centred.dtype)
+        return dataclasses.replace(weight, data=relax.Constant(centred, info), zero=_constant(0, "int8"))
 
 
 def _bounded_zero(left: _Quantized, right: _Quantized, terms: int | None) -> int | None:

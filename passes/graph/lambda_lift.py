@@ -43,11 +43,11 @@ class LambdaLift(Pass):
         names = _names(module)
         if not names:
             return module
-        made = module.copy()
+        new_module = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function):
-                made.functions[name] = _Lifter(made, names).visit_function(func)
-        return _with_closures_from_calls(made)
+                new_module.functions[name] = _Lifter(new_module, names).visit_function(func)
+        return _with_closures_from_calls(new_module)
 
 
 # ---------------------------------------------------------------- names
@@ -72,15 +72,15 @@ def _nested(module: IRModule) -> Iterator[tuple[relax.Function, _Place]]:
 def _names(module: IRModule) -> dict[relax.Function, str]:
     """Names for the functions to lift, the shortest that are unique. Raises CompileError E0516."""
     left = dict(_nested(module))
-    found: dict[relax.Function, str] = {}
+    names: dict[relax.Function, str] = {}
     taken = set(module)
     for func in left:
         symbol = func.attrs.get("global_symbol")
-        if symbol is not None and (symbol in taken or symbol in found.values()):
+        if symbol is not None and (symbol in taken or symbol in names.values()):
             message = f"`lambda-lift`: the module has a function `{symbol}` already, and cannot have the inner one"
             raise CompileError(error("E0516", message, func.span))
         if symbol is not None:
-            found[func] = str(symbol)
+            names[func] = str(symbol)
     counts: dict[str, int] = {}
 
     def counted(place: _Place) -> str:
@@ -93,20 +93,20 @@ def _names(module: IRModule) -> dict[relax.Function, str]:
 
     ways: list[Callable[[_Place], str | None]] = [lambda p: f"{p[0]}_{p[-1]}", long, counted]
     for way in ways:
-        proposed = {func: way(place) for func, place in left.items() if func not in found}
+        proposed = {func: way(place) for func, place in left.items() if func not in names}
         given = list(proposed.values())
-        used = taken | set(found.values())
+        used = taken | set(names.values())
         for func, name in proposed.items():
             if name is not None and name not in used and given.count(name) == 1:
-                found[func] = name
+                names[func] = name
     for func, place in left.items():  # names of the module happen to look like ours
         number = 0
-        while func not in found:
+        while func not in names:
             name = f"{place[0]}_{place[-1]}_{number}"
-            if name not in taken and name not in found.values():
-                found[func] = name
+            if name not in taken and name not in names.values():
+                names[func] = name
             number += 1
-    return found
+    return names
 
 
 # ---------------------------------------------------------------- lifting
@@ -134,10 +134,10 @@ class _Calls(RelaxMutator):
         self.pure: set[relax.Var] = set()
 
     def retype(self, var: relax.Var, info: relax.StructInfo | None) -> relax.Var:
-        made = super().retype(var, info)
+        new_var = super().retype(var, info)
         if isinstance(var.struct_info, relax.FuncStructInfo) and var.struct_info.purity:
-            self.pure.add(made)
-        return made
+            self.pure.add(new_var)
+        return new_var
 
 
 class _Lifter(_Calls):
@@ -184,9 +184,9 @@ class _Lifter(_Calls):
         body = self.visit_scope(func.body)
         self.remap, self.own = outer_remap, outer_own
         ret = None if isinstance(func.ret_struct_info, relax.FuncStructInfo) else func.ret_struct_info
-        made = renew_symbols(make_function(params, body, func.attrs, ret, func.is_pure, func.span))
-        self.module.functions[name] = made
-        callee = relax.GlobalVar(name, function_info(made))
+        lifted = renew_symbols(make_function(params, body, func.attrs, ret, func.is_pure, func.span))
+        self.module.functions[name] = lifted
+        callee = relax.GlobalVar(name, function_info(lifted))
         if self._global_vars is not None:
             self._global_vars[name] = callee
         if captured or lost:
@@ -213,16 +213,16 @@ def _captured(func: relax.Function) -> list[relax.Var]:
 def _with_closures_from_calls(module: IRModule) -> IRModule:
     """Update the callers of functions whose result has become an object (a closure), up to a fixed point."""
     while True:
-        made = module.copy()
+        new_module = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function):
                 changed = _Results(module).visit_function(func)
                 if isinstance(changed.ret_struct_info, relax.FuncStructInfo) and _gives_object(changed):
                     changed = make_function(changed.params, changed.body, changed.attrs, None, changed.is_pure)
-                made.functions[name] = changed
-        if made.functions == module.functions:
+                new_module.functions[name] = changed
+        if new_module.functions == module.functions:
             return module
-        module = made
+        module = new_module
 
 
 def _gives_object(func: relax.Function) -> bool:

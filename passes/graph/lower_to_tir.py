@@ -77,17 +77,17 @@ class LowerToTir(Pass):
 def _operator_names(names: Sequence[str]) -> set[str]:
     """Full names of operators. Raises CompileError E0503 for one that does not exist."""
     wrong = []
-    found = set()
+    full_names = set()
     for name in names:
         known = ops.get(name)
         if known is None:
             help = did_you_mean(name, ops.names())
             wrong.append(error("E0503", f"`lower-to-tir`: there is no operator `{name}` to skip", help=help))
         else:
-            found.add(known.name)
+            full_names.add(known.name)
     if wrong:
         raise CompileError(wrong)
-    return found
+    return full_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +132,22 @@ class _Lowering(RelaxMutator):
         if isinstance(expr.struct_info, relax.PrimStructInfo) and expr.struct_info.value is not None:
             return scalar(expr.struct_info.value, expr.span)  # of two scalars
         op = ops.get(expr.op.name)
-        found = None if op is None else op.impl.found
+        measure = None if op is None else op.impl.found
         if op is not None and op.impl.expand is not None and (shapes_known(expr) or depends_on_data(expr)):
             expanded = op.impl.expand(expr, self.lowered)
             if expanded is not None:
                 return self.rewrite(expanded)
-        if op is None or op.impl.lower is None or not (shapes_known(expr) or found and depends_on_data(expr)):
+        if op is None or op.impl.lower is None or not (shapes_known(expr) or measure and depends_on_data(expr)):
             return expr
         call: relax.Call = replace(expr, args=tuple(self.argument(a) for a in expr.args))
         try:
-            if found is not None and not shapes_known(call):
-                call = self.measured(op, call, found)
-            made = lower_call(op, call, self.builder, self.cache, self.how)
+            if measure is not None and not shapes_known(call):
+                call = self.measured(op, call, measure)
+            lowered = lower_call(op, call, self.builder, self.cache, self.how)
         except CompileError as exc:
             self.wrong += exc.diagnostics
             return expr
-        return replace(made, span=expr.span)
+        return replace(lowered, span=expr.span)
 
     def lowered(self, operator: str, *args: Any) -> relax.Var:
         """A variable bound to what a call of another operator becomes."""
@@ -247,9 +247,9 @@ class Arguments:
         return [self.scalar(d) for d in info.dims or ()]
 
     def scalar(self, value: tir.Expr) -> tir.Expr:
-        made: tir.Expr = self.renew(value)
-        self.scalars.append(made)
-        return made
+        renewed: tir.Expr = self.renew(value)
+        self.scalars.append(renewed)
+        return renewed
 
     def renew(self, value: Any) -> Any:
         for var in walk(value):
@@ -284,7 +284,7 @@ def lower_call(
         passed = [*given.passed, *symbolic]
         return call_tir(shared.name, builder.module[shared.name], passed, substitute(shared.info, now))  # type: ignore[arg-type]
     own = given.renew(call)  # shapes and attributes over the function's own variables, too
-    result: Any = next(made for lower in how.of(op.impl) if (made := lower(own, *operands)) is not None)
+    result: Any = next(lowered for lower in how.of(op.impl) if (lowered := lower(own, *operands)) is not None)
     if isinstance(result, relax.Expr):
         return result
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
@@ -316,8 +316,8 @@ def lower_call(
 def _devices(info: relax.StructInfo | None, count: int) -> list[str | None]:
     """The devices that hold the results of a call."""
     fields = info.fields if isinstance(info, relax.TupleStructInfo) else (info,)
-    found = [i.vdevice if isinstance(i, relax.TensorStructInfo) else None for i in fields]
-    return found if len(found) == count else [None] * count
+    devices = [i.vdevice if isinstance(i, relax.TensorStructInfo) else None for i in fields]
+    return devices if len(devices) == count else [None] * count
 
 
 def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -343,7 +343,7 @@ def constant_ranges(given: Arguments) -> tuple[tuple[int, int] | None, ...]:
 def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, given: Arguments) -> IndexRule:
     inputs = [b.data for b in func.buffers[: len(given.inputs)] if b is not None]
     ranges = constant_ranges(given)
-    known = {data: found for data, found in zip(inputs, ranges, strict=False) if found is not None}
+    known = {data: index_range for data, index_range in zip(inputs, ranges, strict=False) if index_range is not None}
     from_end = op.impl.from_end and call.attrs.get("mode") not in ("clip", "wrap")
     scalars = op.impl.checks_scalars
     return IndexRule(operator_place(op, call), frozenset(inputs), from_end, from_end, known, scalars)
@@ -411,8 +411,8 @@ def _operands(op: OpDef, call: relax.Call, given: Arguments) -> list[Any]:
     elif op.impl.inline is Inline.ALL:
         numbers = {i: v for i, a in enumerate(call.args) if (v := scalar_constant(a)) is not None}
     shapes = {i: given.shape(call.args[i]) for i in op.impl.shape_only}
-    made: dict[int, Any] = {**shapes, **numbers}
-    return [made[i] if i in made else given.convert(a) for i, a in enumerate(call.args)]
+    converted: dict[int, Any] = {**shapes, **numbers}
+    return [converted[i] if i in converted else given.convert(a) for i, a in enumerate(call.args)]
 
 
 def scalar_constant(expr: relax.Expr) -> tir.Expr | None:

@@ -58,8 +58,8 @@ class _Normalizer(RelaxMutator):
         return expr
 
     def operands(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
-        made = tuple(self.operand(e) for e in exprs)
-        return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else made
+        leaves = tuple(self.operand(e) for e in exprs)
+        return exprs if all(a is b for a, b in zip(leaves, exprs, strict=True)) else leaves
 
     def operand(self, expr: relax.Expr) -> relax.Expr:
         return expr if is_leaf(expr) or isinstance(expr, relax.Tuple) else self.emit(expr)
@@ -71,14 +71,16 @@ class _Normalizer(RelaxMutator):
         self.put(replace(binding, value=value))
 
     def _if(self, expr: relax.If) -> relax.If:
-        made = super()._if(expr)
-        return replace(made, condition=self.operand(made.condition))
+        new_if = super()._if(expr)
+        return replace(new_if, condition=self.operand(new_if.condition))
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         blocks = [part for b in joined(seq.blocks) for part in flat(self.visit_block(b))]
         self._made.append([])
         body = self.operand(self.visit(seq.body))
         blocks += flat(relax.BindingBlock(tuple(self._made.pop())))
-        made = replace(make_seq(blocks, body), span=seq.span)
-        same = len(made.blocks) == len(seq.blocks) and all(a is b for a, b in zip(made.blocks, seq.blocks, strict=True))
-        return seq if same and body is seq.body else made
+        new_seq = replace(make_seq(blocks, body), span=seq.span)
+        same = len(new_seq.blocks) == len(seq.blocks) and all(
+            a is b for a, b in zip(new_seq.blocks, seq.blocks, strict=True)
+        )
+        return seq if same and body is seq.body else new_seq

@@ -24,11 +24,11 @@ from mlcc.relax.queries import is_primitive
 
 def map_relax_functions(module: IRModule, change: Any, primitive: bool = True) -> IRModule:
     """A copy with `change(name, func)` in place of every relax function; fused ones only if `primitive`."""
-    made = module.copy()
+    new_module = module.copy()
     for name, func in module.functions.items():
         if isinstance(func, relax.Function) and (primitive or not is_primitive(func)):
-            made.functions[name] = change(name, func)
-    return made
+            new_module.functions[name] = change(name, func)
+    return new_module
 
 
 _RESULTS = (
@@ -101,9 +101,9 @@ class RelaxMutator:
         """`var`, or one with the struct info `info` that stands for it from here on."""
         if info is None or same_info(var.struct_info, info):
             return var
-        made: relax.Var = replace(var, struct_info=info)
-        self.remap[var] = made
-        return made
+        new_var: relax.Var = replace(var, struct_info=info)
+        self.remap[var] = new_var
+        return new_var
 
     # the walk
 
@@ -116,9 +116,9 @@ class RelaxMutator:
     def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """A sequence that is not part of the block in hand: a branch, or the body of a function."""
         before, self.in_dataflow = self.in_dataflow, False
-        made = self.visit_seq(seq)
+        new_seq = self.visit_seq(seq)
         self.in_dataflow = before
-        return made
+        return new_seq
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         blocks = [part for b in joined(seq.blocks) for part in flat(self.visit_block(b))]
@@ -130,8 +130,8 @@ class RelaxMutator:
         same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         if same and body is seq.body and all(b.bindings for b in blocks):
             return seq
-        made: relax.SeqExpr = replace(make_seq(blocks, body), span=seq.span)
-        return made
+        new_seq: relax.SeqExpr = replace(make_seq(blocks, body), span=seq.span)
+        return new_seq
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         before, self.in_dataflow = self.in_dataflow, isinstance(block, relax.DataflowBlock)
@@ -140,24 +140,26 @@ class RelaxMutator:
             self.span = binding.span
             self.visit_binding(binding)
         self.span = None
-        made = tuple(self._made.pop())
+        bindings = tuple(self._made.pop())
         self.in_dataflow = before
-        same = len(made) == len(block.bindings) and all(a is b for a, b in zip(made, block.bindings, strict=True))
-        return block if same else replace(block, bindings=made)
+        same = len(bindings) == len(block.bindings) and all(
+            a is b for a, b in zip(bindings, block.bindings, strict=True)
+        )
+        return block if same else replace(block, bindings=bindings)
 
     def visit(self, expr: relax.Expr) -> relax.Expr:
         match expr:
             case relax.Var():
                 return self.remap.get(expr, expr)
             case relax.Call(args=args):
-                made = self._all(args)
+                operands = self._all(args)
                 op = self.visit(expr.op) if isinstance(expr.op, relax.Expr) else expr.op
-                if made is args and op is expr.op:
+                if operands is args and op is expr.op:
                     return self.rewrite(expr)
-                return self.rewrite(self.infer(replace(expr, op=op, args=made)))
+                return self.rewrite(self.infer(replace(expr, op=op, args=operands)))
             case relax.Tuple(fields=fields):
-                made = self._all(fields)
-                return self.rewrite(expr if made is fields else replace(make_tuple(made), span=expr.span))
+                operands = self._all(fields)
+                return self.rewrite(expr if operands is fields else replace(make_tuple(operands), span=expr.span))
             case relax.TupleGetItem(tuple_value=value, index=index):
                 done = self.visit(value)
                 return self.rewrite(expr if done is value else replace(get_item(done, index), span=expr.span))
@@ -179,8 +181,8 @@ class RelaxMutator:
         return replace(expr, condition=condition, true_branch=then, false_branch=other)
 
     def _all(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
-        made = tuple(self.visit(e) for e in exprs)
-        return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else made
+        rewritten = tuple(self.visit(e) for e in exprs)
+        return exprs if all(a is b for a, b in zip(rewritten, exprs, strict=True)) else rewritten
 
     def infer(self, call: relax.Call) -> relax.Call:
         """The call with its struct info inferred anew; as it was where no rule is known."""

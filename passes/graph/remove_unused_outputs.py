@@ -26,15 +26,15 @@ class RemoveUnusedOutputs(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         used = _used_fields(module)
-        made: dict[str, relax.Function] = {}
+        reduced: dict[str, relax.Function] = {}
         updates: dict[str, Update] = {}
         for name, mask in used.items():
             if not all(mask):
                 func = module[name]
                 assert isinstance(func, relax.Function)
-                made[name], updates[name] = _reduced(func, mask), _updater(mask)
-        if made:
-            module = change_callees(module, made, updates)
+                reduced[name], updates[name] = _reduced(func, mask), _updater(mask)
+        if reduced:
+            module = change_callees(module, reduced, updates)
         return tidied(module, ctx)
 
 
@@ -99,12 +99,13 @@ def _reduced(func: relax.Function, mask: list[bool]) -> relax.Function:
 
 def _updater(mask: list[bool]) -> Update:
     def update(sites: CallSites, call: relax.Call) -> relax.Expr:
-        made = sites.emit(sites.call(call.op.name, call.args))
+        new_call = sites.emit(sites.call(call.op.name, call.args))
         nothing = prim_value(c.const(float("nan"), "float64"))
         places = iter(range(sum(mask)))
         single = sum(mask) == 1
         fields = [
-            nothing if not used else made if single else sites.emit(get_item(made, next(places))) for used in mask
+            nothing if not used else new_call if single else sites.emit(get_item(new_call, next(places)))
+            for used in mask
         ]
         return make_tuple(fields)
 

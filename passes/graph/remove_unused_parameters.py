@@ -30,7 +30,7 @@ class RemoveUnusedParameters(Pass):
     name: ClassVar[str] = "remove-unused-parameters"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        made: dict[str, relax.Function] = {}
+        reduced: dict[str, relax.Function] = {}
         updates: dict[str, Update] = {}
         for name, func in private_functions(module).items():
             used = set(used_vars(func.body))
@@ -41,11 +41,11 @@ class RemoveUnusedParameters(Pass):
             lost = _given(func) - defined
             symbols = [s for s in reversed(mentioned_symbols(func.body)) if s in lost]
             more = tuple(relax.Var(f"param_{s.name}", shape_expr((s,)).struct_info) for s in symbols)
-            made[name] = with_params(func, kept + more, func.body)
+            reduced[name] = with_params(func, kept + more, func.body)
             updates[name] = _updater(func, used, symbols)
-        if not made:
+        if not reduced:
             return module
-        done = change_callees(module, made, updates)
+        done = change_callees(module, reduced, updates)
         return map_relax_functions(done, lambda _, func: remove_unused(func, done))
 
 

@@ -45,11 +45,11 @@ class _Reshaper(RelaxMutator):
 
     def visit_binding(self, binding: Any) -> None:
         local = isinstance(binding.var, relax.DataflowVar) and isinstance(binding, relax.VarBinding)
-        made = self.reshaped(binding.value) if local and self.in_dataflow else None
-        if made is None:
+        reshape = self.reshaped(binding.value) if local and self.in_dataflow else None
+        if reshape is None:
             super().visit_binding(binding)
         else:
-            self.rebind(binding, made)
+            self.rebind(binding, reshape)
 
     def reshaped(self, call: Any) -> relax.Expr | None:
         name = tir_callee(call)
@@ -73,10 +73,10 @@ class _Reshaper(RelaxMutator):
 
 
 def _product(dims: Sequence[tir.Expr]) -> tir.Expr:
-    made: tir.Expr = c.const(1, "int64")
+    total: tir.Expr = c.const(1, "int64")
     for dim in dims:
-        made = c.mul(made, dim)
-    return made
+        total = c.mul(total, dim)
+    return total
 
 
 def reshaped_parameter(func: tir.PrimFunc) -> int | None:
@@ -109,7 +109,7 @@ def reshaped_parameter(func: tir.PrimFunc) -> int | None:
 
 def _position(buffer: tir.Buffer, indices: Iterable[tir.Expr]) -> tir.Expr:
     """The place of an element in memory, in the dtype of the indices: casts would hide the variables in them."""
-    made: tir.Expr = c.const(0, "int64")
+    offset: tir.Expr = c.const(0, "int64")
     for at, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
-        made = c.add(c.mul(made, extent), index) if at else index
-    return made
+        offset = c.add(c.mul(offset, extent), index) if at else index
+    return offset

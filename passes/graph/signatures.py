@@ -20,13 +20,13 @@ Update = Callable[["CallSites", relax.Call], relax.Expr]  # what takes the place
 
 def private_functions(module: IRModule) -> dict[str, relax.Function]:
     """The private relax functions that are only called, never passed on: all their uses can be changed."""
-    found = {n: f for n, f in module.functions.items() if isinstance(f, relax.Function) and f.is_private}
+    private = {n: f for n, f in module.functions.items() if isinstance(f, relax.Function) and f.is_private}
     for func in module.functions.values():
         stack: list[Any] = [func.body]
         while stack:
             top = stack.pop()
             if isinstance(top, relax.GlobalVar):
-                found.pop(top.name, None)
+                private.pop(top.name, None)
             elif not holds(top, relax.GlobalVar):
                 continue
             elif isinstance(top, tuple):
@@ -35,7 +35,7 @@ def private_functions(module: IRModule) -> dict[str, relax.Function]:
                 stack.extend(top.args)
             else:
                 stack.extend(operands(top))
-    return found
+    return private
 
 
 def change_callees(module: IRModule, made: Mapping[str, relax.Function], updates: Mapping[str, Update]) -> IRModule:
@@ -76,5 +76,5 @@ class CallSites(RelaxMutator):
 
 
 def with_params(func: relax.Function, params: tuple[relax.Var, ...], body: relax.SeqExpr) -> relax.Function:
-    made = replace(func, params=params, body=body)
-    return replace(made, struct_info=function_info(made))
+    new_func = replace(func, params=params, body=body)
+    return replace(new_func, struct_info=function_info(new_func))

@@ -62,13 +62,13 @@ class SizeLimits:
     def _symbols(self, dims: Dims) -> frozenset[tuple[int, int]]:
         """The symbolic factors, numbered by how often each was there before: a subset is a sub-multiset."""
         seen: Counter[int] = Counter()
-        found = set()
+        symbols = set()
         for dim in dims:
             if not isinstance(dim, tir.IntImm):
                 key = self.known.keys.key(dim)
-                found.add((key, seen[key]))
+                symbols.add((key, seen[key]))
                 seen[key] += 1
-        return frozenset(found)
+        return frozenset(symbols)
 
 
 def _tensors(info: relax.StructInfo | None) -> Iterator[relax.TensorStructInfo]:
@@ -81,15 +81,15 @@ def _tensors(info: relax.StructInfo | None) -> Iterator[relax.TensorStructInfo]:
 
 
 def _constants(dims: Dims) -> int:
-    made = 1
+    total = 1
     for dim in dims:
-        made *= dim.value if isinstance(dim, tir.IntImm) else 1
-    return made
+        total *= dim.value if isinstance(dim, tir.IntImm) else 1
+    return total
 
 
 def _count(dims: Dims) -> tir.Expr:
     """The product as it stands: simplifying it could make constants that wrap around."""
-    made: tir.Expr = int64(1)
+    count: tir.Expr = int64(1)
     for dim in dims:
-        made = construct.mul(made, construct.cast("int64", dim))
-    return made
+        count = construct.mul(count, construct.cast("int64", dim))
+    return count

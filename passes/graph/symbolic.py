@@ -24,8 +24,8 @@ class _Bind(Rewriter):
 
     def visit(self, node: Any) -> Any:
         if isinstance(node, tir.Expr):
-            made = substitute(node, self.values)
-            return node if made is node else self.analyzer.simplify(made)
+            bound = substitute(node, self.values)
+            return node if bound is node else self.analyzer.simplify(bound)
         return super().visit(node)
 
 
@@ -45,7 +45,7 @@ def bind_symbols(
 
 def info_symbols(info: Any) -> list[tir.Var]:
     """The variables that stand alone as a dimension or scalar of a struct info: binding an argument defines them."""
-    found: dict[tir.Var, None] = {}
+    symbols: dict[tir.Var, None] = {}
     stack = [info]
     while stack:
         top = stack.pop()
@@ -61,25 +61,25 @@ def info_symbols(info: Any) -> list[tir.Var]:
                 stack.extend(reversed(fields))
         for value in values:
             if isinstance(value, tir.Var):
-                found.setdefault(value)
-    return list(found)
+                symbols.setdefault(value)
+    return list(symbols)
 
 
 def mentioned_symbols(root: Any) -> list[tir.Var]:
     """All symbolic variables of a function or expression, in order; those of other functions' signatures are theirs."""
     if not holds(root, tir.Var):
         return []
-    found: dict[tir.Var, None] = {}
+    symbols: dict[tir.Var, None] = {}
     seen: set[Any] = set()  # struct infos are shared by many expressions
     stack = [root]
     while stack:
         top = stack.pop()
         if isinstance(top, tir.Var):
-            found.setdefault(top)
+            symbols.setdefault(top)
         elif top not in seen and not isinstance(top, (relax.GlobalVar, relax.ExternFunc, relax.FuncStructInfo)):
             seen.add(top)
             stack.extend(reversed(children(top)))
-    return list(found)
+    return list(symbols)
 
 
 def free_symbols(func: relax.Function) -> list[tir.Var]:

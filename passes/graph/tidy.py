@@ -12,10 +12,10 @@ from mlcc.passes.graph.eliminate_common_subexpr import deduplicated
 def tidied(func: relax.Function, module: IRModule) -> relax.Function:
     """The function without renamings, without values computed twice and without what nothing uses."""
     while True:
-        made = remove_unused(deduplicated(canonical(func, module), module), module)
-        if made is func:
+        cleaned = remove_unused(deduplicated(canonical(func, module), module), module)
+        if cleaned is func:
             return func
-        func = made
+        func = cleaned
 
 
 def tidied_after(made: relax.Function, func: relax.Function, module: IRModule) -> relax.Function:

@@ -116,15 +116,15 @@ class _Sorter(RelaxMutator):
         if self.depth:
             for users in self.graph.users.values():
                 users.reverse()
-        made = super().visit_function(func)
+        new_func = super().visit_function(func)
         self.graph = outer
-        return made
+        return new_func
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         if isinstance(block, relax.DataflowBlock):
-            made = self.sorted(block.bindings)
-            if made != block.bindings:
-                block = replace(block, bindings=made)
+            bindings = self.sorted(block.bindings)
+            if bindings != block.bindings:
+                block = replace(block, bindings=bindings)
         return super().visit_block(block)
 
     def sorted(self, bindings: tuple[relax.Binding, ...]) -> tuple[relax.Binding, ...]:
@@ -135,14 +135,14 @@ class _Sorter(RelaxMutator):
         if not self.inputs:
             forward, backward, queue = backward, forward, deque([_OUTPUT])
         visited: set[Any] = set()
-        made: list[relax.Binding] = []
+        order: list[relax.Binding] = []
         while queue:
             now = queue.pop() if self.depth else queue.popleft()
             if now in waiting:
-                made.append(waiting.pop(now))
+                order.append(waiting.pop(now))
             visited.add(now)
             for other in forward.get(now, ()):
                 if other not in visited and all(need in visited for need in backward[other]):
                     queue.append(other)
         assert not waiting, f"left: {[v.name for v in waiting]}"
-        return tuple(made if self.inputs else reversed(made))
+        return tuple(order if self.inputs else reversed(order))
