@@ -25,8 +25,8 @@ class AnnotateOpPattern(Pass):
     needs_blocks: ClassVar[bool] = True
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        made = module.copy()
+        new_module = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, tir.PrimFunc) and ATTRIBUTE not in func.attrs:
-                made.functions[name] = func.with_attr(ATTRIBUTE, int(computed_kind(func)))
-        return made
+                new_module.functions[name] = func.with_attr(ATTRIBUTE, int(computed_kind(func)))
+        return new_module

@@ -23,7 +23,7 @@ def with_decoders(block: relax.DataflowBlock, groups: list[Group], module: IRMod
 
     The operand is the right one, of whose elements vectors are loaded, and it is a matrix.
     """
-    made = list(groups)
+    merged = list(groups)
     bindings = dict(enumerate(block.bindings))
     at = {b.var: n for n, b in bindings.items()}
     users: dict[int, set[int]] = {}
@@ -36,14 +36,14 @@ def with_decoders(block: relax.DataflowBlock, groups: list[Group], module: IRMod
         source = at.get(operand) if operand is not None else None
         if source is None or users[source] != {n} or not isinstance(operand, relax.DataflowVar):
             continue
-        members = [i for i, group in enumerate(made) if group is made[source]]
+        members = [i for i, group in enumerate(merged) if group is merged[source]]
         inside = set(members)
         if n in inside or any(users[i] - inside for i in members if i != source):
             continue
         if all(_is_injective(groups[i]) for i in members) and _gains([bindings[i] for i in members], operand):
             for i in members:
-                made[i] = made[n]
-    return made
+                merged[i] = merged[n]
+    return merged
 
 
 def _is_injective(group: Group) -> bool:
@@ -63,8 +63,8 @@ def _decoded_operand(binding: relax.Binding, module: IRModule) -> relax.Var | No
     if product.reuse is not None and product.reuse > MOST_ROWS:
         return None
     given = dict(zip(func.buffers, call_arguments(value), strict=False))
-    found = given.get(product.rhs.buffer)
-    return found if isinstance(found, relax.Var) else None
+    operand = given.get(product.rhs.buffer)
+    return operand if isinstance(operand, relax.Var) else None
 
 
 def _gains(bindings: list[relax.Binding], operand: relax.Var) -> bool:

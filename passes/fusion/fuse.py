@@ -117,8 +117,8 @@ class _Fuser(Grouper):
         self.dequantize = dequantize
 
     def groups(self, block: relax.DataflowBlock) -> list[Group]:
-        found = fused_groups(block, self.kinds)[1]
-        return with_decoders(block, found, self.module) if self.dequantize else found
+        groups = fused_groups(block, self.kinds)[1]
+        return with_decoders(block, groups, self.module) if self.dequantize else groups
 
     def style(self, group: Group) -> None:
         """Single operations stay as they are."""
@@ -140,10 +140,10 @@ def fused_groups(
     while True:
         nodes = _block_nodes(block, kinds, alone)
         groups = partition(nodes, refusals)
-        found = set(_writing_outside(block, nodes, groups)) - alone
-        if not found:
+        excluded = set(_writing_outside(block, nodes, groups)) - alone
+        if not excluded:
             return nodes, groups
-        alone |= found
+        alone |= excluded
         if refusals is not None:
             refusals.clear()
 
@@ -157,8 +157,8 @@ def _writing_outside(block: relax.DataflowBlock, nodes: list[Node], groups: list
         for target in written_in_place(binding.value):  # type: ignore[attr-defined]
             source = at.get(target)
             own = source is not None and groups[source.index] is group and not source.exposed
-            made = own and isinstance(block.bindings[source.index].value, relax.Call)  # type: ignore
-            if not made or len(source.users) != 1:  # type: ignore[union-attr]
+            is_own_call = own and isinstance(block.bindings[source.index].value, relax.Call)  # type: ignore
+            if not is_own_call or len(source.users) != 1:  # type: ignore[union-attr]
                 yield binding.var
 
 

@@ -24,12 +24,12 @@ class _FusePair(Pass):
     prefix: ClassVar[str] = ""
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        made = module.copy()
+        new_module = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function) and not is_primitive(func):
-                done = _PairFuser(made, Uses.of(func), self.producer, self.prefix).visit_function(func)
-                made.functions[name] = remove_unused(done, made) if done is not func else func
-        return made
+                done = _PairFuser(new_module, Uses.of(func), self.producer, self.prefix).visit_function(func)
+                new_module.functions[name] = remove_unused(done, new_module) if done is not func else func
+        return new_module
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,14 @@ class _PairFuser(RelaxMutator):
             return expr
         if not isinstance(first, relax.DataflowVar) or self.uses.count[first] != 1:
             return expr
-        made = self.fused(producer, expr)
-        if made is None:
+        fused = self.fused(producer, expr)
+        if fused is None:
             return expr
         number = 0
         while f"{self.prefix}{number}" in self.module:
             number += 1
         name = f"{self.prefix}{number}"
-        self.module.functions[name] = made.with_attr("global_symbol", name)
+        self.module.functions[name] = fused.with_attr("global_symbol", name)
         args = (*(self.remap.get(a, a) for a in producer.args), expr.args[1])  # type: ignore[call-overload]
         return replace(call_function(name, self.module[name], args), span=expr.span)
 
@@ -102,5 +102,5 @@ class _PairFuser(RelaxMutator):
         first = relax.VarBinding(lv, replace(producer, args=(x, w)))
         second = relax.VarBinding(gv, replace(add, args=(lv, b)))
         body = make_seq([relax.DataflowBlock((first, second))], gv)
-        made = make_function((x, w, b), body, Attrs({PRIMITIVE: 1}))
-        return None if free_symbols(made) else renew_symbols(made)
+        func = make_function((x, w, b), body, Attrs({PRIMITIVE: 1}))
+        return None if free_symbols(func) else renew_symbols(func)

@@ -23,7 +23,7 @@ from mlcc.relax.queries import all_bindings, callees, is_primitive, tir_callee
 
 def _unlowered(module: IRModule) -> list[Diagnostic]:
     """Operators inside fused functions that `lower-to-tir` would lower, one finding per operator."""
-    found: dict[str, Diagnostic] = {}
+    problems: dict[str, Diagnostic] = {}
     for name, func in module.functions.items():
         if not (is_primitive(func) and isinstance(func, relax.Function)):
             continue
@@ -34,8 +34,8 @@ def _unlowered(module: IRModule) -> list[Diagnostic]:
             known = ops.get(value.op.name)
             if known is not None and known.impl.lower is not None:
                 message = f"the fused function `{name}` still has the operator `R.{known.short}`"
-                found.setdefault(known.short, error("E0505", message, value.span or binding.span))
-    return list(found.values())
+                problems.setdefault(known.short, error("E0505", message, value.span or binding.span))
+    return list(problems.values())
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ class FuseTir(Pass):
         builder = ModuleBuilder(IRModule({}, module.attrs, module.name, module.global_infos))
         for name, func in module.functions.items():
             if isinstance(func, relax.Function) and name not in kernels:
-                made = _Caller(module, kernels, builder).visit_function(func)
-                builder.module.functions[name] = made
+                new_func = _Caller(module, kernels, builder).visit_function(func)
+                builder.module.functions[name] = new_func
         return _in_order(_complete(builder.module, module, kernels, self.keep_public), module)
 
 
 def _kernels(module: IRModule, keep_public: bool) -> dict[str, FusedKernel]:
     """The TIR functions that fused functions become; those that cannot become one are left out."""
     called = {name for func in module.functions.values() for name in callees(func)}
-    made = {}
+    kernels = {}
     for name, func in module.functions.items():
         if (
             isinstance(func, relax.Function)
@@ -82,8 +82,8 @@ def _kernels(module: IRModule, keep_public: bool) -> dict[str, FusedKernel]:
         ):
             kernel = fuse_calls(func, module)
             if kernel is not None:
-                made[name] = kernel
-    return made
+                kernels[name] = kernel
+    return kernels
 
 
 class _Caller(RelaxMutator):

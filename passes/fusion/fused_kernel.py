@@ -72,10 +72,10 @@ class _Builder:
         inside = tuple(b for b in self.allocated if b not in set(outputs))
         root = tir.Block("root", (), (), (), _unique_blocks(tuple(self.body)), alloc_buffers=inside)
         body = (tir.BlockRealize((), tir.TRUE, root),)
-        made = tir.PrimFunc(tuple(params), tuple(buffers), Attrs({"tir.noalias": True}), body)
+        kernel = tir.PrimFunc(tuple(params), tuple(buffers), Attrs({"tir.noalias": True}), body)
         if self.one_kind and any(map(is_operator, narrow)):
-            made = made.with_attr(OPERATOR, True)
-        return FusedKernel(renew_vars(made), list(self.constants))
+            kernel = kernel.with_attr(OPERATOR, True)
+        return FusedKernel(renew_vars(kernel), list(self.constants))
 
     # ------------------------------------------------------------ values
 
@@ -90,12 +90,12 @@ class _Builder:
             case info:
                 tensors = list(_tensors(info))
                 names = [param.name] if not isinstance(info, relax.TupleStructInfo) else None
-                made = []
+                buffers = []
                 for number, tensor in enumerate(tensors):
                     name = names[0] if names else f"{param.name}_{number}"
-                    made.append(_buffer_like(tensor, name, views.get(param)))
-                self.values[param] = tuple(made)
-                self.inputs += made
+                    buffers.append(_buffer_like(tensor, name, views.get(param)))
+                self.values[param] = tuple(buffers)
+                self.inputs += buffers
 
     def scalar_param(self, value: tir.Expr) -> None:
         if not isinstance(value, tir.Var):
@@ -142,13 +142,13 @@ class _Builder:
         written = self.written(call, arguments.fields)
         if not self.one_kind and is_operator(func):
             func = promoted(func)
-        made = self.results(call, func, len(arguments.fields), written)
-        remaining = iter(made)
+        result_buffers = self.results(call, func, len(arguments.fields), written)
+        remaining = iter(result_buffers)
         outputs = tuple(next(remaining) if w is None else w for w in written)
         root = func.root
         assert root is not None
         fresh: dict[Any, Any] = {n: _fresh(n) for n in set(walk(func)) if isinstance(n, tir.Var)}
-        given: list[Any] = [self.argument(a) for a in arguments.fields] + list(made)
+        given: list[Any] = [self.argument(a) for a in arguments.fields] + list(result_buffers)
         symbolic = call.args[2] if len(call.args) > 2 else None
         if symbolic is not None:
             given += list(symbolic.values) if isinstance(symbolic, relax.ShapeExpr) else []
@@ -166,7 +166,7 @@ class _Builder:
                 fresh[buffer.data] = argument.data
         fresh.update(symbols)
         done = substitute(root, fresh)
-        self.allocated += (*done.alloc_buffers, *made)
+        self.allocated += (*done.alloc_buffers, *result_buffers)
         self.body += map(_join_regions, done.body)
         return outputs
 
@@ -184,35 +184,35 @@ class _Builder:
         """For each result the intermediate buffer that the call writes it into in place, or None."""
         if call.op == CALL_TIR:
             return [None] * len(list(_outputs(call)))
-        found: list[tir.Buffer | None] = []
+        targets: list[tir.Buffer | None] = []
         for index in call.attrs.get("inplace_indices", ()):
             target = self.argument(arguments[index]) if 0 <= index < len(arguments) else None
             if target is not None and target not in self.allocated:
                 raise _Unsuitable  # an argument, which the caller still has
-            found.append(target)
-        if len(found) != len(list(_outputs(call))):
+            targets.append(target)
+        if len(targets) != len(list(_outputs(call))):
             raise _Unsuitable
-        return found
+        return targets
 
     def results(self, call: relax.Call, func: tir.PrimFunc, inputs: int, written: list[tir.Buffer | None]) -> Values:
         """New buffers for what the callee writes elsewhere; they take all but the shape from its parameters."""
         tensors = [t for t, w in zip(_outputs(call), written, strict=True) if w is None]
         params = func.buffers[inputs : inputs + len(tensors)]
-        made = []
+        buffers = []
         for tensor, param in zip(tensors, params, strict=False):
             dims = tensor.dims
             if param is None or dims is None:
                 raise _Unsuitable
             data = tir.Var(f"{param.name}_intermediate", param.data.dtype, param.data.pointer)
-            made.append(replace(param, name=data.name, data=data, shape=dims))
-        return tuple(made)
+            buffers.append(replace(param, name=data.name, data=data, shape=dims))
+        return tuple(buffers)
 
 
 def _called(func: relax.Function, module: IRModule) -> list[tir.PrimFunc]:
     """The TIR functions that a function calls."""
     values = [b.value for block in func.body.blocks for b in block.bindings if isinstance(b, relax.VarBinding)]
-    found = [module.functions.get(tir_callee(v) or "") for v in values]
-    return [f for f in found if isinstance(f, tir.PrimFunc)]
+    callees = [module.functions.get(tir_callee(v) or "") for v in values]
+    return [f for f in callees if isinstance(f, tir.PrimFunc)]
 
 
 def _outputs(call: relax.Call) -> Iterable[relax.TensorStructInfo]:
@@ -242,7 +242,7 @@ def _buffer_like(tensor: relax.TensorStructInfo, name: str, view: tir.Buffer | N
 
 def _views_of(func: relax.Function, module: IRModule) -> dict[relax.Var, tir.Buffer]:
     """For parameters: the parameter of the TIR function that they are passed to (the last one)."""
-    found: dict[relax.Var, tir.Buffer] = {}
+    views: dict[relax.Var, tir.Buffer] = {}
     for block in func.body.blocks:
         for binding in block.bindings:
             call = binding.value  # type: ignore[attr-defined]
@@ -252,8 +252,8 @@ def _views_of(func: relax.Function, module: IRModule) -> dict[relax.Var, tir.Buf
             if isinstance(callee, tir.PrimFunc):
                 for argument, buffer in zip(call.args[1].fields, callee.buffers, strict=False):
                     if isinstance(argument, relax.Var) and buffer is not None:
-                        found[argument] = buffer
-    return found
+                        views[argument] = buffer
+    return views
 
 
 def _bind_shape(param: tir.Buffer, given: tir.Buffer, symbols: dict[tir.Var, tir.Expr]) -> None:
@@ -277,13 +277,13 @@ def part_of(
     given = {b for _, b in params}
     inside = tuple(b for b in root.alloc_buffers if b in local and b not in given)
     block = replace(root, body=tuple(body), alloc_buffers=inside)
-    made = tir.PrimFunc(
+    part = tir.PrimFunc(
         tuple(p for p, _ in params),
         tuple(b for _, b in params),
         Attrs({"tir.noalias": True}),
         (tir.BlockRealize((), tir.TRUE, block),),
     )
-    return renew_vars(made)
+    return renew_vars(part)
 
 
 def handle(buffer: tir.Buffer) -> tir.Var:
@@ -303,10 +303,10 @@ def renew_vars(func: tir.PrimFunc) -> tir.PrimFunc:
 
 def _join_regions(node: Any) -> Any:
     """Every buffer once in the reads and writes of each block, also where two arguments are the same tensor."""
-    made = map_children(node, _join_regions) if not isinstance(node, (tir.Expr, tir.Buffer)) else node
-    if not isinstance(made, tir.Block):
-        return made
-    return replace(made, reads=_joined(made.reads), writes=_joined(made.writes))
+    new_node = map_children(node, _join_regions) if not isinstance(node, (tir.Expr, tir.Buffer)) else node
+    if not isinstance(new_node, tir.Block):
+        return new_node
+    return replace(new_node, reads=_joined(new_node.reads), writes=_joined(new_node.writes))
 
 
 def _joined(regions: tuple[tir.BufferRegion, ...]) -> tuple[tir.BufferRegion, ...]:
@@ -316,10 +316,10 @@ def _joined(regions: tuple[tir.BufferRegion, ...]) -> tuple[tir.BufferRegion, ..
     from mlcc.arith.intset import from_range
     from mlcc.arith.regions import Accesses
 
-    found = Accesses()
+    accesses = Accesses()
     for region in regions:
-        found.add(region.buffer, [from_range(r) for r in region.region], Analyzer())
-    return found.as_regions()
+        accesses.add(region.buffer, [from_range(r) for r in region.region], Analyzer())
+    return accesses.as_regions()
 
 
 def _unique_blocks(body: tuple[tir.Stmt, ...]) -> tuple[tir.Stmt, ...]:
@@ -329,16 +329,16 @@ def _unique_blocks(body: tuple[tir.Stmt, ...]) -> tuple[tir.Stmt, ...]:
     def visit(node: Any) -> Any:
         if isinstance(node, (tir.Expr, tir.Buffer)):
             return node
-        made = map_children(node, visit)
-        if not isinstance(made, tir.Block):
-            return made
-        name = made.name
+        new_node = map_children(node, visit)
+        if not isinstance(new_node, tir.Block):
+            return new_node
+        name = new_node.name
         if name in taken:
             stem, number = name.rstrip("0123456789"), 1
             while f"{stem}{number}" in taken:
                 number += 1
             name = f"{stem}{number}"
         taken.add(name)
-        return replace(made, name=name)
+        return replace(new_node, name=name)
 
     return tuple(visit(s) for s in body)

@@ -89,11 +89,11 @@ def partition(nodes: list[Node], refusals: dict[Node, Refusal] | None = None) ->
     tree = _post_dominators(nodes)
     for phase in (0, 1):
         for node, group in zip(nodes, groups, strict=True):
-            found = _sink(node, group, tree[node.index], groups, phase)
-            if isinstance(found, Node):
-                _join(node, found, groups)
-            elif found is not None and refusals is not None:
-                refusals[node] = found
+            outcome = _sink(node, group, tree[node.index], groups, phase)
+            if isinstance(outcome, Node):
+                _join(node, outcome, groups)
+            elif outcome is not None and refusals is not None:
+                refusals[node] = outcome
     return [g.root() for g in groups]
 
 
@@ -102,11 +102,11 @@ def partition(nodes: list[Node], refusals: dict[Node, Refusal] | None = None) ->
 
 def _post_dominators(nodes: list[Node]) -> list[_Dominator]:
     """The tree as one entry per node, from the last node to the first."""
-    made: list[_Dominator | None] = [None] * len(nodes)
+    tree: list[_Dominator | None] = [None] * len(nodes)
     for node in reversed(nodes):
-        parent, kind = (None, FusionKind.OPAQUE) if node.exposed else _common_user(node, made)
-        made[node.index] = _Dominator(node, parent, parent.depth + 1 if parent else 1, kind)
-    return made  # type: ignore[return-value]
+        parent, kind = (None, FusionKind.OPAQUE) if node.exposed else _common_user(node, tree)
+        tree[node.index] = _Dominator(node, parent, parent.depth + 1 if parent else 1, kind)
+    return tree  # type: ignore[return-value]
 
 
 def _common_user(node: Node, made: list[_Dominator | None]) -> tuple[_Dominator | None, FusionKind]:

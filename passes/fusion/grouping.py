@@ -98,8 +98,8 @@ class Grouper(RelaxMutator):
         name = self.builder.add(kernel.function, kernel.name)
         arguments = []
         for argument in kernel.arguments:
-            made = self.visit(argument)
-            arguments.append(self.emit(made) if isinstance(made, relax.TupleGetItem) else made)
+            operand = self.visit(argument)
+            arguments.append(self.emit(operand) if isinstance(operand, relax.TupleGetItem) else operand)
         call = call_function(name, self.builder.module[name], tuple(arguments))
         call = replace(call, span=self.anchor(bindings).span)  # where the kernel comes from, mostly
         if len(outputs) == 1:
@@ -115,15 +115,15 @@ class Grouper(RelaxMutator):
 def _needed(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> dict[Hashable, list[relax.Var]]:
     """The variables of each group that others need: those visible outside the block, and those that others use."""
     group_of = {b.var: g for b, g in zip(block.bindings, groups, strict=True)}
-    found: dict[Hashable, dict[relax.Var, None]] = {group: {} for group in groups}
+    needed: dict[Hashable, dict[relax.Var, None]] = {group: {} for group in groups}
     for binding, group in zip(block.bindings, groups, strict=True):
         for var in used_vars(binding.value):  # type: ignore[attr-defined]
             other = group_of.get(var, group)
             if other is not group:
-                found[other].setdefault(var)
+                needed[other].setdefault(var)
         if not isinstance(binding.var, relax.DataflowVar):
-            found[group].setdefault(binding.var)
-    return {group: list(some) for group, some in found.items()}
+            needed[group].setdefault(binding.var)
+    return {group: list(some) for group, some in needed.items()}
 
 
 def waits(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
@@ -133,31 +133,31 @@ def waits(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
     stay before it, later reads stay behind it. A binding that mentions a symbol also depends on the cast that defines
     it.
     """
-    found = _symbols_defined(block)
+    earlier = _symbols_defined(block)
     written = [set(written_in_place(b.value)) for b in block.bindings]  # type: ignore[attr-defined]
     if not any(written):
-        return found
+        return earlier
     uses = [set(used_vars(b.value)) for b in block.bindings]  # type: ignore[attr-defined]
     for at, targets in enumerate(written):
         for other, used in enumerate(uses if targets else ()):
             if other != at and used & targets:
                 first, second = sorted((at, other))
-                found.setdefault(block.bindings[second].var, []).append(block.bindings[first].var)
-    return found
+                earlier.setdefault(block.bindings[second].var, []).append(block.bindings[first].var)
+    return earlier
 
 
 def _symbols_defined(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
     """The casts that define symbols which bindings behind them have."""
-    found: dict[relax.Var, list[relax.Var]] = {}
+    casts: dict[relax.Var, list[relax.Var]] = {}
     cast_of: dict[tir.Var, relax.Var] = {}
     for binding in block.bindings:
         if cast_of:
             mentioned = (*mentioned_symbols(binding.value), *mentioned_symbols(binding.var.struct_info))  # type: ignore[attr-defined]
-            found[binding.var] = list(dict.fromkeys(cast_of[v] for v in mentioned if v in cast_of))
+            casts[binding.var] = list(dict.fromkeys(cast_of[v] for v in mentioned if v in cast_of))
         if isinstance(binding, relax.MatchCast):
             for symbol in info_symbols(binding.struct_info):
                 cast_of.setdefault(symbol, binding.var)
-    return found
+    return casts
 
 
 def written_in_place(value: Any) -> list[relax.Var]:
@@ -249,18 +249,18 @@ def make_kernel(bindings: list[relax.VarBinding], outputs: list[relax.Var], styl
 def _outer_operands(bindings: list[relax.VarBinding], style: Style) -> dict[relax.Expr, list[int] | None]:
     """Variables and constants from outside, in order of first use; with the fields used, if not used as a whole."""
     inner = {b.var for b in bindings}
-    found: dict[relax.Expr, list[int] | None] = {}
+    operands: dict[relax.Expr, list[int] | None] = {}
     for binding in bindings:
         value = binding.value
         if isinstance(value, relax.TupleGetItem) and value.tuple_value not in inner:
-            used = found.setdefault(value.tuple_value, [])
+            used = operands.setdefault(value.tuple_value, [])
             if used is not None and value.index not in used:
                 used.append(value.index)
             continue
         for operand in _leaves(value, style):
             if operand not in inner:
-                found[operand] = None  # keeps the place of an earlier use of a field
-    return found
+                operands[operand] = None  # keeps the place of an earlier use of a field
+    return operands
 
 
 def _leaves(value: relax.Expr, style: Style) -> Iterable[relax.Expr]:
@@ -288,7 +288,7 @@ def _body(
     bindings: list[relax.VarBinding], outputs: list[relax.Var], stands_for: dict[relax.Expr, relax.Expr],
     fields: dict[tuple[relax.Expr, int], relax.Var],
 ) -> relax.SeqExpr:  # fmt: skip
-    made = []
+    new_bindings = []
     for binding in bindings:
         value = binding.value
         if isinstance(value, relax.TupleGetItem) and (value.tuple_value, value.index) in fields:
@@ -297,10 +297,12 @@ def _body(
         last = binding.var in outputs
         kind = relax.Var if last else relax.DataflowVar
         var = kind("gv" if last else binding.var.name, binding.var.struct_info)
-        made.append(relax.VarBinding(var, _with_operands(value, stands_for)))
+        new_bindings.append(relax.VarBinding(var, _with_operands(value, stands_for)))
         stands_for[binding.var] = var
     results = [stands_for[v] for v in outputs]
-    return make_seq([relax.DataflowBlock(tuple(made))], results[0] if len(results) == 1 else make_tuple(results))
+    return make_seq(
+        [relax.DataflowBlock(tuple(new_bindings))], results[0] if len(results) == 1 else make_tuple(results)
+    )
 
 
 def _with_operands(expr: Any, stands_for: dict[relax.Expr, relax.Expr]) -> Any:

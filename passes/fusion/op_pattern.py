@@ -35,28 +35,28 @@ def computed_kind(func: tir.PrimFunc) -> FusionKind:
     if not blocks:
         return FusionKind.OPAQUE
     for block in blocks:
-        found = _block_kind(block)
-        if found is FusionKind.OPAQUE:
+        block_kind = _block_kind(block)
+        if block_kind is FusionKind.OPAQUE:
             return FusionKind.OPAQUE
         writes_output = any(w.buffer in outputs for w in block.writes)
-        if kind is FusionKind.COMM_REDUCE and writes_output and found <= FusionKind.INJECTIVE:
+        if kind is FusionKind.COMM_REDUCE and writes_output and block_kind <= FusionKind.INJECTIVE:
             kind = FusionKind.OUT_EWISE_FUSABLE  # reduce, then scale: softmax and its kin
         else:
-            kind = max(kind, found)
+            kind = max(kind, block_kind)
     return kind
 
 
 def _outer_blocks(body: tuple[tir.Stmt, ...]) -> list[tir.Block]:
     """The blocks outside other blocks, in order."""
-    found = []
+    blocks = []
     stack: list[Any] = list(reversed(body))
     while stack:
         top = stack.pop()
         if isinstance(top, tir.Block):
-            found.append(top)
+            blocks.append(top)
         elif isinstance(top, Node):
             stack.extend(reversed(list(children(top))))
-    return found
+    return blocks
 
 
 def _block_kind(block: tir.Block) -> FusionKind:
@@ -101,7 +101,7 @@ def _same(a: tuple[tir.Expr, ...], b: tuple[tir.Expr, ...]) -> bool:
 def _pads(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
     """Return True if the result is provably larger than the operand at the same indices: padding behind the data."""
     extents = zip(store.buffer.shape, load.buffer.shape, strict=True)
-    return any(made is not read and _is_larger(made, read) for made, read in extents)
+    return any(written is not read and _is_larger(written, read) for written, read in extents)
 
 
 def _is_larger(one: tir.Expr, other: tir.Expr) -> bool:

@@ -43,13 +43,13 @@ class SplitKernels(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         splitter = _Splitter(module)
-        made = map_relax_functions(module, lambda _, func: splitter.visit_function(func), primitive=False)
+        new_module = map_relax_functions(module, lambda _, func: splitter.visit_function(func), primitive=False)
         if not splitter.found:
             return module
-        made.functions = {
-            name: made.functions.get(name, func) for name, func in splitter.builder.module.functions.items()
+        new_module.functions = {
+            name: new_module.functions.get(name, func) for name, func in splitter.builder.module.functions.items()
         }
-        return keep_reachable(made, entry_functions(module, (), self.name))
+        return keep_reachable(new_module, entry_functions(module, (), self.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,12 @@ def _has_dims(info: Any) -> bool:
 
 def _sizes(func: tir.PrimFunc, infos: list[relax.TensorStructInfo]) -> dict[tir.Var, tir.Expr]:
     """Map the variables in the shapes of parameters to their values in a call."""
-    found: dict[tir.Var, tir.Expr] = {}
+    sizes: dict[tir.Var, tir.Expr] = {}
     for buffer, info in zip(func.buffers, infos, strict=True):
         for want, have in zip(buffer.shape if buffer is not None else (), info.dims or (), strict=False):
             if isinstance(want, tir.Var):
-                found.setdefault(want, c.cast(want.dtype, have))
-    return found
+                sizes.setdefault(want, c.cast(want.dtype, have))
+    return sizes
 
 
 # ---------------------------------------------------------------- taking a function apart
@@ -179,16 +179,16 @@ def _with_copies(
     """Copies in another order go with a product that reads each of their elements once, as that of one query and all
     keys does: it may as well read what they copy. They are no part of their own then."""
     readers = [{at for at, producers in enumerate(before) if p in producers} for p in range(len(stages))]
-    made = [list(g) for g in groups]
+    merged = [list(g) for g in groups]
     for group in groups:
         (reader, *more) = {r for at in group for r in readers[at]} - set(group) or {-1}
         if more or reader < 0 or not products[reader] or not all(_moves(stages[at]) for at in group):
             continue
         if stages[reader].reads_once(stages[max(group)].stores[0].buffer):
-            made.remove(group)
-            target = next(g for g in made if reader in g)
+            merged.remove(group)
+            target = next(g for g in merged if reader in g)
             target[:] = sorted([*group, *target])
-    return made
+    return merged
 
 
 def _moves(stage: Stage) -> bool:
@@ -205,7 +205,7 @@ def _made(
     order = [*(b for b in func.buffers if b is not None), *root.alloc_buffers]
     symbols = list(dict.fromkeys(n for b in order for n in b.shape if isinstance(n, tir.Var)))
     result = func.buffers[-1]
-    made = []
+    parts = []
     for members in groups:
         inside = {b for b, at in writers.items() if at in members}
         elsewhere = {b for at, used in enumerate(reads) if at not in members for b in used}
@@ -223,5 +223,5 @@ def _made(
         hint = stages[members[-1]].block.name.removeprefix("T_")
         part = part_of(root, body, given, inside)
         part = part.with_attr(OPERATOR, True) if is_operator(func) else part
-        made.append(_Part(part, f"{name}_{hint}", tuple(inputs), outputs[0], sizes))
-    return made if len(made) > 1 and made[-1].output is result else None
+        parts.append(_Part(part, f"{name}_{hint}", tuple(inputs), outputs[0], sizes))
+    return parts if len(parts) > 1 and parts[-1].output is result else None

@@ -45,23 +45,23 @@ class VersionKernels(Pass):
         fewer = cpus if ctx.target.versions else _without_byte_products(ctx.target)
         targets = [ctx.target, *map(ctx.target.for_version, cpus)]
         panel = max(facts.vector_bytes for facts in map(cpu_facts, targets) if facts is not None)
-        made = module.copy()
+        new_module = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, tir.PrimFunc) and _is_worth_it(func, self.least):
-                _add_versions(made, name, func, cpus if _multiplies_bytes(func) else fewer, panel)
-        return made
+                _add_versions(new_module, name, func, cpus if _multiplies_bytes(func) else fewer, panel)
+        return new_module
 
 
 def _without_byte_products(target: LlvmTarget) -> tuple[str, ...]:
     """The CPUs of a target that differ from the one before in more than how they add up products of bytes."""
-    made = []
+    distinct = []
     before = _abilities(target)
     for cpu in target.version_cpus:
         abilities = _abilities(target.for_version(cpu))
         if abilities != before:
-            made.append(cpu)
+            distinct.append(cpu)
             before = abilities
-    return tuple(made)
+    return tuple(distinct)
 
 
 def _abilities(target: LlvmTarget) -> tuple[object, ...]:

@@ -117,27 +117,27 @@ class _Block:
     def refused(self, node: Node, user: Node) -> str:
         if user.kind is FusionKind.OPAQUE:
             return self.opaque(user)
-        found = self.refusals[node]
+        refusal = self.refusals[node]
         own = self.bindings[node.index].var.name
-        sink = f"`{self.bindings[found.sink.index].var.name}`" if found.sink is not None else ""
-        if found.rule is Rule.OPAQUE:
+        sink = f"`{self.bindings[refusal.sink.index].var.name}`" if refusal.sink is not None else ""
+        if refusal.rule is Rule.OPAQUE:
             return self.opaque(node)
-        if found.rule is Rule.EXPOSED:
+        if refusal.rule is Rule.EXPOSED:
             return f"`{own}` is needed outside its dataflow block, so it ends its kernel"
-        if found.rule is Rule.NO_SINK:
+        if refusal.rule is Rule.NO_SINK:
             users = ", ".join(dict.fromkeys(f"`{self.bindings[u.index].var.name}`" for u, _ in node.users))
             return f"what uses it ({users}) does not come together again: fused, `{own}` would be computed twice"
-        if found.rule is Rule.TOO_LARGE:
+        if refusal.rule is Rule.TOO_LARGE:
             return f"the kernel up to {sink} would have more than {MAX_FUSED} operations"
-        if found.rule is Rule.REDUCTION:
+        if refusal.rule is Rule.REDUCTION:
             return f"`{own}` is a reduction, which ends its kernel"
-        kernel = f", in a kernel that is {KIND_NAMES[found.kind]}," if found.kind is not node.kind else ""
-        allowed = f"`{own}`{kernel} {_ALLOWED[found.kind]}"
-        if found.blocking is None or (found.blocking is found.sink and found.blocking is user):
-            what = self.name(found.blocking or user)
+        kernel = f", in a kernel that is {KIND_NAMES[refusal.kind]}," if refusal.kind is not node.kind else ""
+        allowed = f"`{own}`{kernel} {_ALLOWED[refusal.kind]}"
+        if refusal.blocking is None or (refusal.blocking is refusal.sink and refusal.blocking is user):
+            what = self.name(refusal.blocking or user)
             return f"{allowed}; {what} is not that"
-        on_way = "ends" if found.blocking is found.sink else "is on"
-        return f"{allowed}; {self.name(found.blocking)} {on_way} the way from it to {sink}"
+        on_way = "ends" if refusal.blocking is refusal.sink else "is on"
+        return f"{allowed}; {self.name(refusal.blocking)} {on_way} the way from it to {sink}"
 
 
 def _edge(
