@@ -61,8 +61,8 @@ def buildable(subject: Subject) -> list[Diagnostic]:
 
 def check(subject: Subject, build: bool = False) -> None:
     """Raise CompileError for any violation but warnings; with `build` also for what keeps it from being built."""
-    found = verify(subject) + (buildable(subject) if build else [])
-    errors = [d for d in found if d.severity is Severity.ERROR]
+    diagnostics = verify(subject) + (buildable(subject) if build else [])
+    errors = [d for d in diagnostics if d.severity is Severity.ERROR]
     if errors:
         raise CompileError(errors)
 

@@ -118,21 +118,21 @@ class _Check(BlockAccess):
 
 def occurrences(expr: Expr) -> list[tir.Var]:
     """The variables of an expression, as often as they come up."""
-    found, stack = [], [expr]
+    variables, stack = [], [expr]
     while stack:
         top = stack.pop()
         if isinstance(top, tir.Var):
-            found.append(top)
+            variables.append(top)
         else:
             stack += [child for child in children(top) if isinstance(child, Expr)]
-    return found
+    return variables
 
 
 def _by_data(regions: tuple[tir.BufferRegion, ...]) -> dict[tir.Var, list[tir.BufferRegion]]:
-    made: dict[tir.Var, list[tir.BufferRegion]] = {}
+    by_data: dict[tir.Var, list[tir.BufferRegion]] = {}
     for region in regions:
-        made.setdefault(region.buffer.data, []).append(region)
-    return made
+        by_data.setdefault(region.buffer.data, []).append(region)
+    return by_data
 
 
 def _always(predicate: Expr) -> bool:

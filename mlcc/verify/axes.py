@@ -110,16 +110,16 @@ def _check_axis(
     used = [v for v in _vars(value) if v in domains.ranges]
     if not _affine(value):
         return
-    found = eval_set(value, {v: from_range(domains.ranges[v]) for v in used}, analyzer)
+    covered_set = eval_set(value, {v: from_range(domains.ranges[v]) for v in used}, analyzer)
     want = Interval(axis.dom.min, c.sub(c.add(axis.dom.extent, axis.dom.min), 1))
     empty = analyzer.bound(axis.dom.extent).max <= 0
-    below, above = _gap(found.low, want.low, analyzer), _gap(want.high, found.high, analyzer)
+    below, above = _gap(covered_set.low, want.low, analyzer), _gap(want.high, covered_set.high, analyzer)
     if below is None or above is None or empty:
         return
     reduce = axis.kind is tir.IterKind.REDUCE
     related = _places(used, domains)
     name = f"axis `{axis.var.name}` of block `{block.name}`"
-    covered, domain = _spell(found, analyzer), _spell(want, analyzer)
+    covered, domain = _spell(covered_set, analyzer), _spell(want, analyzer)
     if is_part and (below.min > 0 or above.min > 0):
         return
     if (below.min > 0 or above.min > 0) and (
@@ -147,12 +147,12 @@ def _gap(low: Expr | None, high: Expr | None, analyzer: Analyzer) -> Bound | Non
 
 
 def _places(used: list[tir.Var], domains: Domains) -> tuple[Label, ...]:
-    made = []
+    labels = []
     for var in used:
         loop = domains.loops.get(var)
         if loop is not None:
-            made.append(Label(loop.span, f"loop `{var.name}` runs over {_extent(loop)} values"))
-    return tuple(made)
+            labels.append(Label(loop.span, f"loop `{var.name}` runs over {_extent(loop)} values"))
+    return tuple(labels)
 
 
 def _extent(loop: tir.For) -> str:
@@ -170,17 +170,17 @@ def _size(interval: Interval, analyzer: Analyzer) -> str:
 
 
 def _vars(expr: Expr) -> list[tir.Var]:
-    made: dict[tir.Var, None] = {}
+    variables: dict[tir.Var, None] = {}
     stack: list[Expr] = [expr]
     while stack:
         top = stack.pop()
         if isinstance(top, tir.Var):
-            made[top] = None
+            variables[top] = None
         elif isinstance(top, tir.BinaryOp):
             stack += [top.rhs, top.lhs]
         elif isinstance(top, (tir.Cast, tir.Broadcast)):
             stack.append(top.value)
-    return list(made)
+    return list(variables)
 
 
 def _affine(expr: Expr) -> bool:

@@ -58,17 +58,17 @@ def _choice(call: tir.Call) -> Problem | None:
 def _intrinsic(call: tir.Call, name: str) -> Problem | None:
     from mlcc.ir import intrinsics
 
-    found = intrinsics.find(name)
-    if found is None:
+    intrinsic = intrinsics.find(name)
+    if intrinsic is None:
         return None  # an operator that only its target knows
-    if not found.takes(len(call.args)):
-        return "E0345", f"`{name}` takes {found.arity} arguments, {len(call.args)} were given"
-    if (found.extern or found.packed) and not isinstance(call.args[0], tir.StringImm):
+    if not intrinsic.takes(len(call.args)):
+        return "E0345", f"`{name}` takes {intrinsic.arity} arguments, {len(call.args)} were given"
+    if (intrinsic.extern or intrinsic.packed) and not isinstance(call.args[0], tir.StringImm):
         return "E0345", f"the first argument of `{name}` is the name of what it calls"
-    want = intrinsics.result_dtype(found, call.args)
-    if found.operands in ("float", "integer", "match") and want is not None and want is not call.dtype:
+    want = intrinsics.result_dtype(intrinsic, call.args)
+    if intrinsic.operands in ("float", "integer", "match") and want is not None and want is not call.dtype:
         return "E0337", f"`{name}` of {call.args[0].dtype} gives {want}, not {call.dtype}"
-    if found.operands == "match" and any(a.dtype is not call.args[0].dtype for a in call.args):
+    if intrinsic.operands == "match" and any(a.dtype is not call.args[0].dtype for a in call.args):
         dtypes = " and ".join(str(a.dtype) for a in call.args)
         return "E0337", f"the operands of `{name}` are {dtypes}"
     return None

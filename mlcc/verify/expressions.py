@@ -163,9 +163,9 @@ def access_dtype(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> DType:
 
 
 def _load(expr: tir.BufferLoad) -> Problem | None:
-    found = access_problem(expr.buffer, expr.indices)
-    if found is not None:
-        return found
+    fault = access_problem(expr.buffer, expr.indices)
+    if fault is not None:
+        return fault
     want = access_dtype(expr.buffer, expr.indices)
     if expr.dtype is not want:
         return _mismatch(f"a load from `{expr.buffer.name}` gives {want}, not {expr.dtype}")

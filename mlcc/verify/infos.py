@@ -38,9 +38,9 @@ def clash(want: relax.StructInfo, have: relax.StructInfo, bound: Bound | None = 
             if len(mine) != len(theirs):
                 return f"it is a tuple of {len(theirs)}, not of {len(mine)}"
             for at, (a, b) in enumerate(zip(mine, theirs, strict=True)):
-                found = clash(a, b, bound)
-                if found is not None:
-                    return f"in element {at}, {found}"
+                reason = clash(a, b, bound)
+                if reason is not None:
+                    return f"in element {at}, {reason}"
             return None
         case relax.FuncStructInfo(), relax.FuncStructInfo():
             if want.params is not None and have.params is not None and len(want.params) != len(have.params):
@@ -83,9 +83,9 @@ def _dims(want: Dims | None, have: Dims | None, bound: Bound | None) -> str | No
     if len(want) != len(have):
         return _ranks(len(want), len(have))
     for at, (mine, theirs) in enumerate(zip(want, have, strict=True)):
-        found = _dim(mine, theirs, f"dimension {at}", bound)
-        if found is not None:
-            return found
+        reason = _dim(mine, theirs, f"dimension {at}", bound)
+        if reason is not None:
+            return reason
     return None
 
 

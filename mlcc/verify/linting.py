@@ -37,10 +37,10 @@ def lint_prim_func(func: tir.PrimFunc, report: Report) -> None:
     if not any(not isinstance(s, tir.Evaluate) for s in func.body):
         return  # a declaration
     _unused_params(func, report)
-    found = _Lint(func, report)
+    linter = _Lint(func, report)
     with contextlib.suppress(Budget):
-        found.function(func)
-        found.meetings()
+        linter.function(func)
+        linter.meetings()
 
 
 def lint_function(func: relax.Function, report: Report) -> None:
@@ -120,15 +120,15 @@ class _Lint(Paths):
         self._inside[buffer.data] = frozenset(self._parallel)
 
     def alias(self, data: tir.Var, value: Expr) -> None:
-        for found in pointers(value):
-            root = self._root(found)
+        for pointer in pointers(value):
+            root = self._root(pointer)
             self._written(root)
             self._views.add(root)
         self._roots[data] = self._root(value) if isinstance(value, tir.Var) else None
 
     def escape(self, call: tir.Call) -> None:
-        for found in pointers(call):
-            self._written(self._root(found))
+        for pointer in pointers(call):
+            self._written(self._root(pointer))
 
     def access(self, node: Node, path: Step) -> None:
         root = self._root(node.buffer.data)
@@ -166,10 +166,10 @@ class _Lint(Paths):
                     break
 
     def _meet(self, loop: Loop, accesses: list[_Access]) -> bool:
-        found = [self._pair(loop, accesses, sizes) for sizes in self._samples]
-        if any(f is None for f in found):
+        pairs = [self._pair(loop, accesses, sizes) for sizes in self._samples]
+        if any(f is None for f in pairs):
             return False
-        store, other, element, first, second = found[0]  # type: ignore[misc]
+        store, other, element, first, second = pairs[0]  # type: ignore[misc]
         name = store.node.buffer.name
         verb = "write" if isinstance(other.node, tir.BufferStore) else "write and read"
         shown = ", ".join(map(str, element))
@@ -202,7 +202,7 @@ class _Lint(Paths):
         """Elements that an access touches in a few iterations, each with the value of the loop variable."""
         steps = access.path.steps()
         inner = [s for s in steps if isinstance(s, Loop) and s is not loop]
-        found: set[tuple[tuple[int, ...], int]] = set()
+        elements: set[tuple[tuple[int, ...], int]] = set()
         for ends in (False, True):
             trips = self._numbers.follow(steps, {}, dict(sizes))
             if trips is None and not ends:
@@ -216,8 +216,8 @@ class _Lint(Paths):
                     continue
                 values = [self._numbers.value(i, env) for i in access.node.indices]
                 if all(v is not None for v in values):
-                    found.add((tuple(values), env[loop.var]))  # type: ignore[arg-type]
-        return sorted(found)
+                    elements.add((tuple(values), env[loop.var]))  # type: ignore[arg-type]
+        return sorted(elements)
 
     @property
     def _symbolic(self) -> bool:

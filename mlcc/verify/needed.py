@@ -15,9 +15,9 @@ def needed(func: tir.PrimFunc) -> Needed:
 
     Blocks that run under a condition are left out: they may read less than their region.
     """
-    found: Needed = {}
-    _body(func.body, Analyzer(), found)
-    return found
+    bounds: Needed = {}
+    _body(func.body, Analyzer(), bounds)
+    return bounds
 
 
 def _body(body: tuple[tir.Stmt, ...], analyzer: Analyzer, found: Needed) -> None:

@@ -38,8 +38,8 @@ def check_bounds(func: tir.PrimFunc, report: Report) -> None:
 
 def shape_symbols(func: tir.PrimFunc) -> list[tir.Var]:
     """The variables that the shapes of parameters bind, in order."""
-    found = dict.fromkeys(d for b in func.buffers if b is not None for d in b.shape if isinstance(d, tir.Var))
-    return [v for v in found if v not in func.params]
+    symbols = dict.fromkeys(d for b in func.buffers if b is not None for d in b.shape if isinstance(d, tir.Var))
+    return [v for v in symbols if v not in func.params]
 
 
 class _Bounds(Paths):
@@ -89,10 +89,10 @@ class _Bounds(Paths):
         steps = path.steps()
         for greatest in (True, False):
             end = _end_of(index, greatest)
-            found = self._outside(steps, end, size, self._samples[0], greatest)
-            if found is None:
+            violation = self._outside(steps, end, size, self._samples[0], greatest)
+            if violation is None:
                 continue
-            value, chosen, extent = found
+            value, chosen, extent = violation
             if not self._symbols:
                 self._report_one(node, at, str(value), str(extent), steps, end, greatest)
                 return True
@@ -106,10 +106,10 @@ class _Bounds(Paths):
         self, steps: list[Step], index: Expr, size: Expr, sizes: Env, greatest: bool
     ) -> tuple[int, dict[Loop, int], int] | None:
         """A value of the index beyond one end, in which iterations, and the extent."""
-        found = Search(self._numbers, steps, sizes).extreme(index, greatest)
-        if found is None:
+        extreme = Search(self._numbers, steps, sizes).extreme(index, greatest)
+        if extreme is None:
             return None
-        value, chosen, env = found
+        value, chosen, env = extreme
         extent = self._numbers.value(size, env)
         if extent is None or (value < extent if greatest else value >= 0):
             return None

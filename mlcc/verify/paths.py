@@ -26,13 +26,13 @@ class Step:
 
     def steps(self) -> list[Step]:
         """The path to here, outermost first."""
-        made: list[Step] = []
+        path: list[Step] = []
         step: Step | None = self
         while step is not None:
-            made.append(step)
+            path.append(step)
             step = step.outer
-        made.reverse()
-        return made
+        path.reverse()
+        return path
 
 
 class Start(Step):

@@ -100,9 +100,9 @@ class FuncVerifier:
         self._use_buffer(stmt.buffer, stmt)
         for part in (*stmt.indices, stmt.value):
             self._expr(part)
-        found = access_problem(stmt.buffer, stmt.indices)
-        if found is not None:
-            self.report.add(*found, stmt)
+        fault = access_problem(stmt.buffer, stmt.indices)
+        if fault is not None:
+            self.report.add(*fault, stmt)
             return
         want = access_dtype(stmt.buffer, stmt.indices)
         if stmt.value.dtype is not want:
@@ -401,9 +401,9 @@ class FuncVerifier:
         self.report.near = near
 
     def _typed(self, expr: Expr) -> None:
-        found = call_problem(expr, self._functions) if isinstance(expr, tir.Call) else problem(expr)
-        if found is not None:
-            self.report.add(*found, expr)
+        fault = call_problem(expr, self._functions) if isinstance(expr, tir.Call) else problem(expr)
+        if fault is not None:
+            self.report.add(*fault, expr)
 
     def _use_var(self, var: tir.Var) -> None:
         if not self._scope.bound(var):

@@ -47,13 +47,13 @@ class Numbers:
         self.left -= 1
         if self.left < 0:
             raise Budget
-        made = self._computed(expr, env, memo)
-        if made is not None and isinstance(expr, Expr):
+        number = self._computed(expr, env, memo)
+        if number is not None and isinstance(expr, Expr):
             low, high = _range(expr)
-            if not low <= made <= high:
-                made = None
-        memo[key] = made
-        return made
+            if not low <= number <= high:
+                number = None
+        memo[key] = number
+        return number
 
     def _computed(self, expr: Any, env: Env, memo: dict[int, int | None]) -> int | None:
         match expr:
@@ -104,8 +104,8 @@ class Numbers:
         self.left -= 1
         if self.left < 0:
             raise Budget
-        made = memo[key] = self._combined(expr, spans, memo)
-        return made
+        span = memo[key] = self._combined(expr, spans, memo)
+        return span
 
     def _combined(self, expr: Any, spans: dict[tir.Var, Span], memo: dict[int, Span | None]) -> Span | None:
         match expr:
@@ -134,14 +134,14 @@ class Numbers:
         trips: dict[Loop, int] = {}
         for step in path:
             if isinstance(step, Let):
-                found = self.value(step.value, env)
-                if found is None:
+                number = self.value(step.value, env)
+                if number is None:
                     env.pop(step.var, None)
                 else:
-                    env[step.var] = found
+                    env[step.var] = number
             elif isinstance(step, Guard):
-                found = self.value(step.condition, env)
-                if found is None or bool(found) != step.holds:
+                number = self.value(step.condition, env)
+                if number is None or bool(number) != step.holds:
                     return None
             elif isinstance(step, Loop):
                 count = self._enter(step, chosen.get(step, 0), env)
@@ -186,15 +186,15 @@ class Search:
             count = best[3].get(loop, 1)
             here = best[1].get(loop, 0)
             for end in (count - 1, 0):
-                found = self._toward(index, best[1], loop, here, end)
-                if found is not None and sign * found[0] > sign * best[0]:
-                    best = found
+                candidate = self._toward(index, best[1], loop, here, end)
+                if candidate is not None and sign * candidate[0] > sign * best[0]:
+                    best = candidate
         if _turns(index, self._path):
             for loop in (*loops, *loops):
                 for at in range(min(best[3].get(loop, 1), _MOST_TRIED)):
-                    found = self._at(index, {**best[1], loop: at})
-                    if found is not None and sign * found[0] > sign * best[0]:
-                        best = found
+                    candidate = self._at(index, {**best[1], loop: at})
+                    if candidate is not None and sign * candidate[0] > sign * best[0]:
+                        best = candidate
         return best[0], best[1], best[2]
 
     def _toward(
@@ -206,9 +206,9 @@ class Search:
         good = None
         near, far = here, end
         while True:
-            found = self._at(index, {**chosen, loop: far})
-            if found is not None:
-                good, near = found, far
+            candidate = self._at(index, {**chosen, loop: far})
+            if candidate is not None:
+                good, near = candidate, far
                 if far == end:
                     return good
             else:
@@ -229,9 +229,9 @@ class Search:
         env, chosen = dict(self._sizes), dict[Loop, int]()
         for step in self._path:
             if isinstance(step, Let):
-                found = self._numbers.value(step.value, env)
-                if found is not None:
-                    env[step.var] = found
+                number = self._numbers.value(step.value, env)
+                if number is not None:
+                    env[step.var] = number
             elif isinstance(step, Loop):
                 extent = self._numbers.value(step.extent, env)
                 low = self._numbers.value(step.low, env)
@@ -297,10 +297,10 @@ def _operands(expr: Any) -> list[Any]:
 
 
 def _range(expr: Expr) -> Span:
-    found = dtype_bound(expr.dtype)
+    bounds = dtype_bound(expr.dtype)
     if expr.dtype.kind == "int" and expr.dtype.bits == 64:
         return -(1 << 63), (1 << 63) - 1
-    return found.min, found.max
+    return bounds.min, bounds.max
 
 
 def _floordiv(a: int, b: int) -> int | None:
