@@ -47,15 +47,15 @@ class _Variables(PyExprVisitor):
 
 
 def _variables(expr: relax.Expr) -> _Variables:
-    found = _Variables()
-    found.visit_expr(expr)
-    return found
+    visitor = _Variables()
+    visitor.visit_expr(expr)
+    return visitor
 
 
 def free_vars(expr: relax.Expr) -> list[relax.Var]:
     """The variables that an expression uses and does not bind, in order of first use."""
-    found = _variables(expr)
-    return [v for v in found.used if v not in found.bound]
+    variables = _variables(expr)
+    return [v for v in variables.used if v not in variables.bound]
 
 
 def bound_vars(expr: relax.Expr) -> list[relax.Var]:
@@ -65,8 +65,8 @@ def bound_vars(expr: relax.Expr) -> list[relax.Var]:
 
 def all_vars(expr: relax.Expr) -> list[relax.Var]:
     """All variables, used and bound."""
-    found = _variables(expr)
-    return list({**found.used, **found.bound})
+    variables = _variables(expr)
+    return list({**variables.used, **variables.bound})
 
 
 def all_global_vars(expr: relax.Expr) -> list[relax.GlobalVar]:
@@ -82,8 +82,8 @@ def remove_all_unused(func: relax.Function, module: IRModule | None = None) -> r
     live = live_vars(func, module or IRModule())
     if all(b.var in live for b, _ in all_bindings(func.body)):
         return func
-    made: relax.Function = _without(func, live)
-    return made
+    pruned: relax.Function = _without(func, live)
+    return pruned
 
 
 def _without(expr: Any, live: set[relax.Var]) -> Any:

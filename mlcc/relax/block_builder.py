@@ -73,10 +73,10 @@ class BlockBuilder:
             raise TypeError(f"a function's name is a string, not {values.describe(name)}")
         if name != _identifier(name):
             raise TypeError(f"`{name}` is no name for a function")
-        made = dict(attrs or {})
+        attributes = dict(attrs or {})
         if not private:
-            made["global_symbol"] = name
-        return FunctionScope(self, name, parameters(params), made, pure)
+            attributes["global_symbol"] = name
+        return FunctionScope(self, name, parameters(params), attributes, pure)
 
     def dataflow(self) -> DataflowScope:
         """`with bb.dataflow():`, a block without side effects; `emit_output` makes what is visible after it."""
@@ -152,14 +152,14 @@ class BlockBuilder:
         """Bind a variable to a value that run time checks to be as `struct_info` says; binds symbolic variables."""
         frame = self._writable("match_cast")
         convert.struct_info(struct_info, "what is cast to")
-        made = self._leaf(value)
-        known = made.struct_info
+        leaf = self._leaf(value)
+        known = leaf.struct_info
         free = any(isinstance(v, tir.Var) for v in _variables(struct_info))
         if known is not None and not free and not possible(struct_info, known):
             message = f"the value is `{known}`, it can never be `{struct_info}`"
-            raise CompileError(error("E0462", message, made.span))
+            raise CompileError(error("E0462", message, leaf.span))
         var = self._variable(frame.dataflow, name_hint, struct_info)
-        self.emit_normalized(relax.MatchCast(var, made, struct_info))
+        self.emit_normalized(relax.MatchCast(var, leaf, struct_info))
         return var
 
     emit_match_cast = match_cast
@@ -194,10 +194,10 @@ class BlockBuilder:
 
     def _checked(self, value: Any) -> relax.Expr:
         """`value` in normal form. Variables of dataflow blocks that have ended are refused."""
-        made = self.normalize(value)
+        normal = self.normalize(value)
         if not self._frames[-1].dataflow:
-            refuse_inner(made)
-        return made
+            refuse_inner(normal)
+        return normal
 
     def _emit_plain(self, value: relax.Expr) -> relax.Var:
         return self._bind(value, self._frame("a nested expression").dataflow, "")
@@ -268,8 +268,8 @@ class BlockBuilder:
         self._begin_binding_block()
         body = make_seq([part for b in blocks for part in flat(b)], result)
         scope.done = True
-        made = make_function(scope.params, body, Attrs(scope.attrs), is_pure=scope.pure)
-        return self._add(made, scope.name, self._function_name)
+        func = make_function(scope.params, body, Attrs(scope.attrs), is_pure=scope.pure)
+        return self._add(func, scope.name, self._function_name)
 
     def _function_name(self, hint: str) -> str:
         """A function that has a name keeps it, though variables may be called so, too."""
@@ -319,8 +319,8 @@ class BlockBuilder:
 
 def _identifier(hint: str) -> str:
     """A hint with the characters replaced that no name has."""
-    made = re.sub(r"\W", "_", hint, flags=re.ASCII)
-    return made if made and not made[0].isdigit() else f"_{made}"
+    name = re.sub(r"\W", "_", hint, flags=re.ASCII)
+    return name if name and not name[0].isdigit() else f"_{name}"
 
 
 def _variables(info: relax.StructInfo) -> list[tir.Var]:

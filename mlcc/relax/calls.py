@@ -77,10 +77,10 @@ def const(value: Any, dtype: Any = None) -> relax.Constant:
     import numpy as np
 
     if isinstance(dtype, relax.TensorStructInfo):
-        made = const(value, dtype.dtype)
-        if made.struct_info is None or fit(dtype, made.struct_info) is not Fit.COVERS:
-            raise CompileError(error("E0905", f"the constant is `{made.struct_info}`, not `{dtype}`"))
-        return made
+        constant = const(value, dtype.dtype)
+        if constant.struct_info is None or fit(dtype, constant.struct_info) is not Fit.COVERS:
+            raise CompileError(error("E0905", f"the constant is `{constant.struct_info}`, not `{dtype}`"))
+        return constant
     if isinstance(value, relax.Constant):
         return value
     if isinstance(value, (bool, int, float, list, tuple, np.generic)):

@@ -50,8 +50,8 @@ def make_function(
     known = seen_from_outside(body.struct_info or relax.ObjectStructInfo(), params)
     if ret is None or fit(ret, known) is Fit.COVERS:
         ret = known if ret is None or not same_info(ret, known) else ret
-    made = relax.Function(params, body, ret, is_pure, attrs, span=span)
-    return replace(made, struct_info=function_info(made))
+    func = relax.Function(params, body, ret, is_pure, attrs, span=span)
+    return replace(func, struct_info=function_info(func))
 
 
 def seen_from_outside(info: relax.StructInfo, params: tuple[relax.Var, ...]) -> relax.StructInfo:
@@ -77,13 +77,13 @@ def make_seq(blocks: Iterable[relax.BindingBlock], body: relax.Expr) -> relax.Se
 
 def joined(blocks: Iterable[relax.BindingBlock]) -> list[relax.BindingBlock]:
     """The blocks that are not empty, neighbours of one kind as one block."""
-    made: list[relax.BindingBlock] = []
+    merged: list[relax.BindingBlock] = []
     for block in blocks:
-        if made and block.bindings and type(made[-1]) is type(block):
-            made[-1] = replace(made[-1], bindings=made[-1].bindings + block.bindings)
+        if merged and block.bindings and type(merged[-1]) is type(block):
+            merged[-1] = replace(merged[-1], bindings=merged[-1].bindings + block.bindings)
         elif block.bindings:
-            made.append(block)
-    return made
+            merged.append(block)
+    return merged
 
 
 def with_bound_result(branch: relax.SeqExpr) -> relax.SeqExpr:
@@ -99,7 +99,7 @@ def with_bound_result(branch: relax.SeqExpr) -> relax.SeqExpr:
 
 def flat(block: relax.BindingBlock) -> list[relax.BindingBlock]:
     """The block with sequences that it binds in front of their results: `y = {a = ...; a}` is `a = ...; y = a`."""
-    made: list[relax.BindingBlock] = []
+    blocks: list[relax.BindingBlock] = []
     current: list[relax.Binding] = []
     for binding in block.bindings:
         value = binding.value  # type: ignore[attr-defined]
@@ -110,17 +110,17 @@ def flat(block: relax.BindingBlock) -> list[relax.BindingBlock]:
         if isinstance(block, relax.DataflowBlock):
             current += (b for part in inner for b in part.bindings)
         else:
-            made += [replace(block, bindings=tuple(current)), *inner]
+            blocks += [replace(block, bindings=tuple(current)), *inner]
             current = []
         current.append(replace(binding, value=value.body))
     if not any(isinstance(b.value, relax.SeqExpr) for b in block.bindings):  # type: ignore[attr-defined]
         return [block]
-    return [*made, replace(block, bindings=tuple(current))]
+    return [*blocks, replace(block, bindings=tuple(current))]
 
 
 def make_tuple(fields: Iterable[relax.Expr]) -> relax.Tuple:
-    made = tuple(fields)
-    return relax.Tuple(made, relax.TupleStructInfo(tuple(f.struct_info or relax.ObjectStructInfo() for f in made)))
+    items = tuple(fields)
+    return relax.Tuple(items, relax.TupleStructInfo(tuple(f.struct_info or relax.ObjectStructInfo() for f in items)))
 
 
 def get_item(value: relax.Expr, index: int) -> relax.TupleGetItem:
@@ -130,8 +130,8 @@ def get_item(value: relax.Expr, index: int) -> relax.TupleGetItem:
 
 
 def shape_expr(values: Iterable[tir.Expr]) -> relax.ShapeExpr:
-    made = tuple(values)
-    return relax.ShapeExpr(made, relax.ShapeStructInfo(made, len(made)))
+    dims = tuple(values)
+    return relax.ShapeExpr(dims, relax.ShapeStructInfo(dims, len(dims)))
 
 
 def call_function(name: str, func: Func, args: tuple[relax.Expr, ...]) -> relax.Call:

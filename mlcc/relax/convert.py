@@ -52,13 +52,13 @@ def dimension(value: Any) -> tir.Expr:
             raise TypeError(f"a dimension is an integer expression, not the variable `{_name(value)}`")
         value = info.value
     try:
-        made = values.dim(value)
+        dim = values.dim(value)
     except values.BadValue as problem:
         raise TypeError(f"a shape {problem}") from None
-    if made.dtype is not INT64:
-        help = f'; make it with te.var("{made.name}", "int64")' if isinstance(made, tir.Var) else ""
-        raise TypeError(f"dimensions are int64, `{made}` is {made.dtype}{help}")
-    return made
+    if dim.dtype is not INT64:
+        help = f'; make it with te.var("{dim.name}", "int64")' if isinstance(dim, tir.Var) else ""
+        raise TypeError(f"dimensions are int64, `{dim}` is {dim.dtype}{help}")
+    return dim
 
 
 def _name(value: relax.Expr) -> str:

@@ -62,12 +62,12 @@ class ModuleBuilder:
 
 def _signature(func: Func) -> tuple[Any, ...]:
     """Return a key that equal functions share: kind, attribute names, dtypes and constant shapes of parameters."""
-    made: list[Any] = [type(func), *sorted(func.attrs)]
+    key: list[Any] = [type(func), *sorted(func.attrs)]
     if isinstance(func, tir.PrimFunc):
-        made += [(b.dtype, *map(tir.const_int, b.shape)) if b is not None else None for b in func.buffers]
+        key += [(b.dtype, *map(tir.const_int, b.shape)) if b is not None else None for b in func.buffers]
     else:
         for param in func.params:
             info = param.struct_info
             dims = info.dims if isinstance(info, relax.TensorStructInfo) else None
-            made.append((type(info), *map(tir.const_int, dims or ())))
-    return tuple(made)
+            key.append((type(info), *map(tir.const_int, dims or ())))
+    return tuple(key)

@@ -36,13 +36,13 @@ class PyExprMutator(Dispatcher):
 
     def visit_expr(self, expr: Any) -> Any:
         """The expression rewritten, in normal form."""
-        made = getattr(self, method_of(expr))(expr)
-        return made if isinstance(made, tir.Op) else self._normal(made)
+        rewritten = getattr(self, method_of(expr))(expr)
+        return rewritten if isinstance(rewritten, tir.Op) else self._normal(rewritten)
 
     def visit_expr_post_order(self, expr: Any) -> Any:
         """The expression with only its parts rewritten, in normal form; its own method is not called again."""
-        made = getattr(PyExprMutator, method_of(expr))(self, expr)
-        return made if isinstance(made, tir.Op) else self._normal(made)
+        rewritten = getattr(PyExprMutator, method_of(expr))(self, expr)
+        return rewritten if isinstance(rewritten, tir.Op) else self._normal(rewritten)
 
     def lookup_binding(self, var: Any) -> relax.Expr | None:
         """Return the value bound to a rewritten variable; None for parameters and expressions that are no variables."""
@@ -70,12 +70,12 @@ class PyExprMutator(Dispatcher):
         """The body of a function or a branch rewritten, as a sequence."""
         self.builder_.begin_scope(params)
         try:
-            made = self.visit_expr(expr if isinstance(expr, relax.SeqExpr) else relax.SeqExpr((), expr))
+            rewritten = self.visit_expr(expr if isinstance(expr, relax.SeqExpr) else relax.SeqExpr((), expr))
         finally:
             self.builder_.end_scope()
-        if isinstance(made, relax.SeqExpr):
-            return made
-        return self.builder_._normal.sequence(relax.SeqExpr((), made, span=expr.span))
+        if isinstance(rewritten, relax.SeqExpr):
+            return rewritten
+        return self.builder_._normal.sequence(relax.SeqExpr((), rewritten, span=expr.span))
 
     def _normal(self, made: Any) -> relax.Expr:
         return self.builder_.normalize(made)
@@ -108,8 +108,8 @@ class PyExprMutator(Dispatcher):
 
         if not isinstance(call.op, tir.Op):
             return True
-        found = ops.get(call.op.name)
-        return bool(call.sinfo_args) or (found is not None and found.impl.infer is not None)
+        known = ops.get(call.op.name)
+        return bool(call.sinfo_args) or (known is not None and known.impl.infer is not None)
 
     def visit_tuple_(self, op: relax.Tuple) -> relax.Expr:
         fields = self._all(op.fields)
@@ -138,11 +138,13 @@ class PyExprMutator(Dispatcher):
             body = builder._leaf(self.visit_expr(op.body))
         finally:
             rest = builder._end_block()
-        made = make_seq([*blocks, *flat(rest)], body)
-        same = len(made.blocks) == len(op.blocks) and all(a is b for a, b in zip(made.blocks, op.blocks, strict=True))
+        new_seq = make_seq([*blocks, *flat(rest)], body)
+        same = len(new_seq.blocks) == len(op.blocks) and all(
+            a is b for a, b in zip(new_seq.blocks, op.blocks, strict=True)
+        )
         if same and body is op.body and op.struct_info is not None:
             return self._keep(op)  # type: ignore[no-any-return]
-        return self._keep(replace(made, span=op.span))  # type: ignore[no-any-return]
+        return self._keep(replace(new_seq, span=op.span))  # type: ignore[no-any-return]
 
     def visit_if_(self, op: relax.If) -> relax.Expr:
         condition = self.builder_._leaf(self.visit_expr(op.condition))
@@ -151,8 +153,8 @@ class PyExprMutator(Dispatcher):
         return self._keep(make_if(condition, then, other, op))  # type: ignore[no-any-return]
 
     def _all(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
-        made = tuple(self.visit_expr(e) for e in exprs)
-        return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else made
+        rewritten = tuple(self.visit_expr(e) for e in exprs)
+        return exprs if all(a is b for a, b in zip(rewritten, exprs, strict=True)) else rewritten
 
     def _info(self, info: Any) -> Any:
         """Struct info whose shapes name remapped variables."""
@@ -170,10 +172,10 @@ class PyExprMutator(Dispatcher):
         if value is binding.value and var is binding.var:
             self.builder_.emit_normalized(binding)
             return
-        made = self.with_struct_info(var, value.struct_info)
-        if made is not binding.var:
-            self._remap[binding.var] = made
-        self.builder_.emit_normalized(relax.VarBinding(made, value, span=binding.span))
+        new_var = self.with_struct_info(var, value.struct_info)
+        if new_var is not binding.var:
+            self._remap[binding.var] = new_var
+        self.builder_.emit_normalized(relax.VarBinding(new_var, value, span=binding.span))
 
     def visit_match_cast_(self, binding: relax.MatchCast) -> None:
         value = self.builder_._leaf(self.visit_expr(binding.value))
@@ -196,11 +198,11 @@ class PyExprMutator(Dispatcher):
             for binding in block.bindings:
                 self.visit_binding(binding)
         finally:
-            made = builder._end_block()
-        same = len(made.bindings) == len(block.bindings)
-        if same and all(a is b for a, b in zip(made.bindings, block.bindings, strict=True)):
+            new_block = builder._end_block()
+        same = len(new_block.bindings) == len(block.bindings)
+        if same and all(a is b for a, b in zip(new_block.bindings, block.bindings, strict=True)):
             return block
-        return replace(made, span=block.span)
+        return replace(new_block, span=block.span)
 
     def visit_var_def_(self, var: relax.Var) -> relax.Var:
         return self._definition(var)
@@ -209,7 +211,7 @@ class PyExprMutator(Dispatcher):
         return self._definition(var)
 
     def _definition(self, var: relax.Var) -> relax.Var:
-        made = self.with_struct_info(var, self._info(var.struct_info))
-        if made is not var:
-            self._remap[var] = made
-        return made
+        new_var = self.with_struct_info(var, self._info(var.struct_info))
+        if new_var is not var:
+            self._remap[var] = new_var
+        return new_var

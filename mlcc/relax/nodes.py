@@ -25,9 +25,9 @@ class _Kind(type):
     make: Callable[..., Any]
 
     def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], node: type = object) -> _Kind:
-        made = super().__new__(cls, name, bases, {**body, "__match_args__": getattr(node, "__match_args__", ())})
-        made.node = node
-        return made
+        kind = super().__new__(cls, name, bases, {**body, "__match_args__": getattr(node, "__match_args__", ())})
+        kind.node = node
+        return kind
 
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], node: type = object) -> None:
         super().__init__(name, bases, body)
@@ -138,8 +138,8 @@ class Var(metaclass=_Kind, node=relax.Var):
 
     @staticmethod
     def make(name_hint: str, struct_info: relax.StructInfo | None = None, span: Span | None = None) -> relax.Var:
-        made: relax.Var = _variable(relax.Var, name_hint, struct_info, span)
-        return made
+        var: relax.Var = _variable(relax.Var, name_hint, struct_info, span)
+        return var
 
 
 class DataflowVar(metaclass=_Kind, node=relax.DataflowVar):
@@ -149,8 +149,8 @@ class DataflowVar(metaclass=_Kind, node=relax.DataflowVar):
     def make(
         name_hint: str, struct_info: relax.StructInfo | None = None, span: Span | None = None
     ) -> relax.DataflowVar:
-        made: relax.DataflowVar = _variable(relax.DataflowVar, name_hint, struct_info, span)
-        return made
+        var: relax.DataflowVar = _variable(relax.DataflowVar, name_hint, struct_info, span)
+        return var
 
 
 class Constant(metaclass=_Kind, node=relax.Constant):
@@ -160,8 +160,8 @@ class Constant(metaclass=_Kind, node=relax.Constant):
     def make(data: Any, struct_info: relax.StructInfo | None = None, span: Span | None = None) -> relax.Constant:
         if not convert.is_array(data):
             raise TypeError("a constant is made from an array; relax.const takes numbers and lists, too")
-        made = convert.constant(data)
-        return relax.Constant(made.data, struct_info or made.struct_info, span=span)
+        constant = convert.constant(data)
+        return relax.Constant(constant.data, struct_info or constant.struct_info, span=span)
 
 
 class ShapeExpr(metaclass=_Kind, node=relax.ShapeExpr):
@@ -218,8 +218,8 @@ class GlobalVar(metaclass=_Kind, node=relax.GlobalVar):
 
     @staticmethod
     def make(name_hint: str, struct_info: relax.StructInfo | None = None, span: Span | None = None) -> relax.GlobalVar:
-        made: relax.GlobalVar = _variable(relax.GlobalVar, name_hint, struct_info, span)
-        return made
+        var: relax.GlobalVar = _variable(relax.GlobalVar, name_hint, struct_info, span)
+        return var
 
 
 # ---------------------------------------------------------------- compound expressions
@@ -230,10 +230,10 @@ class Tuple(metaclass=_Kind, node=relax.Tuple):
 
     @staticmethod
     def make(fields: Sequence[Any], span: Span | None = None) -> relax.Tuple:
-        made = tuple(map(as_expr, fields))
-        infos = tuple(f.struct_info for f in made)
+        elements = tuple(map(as_expr, fields))
+        infos = tuple(f.struct_info for f in elements)
         known = None if None in infos else relax.TupleStructInfo(infos)  # type: ignore[arg-type]
-        return relax.Tuple(made, known, span=span)
+        return relax.Tuple(elements, known, span=span)
 
 
 class TupleGetItem(metaclass=_Kind, node=relax.TupleGetItem):
@@ -248,8 +248,8 @@ class TupleGetItem(metaclass=_Kind, node=relax.TupleGetItem):
         count = len(info.fields) if isinstance(info, relax.TupleStructInfo) else None
         if index < 0 or (count is not None and index >= count):
             raise IndexError(f"item {index} of a tuple of {'unknown size' if count is None else count}")
-        made = make.get_item(value, index)
-        return relax.TupleGetItem(made.tuple_value, index, made.struct_info, span=span)
+        item = make.get_item(value, index)
+        return relax.TupleGetItem(item.tuple_value, index, item.struct_info, span=span)
 
 
 class Call(metaclass=_Kind, node=relax.Call):
@@ -276,16 +276,16 @@ class Call(metaclass=_Kind, node=relax.Call):
 
 def _attributes(op: tir.Op, given: Mapping[str, Any] | None, span: Span | None) -> Attrs:
     """The attributes of an operator, checked, those left out with their defaults."""
-    found = signature.signature(op.name)
-    if found is None or not op.name.startswith("relax."):
+    known_op = signature.signature(op.name)
+    if known_op is None or not op.name.startswith("relax."):
         raise CompileError(error("E0440", f"there is no operator `{op.name}`", span, help=_close(op.name)))
-    known = {p.name: p for p in found.params if p.is_attr}
-    made: dict[str, Any] = {}
+    known = {p.name: p for p in known_op.params if p.is_attr}
+    attributes: dict[str, Any] = {}
     for name in given or ():
         if name not in known:
             help = did_you_mean(name, known) or (f"it has {', '.join(known)}" if known else "it has none")
             raise CompileError(error("E0441", f"`{op.name}` has no attribute `{name}`", span, help=help))
-    for name in found.attr_order:
+    for name in known_op.attr_order:
         param = known[name]
         value = given[name] if given is not None and name in given else param.default
         if value is signature.REQUIRED:
@@ -297,8 +297,8 @@ def _attributes(op: tir.Op, given: Mapping[str, Any] | None, span: Span | None) 
         except (values.BadValue, ValueError) as problem:
             raise CompileError(error("E0442", f"`{op.name}`: `{name}` {problem}", span)) from None
         if final is not None or not param.hidden:
-            made[name] = final
-    return Attrs(made) if made else EMPTY
+            attributes[name] = final
+    return Attrs(attributes) if attributes else EMPTY
 
 
 def _close(name: str) -> str | None:
@@ -315,8 +315,8 @@ class If(metaclass=_Kind, node=relax.If):
 
 
 def _sequence(value: Any) -> relax.SeqExpr:
-    made = as_expr(value)
-    return made if isinstance(made, relax.SeqExpr) else relax.SeqExpr((), made, made.struct_info)
+    expr = as_expr(value)
+    return expr if isinstance(expr, relax.SeqExpr) else relax.SeqExpr((), expr, expr.struct_info)
 
 
 class SeqExpr(metaclass=_Kind, node=relax.SeqExpr):
@@ -324,8 +324,8 @@ class SeqExpr(metaclass=_Kind, node=relax.SeqExpr):
 
     @staticmethod
     def make(blocks: Sequence[relax.BindingBlock], body: Any, span: Span | None = None) -> relax.SeqExpr:
-        made = as_expr(body)
-        return relax.SeqExpr(tuple(blocks), made, made.struct_info, span=span)
+        result = as_expr(body)
+        return relax.SeqExpr(tuple(blocks), result, result.struct_info, span=span)
 
 
 class Function(metaclass=_Kind, node=relax.Function):

@@ -46,8 +46,8 @@ class Normalizer:
             case relax.Call():
                 return self._call(expr)
             case relax.Tuple(fields=fields):
-                made = self._leaves(fields)
-                return expr if made is fields and expr.struct_info is not None else _at(make_tuple(made), expr)
+                leaves = self._leaves(fields)
+                return expr if leaves is fields and expr.struct_info is not None else _at(make_tuple(leaves), expr)
             case relax.TupleGetItem(tuple_value=value, index=index):
                 done = self.leaf(value)
                 same = done is value and expr.struct_info is not None
@@ -62,12 +62,12 @@ class Normalizer:
 
     def leaf(self, expr: relax.Expr) -> relax.Expr:
         """The expression as an operand: what computes something is bound to a variable; tuples stay."""
-        made = self.normalize(expr)
-        return self._emit(made) if isinstance(made, COMPUTING) else made
+        normal = self.normalize(expr)
+        return self._emit(normal) if isinstance(normal, COMPUTING) else normal
 
     def _leaves(self, exprs: tuple[relax.Expr, ...]) -> tuple[relax.Expr, ...]:
-        made = [self.leaf(e) for e in exprs]  # no generator: it would take C stack for every level of nesting
-        return exprs if all(a is b for a, b in zip(made, exprs, strict=True)) else tuple(made)
+        leaves = [self.leaf(e) for e in exprs]  # no generator: it would take C stack for every level of nesting
+        return exprs if all(a is b for a, b in zip(leaves, exprs, strict=True)) else tuple(leaves)
 
     def _call(self, call: relax.Call) -> relax.Call:
         op = self.leaf(call.op) if isinstance(call.op, relax.Expr) else call.op
@@ -109,24 +109,28 @@ class Normalizer:
         self._begin(False)
         body = self.leaf(seq.body)
         blocks += flat(self._end())
-        made = make_seq(blocks, body)
-        same = len(made.blocks) == len(seq.blocks) and all(a is b for a, b in zip(made.blocks, seq.blocks, strict=True))
-        return seq if same and body is seq.body and seq.struct_info is not None else _at(made, seq)
+        new_seq = make_seq(blocks, body)
+        same = len(new_seq.blocks) == len(seq.blocks) and all(
+            a is b for a, b in zip(new_seq.blocks, seq.blocks, strict=True)
+        )
+        return seq if same and body is seq.body and seq.struct_info is not None else _at(new_seq, seq)
 
     def _block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         self._begin(isinstance(block, relax.DataflowBlock))
         try:
-            made = []
+            bindings = []
             for binding in block.bindings:
                 value = binding.value  # type: ignore[attr-defined]
                 cast = isinstance(binding, relax.MatchCast)
                 done = self.leaf(value) if cast else self.normalize(value)
-                made += [*self._end().bindings, replace(binding, value=done)]
+                bindings += [*self._end().bindings, replace(binding, value=done)]
                 self._begin(isinstance(block, relax.DataflowBlock))
         finally:
             self._end()
-        same = len(made) == len(block.bindings) and all(a is b for a, b in zip(made, block.bindings, strict=True))
-        return block if same else replace(block, bindings=tuple(made))
+        same = len(bindings) == len(block.bindings) and all(
+            a is b for a, b in zip(bindings, block.bindings, strict=True)
+        )
+        return block if same else replace(block, bindings=tuple(bindings))
 
     def _function(self, func: relax.Function) -> relax.Function:
         body = self.normalize(func.body)

@@ -25,11 +25,11 @@ class _Namespace:
         self._prefix = prefix
 
     def __getattr__(self, name: str) -> Any:
-        made = _find(self._prefix + name)
-        if made is None:
+        member = _find(self._prefix + name)
+        if member is None:
             raise AttributeError(_unknown(self._prefix, name))
-        setattr(self, name, made)
-        return made
+        setattr(self, name, member)
+        return member
 
     def __dir__(self) -> list[str]:
         return _members(self._prefix)
@@ -72,35 +72,35 @@ def _function(path: str) -> Callable[..., relax.Call]:
 
     made.__name__ = made.__qualname__ = path.rpartition(".")[2]
     made.__doc__ = f"The operator `relax.{path}`; see docs/ops.md."
-    found = signature.signature(path)
-    if found is not None:
-        made.__signature__ = _python_signature(found)  # type: ignore[attr-defined]
+    declared = signature.signature(path)
+    if declared is not None:
+        made.__signature__ = _python_signature(declared)  # type: ignore[attr-defined]
     return made
 
 
 def _python_signature(found: signature.Signature) -> _inspect.Signature:
     """The parameters as `help()` shows them."""
-    kind, made = _inspect.Parameter.POSITIONAL_OR_KEYWORD, []
+    kind, parameters = _inspect.Parameter.POSITIONAL_OR_KEYWORD, []
     for param in found.params:
         if param.kind == "rest":
-            made.append(_inspect.Parameter(param.name, _inspect.Parameter.VAR_POSITIONAL))
+            parameters.append(_inspect.Parameter(param.name, _inspect.Parameter.VAR_POSITIONAL))
             kind = _inspect.Parameter.KEYWORD_ONLY  # type: ignore[assignment]
             continue
         needed = param.required
         default = _inspect.Parameter.empty if needed else (None if param.default_from else param.default)
-        made.append(_inspect.Parameter(param.name, kind, default=default))
+        parameters.append(_inspect.Parameter(param.name, kind, default=default))
     try:
-        return _inspect.Signature(made)
+        return _inspect.Signature(parameters)
     except ValueError:  # a parameter without default after one with
-        return _inspect.Signature([p.replace(default=_inspect.Parameter.empty) for p in made])
+        return _inspect.Signature([p.replace(default=_inspect.Parameter.empty) for p in parameters])
 
 
 def __getattr__(name: str) -> Any:
-    made = _find(name)
-    if made is None:
+    member = _find(name)
+    if member is None:
         raise AttributeError(_unknown("", name))
-    globals()[name] = made
-    return made
+    globals()[name] = member
+    return member
 
 
 def __dir__() -> list[str]:

@@ -13,10 +13,10 @@ _GRAPH_KINDS = ("expr", "exprs", "rest")
 
 def call(name: str, *args: Any, **kwargs: Any) -> relax.Call:
     """The call of the operator `name` (`add`, `nn.relu`, ...)."""
-    found = signature.signature(name)
-    kinds = [] if found is None else [p.kind for p in found.params]
+    declared = signature.signature(name)
+    kinds = [] if declared is None else [p.kind for p in declared.params]
     at = [kinds[i] if i < len(kinds) else (kinds[-1] if kinds else "expr") for i in range(len(args))]
-    by_name = {} if found is None else {p.name: p.kind for p in found.params}
+    by_name = {} if declared is None else {p.name: p.kind for p in declared.params}
     positional = tuple(_argument(a, kind) for a, kind in zip(args, at, strict=True))
     keywords = {k: _argument(a, by_name.get(k, "expr")) for k, a in kwargs.items()}
     return registry.bind_call(name, positional, keywords)

@@ -27,23 +27,23 @@ def origin(span: Span | None) -> str:
     stem = ""
     for line in range(last, max(last - _FAR, 0), -1):
         text = span.source.line(line)
-        found = _BINDING.match(text)
-        if line < last and (found is None or found[1] != stem):
+        match = _BINDING.match(text)
+        if line < last and (match is None or match[1] != stem):
             return ""
         _, mark, comment = text.rpartition(" # ")
         if mark:
             return comment.strip()
-        if found is None:
+        if match is None:
             return ""
-        stem = found[1]
+        stem = match[1]
     return ""
 
 
 def origins_of(binding: relax.Binding) -> list[str]:
     """Return the origins of a binding. For a kernel call, that of its main operation comes first, then its result's."""
     value = getattr(binding, "value", None)
-    found = (origin(getattr(value, "span", None)), origin(binding.span))
-    return [comment for comment in dict.fromkeys(found) if comment]
+    comments = (origin(getattr(value, "span", None)), origin(binding.span))
+    return [comment for comment in dict.fromkeys(comments) if comment]
 
 
 def said_of(binding: relax.Binding) -> str | None:
@@ -74,19 +74,21 @@ def _fits(func: Func, name: str, pattern: str) -> bool:
 
 def _comments(module: IRModule) -> dict[str, list[str]]:
     """The comments behind the calls of each TensorIR function, those on what does most of the work first."""
-    found: dict[str, list[list[str]]] = defaultdict(list)
+    calls_of: dict[str, list[list[str]]] = defaultdict(list)
     for func in module.functions.values():
         if not isinstance(func, relax.Function):
             continue
         for binding, _ in all_bindings(func.body):
             name = tir_callee(binding.value)  # type: ignore[attr-defined]
             if name and (comments := origins_of(binding)):
-                found[name].append(comments)
-    for name, calls in list(found.items()):
+                calls_of[name].append(comments)
+    for name, calls in list(calls_of.items()):
         if name in module.functions:
-            found.update(dict.fromkeys(version_names(module.functions[name]), calls))
+            calls_of.update(dict.fromkeys(version_names(module.functions[name]), calls))
     ranks = range(2)
-    return {n: list(dict.fromkeys(c[at] for at in ranks for c in calls if at < len(c))) for n, calls in found.items()}
+    return {
+        n: list(dict.fromkeys(c[at] for at in ranks for c in calls if at < len(c))) for n, calls in calls_of.items()
+    }
 
 
 def _listed(comments: list[str]) -> str:

@@ -48,6 +48,6 @@ def _renamed(module: IRModule, names: dict[str, str]) -> IRModule:
             return relax.GlobalVar(names[node.name], node.struct_info, span=node.span)
         return node
 
-    made = module.copy()
-    made.functions = {names.get(n, n): rewrite_bottom_up(f, rename) for n, f in module.functions.items()}
-    return made
+    new_module = module.copy()
+    new_module.functions = {names.get(n, n): rewrite_bottom_up(f, rename) for n, f in module.functions.items()}
+    return new_module

@@ -47,10 +47,10 @@ def is_tensors(info: relax.StructInfo | None) -> bool:
 
 def operands(expr: Any) -> list[Any]:
     """The direct children but for the expression's own struct info."""
-    found = children(expr)
+    parts = children(expr)
     if isinstance(expr, relax.Expr) and expr.struct_info is not None:
-        return [child for child in found if child is not expr.struct_info]
-    return found
+        return [child for child in parts if child is not expr.struct_info]
+    return parts
 
 
 def used_vars(root: Any) -> Iterator[relax.Var]:
@@ -112,13 +112,13 @@ class Uses:
 
     @staticmethod
     def of(func: relax.Function) -> Uses:
-        found = Uses()
+        uses = Uses()
         for binding, _ in all_bindings(func.body):
             if isinstance(binding, relax.VarBinding):
-                found.value[binding.var] = binding.value
+                uses.value[binding.var] = binding.value
         for var in used_vars(func.body):
-            found.count[var] = found.count.get(var, 0) + 1
-        return found
+            uses.count[var] = uses.count.get(var, 0) + 1
+        return uses
 
     def resolve(self, expr: relax.Expr) -> relax.Expr:
         """Return the value bound to a variable, looking through renamings; other expressions are returned unchanged."""

@@ -35,9 +35,9 @@ def te_call(
         if not isinstance(one, te.Tensor):
             raise TypeError(f"`{hint}` returns te tensors, not {values.describe(one)}")
     unbound = given.unbound(outputs)
-    made = te.create_prim_func([*given.params, *unbound, *outputs], "int64")
-    made = made.with_attr(attrs) if attrs else made
-    name = builder.add_func(made.without_attr("global_symbol"), hint)
+    kernel = te.create_prim_func([*given.params, *unbound, *outputs], "int64")
+    kernel = kernel.with_attr(attrs) if attrs else kernel
+    name = builder.add_func(kernel.without_attr("global_symbol"), hint)
     back = {new: old for old, new in given.fresh.items()}
     infos = [_result(t, back, given.vdevice) for t in outputs]
     out: relax.StructInfo = infos[0] if not isinstance(result, (list, tuple)) else _results(infos)
@@ -125,11 +125,11 @@ class _Arguments:
         if info.dims is None or info.dtype is None:
             help = "match_cast states it"
             raise TypeError(f"`{name}` has no known {'shape' if info.dims is None else 'dtype'} for emit_te; {help}")
-        made = te.placeholder(tuple(self._renew(d) for d in info.dims), info.dtype, name)
-        self.params.append(made)
+        tensor = te.placeholder(tuple(self._renew(d) for d in info.dims), info.dtype, name)
+        self.params.append(tensor)
         self.passed.append(expr)
         self.vdevice = self.vdevice or info.vdevice
-        return made
+        return tensor
 
     def _scalar(self, value: tir.Expr) -> Value:
         if isinstance(value, tir.Var) and value.dtype is not INT64:
@@ -137,16 +137,16 @@ class _Arguments:
             self.params.append(var)
             self.passed.append(prim_value(value))
             return Scalar(var)
-        made = self._renew(value)
-        self.scalars.append(made)
-        return Scalar(made)
+        renewed = self._renew(value)
+        self.scalars.append(renewed)
+        return Scalar(renewed)
 
     def _renew(self, value: tir.Expr) -> tir.Expr:
         for var in walk(value):
             if isinstance(var, tir.Var) and var not in self.fresh:
                 self.fresh[var] = tir.Var(var.name, var.dtype)
-        made: tir.Expr = substitute(value, self.fresh)
-        return made
+        renewed: tir.Expr = substitute(value, self.fresh)
+        return renewed
 
     def unbound(self, outputs: Iterable[te.Tensor]) -> list[tir.Var]:
         """Symbolic variables that no tensor has alone as a dimension, in order of first use."""
