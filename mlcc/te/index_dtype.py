@@ -31,13 +31,13 @@ class _Convert:
         return replace(func, params=params, buffers=buffers, body=body)
 
     def buffer(self, old: tir.Buffer) -> tir.Buffer:
-        made = self.buffers.get(old)
-        if made is None:
+        buffer = self.buffers.get(old)
+        if buffer is None:
             offset = None if old.elem_offset is None else self.index(old.elem_offset)
             shape = tuple(self.index(d) for d in old.shape)
             strides = tuple(self.index(s) for s in old.strides)
-            made = self.buffers[old] = replace(old, shape=shape, strides=strides, elem_offset=offset)
-        return made
+            buffer = self.buffers[old] = replace(old, shape=shape, strides=strides, elem_offset=offset)
+        return buffer
 
     def axis(self, old: tir.IterVar) -> tir.IterVar:
         dom = tir.Range(self.index(old.dom.min), self.index(old.dom.extent))
@@ -54,7 +54,7 @@ class _Convert:
                 block = old.block
                 iter_vars = tuple(self.axis(v) for v in block.iter_vars)
                 views = tuple(replace(m, source=self.region(m.source)) for m in block.match_buffers)
-                made = replace(
+                new_block = replace(
                     block,
                     iter_vars=iter_vars,
                     reads=self.regions(block.reads),
@@ -65,7 +65,7 @@ class _Convert:
                     body=tuple(self.statement(s) for s in block.body),
                 )
                 values = tuple(self.index(v) for v in old.values)
-                return replace(old, values=values, predicate=self.value(old.predicate), block=made)
+                return replace(old, values=values, predicate=self.value(old.predicate), block=new_block)
             case tir.BufferStore(buffer=buffer, value=value, indices=indices):
                 return construct.store(self.buffer(buffer), self.value(value), *(self.index(i) for i in indices))
             case tir.Bind(var=var, value=value):
@@ -135,10 +135,10 @@ class _Convert:
         if isinstance(old, tir.Cast) and old.value.dtype is INT32 and old.dtype is INT64:
             return construct.cast(self.dtype, self.index(old.value))
         if isinstance(old, (tir.BinaryOp, tir.Select)) or (isinstance(old, tir.Call) and old.op == IF_THEN_ELSE):
-            made = self._matched(old, map_children(old, self._index_child))
+            converted = self._matched(old, map_children(old, self._index_child))
         else:
-            made = self.value(old)
-        return made
+            converted = self.value(old)
+        return converted
 
     def _index_child(self, node: Any) -> Any:
         return self.index(node) if isinstance(node, tir.Expr) else node

@@ -68,11 +68,11 @@ class _Builder:
         return complete(func)
 
     def _buffer(self, tensor: Tensor) -> tir.Buffer:
-        found = self.buffers.get(tensor.buffer)
-        if found is None:
-            found = construct.make_buffer(tensor.name, tensor.buffer.shape, tensor.dtype)
-            self.buffers[tensor.buffer] = found
-        return found
+        buffer = self.buffers.get(tensor.buffer)
+        if buffer is None:
+            buffer = construct.make_buffer(tensor.name, tensor.buffer.shape, tensor.dtype)
+            self.buffers[tensor.buffer] = buffer
+        return buffer
 
     def _attrs(self, operations: Sequence[Operation]) -> Attrs:
         """`layout_free_buffers` lists the parameters that some operation marked as free in their layout."""
@@ -244,13 +244,13 @@ def input_tensors(op: Operation) -> list[Tensor]:
     """The tensors that an operation reads, each once, in the order of its text."""
     if op.extern is not None:
         return list(op.extern.inputs)
-    found: dict[int, Tensor] = {}
+    tensors: dict[int, Tensor] = {}
     bodies = op.body[:1] if op.body and isinstance(op.body[0], tir.Reduce) else op.body
     for body in bodies:
         for part in walk(body):
             if isinstance(part, TensorLoad):
-                found.setdefault(id(part.tensor), part.tensor)
-    return list(found.values())
+                tensors.setdefault(id(part.tensor), part.tensor)
+    return list(tensors.values())
 
 
 def _variable(item: Any) -> tir.Var:

@@ -27,8 +27,8 @@ def extern(
     dtypes = list(dtype) if isinstance(dtype, (tuple, list)) else [dtype or inputs[0].dtype] * len(shapes)
     labels = [name] if len(shapes) == 1 else [f"{name}_v{i}" for i in range(len(shapes))]
     outs = [construct.make_buffer(n, s, DType.of(d)) for n, s, d in zip(labels, shapes, dtypes, strict=True)]
-    made = fcompute([t.buffer for t in inputs], outs)
-    body = (tir.Evaluate(made),) if isinstance(made, tir.Expr) else flat(made)
+    statements = fcompute([t.buffer for t in inputs], outs)
+    body = (tir.Evaluate(statements),) if isinstance(statements, tir.Expr) else flat(statements)
     op = Operation(name, tag=tag, extern=Extern(tuple(inputs), body, tuple(scratch)))
     op.outputs.extend(Tensor(op, buffer, i) for i, buffer in enumerate(outs))
     return tuple(op.outputs) if several else op.outputs[0]

@@ -137,9 +137,9 @@ def dimensions(shape: Any) -> tuple[tir.Expr, ...]:
 def placeholder(shape: Any, dtype: DType | str | None = None, name: str = "placeholder") -> Tensor:
     """A tensor that is given: a parameter."""
     op = Operation(name)
-    made = Tensor(op, construct.make_buffer(name, dimensions(shape), dtype or "float32"), 0)
-    op.outputs.append(made)
-    return made
+    tensor = Tensor(op, construct.make_buffer(name, dimensions(shape), dtype or "float32"), 0)
+    op.outputs.append(tensor)
+    return tensor
 
 
 def compute(
@@ -153,8 +153,8 @@ def compute(
         Axis(tir.IterVar(tir.Var(n, d.dtype), tir.Range(construct.const(0, d.dtype), d), tir.IterKind.SPATIAL))
         for n, d in zip(names, dims, strict=False)
     )
-    made = fcompute(*axes)
-    bodies = tuple(_element(b, name) for b in (made if isinstance(made, (list, tuple)) else (made,)))
+    values = fcompute(*axes)
+    bodies = tuple(_element(b, name) for b in (values if isinstance(values, (list, tuple)) else (values,)))
     reduces = [b for b in bodies if isinstance(b, tir.Reduce)]
     if reduces and len(reduces) != len(bodies):
         raise ValueError(f"`{name}`: either all results are reductions, or none")
@@ -282,8 +282,8 @@ def _reduce(
             raise ValueError(f"`{over.var.name}` is an axis of the result: reduce over a te.reduce_axis")
     start = () if init is None else tuple(raw(v, d) for v, d in zip(_listed(init), dtypes, strict=True))
     condition = tir.IntImm(BOOL, 1) if where is None else raw(where)
-    made = [Scalar(tir.Reduce(d, combiner, sources, start, axes, condition, i)) for i, d in enumerate(dtypes)]
-    return tuple(made) if several else made[0]
+    results = [Scalar(tir.Reduce(d, combiner, sources, start, axes, condition, i)) for i, d in enumerate(dtypes)]
+    return tuple(results) if several else results[0]
 
 
 def _listed(value: Any) -> Any:
