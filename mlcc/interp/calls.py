@@ -60,10 +60,10 @@ def _rule(name: str, node: tir.Call) -> Callable[..., Value] | None:
         return (lambda x: test(x)) if dtype.is_float else (lambda x: np.full(np.shape(x), name == "isfinite")[()])
     if name in _BITS and (dtype.is_int or dtype.is_bool):
         return functools.partial(_BITS[name], dtype=dtype.element)
-    found = MATH.get(name)
-    if found is None:
+    function = MATH.get(name)
+    if function is None:
         return None
-    return in_float(found, node.dtype.element)
+    return in_float(function, node.dtype.element)
 
 
 def in_float(function: Callable[..., Value], dtype: DType) -> Callable[..., Value]:
@@ -88,8 +88,8 @@ def _elementwise(function: Callable[[float], float]) -> Callable[..., Value]:
         except ValueError:
             return math.nan
 
-    made = np.frompyfunc(one, 1, 1)
-    return lambda x: np.asarray(made(np.asarray(x, np.float64))).astype(np.float64)
+    vectorized = np.frompyfunc(one, 1, 1)
+    return lambda x: np.asarray(vectorized(np.asarray(x, np.float64))).astype(np.float64)
 
 
 def _wide(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -140,19 +140,19 @@ def _shift(a: Value, n: Value, left: bool, dtype: DType) -> Value:
     a, n = np.asarray(a), np.asarray(n)
     inside = (n >= 0) & (n < dtype.bits)
     count = np.where(inside, n, 0).astype(a.dtype)
-    made = np.left_shift(a, count) if left else np.right_shift(a, count)
+    shifted = np.left_shift(a, count) if left else np.right_shift(a, count)
     out = np.zeros((), a.dtype) if left else np.where(a < 0, np.array(-1).astype(a.dtype), np.zeros((), a.dtype))
-    made = np.where(inside, made, out).astype(a.dtype)[()]
+    shifted = np.where(inside, shifted, out).astype(a.dtype)[()]
     back = numbers.fit(dtype)
-    return made if back is None else back(made)
+    return shifted if back is None else back(shifted)
 
 
 def _bit_not(a: Value, dtype: DType) -> Value:
     if dtype.is_bool:
         return np.logical_not(a)
     back = numbers.fit(dtype)
-    made = np.bitwise_not(a)
-    return made if back is None else back(made)
+    inverted = np.bitwise_not(a)
+    return inverted if back is None else back(inverted)
 
 
 def _abs(a: Value, dtype: DType) -> Value:
@@ -228,10 +228,10 @@ def _reinterpret(compiler: ExprCompiler, node: tir.Call) -> Closure:
         raw = np.asarray(numbers.to_memory(value(s), source))
         raw = raw.astype(numbers.stored(source))
         if source.element.bits == to.element.bits:
-            made = raw.view(numbers.stored(to))
+            bits = raw.view(numbers.stored(to))
         else:
-            made = np.ascontiguousarray(raw).view(numbers.stored(to))
-        return numbers.from_memory(made, to)[()]
+            bits = np.ascontiguousarray(raw).view(numbers.stored(to))
+        return numbers.from_memory(bits, to)[()]
 
     return run
 
@@ -413,9 +413,9 @@ def _dot(compiler: ExprCompiler, node: tir.Call) -> Closure:
         return values.reshape(*values.shape[:-1], -1, size)
 
     def run(s: State) -> Value:
-        made = (groups(one(s)) * groups(other(s))).sum(axis=-1, dtype=np.int32)
-        made = made[..., 0] if single else made
-        return (made + np.asarray(start[0](s)) if start else made)[()]
+        sums = (groups(one(s)) * groups(other(s))).sum(axis=-1, dtype=np.int32)
+        sums = sums[..., 0] if single else sums
+        return (sums + np.asarray(start[0](s)) if start else sums)[()]
 
     return run
 

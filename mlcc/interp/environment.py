@@ -81,8 +81,8 @@ def _call(name: str, args: list[Any], nodes: list[tir.Expr], node: tir.Call, s: 
     if function is None:
         hint = did_you_mean(name, known_names(s.env))
         s.fault("E0811", f"no {what} `{name}` is registered{'; ' + hint if hint else ''}", node)
-    made = [typed_pointer(a, n) for a, n in zip(args, nodes, strict=True)]
-    result = function(*made)
+    arguments = [typed_pointer(a, n) for a, n in zip(args, nodes, strict=True)]
+    result = function(*arguments)
     if result is None:
         return np.int32(0)
     return result if node.dtype.is_handle or node.dtype.is_void else np.asarray(result).astype(stored(node.dtype))[()]

@@ -42,18 +42,18 @@ class ExprCompiler:
 
     def expr(self, node: Expr) -> Closure:
         """The closure of an expression."""
-        found = self._memo.get(id(node))
-        if found is not None:
-            return found[1]
+        memoized = self._memo.get(id(node))
+        if memoized is not None:
+            return memoized[1]
         rule = self._rules.get(type(node))
         if rule is not None:
-            made = rule(node)
+            closure = rule(node)
         elif isinstance(node, tir.BinaryOp):
-            made = self._binary(node)
+            closure = self._binary(node)
         else:
             raise unsupported(f"`{type(node).__name__}`", node)
-        self._memo[id(node)] = (node, made)
-        return made
+        self._memo[id(node)] = (node, closure)
+        return closure
 
     def exprs(self, nodes: tuple[Expr, ...]) -> list[Closure]:
         return [self.expr(n) for n in nodes]
@@ -70,8 +70,8 @@ class ExprCompiler:
         return value
 
     def _number(self, node: tir.IntImm | tir.FloatImm) -> Closure:
-        made = numbers.constant(node.value, node.dtype)
-        return lambda s: made
+        constant = numbers.constant(node.value, node.dtype)
+        return lambda s: constant
 
     def _string(self, node: tir.StringImm) -> Closure:
         return lambda s: node.value
@@ -184,8 +184,8 @@ class ExprCompiler:
         value, lanes = self.expr(node.value), node.lanes
 
         def run(s: State) -> Value:
-            made = np.asarray(value(s))[..., None]
-            return np.broadcast_to(made, (*made.shape[:-1], lanes))
+            column = np.asarray(value(s))[..., None]
+            return np.broadcast_to(column, (*column.shape[:-1], lanes))
 
         return run
 
@@ -202,8 +202,8 @@ class ExprCompiler:
             ]
             shape = np.broadcast_shapes(*(p.shape[:-1] for p in parts))
             whole = np.concatenate([np.broadcast_to(p, (*shape, p.shape[-1])) for p in parts], axis=-1)
-            made = whole[..., indices]
-            return made[..., 0] if len(indices) == 1 else made
+            lanes = whole[..., indices]
+            return lanes[..., 0] if len(indices) == 1 else lanes
 
         return run
 
@@ -220,8 +220,8 @@ class ExprCompiler:
         def run(s: State) -> Value:
             view = s.view(buffer, node)
             if s.dims or len(closures) != len(view.shape):
-                found = s.load_evenly(view, forms) if forms is not None and s.dims else None
-                return s.load(view, [c(s) for c in closures], False, node) if found is None else found
+                loaded = s.load_evenly(view, forms) if forms is not None and s.dims else None
+                return s.load(view, [c(s) for c in closures], False, node) if loaded is None else loaded
             at = view.offset
             for closure, extent, stride in zip(closures, view.shape, view.strides, strict=True):
                 index = int(closure(s))
@@ -244,11 +244,11 @@ class ExprCompiler:
             return (lambda s: [c(s) for c in closures]), False
 
         def run(s: State) -> list[Value]:
-            made = []
+            values = []
             for closure, lanes in zip(closures, wide, strict=True):
                 value = closure(s)
-                made.append(value[..., None] if not lanes and isinstance(value, np.ndarray) else value)
-            return made
+                values.append(value[..., None] if not lanes and isinstance(value, np.ndarray) else value)
+            return values
 
         return run, True
 

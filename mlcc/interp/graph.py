@@ -126,10 +126,10 @@ class Machine:
         """Run a function whose body may use `values` and `sizes` of where it was made; again where it ends with a call
         of itself."""
         while True:
-            made = self._pass(func, args, values, sizes)
-            if not isinstance(made, _Again):
-                return made
-            args = made.args
+            result = self._pass(func, args, values, sizes)
+            if not isinstance(result, _Again):
+                return result
+            args = result.args
 
     def _pass(self, func: relax.Function, args: Sequence[Any], values: dict[relax.Var, Any], sizes: Sizes) -> Any:
         frame = Frame(dict(values), dict(sizes))
@@ -208,14 +208,14 @@ class Machine:
         return frame.values[var]
 
     def _constant(self, expr: relax.Constant, frame: Frame) -> Tensor:
-        found = self._constants.get(expr)
-        if found is None:
+        tensor = self._constants.get(expr)
+        if tensor is None:
             array = expr.data.array
             if array is None:
                 message = f"the data of constant `{expr.data.key}` are not at hand"
                 raise CallError(error("E0489", message, expr.span))
-            found = self._constants[expr] = Tensor.of(array, expr.data.dtype)
-        return found
+            tensor = self._constants[expr] = Tensor.of(array, expr.data.dtype)
+        return tensor
 
     def _shape(self, expr: relax.ShapeExpr, frame: Frame) -> Shape:
         return Shape(dims_of(expr.values, frame.sizes, expr.span))
@@ -225,9 +225,9 @@ class Machine:
         kind = numbers.carrier(value.dtype)
         if isinstance(value, (tir.IntImm, tir.FloatImm)):
             return kind.type(value.value)
-        found = evaluate(value, frame.sizes) if value.dtype.is_int else None
-        if found is not None:
-            return kind.type(found)
+        number = evaluate(value, frame.sizes) if value.dtype.is_int else None
+        if number is not None:
+            return kind.type(number)
         state = State(self.env, self.module.functions)
         state.values.update({v: numbers.carrier(v.dtype).type(n) for v, n in frame.sizes.items()})
         from mlcc.interp.statements import Compiler
@@ -300,16 +300,16 @@ class Machine:
         if program is None:
             program = self._programs[func] = Program(func)
         state = State(self.env, self.module.functions)
-        made = [a.view() if isinstance(a, Tensor) else a for a in (*args, *outputs)]
-        return program.run(made, state)
+        arguments = [a.view() if isinstance(a, Tensor) else a for a in (*args, *outputs)]
+        return program.run(arguments, state)
 
     def outputs(self, call: relax.Call, frame: Frame) -> list[Tensor]:
         """Fresh memory for the results that a call names."""
-        made = []
+        tensors = []
         for info in _tensors(call.sinfo_args):
             dims = self._dims(info, frame, call.span)
-            made.append(_memory(dims, info.dtype or DType.of("float32"), call.span))
-        return made
+            tensors.append(_memory(dims, info.dtype or DType.of("float32"), call.span))
+        return tensors
 
     def _dims(self, info: relax.TensorStructInfo, frame: Frame, span: Span | None) -> tuple[int, ...]:
         if info.dims is not None:
@@ -377,8 +377,8 @@ class Machine:
         indices = call.attrs.get("inplace_indices", ())
         if len(indices) == 1 and indices[0] >= 0:
             return args[indices[0]]
-        made = results if isinstance(results, (tuple, list)) else (results,)
-        return tuple(args[i] if i >= 0 else from_python(r, None) for i, r in zip(indices, made, strict=False))
+        returned = results if isinstance(results, (tuple, list)) else (results,)
+        return tuple(args[i] if i >= 0 else from_python(r, None) for i, r in zip(indices, returned, strict=False))
 
     def invoke(self, call: relax.Call, frame: Frame) -> Any:
         """invoke_closure(f, args) and invoke_pure_closure."""
@@ -464,13 +464,13 @@ def _spread(value: Any) -> list[Any]:
 
 
 def _tensors(infos: Sequence[relax.StructInfo]) -> list[relax.TensorStructInfo]:
-    made: list[relax.TensorStructInfo] = []
+    tensors: list[relax.TensorStructInfo] = []
     for info in infos:
         if isinstance(info, relax.TupleStructInfo):
-            made += _tensors(info.fields)
+            tensors += _tensors(info.fields)
         elif isinstance(info, relax.TensorStructInfo):
-            made.append(info)
-    return made
+            tensors.append(info)
+    return tensors
 
 
 def _result(outputs: list[Tensor], call: relax.Call) -> Any:

@@ -90,13 +90,13 @@ class Closure:
 
 def dims_of(dims: tuple[tir.Expr, ...], sizes: Mapping[tir.Var, int], span: Span | None) -> tuple[int, ...]:
     """Dimensions as numbers."""
-    made = []
+    extents = []
     for dim in dims:
         value = evaluate(dim, dict(sizes))
         if value is None:
             raise CallError(error("E0872", "a dimension has no value here", dim.span or span))
-        made.append(value)
-    return tuple(made)
+        extents.append(value)
+    return tuple(extents)
 
 
 class Mismatch(ValueError):
@@ -265,5 +265,5 @@ def to_stored(array: np.ndarray, dtype: DType) -> np.ndarray:
     source = DType.of(array.dtype.name)
     if source is dtype:
         return array
-    made = numbers.cast(dtype, source)(array)
-    return np.asarray(numbers.to_memory(made, dtype)).reshape(array.shape)
+    converted = numbers.cast(dtype, source)(array)
+    return np.asarray(numbers.to_memory(converted, dtype)).reshape(array.shape)

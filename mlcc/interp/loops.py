@@ -72,15 +72,15 @@ def _nodes(body: Body) -> Iterator[Any]:
 
 
 def _variables(value: Any) -> set[tir.Var]:
-    made: set[tir.Var] = set()
+    variables: set[tir.Var] = set()
     stack = [value]
     while stack:
         top = stack.pop()
         if isinstance(top, tir.Var):
-            made.add(top)
+            variables.add(top)
         else:
             stack.extend(children(top))
-    return made
+    return variables
 
 
 class Nest:

@@ -47,13 +47,13 @@ class Storage:
 
     def typed(self, kind: np.dtype) -> np.ndarray:
         """The memory as elements of a NumPy type. Another element size ends the record of what was written."""
-        found = self._typed.get(kind)
-        if found is None:
+        typed_data = self._typed.get(kind)
+        if typed_data is None:
             if kind.itemsize != self.itemsize:
                 self.defined = None
             whole = len(self.data) // kind.itemsize * kind.itemsize
-            found = self._typed[kind] = self.data[:whole].view(kind)
-        return found
+            typed_data = self._typed[kind] = self.data[:whole].view(kind)
+        return typed_data
 
 
 @dataclass(slots=True)
@@ -81,11 +81,11 @@ class View:
 
 def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of a row-major array, in elements."""
-    made, step = [], 1
+    strides, step = [], 1
     for extent in reversed(shape):
-        made.append(step)
+        strides.append(step)
         step *= extent
-    return tuple(reversed(made))
+    return tuple(reversed(strides))
 
 
 class Violation(Exception):

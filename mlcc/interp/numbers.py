@@ -212,6 +212,6 @@ def _float_to_int(value: Value, to: DType) -> Value:
     over, under = wide >= float(high), wide <= float(low)
     safe = np.where(over | under | np.isnan(wide), 0.0, wide)
     kind = np.uint64 if to.is_uint else np.int64
-    made = safe.astype(kind)
-    made = np.where(over, kind(high), np.where(under, kind(low), made))
-    return made.astype(carrier(to))[()]
+    rounded = safe.astype(kind)
+    rounded = np.where(over, kind(high), np.where(under, kind(low), rounded))
+    return rounded.astype(carrier(to))[()]

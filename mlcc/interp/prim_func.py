@@ -133,8 +133,8 @@ def _scalar(param: tir.Var, arg: Any) -> Any:
             raise CallError(error("E0817", f"{arg} does not fit parameter `{param.name}`: {param.dtype}", param.span))
         return kind.type(whole)
     back = numbers.fit(param.dtype)
-    made = kind.type(arg)
-    return made if back is None else back(made)
+    number = kind.type(arg)
+    return number if back is None else back(number)
 
 
 def _handle(param: tir.Var, arg: Any) -> Any:

@@ -94,10 +94,10 @@ class State:
 
     def view(self, buffer: tir.Buffer, node: Any) -> View:
         """The view of a buffer that is in scope."""
-        found = self.views.get(buffer)
-        if found is None:
+        view = self.views.get(buffer)
+        if view is None:
             self.fault("E0872", f"buffer `{buffer.name}` is not declared here", node)
-        return found
+        return view
 
     def allocate(
         self, buffer: tir.Buffer, shape: tuple[int, ...], strides: tuple[int, ...] | None = None, start: int = 0
@@ -150,11 +150,11 @@ class State:
 
     def set_steps(self, var: tir.Var, form: Form | None) -> None:
         """Remember how a variable that was just bound grows, if it does so evenly."""
-        found = None if form is None else self.resolve(form)
-        if found is None:
+        start_and_steps = None if form is None else self.resolve(form)
+        if start_and_steps is None:
             self.steps.pop(var, None)
         else:
-            self.steps[var] = found
+            self.steps[var] = start_and_steps
 
     def window(self, view: View, forms: list[Form]) -> Window | None:
         """The elements that an access reaches; None if they are not spaced evenly, or not all in bounds."""
@@ -162,17 +162,17 @@ class State:
             return None
         start, steps = self._first(view), dict(view.steps)
         for form, extent, stride in zip(forms, view.shape, view.strides, strict=True):
-            found = self.resolve(form)
-            if found is None:
+            start_and_steps = self.resolve(form)
+            if start_and_steps is None:
                 return None
-            low = high = found[0]
-            for axis, step in found[1].items():
+            low = high = start_and_steps[0]
+            for axis, step in start_and_steps[1].items():
                 reach = step * (self.sizes[axis] - 1)
                 low, high = (low + reach, high) if reach < 0 else (low, high + reach)
                 steps[axis] = steps.get(axis, 0) + step * stride
             if low < 0 or high >= extent:
                 return None
-            start += found[0] * stride
+            start += start_and_steps[0] * stride
         if view.steps and self.mask is not None:  # where it is masked, the view itself may lie outside of the memory
             reaches = [step * (self.sizes[axis] - 1) for axis, step in steps.items()]
             if start + sum(min(r, 0) for r in reaches) < 0:

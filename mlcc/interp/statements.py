@@ -73,19 +73,19 @@ class Compiler(ExprCompiler):
 
         def run(s: State) -> None:
             view = s.view(buffer, stmt)
-            made = value(s)
+            stored = value(s)
             if s.dims or len(closures) != len(view.shape):
-                if forms is not None and s.dims and s.store_evenly(view, forms, made):
+                if forms is not None and s.dims and s.store_evenly(view, forms, stored):
                     return
-                s.store(view, [c(s) for c in closures], made, False, stmt)
+                s.store(view, [c(s) for c in closures], stored, False, stmt)
                 return
             at = view.offset
             for closure, extent, stride in zip(closures, view.shape, view.strides, strict=True):
                 index = int(closure(s))
                 if not 0 <= index < extent:
-                    s.store(view, [c(s) for c in closures], made, False, stmt)  # says what is wrong
+                    s.store(view, [c(s) for c in closures], stored, False, stmt)  # says what is wrong
                 at += index * stride
-            view.data[at] = numbers.to_memory(made, view.dtype) if view.narrow else made
+            view.data[at] = numbers.to_memory(stored, view.dtype) if view.narrow else stored
             if view.storage.defined is not None:
                 view.storage.defined[at] = True
 
@@ -245,10 +245,10 @@ class Compiler(ExprCompiler):
         closures = self.exprs(buffer.shape)
 
         def run(s: State) -> tuple[int, ...]:
-            made = [c(s) for c in closures]
-            if any(isinstance(n, np.ndarray) for n in made):
+            dims = [c(s) for c in closures]
+            if any(isinstance(n, np.ndarray) for n in dims):
                 s.fault("E0872", f"the shape of `{buffer.name}` differs between iterations", buffer)
-            return tuple(int(n) for n in made)
+            return tuple(int(n) for n in dims)
 
         return run
 
@@ -322,10 +322,10 @@ class Compiler(ExprCompiler):
             return None
         steps = dict(outer.steps)
         for form, stride in zip(forms, outer.strides, strict=True):
-            found = s.resolve(form)
-            if found is None:
+            start_and_steps = s.resolve(form)
+            if start_and_steps is None:
                 return None
-            for axis, step in found[1].items():
+            for axis, step in start_and_steps[1].items():
                 steps[axis] = steps.get(axis, 0) + step * stride
         return steps
 
@@ -365,8 +365,8 @@ class Compiler(ExprCompiler):
             body(s)
 
         def run(s: State) -> None:
-            made = [rule(value(s)) for value, (_, rule) in zip(values, axes, strict=True)]
-            for (var, _), value, form in zip(axes, made, forms, strict=True):
+            axis_values = [rule(value(s)) for value, (_, rule) in zip(values, axes, strict=True)]
+            for (var, _), value, form in zip(axes, axis_values, forms, strict=True):
                 s.values[var] = value
                 if s.dims:
                     s.set_steps(var, form)

@@ -22,14 +22,14 @@ Steps = dict[int, int]  # axis, counted from the right -> step in elements
 
 def form_of(expr: Expr) -> Form | None:
     """The expression as a sum of scaled variables, if it is one."""
-    found = linear_parts(expr, casts=True)
-    return None if found is None else (found[1], tuple((v, k) for v, k in found[0].items() if k))
+    parts = linear_parts(expr, casts=True)
+    return None if parts is None else (parts[1], tuple((v, k) for v, k in parts[0].items() if k))
 
 
 def forms_of(exprs: tuple[Expr, ...]) -> list[Form] | None:
     """The forms of all indices of an access; None if one has none."""
-    made = [form_of(e) for e in exprs]
-    return None if any(f is None for f in made) else made  # type: ignore[return-value]
+    forms = [form_of(e) for e in exprs]
+    return None if any(f is None for f in forms) else forms  # type: ignore[return-value]
 
 
 @dataclass(slots=True)
