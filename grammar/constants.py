@@ -144,10 +144,10 @@ class Constants:
 
         Raises CompileError for data whose dtype, shape or hash differs from the reference.
         """
-        found = self._find(key, dtype, shape, span)
-        if found is None:
+        source = self._find(key, dtype, shape, span)
+        if source is None:
             return TensorData(dtype or DType.of("void"), shape or (), None, key, sha256)
-        tensor, origin = found
+        tensor, origin = source
         self._compare(key, dtype, shape, (tensor.dtype, tensor.shape), span, origin)
         if sha256 is not None and not (tensor.sha256 or "").startswith(sha256):
             raise CompileError(
@@ -230,14 +230,14 @@ class Constants:
         if self._beside is None:
             from mlcc.array_files import ArrayFile
 
-            found = [path for path in self._paths() if self._folder is not None and os.path.lexists(path)]
-            for path in found:
+            paths = [path for path in self._paths() if self._folder is not None and os.path.lexists(path)]
+            for path in paths:
                 home = os.path.realpath(self._folder or "")
                 if os.path.commonpath([home, os.path.realpath(path)]) != home:
                     raise CompileError(
                         error("E0906", f"{path} is a link out of its folder", span, "data are looked for there")
                     )
-            self._beside = [ArrayFile(path) for path in found]
+            self._beside = [ArrayFile(path) for path in paths]
         return self._beside
 
 
@@ -312,12 +312,12 @@ class _Lines:
 
 def _scan(source: Source) -> dict[str, _Lines]:
     """The data lines of a text by key. Raises CompileError for lines that cannot be read."""
-    found: dict[str, _Lines] = {}
+    lines_of: dict[str, _Lines] = {}
     for match in _LINE.finditer(source.text) if DATA_MARK in source.text else ():
         span = Span(source, match.start(), min(match.end(), match.start() + 80))
         words = match.group(1).split()
         if len(words) in (2, 3) and words[1] == "+":
-            lines = found.get(_unescape(words[0]))
+            lines = lines_of.get(_unescape(words[0]))
             if lines is None:
                 raise CompileError(error("E0901", "this data line continues one that is not there", span))
             lines.parts += words[2:]
@@ -327,9 +327,11 @@ def _scan(source: Source) -> dict[str, _Lines]:
                 error("E0901", "a data line is `# mlcc.data KEY DTYPE SHAPE BASE64`", span, f"{len(words)} words here")
             )
         key = _unescape(words[0])
-        if key in found:
+        if key in lines_of:
             raise CompileError(
-                error("E0901", f"there are two data lines for `{key}`", span, related=(Label(found[key].span, "one"),))
+                error(
+                    "E0901", f"there are two data lines for `{key}`", span, related=(Label(lines_of[key].span, "one"),)
+                )
             )
         try:
             dtype = DType.of(words[1])
@@ -338,8 +340,8 @@ def _scan(source: Source) -> dict[str, _Lines]:
             raise CompileError(error("E0901", f"in this data line: {exc}", span)) from None
         if dtype.is_void or dtype.is_handle or dtype.lanes != 1 or len(shape) > 64:
             raise CompileError(error("E0901", f"no constant is {_kind(dtype, shape)}", span))
-        found[key] = _Lines(key, dtype, shape, span, words[3:])
-    return found
+        lines_of[key] = _Lines(key, dtype, shape, span, words[3:])
+    return lines_of
 
 
 def _extent(text: str) -> int:

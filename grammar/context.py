@@ -117,9 +117,9 @@ class Walk:
     def bind_import(self, cst: tree.Import) -> None:
         """Take the names that an import line binds."""
         for path, name in cst.names:
-            found = _IMPORTS.get(path)
-            if found is not None:
-                self.modules[name] = found
+            module = _IMPORTS.get(path)
+            if module is not None:
+                self.modules[name] = module
 
     def unknown_name(self, cst: tree.Expr, name: str, scope: Scope) -> NoReturn:
         """Say that a name is not bound here, and what may have been meant."""
@@ -160,9 +160,9 @@ class Scope:
     def find(self, name: str) -> Binding | None:
         """The innermost binding of a name."""
         for names, _ in reversed(self._frames):
-            found = names.get(name)
-            if found is not None:
-                return found
+            binding = names.get(name)
+            if binding is not None:
+                return binding
         return self._outer.find(name) if self._outer is not None else None
 
     def find_here(self, name: str) -> Binding | None:
@@ -175,8 +175,8 @@ class Scope:
 
     def get(self, name: str) -> Any:
         """The value of a name, or None."""
-        found = self.find(name)
-        return None if found is None else found.value
+        binding = self.find(name)
+        return None if binding is None else binding.value
 
     def names(self) -> list[str]:
         """All names bound here, innermost first."""

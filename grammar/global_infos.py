@@ -15,12 +15,12 @@ def read_global_infos(walk: Walk, call: tree.Call) -> dict[str, tuple[GlobalInfo
     """The lists of infos by their keys."""
     if len(call.args) != 1 or call.keywords or not isinstance(call.args[0], tree.Dict):
         walk.fail("E0304", '`I.module_global_infos` takes one dict, such as `{"vdevice": [I.vdevice("cuda")]}`', call)
-    made: dict[str, tuple[GlobalInfo, ...]] = {}
+    infos: dict[str, tuple[GlobalInfo, ...]] = {}
     for key, items in call.args[0].entries:
         if not isinstance(key, tree.Str) or not isinstance(items, tree.Display):
             walk.fail("E0304", "global infos are lists, by strings", key)
-        made[key.value] = tuple(_info(walk, item) for item in items.items)
-    return made
+        infos[key.value] = tuple(_info(walk, item) for item in items.items)
+    return infos
 
 
 def _info(walk: Walk, cst: tree.Expr) -> GlobalInfo:
@@ -59,21 +59,21 @@ def _vdevice(walk: Walk, cst: tree.Call) -> VDevice:
         walk.fail("E0302", "the number of a device is a number", given["vdevice_id"])
     if not isinstance(scope, str):
         walk.fail("E0302", 'a memory scope is a string such as "global"', given["memory_scope"])
-    made = VDevice(target, number, scope, span=walk.span(cst))
-    if not made.kind or not isinstance(made.kind, str):
+    device = VDevice(target, number, scope, span=walk.span(cst))
+    if not device.kind or not isinstance(device.kind, str):
         walk.fail("E0302", 'a target names its kind, such as "cuda" or {"kind": "cuda"}', given["target"])
-    return made
+    return device
 
 
 def resolve_device(walk: Walk, name: str, cst: tree.Expr) -> str:
     """The full name of a device: the module's, or what the name says itself if the module declares none."""
     declared = walk.global_infos.get("vdevice")
     if declared is not None:
-        found = find_device(declared, name)
-        if found is None:
+        device = find_device(declared, name)
+        if device is None:
             known = [device_name(declared, i) for i, d in enumerate(declared) if isinstance(d, VDevice)]
             walk.fail("E0401", f"the module has no device `{name}`", cst, help=f"it has {', '.join(known) or 'none'}")
-        return found
+        return device
     kind, number, scope = [*name.split(":"), "", ""][:3]
     if number and not (number.isascii() and number.isdigit()):
         walk.fail("E0401", f"`{number}` is no number of a device", cst)

@@ -74,10 +74,10 @@ class _Reader:
             with walk.attempt():
                 self._top(stmt)
         self._declare()
-        made: dict[str, Func] = {}
+        functions: dict[str, Func] = {}
         for cst in self.found.functions:
             with walk.attempt():
-                made[cst.name] = self._function(cst)
+                functions[cst.name] = self._function(cst)
         attrs = {}
         for call in self.found.attrs:
             with walk.attempt():
@@ -89,7 +89,7 @@ class _Reader:
             walk.note("E0207", "the text has no functions", span, help=help)
         if walk.diagnostics:
             raise CompileError(walk.diagnostics)
-        return IRModule(made, attrs, walk.module_name, walk.global_infos)
+        return IRModule(functions, attrs, walk.module_name, walk.global_infos)
 
     # ------------------------------------------------------------ the outside
 
@@ -198,8 +198,8 @@ class _Reader:
         if dtype is not None:
             walk.prelude.define(name, TypeVar(name, dtype), span)
             return
-        made = Evaluator(walk, walk.prelude).value(value)
-        walk.prelude.define(name, made, span)
+        evaluated = Evaluator(walk, walk.prelude).value(value)
+        walk.prelude.define(name, evaluated, span)
 
     def _metadata(self, call: tree.Call) -> None:
         """`metadata = tvm.ir.load_json("...")`: data for the constants that the text refers to."""
@@ -246,10 +246,10 @@ class _Reader:
         from mlcc.grammar.relax.walk import walk_function
 
         before = len(self.walk.diagnostics)
-        made = walk_function(self.walk, cst)
+        func = walk_function(self.walk, cst)
         if len(self.walk.diagnostics) > before:
             raise Skip
-        return made
+        return func
 
 
 def _means_nothing(stmt: tree.Stmt) -> bool:

@@ -41,13 +41,13 @@ class Line:
         atoms = space_tokens(self.tokens)
         if not self.comments:
             return list(atoms)
-        made: list[Atom | Comment] = []
+        parts: list[Atom | Comment] = []
         at = 0
         for number, comment in self.comments:
-            made += atoms[at:number]
-            made.append(comment)
+            parts += atoms[at:number]
+            parts.append(comment)
             at = number
-        return made + atoms[at:]
+        return parts + atoms[at:]
 
     @property
     def starts_definition(self) -> bool:
@@ -64,10 +64,10 @@ def format_text(text: str, name: str = "<text>") -> str:
     parse_syntax(source, "script" if name.endswith(".mls") else "module")
     lines = read_lines(source)
     _separate(lines)
-    made = "".join(_write(line) for line in lines)
-    if _skeleton(read_lines(Source(name, made))) != _skeleton(lines):
+    formatted = "".join(_write(line) for line in lines)
+    if _skeleton(read_lines(Source(name, formatted))) != _skeleton(lines):
         raise AssertionError(f"formatting {name} would change its tokens")
-    return made
+    return formatted
 
 
 def _skeleton(lines: list[Line]) -> list[tuple[int, list[str]]]:
@@ -154,7 +154,7 @@ def _place_comments(
 
 def _logical(text: str, depth: int, blank: bool, tokens: list[Token], comments: list[_Standing]) -> list[Line]:
     """The statements of one logical line, each a line of its own."""
-    made: list[Line] = []
+    statements: list[Line] = []
     words: list[str] = []
     inside: list[tuple[int, Comment]] = []  # comments and how many words come before them
     brackets = lambdas = 0
@@ -162,9 +162,9 @@ def _logical(text: str, depth: int, blank: bool, tokens: list[Token], comments: 
 
     def finish(depth: int) -> None:
         if words:
-            made.append(Line(depth, list(words), list(inside), blank and not made))
-        elif made:
-            made[-1].comments += [(len(made[-1].tokens), comment) for _, comment in inside]
+            statements.append(Line(depth, list(words), list(inside), blank and not statements))
+        elif statements:
+            statements[-1].comments += [(len(statements[-1].tokens), comment) for _, comment in inside]
         words.clear()
         inside.clear()
 
@@ -193,7 +193,7 @@ def _logical(text: str, depth: int, blank: bool, tokens: list[Token], comments: 
                 depth += 1
     inside += [(len(words), _comment(text, comment)) for comment in comments[at:]]
     finish(depth)
-    return made
+    return statements
 
 
 def _comment(text: str, comment: _Standing) -> Comment:

@@ -79,7 +79,7 @@ Part = Atom | Comment | Group
 
 def space_tokens(texts: list[str]) -> list[Atom]:
     """Tokens of one logical line with the blanks between them."""
-    made: list[Atom] = []
+    spaced: list[Atom] = []
     spacer = _Spacer(bool(texts) and texts[0] == "def")
     before: Atom | None = None
     for text in texts:
@@ -87,9 +87,9 @@ def space_tokens(texts: list[str]) -> list[Atom]:
         atom.unary = (text in _UNARY and spacer.starts_operand(before)) or (text == "@" and before is None)
         atom.space = before is not None and spacer.blank(before, atom)
         spacer.step(atom, before)
-        made.append(atom)
+        spaced.append(atom)
         before = atom
-    return made
+    return spaced
 
 
 class _Spacer:
@@ -159,9 +159,9 @@ def build(atoms: list[Atom | Comment]) -> list[Part]:
         if isinstance(atom, Comment):
             _add_comment(parts, group, atom)
         elif atom.text in ("(", "[", "{"):
-            made = Group(atom)
-            parts.append(made)
-            stack.append((made.items[0], made))
+            opened = Group(atom)
+            parts.append(opened)
+            stack.append((opened.items[0], opened))
         elif atom.text in (")", "]", "}") and group is not None:
             group.close = atom.text
             stack.pop()
@@ -323,10 +323,10 @@ class Layout:
 
 def _reaches(parts: list[Part], tail: int) -> list[int]:
     """For each part, the width of what comes after it up to where the line may break next."""
-    made = [0] * len(parts)
+    reaches = [0] * len(parts)
     width = tail
     for number in range(len(parts) - 1, -1, -1):
-        made[number] = width
+        reaches[number] = width
         part = parts[number]
         if isinstance(part, Comment):
             width = 0
@@ -335,7 +335,7 @@ def _reaches(parts: list[Part], tail: int) -> list[int]:
         else:
             line, several, _ = part.text.partition("\n")
             width = len(line) + part.space + (0 if several else width)
-    return made
+    return reaches
 
 
 def _breakable(group: Group) -> bool:

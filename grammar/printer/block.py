@@ -133,8 +133,8 @@ def _block(out: Writer, block: tir.Block, realize: tir.BlockRealize | None) -> N
             out.line(f"{out.dialect.block_attr}({out.value(block.annotations)})")
         allocations(out, block)
         for match in block.match_buffers:
-            made = out.text(match)
-            out.line(f"{define_buffer(out, match.buffer)} = {made}")
+            source = out.text(match)
+            out.line(f"{define_buffer(out, match.buffer)} = {source}")
         if block.init is not None:
             out.line("with T.init():")
             with out.indented():

@@ -89,13 +89,13 @@ def declaration(out: Writer, buffer: tir.Buffer) -> str:
 
 @handles(tir.Buffer)
 def _buffer(out: Writer, buffer: tir.Buffer, like: DType | None) -> Parts:
-    found = out.bound.get(buffer)
-    if found is None:
-        made = declaration(out, buffer)
-        found = define_buffer(out, buffer, out.function_scope)
-        out.prelude.append(f"{found} = {made}")
+    name = out.bound.get(buffer)
+    if name is None:
+        creation = declaration(out, buffer)
+        name = define_buffer(out, buffer, out.function_scope)
+        out.prelude.append(f"{name} = {creation}")
         out.imports.add("T")
-    return ATOM, [found]
+    return ATOM, [name]
 
 
 @handles(tir.MatchBufferRegion)

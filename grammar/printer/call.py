@@ -37,11 +37,11 @@ def _reads_back(node: tir.Call, known: Intrinsic) -> bool:
         return False
     if build is not None:
         try:
-            made = build(*args)
+            rebuilt = build(*args)
         except (ValueError, TypeError, ArithmeticError, AttributeError):
             return False
-        same = isinstance(made, tir.Call) and made.op == node.op and made.dtype is node.dtype
-        return same and all(a is b for a, b in zip(made.args, args, strict=True))  # type: ignore[attr-defined]
+        same = isinstance(rebuilt, tir.Call) and rebuilt.op == node.op and rebuilt.dtype is node.dtype
+        return same and all(a is b for a, b in zip(rebuilt.args, args, strict=True))  # type: ignore[attr-defined]
     if known.name == "likely" and isinstance(args[0], tir.IntImm):
         return False
     if known.operands == "match" and any(a.dtype is not args[0].dtype for a in args):
@@ -57,11 +57,11 @@ def _target(config: str) -> str:
     """The configuration of a target: a dict if it is one, else the string."""
     if config.startswith("{"):
         try:
-            made = json.loads(config)
+            parsed = json.loads(config)
         except ValueError:
             return quote(config)
-        if isinstance(made, dict):
-            return repr(made)
+        if isinstance(parsed, dict):
+            return repr(parsed)
     return quote(config)
 
 

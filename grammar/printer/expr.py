@@ -75,22 +75,22 @@ def var_type(var: tir.Var) -> str:
 
 def var_creation(var: tir.Var) -> str:
     """The expression that makes a new variable: `T.int32()`."""
-    made = var_type(var)
-    return made if made.endswith(")") else made + "()"
+    creation = var_type(var)
+    return creation if creation.endswith(")") else creation + "()"
 
 
 @handles(tir.Var)
 def _var(out: Writer, var: tir.Var, like: DType | None) -> Parts:
-    found = out.bound.get(var)
-    if found is None:
-        found = free_var(out, var)
+    name = out.bound.get(var)
+    if name is None:
+        name = free_var(out, var)
     elif out.from_signature and var in out.from_signature:
         if out.signature is None:
             out.prelude.append(f"{out.from_signature.pop(var)} = {var_creation(var)}")
             out.imports.add("T")
         elif var in out.signature:
             out.touched = True
-    return ATOM, [found]
+    return ATOM, [name]
 
 
 def free_var(out: Writer, var: tir.Var) -> str:
@@ -139,10 +139,15 @@ def _cast(out: Writer, node: tir.Cast, like: DType | None) -> Parts:
 def _reads_back(node: tir.BinaryOp, build: Callable[..., tir.Expr]) -> bool:
     """True if building from the operands gives a node like this one."""
     try:
-        made = build(node.lhs, node.rhs)
+        rebuilt = build(node.lhs, node.rhs)
     except (TypeMismatch, ValueError, ArithmeticError, AttributeError):
         return False
-    return type(made) is type(node) and made.dtype is node.dtype and made.lhs is node.lhs and made.rhs is node.rhs
+    return (
+        type(rebuilt) is type(node)
+        and rebuilt.dtype is node.dtype
+        and rebuilt.lhs is node.lhs
+        and rebuilt.rhs is node.rhs
+    )
 
 
 @handles(*_INFIX)

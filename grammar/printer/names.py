@@ -14,10 +14,10 @@ RESERVED = frozenset(
 
 def identifier(hint: str) -> str:
     """`hint` with all that an ASCII identifier cannot hold replaced by `_`; never empty, never reserved."""
-    made = re.sub(r"[^A-Za-z0-9_]", "_", hint) or "v"
-    if made[0].isdigit():
-        made = "_" + made
-    return made + "_" if made in RESERVED else made
+    name = re.sub(r"[^A-Za-z0-9_]", "_", hint) or "v"
+    if name[0].isdigit():
+        name = "_" + name
+    return name + "_" if name in RESERVED else name
 
 
 class Names:

@@ -95,13 +95,13 @@ def _module(out: Writer, module: IRModule) -> None:
 
 
 def _function(out: Writer, func: Any, name: str) -> None:
-    made = out.function_name(name)
+    printed_name = out.function_name(name)
     if isinstance(func, tir.PrimFunc):
-        printer_tir.prim_func(out, func, made)
+        printer_tir.prim_func(out, func, printed_name)
     elif isinstance(func, relax.Function):
-        printer_relax.function(out, func, made)
+        printer_relax.function(out, func, printed_name)
     else:
-        out.line(f"{made} = {out.text(func)}")
+        out.line(f"{printed_name} = {out.text(func)}")
 
 
 def _part(out: Writer, node: Any) -> None:

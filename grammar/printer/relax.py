@@ -74,11 +74,11 @@ def _forget_inner_symbols(out: Writer, func: relax.Function) -> None:
     visible: set[Any] = set()
     stack = [*(p.struct_info for p in func.params), func.ret_struct_info]
     while stack:
-        found = stack.pop()
-        if isinstance(found, relax.TupleStructInfo):
-            stack += found.fields
-        elif found is not None and not isinstance(found, relax.FuncStructInfo):
-            visible.update(walk(found))
+        top = stack.pop()
+        if isinstance(top, relax.TupleStructInfo):
+            stack += top.fields
+        elif top is not None and not isinstance(top, relax.FuncStructInfo):
+            visible.update(walk(top))
     for var in [n for n in out.scopes[-1] if isinstance(n, tir.Var) and n not in visible]:
         out.names.release(out.bound.pop(var))
         out.from_signature.pop(var, None)
@@ -176,13 +176,13 @@ def _find_checked(body: relax.Expr) -> dict[relax.Var, Any]:
     if not casts:
         return {}
     uses = Counter(c for n in walk(body) for c in children(n) if isinstance(c, relax.Var))
-    found: dict[relax.Var, Any] = {}
+    checked: dict[relax.Var, Any] = {}
     for part in walk(body):
         if isinstance(part, relax.BindingBlock):
             for one, after in itertools.pairwise(part.bindings):
                 if isinstance(one, relax.VarBinding) and casts.get(one.var) is after and uses[one.var] == 2:
-                    found[one.var] = one.value
-    return found
+                    checked[one.var] = one.value
+    return checked
 
 
 def binding(out: Writer, one: relax.Binding, depth: int = -1) -> None:
@@ -274,12 +274,12 @@ def _hoisted(out: Writer, value: Any) -> Any:
 
 @handles(relax.Var, relax.DataflowVar)
 def _var(out: Writer, node: relax.Var, like: DType | None) -> Parts:
-    found = out.bound.get(node)
-    if found is None and not out.names.is_taken(out.past.get(node, "R")):
-        found = out.past[node]  # of a dataflow block that ended: wrong, but it can be written
-    if found is None:
-        found = out.define(node, node.name, out.function_scope)
-    return ATOM, [found]
+    name = out.bound.get(node)
+    if name is None and not out.names.is_taken(out.past.get(node, "R")):
+        name = out.past[node]  # of a dataflow block that ended: wrong, but it can be written
+    if name is None:
+        name = out.define(node, node.name, out.function_scope)
+    return ATOM, [name]
 
 
 @handles(relax.GlobalVar)

@@ -51,7 +51,7 @@ def _params(
     out: Writer, func: tir.PrimFunc, handles: set[tir.Var]
 ) -> tuple[list[str], list[tuple[tir.Var, tir.Buffer]]]:
     """The text of the parameters, and the buffers that the body has to match."""
-    made: list[str] = []
+    texts: list[str] = []
     matched: list[tuple[tir.Var, tir.Buffer]] = []
     buffers = [b for b in func.buffers if b is not None]
     data = Counter(b.data for b in buffers)
@@ -59,15 +59,15 @@ def _params(
         alone = buffer is not None and param not in handles and data[buffer.data] == 1
         if alone and buffer is not None and param.pointer is None and is_simple(buffer):
             args = ", ".join(buffer_arguments(out, buffer))
-            made.append(f"{define_buffer(out, buffer)}: T.Buffer({args})")
+            texts.append(f"{define_buffer(out, buffer)}: T.Buffer({args})")
             out.bind(param, out.bound[buffer])
             continue
         hint = param.name
         if buffer is not None:
             matched.append((param, buffer))
             hint = f"var_{hint}" if hint == buffer.name else hint
-        made.append(f"{out.define(param, hint)}: {var_type(param)}")
-    return made, matched
+        texts.append(f"{out.define(param, hint)}: {var_type(param)}")
+    return texts, matched
 
 
 def write_attributes(out: Writer, attrs: Attrs, name: str, function: str) -> None:

@@ -115,12 +115,12 @@ def handles(*classes: type) -> Callable[[Handler], Handler]:
 
 def separated(parts: list[list[Part]], by: str = ", ") -> list[Part]:
     """The parts of a list, with separators."""
-    made: list[Part] = []
+    joined: list[Part] = []
     for i, part in enumerate(parts):
         if i:
-            made.append(by)
-        made += part
-    return made
+            joined.append(by)
+        joined += part
+    return joined
 
 
 def call(name: str, *args: Part | list[Part]) -> Parts:

@@ -34,9 +34,9 @@ def if_statement(fw: FunctionWalk, cst: tree.If, statements: Statements) -> None
     if len(walk.diagnostics) != before:
         raise Skip
     info = common(_known(then), _known(other))
-    made = relax.If(condition, then, other, info, span=walk.span(cst.condition))
+    branch = relax.If(condition, then, other, info, span=walk.span(cst.condition))
     var = fw.variable(name, place.start, info, walk.span(place))
-    fw.out.bindings.append(relax.VarBinding(var, made, span=walk.span(cst.condition)))
+    fw.out.bindings.append(relax.VarBinding(var, branch, span=walk.span(cst.condition)))
     fw.define(place, var)
 
 
@@ -46,8 +46,8 @@ def _known(branch: relax.SeqExpr) -> relax.StructInfo:
 
 def _condition(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
     """A bool: a scalar, or a tensor without dimensions."""
-    made = fw.leaf(relax_expr.expression(fw, cst))
-    info = made.struct_info
+    test = fw.leaf(relax_expr.expression(fw, cst))
+    info = test.struct_info
     if isinstance(info, relax.TensorStructInfo):
         wrong = info.ndim not in (-1, 0) or not (info.dtype is None or info.dtype.is_bool)
     elif isinstance(info, relax.PrimStructInfo):
@@ -56,7 +56,7 @@ def _condition(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
         wrong = info is not None and not isinstance(info, relax.ObjectStructInfo)
     if wrong:
         fw.walk.note("E0417", "a condition is one bool", cst, help="a tensor without dimensions, or a scalar")
-    return made
+    return test
 
 
 def _branch(
@@ -95,8 +95,8 @@ def _as_sequence(blocks: list[relax.BindingBlock], last: relax.Binding, which: s
     if not computes and not isinstance(blocks[-1], relax.DataflowBlock):
         body: relax.Expr = last.value  # type: ignore[attr-defined]
         info = last.var.struct_info or body.struct_info
-        made = [*blocks[:-1], replace(blocks[-1], bindings=rest)] if rest else blocks[:-1]
-        return relax.SeqExpr(tuple(made), body, info, span=last.span)
+        new_blocks = [*blocks[:-1], replace(blocks[-1], bindings=rest)] if rest else blocks[:-1]
+        return relax.SeqExpr(tuple(new_blocks), body, info, span=last.span)
     var = type(last.var)(f"{last.var.name}_{which}", last.var.struct_info, span=last.var.span)
-    made = [*blocks[:-1], replace(blocks[-1], bindings=(*rest, replace(last, var=var)))]
-    return relax.SeqExpr(tuple(made), var, var.struct_info, span=last.span)
+    new_blocks = [*blocks[:-1], replace(blocks[-1], bindings=(*rest, replace(last, var=var)))]
+    return relax.SeqExpr(tuple(new_blocks), var, var.struct_info, span=last.span)

@@ -159,8 +159,8 @@ def data(fw: FunctionWalk, cst: tree.Call, given: Arguments) -> relax.Constant:
         if not isinstance(sha256, str) or len(sha256) < 16 or sha256.strip("0123456789abcdef"):
             fw.walk.fail("E0905", "a hash is at least 16 lower-case hex digits", given["sha256"])
     with fw.guard(cst):
-        found = fw.constants.resolve(key, dtype, shape, sha256, fw.walk.span(cst))
-        return constant(found, fw, cst)
+        tensor = fw.constants.resolve(key, dtype, shape, sha256, fw.walk.span(cst))
+        return constant(tensor, fw, cst)
 
 
 def metadata(fw: FunctionWalk, cst: tree.Index) -> relax.Constant | None:

@@ -92,25 +92,25 @@ def _display(fw: FunctionWalk, cst: tree.Display) -> tuple[Any, ...] | list[Any]
 
 
 def _name(fw: FunctionWalk, cst: tree.Name) -> Any:
-    found = type_of(fw, cst)
-    return found if found is not None else fw.resolve(cst)
+    info = type_of(fw, cst)
+    return info if info is not None else fw.resolve(cst)
 
 
 def _dict(fw: FunctionWalk, cst: tree.Dict) -> Attrs:
-    made = {}
+    attributes = {}
     for key, item in cst.entries:
         name = value(fw, key)
         if not isinstance(name, str):
             fw.walk.fail("E0407", "keys are strings here", key)
-        made[name] = values.plain(value(fw, item))
-    return Attrs(made)
+        attributes[name] = values.plain(value(fw, item))
+    return Attrs(attributes)
 
 
 def _attribute(fw: FunctionWalk, cst: tree.Attribute) -> Any:
     """`cls.f`, or a type such as `R.Object` and `T.int64`."""
-    found = type_of(fw, cst)
-    if found is not None:
-        return found
+    info = type_of(fw, cst)
+    if info is not None:
+        return info
     if is_module(fw, cst.base):
         return fw.member(cst, cst.name)
     path = fw.walk.dotted(cst, fw.scope)
@@ -123,9 +123,9 @@ def is_module(fw: FunctionWalk, cst: tree.Expr) -> bool:
     """Return True if an expression denotes the module itself: its name, or `cls`."""
     if not isinstance(cst, tree.Name):
         return False
-    found = fw.scope.find(cst.id)
-    if found is not None:
-        return found.value is MODULE
+    binding = fw.scope.find(cst.id)
+    if binding is not None:
+        return binding.value is MODULE
     return cst.id in fw.walk.self_names or cst.id == fw.walk.module_name
 
 
@@ -135,9 +135,9 @@ def _index(fw: FunctionWalk, cst: tree.Index) -> Any:
         text = fw.walk.strings.get(metadata_key(cst) or "")
         if text is not None:
             return text
-    found = relax_const.metadata(fw, cst)
-    if found is not None:
-        return found
+    data = relax_const.metadata(fw, cst)
+    if data is not None:
+        return data
     if len(cst.items) != 1 or isinstance(cst.items[0], tree.Slice):
         fw.walk.fail("E0408", "a tuple is indexed by one number", cst)
     at = values.plain(fw.scalar(cst.items[0]))
@@ -202,9 +202,9 @@ def _operator(fw: FunctionWalk, cst: tree.Unary | tree.Binary | tree.Compare) ->
 def call(fw: FunctionWalk, cst: tree.Call) -> Any:
     """A call: of an operator, a form of the language, a function of the module, or a closure."""
     head = cst.function
-    found = type_of(fw, cst)
-    if found is not None:
-        return found
+    info = type_of(fw, cst)
+    if info is not None:
+        return info
     path = fw.walk.dotted(head, fw.scope)
     if path is None:
         return _call_value(fw, cst)
@@ -237,9 +237,11 @@ def _arguments(fw: FunctionWalk, cst: tree.Call, skip: int = 0) -> tuple[tuple[A
             fw.walk.fail("E0406", "a tuple is not unpacked in a call", argument, help="write its items one by one")
     args = tuple(value(fw, a) for a in cst.args[skip:])
     kwargs = {k.name: value(fw, k.value) for k in cst.keywords}
-    for made, at in zip((*args, *kwargs.values()), (*cst.args[skip:], *(k.value for k in cst.keywords)), strict=True):
-        if isinstance(made, Cast) or made is MODULE:
-            as_expr(fw, made, at)
+    for given_value, at in zip(
+        (*args, *kwargs.values()), (*cst.args[skip:], *(k.value for k in cst.keywords)), strict=True
+    ):
+        if isinstance(given_value, Cast) or given_value is MODULE:
+            as_expr(fw, given_value, at)
     return args, kwargs
 
 
@@ -262,24 +264,24 @@ def _bind(fw: FunctionWalk, cst: tree.Expr, name: str, args: tuple[Any, ...], kw
         fw.walk.fail("E0440", f"there is no operator `R.{name}`", tree.head(cst), help=did_you_mean(name, known))
     stated = _stated(fw, cst, name, kwargs) if isinstance(cst, tree.Call) else None
     with fw.guard(cst):
-        made = ops.bind_call(name, args, kwargs, fw.walk.span(cst))
-    inferred = made.struct_info
+        bound = ops.bind_call(name, args, kwargs, fw.walk.span(cst))
+    inferred = bound.struct_info
     if stated is not None and inferred is not None and relations.fit(stated, inferred) is not Fit.COVERS:
         fw.walk.fail("E0411", f"the result is {text_of(inferred)}, not {text_of(stated)}", cst)
-    return made if made.struct_info is not None else _known(made, None)
+    return bound if bound.struct_info is not None else _known(bound, None)
 
 
 def _stated(fw: FunctionWalk, cst: tree.Call, name: str, kwargs: dict[str, Any]) -> relax.StructInfo | None:
     """The result's type, taken out of `sinfo_args=(type,)` of an operator that infers it."""
-    found = next((k for k in _TYPES_OF_RESULTS if k in kwargs), None)
+    keyword = next((k for k in _TYPES_OF_RESULTS if k in kwargs), None)
     known = signature(name.removeprefix("relax."))
-    if found is None or known is None or any(p.is_types for p in known.params):
+    if keyword is None or known is None or any(p.is_types for p in known.params):
         return None
-    given = kwargs.pop(found)
+    given = kwargs.pop(keyword)
     types = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     if len(types) != 1 or not isinstance(types[0], relax.StructInfo):
-        at = next(k.value for k in cst.keywords if k.name == found)
-        fw.walk.fail("E0442", f"`{found}` takes the type of the result", at)
+        at = next(k.value for k in cst.keywords if k.name == keyword)
+        fw.walk.fail("E0442", f"`{keyword}` takes the type of the result", at)
     return types[0]
 
 
@@ -308,12 +310,12 @@ def _call_value(fw: FunctionWalk, cst: tree.Call) -> Any:
         fw.walk.fail("E0406", "this is no function, it cannot be called", head)
     op = callee if isinstance(callee, (relax.GlobalVar, relax.Var)) else fw.leaf(callee)
     given = tuple(as_expr(fw, a, c) for a, c in zip(args, cst.args, strict=True))
-    made = relax.Call(op, given, span=fw.walk.span(cst))
+    new_call = relax.Call(op, given, span=fw.walk.span(cst))
     if isinstance(op, relax.GlobalVar) and fw.is_prim_func(op.name):
-        return _known(made, _written(fw, op.name))
+        return _known(new_call, _written(fw, op.name))
     with fw.guard(cst):
-        info = ops.infer_struct_info(made, fw.walk.functions)
-    return _known(made, info)
+        info = ops.infer_struct_info(new_call, fw.walk.functions)
+    return _known(new_call, info)
 
 
 def _written(fw: FunctionWalk, name: str) -> relax.StructInfo:
@@ -405,8 +407,8 @@ def _packed(
     kwargs.pop("attrs_type_key", None)
     attrs = {k: values.plain(v) for k, v in kwargs.items()}
     given = tuple(as_expr(fw, a, c) for a, c in zip(args, cst.args[len(cst.args) - len(args) :], strict=True))
-    made = relax.Call(callee, given, Attrs(attrs), types, span=fw.walk.span(cst))
-    return _known(made, ops.infer_struct_info(made))
+    new_call = relax.Call(callee, given, Attrs(attrs), types, span=fw.walk.span(cst))
+    return _known(new_call, ops.infer_struct_info(new_call))
 
 
 # ---------------------------------------------------------------- forms that hold expressions

@@ -45,24 +45,24 @@ def _shape(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> rel
 
 
 def _prim_value(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
-    made = fw.scalar(given["value"])
-    if not isinstance(made, (bool, int, float, tir.Expr)) or isinstance(made, tir.StringImm):
+    scalar = fw.scalar(given["value"])
+    if not isinstance(scalar, (bool, int, float, tir.Expr)) or isinstance(scalar, tir.StringImm):
         fw.walk.fail("E0442", "R.prim_value takes a scalar", given["value"])
-    return values.expr(made, fw.walk.span(cst))
+    return values.expr(scalar, fw.walk.span(cst))
 
 
 def _str(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
-    made = fw.scalar(given["value"])
-    if not isinstance(made, str):
+    text = fw.scalar(given["value"])
+    if not isinstance(text, str):
         fw.walk.fail("E0442", "R.str takes a string", given["value"])
-    return values.expr(made, fw.walk.span(cst))
+    return values.expr(text, fw.walk.span(cst))
 
 
 def _dtype(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
-    made = tensor_dtype(fw, given["value"])
-    if made is None:
+    dtype = tensor_dtype(fw, given["value"])
+    if dtype is None:
         fw.walk.fail("E0442", "R.dtype takes the name of a dtype", given["value"])
-    return values.expr(made, fw.walk.span(cst))
+    return values.expr(dtype, fw.walk.span(cst))
 
 
 def _extern(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:

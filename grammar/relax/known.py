@@ -23,8 +23,8 @@ def well_defined(
     if visible is None:
         return info
     inner = set(relations.variables(info)) - visible
-    found = infer.erase(info, {}, inner) if inner else info
-    return _without_shape_vars(found, set(params))
+    erased = infer.erase(info, {}, inner) if inner else info
+    return _without_shape_vars(erased, set(params))
 
 
 def _without_shape_vars(info: relax.StructInfo, known: set[relax.Var]) -> relax.StructInfo:

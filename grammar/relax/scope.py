@@ -62,16 +62,16 @@ class FunctionWalk:
 
     def find(self, name: str) -> Binding | None:
         """The binding of a name; a symbolic variable is made where the name stands for one per function."""
-        found = self.scope.find(name)
-        if found is None:
+        binding = self.scope.find(name)
+        if binding is None:
             return None
-        if found.value is UNKNOWN:
+        if binding.value is UNKNOWN:
             raise Skip
-        if isinstance(found.value, TypeVar):
-            return Binding(self.symbol(name, found.value.dtype), found.span)
-        if isinstance(found.value, tir.Var) and self.walk.prelude.find(name) is found:
-            return Binding(self.symbol(name, found.value.dtype), found.span)
-        return found
+        if isinstance(binding.value, TypeVar):
+            return Binding(self.symbol(name, binding.value.dtype), binding.span)
+        if isinstance(binding.value, tir.Var) and self.walk.prelude.find(name) is binding:
+            return Binding(self.symbol(name, binding.value.dtype), binding.span)
+        return binding
 
     def symbol(self, name: str, dtype: DType = INT64) -> tir.Var:
         """The symbolic variable of that name: this function's, or that of a function around it."""
@@ -85,9 +85,9 @@ class FunctionWalk:
     def resolve(self, cst: tree.Name) -> Any:
         """Resolve a name in this scope. Reports an error for an unknown name."""
         name = cst.id
-        found = self.find(name)
-        if found is not None:
-            return found.value
+        binding = self.find(name)
+        if binding is not None:
+            return binding.value
         if name in self.walk.functions:
             return self.walk.functions[name]
         if name in self.walk.self_names or name == self.walk.module_name:
@@ -96,13 +96,13 @@ class FunctionWalk:
 
     def member(self, cst: tree.Expr, name: str) -> relax.GlobalVar:
         """A function of the module. Fails if there is none of that name."""
-        found = self.walk.functions.get(name)
-        if found is None:
+        handle = self.walk.functions.get(name)
+        if handle is None:
             close = nearest(name, self.walk.functions, 1)
             known = ", ".join(f"`{n}`" for n in list(self.walk.functions)[:8])
             help = f"did you mean `{close[0]}`?" if close else f"it has {known}" if known else None
             self.walk.fail("E0250", f"the module has no function `{name}`", cst, "not defined", help=help)
-        return found
+        return handle
 
     def is_prim_func(self, name: str) -> bool:
         """Return True if a function of the module is a PrimFunc, by its decorator."""
@@ -119,9 +119,9 @@ class FunctionWalk:
     def scalar(self, cst: tree.Expr) -> Any:
         """The value of a scalar expression: a Python value or a TensorIR expression."""
         for name in names_in(cst):
-            found = self.find(name.id)
-            if found is not None and isinstance(found.value, relax.Expr) and scalar_of(found.value) is None:
-                self._no_scalar(name, found)
+            binding = self.find(name.id)
+            if binding is not None and isinstance(binding.value, relax.Expr) and scalar_of(binding.value) is None:
+                self._no_scalar(name, binding)
         with self.guard(cst):
             return evaluate(self.walk, self.scalars, cst)
 
@@ -136,8 +136,8 @@ class FunctionWalk:
     def is_graph_level(self, cst: tree.Expr) -> bool:
         """Return True if an expression is a graph-level one (on tensors, shapes, tuples), not a scalar one."""
         for name in names_in(cst):
-            found = self.find(name.id)
-            if found is not None and isinstance(found.value, relax.Expr) and scalar_of(found.value) is None:
+            binding = self.find(name.id)
+            if binding is not None and isinstance(binding.value, relax.Expr) and scalar_of(binding.value) is None:
                 return True
         return any(
             self.walk.dotted(node.function, self.scope) is not None and self._is_relax(node) for node in calls_in(cst)
@@ -226,11 +226,11 @@ class Scalars(Scope):
         self.gone = function.scope.gone
 
     def find(self, name: str) -> Binding | None:
-        found = self._function.find(name)
-        if found is None:
+        binding = self._function.find(name)
+        if binding is None:
             return super().find(name)
-        value = scalar_of(found.value) if isinstance(found.value, relax.Expr) else found.value
-        return Binding(value, found.span)
+        value = scalar_of(binding.value) if isinstance(binding.value, relax.Expr) else binding.value
+        return Binding(value, binding.span)
 
     def names(self) -> list[str]:
         return self._function.scope.names()

@@ -60,8 +60,8 @@ def _introduce(fw: FunctionWalk, cst: tree.Def, name: str, annotation: tree.Expr
         scalars[name] = tir.Var(name, dtype)
         fw.scope.define(name, scalars[name])
     for word, place, is_dimension in relax_types.introduced(fw, annotation):
-        found = fw.scope.find(word)
-        if found is None or not isinstance(found.value, (tir.Var, TypeVar)):
+        binding = fw.scope.find(word)
+        if binding is None or not isinstance(binding.value, (tir.Var, TypeVar)):
             dtype = INT64 if is_dimension else _declared(fw, cst, word)
             fw.define(tree.Name(place.start, place.end, word), fw.symbol(word, dtype))
 
@@ -78,7 +78,7 @@ def _declared(fw: FunctionWalk, cst: tree.Def, name: str) -> DType:
 
 
 def _options(fw: FunctionWalk, cst: tree.Def) -> dict[str, bool]:
-    found: dict[str, bool] = {}
+    options: dict[str, bool] = {}
     for decorator in cst.decorators:
         if not isinstance(decorator, tree.Call):
             continue
@@ -89,8 +89,8 @@ def _options(fw: FunctionWalk, cst: tree.Def) -> dict[str, bool]:
             elif not isinstance(item, tree.Const) or not isinstance(item.value, bool):
                 fw.walk.note("E0413", f"`{name}` is True or False", item)
             else:
-                found[name] = item.value
-    return found
+                options[name] = item.value
+    return options
 
 
 # ---------------------------------------------------------------- parts of syntax
@@ -112,8 +112,8 @@ def bound_names(statement: tree.Stmt) -> list[tree.Name]:
     if isinstance(statement, tree.With):
         return [name for inner in statement.body for name in bound_names(inner)]
     if isinstance(statement, tree.If):
-        found = [bound_names(branch[-1]) for branch in (statement.then, statement.other) if branch]
-        return found[0][-1:] if found else []
+        branches = [bound_names(branch[-1]) for branch in (statement.then, statement.other) if branch]
+        return branches[0][-1:] if branches else []
     return []
 
 
@@ -145,8 +145,8 @@ def declaration(fw: FunctionWalk, cst: tree.Expr) -> DType | None:
     if args:
         return None
     named = tree.Attribute(cst.start, cst.end, tree.Name(cst.start, cst.end, "T"), name)
-    found = relax_types.type_of(fw, named)
-    return found.dtype if isinstance(found, relax.PrimStructInfo) else None
+    info = relax_types.type_of(fw, named)
+    return info.dtype if isinstance(info, relax.PrimStructInfo) else None
 
 
 def _plain_scalar(fw: FunctionWalk, annotation: tree.Expr) -> DType | None:

@@ -22,10 +22,10 @@ BARE = frozenset({"Tensor", "Shape", "Prim", "Tuple", "Callable", "Object", "Any
 
 def struct_info(fw: FunctionWalk, cst: tree.Expr) -> relax.StructInfo:
     """The struct info that an annotation means. Fails for what is none."""
-    found = type_of(fw, cst)
-    if found is None:
+    info = type_of(fw, cst)
+    if info is None:
         fw.walk.fail("E0400", "this is no type", cst, help="types are R.Tensor, R.Shape, R.Prim, R.Tuple, ...")
-    return found
+    return info
 
 
 def type_of(fw: FunctionWalk, cst: tree.Expr) -> relax.StructInfo | None:
@@ -40,9 +40,9 @@ def type_of(fw: FunctionWalk, cst: tree.Expr) -> relax.StructInfo | None:
         if head is cst and fw.walk.dotted(head, fw.scope) in ("R.str", "R.dtype"):
             return relax.ObjectStructInfo(span=fw.walk.span(cst))
         if isinstance(cst, tree.Name):
-            found = fw.find(cst.id)
-            if found is not None and isinstance(found.value, relax.StructInfo):
-                return found.value
+            binding = fw.find(cst.id)
+            if binding is not None and isinstance(binding.value, relax.StructInfo):
+                return binding.value
         return None
     if name.startswith("T."):
         return _scalar_type(fw, name[2:], cst, args, kwargs)
@@ -70,10 +70,10 @@ def _dtype_named(name: str) -> DType | None:
     if name == "boolean":
         name = "bool"
     try:
-        found = DType.of(name)
+        dtype = DType.of(name)
     except ValueError:
         return None
-    return None if found.is_void else found
+    return None if dtype.is_void else dtype
 
 
 def _scalar_type(fw: FunctionWalk, name: str, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo | None:
@@ -129,7 +129,7 @@ def dimension(fw: FunctionWalk, cst: tree.Expr) -> tir.Expr:
 
 def introduced(fw: FunctionWalk, annotation: tree.Expr) -> list[tuple[str, tree.Str, bool]]:
     """The identifiers in quotes in an annotation, with their places, and whether they are dimensions (or scalars)."""
-    found = []
+    identifiers = []
     for node in tree.nodes(annotation):
         items: tuple[tree.Expr, ...] = ()
         if isinstance(node, tree.Display):
@@ -137,8 +137,8 @@ def introduced(fw: FunctionWalk, annotation: tree.Expr) -> list[tuple[str, tree.
         elif isinstance(node, tree.Call) and type_name(fw, node.function) == "Prim":
             items = tuple(k.value for k in node.keywords if k.name == "value")
         quoted = [i for i in items if isinstance(i, tree.Str) and i.value.isidentifier()]
-        found += [(i.value, i, isinstance(node, tree.Display)) for i in quoted]
-    return found
+        identifiers += [(i.value, i, isinstance(node, tree.Display)) for i in quoted]
+    return identifiers
 
 
 # ---------------------------------------------------------------- the types
@@ -167,9 +167,9 @@ def _tensor(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.S
 def _shape_of(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
     """The shape of a tensor: dimensions, or a variable that holds a shape."""
     if isinstance(cst, tree.Name):
-        found = fw.resolve(cst)
-        if isinstance(found, relax.Expr) and isinstance(found.struct_info, relax.ShapeStructInfo):
-            return found
+        shape = fw.resolve(cst)
+        if isinstance(shape, relax.Expr) and isinstance(shape.struct_info, relax.ShapeStructInfo):
+            return shape
         fw.walk.fail("E0401", f"`{cst.id}` is no shape", cst, help="a shape is a tuple such as (1, n)")
     if isinstance(cst, tree.Call) and fw.walk.dotted(cst.function, fw.scope) == "R.shape" and len(cst.args) == 1:
         cst = cst.args[0]

@@ -40,18 +40,18 @@ def walk_function(walk: Walk, def_cst: tree.Def) -> relax.Function:
             walk.relax[one.name] = _attempt(walk, one)
     if name not in walk.relax or walk.relax[name][0] is not def_cst:
         walk.relax[name] = _attempt(walk, def_cst)
-    made: relax.Function | None = walk.relax[name][1]
-    if made is None:
+    func: relax.Function | None = walk.relax[name][1]
+    if func is None:
         raise Skip
-    return made
+    return func
 
 
 def _attempt(walk: Walk, def_cst: tree.Def) -> tuple[tree.Def, relax.Function | None]:
     before = len(walk.diagnostics)
-    made = None
+    func = None
     with walk.attempt():
-        made = _Walker(FunctionWalk(walk), def_cst).function()
-    return def_cst, made if len(walk.diagnostics) == before else None
+        func = _Walker(FunctionWalk(walk), def_cst).function()
+    return def_cst, func if len(walk.diagnostics) == before else None
 
 
 def is_relax(walk: Walk, def_cst: tree.Def) -> bool:
@@ -82,13 +82,13 @@ def _callees_first(walk: Walk, wanted: tree.Def) -> list[tree.Def]:
 
 
 def _mentioned(cst: tree.Def) -> list[str]:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for node in tree.nodes(cst.body):
         if isinstance(node, tree.Name):
-            found[node.id] = None
+            names[node.id] = None
         elif isinstance(node, tree.Attribute):
-            found[node.name] = None
-    return list(found)
+            names[node.name] = None
+    return list(names)
 
 
 # ---------------------------------------------------------------- one function
@@ -137,9 +137,9 @@ class _Walker:
         known = well_defined(known, visible, signature.params)
         if signature.ret is None:
             return known
-        found = relations.fit(signature.ret, known)
-        if found is Fit.COVERS or (found is Fit.NARROWS and is_opaque(self.result)):
-            return known if found is Fit.COVERS else signature.ret
+        fit = relations.fit(signature.ret, known)
+        if fit is Fit.COVERS or (fit is Fit.NARROWS and is_opaque(self.result)):
+            return known if fit is Fit.COVERS else signature.ret
         if relations.possible(signature.ret, known):
             self.result = self._checked(
                 "result", tree.Name(self.cst.name_start, self.cst.name_end, "result"), self.result, signature.ret
@@ -194,11 +194,11 @@ class _Walker:
             return
         if path == "R.output":
             self.walk.fail("E0415", "R.output ends a dataflow block", cst, "no dataflow block is open here")
-        made = relax_expr.expression(fw, cst)
-        empty = isinstance(made, relax.Tuple) and not made.fields  # TVM binds nothing to what is of no type
-        if not isinstance(made, relax.Call) and not empty:
+        expr = relax_expr.expression(fw, cst)
+        empty = isinstance(expr, relax.Tuple) and not expr.fields  # TVM binds nothing to what is of no type
+        if not isinstance(expr, relax.Call) and not empty:
             self.walk.fail("E0414", "this has no effect", cst, help="bind it to a name, or return it")
-        self._bind(tree.Name(cst.start, cst.start, "_"), made, None, cst)
+        self._bind(tree.Name(cst.start, cst.start, "_"), expr, None, cst)
 
     def _return(self, cst: tree.Return) -> None:
         fw = self.fw
@@ -209,10 +209,10 @@ class _Walker:
         fw.ended = self.walk.span(cst)
         value = tree.unless_none(cst.value)
         if value is None:
-            made: relax.Expr = relax.Tuple((), relax.TupleStructInfo(()), span=self.walk.span(cst))
+            returned: relax.Expr = relax.Tuple((), relax.TupleStructInfo(()), span=self.walk.span(cst))
         else:
-            made = relax_expr.expression(fw, value)
-        self.result = fw.leaf(made)
+            returned = relax_expr.expression(fw, value)
+        self.result = fw.leaf(returned)
 
     # ------------------------------------------------------------ bindings
 
@@ -227,8 +227,8 @@ class _Walker:
         if annotation is not None and (len(beside) != 1 or not isinstance(target, tree.Name)):
             self.walk.fail("E0414", "only one name can be annotated", target)
         if len(beside) > 1 and not any(declaration(self.fw, i) for _, i in beside):
-            made = [relax_expr.value(self.fw, i) for _, i in beside]  # all values before all names, as in Python
-            for (name, place), one in zip(beside, made, strict=True):
+            evaluated = [relax_expr.value(self.fw, i) for _, i in beside]  # all values before all names, as in Python
+            for (name, place), one in zip(beside, evaluated, strict=True):
                 self._store(name, one, None, place)
             return
         for name, place in beside:
@@ -245,16 +245,16 @@ class _Walker:
 
     def _declare(self, name: tree.Name, dtype: DType) -> None:
         """`n = T.int64()`: the name of a symbolic variable; that of the signature, if it has one of that name."""
-        found = self.fw.find(name.id)
-        known = found.value if found is not None else None
+        binding = self.fw.find(name.id)
+        known = binding.value if binding is not None else None
         if isinstance(known, relax.Var) and isinstance(known.struct_info, relax.PrimStructInfo):
             known = known.struct_info.value
         if isinstance(known, tir.Var) and known.name == name.id:
             if known.dtype is not dtype:
                 self.walk.fail("E0416", f"`{name.id}` is {known.dtype} already, it cannot be {dtype}", name)
             return
-        if found is not None and found.value is not MODULE:
-            where = (Label(found.span, "it is bound here"),) if found.span is not None else ()
+        if binding is not None and binding.value is not MODULE:
+            where = (Label(binding.span, "it is bound here"),) if binding.span is not None else ()
             self.walk.fail("E0416", f"`{name.id}` is no symbolic variable", name, related=where)
         self.fw.define(name, tir.Var(name.id, dtype, span=self.walk.span(name)))
 
@@ -325,8 +325,8 @@ class _Walker:
         known = made.struct_info
         fw.check_size(known, cst)
         if stated is not None and known is not None and not isinstance(made, relax.Function):
-            found = relations.fit(stated, known)
-            if found is Fit.CONTRADICTS or (found is Fit.NARROWS and not is_opaque(made)):
+            fit = relations.fit(stated, known)
+            if fit is Fit.CONTRADICTS or (fit is Fit.NARROWS and not is_opaque(made)):
                 if relations.possible(stated, known):
                     fw.define(target, self._checked("variable", target, made, stated))
                     return
@@ -374,14 +374,14 @@ class _Walker:
             with fw.scope.frame(", and is no output of its dataflow block"):
                 self.statements(body)
                 shown = [(name, fw.scope.find(name)) for n in body for name in [b.id for b in bound_names(n)]]
-                visible = {name: found for name, found in shown if found is not None}
+                visible = {name: binding for name, binding in shown if binding is not None}
                 self._check_outputs(body, outputs)
         finally:
             fw.out.close()
         wanted = {o.id for o in outputs}
-        for name, found in visible.items():
+        for name, binding in visible.items():
             if name in wanted or fw.scope.find(name) is None:
-                fw.scope.define(name, found.value, found.span)
+                fw.scope.define(name, binding.value, binding.span)
 
     def _outputs(self, body: tree.Body) -> tuple[tree.Body, tuple[tree.Name, ...]]:
         """The statements of a dataflow block, and the names in its R.output."""
@@ -431,13 +431,13 @@ class _Walker:
             var = fw.variable(cst.name, place.start, probe.info(), self.walk.span(place))
             fw.define(place, var)
         before = len(self.walk.diagnostics)
-        made = inner.function()
+        func = inner.function()
         if len(self.walk.diagnostics) != before:
             raise Skip
         if var is None:
-            var = fw.variable(cst.name, place.start, made.struct_info, self.walk.span(place))
+            var = fw.variable(cst.name, place.start, func.struct_info, self.walk.span(place))
             fw.define(place, var)
-        fw.out.bindings.append(relax.VarBinding(var, made, span=self.walk.span(place)))
+        fw.out.bindings.append(relax.VarBinding(var, func, span=self.walk.span(place)))
 
 
 _STATEMENT: dict[type[tree.Stmt], Callable[[_Walker, Any], None]] = {
@@ -451,18 +451,18 @@ _NOUNS: dict[type[tree.Stmt], str] = {
 
 def _symbols_around(fw: FunctionWalk) -> set[tir.Var]:
     """The symbolic variables of the functions around one."""
-    found: set[tir.Var] = set()
+    symbols: set[tir.Var] = set()
     outer = fw.outer
     while outer is not None:
-        found.update(outer.symbols.values())
+        symbols.update(outer.symbols.values())
         for _, binding in outer.scope.bindings():
             value = binding.value
             if isinstance(value, tir.Var):
-                found.add(value)
+                symbols.add(value)
             elif isinstance(value, relax.Var) and value.struct_info is not None:
-                found.update(relations.variables(value.struct_info))
+                symbols.update(relations.variables(value.struct_info))
         outer = outer.outer
-    return found
+    return symbols
 
 
 def _is_type_var(cst: tree.Expr) -> bool:

@@ -55,9 +55,9 @@ class Automaton:
                     states[-1] = state
                     continue
                 if size:
-                    made = action(values[-size:])
+                    node = action(values[-size:])
                     del values[-size:], states[-size:]
-                    values.append(made)
+                    values.append(node)
                 else:
                     values.append(action([]))
                 state = on_result[states[-1]][result]
@@ -114,9 +114,9 @@ def _action(rule: list[Any], builder: object) -> Action | None:
 
 def _grow(parts: list[Any]) -> list[Any]:
     """A list and what comes to it; the list itself grows, so that long ones cost linear time."""
-    made: list[Any] = parts[0]
-    made.extend(parts[1:])
-    return made
+    items: list[Any] = parts[0]
+    items.extend(parts[1:])
+    return items
 
 
 def _splicer(action: Action, spliced: list[int]) -> Action:

@@ -40,7 +40,7 @@ def find(source: Source, automaton: Automaton, start: str) -> list[Diagnostic]:
     except Stop:
         return lexer.problems
     states = automaton.begin(start)
-    found = list(lexer.problems)
+    problems = list(lexer.problems)
     groups = list(_groups(tokens))
     last: Token | None = None  # of the line before
     dropped: list[bool] = []  # of each open indentation: whether its INDENT was refused
@@ -57,7 +57,7 @@ def find(source: Source, automaton: Automaton, start: str) -> list[Diagnostic]:
         if failed is not None:
             if line not in lexer.bad_lines:
                 at_end = last if kind in ("DEDENT", "$END") else None
-                found.append(_describe(source, automaton, list(saved), group, failed, start, at_end))
+                problems.append(_describe(source, automaton, list(saved), group, failed, start, at_end))
             states = saved
             if kind != "INDENT":
                 states = _stand_in(automaton, states, at + 1 < len(groups) and groups[at + 1][0].type == "INDENT")
@@ -66,9 +66,9 @@ def find(source: Source, automaton: Automaton, start: str) -> list[Diagnostic]:
         if group[-1].type == "NEWLINE":
             line += 1
             last = group[-2] if len(group) > 1 else last
-        if len(found) >= MAX_PROBLEMS:
+        if len(problems) >= MAX_PROBLEMS:
             break
-    return sorted(found, key=lambda d: d.primary.span.start if d.primary.span else 0)
+    return sorted(problems, key=lambda d: d.primary.span.start if d.primary.span else 0)
 
 
 def _groups(tokens: list[Token]) -> Iterator[list[Token]]:

@@ -95,11 +95,11 @@ class Lexer:
         last = Token("NEWLINE", 0, 0)
         line_start = 1 if text.startswith("\ufeff") else 0
         fresh = True  # nothing but blanks so far in this physical line
-        for found in _TOKEN.finditer(text, line_start):
-            kind: int = found.lastindex  # type: ignore[assignment]
-            start, end = found.span(kind)
+        for match in _TOKEN.finditer(text, line_start):
+            kind: int = match.lastindex  # type: ignore[assignment]
+            start, end = match.span(kind)
             if kind == 2 or kind == 6 or kind == 3:
-                word = found[kind]
+                word = match[kind]
                 token = Token(types.get(word, "NAME"), start, end, word)
             elif kind == 5:
                 if first is not None and not brackets:
@@ -110,20 +110,20 @@ class Lexer:
                 fresh = True
                 continue
             elif kind == 4:
-                token = self._number(found[4], start, end)
+                token = self._number(match[4], start, end)
             elif kind == 1:
-                token = self._string(found[1], start, end)
+                token = self._string(match[1], start, end)
             elif kind == 7:
-                self.comments.append((start, end, found[7]))
+                self.comments.append((start, end, match[7]))
                 continue
             elif kind == 8:
                 continue
             elif kind == 9:
-                token = self._unterminated(found[9], start, end)
+                token = self._unterminated(match[9], start, end)
             elif kind == 10:
                 break
             else:
-                self._stray(found[11], start)
+                self._stray(match[11], start)
                 continue
             if fresh:
                 fresh = False

@@ -92,11 +92,11 @@ def _not_utf8(text: bytes, bad: UnicodeDecodeError, name: str) -> Diagnostic:
 
 def _parser() -> tuple[Automaton, Builder]:
     """One automaton per thread: its actions note problems as they go."""
-    found: tuple[Automaton, Builder] | None = getattr(_local, "parser", None)
-    if found is None:
+    parser: tuple[Automaton, Builder] | None = getattr(_local, "parser", None)
+    if parser is None:
         builder = Builder()
-        found = _local.parser = (Automaton(tables.load(), builder), builder)
-    return found
+        parser = _local.parser = (Automaton(tables.load(), builder), builder)
+    return parser
 
 
 def _too_deep(source: Source, body: tree.Body) -> list[Diagnostic]:

@@ -33,10 +33,10 @@ def load() -> Tables:
             digest, _, text = file.read().partition("\n")
             if digest == _digest(text):
                 return json.loads(text)  # type: ignore[no-any-return]
-    made = make()
+    tables = make()
     if path is not None:
-        _save(path, made)
-    return made
+        _save(path, tables)
+    return tables
 
 
 def grammar_text() -> str:
@@ -112,8 +112,8 @@ def _flat_rule(rule: Any) -> list[Any]:
 
 def cache_file() -> str | None:
     """Return the path of the cached tables, in a folder that only this user can write; None if there is none."""
-    found = importlib.util.find_spec("lark")
-    lark = os.stat(found.origin) if found is not None and found.origin is not None else None
+    spec = importlib.util.find_spec("lark")
+    lark = os.stat(spec.origin) if spec is not None and spec.origin is not None else None
     version = (_FORMAT, lark.st_size, lark.st_mtime_ns) if lark is not None else (_FORMAT,)
     key = hashlib.sha256(f"{version} {grammar_text()}".encode()).hexdigest()
     folder = private_folder()

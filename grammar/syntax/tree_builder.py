@@ -90,9 +90,9 @@ class Builder:
         return (c[0].value, c[2].value if len(c) > 1 else None, c[-1].end)
 
     def import_names(self, c: list[Any]) -> Stmt:
-        found = c[1::2]
-        names = tuple((path, name or path.partition(".")[0]) for path, name, _ in found)
-        return tree.Import(c[0].start, found[-1][2], names)
+        parts = c[1::2]
+        names = tuple((path, name or path.partition(".")[0]) for path, name, _ in parts)
+        return tree.Import(c[0].start, parts[-1][2], names)
 
     def import_from(self, c: list[Any]) -> Stmt:
         module, last = c[1].value, c[-1]
@@ -146,9 +146,9 @@ class Builder:
         return c[1]  # type: ignore[no-any-return]
 
     def parameters(self, c: list[Any]) -> tuple[tree.Parameter, ...]:
-        found = tuple(c[::2])
-        self._check_unique(found, "parameter")
-        return found
+        parameters = tuple(c[::2])
+        self._check_unique(parameters, "parameter")
+        return parameters
 
     def parameter(self, c: list[Any]) -> tree.Parameter:
         annotation = default = None

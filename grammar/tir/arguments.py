@@ -26,7 +26,7 @@ class Signature:
 
     def bind(self, walk: Walk, call: tree.Call, skip: int = 0) -> dict[str, tree.Expr]:
         """The given arguments by name; `skip` leaves out so many at the front. Wrong ones are noted and raise Skip."""
-        found: dict[str, tree.Expr] = {}
+        bound: dict[str, tree.Expr] = {}
         args = call.args[skip:]
         star = next((a for a in args if isinstance(a, tree.Star)), None)
         if star is not None:
@@ -34,20 +34,20 @@ class Signature:
         if len(args) > len(self.positional) and not self.rest:
             count = f"{len(self.positional)} argument{'s' * (len(self.positional) != 1)} by position"
             walk.fail("E0304", f"`{self.name}` takes {count}, not {len(args)}", args[len(self.positional)], "too many")
-        found.update(zip(self.positional, args, strict=False))
+        bound.update(zip(self.positional, args, strict=False))
         for keyword in call.keywords:
             name = keyword.name
             if name not in self.known:
                 help = did_you_mean(name, self.known)
                 walk.fail("E0304", f"`{self.name}` has no argument `{name}`", keyword, help=help)
-            if name in found:
+            if name in bound:
                 walk.fail("E0304", f"argument `{name}` of `{self.name}` is given twice", keyword)
-            found[name] = keyword.value
-        missing = [name for name in self.required if name not in found]
+            bound[name] = keyword.value
+        missing = [name for name in self.required if name not in bound]
         if missing:
             names = ", ".join(f"`{name}`" for name in missing)
             walk.fail("E0304", f"`{self.name}` needs {names}", call, "missing here")
-        return found
+        return bound
 
 
 signature = functools.cache(Signature)

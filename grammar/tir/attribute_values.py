@@ -85,19 +85,19 @@ def assert_message(ev: Operators, cst: tree.Expr) -> tuple[str, tuple[str, ...]]
             ev.walk.fail("E0302", 'a message is a string, or `("ValueError", ["part", ...])`', cst)
         kind, value = value
     parts = value if isinstance(value, (list, tuple)) else [value]
-    made = []
+    message_parts = []
     for part in parts:
         if isinstance(part, tir.StringImm):
             part = part.value
         if not isinstance(part, str):
             ev.walk.fail("E0302", 'a message is a string, or `("ValueError", ["part", ...])`', cst)
-        made.append(part)
-    return kind, tuple(made)
+        message_parts.append(part)
+    return kind, tuple(message_parts)
 
 
 def decorator_options(walk: Walk, cst: tree.Def) -> dict[str, Any]:
     """The options in `@T.prim_func(private=True)`; each is a constant."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for decorator in cst.decorators:
         if not isinstance(decorator, tree.Call):
             continue
@@ -108,5 +108,5 @@ def decorator_options(walk: Walk, cst: tree.Def) -> dict[str, Any]:
             elif not isinstance(value, (tree.Const, tree.Int, tree.Float)):
                 walk.note("E0302", f"`{name}` is True or False", value)
             else:
-                found[name] = value.value
-    return found
+                options[name] = value.value
+    return options

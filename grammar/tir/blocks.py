@@ -36,13 +36,13 @@ def walk_block(fw: FunctionWalk, call: tree.Call, body: tree.Body, cst: tree.Wit
     loops, fw.loops = fw.loops, 0  # a block is left only at its end
     try:
         with fw.scope.frame(f" in block `{name}`, and lives in that block only"):
-            made = fw.body(body)
+            statements = fw.body(body)
     finally:
         fw.frames.pop()
         fw.loops = loops
     span = fw.walk.span(cst)
     block = tir.Block(
-        name, tuple(frame.axes), frame.reads, frame.writes, made or (fw.nothing(cst),), frame.init,  # type: ignore[arg-type]
+        name, tuple(frame.axes), frame.reads, frame.writes, statements or (fw.nothing(cst),), frame.init,  # type: ignore[arg-type]
         tuple(frame.allocs), tuple(frame.matches), Attrs(frame.annotations), span=span,
     )  # fmt: skip
     if bare:

@@ -46,15 +46,15 @@ def buffer_of(
     offset = _offset(ev, given, dtype)
     if offset is None and factor:
         offset = tir.Var("elem_offset", shape[0].dtype if shape else INT32)
-    made = construct.make_buffer(
+    buffer = construct.make_buffer(
         name, shape, dtype, scope or "global", data, strides, offset, align if align > 0 else 64, max(factor, 1),
         _separators(ev, given),
     )  # fmt: skip
-    if made.elem_offset is not None:
-        mark(made.elem_offset, ev.walk.span(cst))
+    if buffer.elem_offset is not None:
+        mark(buffer.elem_offset, ev.walk.span(cst))
     return tir.Buffer(
-        made.name, made.data, made.dtype, made.shape, made.strides, made.elem_offset, made.alignment,
-        made.offset_factor, made.axis_separators, span=ev.walk.span(cst),
+        buffer.name, buffer.data, buffer.dtype, buffer.shape, buffer.strides, buffer.elem_offset, buffer.alignment,
+        buffer.offset_factor, buffer.axis_separators, span=ev.walk.span(cst),
     )  # fmt: skip
 
 
@@ -91,10 +91,10 @@ def _strides(ev: Operators, given: dict[str, tree.Expr], shape: tuple[tir.Expr, 
     if not isinstance(value, (tuple, list)):
         ev.walk.fail("E0302", "strides are a list with one entry for each dimension", cst)
     dtype = shape[0].dtype if shape else INT32
-    made = [_stride(ev, v, dtype, cst) for v in value]
-    if made and len(made) != len(shape):
-        ev.walk.fail("E0303", f"{len(made)} strides for {len(shape)} dimensions", cst)
-    return tuple(made)
+    strides = [_stride(ev, v, dtype, cst) for v in value]
+    if strides and len(strides) != len(shape):
+        ev.walk.fail("E0303", f"{len(strides)} strides for {len(shape)} dimensions", cst)
+    return tuple(strides)
 
 
 def _stride(ev: Operators, value: Any, dtype: DType, cst: tree.Expr) -> tir.Expr:

@@ -79,8 +79,8 @@ def constant(ev: Operators, path: str, cst: tree.Attribute) -> Any:
 def suggestion(path: str) -> str | None:
     """Return the known function that was probably meant, for messages, or None."""
     name = path.removeprefix("T.")
-    found = did_you_mean(name, [*CALLS, *intrinsics.INTRINSICS, *STATEMENTS, *_COMMON_DTYPES])
-    return None if found is None else found.replace("`", "`T.", 1)
+    candidate = did_you_mean(name, [*CALLS, *intrinsics.INTRINSICS, *STATEMENTS, *_COMMON_DTYPES])
+    return None if candidate is None else candidate.replace("`", "`T.", 1)
 
 
 _COMMON_DTYPES = (
@@ -118,11 +118,11 @@ def _intrinsic(ev: Operators, spec: Intrinsic, cst: tree.Call) -> Expr:
     if not spec.takes(len(args)):
         plural = "" if spec.arity.endswith(" 1") or spec.arity == "1" else "s"
         ev.walk.fail("E0304", f"`T.{name}` takes {spec.arity} argument{plural}, not {len(args)}", cst)
-    made = _operands(ev, spec, args)
+    operands = _operands(ev, spec, args)
     if dtype is None:
-        dtype = intrinsics.result_dtype(spec, made)
+        dtype = intrinsics.result_dtype(spec, operands)
     assert dtype is not None
-    return made_call(ev, cst, name, dtype, made)
+    return made_call(ev, cst, name, dtype, operands)
 
 
 # intrinsics of TVM 0.27 whose dtype goes by an operand: by the pointer of that number, or by a name of a type
@@ -171,21 +171,21 @@ def _operands(ev: Operators, spec: Intrinsic, args: tuple[tree.Expr, ...]) -> tu
         return tuple(argument(ev, a) for a in args)
     values = [ev.operand(a) for a in args]
     like = next((v.dtype for v in values if isinstance(v, Expr)), None)
-    made = [
+    operands = [
         v if isinstance(v, Expr) else ev.build(a, construct.const, v, literal_dtype(v, like))
         for v, a in zip(values, args, strict=True)
     ]
-    if spec.operands == "match" and len(made) == 2 and made[0].dtype is not made[1].dtype:
-        made = list(ev.build(args[1], construct.match_types, *made))
-    for value, cst in zip(made, args, strict=True):
+    if spec.operands == "match" and len(operands) == 2 and operands[0].dtype is not operands[1].dtype:
+        operands = list(ev.build(args[1], construct.match_types, *operands))
+    for value, cst in zip(operands, args, strict=True):
         if spec.operands == "integer" and not (value.dtype.is_int or value.dtype.is_bool):
             ev.walk.fail("E0301", f"`T.{spec.name}` takes integers, not {value.dtype}", cst)
         if spec.operands == "float" and not value.dtype.is_float:
             help = 'convert it: `T.Cast("float32", x)`'
             ev.walk.fail("E0301", f"`T.{spec.name}` takes floats, not {value.dtype}", cst, help=help)
-        if spec.operands == "match" and value.dtype is not made[0].dtype:
+        if spec.operands == "match" and value.dtype is not operands[0].dtype:
             ev.walk.fail("E0301", f"`T.{spec.name}` takes operands of one dtype", cst, f"{value.dtype} here")
-    return tuple(made)
+    return tuple(operands)
 
 
 # ---------------------------------------------------------------- constants and variables

@@ -27,7 +27,7 @@ def indices(ev: Evaluation, buffer: tir.Buffer, cst: tree.Index) -> list[Expr]:
     if len(items) != len(buffer.shape):
         rank = _dimensions(len(buffer.shape))
         ev.walk.fail("E0303", f"`{buffer.name}` has {rank}, and {len(items)} indices are given", cst)
-    made: list[Expr] = []
+    index_list: list[Expr] = []
     for at, (item, extent) in enumerate(zip(items, buffer.shape, strict=True)):
         if isinstance(item, tree.Slice):
             index = _ramp(ev, item, extent)
@@ -37,23 +37,23 @@ def indices(ev: Evaluation, buffer: tir.Buffer, cst: tree.Index) -> list[Expr]:
             ev.walk.fail("E0303", f"an index is an integer, not {index.dtype}", item)
         if index.dtype.lanes > 1 and at + 1 < len(items):
             ev.walk.fail("E0303", "only the last index may be a vector", item)
-        made.append(index)
-    return made
+        index_list.append(index)
+    return index_list
 
 
 def _spread(ev: Evaluation, items: tuple[tree.Expr, ...]) -> tuple[tree.Expr, ...]:
     """Indices with `*name` replaced by the elements of the tuple."""
     if all(not isinstance(item, tree.Star) for item in items):
         return items
-    made: list[tree.Expr] = []
+    spread: list[tree.Expr] = []
     for item in items:
         if not isinstance(item, tree.Star):
-            made.append(item)
+            spread.append(item)
             continue
         value = ev.value(item.value)
         parts = value if isinstance(value, (tuple, list)) else (value,)
-        made.extend(_Spread(item.start, item.end, ev.as_expr(p, item)) for p in parts)
-    return tuple(made)
+        spread.extend(_Spread(item.start, item.end, ev.as_expr(p, item)) for p in parts)
+    return tuple(spread)
 
 
 def _ramp(ev: Evaluation, cst: tree.Slice, extent: Expr) -> Expr:

@@ -59,10 +59,10 @@ class Evaluation:
     def build(self, cst: tree.Node, fn: Callable[..., Any], *args: Any) -> Any:
         """`fn(*args)`, its complaints turned into diagnostics, its result marked with the place of `cst`."""
         try:
-            made = fn(*args)
+            result = fn(*args)
         except _BUILD_ERRORS as bad:
             self.walk.fail("E0301", str(bad), cst)
-        return mark(made, self.walk.span(cst)) if isinstance(made, Expr) else made
+        return mark(result, self.walk.span(cst)) if isinstance(result, Expr) else result
 
     def bool(self, cst: tree.Expr) -> Expr:
         """A condition; an integer is compared with 0."""
@@ -115,8 +115,8 @@ class Evaluation:
 
     def truth(self, value: Any, cst: tree.Node) -> Expr:
         """`value` as a condition; an integer is compared with 0."""
-        made = self.as_expr(value, cst)
-        return made if made.dtype.is_bool else self.build(cst, construct.as_bool, made)
+        condition = self.as_expr(value, cst)
+        return condition if condition.dtype.is_bool else self.build(cst, construct.as_bool, condition)
 
     def extent(self, low: Expr, high: Expr, cst: tree.Node) -> Expr:
         """The extent of low, ..., high - 1: of `i:i + n` it is `n` as it stands, else the difference simplified."""
@@ -132,5 +132,5 @@ class Evaluation:
             return value
         from mlcc.arith.analyzer import Analyzer
 
-        made = Analyzer().simplify(value)
-        return made if made.span is not None or value.span is None else mark(made, value.span)
+        simplified = Analyzer().simplify(value)
+        return simplified if simplified.span is not None or value.span is None else mark(simplified, value.span)

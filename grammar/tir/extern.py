@@ -76,12 +76,12 @@ def _intrin(ev: Operators, cst: tree.Call) -> Expr:
     if not args:
         ev.walk.fail("E0304", "`T.call_intrin` needs the name of an intrinsic", cst)
     written = ev.string(args[0], "the name of the intrinsic")
-    found = intrinsics.find(written)
+    intrinsic = intrinsics.find(written)
     bare = written.removeprefix("tir.").removeprefix("tirx.")
-    if found is None and "." not in bare:
+    if intrinsic is None and "." not in bare:
         hint = did_you_mean(bare, intrinsics.INTRINSICS)
         ev.walk.fail("E0203", f"there is no intrinsic `{written}`", args[0], help=hint)
-    name = found.name if found is not None else bare
+    name = intrinsic.name if intrinsic is not None else bare
     return made_call(ev, cst, name, dtype, tuple(argument(ev, a) for a in args[1:]))
 
 

@@ -91,8 +91,8 @@ def _let(ev: Operators, cst: tree.Call) -> Expr:
         ev.walk.fail("E0302", "what `T.Let` binds is a variable, such as `x = T.float32()`", cst)
     if var.dtype is not value.dtype:
         ev.walk.fail("E0301", f"`{var.name}` is {var.dtype}, its value is {value.dtype}", cst)
-    made = ev.expr(body)
-    return tir.Let(made.dtype, var, value, made, span=ev.walk.span(cst))
+    body_expr = ev.expr(body)
+    return tir.Let(body_expr.dtype, var, value, body_expr, span=ev.walk.span(cst))
 
 
 # ---------------------------------------------------------------- folding functions

@@ -35,22 +35,22 @@ def walk_for(fw: FunctionWalk, cst: tree.For) -> None:
     target = cst.target
     loops = _loops(fw, cst.iterable)
     names = _names(fw, target, len(loops))
-    made: list[tuple[tir.Var, Loop]] = []
+    nest: list[tuple[tir.Var, Loop]] = []
     with fw.scope.frame(" in a loop, and lives in that loop only"):
         for (name, at), loop in zip(names, loops, strict=True):
             var = tir.Var(name, loop.extent.dtype, span=fw.walk.span(at))
             fw.ranges[var] = tir.Range(loop.low, loop.extent, span=loop.extent.span)
-            made.append((var, loop))
+            nest.append((var, loop))
         if isinstance(target, tree.Name) and len(loops) > 1:
-            fw.scope.define(target.id, tuple(v for v, _ in made), fw.walk.span(target))
+            fw.scope.define(target.id, tuple(v for v, _ in nest), fw.walk.span(target))
         else:
-            for (name, at), (var, _) in zip(names, made, strict=True):
+            for (name, at), (var, _) in zip(names, nest, strict=True):
                 fw.scope.define(name, var, fw.walk.span(at))
         fw.loops += 1
         inner = fw.inner(cst.body, " in a loop, and lives in that loop only", cst)
         fw.loops -= 1
     span = fw.walk.span(cst)
-    for var, loop in reversed(made):
+    for var, loop in reversed(nest):
         del fw.ranges[var]
         inner = (
             tir.For(var, loop.low, loop.extent, loop.kind, inner, loop.thread, loop.annotations, loop.step, span=span),
@@ -115,7 +115,7 @@ def _grid(ev: Operators, cst: tree.Call) -> list[Loop]:
         dtype = ev.dtype(keyword.value)
     if not cst.args:
         ev.walk.fail("E0304", "`T.grid` takes at least one extent", cst)
-    made = []
+    loops = []
     for item in cst.args:
         if isinstance(item, tree.Tuple):
             if len(item.items) != 2:
@@ -123,10 +123,10 @@ def _grid(ev: Operators, cst: tree.Call) -> list[Loop]:
             start, extent = ev.operand(item.items[0]), ev.operand(item.items[1])
             low, high = (loop.extent for loop in (_bounds(ev, 0, v, item, dtype) for v in (start, extent)))
             low, high = ev.build(item, construct.match_types, low, high)
-            made.append(Loop(low, high))
+            loops.append(Loop(low, high))
         else:
-            made.append(_bounds(ev, 0, ev.operand(item), item, dtype))
-    return made
+            loops.append(_bounds(ev, 0, ev.operand(item), item, dtype))
+    return loops
 
 
 def _bounds(ev: Operators, start: Any, stop: Any, cst: tree.Expr, dtype: DType | None) -> Loop:

@@ -81,11 +81,11 @@ def _access_ptr(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
 
 def vector_indices(ev: Operators, buffer: tir.Buffer, begin: tree.Expr, lanes: int, cst: tree.Call) -> list[tir.Expr]:
     """Indices of the element at `begin`, the last one widened to `lanes`."""
-    made = ev.indices(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(begin)))
+    indices = ev.indices(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(begin)))
     factor = lanes // buffer.dtype.lanes
-    if factor > 1 and made:
-        made[-1] = ev.build(cst, calls.ramp, made[-1], 1, factor)
-    return made
+    if factor > 1 and indices:
+        indices[-1] = ev.build(cst, calls.ramp, indices[-1], 1, factor)
+    return indices
 
 
 def _vload(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:

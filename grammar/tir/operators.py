@@ -45,11 +45,11 @@ class Operators(Evaluation):
         return cst.value
 
     def _name(self, cst: tree.Name) -> Any:
-        found = self.scope.find(cst.id)
-        if found is not None:
-            if found.value is UNKNOWN:
+        binding = self.scope.find(cst.id)
+        if binding is not None:
+            if binding.value is UNKNOWN:
                 raise Skip
-            return found.value
+            return binding.value
         if cst.id in self.walk.functions:
             return self.walk.functions[cst.id]
         if cst.id in self.walk.modules:
@@ -66,25 +66,25 @@ class Operators(Evaluation):
         return list(self._items(cst))
 
     def _items(self, cst: tree.Display) -> list[Any]:
-        made: list[Any] = []
+        items: list[Any] = []
         for item in cst.items:
             if isinstance(item, tree.Star):
                 value = self.value(item.value)
                 if not isinstance(value, (tuple, list)):
                     self.walk.fail("E0300", "only a tuple or list can be starred", item)
-                made.extend(value)
+                items.extend(value)
             else:
-                made.append(self.value(item))
-        return made
+                items.append(self.value(item))
+        return items
 
     def _dict(self, cst: tree.Dict) -> Any:
-        made = {}
+        entries = {}
         for key, value in cst.entries:
             name = self.value(key)
             if not isinstance(name, (str, int, tir.Var)):
                 self.walk.fail("E0302", "keys are strings", key)
-            made[name] = self.value(value)
-        return made
+            entries[name] = self.value(value)
+        return entries
 
     def _lambda(self, cst: tree.Lambda) -> Any:
         return self.walk.fail("E0300", "a lambda cannot stand here", cst)
@@ -119,12 +119,12 @@ class Operators(Evaluation):
         if op == "<<" and not 0 <= right <= _PYTHON_BITS:
             self.walk.fail("E0301", f"cannot shift by {right}", cst)
         try:
-            made = fn(left, right)
+            result = fn(left, right)
         except (ArithmeticError, TypeError, ValueError) as bad:
             return self.walk.fail("E0301", str(bad), cst)
-        if isinstance(made, complex) or (isinstance(made, int) and made.bit_length() > _PYTHON_BITS):
+        if isinstance(result, complex) or (isinstance(result, int) and result.bit_length() > _PYTHON_BITS):
             return self.walk.fail("E0301", "the result is no number of any dtype", cst)
-        return made
+        return result
 
     def _compare(self, cst: tree.Compare) -> Any:
         op = cst.op
@@ -159,28 +159,28 @@ class Operators(Evaluation):
             if op == "~" and isinstance(value, float):
                 self.walk.fail("E0301", "`~` is for integers", cst)
             return -value if op == "-" else ~value if op == "~" else value
-        made = self.as_expr(value, cst.operand)
+        operand = self.as_expr(value, cst.operand)
         if op == "not":
-            made = self.truth(made, cst.operand)
-            return mark(tir.Not(made.dtype, made), self.walk.span(cst))
+            operand = self.truth(operand, cst.operand)
+            return mark(tir.Not(operand.dtype, operand), self.walk.span(cst))
         if op == "-":
-            return self.build(cst, calls.negate, made)
-        return self.build(cst, calls.bitwise_not, made) if op == "~" else made
+            return self.build(cst, calls.negate, operand)
+        return self.build(cst, calls.bitwise_not, operand) if op == "~" else operand
 
     def _choose(self, cst: tree.Choice) -> Any:
         condition = self.value(cst.condition)
         if isinstance(condition, bool):
             return self.value(cst.then if condition else cst.other)
-        made = self.truth(condition, cst.condition)
-        return self.build(cst, calls.if_then_else, made, self.operand(cst.then), self.operand(cst.other))
+        test = self.truth(condition, cst.condition)
+        return self.build(cst, calls.if_then_else, test, self.operand(cst.then), self.operand(cst.other))
 
     # ------------------------------------------------------------ elements
 
     def _index(self, cst: tree.Index) -> Any:
         if isinstance(cst.base, tree.Index) and self.walk.strings:
-            found = self.walk.strings.get(metadata_key(cst) or "")
-            if found is not None:
-                return found
+            text = self.walk.strings.get(metadata_key(cst) or "")
+            if text is not None:
+                return text
         base = self.value(cst.base)
         if isinstance(base, tir.Buffer):
             return self.load(base, cst)

@@ -32,16 +32,16 @@ def _comm_reducer(ev: Operators, cst: tree.Call) -> tir.CommReducer:
     if len(names) != 2 * count:
         ev.walk.fail("E0302", f"the lambda takes {2 * count} names, two for each identity element", combiner)
     span = ev.walk.span(combiner)
-    made = [tir.Var(n, identity[i % count].dtype, span=span) for i, n in enumerate(names)]
+    params = [tir.Var(n, identity[i % count].dtype, span=span) for i, n in enumerate(names)]
     with ev.scope.frame(" in a lambda"):
-        for var in made:
+        for var in params:
             ev.scope.define(var.name, var, span)
         result = ev.exprs(combiner.body, "the result")
     if len(result) != count:
         ev.walk.fail(
             "E0302", f"the lambda gives {len(result)} values, and there are {count} identity elements", combiner
         )
-    return tir.CommReducer(tuple(made[:count]), tuple(made[count:]), result, identity, span=ev.walk.span(cst))
+    return tir.CommReducer(tuple(params[:count]), tuple(params[count:]), result, identity, span=ev.walk.span(cst))
 
 
 _KINDS = {
@@ -111,11 +111,11 @@ def _target(ev: Operators, cst: tree.Call) -> Expr:
 def _index_map(ev: Operators, cst: tree.Call) -> tir.IndexMap:
     given = signature("T.index_map", "mapping", "inverse_index_map index_dtype").bind(ev.walk, cst)
     dtype = ev.dtype(given["index_dtype"]) if "index_dtype" in given else INT64
-    made = index_map_of(ev, given["mapping"], dtype)
+    index_map = index_map_of(ev, given["mapping"], dtype)
     back = given.get("inverse_index_map")
     if back is None or isinstance(back, tree.Const):
-        return made
-    return tir.IndexMap(made.indices, made.result, index_map_of(ev, back, dtype), span=ev.walk.span(cst))
+        return index_map
+    return tir.IndexMap(index_map.indices, index_map.result, index_map_of(ev, back, dtype), span=ev.walk.span(cst))
 
 
 def index_map_of(ev: Operators, cst: tree.Expr, dtype: DType = INT64) -> tir.IndexMap:

@@ -92,8 +92,8 @@ class FunctionWalk:
                 self.statement(stmt)
             except Skip:
                 self._forget(stmt)
-        made, self.out = self.out.close(), outer
-        return made
+        stmts, self.out = self.out.close(), outer
+        return stmts
 
     def statement(self, stmt: tree.Stmt) -> None:
         """One statement of any kind; `tir_walk` knows them."""

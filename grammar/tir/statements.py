@@ -61,15 +61,15 @@ def _evaluate(fw: FunctionWalk, call: tree.Call) -> None:
         expression(fw, at)
         return
     value = fw.ev.value(at)
-    made = tir.StringImm(value, span=fw.walk.span(at)) if isinstance(value, str) else fw.ev.as_expr(value, at)
-    fw.out.add(tir.Evaluate(made, span=fw.walk.span(call)))
+    expr = tir.StringImm(value, span=fw.walk.span(at)) if isinstance(value, str) else fw.ev.as_expr(value, at)
+    fw.out.add(tir.Evaluate(expr, span=fw.walk.span(call)))
 
 
 def _func_attr(fw: FunctionWalk, call: tree.Call) -> None:
     given = signature("T.func_attr", "attrs").bind(fw.walk, call)
-    found = attribute_values.attributes(fw.ev, given["attrs"], "attributes")
+    attrs = attribute_values.attributes(fw.ev, given["attrs"], "attributes")
     # TVM 0.27 calls `tir.noalias` `tirx.noalias`, and so on
-    fw.attrs.update({f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in found.items()})
+    fw.attrs.update({f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in attrs.items()})
 
 
 def _attr_line(fw: FunctionWalk, call: tree.Call) -> None:
@@ -286,11 +286,11 @@ def _view(fw: FunctionWalk, target: tree.Name, method: tree.Attribute, call: tre
     else:
         shape = _view_shape(fw, base, args, call)
     span = fw.walk.span(target)
-    made = tir.Buffer(
+    view = tir.Buffer(
         target.id, base.data, dtype, shape, base.strides, offset, base.alignment, base.offset_factor, span=span
     )
-    fw.define(target, made)
-    fw.out.add(tir.DeclBuffer(made, base.data, span=fw.walk.span(call)))
+    fw.define(target, view)
+    fw.out.add(tir.DeclBuffer(view, base.data, span=fw.walk.span(call)))
     return True
 
 

@@ -46,11 +46,11 @@ class Evaluator(Operators):
 
     def function(self, cst: tree.Expr, name: str) -> relax.GlobalVar:
         """The handle of a function of the module."""
-        found = self.walk.functions.get(name)
-        if found is None:
+        handle = self.walk.functions.get(name)
+        if handle is None:
             hint = did_you_mean(name, self.walk.functions)
             self.walk.fail("E0204", f"the module has no function `{name}`", cst, help=hint)
-        return found
+        return handle
 
     def call(self, cst: tree.Call) -> Any:
         """A call of a function of the language, a method, or a function of the module."""

@@ -68,14 +68,14 @@ class _Walker(FunctionWalk):
             signature.read(self.cst.parameters)
             ret_dtype = tir_types.result_annotation(self.ev, self.cst.returns)
             with self.scope.frame(f" in `{name}`"):
-                made = self.body(body)
+                statements = self.body(body)
         if len(self.walk.diagnostics) > errors:
             raise Skip
         buffers = tuple(b or self.matched.get(p) for p, b in zip(signature.params, signature.buffers, strict=True))
         attrs = self.attrs if self.private else {"global_symbol": name, **self.attrs}
         span = self.walk.span(self.cst.place)
-        made = made or (self.nothing(self.cst.place),)
-        func = tir.PrimFunc(tuple(signature.params), buffers, Attrs(attrs), made, ret_dtype, span=span)
+        statements = statements or (self.nothing(self.cst.place),)
+        func = tir.PrimFunc(tuple(signature.params), buffers, Attrs(attrs), statements, ret_dtype, span=span)
         return self._completed(func)
 
     def _completed(self, func: tir.PrimFunc) -> tir.PrimFunc:
@@ -87,15 +87,15 @@ class _Walker(FunctionWalk):
 
     def _declarations(self, body: tree.Body) -> dict[str, DType]:
         """Names that the body declares at its top, as in `n = T.int64()`, which quoted dimensions then mean."""
-        found: dict[str, DType] = {}
+        dtypes: dict[str, DType] = {}
         for stmt in body:
             if isinstance(stmt, tree.Assign) and stmt.value is not None:
                 for target, value in _pairs(stmt.target, stmt.value):
                     if isinstance(target, tree.Name):
                         dtype = tir_calls.declared_dtype(self.ev, value)
                         if dtype is not None:
-                            found[target.id] = dtype
-        return found
+                            dtypes[target.id] = dtype
+        return dtypes
 
     # ------------------------------------------------------------ statements of the grammar
 
@@ -111,10 +111,10 @@ class _Walker(FunctionWalk):
             return  # a docstring
         if isinstance(value, tree.Call) and tir_statements.expression(self, value):
             return
-        made = self.ev.value(value)
-        if isinstance(made, (tir.Var, tir.Buffer)) or made is None:
+        evaluated = self.ev.value(value)
+        if isinstance(evaluated, (tir.Var, tir.Buffer)) or evaluated is None:
             return
-        self.out.add(tir.Evaluate(self.ev.as_expr(made, value), span=self.walk.span(cst)))
+        self.out.add(tir.Evaluate(self.ev.as_expr(evaluated, value), span=self.walk.span(cst)))
 
     def _assign(self, cst: tree.Assign) -> None:
         target, annotation, value = cst.target, cst.annotation, cst.value
@@ -186,13 +186,13 @@ class _Walker(FunctionWalk):
         if known is not None and isinstance(known.value, Scalar):
             self.store(known.value.buffer, self.ev.operand(value), (construct.const(0),), cst)
             return
-        made = self.ev.value(value)
-        if isinstance(made, (tir.Buffer, tir.IterVar, tuple, list, dict, str, DType, GlobalVar)):
-            self.define(target, made)
+        evaluated = self.ev.value(value)
+        if isinstance(evaluated, (tir.Buffer, tir.IterVar, tuple, list, dict, str, DType, GlobalVar)):
+            self.define(target, evaluated)
             return
-        expr = self.ev.as_expr(made, value)
+        expr = self.ev.as_expr(evaluated, value)
         if self.s_tir and not expr.dtype.is_handle:
-            self.scalar(target, expr.dtype, made, cst)
+            self.scalar(target, expr.dtype, evaluated, cst)
         else:
             self.bind(target, expr, None, cst)
 
@@ -204,8 +204,8 @@ class _Walker(FunctionWalk):
             if matched.dtype is not dtype:
                 self.walk.fail("E0301", f"`{name}` is {matched.dtype} in the signature", value, f"{dtype} here")
             return
-        made = self.ev.value(value)
-        var = tir.Var(name, dtype, made.pointer if isinstance(made, tir.Var) else None, span=span)
+        evaluated = self.ev.value(value)
+        var = tir.Var(name, dtype, evaluated.pointer if isinstance(evaluated, tir.Var) else None, span=span)
         self.define(target, var)
 
     def _annotated(self, target: tree.Expr, annotation: tree.Expr, value: tree.Expr | None, cst: tree.Stmt) -> None:
@@ -214,9 +214,9 @@ class _Walker(FunctionWalk):
         buffer = tir_statements.vector_annotation(self, annotation)
         if buffer is not None and value is None:
             element, shape = buffer
-            made = mark(construct.make_buffer(target.id, shape, element, "local"), self.walk.span(target))
-            self.define(target, made)
-            self.out.add(tir.AllocBuffer(made, span=self.walk.span(cst)))
+            scratch = mark(construct.make_buffer(target.id, shape, element, "local"), self.walk.span(target))
+            self.define(target, scratch)
+            self.out.add(tir.AllocBuffer(scratch, span=self.walk.span(cst)))
             return
         kind = tir_types.bound_type(self.ev, annotation)
         if kind is None:
@@ -254,15 +254,15 @@ class _Walker(FunctionWalk):
 
     def _augmented(self, cst: tree.AugAssign) -> None:
         target = cst.target
-        made = self.ev.value(tree.Binary(cst.start, cst.end, cst.op, target, cst.value))
+        result = self.ev.value(tree.Binary(cst.start, cst.end, cst.op, target, cst.value))
         if isinstance(target, tree.Index):
-            self._store(target, made, cst)
+            self._store(target, result, cst)
             return
         known = self.scope.find(target.id) if isinstance(target, tree.Name) else None
         if known is None or not isinstance(known.value, Scalar):
             help = "values do not change; use an element of a buffer"
             self.walk.fail("E0205", "only elements of buffers can be changed", target, help=help)
-        self.store(known.value.buffer, made, (construct.const(0),), cst)
+        self.store(known.value.buffer, result, (construct.const(0),), cst)
 
     def _if(self, cst: tree.If) -> None:
         condition, then, other = cst.condition, cst.then, cst.other
@@ -274,11 +274,11 @@ class _Walker(FunctionWalk):
                 except Skip:
                     self._forget(stmt)
             return
-        made = self._truth(self.ev.as_expr(value, condition), condition)
+        test = self._truth(self.ev.as_expr(value, condition), condition)
         where = " inside an `if`"
         then_body = self.inner(then, where, cst)
         else_body = self.inner(other, where, cst) if other else None
-        self.out.add(tir.IfThenElse(made, then_body, else_body, span=self.walk.span(cst)))
+        self.out.add(tir.IfThenElse(test, then_body, else_body, span=self.walk.span(cst)))
 
     def _truth(self, value: tir.Expr, cst: tree.Node) -> tir.Expr:
         """A condition. An integer stands for `T.Cast("bool", value)`, which is printed as it is written: `if i:`."""
@@ -303,8 +303,8 @@ class _Walker(FunctionWalk):
     def _return(self, cst: tree.Return) -> None:
         value = tree.unless_none(cst.value)
         args = () if value is None else (self.ev.expr(value),)
-        made = tir.Call(args[0].dtype if args else VOID, tir.Op("tir.ret"), args, span=self.walk.span(cst))
-        self.out.add(tir.Evaluate(made, span=self.walk.span(cst)))
+        call = tir.Call(args[0].dtype if args else VOID, tir.Op("tir.ret"), args, span=self.walk.span(cst))
+        self.out.add(tir.Evaluate(call, span=self.walk.span(cst)))
 
     def _nested(self, cst: tree.Stmt) -> None:
         what = {"def": "function"}.get(cst.kind, cst.kind)

@@ -28,10 +28,10 @@ def walk_with(fw: FunctionWalk, cst: tree.With) -> None:
     elif name == "attr":
         _no_target(fw, target, context)
         makers = attr_makers(fw, context)
-        made = fw.inner(body, " in a `with`", cst)
+        inner = fw.inner(body, " in a `with`", cst)
         for make in reversed(makers):
-            made = (make(made),)
-        fw.out.add(made[0])
+            inner = (make(inner),)
+        fw.out.add(inner[0])
     elif name == "launch_thread":
         _with_thread(fw, context, target, body, cst)
     elif name in (
