@@ -16,7 +16,7 @@ def stencils(stages: int, taps: int, rows: int = 1) -> str:
     names = ["A", *(f"B{i}" for i in range(1, stages)), "D"]
     lines = ["@T.prim_func", 'def main(A: T.Buffer((64, 64), "float32"), D: T.Buffer((64, 64), "float32")):']
     lines += [f"    {name} = T.alloc_buffer((64, 64))" for name in names[1:-1]]
-    for source, made in zip(names, names[1:], strict=False):
+    for source, target in zip(names, names[1:], strict=False):
         clamped = [
             f"{source}[T.max(T.min(vi + {k}, 63), 0), T.max(T.min(vj + {n}, 63), 0)]"
             for k in range(rows)
@@ -24,9 +24,9 @@ def stencils(stages: int, taps: int, rows: int = 1) -> str:
         ]
         lines += [
             "    for i, j in T.grid(64, 64):",
-            f'        with T.block("{made}"):',
+            f'        with T.block("{target}"):',
             '            vi, vj = T.axis.remap("SS", [i, j])',
-            f"            {made}[vi, vj] = {' + '.join(clamped)}",
+            f"            {target}[vi, vj] = {' + '.join(clamped)}",
         ]
     return "\n".join(lines) + "\n"
 
@@ -76,7 +76,7 @@ def main() -> None:
             began = time.process_time()
             run()
             samples[name].append((time.process_time() - began) * 1e3)
-    for name, found in samples.items():
+    for name, times in samples.items():
         base = samples.get(f"tvm {name}")
-        ratio = f"   {statistics.median(found) / statistics.median(base):6.2f} x TVM's" if base else ""
-        print(f"{name:24} {spread(found)}{ratio}")
+        ratio = f"   {statistics.median(times) / statistics.median(base):6.2f} x TVM's" if base else ""
+        print(f"{name:24} {spread(times)}{ratio}")

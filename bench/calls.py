@@ -29,7 +29,7 @@ def overhead() -> None:
     x, y = np.ones(16, np.float32), np.empty(16, np.float32)
     exe = mlcc.load(mlcc.build(mlcc.parse(NOTHING), target="llvm{cpu=native}"))
     function = exe["main"]
-    found = calls({
+    times = calls({
         "an empty Python function": lambda: None,
         "numpy.add(x, x)": lambda: np.add(x, x),
         "bound call": function.bind(x, out=y),
@@ -37,7 +37,7 @@ def overhead() -> None:
         "exe['main'](x, out=y)": lambda: function(x, out=y),
     })  # fmt: skip
     print(f"calls of 16 additions, us; {machine()}")
-    for name, samples in found.items():
+    for name, samples in times.items():
         print(f"{name:28} {spread(samples)}")
     print(f"{'native':28} {exe.time_evaluator('main', number=10000)(x).median * 1e6:9.4f}")
 
@@ -57,13 +57,13 @@ def main() -> None:
         x = np.random.default_rng(0).random((batch, 64), dtype=np.float32)
         y = np.empty((batch, 10), np.float32)
         main_function = exe["main"]
-        found = calls({
+        times = calls({
             "numpy": lambda x=x: np.maximum(x @ w0.T + b0, 0) @ w1.T + b1,
             "exe['main'](x)": lambda x=x, f=main_function: f(x),
             "bound call": main_function.bind(x, out=y),
         })  # fmt: skip
-        base = statistics.median(found["numpy"])
+        base = statistics.median(times["numpy"])
         native = exe.time_evaluator("main", number=200)(x).median * 1e6
-        for name, samples in found.items():
+        for name, samples in times.items():
             print(f"batch {batch:3} {name:18} {spread(samples)}   {base / statistics.median(samples):6.2f} x numpy")
         print(f"batch {batch:3} {'native':18} {native:9.2f}")

@@ -165,16 +165,16 @@ def child(way: str, name: str) -> None:
 
     try:
         imported, compiled = make(str(FOLDER / f"{name}.{suffix}"))
-        found: dict[str, Any] = {"packages": lap()}
+        answer: dict[str, Any] = {"packages": lap()}
         model = imported()
-        found["import"] = lap()
+        answer["import"] = lap()
         run = compiled(model)
-        found["compile"] = lap()
-        found["call"] = min(calls({"call": lambda: run(x)}, rounds=9)["call"]) / 1e6
-        found["torch"] = "torch" in sys.modules
+        answer["compile"] = lap()
+        answer["call"] = min(calls({"call": lambda: run(x)}, rounds=9)["call"]) / 1e6
+        answer["torch"] = "torch" in sys.modules
     except Exception as problem:
-        found = {"error": f"{type(problem).__name__}: {' '.join(str(problem).split())[:120]}"}
-    print("\n" + json.dumps(found), flush=True)
+        answer = {"error": f"{type(problem).__name__}: {' '.join(str(problem).split())[:120]}"}
+    print("\n" + json.dumps(answer), flush=True)
     os._exit(0)
 
 
@@ -190,12 +190,12 @@ def sample(way: str, name: str) -> dict[str, Any]:
         done = subprocess.run(
             ["taskset", "-c", core, *argv], capture_output=True, text=True, timeout=600, env={**os.environ, **settings}
         )
-        made: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     except subprocess.TimeoutExpired:
         return {"error": "not within 600 s"}
     except (ValueError, IndexError):
         return {"error": "it ended without an answer"}
-    return made
+    return answer
 
 
 def by_hand(name: str, rounds: int) -> float:
@@ -212,19 +212,19 @@ def by_hand(name: str, rounds: int) -> float:
     folder.mkdir(parents=True, exist_ok=True)
     text = parse_file(files(next(m for m in TEXTS if m.name == name), folder)["text"])
     x = np.load(FOLDER / f"{name}.npy")
-    made = {"text": text, "imported": from_pt2(str(FOLDER / f"{name}.pt2"))}
-    runs = {kind: mlcc.load(mlcc.build(m, target="llvm{cpu=native}"))["main"] for kind, m in made.items()}
-    found = calls({kind: lambda run=run: run(x) for kind, run in runs.items()}, rounds)  # type: ignore[misc]
-    return min(found["imported"]) / min(found["text"])
+    modules = {"text": text, "imported": from_pt2(str(FOLDER / f"{name}.pt2"))}
+    runs = {kind: mlcc.load(mlcc.build(m, target="llvm{cpu=native}"))["main"] for kind, m in modules.items()}
+    times = calls({kind: lambda run=run: run(x) for kind, run in runs.items()}, rounds)  # type: ignore[misc]
+    return min(times["imported"]) / min(times["text"])
 
 
 def report(samples: _Samples, hand: dict[str, float]) -> str:
     """A table in Markdown: seconds of mlcc, and the others as multiples of them."""
     lines = ["| model | way | import | compile | both | a call |", "| --- | --- | --- | --- | --- | --- |"]
-    for (name, way), found in samples.items():
-        good = [s for s in found if "error" not in s]
+    for (name, way), runs in samples.items():
+        good = [s for s in runs if "error" not in s]
         if not good:
-            lines.append(f"| {name} | {way} | {found[0]['error'] if found else ''} | | | |")
+            lines.append(f"| {name} | {way} | {runs[0]['error'] if runs else ''} | | | |")
             continue
         base = _medians(samples[name, f"mlcc, .{WAYS[way][1]}"]) if not way.startswith("mlcc") else None
         mine = _medians(good)
@@ -260,9 +260,9 @@ def main(argv: list[str]) -> int:
     for name in names:
         write(name)
     for _ in range(options.rounds):
-        for (name, way), found in samples.items():
-            found.append(sample(way, name))
-            print(name, way, found[-1], file=sys.stderr, flush=True)
+        for (name, way), runs in samples.items():
+            runs.append(sample(way, name))
+            print(name, way, runs[-1], file=sys.stderr, flush=True)
     hand = {name: by_hand(name, 25) for name in names}
     print(f"{machine()}; mlcc in seconds, others as multiples of mlcc from the same file\n")
     print(report(samples, hand))

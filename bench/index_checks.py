@@ -56,13 +56,13 @@ ROUNDS = 41
 
 
 def arguments(func: Any, rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
-    made = []
+    arrays = []
     limit = func.params[0].struct_info.dims[0].value
     for param in func.params:
         shape, dtype = tuple(d.value for d in param.struct_info.dims), str(param.struct_info.dtype)
         values = rng.integers(0, limit, shape) if param.name == "i" else rng.normal(size=shape)
-        made.append(values.astype(dtype))
-    return made
+        arrays.append(values.astype(dtype))
+    return arrays
 
 
 def main(levels: list[int]) -> None:

@@ -46,15 +46,15 @@ def kernels(module: IRModule, func: str = "main", level: int = DEFAULT) -> list[
     }
     executable = mlcc.load(mlcc.build(alone, TARGET, level, ""))
     arrays: dict[relax.Expr, np.ndarray] = {}
-    found = []
+    bound = []
     for binding, _ in all_bindings(lowered[func].body):
         name = tir_callee(binding.value)  # type: ignore[attr-defined]
         if name is None:
             continue
         call: Any = binding.value  # type: ignore[attr-defined]
         given = [_array(e, arrays) for e in (*call.args[1].fields, binding.var)]  # type: ignore[attr-defined]
-        found.append(Kernel(name, executable[name].bind(*given), origin(binding.span)))
-    return found
+        bound.append(Kernel(name, executable[name].bind(*given), origin(binding.span)))
+    return bound
 
 
 def _array(expr: Any, arrays: dict[relax.Expr, np.ndarray]) -> np.ndarray:
@@ -118,7 +118,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--threads", type=int, default=1, help="default 1")
     options = parser.parse_args(arguments)
     os.environ["MLCC_NUM_THREADS"] = str(options.threads)
-    found = kernels(read(options.name), options.func, options.level)
-    measure(found, options.rounds)
-    print("\n".join(table(found)))
+    bound = kernels(read(options.name), options.func, options.level)
+    measure(bound, options.rounds)
+    print("\n".join(table(bound)))
     return 0

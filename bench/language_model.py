@@ -85,8 +85,8 @@ def peer_of(model: Any) -> Step:
 
     def step(tokens: np.ndarray, cache: Any) -> tuple[np.ndarray, Any]:
         with torch.no_grad():
-            made = model(torch.from_numpy(tokens), past_key_values=cache, use_cache=True, logits_to_keep=1)
-        return made.logits.float().numpy(), made.past_key_values
+            output = model(torch.from_numpy(tokens), past_key_values=cache, use_cache=True, logits_to_keep=1)
+        return output.logits.float().numpy(), output.past_key_values
 
     return step
 
@@ -131,11 +131,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             if "torch" in given.peers.split(",") and kind == dtype:
                 steps[f"torch {kind}"] = peer_of(model)
         clock = time.process_time if given.threads == 1 else time.perf_counter
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
         for _ in range(given.rounds):
             for name, step in steps.items():
-                found[name].append(measured(step, given.steps, clock))
-    _show(found, bytes_of, given.threads)
+                times[name].append(measured(step, given.steps, clock))
+    _show(times, bytes_of, given.threads)
 
 
 def _show(found: dict[str, list[tuple[float, float]]], bytes_of: dict[str, int], threads: int) -> None:

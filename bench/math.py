@@ -73,24 +73,24 @@ def times() -> None:
             reference = _numpy(name)
             if reference is not None:
                 cases["numpy"] = lambda r=reference, a=args: r(*a)
-            found = {k: statistics.median(v) * 1e3 / COUNT for k, v in calls(cases, rounds=21, least_ms=1).items()}
-            line = f"{dtype} {name:8} " + "  ".join(f"{k} {v:6.2f}" for k, v in found.items())
-            print(line + (f"  {found['numpy'] / found['T.vectorized']:6.2f} x" if reference else ""), flush=True)
+            medians = {k: statistics.median(v) * 1e3 / COUNT for k, v in calls(cases, rounds=21, least_ms=1).items()}
+            line = f"{dtype} {name:8} " + "  ".join(f"{k} {v:6.2f}" for k, v in medians.items())
+            print(line + (f"  {medians['numpy'] / medians['T.vectorized']:6.2f} x" if reference else ""), flush=True)
 
 
 def compile_times() -> None:
     """Milliseconds that a function adds to the compilation of a kernel."""
     names = ("", "exp", "tanh", "erf", "log", "sin", "pow")
-    found: dict[str, list[float]] = {n: [] for n in names}
+    samples: dict[str, list[float]] = {n: [] for n in names}
     for count in range(7):
         for name in names:
             begin = time.perf_counter()
             kernel(name, "float32", 1024 + count)
-            found[name].append((time.perf_counter() - begin) * 1e3)
-    base = statistics.median(found[""])
+            samples[name].append((time.perf_counter() - begin) * 1e3)
+    base = statistics.median(samples[""])
     print(f"compiling a kernel of x + 1: {base:.0f} ms; with a function:")
     for name in names[1:]:
-        print(f"  {name:8} {statistics.median(found[name]) - base:+6.1f} ms")
+        print(f"  {name:8} {statistics.median(samples[name]) - base:+6.1f} ms")
 
 
 # ---------------------------------------------------------------- errors
@@ -138,8 +138,8 @@ def errors(every: int, write: bool, only: list[str]) -> None:
         "| --- | --- | --- | --- | --- |",
     ]
     for name in only or (*UNARY, *BINARY):
-        made = [worst(name, dtype, cpu, every) for dtype in ("float32", "float64") for cpu in CPUS]
-        rows.append(f"| {name} | " + " | ".join(f"{v:.2f}" for v in made) + " |")
+        worst_errors = [worst(name, dtype, cpu, every) for dtype in ("float32", "float64") for cpu in CPUS]
+        rows.append(f"| {name} | " + " | ".join(f"{v:.2f}" for v in worst_errors) + " |")
         print(rows[-1], flush=True)
     if write:
         text = PLACE.read_text()

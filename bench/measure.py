@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 def commands(cases: dict[str, Sequence[str]], rounds: int = 15) -> dict[str, list[tuple[float, float, float]]]:
     """Each command once per round, in turn: (wall ms, CPU ms, peak MiB) per run. Raises if one fails."""
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in cases}
+    samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, argv in cases.items():
             begin = time.perf_counter()
@@ -24,8 +24,8 @@ def commands(cases: dict[str, Sequence[str]], rounds: int = 15) -> dict[str, lis
             with process.stderr as said:
                 if status != 0:
                     raise RuntimeError(f"{name}: {said.read().decode()[-500:]}")
-            found[name].append((wall * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3, usage.ru_maxrss / 1024))
-    return found
+            samples[name].append((wall * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3, usage.ru_maxrss / 1024))
+    return samples
 
 
 def calls(cases: dict[str, Callable[[], object]], rounds: int = 25, least_ms: float = 2.0) -> dict[str, list[float]]:
@@ -41,14 +41,14 @@ def calls(cases: dict[str, Callable[[], object]], rounds: int = 25, least_ms: fl
                 break
             number *= 2
         numbers[name] = number
-    found: dict[str, list[float]] = {name: [] for name in cases}
+    samples: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, call in cases.items():
             begin = time.perf_counter()
             for _ in range(numbers[name]):
                 call()
-            found[name].append((time.perf_counter() - begin) * 1e6 / numbers[name])
-    return found
+            samples[name].append((time.perf_counter() - begin) * 1e6 / numbers[name])
+    return samples
 
 
 def spread(samples: Sequence[float]) -> str:

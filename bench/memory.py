@@ -39,22 +39,22 @@ def main(arguments: Sequence[str] = ()) -> None:
         # in another process: the memory of this one would count for each that it starts
         subprocess.run([sys.executable, "-m", "bench.memory", folder, str(layers)], check=True)
         mlcc = [sys.executable, "-m", "mlcc"]
-        text, made, io = f"{folder}/model.mlc", f"{folder}/model.o", ["--in", f"{folder}/in.npz"]
-        compiling = [*mlcc, "compile", text, "-t", "llvm{cpu=native}", "-o", made]
-        found = commands(
+        text, object_file, io = f"{folder}/model.mlc", f"{folder}/model.o", ["--in", f"{folder}/in.npz"]
+        compiling = [*mlcc, "compile", text, "-t", "llvm{cpu=native}", "-o", object_file]
+        samples = commands(
             {
                 "mlcc check model.mlc": [*mlcc, "check", text],
                 **{f"mlcc compile -O{level} model.mlc": [*compiling, f"-O{level}"] for level in (1, 2, 3)},
                 "mlcc run model.mlc": [*mlcc, "run", text, *io],
-                "mlcc inspect model.o": [*mlcc, "inspect", made],
-                "mlcc run model.o": [*mlcc, "run", made, *io],
+                "mlcc inspect model.o": [*mlcc, "inspect", object_file],
+                "mlcc run model.o": [*mlcc, "run", object_file, *io],
                 "mlcc check --help": [*mlcc, "check", "--help"],
             },
             rounds=1,
         )
     print(f"peak memory, {weights:.0f} MiB of weights; {machine()}")
     print(f"{'command':28} {'MiB':>8} {'x weights':>10} {'CPU s':>8}")
-    for name, runs in found.items():
+    for name, runs in samples.items():
         _, cpu, peak = runs[0]
         print(f"{name:28} {peak:8.0f} {peak / weights:10.2f} {cpu / 1e3:8.2f}")
 

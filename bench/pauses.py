@@ -98,9 +98,9 @@ def main(argv: list[str] | None = None) -> int:
             for missing in (c for c in started if c.missing):
                 print(f"  {missing.peer} is skipped: {missing.missing}")
             for workload in chosen:
-                found = measure(workload, running, threads, rounds, options.level)
-                print("\n".join(table(workload.name, threads, found)), flush=True)
-                page += rows(workload.name, found)
+                times = measure(workload, running, threads, rounds, options.level)
+                print("\n".join(table(workload.name, threads, times)), flush=True)
+                page += rows(workload.name, times)
     if options.write:
         text = PAGE.read_text()
         before, _, rest = text.partition(START)
@@ -130,7 +130,7 @@ Found = dict[str, dict[float, list[float]]]  # by competitor and pause: seconds 
 
 def measure(workload: Workload, running: list[Competitor], threads: int, rounds: int, level: int) -> Found:
     """All competitors on one workload: pauses and competitors take turns."""
-    found: Found = {}
+    times: Found = {}
     path = write_arrays(workload, FOLDER)
     with tempfile.TemporaryDirectory() as folder:
         samplers: dict[str, Callable[[float], list[float]]] = {}
@@ -148,8 +148,8 @@ def measure(workload: Workload, running: list[Competitor], threads: int, rounds:
         for _ in range(rounds):
             for pause in PAUSES:
                 for name, sample in samplers.items():
-                    found.setdefault(name, {}).setdefault(pause, []).extend(sample(pause))
-    return found
+                    times.setdefault(name, {}).setdefault(pause, []).extend(sample(pause))
+    return times
 
 
 def c_program(workload: Workload, folder: Path, threads: int, level: int) -> Callable[[float], list[float]]:

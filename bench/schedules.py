@@ -89,7 +89,7 @@ def main() -> None:
             began = time.process_time()
             run()
             samples[name].append((time.process_time() - began) * 1e3)
-    for name, found in samples.items():
+    for name, times in samples.items():
         base = samples.get(f"tvm {name}")
-        ratio = f"   {statistics.median(found) / statistics.median(base):6.2f} x TVM's" if base else ""
-        print(f"{name:14} {spread(found)}{ratio}")
+        ratio = f"   {statistics.median(times) / statistics.median(base):6.2f} x TVM's" if base else ""
+        print(f"{name:14} {spread(times)}{ratio}")

@@ -49,10 +49,10 @@ def prepare(folder: str, against: Path | None) -> dict[str, Sequence[str]]:
         file.write(workload.text.source)
     python = [sys.executable]
     mlcc = [*python, "-m", "mlcc"]
-    text, made = f"{folder}/mlp.mlc", f"{folder}/mlp.o"
+    text, object_file = f"{folder}/mlp.mlc", f"{folder}/mlp.o"
     bind = f"bind-params{{params={folder}/w.npz}}"
     commands({"bind": [*mlcc, "passes", f"{folder}/free.mlc", "-p", bind, "-o", text]}, rounds=1)
-    commands({"compile": [*mlcc, "compile", text, "-t", "llvm{cpu=native}", "-o", made]}, rounds=1)
+    commands({"compile": [*mlcc, "compile", text, "-t", "llvm{cpu=native}", "-o", object_file]}, rounds=1)
     io = ["--in", f"{folder}/in.npz", "--out", f"{folder}/out.npz"]
     files = [f"{folder}/in.npz", f"{folder}/w.npz", f"{folder}/out.npz"]
     cases: dict[str, Sequence[str]] = {
@@ -63,7 +63,7 @@ def prepare(folder: str, against: Path | None) -> dict[str, Sequence[str]]:
         "mlcc compile mlp.mlc": ["env", "MLCC_CACHE=0", *mlcc, "compile", text, "-o", f"{folder}/again.o"],
         "mlcc run mlp.mlc": ["env", "MLCC_CACHE=0", *mlcc, "run", text, *io],
         "the same again": [*mlcc, "run", text, *io],
-        "mlcc run mlp.o": [*mlcc, "run", made, *io],
+        "mlcc run mlp.o": [*mlcc, "run", object_file, *io],
         "NumPy": [*python, "-c", NUMPY, *files],
     }
     for tree in [ROOT] if against is None else [ROOT, against]:
@@ -83,13 +83,13 @@ def digits(name: str, mlcc: list[str], tree: Path, folder: str) -> dict[str, Seq
     """The sample by a tree: from its text, with and without the cache, and from its object."""
     sample = ROOT / "samples" / "digits"
     by = ["env", f"PYTHONPATH={tree}", f"MLCC_CACHE_DIR={folder}/{tree.name}"]
-    text, made = str(sample / "mlp.mlc"), f"{folder}/{tree.name}-digits.o"
-    commands({"compile": [*by, *mlcc, "compile", text, "-o", made]}, rounds=1)
+    text, object_file = str(sample / "mlp.mlc"), f"{folder}/{tree.name}-digits.o"
+    commands({"compile": [*by, *mlcc, "compile", text, "-o", object_file]}, rounds=1)
     io = ["--in", str(sample / "test.npz"), "--out", f"{folder}/digits.npz"]
     return {
         f"{name}mlcc run digits/mlp.mlc": [*by, "MLCC_CACHE=0", *mlcc, "run", text, *io],
         f"{name}mlcc run digits/mlp.mlc again": [*by, *mlcc, "run", text, *io],
-        f"{name}mlcc run digits/mlp.o": [*by, *mlcc, "run", made, *io],
+        f"{name}mlcc run digits/mlp.o": [*by, *mlcc, "run", object_file, *io],
     }
 
 
@@ -103,15 +103,15 @@ def main(argv: list[str] | None = None) -> None:
         os.environ["MLCC_CACHE_DIR"] = f"{folder}/cache"
         # in another process: the memory of this one would count for each that it starts
         tree = [] if options.against is None else [str(options.against.resolve())]
-        made = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "bench.startup", folder, *tree], stdout=subprocess.PIPE, check=True
         )
-        found = commands(json.loads(made.stdout), options.rounds)
+        samples = commands(json.loads(done.stdout), options.rounds)
     print(f"start-up, whole processes; {machine()}")
     print(f"{'command':36} {'wall ms, median':>16} {'middle half':>18} {'CPU ms':>8} {'MiB':>6}  x numpy")
-    base = statistics.median(w for w, _, _ in found["python -c 'import numpy'"])
+    base = statistics.median(w for w, _, _ in samples["python -c 'import numpy'"])
     rows = []
-    for name, runs in found.items():
+    for name, runs in samples.items():
         wall = [w for w, _, _ in runs]
         cpu, peak = statistics.median(c for _, c, _ in runs), statistics.median(m for _, _, m in runs)
         print(f"{name:36} {spread(wall):>35} {cpu:8.1f} {peak:6.0f}  {statistics.median(wall) / base:7.2f}")

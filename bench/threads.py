@@ -106,12 +106,12 @@ def _work() -> None:
         steps = max(round(wanted / once), 1)
         number = max(round(2e-3 / wanted), 1)
         calls = {kind: exe["f"].bind(data, steps) for kind, exe in exes.items()}
-        found: dict[str, list[float]] = {kind: [] for kind in exes}
+        times: dict[str, list[float]] = {kind: [] for kind in exes}
         for kind in [*exes] * 41:
-            found[kind].append(calls[kind].timed(number) / number * 1e6)
-        for kind, samples in found.items():
-            base = statistics.median(found["serial"])
-            least = min(found["serial"]) / min(samples)
+            times[kind].append(calls[kind].timed(number) / number * 1e6)
+        for kind, samples in times.items():
+            base = statistics.median(times["serial"])
+            least = min(times["serial"]) / min(samples)
             print(
                 f"work of {wanted * 1e6:6.0f} us, {kind:8}      us {spread(samples)}   "
                 f"{base / statistics.median(samples):5.2f} x serial (fastest of each: {least:.2f})"

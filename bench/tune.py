@@ -111,11 +111,11 @@ def main(argv: list[str]) -> int:
     print(f"{machine()}; {options.threads} threads, {options.budget} a workload")
     verdicts: dict[str, list[str]] = {}
     for workload in (w for w in chosen if any(word in w.name for word in words)):
-        found = measured(workload, options.budget, options.threads, options.processes)
-        print(line(workload.name, found), flush=True)
+        outcome = measured(workload, options.budget, options.threads, options.processes)
+        print(line(workload.name, outcome), flush=True)
         if options.kernels:
-            print("\n".join(kernels(found.report)), flush=True)
-        verdicts.setdefault(found.verdict, []).append(workload.name)
+            print("\n".join(kernels(outcome.report)), flush=True)
+        verdicts.setdefault(outcome.verdict, []).append(workload.name)
     print(", ".join(f"{len(names)} {word}" for word, names in verdicts.items()))
     losses = verdicts.get(SLOWER, [])
     print(f"slower than the default: {', '.join(losses) or 'none'}")

@@ -20,7 +20,7 @@ def ratios(
 ) -> list[float]:
     """The times of the second call over those of the first, from rounds in turn that take turns in who begins."""
     counts = [_count(call, clock, least) for call in calls]
-    made = []
+    quotients = []
     for turn in range(samples):
         best = [float("inf")] * len(calls)
         for _ in range(ROUNDS):
@@ -29,8 +29,8 @@ def ratios(
                 for _ in range(counts[at]):
                     calls[at]()
                 best[at] = min(best[at], (clock() - began) / counts[at])
-        made.append(best[1] / best[0])
-    return made
+        quotients.append(best[1] / best[0])
+    return quotients
 
 
 def _count(call: Callable[[], object], clock: Callable[[], float], least: float) -> int:

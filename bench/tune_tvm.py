@@ -145,8 +145,8 @@ class Ran(ms.runner.PyRunnerFuture):
 
 
 def _cpu() -> str:
-    found: str = tvm.target.codegen.llvm_get_system_cpu()
-    return found
+    cpu: str = tvm.target.codegen.llvm_get_system_cpu()
+    return cpu
 
 
 def _cpu_seconds() -> float:

@@ -83,8 +83,8 @@ def special(dtype: str) -> Array:
     sizes += [2.0**bits, 2.0**bits + 1, 2.0 ** (bits + 1) - 1, 2.0 ** (bits + 1), 2.0 ** (bits - 1) + 0.5, 88.0, 104.0]
     sizes += [2.0 ** (bits + 1) + 2, np.pi / 2, np.pi, 0.921875, 0.41421357, 2.4142137, 6, 4, 9, 20, 709.8, 745.2]
     with np.errstate(over="ignore"):
-        made = np.array(sizes, np.float64).astype(dtype)
-    return np.concatenate([made, -made])
+        positive = np.array(sizes, np.float64).astype(dtype)
+    return np.concatenate([positive, -positive])
 
 
 def anywhere(dtype: str, count: int, seed: int) -> Array:
@@ -98,7 +98,7 @@ def usual(dtype: str, count: int, seed: int) -> Array:
     """Numbers as programs have them: around 0 at scales from a thousandth to hundreds, and around 1."""
     rng = np.random.default_rng(seed)
     scales = rng.choice([1e-3, 0.1, 1.0, 5.0, 30.0, 300.0], count)
-    made = rng.standard_normal(count) * scales
-    made[::7] = 1 + made[::7] / 300
-    made[3::7] = np.rint(made[3::7]) * (np.pi / 2)
-    return made.astype(dtype)
+    numbers = rng.standard_normal(count) * scales
+    numbers[::7] = 1 + numbers[::7] / 300
+    numbers[3::7] = np.rint(numbers[3::7]) * (np.pi / 2)
+    return numbers.astype(dtype)

@@ -39,18 +39,18 @@ def mlcc_case(name: str, level: int, target: str = NATIVE, way: str = "first", *
 
 def cpu_cases(levels: list[int], default: int, against: Path | None, peers: list[str]) -> list[Case]:
     """For models on this machine's CPU."""
-    made = []
+    cases = []
     for level in levels:
-        made.append(mlcc_case(f"mlcc `-O{level}`", level))
-        made.append(mlcc_case(f"mlcc `-O{level}`, portable", level, PORTABLE))
-    made.append(mlcc_case(f"`mlcc run -O{default}` again, from the cache", default, way="command", warm=True))
+        cases.append(mlcc_case(f"mlcc `-O{level}`", level))
+        cases.append(mlcc_case(f"mlcc `-O{level}`, portable", level, PORTABLE))
+    cases.append(mlcc_case(f"`mlcc run -O{default}` again, from the cache", default, way="command", warm=True))
     if against is not None:
         name = label(against)
-        made += [mlcc_case(f"{name} `-O{level}`", level, tree=against) for level in (2, 3)]
+        cases += [mlcc_case(f"{name} `-O{level}`", level, tree=against) for level in (2, 3)]
     for peer in peers:
         slow = peer in SLOW
-        made.append(Case(peer, {"way": "peer", "peer": peer}, cores=BOTH[:1] if slow else BOTH, once=slow))
-    return made
+        cases.append(Case(peer, {"way": "peer", "peer": peer}, cores=BOTH[:1] if slow else BOTH, once=slow))
+    return cases
 
 
 def gpu_cases(levels: list[int], against: Path | None, emulate: bool) -> list[Case]:

@@ -29,12 +29,12 @@ def main() -> int:
     try:
         result, afterwards = WAYS[task["way"]](task)
         spent = {"clock": time.monotonic(), "cpu": cpu_seconds(), "peak": peak_bytes()}
-        found = {**spent, "off": distance(task, result), **afterwards()}
+        answer = {**spent, "off": distance(task, result), **afterwards()}
     except ImportError as exc:
-        found = {"error": f"not installed: {exc}"}
+        answer = {"error": f"not installed: {exc}"}
     except Exception as exc:
-        found = {"error": f"{type(exc).__name__}: {next(iter(str(exc).splitlines()), '')}"[:300]}
-    answers.write(json.dumps(found) + "\n")
+        answer = {"error": f"{type(exc).__name__}: {next(iter(str(exc).splitlines()), '')}"[:300]}
+    answers.write(json.dumps(answer) + "\n")
     answers.flush()
     os._exit(0)  # what a peer does at its end, its first result did not need
 
@@ -74,15 +74,15 @@ def command(task: Task) -> tuple[Any, Afterwards]:
 
     import numpy as np
 
-    with np.load(out) as found:
-        return found[found.files[0]], dict
+    with np.load(out) as results:
+        return results[results.files[0]], dict
 
 
 def peer(task: Task) -> tuple[Any, Afterwards]:
     """A peer of `bench.speed.peers`, given the operators as it takes them."""
     import importlib
 
-    made = importlib.import_module(f"bench.speed.peers.{task['peer']}_peer").make(task["cores"])
+    adapter = importlib.import_module(f"bench.speed.peers.{task['peer']}_peer").make(task["cores"])
     from bench.speed.graph import Graph
     from bench.speed.peers.base import Work
 
@@ -90,9 +90,9 @@ def peer(task: Task) -> tuple[Any, Afterwards]:
         graph = Graph.of(json.load(file))
     weights = {} if task["peer"] in ("onnxruntime", "openvino") else arrays(task["weights"])  # those lie in the model
     work = Work(graph, "", inputs(task), weights, task["folder"], 0, task["onnx"])
-    ready = made.prepare(work)
+    ready = adapter.prepare(work)
     ready.call()
-    return ready.result(), lambda: {"versions": made.versions()}
+    return ready.result(), lambda: {"versions": adapter.versions()}
 
 
 WAYS = {"first": first, "build": build, "command": command, "peer": peer}
@@ -115,8 +115,8 @@ def arrays(path: str) -> Arrays:
     """The arrays of a file by name."""
     import numpy as np
 
-    with np.load(path) as found:
-        return {name: found[name] for name in found.files}
+    with np.load(path) as archive:
+        return {name: archive[name] for name in archive.files}
 
 
 def inputs(task: Task) -> Arrays:
@@ -131,15 +131,15 @@ def cpu_seconds() -> float:
 
 
 def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
+    processes: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children") as file:
                 for child in map(int, file.read().split()):
-                    found += [child, *_descendants(child)]
+                    processes += [child, *_descendants(child)]
     except OSError:
         pass  # the process has ended
-    return found
+    return processes
 
 
 def _ticks(pid: int) -> float:
@@ -168,8 +168,8 @@ def distance(task: Task, result: Any) -> float:
         return 0.0
     import numpy as np
 
-    with np.load(task["expected"]) as found:
-        want = found["expected/out"]
+    with np.load(task["expected"]) as archive:
+        want = archive["expected/out"]
     got = np.asarray(result)
     if got.shape != want.shape:
         raise ValueError(f"the result has shape {got.shape}, not {want.shape}")

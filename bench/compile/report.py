@@ -91,9 +91,9 @@ def page(
             out += [f"## {title}", "", *lines, ""]
             out += [*ratios(part, mine, theirs, cores, compared), ""] if compared else []
     wrong = [
-        f"- {case}, {model}: {found.error}"
+        f"- {case}, {model}: {samples.error}"
         for part in (cpu, gpu, emulated) if part is not None
-        for (model, case, _), found in part.found.items() if found.error
+        for (model, case, _), samples in part.found.items() if samples.error
     ]  # fmt: skip
     if wrong:
         out += ["## What did not run", "", *dict.fromkeys(wrong), ""]

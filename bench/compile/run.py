@@ -61,11 +61,11 @@ class Runner:
     def rounds(self, jobs: list[Job], count: int, seconds: float) -> Results:
         """As many as `count`; after the first one, as long as `seconds` are not over."""
         began = time.monotonic()
-        found: Results = {(model, case.name, cores): Found() for model, case, cores in jobs}
+        results: Results = {(model, case.name, cores): Found() for model, case, cores in jobs}
         self._read_all(jobs)
         for number in range(count):
             for model, case, cores in jobs:
-                known = found[model, case.name, cores]
+                known = results[model, case.name, cores]
                 spent = time.monotonic() - began
                 if number and (known.error or case.once or spent + known.wall[-1] > seconds):
                     continue
@@ -75,7 +75,7 @@ class Runner:
                     known.error or f"{answer['wall']:7.2f} s {answer['cpu']:7.2f} s of CPU {answer['peak'] >> 20} MiB"
                 )
                 self.say(f"{number + 1} {model:18} {case.name:44} {cores} {told}")
-        return found
+        return results
 
     def _read_all(self, jobs: list[Job]) -> None:
         """Run each program once, uncounted: its files get into memory, and its bytecode is written."""

@@ -76,14 +76,14 @@ def sample(cases: dict[str, Once], device: CudaDevice, rounds: int) -> dict[str,
         once()
         spent = device.elapsed(start, device.record())
         counts[name] = max(1, int(_LEAST / max(spent, 1e-7)))
-    found: dict[str, list[float]] = {name: [] for name in cases}
+    times: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, once in cases.items():
             start = device.record()
             for _ in range(counts[name]):
                 once()
-            found[name].append(device.elapsed(start, device.record()) / counts[name])
-    return found
+            times[name].append(device.elapsed(start, device.record()) / counts[name])
+    return times
 
 
 def one(work: Workload, device: CudaDevice, level: int, rounds: int, bandwidth: float) -> str:

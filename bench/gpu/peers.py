@@ -49,8 +49,8 @@ def with_torch(work: Workload, arrays: list[Any], stream: int, torch: Any) -> On
 
 def find_cublas() -> ctypes.CDLL | None:
     """From a wheel of NVIDIA's, or the system."""
-    found = importlib.util.find_spec("nvidia")
-    places = [str(Path(r)) for r in (found.submodule_search_locations or ())] if found else []
+    spec = importlib.util.find_spec("nvidia")
+    places = [str(Path(r)) for r in (spec.submodule_search_locations or ())] if spec else []
     names = [n for p in places for n in sorted(glob.glob(f"{p}/*/lib/libcublas.so.*"))]
     names += [n for n in ("libcublas.so.13", "libcublas.so.12", "libcublas.so") if n]
     for name in names:

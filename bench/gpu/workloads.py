@@ -66,10 +66,10 @@ class Workload:
     def arrays(self) -> list[np.ndarray]:
         """Inputs, bfloat16 as their bits."""
         rng = np.random.default_rng(0)
-        made = [rng.standard_normal(s, dtype=np.float32) for s in self.shapes]
+        inputs = [rng.standard_normal(s, dtype=np.float32) for s in self.shapes]
         if self.dtype == "bfloat16":
-            return [(a.view(np.uint32) >> 16).astype(np.uint16) for a in made]
-        return made
+            return [(a.view(np.uint32) >> 16).astype(np.uint16) for a in inputs]
+        return inputs
 
 
 def product(n: int, dtype: str, goal: float) -> Workload:

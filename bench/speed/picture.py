@@ -22,7 +22,7 @@ def picture(lines: Sequence[Line]) -> str:
     """An SVG with a panel for each number of threads."""
     threads = sorted({one.threads for one in lines})
     rows = list(dict.fromkeys(one.workload for one in lines))
-    found = {(one.workload, one.threads): one for one in lines}
+    line_of = {(one.workload, one.threads): one for one in lines}
     width = LEFT + len(threads) * (WIDE + GAP)
     height = TOP + len(rows) * ROW + 60
     out: list[str] = []
@@ -33,7 +33,7 @@ def picture(lines: Sequence[Line]) -> str:
     x = LEFT + len(peers) * 100
     out += [_floor(x, 18), text(x + 10, 22, "floor")]
     for panel, count in enumerate(threads):
-        out += _panel(rows, found, count, LEFT + panel * (WIDE + GAP))
+        out += _panel(rows, line_of, count, LEFT + panel * (WIDE + GAP))
     for index, name in enumerate(rows):
         out.append(text(LEFT - 14, _middle(index) + 4, name, 'text-anchor="end"'))
     words = "speed relative to the best peer, logarithmic: right is faster; marks at the edge lie beyond it"

@@ -73,13 +73,14 @@ class Record:
         """The record at a path; an empty one if there is none, or it is of another machine."""
         if not path.exists():
             return Record(machine)
-        found: dict[str, Any] = json.loads(path.read_text())
-        if found["machine"] != machine:
+        content: dict[str, Any] = json.loads(path.read_text())
+        if content["machine"] != machine:
             return Record(machine)
         lines = [
-            Line(**{**line, "results": {p: Result(**r) for p, r in line["results"].items()}}) for line in found["lines"]
+            Line(**{**line, "results": {p: Result(**r) for p, r in line["results"].items()}})
+            for line in content["lines"]
         ]
-        return Record(machine, found["facts"], lines)
+        return Record(machine, content["facts"], lines)
 
 
 def milliseconds(seconds: float | None) -> str:

@@ -99,11 +99,11 @@ class Competitor:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None if os.environ.get("BENCH_TRACEBACKS")
             else subprocess.DEVNULL, env=environment, cwd=ROOT, start_new_session=True,
         )  # fmt: skip
-        found = self._answer(120)
-        if found.pop("ok"):
-            self.versions = found
+        answer = self._answer(120)
+        if answer.pop("ok"):
+            self.versions = answer
         else:
-            self.missing = found["error"]
+            self.missing = answer["error"]
         self._signal(signal.SIGSTOP)
 
     def ask(self, limit: float, **request: Any) -> dict[str, Any]:
@@ -113,12 +113,12 @@ class Competitor:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-            found = self._answer(limit)
+            answer = self._answer(limit)
         except BrokenPipeError:
-            found = {"ok": False, "error": "the process ended"}
+            answer = {"ok": False, "error": "the process ended"}
         if self._process.poll() is None:
             self._signal(signal.SIGSTOP)
-        return found
+        return answer
 
     def _answer(self, limit: float) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -188,15 +188,15 @@ def race(workload: Workload, running: list[Competitor], plan: Plan, folder: Path
         competitor.revive()
         result = Result(competitor.peer)
         results.append(result)
-        found = competitor.ask(
+        answer = competitor.ask(
             plan.limit, do="load", path=str(path), graph=graph, source=workload.text.source, folder=str(folder),
             trials=plan.trials, level=plan.level,
         )  # fmt: skip
-        if not found["ok"]:
-            result.error = found["error"]
+        if not answer["ok"]:
+            result.error = answer["error"]
             continue
-        result.prepare, result.off, result.note = found["prepare"], found["off"], found["note"]
-        result.size = found["size"]
+        result.prepare, result.off, result.note = answer["prepare"], answer["off"], answer["note"]
+        result.size = answer["size"]
         if not result.off <= TOLERANCE:
             result.error = f"wrong by {result.off:.1e} of the largest value"
             continue
@@ -213,14 +213,14 @@ def race(workload: Workload, running: list[Competitor], plan: Plan, folder: Path
         if not due:
             break
         for competitor, result, count in due:
-            found = competitor.ask(plan.limit, do="sample", least=plan.sample, number=count)
-            if not found["ok"]:
-                result.error = found["error"]
+            answer = competitor.ask(plan.limit, do="sample", least=plan.sample, number=count)
+            if not answer["ok"]:
+                result.error = answer["error"]
                 continue
             # one thread cannot work while it is not on a CPU: what neighbours took is not counted
-            wall, cpu = found["wall"], found["cpu"]
+            wall, cpu = answer["wall"], answer["cpu"]
             result.times.append(min(wall, cpu) if competitor.threads == 1 else wall)
-            result.waited.append(found["waited"])
+            result.waited.append(answer["waited"])
             result.spent += wall * count
     for competitor, result, _ in racing:
         if competitor.peer in OURS and not result.error:

@@ -67,10 +67,10 @@ def drawn(seed: int) -> list[Workload]:
     def prime(low: int, high: int) -> int:
         return int(random.choice([p for p in PRIMES if low <= p <= high]))
 
-    made: list[Workload] = []
+    workloads: list[Workload] = []
 
     def add(kind: str, sizes: tuple[int, ...], make: Callable[[], Text]) -> None:
-        made.append(Workload(f"odd{seed}_{kind}_{'x'.join(map(str, sizes))}", make))
+        workloads.append(Workload(f"odd{seed}_{kind}_{'x'.join(map(str, sizes))}", make))
 
     for kind, low, high in (("matmul", 31, 257), ("matmul", 257, 1009)):
         m, k, n = (prime(low, high) for _ in range(3))
@@ -98,7 +98,7 @@ def drawn(seed: int) -> list[Workload]:
     add("layer_norm", (m, n), functools.partial(layer_norm, m, n))
     m, n = prime(211, 1277), prime(211, 1277)
     add("gelu", (m, n), functools.partial(elementwise, m, n))
-    return made
+    return workloads
 
 
 def suite(seeds: tuple[int, ...]) -> list[Workload]:

@@ -26,8 +26,8 @@ def onnx_model(work: Work) -> bytes:
     ]
     shape = next(n.shape for n in graph.nodes if n.out == graph.result)
     outputs = [helper.make_tensor_value_info(graph.result, TensorProto.FLOAT, shape)]
-    made = helper.make_graph(nodes, "main", inputs, outputs, constants)
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    graph_proto = helper.make_graph(nodes, "main", inputs, outputs, constants)
+    model = helper.make_model(graph_proto, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     onnx.checker.check_model(model)
     return bytes(model.SerializeToString())
 

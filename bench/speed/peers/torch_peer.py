@@ -78,12 +78,12 @@ class Model(torch.nn.Module):
 
 def with_biases(graph: Graph, weights: dict[str, Any]) -> list[Node]:
     """The nodes, with additions of a bias to a product or convolution of weights put into it, as users write them."""
-    made = {n.out: n for n in graph.nodes}
+    producer = {n.out: n for n in graph.nodes}
     uses = [a for n in graph.nodes for a in n.args if isinstance(a, str)]
     nodes: list[Node] = []
     for node in graph.nodes:
         first, bias = (*node.args, None)[:2]
-        before = made.get(first) if node.op == "add" and bias in weights and uses.count(first) == 1 else None
+        before = producer.get(first) if node.op == "add" and bias in weights and uses.count(first) == 1 else None
         if (
             before is not None
             and before in nodes
