@@ -59,7 +59,7 @@ def fitted(fit: Fit, first: list[Any], terms: int) -> list[Any]:
         for t, w in zip(points, weights, strict=True)
     ]
     importance = [mpf(1)] * _POINTS
-    made: list[Any] = []
+    solution: list[Any] = []
     for _ in range(_ROUNDS):
         normal, side = mp.matrix(free, free), mp.matrix(free, 1)
         for row, value, factor in zip(rows, right, importance, strict=True):
@@ -72,14 +72,14 @@ def fitted(fit: Fit, first: list[Any], terms: int) -> list[Any]:
             for k in range(i):
                 normal[k, i] = normal[i, k]
         solved = mp.lu_solve(normal, side)
-        made = [solved[i] for i in range(free)]
+        solution = [solved[i] for i in range(free)]
         errors = [
-            abs(sum((c * x for c, x in zip(made, row, strict=True)), mpf(0)) - value)
+            abs(sum((c * x for c, x in zip(solution, row, strict=True)), mpf(0)) - value)
             for row, value in zip(rows, right, strict=True)
         ]
         total = sum(f * e for f, e in zip(importance, errors, strict=True)) or mpf(1)
         importance = [f * e * _POINTS / total for f, e in zip(importance, errors, strict=True)]
-    return made
+    return solution
 
 
 def coefficients(fit: Fit, type: str) -> list[float]:
@@ -216,25 +216,25 @@ def text() -> str:
     tables: dict[str, list[str]] = {}
     for fit in fits:
         for type in fit.terms:
-            made = coefficients(fit, type)
+            values = coefficients(fit, type)
             entry = tables.setdefault(fit.name, [])
-            entry.append(f"    # {fit.what}: 2**{error(fit, type, made):.1f}")
+            entry.append(f"    # {fit.what}: 2**{error(fit, type, values):.1f}")
             entry.append(f'    "{type}": (')
-            entry += [f"        {c!r}," for c in made]
+            entry += [f"        {c!r}," for c in values]
             entry.append("    ),")
-            print(fit.name, type, len(made), f"2**{error(fit, type, made):.1f}", file=sys.stderr)
+            print(fit.name, type, len(values), f"2**{error(fit, type, values):.1f}", file=sys.stderr)
     for name, entry in tables.items():
         lines += ["", f"{name}: dict[str, tuple[float, ...]] = {{", *entry, "}"]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
-    made = text()
+    generated = text()
     if "--check" in sys.argv[1:]:
-        same = PLACE.read_text() == made
+        same = PLACE.read_text() == generated
         print("as in the file" if same else "differs from the file")
         return 0 if same else 1
-    PLACE.write_text(made)
+    PLACE.write_text(generated)
     return 0
 
 

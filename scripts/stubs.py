@@ -103,8 +103,8 @@ def relax() -> str:
     ]
     for name in MADE:
         kind = getattr(nodes, name)
-        made = inspect.signature(kind.make)
-        params = ["self", *map(_node_parameter, made.parameters.values())]
+        make_signature = inspect.signature(kind.make)
+        params = ["self", *map(_node_parameter, make_signature.parameters.values())]
         lines += [f"class {name}(_ir.{name}):", *function("__init__", params, "None", first_line(kind.__doc__), "    ")]
         if name == "FuncStructInfo":
             given = ["*", *map(_node_parameter, inspect.signature(kind.opaque_func).parameters.values())]
@@ -182,10 +182,10 @@ def _operator(path: str, name: str, indent: str) -> Iterator[str]:
     from mlcc.relax import op
 
     assert not keyword.iskeyword(name)
-    found = signature.signature(path)
-    assert found is not None
-    known = {p.name: p for p in found.params}
-    params = [_operand(p, known[p.name]) for p in op._python_signature(found).parameters.values()]
+    declared = signature.signature(path)
+    assert declared is not None
+    known = {p.name: p for p in declared.params}
+    params = [_operand(p, known[p.name]) for p in op._python_signature(declared).parameters.values()]
     return function(name, params, "_relax.Call", "", indent)
 
 
@@ -249,12 +249,12 @@ def primitives() -> str:
     lines = [HEAD.format("The primitives of schedules as methods of `Schedule`."), ARGUMENTS.strip(), ""]
     lines.append("class Primitives:")
     for name in sorted([*registry.names(), *registry.ALIASES]):
-        found = registry.find(name)
-        params = ["self", *map(_argument, found.signature.parameters.values())]
+        primitive = registry.find(name)
+        params = ["self", *map(_argument, primitive.signature.parameters.values())]
         starred = any(p.startswith("*") for p in params)
-        keywords = [p for p in found.signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
+        keywords = [p for p in primitive.signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
         assert starred or not keywords
-        lines += function(name, params, _result(found), first_line(found.doc), "    ")
+        lines += function(name, params, _result(primitive), first_line(primitive.doc), "    ")
     return "\n".join([*lines, ""])
 
 
