@@ -26,8 +26,8 @@ def weights(seed: int = 6) -> Arrays:
             f"w_qkv{i}": (WIDTH, 3 * WIDTH), f"w_out{i}": (WIDTH, WIDTH), f"w_gate{i}": (WIDTH, HIDDEN),
             f"w_up{i}": (WIDTH, HIDDEN), f"w_down{i}": (HIDDEN, WIDTH), f"gain1_{i}": (WIDTH,), f"gain2_{i}": (WIDTH,),
         }  # fmt: skip
-    made = {name: random.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
-    return {name: value + np.float32(name.startswith("gain")) for name, value in made.items()}
+    arrays = {name: random.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+    return {name: value + np.float32(name.startswith("gain")) for name, value in arrays.items()}
 
 
 def empty_cache(batch: int = 1) -> list[np.ndarray]:

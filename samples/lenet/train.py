@@ -51,7 +51,7 @@ def forward(x: np.ndarray, p: Arrays) -> list[np.ndarray]:
 def gradients(x: np.ndarray, labels: np.ndarray, p: Arrays) -> Arrays:
     """Of the mean cross-entropy."""
     image, first, half, second, flat, hidden, scores = forward(x, p)
-    made = {}
+    grads = {}
 
     def unpool(back: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
         """To the largest of each 2x2, and through the rectifier before it."""
@@ -62,16 +62,16 @@ def gradients(x: np.ndarray, labels: np.ndarray, p: Arrays) -> Arrays:
     delta /= delta.sum(1, keepdims=True)
     delta[np.arange(len(x)), labels] -= 1
     delta /= len(x)
-    made["w4"], made["b4"] = hidden.T @ delta, delta.sum(0)
+    grads["w4"], grads["b4"] = hidden.T @ delta, delta.sum(0)
     delta = delta @ p["w4"].T * (hidden > 0)
-    made["w3"], made["b3"] = flat.T @ delta, delta.sum(0)
+    grads["w3"], grads["b3"] = flat.T @ delta, delta.sum(0)
     back = unpool(delta @ p["w3"].T, second, pool(second))
-    made["k2"] = np.tensordot(back, windows(half), ((0, 2, 3), (0, 2, 3)))
-    made["b2"] = back.sum((0, 2, 3))
+    grads["k2"] = np.tensordot(back, windows(half), ((0, 2, 3), (0, 2, 3)))
+    grads["b2"] = back.sum((0, 2, 3))
     back = unpool(conv(back, p["k2"].swapaxes(0, 1)[:, :, ::-1, ::-1]), first, half)
-    made["k1"] = np.tensordot(back, windows(image), ((0, 2, 3), (0, 2, 3)))
-    made["b1"] = back.sum((0, 2, 3))
-    return made
+    grads["k1"] = np.tensordot(back, windows(image), ((0, 2, 3), (0, 2, 3)))
+    grads["b1"] = back.sum((0, 2, 3))
+    return grads
 
 
 def main() -> None:

@@ -33,11 +33,11 @@ def blocks(layers: Sequence[int], width: int) -> Iterator[tuple[str, int, int, i
 
 def parameters(layers: Sequence[int] = (2, 2, 2, 2), width: int = 64, classes: int = 1000) -> Shapes:
     """The shapes of the weights by name, in the order of the text."""
-    found: Shapes = {}
+    shapes: Shapes = {}
 
     def conv(name: str, after: int, before: int, size: int) -> None:
-        found[f"{name}_w"] = (after, before, size, size)
-        found.update({f"{name}_{part}": (after,) for part in ("gamma", "beta", "mean", "var")})
+        shapes[f"{name}_w"] = (after, before, size, size)
+        shapes.update({f"{name}_{part}": (after,) for part in ("gamma", "beta", "mean", "var")})
 
     conv("stem", width, 3, 7)
     for name, before, after, stride in blocks(layers, width):
@@ -46,8 +46,8 @@ def parameters(layers: Sequence[int] = (2, 2, 2, 2), width: int = 64, classes: i
         if stride > 1 or before != after:
             conv(f"{name}_short", after, before, 1)
     last = width << len(layers) - 1
-    found |= {"dense_w": (last, classes), "dense_b": (classes,)}
-    return found
+    shapes |= {"dense_w": (last, classes), "dense_b": (classes,)}
+    return shapes
 
 
 def text_module(layers: Sequence[int] = (2, 2, 2, 2), width: int = 64, classes: int = 1000, size: int = 64) -> IRModule:
@@ -87,12 +87,12 @@ def text_module(layers: Sequence[int] = (2, 2, 2, 2), width: int = 64, classes: 
 def weights(shapes: Shapes, seed: int = 8) -> Arrays:
     """Random weights that keep the numbers of every layer near one."""
     random = np.random.default_rng(seed)
-    made: Arrays = {}
+    arrays: Arrays = {}
     for name, shape in shapes.items():
         spread = np.sqrt(2 / np.prod(shape[1:])) if name.endswith("_w") else 0.1
         value = random.standard_normal(shape, np.float32) * np.float32(spread)
-        made[name] = np.abs(value) + np.float32(1) if name.endswith(("_gamma", "_var")) else value
-    return made
+        arrays[name] = np.abs(value) + np.float32(1) if name.endswith(("_gamma", "_var")) else value
+    return arrays
 
 
 def windows(x: np.ndarray, size: int, stride: int, pad: int, value: float) -> np.ndarray:
@@ -107,9 +107,9 @@ def reference(x: np.ndarray, w: Arrays, layers: Sequence[int] = (2, 2, 2, 2), wi
     def conv(data: np.ndarray, name: str, stride: int = 1) -> np.ndarray:
         kernel = w[f"{name}_w"]
         seen = windows(data, kernel.shape[-1], stride, kernel.shape[-1] // 2, 0)
-        made = np.tensordot(seen, kernel, ((1, 4, 5), (1, 2, 3)))  # (n, h, w, channels)
-        made = (made - w[f"{name}_mean"]) / np.sqrt(w[f"{name}_var"] + EPSILON) * w[f"{name}_gamma"] + w[f"{name}_beta"]
-        return made.transpose(0, 3, 1, 2)
+        out = np.tensordot(seen, kernel, ((1, 4, 5), (1, 2, 3)))  # (n, h, w, channels)
+        out = (out - w[f"{name}_mean"]) / np.sqrt(w[f"{name}_var"] + EPSILON) * w[f"{name}_gamma"] + w[f"{name}_beta"]
+        return out.transpose(0, 3, 1, 2)
 
     y = np.maximum(conv(x, "stem", 2), 0)
     y = windows(y, 3, 2, 1, -np.inf).max((-1, -2))

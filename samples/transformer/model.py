@@ -23,8 +23,8 @@ def weights(seed: int = 4) -> Arrays:
         "gain1": (WIDTH,), "shift1": (WIDTH,), "w_up": (WIDTH, HIDDEN), "b_up": (HIDDEN,),
         "w_down": (HIDDEN, WIDTH), "b_down": (WIDTH,), "gain2": (WIDTH,), "shift2": (WIDTH,),
     }  # fmt: skip
-    made = {name: random.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
-    return {name: value + np.float32(name.startswith("gain")) for name, value in made.items()}
+    arrays = {name: random.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
+    return {name: value + np.float32(name.startswith("gain")) for name, value in arrays.items()}
 
 
 def inputs(batch: int, length: int, seed: int = 5) -> Arrays:

@@ -79,9 +79,9 @@ def trained() -> Writer:
     """The model with the weights that `train.py` found."""
     from safetensors.torch import load_file
 
-    made = Writer()
-    made.load_state_dict(load_file(WEIGHTS))
-    return made.eval()
+    model = Writer()
+    model.load_state_dict(load_file(WEIGHTS))
+    return model.eval()
 
 
 def exported(model: Writer) -> torch.export.ExportedProgram:
