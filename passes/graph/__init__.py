@@ -1,1 +1,1 @@
-"""Passes over relax functions, one file each, and what they share."""
+"""Passes over relax functions, one file each, and their shared helpers."""

@@ -47,7 +47,7 @@ class CombineParallelMatmul(Pass):
 
 @dataclass(frozen=True)
 class _Branch:
-    """One product and what follows it: the addition's right operand, the activation, the variable of the last."""
+    """One product and its epilogue: right operand of the addition, activation, variable of the last binding."""
 
     product: relax.Var
     rhs: relax.Var

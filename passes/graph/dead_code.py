@@ -1,4 +1,4 @@
-"""Removal of what nothing uses."""
+"""Dead code elimination: removal of unused bindings and unreachable functions."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ def _tensor_to_shape(call: relax.Call) -> relax.Expr | None:
 def _run(
     func: tir.PrimFunc, constants: list[TensorData], outputs: list[relax.TensorStructInfo]
 ) -> list[relax.Constant] | None:
-    """Run a TIR function by the interpreter; None if it does what the interpreter refuses."""
+    """Run a TIR function in the interpreter; None if the interpreter refuses it."""
     import numpy as np
 
     from mlcc.errors import MlccError

@@ -1,4 +1,4 @@
-"""Calls of private functions become what they compute."""
+"""Inlining of private functions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class InlineFunctions(Pass):
 
 
 def _check_growth(module: IRModule, chosen: set[str]) -> None:
-    """Refuse what would not fit: where each function calls the next one twice, every level doubles the result."""
+    """Raise an error for inlining that grows exponentially: functions that each call the next one twice."""
     totals: dict[str, int] = {}
     waiting = list(module)
     while waiting:
@@ -113,7 +113,7 @@ class _Inliner(RelaxMutator):
         return self.inline(func, expr.args) if plain or not self.in_dataflow else expr
 
     def inline(self, func: relax.Function, args: tuple[relax.Expr, ...]) -> relax.SeqExpr:
-        """The body of a function over its arguments, with variables of its own."""
+        """Return the body of a function with arguments substituted for parameters and fresh variables."""
         values: dict[Any, Any] = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
         for param, argument in zip(func.params, args, strict=True):
             bind_info(param.struct_info, argument.struct_info, values)

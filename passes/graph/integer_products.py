@@ -50,7 +50,7 @@ class IntegerProducts(Pass):
 
 @dataclass(frozen=True)
 class _Quantized:
-    """A dequantized tensor: integers, what views they are taken through, and their scales along an axis."""
+    """A dequantized tensor: its integers, the views applied to them, and their scales along an axis."""
 
     data: relax.Expr
     scale: relax.Expr

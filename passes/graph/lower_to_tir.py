@@ -150,7 +150,7 @@ class _Lowering(RelaxMutator):
         return replace(lowered, span=expr.span)
 
     def lowered(self, operator: str, *args: Any) -> relax.Var:
-        """A variable bound to what a call of another operator becomes."""
+        """Return a variable bound to the lowered call of another operator."""
         return self.emit(self.rewrite(ops.bind_call(operator, args)))
 
     def measured(self, op: OpDef, call: relax.Call, found: Found) -> relax.Call:
@@ -215,7 +215,7 @@ class Arguments:
     fresh: dict[tir.Var, tir.Var] = field(default_factory=dict)
 
     def convert(self, expr: relax.Expr) -> Any:
-        """A tensor, a list of what a tuple or a shape holds, or a scalar."""
+        """Convert an argument to a tensor, a list (of a tuple's or shape's elements), or a scalar."""
         from mlcc import te
 
         match expr:
@@ -366,7 +366,7 @@ class _Key:
         self.order: list[tir.Var] = []
 
     def of(self, value: Any) -> Any:
-        """The key of a value; None if it holds what cannot be compared."""
+        """Return the key of a value, or None if a part of it cannot be compared."""
         match value:
             case None | bool() | int() | float() | str() | DType():
                 return (type(value), value)

@@ -1,4 +1,4 @@
-"""A mutator of relax functions, and what else passes over them share."""
+"""A mutator of relax functions, and other helpers of the passes over them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class RelaxMutator:
         self.put(replace(binding, var=var, value=value))
 
     def retype(self, var: relax.Var, info: relax.StructInfo | None) -> relax.Var:
-        """`var`, or one with the struct info `info` that stands for it from here on."""
+        """Return `var`, or a variable with struct info `info` that replaces it in the following bindings."""
         if info is None or same_info(var.struct_info, info):
             return var
         new_var: relax.Var = replace(var, struct_info=info)

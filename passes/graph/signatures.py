@@ -1,4 +1,4 @@
-"""Changing what private functions take and give, together with all their calls."""
+"""Changes of private functions' signatures, together with all call sites."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def change_callees(module: IRModule, made: Mapping[str, relax.Function], updates
 
 
 def tidied(module: IRModule, ctx: PassContext) -> IRModule:
-    """The module in canonical form, without what is then unused."""
+    """Return the module in canonical form, without bindings and functions that are then unused."""
     module = map_relax_functions(module, lambda _, func: canonical(func, module))
     return DeadCode().run(module, ctx)
 
 
 class CallSites(RelaxMutator):
-    """Puts what `updates` makes of calls in their place."""
+    """Replaces calls by the results of `updates`."""
 
     def __init__(self, module: IRModule, updates: Mapping[str, Update]) -> None:
         super().__init__(module)

@@ -13,7 +13,7 @@ from mlcc.passes.graph.relax_mutator import RelaxMutator
 
 
 class _Bind(Rewriter):
-    """Replace symbolic variables by expressions and simplify what they stood in."""
+    """Replace symbolic variables by expressions and simplify the expressions around them."""
 
     def __init__(self, values: Mapping[tir.Var, tir.Expr]) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def free_symbols(func: relax.Function) -> list[tir.Var]:
 
 
 def renew_symbols(func: relax.Function) -> relax.Function:
-    """The function over symbolic variables of its own: two functions never share one."""
+    """Return the function with fresh symbolic variables: two functions never share one."""
     fresh = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
     return substitute(func, fresh) if fresh else func
 

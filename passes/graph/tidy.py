@@ -10,7 +10,7 @@ from mlcc.passes.graph.eliminate_common_subexpr import deduplicated
 
 
 def tidied(func: relax.Function, module: IRModule) -> relax.Function:
-    """The function without renamings, without values computed twice and without what nothing uses."""
+    """Return the function without renamings, common subexpressions and dead bindings."""
     while True:
         cleaned = remove_unused(deduplicated(canonical(func, module), module), module)
         if cleaned is func:

@@ -1,4 +1,4 @@
-"""Dataflow blocks around what has no effects."""
+"""Grouping of bindings without side effects into dataflow blocks."""
 
 from __future__ import annotations
 
