@@ -1,4 +1,4 @@
-"""Fusion: operations that belong in one kernel move into functions of their own."""
+"""Operator fusion: the operations of each kernel are outlined into a function."""
 
 from __future__ import annotations
 

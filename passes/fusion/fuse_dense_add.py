@@ -1,4 +1,4 @@
-"""Fusion of two given operators, one after the other, into a function of their own."""
+"""Fusion of a given producer and consumer operator into one function."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ def _fresh(var: tir.Var) -> tir.Var:
 
 
 def renew_vars(func: tir.PrimFunc) -> tir.PrimFunc:
-    """The function over variables and buffers of its own: two functions never share one."""
+    """Return the function with fresh variables and buffers: two functions never share one."""
     variables = {n for n in walk(func) if isinstance(n, tir.Var)}
     return substitute(func, {v: _fresh(v) for v in variables})
 

@@ -1,4 +1,4 @@
-"""Groups of operations move into functions of their own: what all kinds of fusion share."""
+"""Outlining of groups of operations into functions: the common part of all kinds of fusion."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Grouper(RelaxMutator):
         return replace(block, bindings=tuple(self._made.pop()))
 
     def call_kernel(self, bindings: list[relax.VarBinding], outputs: list[relax.Var], style: Style) -> None:
-        """Emit the call that stands for the bindings of one group; others use the variables `outputs`."""
+        """Emit the call that replaces the bindings of one group; other groups use the variables `outputs`."""
         kernel = make_kernel(bindings, outputs, style)
         name = self.builder.add(kernel.function, kernel.name)
         arguments = []

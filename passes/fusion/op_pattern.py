@@ -26,7 +26,7 @@ def kind_of(func: tir.PrimFunc) -> FusionKind:
 
 
 def computed_kind(func: tir.PrimFunc) -> FusionKind:
-    """The most complex kind among the blocks; opaque for what is not a nest of simple blocks."""
+    """Return the most complex fusion kind among the blocks, or opaque for anything but a nest of simple blocks."""
     if func.root is None:
         return FusionKind.OPAQUE
     outputs = {b for b in func.buffers if b is not None}
@@ -94,7 +94,7 @@ def _reduction_kind(block: tir.Block, loads: list[tir.BufferLoad]) -> FusionKind
 
 
 def _same(a: tuple[tir.Expr, ...], b: tuple[tir.Expr, ...]) -> bool:
-    """The same indices, expression by expression; what is only equal in value does not count."""
+    """Return True if the indices are pairwise the same nodes; expressions that are only equal in value do not count."""
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 

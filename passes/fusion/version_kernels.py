@@ -65,7 +65,7 @@ def _without_byte_products(target: LlvmTarget) -> tuple[str, ...]:
 
 
 def _abilities(target: LlvmTarget) -> tuple[object, ...]:
-    """Vectors, registers, fused multiply-add, masks: what any kernel profits from."""
+    """Return the CPU features that every kernel profits from: vectors, registers, FMA, masks."""
     facts, options = cpu_facts(target), version_options(target, None)
     assert facts is not None
     return facts.vector_bytes, facts.vector_registers, facts.fma, options.mask_bits, options.cheap_masks
