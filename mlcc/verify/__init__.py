@@ -1,6 +1,6 @@
 """The well-formedness rules: every invariant of the IR, in one place, with all violations listed.
 
-`verify` is what any module must satisfy; `buildable` is what building and running it asks for besides.
+`verify` checks rules for all modules; `buildable` those for building and running.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class _Check(BlockAccess):
 
 
 def occurrences(expr: Expr) -> list[tir.Var]:
-    """The variables of an expression, as often as they come up."""
+    """Return the variables of an expression, once for each occurrence."""
     variables, stack = [], [expr]
     while stack:
         top = stack.pop()

@@ -46,7 +46,7 @@ def part_of(block: tir.Block) -> Part:
 
 
 class Local:
-    """The buffers that a function allocates for itself, and what it reads of them."""
+    """The buffers that a function allocates, and the regions of them that it reads."""
 
     def __init__(self) -> None:
         self.allocated: set[tir.Var] = set()

@@ -1,4 +1,4 @@
-"""Typing rules of TensorIR expressions, node by node: each says what is wrong with one node, its children aside."""
+"""Typing rules of TensorIR expressions. Each rule checks one node, without its children."""
 
 from __future__ import annotations
 

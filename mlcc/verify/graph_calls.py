@@ -1,4 +1,4 @@
-"""Rules of graph-level calls: what they do besides giving a value, and whether arguments and results fit the callee."""
+"""Rules of graph-level calls: side effects, and compatibility of arguments and results with the callee."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def impurity(call: relax.Call, functions: Functions) -> str | None:
 
 
 def check_call(call: relax.Call, functions: Functions, report: Report) -> None:
-    """Report arguments and results that cannot be what the callee declares."""
+    """Report arguments and results that contradict the callee's signature."""
     op = call.op
     if isinstance(op, relax.GlobalVar):
         func = functions.get(op.name)

@@ -129,7 +129,7 @@ def own_variables(info: relax.StructInfo | None) -> list[tir.Var]:
 
 
 def dims_in(info: relax.StructInfo | None) -> list[tir.Expr]:
-    """All symbolic expressions of a struct info, those of function types aside (they have variables of their own)."""
+    """Return all symbolic expressions of a struct info, except those in function types, whose variables are local."""
     match info:
         case relax.TensorStructInfo():
             return list(info.dims or ())

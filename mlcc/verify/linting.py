@@ -1,4 +1,4 @@
-"""Warnings: what is legal and certainly not meant, shown by a witness or by the text as a whole.
+"""Warnings for legal code that is certainly a mistake, proven by a witness or by the function as a whole.
 
 W0301: iterations of a parallel loop that meet. Of each access a few iterations are evaluated (`witness`), and two that
 touch one element, at least one of them with a store, are reported. W0302: memory of the function's own that is read, in

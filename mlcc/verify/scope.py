@@ -24,7 +24,7 @@ class Scope:
 
     @contextmanager
     def frame(self) -> Iterator[None]:
-        """A nested frame; what is bound in it ends with it."""
+        """Enter a nested frame; its bindings end with it."""
         self._frames.append([])
         self._serial += 1
         serial = self._serial

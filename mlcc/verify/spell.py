@@ -7,7 +7,7 @@ from mlcc.ir.tir import Expr, IntImm
 
 
 def spell(expr: Expr, depth: int = 6) -> str:
-    """An integer expression as one would say it; `...` for what has no short form."""
+    """Return an integer expression as text for messages, with `...` for parts that have no short form."""
     if depth == 0:
         return "..."
     match expr:
