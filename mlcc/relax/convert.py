@@ -111,7 +111,7 @@ def array_of(value: Any) -> Any:
 
 
 def constant(value: Any, dtype: DType | None = None) -> relax.Constant:
-    """An array as a constant, of its own dtype unless another is given."""
+    """Return an array as a constant, with the array's dtype unless another is given."""
     array = array_of(value)
     if dtype is None:
         dtype = DType.of(str(array.dtype))

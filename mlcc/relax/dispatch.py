@@ -28,7 +28,7 @@ METHODS: dict[type, str] = {
 
 
 def method_of(expr: Any) -> str:
-    """The name of the method. Raises TypeError for what is no expression."""
+    """Return the name of the method for an expression. Raises TypeError for anything else."""
     name = METHODS.get(type(expr))
     if name is not None:
         return name
@@ -97,7 +97,7 @@ class Dispatcher:
         return op
 
     def visit_expr_fallback_(self, op: relax.Expr) -> Any:
-        """Visit what has no method of its own, or none that is overridden."""
+        """Visit an expression whose class has no method, or none that is overridden."""
         raise NotImplementedError
 
     def visit_call_(self, op: relax.Call) -> Any:

@@ -58,7 +58,7 @@ def _sizes(values: Sequence[relax.Expr]) -> relax.ShapeExpr | None:
 def _part(
     builder: BlockBuilder, name: str, like: Sequence[relax.Var], make: Callable[[list[relax.Var]], Any]
 ) -> relax.GlobalVar:
-    """A private function of the loop's parameters that returns what `make` gives."""
+    """Return a private function of the loop's parameters that returns the result of `make`."""
     params = [relax.Var(p.name, p.struct_info) for p in like]
     with builder.function(builder.get_unique_name(name), params, private=True):
         return builder.emit_func_output(make(params))

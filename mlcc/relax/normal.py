@@ -1,4 +1,4 @@
-"""Normal form: every intermediate result has a variable of its own, and every expression struct info."""
+"""A-normal form: every intermediate result is bound to a variable, and every expression has struct info."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Normalizer:
         return expr
 
     def leaf(self, expr: relax.Expr) -> relax.Expr:
-        """The expression as an operand: what computes something is bound to a variable; tuples stay."""
+        """Return the expression as an operand: computations are bound to a variable, tuples are kept."""
         normal = self.normalize(expr)
         return self._emit(normal) if isinstance(normal, COMPUTING) else normal
 
@@ -144,7 +144,7 @@ def _at(made: Any, old: relax.Expr) -> Any:
 
 
 def make_if(condition: relax.Expr, then: relax.SeqExpr, other: relax.SeqExpr, old: relax.If) -> relax.If:
-    """An `if` with what is known of both branches."""
+    """Return an `if` whose struct info is the join of both branches'."""
     if then.struct_info is None or other.struct_info is None:
         info = old.struct_info
     else:

@@ -1,4 +1,4 @@
-"""Looking at relax functions: what calls what, what is used where, what has effects."""
+"""Queries on relax functions: calls, uses of variables, side effects."""
 
 from __future__ import annotations
 

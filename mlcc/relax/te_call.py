@@ -1,4 +1,4 @@
-"""Tensor expressions as calls: arguments become `te` tensors, what `func` returns becomes a TensorIR function."""
+"""Tensor expressions as calls: arguments become `te` tensors, and the returned tensors a TensorIR function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def te_call(
     builder: BlockBuilder, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], hint: str
 ) -> relax.Call:
-    """The `call_tir` of what `func(*args, **kwargs)` computes; its function is added to the builder's module."""
+    """Return a `call_tir` that computes `func(*args, **kwargs)`; its function is added to the builder's module."""
     kwargs = dict(kwargs)
     attrs = kwargs.pop("primfunc_attrs", None)
     stated = kwargs.pop("sinfo_args", None) or kwargs.pop("ty_args", None)
