@@ -17,7 +17,10 @@ def with_index_dtype(func: tir.PrimFunc, dtype: DType) -> tir.PrimFunc:
 
 
 class _Convert:
-    """`index` converts what counts, `value` what is computed; both share the table of variables."""
+    """Conversion of the index dtype: `index` converts indices and extents, `value` computed values.
+
+    Both share the table of variables.
+    """
 
     def __init__(self, dtype: DType) -> None:
         self.dtype = dtype

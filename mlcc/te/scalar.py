@@ -121,7 +121,7 @@ def raw(value: Operand, like: DType | None = None) -> tir.Expr:
 
 
 def operand(value: Operand) -> Any:
-    """An expression, or a Python number as it is, so that it takes the dtype of what it is combined with."""
+    """Return an expression, or a Python number unchanged: it takes the dtype of the other operand."""
     return getattr(value, "expr", value)
 
 

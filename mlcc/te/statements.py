@@ -1,4 +1,4 @@
-"""Tensors made by statements: what no expression per element says, such as a sort or a running sum."""
+"""Tensors computed by statements, for operations that are no expression per element, such as a sort or a scan."""
 
 from __future__ import annotations
 
