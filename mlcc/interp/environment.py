@@ -48,7 +48,7 @@ def plain(value: Any, dtype: DType | None = None) -> Any:
 
 
 def typed_pointer(value: Any, node: tir.Expr) -> Any:
-    """A pointer argument as a one-dimensional array of what the pointer is declared to point to."""
+    """Return a pointer argument as a one-dimensional array of the pointer's declared element type."""
     if not isinstance(value, Pointer):
         return plain(value)
     kind: DType | None = None

@@ -1,7 +1,7 @@
 """TensorIR expressions as Python closures over a `State`.
 
-Inside a region a value has one leading axis per loop that runs side by side, or is a NumPy scalar where it does not
-depend on them. A vector value has its lanes in one more axis, at the end.
+Inside a region a value has one leading axis per vectorized loop, or is a NumPy scalar if it does not depend on them.
+A vector value has one more axis at the end, for its lanes.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class ExprCompiler:
         return value
 
     def choice(self, condition: Expr, yes: Expr, no: Expr) -> Closure:
-        """One side or the other; of iterations side by side each sees the side it chose, and so does each lane."""
+        """Select between two values, for each vectorized iteration and lane by its own condition."""
         if condition.dtype.lanes > 1:
             return self._choice_by_lane(condition, yes, no)
         test, a, b = self.expr(condition), self.expr(yes), self.expr(no)

@@ -445,7 +445,7 @@ class Machine:
 
 @dataclass(slots=True, eq=False)
 class _Again:
-    """In place of the value of a function that ends by calling itself: what it is called with."""
+    """The arguments of a recursive tail call, returned in place of the function's value (a trampoline)."""
 
     args: list[Any]
 

@@ -1,4 +1,4 @@
-"""Values of graph-level programs, and what struct info says of them."""
+"""Values of graph-level programs, and their checks against struct info."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tensor:
         return Tensor(Storage.fresh(size, dtype, name), shape, dtype)
 
     def copy(self) -> Tensor:
-        """The same elements in memory of their own."""
+        """Return a copy of the elements in new memory."""
         return Tensor.of(self.checked(None, "the argument").copy(), self.dtype)
 
     def view(self) -> View:
@@ -100,7 +100,7 @@ def dims_of(dims: tuple[tir.Expr, ...], sizes: Mapping[tir.Var, int], span: Span
 
 
 class Mismatch(ValueError):
-    """A value is not what struct info says; the message says how."""
+    """A value does not match its struct info; the message says how."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Loop nests: which of their loops run side by side as NumPy axes, and which one iteration after the other.
+"""Loop nests: the choice of loops that are vectorized as NumPy axes; the others run serially.
 
 A nest of directly nested loops is run by taking as many of them as possible side by side (a `Region`), unless they are
 known to depend on their order: reduce axes are bound to them, or the region found that iterations touch one another's
@@ -134,7 +134,7 @@ class Nest:
         return int(low), -(-size // stride) if stride > 0 else 0, stride
 
     def _ragged(self, s: State, at: int, low: Any, size: Any, step: int, serial: frozenset[int]) -> None:
-        """Bounds that differ between iterations side by side: each goes on as long as its own bound says."""
+        """Run a loop whose bounds differ between vectorized iterations: each is masked off at its own bound."""
         if step != 1:
             raise Violation
         low, size = np.broadcast_arrays(low, size)
@@ -199,7 +199,7 @@ class Nest:
             self._from(s, at + 1, serial)
 
     def _region(self, s: State, at: int, low: int, step: int, sizes: dict[int, int]) -> Conflict | None:
-        """Run chosen loops side by side. If iterations touch one another, the Conflict, and all is as it was before."""
+        """Run the chosen loops vectorized. On a loop-carried dependence, undo all writes and return the Conflict."""
         outer_dims, outer_lanes, outer_region, mask = s.dims, s.lanes, s.region, s.mask
         shape = tuple(sizes.values())
         tracked = {id(storage) for storage in self._storages(s)}
@@ -232,7 +232,7 @@ class Nest:
         return None
 
     def _inside(self, s: State, at: int, sizes: dict[int, int]) -> None:
-        """The loops of the nest that do not run side by side, one by one."""
+        """Run the remaining loops of the nest serially."""
         while at < len(self.loops) and at in sizes:
             at += 1
         if at == len(self.loops):

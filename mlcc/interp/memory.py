@@ -89,7 +89,7 @@ def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Violation(Exception):
-    """Something is wrong in a region; run one by one, the iterations will say what and where first."""
+    """An error in a region. Rerunning its iterations serially reports the first one with its place."""
 
 
 class Conflict(Exception):
@@ -111,7 +111,7 @@ class _Own:
 
 
 class Region:
-    """Iterations side by side. `lanes` numbers them, shaped so that it broadcasts with every value of the region."""
+    """A set of vectorized iterations. `lanes` numbers them, in a shape that broadcasts with the region's values."""
 
     _next = 1  # numbers are never used twice, so that the marks left by older regions mean nothing
 
@@ -152,7 +152,7 @@ class Region:
     def write(
         self, storage: Storage, typed: np.ndarray, at: np.ndarray, mask: np.ndarray | None, trailing: int
     ) -> None:
-        """Record writes to come, and what they will replace; a Conflict if another iteration touched a place."""
+        """Record the writes that follow and the overwritten values; Conflict if another iteration used an element."""
         if self.outer is not None:
             self.outer.write(storage, typed, at, mask, trailing)
         if id(storage) not in self.tracked:
@@ -171,7 +171,7 @@ class Region:
         self._judge(again != lanes, again, lanes)
 
     def undo(self) -> None:
-        """Put back what the region replaced."""
+        """Restore the values that the region overwrote."""
         for array, at, old in reversed(self._log):
             array[at] = old
         self._log.clear()
@@ -196,7 +196,7 @@ class Region:
         return True
 
     def _save(self, storage: Storage, array: np.ndarray, at: Any, defined: np.ndarray | None = None) -> None:
-        """Remember what is about to be overwritten."""
+        """Save the values that are about to be overwritten."""
         self._log.append((array, at, array[at].copy()))
         defined = storage.defined if defined is None else defined
         if defined is not None:

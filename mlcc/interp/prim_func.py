@@ -218,7 +218,7 @@ def _bind_vars(buffer: tir.Buffer, view: View, state: State) -> None:
 
 
 def _check_sizes(buffer: tir.Buffer, view: View, state: State, expr: ExprCompiler) -> None:
-    """Sizes and strides are what the function declares."""
+    """Check sizes and strides of an argument against the declared ones."""
     for at, (part, size) in enumerate(zip(buffer.shape, view.shape, strict=True)):
         wanted = int(expr.expr(part)(state))
         if wanted != size:

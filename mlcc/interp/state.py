@@ -18,8 +18,8 @@ from mlcc.ir.narrow import is_narrow
 
 
 class State:
-    """The state of one call. With `dims` > 0 values have that many leading axes, one per loop that runs side by side,
-    and `mask` says which of the iterations are active (None: all)."""
+    """The state of one call. With `dims` > 0, values have that many leading axes, one per vectorized loop, and `mask`
+    has the active iterations (None: all)."""
 
     def __init__(self, env: Mapping[str, Any], functions: Mapping[str, Any]) -> None:
         self.values: dict[tir.Var, Any] = {}
@@ -102,7 +102,7 @@ class State:
     def allocate(
         self, buffer: tir.Buffer, shape: tuple[int, ...], strides: tuple[int, ...] | None = None, start: int = 0
     ) -> None:
-        """New memory for a buffer. Iterations side by side get memory of their own, but threads share `shared`."""
+        """Allocate a buffer. Each vectorized iteration gets a private copy; threads share buffers of scope `shared`."""
         strides = strides or compact_strides(shape)
         size = start + 1 + sum((n - 1) * x for n, x in zip(shape, strides, strict=True)) if 0 not in shape else 0
         own = self.dims and not (self.threads and buffer.scope.startswith("shared"))

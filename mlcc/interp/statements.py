@@ -202,7 +202,7 @@ class Compiler(ExprCompiler):
         return run
 
     def _threads(self, var: tir.Var, low: Expr, extent: Expr, body: Body, node: Any) -> Run:
-        """Threads that meet at barriers run side by side, step by step."""
+        """Run threads that synchronize at barriers vectorized, in lockstep."""
         inner, start, count = self.body(body), self.expr(low), self.expr(extent)
         kind = numbers.carrier(var.dtype)
 
