@@ -107,7 +107,7 @@ def _raw(array: np.ndarray) -> memoryview:
 
 
 def _escape(key: str) -> str:
-    """A key without blanks: what is not printable ASCII, and `%`, is written as UTF-8 in `%XX`."""
+    """Return a key without blanks: `%` and bytes of UTF-8 that are not printable ASCII become `%XX`."""
     return re.sub(r"[^!-~]|%", lambda m: "".join(f"%{b:02X}" for b in m.group().encode("utf-8", "surrogatepass")), key)
 
 
@@ -226,7 +226,7 @@ class Constants:
         return [os.path.join(self._folder or "", stem + suffix) for suffix in SUFFIXES]
 
     def _files(self, span: Span | None) -> list[ArrayFile]:
-        """The files beside the text that are there, opened on first use."""
+        """The existing files beside the text, opened on first use."""
         if self._beside is None:
             from mlcc.array_files import ArrayFile
 

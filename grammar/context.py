@@ -83,13 +83,13 @@ class Walk:
         self, code: str, message: str, at: tree.Node | Span | None, text: str = "", *,
         help: str | None = None, related: tuple[Label, ...] = (),
     ) -> NoReturn:  # fmt: skip
-        """Record an error and give up what is being walked."""
+        """Record an error and raise Skip."""
         self.note(code, message, at, text, help=help, related=related)
         raise Skip
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:
-        """Give up only what stands inside, if it is wrong."""
+        """Catch Skip, so that an error inside does not end the walk outside."""
         with contextlib.suppress(Skip):
             yield
 
@@ -122,7 +122,7 @@ class Walk:
                 self.modules[name] = module
 
     def unknown_name(self, cst: tree.Expr, name: str, scope: Scope) -> NoReturn:
-        """Say that a name is not bound here, and what may have been meant."""
+        """Report an unbound name, with a suggestion."""
         shown = name if len(name) <= 60 else f"{name[:60]}..."
         gone = scope.gone.get(name)
         if gone is not None:

@@ -66,7 +66,7 @@ def _vdevice(walk: Walk, cst: tree.Call) -> VDevice:
 
 
 def resolve_device(walk: Walk, name: str, cst: tree.Expr) -> str:
-    """The full name of a device: the module's, or what the name says itself if the module declares none."""
+    """Return the full name of a device, from the module's declarations or, if there are none, from the name itself."""
     declared = walk.global_infos.get("vdevice")
     if declared is not None:
         device = find_device(declared, name)

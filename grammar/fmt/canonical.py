@@ -22,7 +22,7 @@ _LAYOUT = frozenset({"NEWLINE", "INDENT", "DEDENT", "$END"})
 
 @dataclass(slots=True)
 class Line:
-    """A logical line, or a comment on a line of its own; `blank`: an empty line stands before it.
+    """A logical line, or a comment on a separate line; `blank`: an empty line precedes it.
 
     `comments` are those inside the line, each with the number of tokens before it.
     """
@@ -153,7 +153,7 @@ def _place_comments(
 
 
 def _logical(text: str, depth: int, blank: bool, tokens: list[Token], comments: list[_Standing]) -> list[Line]:
-    """The statements of one logical line, each a line of its own."""
+    """Split a logical line into one line for each statement."""
     statements: list[Line] = []
     words: list[str] = []
     inside: list[tuple[int, Comment]] = []  # comments and how many words come before them

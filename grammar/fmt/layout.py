@@ -45,7 +45,7 @@ class Atom:
 
 @dataclass(slots=True)
 class Comment:
-    """A comment inside a line: on a line of its own, or behind what comes before it."""
+    """A comment inside a line: on a separate line, or behind the preceding part."""
 
     text: str
     own_line: bool
@@ -306,7 +306,7 @@ class Layout:
                 self._comment(comment, inner)
 
     def _item(self, item: list[Part], inner: int, tail: int) -> None:
-        """One item on a line of its own; too wide a one is split before its weakest operators."""
+        """Write one item on a separate line; an item that is too wide is split before its weakest operators."""
         width = sum(p.width for p in item) - item[0].space
         weakest = min((_strength(p) for p in item), default=NEVER)
         if inner + width + tail <= WIDTH or weakest == NEVER or any(isinstance(p, Comment) for p in item):
@@ -322,7 +322,7 @@ class Layout:
 
 
 def _reaches(parts: list[Part], tail: int) -> list[int]:
-    """For each part, the width of what comes after it up to where the line may break next."""
+    """Return for each part the width of the text between it and the next possible line break."""
     reaches = [0] * len(parts)
     width = tail
     for number in range(len(parts) - 1, -1, -1):

@@ -37,7 +37,10 @@ def define_scalar(out: Writer, buffer: tir.Buffer) -> None:
 
 
 def buffer_arguments(out: Writer, buffer: tir.Buffer, data: str | None = None) -> list[str]:
-    """Shape, dtype, and what is not as usual; call it before the buffer is defined."""
+    """Return the arguments of a buffer: shape, dtype, and properties that differ from the defaults.
+
+    Call it before the buffer is defined.
+    """
     shape = [out.text(n) for n in buffer.shape]
     args = [f"({', '.join(shape)}{',' if len(shape) == 1 else ''})", quote(str(buffer.dtype))]
     if data is None and buffer.data in out.bound:
@@ -66,7 +69,7 @@ def buffer_arguments(out: Writer, buffer: tir.Buffer, data: str | None = None) -
 
 
 def is_simple(buffer: tir.Buffer) -> bool:
-    """True if `T.Buffer(shape, dtype)` in a signature says all there is to say."""
+    """Return True if `T.Buffer(shape, dtype)` in a signature fully describes a buffer."""
     return (
         not buffer.strides
         and (buffer.elem_offset is None or is_int(buffer.elem_offset, 0))

@@ -17,7 +17,7 @@ _LEGACY = re.compile(r"meta\[[A-Za-z_.]+\]\[\d+\]$")
 
 
 def constant(out: Writer, node: relax.Constant) -> str:
-    """The expression that stands for the constant."""
+    """Return the expression that denotes the constant."""
     return tensor_text(out, node.data)
 
 

@@ -47,7 +47,7 @@ def imm_text(value: float, written: float | None, dtype: DType) -> str:
 
 
 def _beyond(text: str, value: float, dtype: DType) -> bool:
-    """True for what rounds to the greatest finite value from above it: TVM takes no such literal."""
+    """Return True for a value above the greatest finite one that rounds to it: TVM does not accept its literal."""
     return abs(float(text)) > abs(value) and math.isinf(round_float(2 * value, dtype))
 
 

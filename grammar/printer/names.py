@@ -61,7 +61,7 @@ class Names:
         self._seen = set(self._taken)
 
     def release(self, name: str) -> None:
-        """Let a name be given again: nothing that follows can mention what had it."""
+        """Make a name available again: its variable is out of scope."""
         self._taken.discard(name)
         self._seen.discard(name)
 

@@ -107,7 +107,7 @@ def _calls_module(func: relax.Function) -> bool:
 
 
 def _without_check(func: relax.Function) -> relax.Expr:
-    """The body of a function without the check of what it is said to return, which the signature stands for."""
+    """Return the body of a function without the final check of its declared result, which the signature expresses."""
     from mlcc.ir.equal import structural_equal
 
     seq = func.body
@@ -123,7 +123,7 @@ def _without_check(func: relax.Function) -> relax.Expr:
 
 
 def _seq(out: Writer, seq: relax.Expr) -> None:
-    """The body of a function: its blocks, and what it returns."""
+    """Write the body of a function: its blocks and its result."""
     result: Any = seq
     if isinstance(seq, relax.SeqExpr):
         marked, at = out.reach(seq), len(out.lines)
@@ -261,7 +261,7 @@ def _if(out: Writer, var: relax.Var, node: relax.If, depth: int) -> None:
 
 
 def _hoisted(out: Writer, value: Any) -> Any:
-    """A value that can stand in an expression; what needs statements is bound to a variable first."""
+    """Return a value that can be part of an expression; one that needs statements is bound to a variable first."""
     if not isinstance(value, (relax.If, relax.SeqExpr, relax.Function)):
         return value
     var = relax.Var("value", value.struct_info)

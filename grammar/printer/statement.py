@@ -16,7 +16,7 @@ _STATEMENTS: dict[type, Callable[[Writer, Any], None]] = {}
 
 
 def statement_of(cls: type) -> Callable[[Any], Any]:
-    """Register what writes a class of statements."""
+    """Register the handler of a class of statements."""
 
     def register(fn: Any) -> Any:
         _STATEMENTS[cls] = fn
@@ -49,7 +49,7 @@ def statements(out: Writer, stmts: tuple[tir.Stmt, ...]) -> None:
 
 
 def statement(out: Writer, stmt: tir.Stmt) -> None:
-    """One statement, on lines of its own."""
+    """Write one statement."""
     write = _STATEMENTS.get(type(stmt))
     if write is None:
         out.line(out.text(stmt))

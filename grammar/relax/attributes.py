@@ -22,7 +22,7 @@ def function_attributes(fw: FunctionWalk, cst: tree.Call) -> dict[str, Any]:
 
 
 class _Values(Evaluator):
-    """Evaluates what attributes are made of."""
+    """Evaluates the values of attributes."""
 
     def __init__(self, fw: FunctionWalk) -> None:
         super().__init__(fw.walk, fw.scalars)

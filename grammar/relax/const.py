@@ -144,7 +144,7 @@ def _check_range(fw: FunctionWalk, cst: tree.Expr, array: Any, dtype: DType) -> 
 
 
 def data(fw: FunctionWalk, cst: tree.Call, given: Arguments) -> relax.Constant:
-    """`R.data(key, R.Tensor(shape, dtype), sha256=...)`: data that lie beside the text."""
+    """`R.data(key, R.Tensor(shape, dtype), sha256=...)`: data in a file beside the text."""
     key = fw.scalar(given["key"])
     if not isinstance(key, str) or not key:
         fw.walk.fail("E0905", "the key of a constant is a string", given["key"])

@@ -34,7 +34,7 @@ def expression(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
 
 
 def as_expr(fw: FunctionWalk, made: Any, cst: tree.Expr) -> relax.Expr:
-    """A value as a graph-level expression. Fails for what is none."""
+    """Return a value as a graph-level expression; reports an error if it is none."""
     if isinstance(made, Cast):
         fw.walk.fail("E0405", "R.match_cast stands alone on the right of `=`", cst)
     if made is MODULE:
@@ -50,7 +50,7 @@ def as_expr(fw: FunctionWalk, made: Any, cst: tree.Expr) -> relax.Expr:
 
 
 def _as_value(function: relax.GlobalVar) -> relax.GlobalVar:
-    """A function of the module as a value: its type has symbolic variables of its own."""
+    """Return a function of the module as a value, with fresh symbolic variables in its type."""
     info = function.struct_info
     if info is None:
         info = relax.FuncStructInfo(None, relax.ObjectStructInfo(), False)
@@ -286,7 +286,7 @@ def _stated(fw: FunctionWalk, cst: tree.Call, name: str, kwargs: dict[str, Any])
 
 
 def _known(made: relax.Call, info: relax.StructInfo | None) -> relax.Call:
-    """A call with what is known of its result: at worst that it is some object."""
+    """Return a call with struct info `info`, or that of an object if it is unknown."""
     return relax.Call(made.op, made.args, made.attrs, made.sinfo_args, info or relax.ObjectStructInfo(), span=made.span)
 
 

@@ -19,7 +19,7 @@ class Cast:
 def well_defined(
     info: relax.StructInfo, visible: set[tir.Var] | None, params: tuple[relax.Var, ...]
 ) -> relax.StructInfo:
-    """`info` without what mentions symbolic variables, or shapes, that only the function's body knows."""
+    """Return `info` without symbolic variables and shapes that are local to the function's body."""
     if visible is None:
         return info
     inner = set(relations.variables(info)) - visible

@@ -150,7 +150,7 @@ class FunctionWalk:
 
     @contextlib.contextmanager
     def guard(self, cst: tree.Node) -> Iterator[None]:
-        """Take over what is found wrong inside, by parts that know no syntax."""
+        """Turn exceptions of code that knows no syntax into diagnostics at `cst`."""
         try:
             yield
         except CompileError as problem:
@@ -196,7 +196,7 @@ class FunctionWalk:
         return var
 
     def normal(self, value: relax.Expr) -> relax.Expr:
-        """`value` with every nested computation bound to a variable of its own, in the order of evaluation."""
+        """Return `value` in A-normal form: nested computations are bound to variables, in the order of evaluation."""
         if isinstance(value, relax.Call):
             args = tuple(self.leaf(a) for a in value.args)
             return value if _same(args, value.args) else _with(value, args=args)
@@ -208,7 +208,7 @@ class FunctionWalk:
         return value
 
     def leaf(self, value: relax.Expr) -> relax.Expr:
-        """`value` as an argument: something that needs no computation, or a tuple of such."""
+        """Return `value` as an argument: a leaf, or a tuple of leaves."""
         if isinstance(value, relax.Tuple):
             fields = tuple(self.leaf(f) for f in value.fields)
             return value if _same(fields, value.fields) else _with(value, fields=fields)

@@ -1,4 +1,4 @@
-"""The signature of a relax function, and what the syntax of its statements says of names."""
+"""The signature of a relax function, and names bound by its statements' syntax."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlcc.ir.node import replace
 
 @dataclass
 class Signature:
-    """Parameters and what the text says of the result, before the body is walked."""
+    """Parameters and result annotation, before the body is walked."""
 
     params: tuple[relax.Var, ...]
     ret: relax.StructInfo | None

@@ -21,7 +21,7 @@ BARE = frozenset({"Tensor", "Shape", "Prim", "Tuple", "Callable", "Object", "Any
 
 
 def struct_info(fw: FunctionWalk, cst: tree.Expr) -> relax.StructInfo:
-    """The struct info that an annotation means. Fails for what is none."""
+    """Return the struct info of an annotation; reports an error if it is none."""
     info = type_of(fw, cst)
     if info is None:
         fw.walk.fail("E0400", "this is no type", cst, help="types are R.Tensor, R.Shape, R.Prim, R.Tuple, ...")

@@ -129,7 +129,7 @@ class _Walker:
         return relax.Function(signature.params, body, ret, signature.pure, Attrs(self.attrs), info, span=span)
 
     def _result(self, signature: Signature) -> relax.StructInfo:
-        """The struct info of the result: what is known of the value, or stated, whichever says more."""
+        """Return the struct info of the result: the inferred or the annotated one, whichever is more specific."""
         assert self.result is not None
         known = self.result.struct_info or relax.ObjectStructInfo()
         visible = {v for p in signature.params for v in relations.variables(p)}

@@ -1,1 +1,1 @@
-"""Text to syntax tree: lexer, LALR automaton, tree, and what is wrong with a text that does not parse."""
+"""Text to syntax tree: lexer, LALR automaton, tree, and diagnostics for texts that do not parse."""

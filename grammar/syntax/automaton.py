@@ -113,7 +113,7 @@ def _action(rule: list[Any], builder: object) -> Action | None:
 
 
 def _grow(parts: list[Any]) -> list[Any]:
-    """A list and what comes to it; the list itself grows, so that long ones cost linear time."""
+    """Extend a list in place by further parts, so that long lists take linear time."""
     items: list[Any] = parts[0]
     items.extend(parts[1:])
     return items

@@ -77,7 +77,7 @@ def read_source(text: str | bytes | os.PathLike[str], name: str | None = None) -
 
 
 def decode(raw: bytes, name: str) -> str:
-    """The text that bytes are. Raises CompileError for what is not UTF-8."""
+    """Decode UTF-8. Raises CompileError for invalid bytes."""
     return read_source(raw, name).text.removeprefix("\ufeff")
 
 

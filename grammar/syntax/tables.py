@@ -127,7 +127,7 @@ def cache_file() -> str | None:
 
 
 def _save(path: str, tables: Tables) -> None:
-    """Written beside and moved into place: a reader sees all of it or nothing. Failing is no harm."""
+    """Write the tables atomically, by a temporary file and a rename; failures are ignored."""
     part = f"{path}.{os.getpid()}"
     with contextlib.suppress(OSError):
         handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

@@ -1,6 +1,6 @@
 """The entries to the evaluation of expressions: the value of a node as an expression, a condition, a dtype, ...
 
-Whatever is made gets the place of its text; what is wrong is noted there.
+New nodes get the span of their text, and so do diagnostics.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Evaluation:
         return self.as_expr(self.value(cst), cst)
 
     def operand(self, cst: tree.Expr) -> Any:
-        """An expression or a Python number, which takes the dtype of what stands beside it."""
+        """Return an expression, or a Python number, which takes the dtype of the other operand."""
         value = self.value(cst)
         return value if is_number(value) else self.as_expr(value, cst)
 

@@ -1,6 +1,6 @@
 """The functions `T.*` that reach outside: externs, packed functions, LLVM intrinsics, pointers.
 
-`EXTERNS` maps names to what makes the call.
+`EXTERNS` maps names to handlers that build the call.
 """
 
 from __future__ import annotations

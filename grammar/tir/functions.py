@@ -1,6 +1,6 @@
 """The functions `T.*` of expressions: nodes as they are written, folding functions, vectors, constants of dtypes.
 
-`FUNCTIONS` maps names to what makes the value, from the evaluator and the call.
+`FUNCTIONS` maps names to handlers that build the value from the evaluator and the call.
 """
 
 from __future__ import annotations

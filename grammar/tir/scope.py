@@ -36,7 +36,7 @@ class BlockFrame:
 
 
 class Statements:
-    """The statements of one body while it is read; annotated scopes nest what follows them."""
+    """The statements of one body while it is read; an annotated scope encloses the statements that follow it."""
 
     def __init__(self) -> None:
         self._open: list[tuple[list[tir.Stmt], Callable[[Body], tir.Stmt] | None]] = [([], None)]
@@ -45,7 +45,7 @@ class Statements:
         self._open[-1][0].append(stmt)
 
     def enter(self, make: Callable[[Body], tir.Stmt]) -> None:
-        """From here to the end of the body, statements go into what `make` gives."""
+        """Nest the remaining statements of the body in the statement that `make` builds."""
         self._open.append(([], make))
 
     def close(self) -> Body:
@@ -113,7 +113,7 @@ class FunctionWalk:
         return _nothing(self.walk.span(at))
 
     def _forget(self, stmt: tree.Stmt) -> None:
-        """Names that a wrong statement would have bound stand for an unknown value: no second error from them."""
+        """Bind the names of a wrong statement to an unknown value, so that their uses give no further errors."""
         targets = []
         if isinstance(stmt, tree.Assign):
             targets.append(stmt.target)

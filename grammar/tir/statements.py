@@ -256,7 +256,7 @@ def _allocate(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
 
 
 def _decl_buffer(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
-    """A view of memory that there is; without `data`, memory of its own."""
+    """Declare a view of existing memory; without `data`, allocate memory."""
     given = tir_buffers.DECLARE.bind(fw.walk, call)
     if "data" not in given or fw.ev.value(given["data"]) is None:
         given.pop("data", None)

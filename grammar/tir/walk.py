@@ -147,7 +147,7 @@ class _Walker(FunctionWalk):
         self.unpack(target, list(values))
 
     def unpack(self, target: tree.Display, values: list[Any]) -> None:
-        """Bind the names of a tuple target; a starred one takes what is left over."""
+        """Bind the names of a tuple target; a starred name takes the remaining values."""
         targets = target.items
         star = next((i for i, t in enumerate(targets) if isinstance(t, tree.Star)), None)
         if star is not None and len(values) >= len(targets) - 1:
