@@ -67,7 +67,7 @@ def compiled(program: Any, way: str, path: Path) -> None:
 
 
 def step_of(path: Path, layers: int, width: int, dtype: str) -> Step:
-    """A step with what was compiled."""
+    """Return the step function of a compiled model."""
     main = mlcc.load(str(path))["main"]
     shape = (1, CACHED_HEADS, 0, width // HEADS)
     empty = [np.zeros(shape, "uint16" if dtype == "bfloat16" else dtype)] * (2 * layers)

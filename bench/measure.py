@@ -58,7 +58,7 @@ def spread(samples: Sequence[float]) -> str:
 
 
 def machine() -> str:
-    """One line on what this ran on."""
+    """Return one line that describes this machine."""
     with open("/proc/cpuinfo") as info:
         model = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown CPU")
     cores = len(os.sched_getaffinity(0))
@@ -72,7 +72,7 @@ def prefer(process: int | str, nice: int) -> None:
 
 
 def default_level() -> int:
-    """The level at which `mlcc.build` compiles when it is told none."""
+    """Return the default optimization level of `mlcc.build`."""
     from mlcc.passes.manage.levels import DEFAULT
 
     return DEFAULT

@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def known() -> list[Workload]:
-    """The suite, and what else there is here."""
+    """Return the workloads of the suite and the additional ones of this module."""
     return [*suite((0,)), *COPIES]
 
 

@@ -17,7 +17,7 @@ BOTH = (2, 1)  # cores
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the tables: `task` is what `child.py` is told besides the files, `tree` where its modules lie."""
+    """A row of the tables: `task` has the options for `child.py`, `tree` the folder of its modules."""
 
     name: str
     task: dict[str, Any] = field(hash=False)

@@ -143,7 +143,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _ticks(pid: int) -> float:
-    """Seconds of a running process and of those of its own that have ended."""
+    """Return the CPU seconds of a running process and of its children that have ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -153,7 +153,7 @@ def _ticks(pid: int) -> float:
 
 
 def peak_bytes() -> int:
-    """The most that this process had in memory; what `getrusage` gives begins with the parent's."""
+    """Return the peak memory of this process; the value of `getrusage` starts at the parent's."""
     try:
         with open("/proc/self/status") as file:
             line = next(line for line in file if line.startswith("VmHWM"))

@@ -95,7 +95,7 @@ def main(argv: list[str]) -> int:
 
 
 def jobs(part: Part, asked: set[int]) -> list[Job]:
-    """Models outermost: what is compared with each other is measured close together."""
+    """Return the jobs, ordered by model, so that compared cases are measured close together."""
     order: list[tuple[Case, int]] = [(case, cores) for case in part.cases for cores in case.cores]
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return [

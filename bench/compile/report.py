@@ -13,7 +13,7 @@ MARK = "<!-- what follows is written by `python -m bench compile --write` -->"
 
 @dataclass
 class Part:
-    """Models and cases that were run against each other, and what came of it."""
+    """Models and cases that were compared, with their results."""
 
     models: Sequence[str]
     cases: Sequence[Case]

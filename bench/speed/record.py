@@ -50,7 +50,7 @@ class Line:
 
 @dataclass
 class Record:
-    """All lines of one machine, and what it and the competitors are."""
+    """All lines of one machine, with facts on the machine and the competitors."""
 
     machine: str = ""
     facts: dict[str, str] = field(default_factory=dict)

@@ -86,7 +86,7 @@ def summary(lines: Sequence[Line]) -> list[str]:
 
 
 def objects(lines: Sequence[Line]) -> list[str]:
-    """The sizes of what mlcc made for one workload after the other."""
+    """Return the table of the sizes of mlcc's objects, by workload."""
     rows = {}
     for line in lines:
         sizes = [line.results[p].size if p in line.results else 0 for p in OURS]

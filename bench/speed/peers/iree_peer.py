@@ -1,4 +1,4 @@
-"""IREE, fed with what JAX lowers to."""
+"""IREE, with StableHLO from JAX as its input."""
 
 from __future__ import annotations
 
