@@ -53,7 +53,7 @@ def fresh_environment(folder: Path) -> Path | None:
 
 
 def this_python() -> Path | None:
-    """The Python that runs this, if it has what is needed."""
+    """Return the running Python, if it has the required packages."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if importlib.util.find_spec("cuda") is None and importlib.util.find_spec("pycuda") is None:
         missing.append("cuda-bindings (or pycuda)")
