@@ -16,11 +16,11 @@ from mlcc.ir.tir import Expr, IntImm
 
 
 class Analyzer:
-    """What is known: `bind` variables to ranges or values, `constraint` takes a condition to hold for a while.
+    """Simplifies and proves under assumptions: `bind` sets a range or value, `constraint` scopes a condition.
 
-    Minima and maxima are decided by the bounds of the difference of their operands. With `differences=False` they are
-    where TVM's simplifier decides them: by the bounds of each operand, or by a constant difference. `min(x, x + y)`
-    then stands as it is, even where y is known not to be negative.
+    By default a minimum or maximum folds if the bounds of the difference of its operands decide it. With
+    `differences=False` it folds only where TVM's simplifier folds it: by the bounds of each operand, or by a constant
+    difference. `min(x, x + y)` then stays, even where y is known to be non-negative.
     """
 
     def __init__(self, differences: bool = True) -> None:
@@ -34,7 +34,7 @@ class Analyzer:
 
     @property
     def _canonical(self) -> Canonical:
-        """A simplifier, made for each question: to hold one would be a reference cycle."""
+        """A new simplifier for each query: storing one would create a reference cycle."""
         return Canonical(self)
 
     def _forget(self) -> None:
@@ -204,12 +204,12 @@ class Analyzer:
         return Bound(one.min - two.max, one.max - two.min)
 
     def differ(self, a: Expr, b: Expr) -> bool:
-        """Can a == b be excluded by residues?"""
+        """Return True if the residues of both prove that a != b."""
         coeff, base = self.modular_set(self.difference(a, b))
         return base % coeff != 0 if coeff else base != 0
 
     def prove(self, condition: Expr) -> bool:
-        """Does `condition` always hold? False means: not known."""
+        """Return True if `condition` is proved to hold always; False means unknown."""
         if isinstance(condition, IntImm):
             return condition.value != 0
         made = self.simplify(condition)

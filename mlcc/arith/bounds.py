@@ -50,7 +50,7 @@ def _made(low: int, high: int) -> Bound:
 
 
 def dtype_bound(dtype: DType) -> Bound:
-    """What the type can hold; int64 counts as unbounded."""
+    """Return the range of values of a dtype; int64 counts as unbounded."""
     if dtype.is_bool:
         return TRUTH
     if not dtype.is_int or (dtype.bits == 64 and dtype.kind == "int"):
@@ -73,7 +73,7 @@ class Bounds:
 
     @property
     def assuming(self) -> bool:
-        """Is anything assumed of whole expressions?"""
+        """Return True if there are bounds assumed for whole expressions."""
         return any(self._known.values())
 
     def bind(self, var: tir.Var, bound: Bound) -> None:

@@ -422,7 +422,7 @@ def divide(term: Term, divisor: int, floor: bool) -> Term:
 
 
 def _alike(made: Sum, scale: int) -> bool:
-    """Have all terms, and the constant if there is one, the same scale but for the sign?"""
+    """Return True if all terms have the given absolute scale, and the constant too unless it is 0."""
     return all(abs(t.scale) == scale for t in made.terms) and abs(made.base) in (0, scale)
 
 
@@ -432,7 +432,7 @@ def _offset(expr: Expr) -> int:
 
 
 def _has_quotient(value: Linear) -> bool:
-    """Whether a term is a quotient of a constant: what `quotient_difference` needs, without making an expression."""
+    """Return True if some term divides by a constant, as `quotient_difference` needs. Builds no expression."""
     terms = value.terms if isinstance(value, Sum) else [value] if isinstance(value, Term) else []
     return any(map(_is_quotient, terms)) or isinstance(value, tir.FloorDiv)
 

@@ -1,4 +1,4 @@
-"""What a condition says of the variables in it, as constant ranges."""
+"""Constant ranges of variables implied by a condition."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def solve(condition: Expr, domains: Mapping[tir.Var, Bound]) -> dict[tir.Var, Bo
 
 
 def operands(condition: Expr) -> list[Expr]:
-    """What is to hold, one by one, as it is spelled: the operands of nested `and`s, left to right, without `True`."""
+    """Return the operands of nested `and`s from left to right, as spelled, without `True`."""
     made: list[Expr] = []
     stack = [condition]
     while stack:

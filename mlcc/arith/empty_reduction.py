@@ -70,8 +70,10 @@ class _Empty:
 
     @staticmethod
     def _goes_before(stmt: tir.Stmt, found: _Found) -> bool:
-        """Whether the init stands before a statement, not inside of it: it does so before the threads that share the
-        reduction out."""
+        """Return True if the init goes before a statement rather than inside it.
+
+        It goes before threads that divide the reduction among them.
+        """
         if not _is_threads(stmt):
             return True
         values = zip(found.realize.block.iter_vars, found.realize.values, strict=True)
@@ -112,14 +114,17 @@ def _realizes(stmt: tir.Stmt) -> list[_Found]:
 
 
 def _bound(body: Body) -> Names:
-    """What the statements of a body bind for each other."""
+    """Return the variables and buffers that statements of a body bind for the statements after them."""
     made: set[tir.Var | tir.Buffer] = {s.var for s in body if isinstance(s, tir.Bind)}
     return frozenset(made | {s.buffer for s in body if isinstance(s, (tir.AllocBuffer, tir.DeclBuffer))})
 
 
 def _init_of_nothing(found: _Found, around: tir.Stmt, in_threads: bool) -> list[tir.Stmt]:
-    """What to run before `around`, the outermost loop; nothing where the block cannot be empty, or where that is not
-    known there: what its ranges or its init load must not be stored inside."""
+    """Return the guarded init to insert before `around`, the outermost loop; empty if it is not needed or not safe.
+
+    It is not needed if every reduction axis has a positive extent. It is not safe if the ranges or the init use a
+    variable bound inside, or load a buffer that `around` stores to.
+    """
     realize, hidden = found.realize, found.hidden
     block = realize.block
     reduced = [a for a in block.iter_vars if a.kind is tir.IterKind.REDUCE]
@@ -179,7 +184,7 @@ def _own_places(init: tir.Block, spatial: Sequence[tir.IterVar], found: _Found) 
 
 
 def _is_bound(realize: tir.BlockRealize) -> bool:
-    """Whether the predicate says no more than that the axes stay in their domains, as splits of loops leave it."""
+    """Return True if the predicate only keeps the axes in their domains, as splits of loops leave it."""
     return all(_keeps_domain(part, realize) for part in operands(realize.predicate))
 
 

@@ -18,7 +18,7 @@ _DUAL: dict[_Kind, _Kind] = {tir.Min: tir.Max, tir.Max: tir.Min}
 
 
 def at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
-    """Is `a <= b` seen operand by operand? Of no use where neither has a minimum or a maximum in it."""
+    """Prove `a <= b` operand by operand of minima and maxima; False if neither side contains one."""
     if not any(isinstance(node, (tir.Min, tir.Max)) for node in walk((a, b))):
         return False
 

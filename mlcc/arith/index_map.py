@@ -25,7 +25,7 @@ AXIS_SEPARATOR = "axis_separator"  # in the result of a mapping function: where 
 
 
 class IndexMapError(ValueError):
-    """Why a map cannot be applied or turned around; the message is for the user."""
+    """An index map cannot be applied or inverted; the message tells the user why."""
 
 
 def from_func(
@@ -213,7 +213,7 @@ def _inverse(
 
 
 def equivalent(a: IndexMap, b: IndexMap, analyzer: Analyzer | None = None) -> bool:
-    """Do both map every index to the same?"""
+    """Return True if both maps are proved to send every index to the same result."""
     if len(a.indices) != len(b.indices) or len(a.result) != len(b.result):
         return False
     analyzer = analyzer or Analyzer()

@@ -56,7 +56,7 @@ def union(a: Interval, b: Interval, analyzer: Analyzer) -> Interval:
 
 
 def meet(a: Interval, b: Interval, analyzer: Analyzer) -> Interval:
-    """What lies in both."""
+    """Return the intersection of two intervals."""
     if a.empty or b.empty:
         return NOTHING
     lows = [x for x in (a.low, b.low) if x is not None]
@@ -83,7 +83,7 @@ def cover(interval: Interval, whole: tir.Range, analyzer: Analyzer) -> tir.Range
 
 
 def eval_set(index: Expr, domains: Domains, analyzer: Analyzer | None = None) -> Interval:
-    """What `index` can be while the variables of `domains` run over theirs; a vector index gives all of its lanes."""
+    """Return the interval of values of `index` over the `domains` of its variables, for all lanes of a vector."""
     return _Evaluator(domains, analyzer or Analyzer()).ends(index, index)
 
 

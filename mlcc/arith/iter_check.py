@@ -1,4 +1,4 @@
-"""Are the digits that a map takes independent, and do they cover the iterators?"""
+"""Checks that the digits used by an iterator map are independent and cover the iterators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlcc.ir.tir import Expr
 
 
 def digits_of(indices: Iterable[IterSum]) -> dict[IterMark, list[IterSplit]]:
-    """Every iterator that the sums use, also inside fused ones, with the digits of it that are taken."""
+    """Return the digits taken of every iterator that the sums use, including iterators inside fused ones."""
     found: dict[IterMark, list[IterSplit]] = {}
     for value in indices:
         _collect(value, found)
@@ -32,7 +32,7 @@ def _collect(value: IterSum, found: dict[IterMark, list[IterSplit]]) -> None:
 
 
 def problem(indices: list[IterSum], rewriter: IterMapRewriter, level: Level) -> tuple[str, Expr | None] | None:
-    """Why the map is not what `level` asks for, with the iterator concerned; None if it is."""
+    """Return the reason why the map does not satisfy `level`, with the iterator concerned; None if it does."""
     found = digits_of(indices)
     for mark, splits in found.items():
         reason = _digits_problem(mark, splits, rewriter, level)
@@ -50,7 +50,7 @@ def problem(indices: list[IterSum], rewriter: IterMapRewriter, level: Level) -> 
 
 
 def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: IterMapRewriter, level: Level) -> str | None:
-    """Ordered from the lowest, each digit must start where the one below ends, and the last end with the iterator."""
+    """Return the message if the digits of one iterator overlap, leave a gap or do not fit its extent; else None."""
     first = splits[0]
     if len(splits) == 1 and first.extent is mark.extent and is_one(first.lower_factor) and not rewriter.unpadded:
         return None  # all of an iterator, as nearly always
@@ -88,7 +88,7 @@ def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: IterMapRe
 
 
 def _above(left: list[IterSplit], expected: Expr, proofs: Proofs) -> IterSplit | None:
-    """The lowest digit above a gap; None unless the gap divides all that are left."""
+    """Return the lowest digit above a gap; None unless the gap divides the lower factor of each remaining digit."""
     found = None
     for split in left:
         if not proofs.divisible(split.lower_factor, expected):
@@ -99,7 +99,7 @@ def _above(left: list[IterSplit], expected: Expr, proofs: Proofs) -> IterSplit |
 
 
 def _reaches_ends(mark: IterMark, original: IterMark, digit: IterSplit, proofs: Proofs) -> bool:
-    """Do the first and the last value of the highest digit of a padded iterator have an iteration?"""
+    """Return True if iterations reach the first and the last value of the highest digit of a padded iterator."""
     assert isinstance(mark.source, IterSum)
     left, lower = mark.source.base, digit.lower_factor
     first_of_last = c.mul(lower, c.sub(digit.extent, 1))

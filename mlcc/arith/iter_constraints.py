@@ -25,7 +25,7 @@ class Constraint:
 
     @property
     def size(self) -> int:
-        """How many nodes the value has: a sum that contains another is longer."""
+        """The number of nodes of the value: a sum that contains another one is longer."""
         return sum(1 for _ in walk(self.value))
 
 
@@ -70,7 +70,7 @@ def _take(predicate: Expr) -> tuple[tir.CompareOp, Expr | None] | None:
 
 
 def _bounded(comparison: tir.CompareOp, iters: Mapping[tir.Var, tir.Range]) -> Constraint | None:
-    """What a comparison says of the side with iterators; None if there is none."""
+    """Return the bound that a comparison puts on its side with iterators; None if no side has any."""
     a, b = comparison.lhs, comparison.rhs
     if not uses(a, iters):
         if not uses(b, iters):
@@ -109,7 +109,7 @@ def _sides(difference: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple[Expr, 
 
 
 def uses(expr: Expr, iters: Mapping[tir.Var, object]) -> bool:
-    """Does one of the variables occur?"""
+    """Return True if one of the variables occurs in the expression."""
     if isinstance(expr, tir.IntImm):
         return False
     return any(isinstance(node, tir.Var) and node in iters for node in walk(expr))

@@ -86,7 +86,7 @@ class Fuser:
         return True
 
     def consistent(self) -> bool:
-        """Do any two constrained sums either contain one another or share nothing?"""
+        """Return True if any two constrained sums are nested or disjoint."""
         digits = [{(*self._digit(s), self.proofs.key(s.scale)) for s in flat.args} for flat in self.constraints]
         return all(
             a <= b or not a & b for i, a in enumerate(digits) for b in digits[i + 1 :]
@@ -114,7 +114,7 @@ class Fuser:
     # ------------------------------------------------------------ search
 
     def _base(self, args: tuple[IterSplit, ...], used: list[bool], source: IterMark | None, last: int) -> int:
-        """Where the smallest scale is, looking from the right; -1 if everything is used."""
+        """Return the position of the smallest unused scale, searching from the right; -1 if all are used."""
         found, least = -1, 0
         candidates = [i for i in range(last, -1, -1) if not used[i] and (source is None or args[i].source is source)]
         for i in candidates:
@@ -131,7 +131,7 @@ class Fuser:
     def _exact(
         self, args: tuple[IterSplit, ...], used: list[bool], scale: Expr, source: IterMark | None, last: int, unit: int
     ) -> int:
-        """Where the scale is `scale`, looking from the right; digits of extent 1 first. -1 if nowhere."""
+        """Return the rightmost unused position with this scale, preferring digits of extent 1; -1 if there is none."""
         found = -1
         for i in range(last, -1, -1):
             if used[i] or (source is not None and args[i].source is not source):
@@ -146,7 +146,7 @@ class Fuser:
         return found
 
     def _nearest(self, args: tuple[IterSplit, ...], used: list[bool], scale: Expr) -> int:
-        """Where the scale is the greatest one that is at most `scale`; -1 if nowhere."""
+        """Return the unused position of the greatest scale that is at most `scale`; -1 if there is none."""
         found = -1
         for i in range(len(args) - 1, -1, -1):
             mine = args[i].scale
@@ -295,7 +295,7 @@ class Fuser:
 
 
 def _first_unit(args: tuple[IterSplit, ...]) -> int:
-    """Where the first digit of extent 1 is; the end if there is none."""
+    """Return the position of the first digit of extent 1, or the length if there is none."""
     return next((i for i, split in enumerate(args) if is_one(split.extent)), len(args))
 
 

@@ -27,9 +27,9 @@ FALSE: Expr = c.const(False)
 
 @dataclass(frozen=True, slots=True)
 class IterMap:
-    """What was found. A map that failed is false: its `indices` are empty and `reason` says why.
+    """The result of `detect_iter_map`. If detection failed it is false, `indices` is empty and `reason` says why.
 
-    `padding_predicate` holds where an iterator was padded, over the variables of the loops.
+    `padding_predicate`, over the loop variables, holds at the padding that was added to an iterator.
     """
 
     indices: tuple[IterSum, ...] = ()
@@ -41,7 +41,7 @@ class IterMap:
 
     @property
     def reason(self) -> str:
-        """Why there is no map; empty if there is."""
+        """The reason why there is no map; empty if there is one."""
         return "" if self.failure is None else str(self.failure)
 
 
@@ -128,7 +128,7 @@ def iter_map_simplify(
 
 
 def is_affine(bindings: Sequence[Expr], iters: Iters, predicate: Expr = TRUE, analyzer: Analyzer | None = None) -> bool:
-    """Do the bindings take every value of a box of indices?"""
+    """Return True if the bindings are proved to take every value of a box (a surjective map)."""
     return bool(detect_iter_map(bindings, iters, predicate, "surjective", analyzer))
 
 

@@ -93,7 +93,7 @@ class Speller:
         return a is b or self._proofs.analyzer.prove_equal(a, b)
 
     def _covers(self, digit: IterSplit) -> bool:
-        """Is there nothing above the digit?"""
+        """Return True if the digit is the highest one of its iterator."""
         mark, lower, extent = digit.source, digit.lower_factor, digit.extent
         if self._same(mark.extent, c.mul(lower, extent)) or self._same(mark.extent, c.mul(extent, lower)):
             return True

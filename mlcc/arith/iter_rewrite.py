@@ -21,7 +21,7 @@ from mlcc.ir.tir import Expr, IntImm
 
 
 class NotAffine(Exception):
-    """Why an expression is no sum of digits. The message is for the user, and made when it is asked for."""
+    """An expression is not a sum of digits. The message for the user is formatted only when printed."""
 
     def __init__(self, message: str, *parts: object) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class NotAffine(Exception):
 
 @dataclass(slots=True)
 class Padding:
-    """What divisions ask of one iterator."""
+    """The padding that divisions require of one iterator."""
 
     factor: Expr
     left: Expr
@@ -312,7 +312,7 @@ class IterMapRewriter:
         return (self._mark_key(digit.source), key(digit.lower_factor), key(digit.extent), key(digit.scale))
 
     def original(self, mark: IterMark) -> IterMark | None:
-        """What a padded iterator was; None for one without padding."""
+        """Return the iterator before padding; None if it was not padded."""
         return self.unpadded.get(self._mark_key(mark)) if self.unpadded else None
 
     def _common_multiple(self, a: Expr, b: Expr) -> Expr:

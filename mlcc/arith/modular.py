@@ -18,12 +18,12 @@ def _residue(coeff: int, base: int) -> Residue:
 
 
 def union(a: Residue, b: Residue) -> Residue:
-    """What holds of both."""
+    """Return the residue class that contains both."""
     return _residue(gcd(a[0], b[0], abs(a[1] - b[1])), a[1])
 
 
 def meet(a: Residue, b: Residue) -> Residue:
-    """What is known where both hold; the stronger one when they do not combine simply."""
+    """Return the residue class of values in both, or the one with the greater modulus if neither contains the other."""
     if a[0] == 0 or b[0] == 0:
         return a if a[0] == 0 else b
     if a[0] % b[0] == 0:

@@ -73,7 +73,7 @@ class Proofs:
         return self.analyzer.prove_equal(a, b)
 
     def divisible(self, a: Expr, b: Expr) -> bool:
-        """Does b divide a?"""
+        """Return True if b is proved to divide a."""
         if isinstance(b, IntImm) and b.value == 0:
             return False
         if isinstance(a, IntImm) and isinstance(b, IntImm):
@@ -108,7 +108,7 @@ class Proofs:
         return self.analyzer.prove(c.equal(c.floormod(a, b), 0))
 
     def _factor(self, b: Expr, a: Expr) -> bool:
-        """Is every factor of b one of a?"""
+        """Return True if the factors of b are a sub-multiset of the factors of a."""
         left = [self.polynomial(factor) for factor in factors(a)]
         for factor in factors(b):
             wanted = self.polynomial(factor)

@@ -25,7 +25,7 @@ Box = list[Interval]
 def strict_bound(
     region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
 ) -> Box | None:
-    """What the ranges cover while the variables of `domain` run, as TVM says it: see `lower_bound`."""
+    """Return the union of the ranges over `domain` as a box spelled as TVM does, or None; see `lower_bound`."""
     found = _starts(region, domain, predicate, analyzer := analyzer or Analyzer())
     return None if found is None else _box(found, region, analyzer)
 
@@ -33,10 +33,10 @@ def strict_bound(
 def lower_bound(
     region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
 ) -> Box | None:
-    """A box that is covered in full while the variables of `domain` run where `predicate` holds; None if unknown.
+    """Return a box that the iterations of `domain` under `predicate` cover in full; None if none is known.
 
-    A strict bound, unless it may be too large: where iterators were padded, steps downward leave gaps, or the
-    predicate cuts into an iterator in a way that its digits do not show.
+    It is the strict bound, unless that may be too large: iterators were padded, negative strides leave gaps, or the
+    predicate restricts an iterator in a way that its digits do not show.
     """
     found = _starts(region, domain, predicate, analyzer := analyzer or _knowing(domain))
     if found is None or tir.const_int(found.padding_predicate) != 0:
@@ -52,7 +52,7 @@ def lower_bound(
 def upper_bound(
     region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
 ) -> Box:
-    """A box outside of which nothing is touched."""
+    """Return a box that contains every access (an over-approximation)."""
     analyzer = analyzer or Analyzer()
     exact = strict_bound(region, domain, predicate, analyzer)
     return [_around(span, domain, predicate, analyzer) for span in region] if exact is None else exact
@@ -66,7 +66,7 @@ def _knowing(domain: Domain) -> Analyzer:
 
 
 def _starts(region: Sequence[Range], domain: Domain, predicate: Expr, analyzer: Analyzer) -> IterMap | None:
-    """Where the ranges start, as digits of iterators of their own."""
+    """Return the surjective iterator map of the starts of the ranges; None if none, or if an extent is symbolic."""
     if not region or not all(isinstance(span.extent, IntImm) for span in region):
         return None
     return detect_iter_map([span.min for span in region], domain, predicate, "surjective", analyzer) or None
@@ -83,10 +83,10 @@ def _box(found: IterMap, region: Sequence[Range], analyzer: Analyzer) -> Box | N
 
 
 def _honoured(part: Expr, found: IterMap, region: Sequence[Range], domain: Domain, analyzer: Analyzer) -> bool:
-    """Does the map say of the indices all that this part of the predicate does?
+    """Return True if the map accounts for one conjunct of the predicate.
 
-    It does if the part always holds, if it bounds an iterator (of all its variables) that the indices are digits of,
-    or if what it compares is independent of the indices and holds for some iteration.
+    It does if the conjunct always holds, if it bounds an iterator that has all its variables and that the indices are
+    digits of, or if the compared expression is independent of the indices and holds for some iteration.
     """
     if analyzer.prove(part):
         return True
@@ -122,7 +122,7 @@ def _around(span: Range, domain: Domain, predicate: Expr, analyzer: Analyzer) ->
 
 
 def _swept(sum: IterSum, extent: Expr, analyzer: Analyzer) -> Interval | None:
-    """What `extent` elements from `sum` on cover while it runs: None if there are gaps between the steps."""
+    """Return the interval covered by `extent` elements from each value of `sum` on; None if there may be gaps."""
     if _is_zero(extent, analyzer):
         return NOTHING
     if not sum.args:
@@ -181,7 +181,7 @@ def _joined(intervals: Iterable[Interval]) -> Interval:
 
 
 def _reaches(a: Interval, b: Interval, analyzer: Analyzer) -> bool:
-    """Does b start no later than right behind a?"""
+    """Return True if b starts at most one element after the end of a, so that there is no gap between them."""
     if b.low is None or a.high is None:
         return True
     return analyzer.prove(c.less_equal(b.low, c.add(a.high, 1)))

@@ -1,4 +1,4 @@
-"""What a block reads and writes: the regions of buffers that its body touches.
+"""Infer the read and write regions of a block from the accesses in its body.
 
 The rules are TVM's, since regions count in structural equality: indices are relaxed over the loops inside the block,
 a nested block counts by its own regions at its axis values, conditions narrow loop variables, and a block with an

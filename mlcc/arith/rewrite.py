@@ -169,7 +169,7 @@ class Rewrite:
         return self._moved(MIN if low else MAX, a, b)
 
     def _moved(self, rules: Rules, a: Expr, b: Expr) -> Expr | None:
-        """What the first rule that fits makes of an operator's operands, rewritten."""
+        """Apply the first matching rule to an operator's operands and rewrite its result; None if no rule matches."""
         made = rules.apply(a, b, self.analyzer.same)
         return None if made is None else self.visit(made)
 

@@ -53,7 +53,7 @@ class Rules:
         self._by_class: dict[tuple[type, type], list[_Try]] = {}
 
     def apply(self, a: Expr, b: Expr, same: Same) -> Expr | None:
-        """What the first rule that fits makes of the operator's two operands; None if none does."""
+        """Return the result of the first rule that matches the operator's two operands; None if none does."""
         classes = (type(a), type(b))
         tries = self._by_class.get(classes)
         if tries is None:
@@ -139,7 +139,7 @@ def _class_of(pattern: ast.expr) -> type[Expr] | None:
 
 
 def _fits(rule: Rule, first: type, second: type) -> bool:
-    """Whether a rule is for operands of these classes."""
+    """Return True if the rule can match operands of these classes."""
     one, two = (_class_of(part) for part in operands(ast.parse(rule.pattern, mode="eval").body))
     return one in (None, first) and two in (None, second)
 

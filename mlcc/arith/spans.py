@@ -39,7 +39,7 @@ class Span:
         return Span(self.constant // other.constant, frozenset((mine - theirs).items()))
 
     def fits(self, other: Span) -> bool:
-        """Is it surely no larger, if the other one is not 0?"""
+        """Return True if this span is at most the other for all sizes, provided that the other is not 0."""
         return self.constant <= other.constant and not Counter(dict(self.sizes)) - Counter(dict(other.sizes))
 
     def expr(self, dtype: DType) -> Expr:
@@ -51,20 +51,20 @@ class Span:
 
 
 class Spans:
-    """What is known of variables; `sizes` are those that are no smaller than 0."""
+    """Spans of variables; `sizes` are the variables known to be non-negative."""
 
     def __init__(self, sizes: Collection[tir.Var]) -> None:
         self._sizes = frozenset(sizes)
         self._of: dict[tir.Var, Span] = {}
 
     def bind(self, var: tir.Var, extent: Expr) -> None:
-        """Take it that `var` runs from 0 to `extent`."""
+        """Assume 0 <= `var` < `extent`."""
         span = self.product(extent)
         if span is not None and var not in self._sizes:
             self._of[var] = span
 
     def product(self, expr: Expr) -> Span | None:
-        """A product of a positive constant and sizes as a span."""
+        """Return the span of a product of a positive constant and sizes; None for another expression."""
         constant, sizes = 1, Counter[tir.Var]()
         for factor in factors(expr):
             while isinstance(factor, tir.Cast):
