@@ -1,4 +1,4 @@
-"""Which fields of a node count for its meaning, and where variables are introduced: for comparing and hashing."""
+"""The semantic fields of each node class and their binders, for structural equality and hashing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlcc.ir.tensor_data import TensorData, is_ndarray
 
 
 class Mode(enum.Enum):
-    """How variables in a field are to be taken."""
+    """The role of variables in a field."""
 
     USE = 0  # must stand for each other
     BIND = 1  # this variable or buffer is introduced here

@@ -192,7 +192,7 @@ def power(a: Operand, b: Operand) -> Expr:
 
 
 def isnan(x: Operand) -> Expr:
-    """Whether x is not a number; integers are."""
+    """Return the test that x is NaN; constant false for integers."""
     x = as_expr(x)
     dtype = BOOL.with_lanes(x.dtype.lanes)
     if x.dtype.is_int or x.dtype.is_bool:
@@ -205,7 +205,7 @@ def isnan(x: Operand) -> Expr:
 
 
 def isinf(x: Operand) -> Expr:
-    """Whether x is plus or minus infinity."""
+    """Return the test that x is plus or minus infinity; constant false for integers."""
     x = as_expr(x)
     if x.dtype.is_int or x.dtype.is_bool:
         return const(False, BOOL.with_lanes(x.dtype.lanes))

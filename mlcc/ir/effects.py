@@ -1,4 +1,4 @@
-"""What a TensorIR function does to the memory of its buffers."""
+"""Memory effects of a TensorIR function: the buffers that it reads and writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READ, WRITE = 1, 2
 
 @functools.lru_cache(maxsize=1024)
 def written_parameters(func: tir.PrimFunc) -> tuple[int, ...]:
-    """The positions of the parameters whose buffers the function writes for certain."""
+    """Return the positions of the parameters whose buffers the function certainly writes."""
     found = effects(func, certain=True)
     return tuple(i for i, b in enumerate(func.buffers) if b is not None and found.get(b.data, 0) & WRITE)
 

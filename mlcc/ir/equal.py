@@ -66,7 +66,7 @@ class _Walk:
         return None
 
     def compare(self, pair: _Pair, stack: list[_Pair]) -> str | None:
-        """Why the pair differs at its own level, or None; what is below goes on the stack."""
+        """Return the difference between two nodes themselves, or None; push the pairs of children on the stack."""
         a, b, mode = pair.left, pair.right, pair.mode
         if mode is ATTR:
             a, b = plain(a), plain(b)

@@ -56,7 +56,7 @@ class _Hasher:
         return made[0]
 
     def parts(self, value: Any, mode: Mode) -> tuple[bytes, list[tuple[Any, Mode]]]:
-        """What a value is apart from its parts, and its parts."""
+        """Return the bytes that identify a value without its children, and the children with their modes."""
         cls = type(value)
         name = cls.__name__.encode()
         if cls is tuple:

@@ -17,7 +17,7 @@ from mlcc.ir.dtypes import DType
 
 
 class Effect(enum.IntEnum):
-    """What evaluating a call may do; an order: what holds for a lesser effect does not hold for a greater one."""
+    """The side effects of a call, in increasing order: each allows fewer transformations than the one before."""
 
     PURE = 0  # may be computed never, once, or often
     READ = 1  # depends on memory
@@ -26,7 +26,7 @@ class Effect(enum.IntEnum):
 
 
 class Cost(enum.IntEnum):
-    """What a call takes, its arguments aside."""
+    """The cost of a call, not counting its arguments."""
 
     INSTRUCTION = 0  # one or two of every machine, which never fault
     SHORT = 1  # so on most machines
@@ -83,7 +83,7 @@ class Intrinsic:
     fragments: bool = False
 
     def takes(self, count: int) -> bool:
-        """Whether a call may have so many arguments."""
+        """Return True if a call may have `count` arguments."""
         return self.least <= count and (self.most is None or count <= self.most)
 
     @property
@@ -292,7 +292,7 @@ def name_of(node: object) -> str:
 
 
 def effect_of(call: tir.Call) -> Effect:
-    """What a call may do; calls of functions and of unknown operators may do anything."""
+    """Return the effect of a call; calls of functions and of unknown operators are `OPAQUE`."""
     return called(call).effect
 
 

@@ -286,7 +286,7 @@ _children = _Generated(_children_source, _nodes_in=_nodes_in)
 
 
 def is_leaf(of: Node) -> bool:
-    """Whether nodes of this class never have children."""
+    """Return True if nodes of this class never have children."""
     return _children[type(of)] is None
 
 
@@ -315,10 +315,10 @@ def walk(root: Any) -> Iterator[Any]:
 
 
 def find(root: Any, *classes: type) -> Iterator[Any]:
-    """What `walk` gives that is of these classes. Parts that hold none are not entered.
+    """Yield the nodes of these classes in the order of `walk`, skipping subtrees that contain none.
 
-    What is below a node is noted in it when first looked for, which costs as much as three walks: code is looked at
-    far more often than that before it changes.
+    The classes in a subtree are cached in its root at the first search. That costs as much as three walks and pays
+    off because code is searched far more often than that before it changes.
     """
     wanted = _wanted(classes)
     stack = list(reversed(root)) if isinstance(root, tuple) else [root]
@@ -345,7 +345,7 @@ def find(root: Any, *classes: type) -> Iterator[Any]:
 
 
 def holds(root: Any, *classes: type) -> bool:
-    """Whether a node of these classes is below `root`, a node or a tuple of nodes, or is `root`."""
+    """Return True if `root`, a node or a tuple of nodes, is or contains a node of these classes."""
     wanted = _wanted(classes)
     return any(_held(n) & wanted for n in (root if isinstance(root, tuple) else (root,)))
 

@@ -16,7 +16,7 @@ from mlcc.ir.tir import FuncAttrs
 
 @node
 class StructInfo(Node):
-    """What is known of a value."""
+    """The static type of a graph value."""
 
 
 @node

@@ -92,7 +92,7 @@ class TensorData:
 
 
 def is_ndarray(value: Any) -> TypeGuard[np.ndarray]:
-    """Whether a value is an array of NumPy, which is not loaded for that."""
+    """Return True if the value is a NumPy array. Does not import NumPy."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.ndarray)
 

@@ -26,7 +26,7 @@ class Expr(Node):
 
 @dataclass(frozen=True, slots=True)
 class PointerType:
-    """What a handle variable points to. `scope` is a storage scope such as `global` or `shared`."""
+    """The element type and storage scope (such as `global` or `shared`) that a handle variable points to."""
 
     dtype: DType
     scope: str = "global"
@@ -327,7 +327,7 @@ class Range(Node):
 
 
 class IterKind(enum.Enum):
-    """What a block axis, or a thread variable, may do."""
+    """The kind of a block axis or thread variable."""
 
     SPATIAL = "S"
     REDUCE = "R"
@@ -362,7 +362,7 @@ class MatchBufferRegion(Node):
 
 @node
 class IndexMap(Node):
-    """How indices are rearranged: `lambda i, j: (j, i)`, perhaps with the way back. A value of attributes."""
+    """A map from indices to indices, such as `lambda i, j: (j, i)`, with an optional inverse. An attribute value."""
 
     indices: tuple[Var, ...]
     result: tuple[Expr, ...]
@@ -513,13 +513,13 @@ TRUE = IntImm(BOOL, 1)
 
 
 class FuncAttrs:
-    """What functions share: attributes and copies with others. Mixed into nodes that have an `attrs` field."""
+    """Mixin for function nodes with an `attrs` field: queries of attributes, and copies with changed ones."""
 
     __slots__ = ()
     attrs: Attrs
 
     def with_attr(self: Any, key: str | dict[str, Any], value: Any = None) -> Any:
-        """A copy with one attribute set, or several from a map."""
+        """Return a copy with one attribute set, or with several from a map."""
         items = key if isinstance(key, dict) else {key: value}
         return replace(self, attrs=Attrs({**self.attrs, **items}))
 
@@ -528,7 +528,7 @@ class FuncAttrs:
 
     @property
     def is_private(self) -> bool:
-        """A function without a `global_symbol` is visible only inside its module."""
+        """True if the function has no `global_symbol` and so is visible only inside its module."""
         return "global_symbol" not in self.attrs
 
 

@@ -111,7 +111,7 @@ def another_var(var: tir.Var, suffix: str = "") -> tir.Var:
 
 
 def has_block(stmts: tuple[tir.Stmt, ...]) -> bool:
-    """Whether a block stands in these statements, however deep in loops and branches."""
+    """Return True if the statements contain a block, at any depth of loops and branches."""
     stack = list(stmts)
     while stack:
         match stack.pop():
@@ -125,7 +125,7 @@ def has_block(stmts: tuple[tir.Stmt, ...]) -> bool:
 
 
 def uncast(expr: tir.Expr) -> tir.Expr:
-    """What is cast, however often."""
+    """Return the expression under all casts around it."""
     while isinstance(expr, tir.Cast):
         expr = expr.value
     return expr
