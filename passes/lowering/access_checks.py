@@ -73,9 +73,11 @@ class Parallel:
 
 @dataclass(slots=True, eq=False)
 class Shadow:
-    """What is kept of the memory behind the data variable `root`, for each `granule` of bytes: whether it was written
-    (`written`), and by depth of parallel loops the last writers and readers (`marks`). `size` counts bytes, of which
-    the flat buffer `whole` has all."""
+    """Shadow memory of the allocation behind the data variable `root`, one entry for each `granule` of bytes.
+
+    `written` tells which granules are initialized. `marks` has, by depth of parallel loops, the last writers and
+    readers. `size` is in bytes; the flat buffer `whole` spans all of them.
+    """
 
     whole: tir.Buffer
     root: tir.Var
@@ -86,7 +88,7 @@ class Shadow:
     marks: dict[int, tuple[tir.Buffer, tir.Buffer]] = field(default_factory=dict)
 
     def is_whole(self, buffer: tir.Buffer) -> bool:
-        """Whether a flat buffer is all of the memory, so that what is inside of its shape is inside of the memory."""
+        """Return True if a flat buffer spans the whole allocation, so that its bounds are those of the memory."""
         whole = self.whole
         same = buffer.data is self.root and buffer.dtype == whole.dtype
         return buffer is whole or (same and structural_equal(buffer.shape, whole.shape))

@@ -1,4 +1,4 @@
-"""Where allocated buffers are used: every load and store with its loops and conditions, in the order of execution."""
+"""Collect the accesses of allocated buffers in program order: each load and store with its loops and conditions."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Collector:
     # ------------------------------------------------------------ views
 
     def _view(self, view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> None:
-        """What is done through a view is done to the region of the buffer."""
+        """Record a view, so that accesses through it count as accesses of the source region."""
         for axis in region:
             self._expr(axis.min)
             self._expr(axis.extent)

@@ -1,4 +1,4 @@
-"""Which data variables name the same memory, and the same place in it."""
+"""Alias analysis of data variables: the allocation that each points into, and equality of addresses."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from mlcc.passes.lowering.mutator import TirMutator
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`root` is the variable that the memory was made or passed with (None: unknown); equal `at` is one address."""
+    """`root` is the variable of the allocation or parameter (None: unknown); equal `at` means equal address."""
 
     root: tir.Var | None
     at: tir.Var
 
 
 class Aliases:
-    """Views and pointers, in the order in which they are bound. Memory of distinct roots does not overlap."""
+    """Places of views and pointers, recorded in binding order. Memory of distinct roots does not overlap."""
 
     def __init__(self) -> None:
         self._places: dict[tir.Var, Place] = {}
 
     def of(self, var: tir.Var) -> Place:
-        """Where a handle variable points to."""
+        """Return the place that a handle variable points to."""
         return self._places.get(var) or Place(var, var)
 
     def bind(self, var: tir.Var, pointer: tir.Expr) -> None:
-        """Take it that `var` is `pointer`."""
+        """Record that `var` equals `pointer`."""
         if pointer is not var:
             self._places[var] = self._place(var, pointer)
 

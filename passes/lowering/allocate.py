@@ -39,7 +39,7 @@ def place_allocations(
 
 
 def _data_vars(stmt: tir.Stmt, among: dict[tir.Var, tir.Buffer]) -> set[tir.Var]:
-    """Which of the data variables occur in a statement, directly or as a buffer's."""
+    """Return the data variables that occur in a statement, directly or as the data of a buffer."""
     found: set[tir.Var] = set()
     stack: list[Node] = [stmt]
     while stack:

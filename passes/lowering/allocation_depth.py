@@ -1,9 +1,9 @@
-"""How deep an allocation may go: into the loops whose iterations do not hand values to one another through it.
+"""Find the innermost scope that may own an allocation: no loop-carried flow dependence may go through the buffer.
 
-A buffer belongs where its first use is, inside every loop (and branch) that has all of its uses. Going into a loop is
-sound if each element that an iteration reads was written earlier in the same iteration. That is proved access by
-access: one store reaches, in the iterations of the loops that it does not share with the load, a box that the load is
-in, or the very element of the load.
+The candidates are the loops and branches that contain all uses. Moving an allocation into a loop is sound if each
+element that an iteration reads was written earlier in the same iteration. That is proved for each load: some store
+covers, over the loops that it does not share with the load, a box that contains the load, or it writes the loaded
+element itself.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ _LOOPS = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED)  # a vectorized lo
 
 
 def depth_of(uses: Uses, jumps: bool, loose: set[tir.Var]) -> int:
-    """How long the path of the allocation may be: a prefix of the paths of all accesses. `jumps`: loops may be left
-    early, so that what comes first in the text need not have run; `loose` variables may differ between iterations."""
+    """Return the greatest legal depth of the allocation, the length of a common prefix of the paths of all accesses.
+
+    `jumps`: loops may be left early, so that an earlier statement need not have run. `loose` variables may change
+    between iterations.
+    """
     least = len(uses.path)
     if not uses.accesses or uses.opaque:
         return least
@@ -51,13 +54,13 @@ def _opens(scope: Scope) -> bool:
 
 
 def self_contained(accesses: Sequence[Access], depth: int, loose: set[tir.Var]) -> bool:
-    """Does one run of the scope at `depth` read nothing but what it wrote?"""
+    """Return True if one execution of the scope at `depth` is proved to read only elements that it wrote before."""
     writes = [a for a in accesses if a.writes]
     return all(a.writes or any(w.number < a.number and _covers(w, a, depth, loose) for w in writes) for a in accesses)
 
 
 def _covers(store: Access, load: Access, depth: int, loose: set[tir.Var]) -> bool:
-    """Has `store` written what `load` reads, when they run in one run of the scope at `depth`?"""
+    """Return True if `store` is proved to write the element of `load` in the same execution of the scope at `depth`."""
     common = depth
     while common < min(len(store.path), len(load.path)) and store.path[common] == load.path[common]:
         common += 1
@@ -78,7 +81,7 @@ def _covers(store: Access, load: Access, depth: int, loose: set[tir.Var]) -> boo
 
 
 def _counts(stmt: tir.Stmt) -> bool:
-    """Not a loop whose variable skips values of its range."""
+    """Return True unless the statement is a loop with a step other than 1."""
     return not isinstance(stmt, tir.For) or tir.const_int(stmt.step) in (None, 1)
 
 
@@ -88,9 +91,9 @@ Pins = dict[tir.Var, Expr]
 def _pinned(
     store: Access, depth: int, common: int, analyzer: Analyzer, loose: set[tir.Var]
 ) -> tuple[Pins, list[Expr]] | None:
-    """The loop variables whose first iteration alone makes the store, and what else must hold for it.
+    """Return the loop variables whose first iteration alone runs the store, and its other conditions; None if unknown.
 
-    A reduction starts under `k == 0`: what it wrote then is there in each later iteration as well, if all that the
+    A reduction initializes under `k == 0`. The value is there in each later iteration as well, if everything that the
     store depends on is the same in the first iteration.
     """
     loops = {s.var: (s, at) for at, (s, _) in enumerate(store.path) if at >= depth and isinstance(s, tir.For)}
@@ -117,7 +120,7 @@ def _pinned(
 
 
 def _needs(store: Access, depth: int) -> set[tir.Var]:
-    """The variables that whether and where the store is made depends on, below a depth."""
+    """Return the variables in the indices, loop bounds and conditions of the store below a depth."""
     bounds = [e for loop in store.loops(depth) for e in (loop.min, loop.extent)]
     return _vars((*store.indices, *bounds, *(guard for guard, at in store.guards if at > depth)))
 
@@ -129,7 +132,7 @@ def _vars(exprs: Sequence[Expr]) -> set[tir.Var]:
 def _alike_in_first(
     store: Access, common: int, loop: tir.For, at: int, pins: Pins, analyzer: Analyzer
 ) -> bool:  # fmt: skip
-    """Does the first iteration of `loop` come to the store like any other one does?"""
+    """Return True if the first iteration of `loop` reaches the store whenever another iteration does."""
     if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED) or not _counts(loop):
         return False
     for inner, _ in store.path[at + 1 : common]:
@@ -147,7 +150,7 @@ def _alike_in_first(
 
 
 def _first_iterations(guard: Expr, loops: dict[tir.Var, tuple[tir.For, int]]) -> Pins | None:
-    """What `guard` says if it holds in the first iterations of some loops and in no others."""
+    """Return the first values of the loop variables if `guard` holds exactly in the first iteration of their loops."""
     match guard:
         case tir.EQ(lhs=lhs, rhs=tir.IntImm(value=wanted)):
             parts = linear_parts(lhs)

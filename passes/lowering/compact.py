@@ -128,7 +128,7 @@ def _bytes(buffer: tir.Buffer) -> float:
 
 
 def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
-    """How a buffer that is allocated at `depth` is laid out there."""
+    """Return the compact layout of a buffer allocated at `depth`: the region used there, padded and aligned."""
     old = uses.allocation.buffer
     if old.strides or old.elem_offset is not None and tir.const_int(old.elem_offset) != 0 or not uses.accesses:
         return Layout(old, (None,) * len(old.shape))
@@ -150,7 +150,7 @@ def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
 
 
 def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: Analyzer) -> Interval:
-    """What the indices of one axis are while the loops below `depth` run."""
+    """Return the union of the index intervals of one axis over the loops below `depth`."""
     made: Interval | None = None
     tight = any(map(is_bound, uses.path))  # memory on a chip is scarce
     for access in uses.accesses:
@@ -174,7 +174,7 @@ def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: A
 def _guarded(
     part: Interval, index: Expr, access: Access, depth: int, collector: Collector, analyzer: Analyzer
 ) -> Interval:
-    """What an index is where the conditions around the access hold, if they make it less by a known number."""
+    """Return the interval of an index under the guards of the access, if that is shorter by a constant; else `part`."""
     loops = access.loops(depth)
     if any(loop.step is not None for loop in loops) or mentions(index, collector.loose):
         return part

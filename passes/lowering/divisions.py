@@ -104,7 +104,7 @@ def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Ana
 
 
 def divisions(index: Expr) -> int:
-    """How many quotients and remainders there are in an expression."""
+    """Return the number of floor divisions and remainders in an expression."""
     return sum(1 for _ in find(index, tir.FloorDiv, tir.FloorMod))
 
 

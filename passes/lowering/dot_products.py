@@ -1,6 +1,7 @@
-"""Short sums of products inside a loop over lanes, `for j in range(4): C[i] += A[j] * B[i * 4 + j]` of bytes: what a
-CPU may have one instruction for (`mlcc.machine.dot_products`). They become `T.dp4a`, or `T.dp2a` for two words of 16
-bits.
+"""Recognize short dot products inside a vectorized loop, `for j in range(4): C[i] += A[j] * B[i * 4 + j]` of bytes.
+
+They become `T.dp4a`, or `T.dp2a` for two words of 16 bits, for which a CPU may have one instruction
+(`mlcc.machine.dot_products`).
 """
 
 from __future__ import annotations
@@ -36,8 +37,11 @@ class _Loop:
 def as_dot(
     node: tir.For, lane: tir.Var, base: Expr, lanes: int, pairs: frozenset[Pair], in_lanes: InLanes
 ) -> tir.BufferStore | None:  # fmt: skip
-    """The store that a loop inside a loop over `lanes` from `base` on does in all lanes, if it sums up such products of
-    dtypes in `pairs`: each operand is the same in all lanes, or goes on from one to the next. None for another loop."""
+    """Return the vector store that replaces a reduction loop inside a loop over `lanes` lanes from `base` on.
+
+    The loop must sum products of dtypes in `pairs`, and each operand must be uniform over the lanes or contiguous from
+    one lane to the next. None for another loop.
+    """
     match node.body:
         case (tir.BufferStore(buffer=buffer, indices=(index,), value=tir.Add(lhs=lhs, rhs=rhs)) as store,):
             pass
@@ -94,7 +98,7 @@ def _factors(product: Expr, size: int, pairs: frozenset[Pair]) -> tuple[Expr, Ex
 
 
 def _vector(expr: Expr, loop: _Loop, size: int, in_lanes: InLanes) -> Expr | None:
-    """What all lanes multiply, group after group, or one group for all of them."""
+    """Return one operand of the dot product as a vector: a group for each lane, or one group if it is uniform."""
     if isinstance(expr, tir.IntImm):
         return tir.Broadcast(expr.dtype.with_lanes(size), expr, size)
     same = _moves(expr, loop, size)
@@ -107,7 +111,7 @@ def _vector(expr: Expr, loop: _Loop, size: int, in_lanes: InLanes) -> Expr | Non
 
 
 def _moves(root: Expr, loop: _Loop, size: int) -> bool | None:
-    """Is an expression the same in all lanes? None unless it is, or depends on `size * lane + step` alone."""
+    """Return True if uniform over lanes, False if a function of `size * lane + step` alone, else None."""
     found: set[int] = set()
     stack: list[Node] = [root]
     while stack:

@@ -1,4 +1,4 @@
-"""What memory a piece of loop code reads and writes, pointers in calls included."""
+"""Memory accesses of loop code, including those through pointers passed to calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlcc.ir.node import Node, children
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One access. `data` names the memory; `index` is that of a load or store, None where a call gets a pointer."""
+    """One access of the memory `data`. `index` is that of a load or store; None if a call receives a pointer."""
 
     data: tir.Var
     writes: bool
@@ -20,7 +20,7 @@ class Touch:
 
 
 def touches(root: Node | tuple[tir.Stmt, ...]) -> Iterator[Touch]:
-    """The accesses in code, in no particular order. Views count as memory of their own (see `views`)."""
+    """Yield the accesses in code, in no particular order. Views count as separate memory (see `views`)."""
     stack: list[Node] = list(root) if isinstance(root, tuple) else [root]
     while stack:
         node = stack.pop()
@@ -51,7 +51,7 @@ def touches(root: Node | tuple[tir.Stmt, ...]) -> Iterator[Touch]:
 
 
 def _stated(access: tir.Call, default: str) -> str:
-    """What `tvm_access_ptr` says of itself: 1 for reading, 2 for writing."""
+    """Return the access kind from the mask of `tvm_access_ptr` (1: read, 2: write), else `default`."""
     return {1: "r", 2: "w"}.get(tir.const_int(access.args[4]) or 0, default)
 
 

@@ -26,11 +26,13 @@ Body = tuple[tir.Stmt, ...]
 
 @dataclass(frozen=True)
 class IndexRule:
-    """How the indices of an operator are checked. `where` is what errors say of the place. With `from_end` negative
-    ones count from the end; with `wraps`, indices that the code wraps around (`i % n`) are checked in their stead.
-    `inputs` are the data variables of what has contents at the call, `known` the least and greatest elements of
-    constant ones. `scalars`: scalar parameters that are no extents count as contents. Without `checked` negative
-    indices are brought to where they count from, and nothing else is done."""
+    """The bounds checks for the data-dependent indices of an operator; error messages name it by `where`.
+
+    `from_end`: negative indices count from the end. `wraps`: of an index that the code wraps around (`i % n`), the
+    operand `i` is checked. `inputs` are the data variables whose contents are known only at the call; `known` has the
+    least and greatest elements of constant ones. `scalars`: scalar parameters that are no extents count as contents.
+    Without `checked` negative indices are normalized, and nothing is checked.
+    """
 
     where: str
     inputs: frozenset[tir.Var]
@@ -62,7 +64,7 @@ class _Checker:
         self._touches: dict[int, tuple[Node, bool]] = {}
 
     def touches(self, node: Node) -> bool:
-        """Whether something below is accessed at a place that contents decide."""
+        """Return True if the node contains an access with a data-dependent index."""
         found = self._touches.get(id(node))
         if found is None:
             own = isinstance(node, (tir.BufferLoad, tir.BufferStore)) and any(map(self._flow.depends, node.indices))
@@ -191,7 +193,7 @@ class _Checker:
         return CheckedIndex(made, extent, "", at, True).unchecked()
 
     def _inside(self, index: tir.Expr, extent: tir.Expr) -> bool:
-        """Whether 0 <= index < extent always."""
+        """Return True if 0 <= index < extent is proved."""
         with ExitStack() as stack:
             for load in _loads(index, self._rule.known or {}):
                 least, most = (self._rule.known or {})[load.buffer.data]

@@ -54,7 +54,7 @@ class _Guard:
 
 @dataclass(slots=True)
 class _Span:
-    """Where conditions always hold: from the greatest of `starts` up to the least of `ends`, which is not in it."""
+    """The half-open range of a loop in which conditions always hold: [max(`starts`), min(`ends`))."""
 
     starts: list[Expr] = field(default_factory=list)
     ends: list[Expr] = field(default_factory=list)
@@ -88,7 +88,7 @@ class _Divider(TirMutator):
         return self._parts(whole, span, _Dropper(span.guards).body(body))
 
     def _affords(self, span: _Span, body: Body, copies: int) -> bool:
-        """Are there conditions to be rid of, and is there room for so many copies?"""
+        """Return True if conditions go away and the budget has room for `copies` of the body; charge them to it."""
         size = _expanded(body)
         if not span.guards or size > self._limit or size * copies > self._left:
             return False
@@ -166,7 +166,7 @@ class _Divider(TirMutator):
         return [c.const(int(at), var.dtype) for at, there in ((low, starts), (high, ends)) if there]
 
     def _parts(self, loop: tir.For, span: _Span, main: Body) -> list[Stmt]:
-        """What is before the span, the span, and what is after it."""
+        """Return the peeled iterations before the span, the span with body `main`, and the iterations after it."""
         low, high = loop.min, c.add(loop.min, loop.extent)
         start, end = low, high
         for value in span.starts:
@@ -218,7 +218,7 @@ def _different(values: Sequence[Expr]) -> list[Expr]:
 
 
 def _worst(guard: _Guard, analyzer: Analyzer) -> Expr | None:
-    """What has to be at most 0 for the condition to hold whatever the loops inside are at."""
+    """Return an upper bound over the inner loops that proves the condition where it is at most 0; None if unknown."""
     node = guard.condition
     lhs, rhs = (substitute(side, guard.values) for side in (node.lhs, node.rhs))
     excess = c.sub(lhs, rhs) if isinstance(node, (tir.LT, tir.LE)) else c.sub(rhs, lhs)
@@ -341,7 +341,7 @@ class _Dropper(Folding):
 
 
 class _Knowing(Folding):
-    """What values of variables make of conditions. Indices keep the variables: they tell iterations apart."""
+    """Fold conditions with known values of variables. Indices keep the variables, which tell iterations apart."""
 
     def __init__(self, values: dict[tir.Var, Expr]) -> None:
         super().__init__({})
@@ -363,7 +363,7 @@ class _Knowing(Folding):
 
 
 def _expanded(body: Body) -> int:
-    """How many statements, with those of unrolled loops as often as they will be there."""
+    """Return the number of statements after unrolling."""
     total = 0
     for stmt in body:
         inner = sum(_expanded(nested) for nested in nested_bodies(stmt))
@@ -374,7 +374,7 @@ def _expanded(body: Body) -> int:
 
 
 def _jumps(body: Body) -> bool:
-    """Whether a `break` or `continue` is inside, of whatever loop."""
+    """Return True if the body contains a `break` or `continue`, of this or an inner loop."""
     for stmt in body:
         if isinstance(stmt, (tir.Break, tir.Continue)) or any(_jumps(nested) for nested in nested_bodies(stmt)):
             return True

@@ -49,7 +49,7 @@ class _Throughput(Meter):
 
 
 def _operands(node: Node) -> Iterator[Node]:
-    """What a node computes with. Of a sum with a product, the factors: the two are one multiply-add."""
+    """Yield the operands of a node. A product inside a sum yields its factors: the two are one multiply-add."""
     for child in children(node):
         if isinstance(node, (tir.Add, tir.Sub)) and isinstance(child, tir.Mul):
             yield from (child.lhs, child.rhs)

@@ -74,7 +74,7 @@ def match(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...], d
 
 
 def _pointer(source: tir.Buffer, view: tir.Buffer, start: Expr) -> Expr:
-    """Where the view's data are: the source's, or, for a view without an offset of its own, its first element."""
+    """Return the data pointer of a view: the source's if the offset is a variable or 0, else its first element's."""
     if isinstance(view.elem_offset, tir.Var) or tir.const_int(start) == 0:
         return source.data
     kind = tir.Call(source.dtype, tir.Op("tir.type_annotation"), ())

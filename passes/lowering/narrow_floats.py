@@ -25,12 +25,12 @@ OPERATOR = "mlcc.operator"  # the attribute of the functions that `lower-to-tir{
 
 
 def is_operator(func: tir.PrimFunc) -> bool:
-    """Whether a function came from operators and has not been promoted yet."""
+    """Return True if a function was lowered from operators and is not promoted yet."""
     return bool(func.attrs.get(OPERATOR))
 
 
 def uses_narrow_floats(func: tir.PrimFunc) -> bool:
-    """Whether any value in a function is a 16- or 8-bit float."""
+    """Return True if any value in a function is a 16- or 8-bit float."""
     return any(isinstance(n, (tir.Expr, tir.Buffer)) and is_narrow(n.dtype) for n in walk(func))
 
 
@@ -97,7 +97,7 @@ def _rounded_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
 
 
 def _rounds(value: Any, wide: Collection[tir.Buffer], bound: Mapping[tir.Var, tir.Expr]) -> bool:
-    """Whether a narrow value is rounded where it is made. One that is loaded, chosen among such, or given is not."""
+    """Return True if computing a narrow value rounds it. Loads, constants, and selections among such values do not."""
     match value:
         case tir.BufferLoad(buffer=buffer):
             return buffer in wide or _is_wide_load(value)
@@ -161,12 +161,12 @@ def _rewritten(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def _is_wide_load(node: Any) -> bool:
-    """Whether a load is of the narrow type still that its buffer had."""
+    """Return True if a load still has the narrow dtype while its buffer has been widened."""
     return isinstance(node, tir.BufferLoad) and node.dtype.element is not node.buffer.dtype.element
 
 
 def _decides(node: Any) -> bool:
-    """Whether an expression jumps where a narrow operand changes by a little."""
+    """Return True if an expression is discontinuous in a narrow operand."""
     match node:
         case tir.Cast(dtype=dtype, value=value):
             return is_narrow(value.dtype) and not dtype.is_float

@@ -57,17 +57,17 @@ def mask_bits(features: Collection[str]) -> frozenset[int]:
 
 
 def plain_lower_options(target: Target) -> LowerOptions:
-    """What lowering may count on for a target that says nothing."""
+    """Return the default options of lowering."""
     return LowerOptions()
 
 
 def gpu_lower_options(target: CudaTarget) -> LowerOptions:
-    """What lowering may count on for a GPU."""
+    """Return the options of lowering for a GPU."""
     return LowerOptions(unroll_limit=GPU_UNROLL_LIMIT, vector_lanes=16, vector_bytes=16, kernels=True)
 
 
 def cpu_lower_options(target: LlvmTarget) -> LowerOptions:
-    """What lowering may count on for a CPU, by its features."""
+    """Return the options of lowering for a CPU target, by its features."""
     full = target.resolved()
     features = features_of(full.triple, full.cpu, full.features)
     made = cpu_options(full.triple.partition("-")[0], features)
@@ -75,7 +75,7 @@ def cpu_lower_options(target: LlvmTarget) -> LowerOptions:
 
 
 def cpu_options(arch: str, features: frozenset[str]) -> LowerOptions:
-    """What lowering may count on for a CPU with these features, by LLVM's names."""
+    """Return the options of lowering for a CPU with these LLVM feature names."""
     return LowerOptions(
         vector_bytes=64 if "avx512f" in features else 32 if "avx" in features else 16,
         mask_bits=mask_bits(features), cheap_masks="avx512f" in features, dots=dot_pairs(arch, features),

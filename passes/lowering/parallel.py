@@ -1,8 +1,8 @@
-"""Which `T.parallel` loops run on several threads: the outermost ones that are worth it. Others become serial loops.
+"""Select the `T.parallel` loops that run on several threads: the outermost profitable ones. Others become serial.
 
-`T.parallel` says that iterations may run in any order, and that is taken on trust, with exceptions that cost nothing:
-a loop that stores one element in every iteration, or reads what another iteration writes, runs serially, as do loops
-that leave early or call packed functions (which may be Python's).
+`T.parallel` promises that iterations may run in any order. The promise is trusted unless a violation is evident: a loop
+that stores one element in every iteration, or reads an element that another iteration writes, runs serially. So do
+loops that leave early or call packed functions (which may be Python's).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Settle(AliasMutator):
 
 
 def _leaves(body: Body) -> bool:
-    """Whether a jump out of the loop with this body is inside, or an end of the function."""
+    """Return True if the body contains a jump out of its loop or a return."""
     return any(_jumps(stmt, False) for stmt in body)
 
 
@@ -82,7 +82,7 @@ def _jumps(stmt: Stmt, in_loop: bool) -> bool:
 
 
 def _calls_packed(node: Node, functions: Mapping[str, tir.PrimFunc]) -> bool:
-    """Whether a packed function may be called from here, also by PrimFuncs that are."""
+    """Return True if a packed function may be called from here, directly or through called PrimFuncs."""
     seen: set[str] = set()
     stack: list[Node] = [node]
     while stack:
@@ -119,7 +119,7 @@ class _Access:
 
 
 class _Conflicts:
-    """Looks for elements that two iterations of a loop touch and one writes: those that are certain."""
+    """Finds certain loop-carried dependences: elements that two iterations access and one of them writes."""
 
     def __init__(self, loop: tir.For, aliases: Aliases) -> None:
         self._loop = loop
@@ -136,7 +136,7 @@ class _Conflicts:
         self._by_memory: dict[tir.Var, list[_Access]] = {}
 
     def found(self) -> bool:
-        """Whether there is such an element."""
+        """Return True if there is a certain loop-carried dependence."""
         for stmt in self._loop.body:
             self._look(stmt)
         for access in self._accesses:
@@ -174,7 +174,7 @@ class _Conflicts:
                 self._look(each)
 
     def _branches(self, stmt: tir.IfThenElse) -> None:
-        """What is done in some iterations only, and what nobody knows to be done: the stores of some lanes."""
+        """Visit each branch under the iterations that take it; drop stores under a vector condition as uncertain."""
         stores, before = len(self._stores), self._turns
         for body, holds in ((stmt.then_body, True), (stmt.else_body or (), False)):
             self._turns = self._narrowed(stmt.condition, holds)
@@ -214,7 +214,7 @@ class _Conflicts:
         return not (data in self._own or data in self._varies or mentions(store.index, self._varies))
 
     def _meets_others(self, store: _Access) -> bool:
-        """Another access is a whole number of iterations away."""
+        """Return True if another access meets the element of the store in a different iteration."""
         if store.buffer.data in self._own:
             return False
         place = self._form(store.index)
@@ -248,7 +248,7 @@ class _Conflicts:
 
 
 def _gap(first: Expr, second: Expr) -> int | None:
-    """How far the second place lies behind the first, if that is known."""
+    """Return the constant difference second - first; None if it is unknown."""
     if type(first) is type(second) is tir.IntImm:  # as a rule: the constants of offsets
         return second.value - first.value
     difference = c.sub(second, first)

@@ -33,17 +33,17 @@ class Plan:
 
     @property
     def depth(self) -> int:
-        """How many iterations the last part is behind."""
+        """The number of iterations by which the last stage lags behind the loop."""
         return max(self.stage, default=0)
 
 
 def is_pipelined(stmt: Stmt) -> bool:
-    """Whether a statement is a loop that asks to be pipelined."""
+    """Return True if a statement is a loop annotated for software pipelining."""
     return isinstance(stmt, tir.For) and STAGE in stmt.annotations
 
 
 def plan_of(loop: tir.For) -> Plan:
-    """What the annotations say. Raises CompileError E0770 for what is no plan."""
+    """Return the plan in the annotations of a loop. Raises CompileError E0770 if they are invalid."""
     stage = _integers(loop, STAGE)
     order = _integers(loop, ORDER) if ORDER in loop.annotations else tuple(range(len(stage)))
     asynchronous = _integers(loop, ASYNC_STAGES) if ASYNC_STAGES in loop.annotations else ()

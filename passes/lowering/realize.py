@@ -77,7 +77,7 @@ class _Realizer(TirMutator):
         return list(_guarded(self.expr(node.predicate), body))
 
     def _open(self, node: tir.BlockRealize) -> tuple[tuple[tir.Buffer, ...], list[Stmt], list[Body]]:
-        """What a block allocates, its views, and what becomes of its statements, the init first if it has one."""
+        """Return the allocations of a block, its views, and its lowered statements, with the guarded init first."""
         block = node.block
         values = self.exprs(node.values)
         for axis, value in zip(block.iter_vars, values, strict=True):
@@ -112,8 +112,11 @@ class _Realizer(TirMutator):
         return replace(made, body=(*first, *parts))
 
     def _align(self, block: tir.Block) -> None:
-        """What a block asks of the strides of the buffers that it writes, and of the order of elements in shared memory
-        that it reads or writes, goes to their allocations."""
+        """Move layout annotations of a block to the allocations of its buffers.
+
+        `ALIGN` constrains the strides of written buffers, `PERMUTED` the element order of shared memory that the block
+        reads or writes.
+        """
         permuted = block.annotations.get(PERMUTED)
         if permuted is not None:
             for region in (*block.reads, *block.writes):
@@ -129,7 +132,7 @@ class _Realizer(TirMutator):
 
 
 def _is_set(value: object) -> bool:
-    """Whether an annotation says yes."""
+    """Return True if an annotation has a true value."""
     return bool(tir.const_int(value) if isinstance(value, tir.Expr) else value)
 
 

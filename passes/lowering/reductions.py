@@ -85,7 +85,7 @@ def find_reduction(loop: tir.For, aliases: Aliases, asked: bool = False) -> Redu
 
 
 def _first_iteration(loop: tir.For) -> tuple[Body, Body]:
-    """What the body does in the first iteration only, before the rest of it."""
+    """Split the body of a loop into the statements of the first iteration only and the rest."""
     match loop.body:
         case (
             tir.IfThenElse(condition=tir.EQ(lhs=tir.Var() as var, rhs=start), then_body=first, else_body=None),
@@ -109,7 +109,7 @@ def _other_side(store: tir.BufferStore) -> Expr | None:
 
 
 def _apart(store: tir.BufferStore, value: Expr, condition: Expr | None, aliases: Aliases) -> bool:
-    """What is reduced is read from other memory than it is reduced into, and nothing else happens."""
+    """Return True if the reduced values are loaded from memory other than the accumulator, without side effects."""
     root = aliases.of(store.buffer.data).root
     for node in (n for part in (value, condition, store.indices[0]) if part is not None for n in walk(part)):
         if isinstance(node, tir.BufferLoad) and aliases.of(node.buffer.data).root in (root, None):
@@ -157,7 +157,7 @@ def reduce_in_vectors(loop: tir.For, reduction: Reduction, analyzer: Analyzer, o
 def _tail(
     loop: tir.For, reduction: Reduction, width: int, start: Expr, lanes: Callable[[Expr, int, Expr], Expr]
 ) -> list[Stmt]:
-    """What is left of a loop of unknown extent: in one vector if it can be masked, else one by one."""
+    """Return the tail of a loop of symbolic extent: one masked vector if possible, else a scalar loop."""
     end = c.add(loop.min, loop.extent)
     value = if_then_else(c.less(loop.var, end), reduction.value, _identity(reduction.op, reduction.dtype))
     try:

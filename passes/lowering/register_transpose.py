@@ -1,13 +1,13 @@
-"""Blocks that are stored along one axis and read along another: rows are loaded whole, and turned in registers.
+"""Register transposes: strided (column) loads become contiguous loads of rows and shuffles.
 
     for u in range(4):                                        r0 = A[T.Ramp(k, 1, 4)]     # four rows
         B[T.Ramp(u * n, 1, 4)] = A[T.Ramp(k + u, m, 4)]  ->   ...
                                                               B[T.Ramp(0, 1, 4)] = (r0[0], r1[0], r2[0], r3[0])
                                                               ...
 
-A vector whose lanes lie a row apart, and that moves by one element with the loop around it, is a column of a block. The
-columns of a block of n rows take n loads and n * log2(n) shuffles of two vectors, in the place of n * n loads of one
-element each. What is loaded is the same; nothing is stored before.
+A vector with a row stride between its lanes that moves by one element with the surrounding loop is a column of a block.
+The columns of a block of n rows take n loads and n * log2(n) shuffles of two vectors, instead of n * n loads of one
+element each. The loaded elements are the same, and no store comes before the loads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _USUAL_BYTES = 16  # of a vector, where that is not known
 
 
 def turn_crossings(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
-    """`func` (with vectors in place of vectorized loops) with blocks turned in registers."""
+    """Return `func` (after vectorization) with column loads replaced by register transposes."""
     return replace(func, body=_Turner(options.vector_bytes or _USUAL_BYTES).body(func.body))
 
 
@@ -48,7 +48,7 @@ class _Turner(AliasMutator):
         self._vector_bytes = vector_bytes
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
-        """What happens in some lanes only stays: the rows of other lanes may lie outside."""
+        """Keep code under a vector condition: rows of masked-off lanes may be out of bounds."""
         return node if node.condition.dtype.lanes > 1 else super().stmt_if(node)
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
@@ -65,7 +65,7 @@ class _Turner(AliasMutator):
         return self._turned(made, columns, width, count) if width > 1 else made
 
     def _width(self, dtype: DType, count: int) -> int:
-        """How many columns are made at a time: a power of two that divides the lanes."""
+        """Return the number of columns of one transpose: a power of two that divides the lanes."""
         width = min(self._vector_bytes // dtype.element.bytes, _MOST_ROWS, count)
         while width > 1 and (dtype.lanes % width or width & (width - 1)):
             width -= 1
@@ -91,7 +91,7 @@ class _Turner(AliasMutator):
         return made
 
     def _block(self, loop: tir.For, columns: Sequence[tir.BufferLoad], width: int, first: Expr) -> Body:
-        """`width` iterations from `first` on."""
+        """Return the code of `width` iterations from `first` on."""
         made: list[Stmt] = []
         values: list[dict[tir.BufferLoad, Expr]] = [{} for _ in range(width)]
         for load in columns:
@@ -104,7 +104,7 @@ class _Turner(AliasMutator):
 
 
 def _surely(body: Body) -> Iterator[tir.BufferLoad]:
-    """The loads that every iteration does. What is loaded where a condition holds may lie outside elsewhere."""
+    """Yield the unconditional loads of a body. A conditional load may be out of bounds where its condition fails."""
     stack: list[Node] = list(body)
     while stack:
         node = stack.pop()
@@ -123,7 +123,7 @@ def _is_store(stmt: Stmt) -> bool:
 
 
 def _is_column(load: tir.BufferLoad, var: tir.Var) -> bool:
-    """Are its lanes far apart, and does it move by one element with the variable?"""
+    """Return True if the lanes of a load are strided and the load moves by one element with the variable."""
     index = load.indices[0]
     if not isinstance(index, tir.Ramp) or not is_steady(index) or var in used_vars(index.stride):
         return False

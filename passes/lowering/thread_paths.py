@@ -1,7 +1,7 @@
 """Paths of accesses in kernels (see `passes.gpu.kernels`), as memory that several threads share sees them.
 
-What one run of a scope reads and writes is, for memory of one thread, what the thread does; for memory of a block, what
-all its threads do: loops over threads are inner ones then, each access having its own.
+For memory of one thread, an execution of a scope has the accesses of that thread. For memory of a block it has those of
+all threads: loops over threads count as inner loops, separate for each access.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _fresh = count(-1, -1)  # numbers of scopes that no other access shares
 
 
 def is_bound(scope: Scope) -> bool:
-    """Whether a scope is a loop over threads or blocks; virtual threads are loops as others are."""
+    """Return True if a scope is a loop over threads or blocks; virtual threads are ordinary loops."""
     stmt, _ = scope
     bound = isinstance(stmt, tir.For) and stmt.kind is ForKind.THREAD_BINDING
     return bound and (stmt.thread or "").startswith(("threadIdx", "blockIdx"))  # type: ignore[attr-defined]
 
 
 def of_threads(scope: Scope, axis: str = "threadIdx") -> bool:
-    """Whether a scope is a loop over the threads of a block, or over one axis of them."""
+    """Return True if a scope is a loop over the threads of a block, or over one axis of them."""
     stmt, _ = scope
     return is_bound(scope) and (stmt.thread or "").startswith(axis)  # type: ignore[attr-defined]
 
 
 def kernel_depth(uses: Uses) -> int | None:
-    """How many scopes are around the kernel body that has all accesses; None if they are not in one kernel."""
+    """Return the depth of the kernel body that contains all accesses; None if they are not in one kernel."""
     if not uses.accesses:
         return None
     first = uses.accesses[0].path
@@ -77,7 +77,7 @@ def _inner_threads(access: Access, axis: str) -> Access:
 
 
 def _varies(stmt: tir.Stmt, vary: set[tir.Var]) -> bool:
-    """Whether a scope is another one for each thread."""
+    """Return True if the bounds or condition of a scope differ between threads."""
     match stmt:
         case tir.For(min=low, extent=extent):
             return mentions(low, vary) or mentions(extent, vary)

@@ -69,7 +69,7 @@ class _Selector(TirMutator):
 
 
 def _surely_fits(loop: tir.For, limit: int) -> bool:
-    """Whether a loop can be unrolled although nothing folds away in it, which is told without making the copies."""
+    """Return True if the unrolled loop fits the limit even if nothing folds. Makes no copies to find out."""
     trips = tir.const_int(loop.extent)
     if trips is None or tir.const_int(loop.step) not in (None, 1) or has_jump(loop.body):
         return False
@@ -77,7 +77,7 @@ def _surely_fits(loop: tir.For, limit: int) -> bool:
 
 
 def _most(body: Body) -> int:
-    """At most so many statements are left of a body when the loops in it are unrolled that can be."""
+    """Return an upper bound of the statements in a body after unrolling."""
     total = 0
     for stmt in body:
         inside = sum(map(_most, nested_bodies(stmt)))
@@ -88,7 +88,7 @@ def _most(body: Body) -> int:
 
 
 def size_of(body: Body) -> int:
-    """How many statements, nested ones included."""
+    """Return the number of statements, including nested ones."""
     total = 0
     stack = list(body)
     while stack:
@@ -109,7 +109,7 @@ def nested_bodies(stmt: Stmt) -> tuple[Body, ...]:
 
 
 def has_jump(body: Body) -> bool:
-    """Whether a `break` or `continue` of this loop is inside."""
+    """Return True if the body contains a `break` or `continue` of its own loop."""
     for stmt in body:
         if isinstance(stmt, (tir.Break, tir.Continue)):
             return True

@@ -1,10 +1,10 @@
-"""When may iterations of a loop run in lockstep? The test that a vectorized loop computes what the serial one does.
+"""Legality of vectorization: a dependence test that allows the iterations of a loop to run in lockstep.
 
 Lockstep runs each statement for all lanes before the next statement. That differs from the serial order only if two
-lanes touch one element and at least one of them writes it. So, for each memory that the loop writes, all accesses must
-have the form `stride * lane + inner + rest` with one stride, where `inner` (made of inner loops' variables) and the
-lane together never name an element twice: the mixed-radix condition below. Their rests are equal, or so far apart that
-no lane gets to where another one is.
+lanes access one element and at least one of them writes it. So, for each memory that the loop writes, all accesses must
+have the form `stride * lane + inner + rest` with one stride. `inner` is a form over the variables of inner loops, and
+`stride * lane + inner` must be injective: the mixed-radix condition below. The rests are equal, or so far apart that no
+lane reaches an element of another one.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Linear:
 
 
 def linear(index: Expr, over: set[tir.Var], binds: Mapping[tir.Var, Expr]) -> Linear | None:
-    """An index as a linear form with constant coefficients over some variables, or None.
+    """Return an index as a linear form with constant coefficients over the variables `over`, or None.
 
-    `binds` are variables that stand for expressions; `rest` mentions none of them, nor any of `over`.
+    `binds` maps bound variables to their expressions; `rest` mentions none of them, nor any of `over`.
     """
     kind = type(index)
     if isinstance(index, tir.Var):
@@ -66,7 +66,7 @@ def linear(index: Expr, over: set[tir.Var], binds: Mapping[tir.Var, Expr]) -> Li
 
 
 def mentions(node: Node, variables: set[tir.Var]) -> bool:
-    """Whether one of the variables occurs below."""
+    """Return True if one of the variables occurs in the node."""
     stack = [node]
     while stack:
         top = stack.pop()
@@ -152,7 +152,7 @@ class _Collector:
 
 
 def in_lockstep(loop: tir.For, aliases: Aliases) -> bool:
-    """Whether the iterations of `loop` (flat code, constant extent) may run in lockstep."""
+    """Return True if the iterations of `loop` (flat code, constant extent) are proved safe to run in lockstep."""
     collector = _Collector()
     collector.body(loop.body)
     if not collector.plain:
@@ -169,7 +169,7 @@ def in_lockstep(loop: tir.For, aliases: Aliases) -> bool:
 
 
 def _apart(accesses: list[_Access], forms: _Forms, aliases: Aliases) -> bool:
-    """Whether no lane touches what another one does, of the accesses to one memory."""
+    """Return True if the accesses of one memory are proved disjoint between lanes."""
     buffer = accesses[0].buffer
     place = aliases.of(buffer.data).at
     if any(a.buffer.dtype is not buffer.dtype or aliases.of(a.buffer.data).at is not place for a in accesses):

@@ -1,4 +1,4 @@
-"""What passes know of the machine for one function: a version of a kernel is for another CPU than the target's."""
+"""The target and machine facts of one function: a kernel version (multiversioning) has its own CPU."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from mlcc.passes.lowering.options import LowerOptions
 
 
 def version_target(target: Target, cpu: str | None) -> Target:
-    """The target of functions for a CPU; the module's own of those for None, which are no versions."""
+    """Return the target of a version for `cpu`; the module's target if `cpu` is None (not a version)."""
     return target if cpu is None or not isinstance(target, LlvmTarget) else target.for_version(cpu)
 
 
 def function_facts(func: tir.PrimFunc, target: Target) -> CpuFacts | GpuFacts:
-    """What the schedule of a function is chosen by."""
+    """Return the machine facts by which the schedule of a function is chosen."""
     facts = facts_of(version_target(target, cpu_of(func)))
     panel = func.attrs.get(PANEL_BYTES)
     return replace(facts, panel_bytes=panel) if isinstance(panel, int) and isinstance(facts, CpuFacts) else facts
 
 
 def version_options(target: Target, cpu: str | None) -> LowerOptions:
-    """What the steps of lowering may count on for functions for a CPU."""
+    """Return the options of lowering for functions of one CPU version."""
     return backends.of(target).lower_options(version_target(target, cpu))

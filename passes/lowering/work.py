@@ -1,7 +1,7 @@
-"""How long a piece of loop code takes, roughly: enough to tell what is worth a thread.
+"""A rough cost model of loop code, accurate enough to decide whether a loop is worth threads.
 
-A scalar operation, or one on a vector register's worth of lanes, counts a fraction of a nanosecond; what memory costs
-beyond that is not seen. Extents that are not known where the code stands are guessed.
+A scalar operation, or one on a vector register's worth of lanes, counts a fraction of a nanosecond. Cache misses are
+not modelled. Extents that are unknown at the loop are guessed.
 """
 
 from __future__ import annotations

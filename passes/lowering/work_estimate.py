@@ -1,4 +1,4 @@
-"""Estimates of how many operations a function takes, to decide whether something is run here or by compiled code."""
+"""Estimates of the operations in a function, to decide whether to interpret it or to run compiled code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Shape = Sequence[int | None]
 
 
 def prim_func_work(func: tir.PrimFunc, sizes: Sizes | None = None) -> int | None:
-    """Stores, each as often as the loops around it run; None if that depends on what is not known (`while`, sizes)."""
+    """Return the number of stores and calls executed; None if it depends on a `while` loop or an unknown size."""
     total = 0
     stack: list[tuple[Any, int]] = [(stmt, 1) for stmt in func.body]
     while stack:
@@ -39,7 +39,7 @@ def prim_func_work(func: tir.PrimFunc, sizes: Sizes | None = None) -> int | None
 
 
 def module_work(module: IRModule, name: str, shapes: Sequence[Shape | None] = ()) -> int | None:
-    """An estimate for one call of a function, on arguments of these shapes; None if they do not tell the sizes."""
+    """Return the estimate for one call of a function with arguments of these shapes; None if a size stays unknown."""
     return _Estimate(module).function(name, shapes)
 
 
@@ -92,7 +92,7 @@ class _Estimate:
 
 
 def _sizes(func: Func, shapes: Sequence[Shape | None]) -> dict[tir.Var, int]:
-    """What the shapes of the arguments say of the symbolic variables in the parameters."""
+    """Return the values of the symbolic variables of the parameters, bound by the shapes of the arguments."""
     if isinstance(func, tir.PrimFunc):
         pairs = zip(func.params, func.buffers, strict=True)
         dims: list[Sequence[tir.Expr] | None] = [(p,) if b is None else b.shape for p, b in pairs]
