@@ -146,13 +146,13 @@ class Analyzer:
 
     def _apart(self, a: Expr, b: Expr) -> tuple[Expr, int]:
         """a - b as an expression plus a constant."""
-        made = self.difference(a, b)
-        match made:
+        difference = self.difference(a, b)
+        match difference:
             case tir.Add(lhs=rest, rhs=IntImm(value=k)):
                 return rest, k
             case tir.Sub(lhs=rest, rhs=IntImm(value=k)):
                 return rest, -k
-        return made, 0
+        return difference, 0
 
     # ------------------------------------------------------------ questions
 
@@ -160,8 +160,8 @@ class Analyzer:
         """An equal expression in canonical form."""
         if isinstance(expr, tir.IntImm) or (isinstance(expr, tir.Var) and expr not in self.values):
             return expr
-        made = self._canonical.visit(expr)
-        return made if made is expr else self._canonical.visit(made)
+        simplified = self._canonical.visit(expr)
+        return simplified if simplified is expr else self._canonical.visit(simplified)
 
     def same(self, a: Expr, b: Expr) -> bool:
         """Structurally equal?"""
@@ -185,8 +185,8 @@ class Analyzer:
         if direct.max < 0 or direct.min > 0 or isinstance(b, IntImm) and not self._bounds.assuming:
             return direct
         rest, constant = self._apart(a, b)
-        found = self.bound(rest)
-        return direct.meet(Bound(found.min + constant, found.max + constant))
+        bounds = self.bound(rest)
+        return direct.meet(Bound(bounds.min + constant, bounds.max + constant))
 
     def compare_operands(self, a: Expr, b: Expr) -> Bound:
         """Bounds of a - b, by which the minimum and the maximum of both are decided."""
@@ -195,8 +195,8 @@ class Analyzer:
         direct = self._bounds_apart(a, b)
         if direct.max <= 0 or direct.min >= 0:
             return direct
-        found = self.difference(a, b)
-        return Bound(found.value, found.value) if isinstance(found, IntImm) else direct
+        difference = self.difference(a, b)
+        return Bound(difference.value, difference.value) if isinstance(difference, IntImm) else direct
 
     def _bounds_apart(self, a: Expr, b: Expr) -> Bound:
         """Bounds of a - b from those of a and of b."""
@@ -212,10 +212,10 @@ class Analyzer:
         """Return True if `condition` is proved to hold always; False means unknown."""
         if isinstance(condition, IntImm):
             return condition.value != 0
-        made = self.simplify(condition)
-        if isinstance(made, tir.CompareOp) and is_index(made.lhs.dtype):
-            return self._prove_order(made)
-        return isinstance(made, IntImm) and made.value != 0
+        simplified = self.simplify(condition)
+        if isinstance(simplified, tir.CompareOp) and is_index(simplified.lhs.dtype):
+            return self._prove_order(simplified)
+        return isinstance(simplified, IntImm) and simplified.value != 0
 
     def _prove_order(self, condition: tir.CompareOp) -> bool:
         """A comparison that simplification leaves: with x - y against 0 taken apart, or by the steps between quotients
@@ -245,10 +245,10 @@ class Analyzer:
         """a == b always?"""
         if a is b:
             return True
-        made = self.difference(a, b)
-        if isinstance(made, IntImm):
-            return made.value == 0
-        return self.bound(made) == (0, 0)
+        difference = self.difference(a, b)
+        if isinstance(difference, IntImm):
+            return difference.value == 0
+        return self.bound(difference) == (0, 0)
 
     def prove_at_least(self, expr: Expr, least: int) -> bool:
         """expr >= least always?"""

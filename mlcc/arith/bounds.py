@@ -101,20 +101,20 @@ class Bounds:
 
     def of(self, expr: Expr) -> Bound:
         """The bound of an integer or bool expression."""
-        found = self._memo.get(id(expr))
-        if found is not None:
-            return found[1]
-        made = self._visit(expr)
+        cached = self._memo.get(id(expr))
+        if cached is not None:
+            return cached[1]
+        bound = self._visit(expr)
         dtype = expr.dtype
         if dtype.bits < 32 or dtype.is_uint:
             limit = dtype_bound(dtype)
-            if made.min < limit.min or made.max > limit.max:
-                made = limit
+            if bound.min < limit.min or bound.max > limit.max:
+                bound = limit
         if self._known:
             for known in self._known.get(self._keys.key(expr), ()):
-                made = made.meet(known)
-        self._memo[id(expr)] = (expr, made)
-        return made
+                bound = bound.meet(known)
+        self._memo[id(expr)] = (expr, bound)
+        return bound
 
     def _visit(self, expr: Expr) -> Bound:
         match expr:
@@ -129,8 +129,8 @@ class Bounds:
             case tir.Select(true_value=a, false_value=b):
                 return self.of(a).union(self.of(b))
             case tir.Cast(dtype=dtype, value=value) if value.dtype.is_int or value.dtype.is_bool:
-                limit, made = dtype_bound(dtype), self.of(value)
-                return made if limit.min <= made.min and made.max <= limit.max else limit
+                limit, inner = dtype_bound(dtype), self.of(value)
+                return inner if limit.min <= inner.min and inner.max <= limit.max else limit
             case tir.Broadcast(value=value):
                 return self.of(value)
             case tir.Ramp(base=base, stride=stride, lanes=lanes):

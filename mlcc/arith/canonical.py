@@ -35,15 +35,15 @@ class Canonical(Rewrite):
         if isinstance(expr, IntImm):
             return expr
         key = self.analyzer.keys.key(expr)
-        made = self.analyzer.known.exprs.get(key)
-        if made is None:
-            made = self._finished(self.linear(expr))
-            if self.analyzer.keys.key(made) == key:
-                made = expr
-            self.analyzer.known.exprs[key] = made
-        elif made is not expr and self.analyzer.keys.key(made) == key:
+        simplified = self.analyzer.known.exprs.get(key)
+        if simplified is None:
+            simplified = self._finished(self.linear(expr))
+            if self.analyzer.keys.key(simplified) == key:
+                simplified = expr
+            self.analyzer.known.exprs[key] = simplified
+        elif simplified is not expr and self.analyzer.keys.key(simplified) == key:
             return expr
-        return made
+        return simplified
 
     def _finished(self, made: Linear) -> Expr:
         """A linear form as an expression: one difference of quotients that is all of it becomes a remainder."""
@@ -52,9 +52,9 @@ class Canonical(Rewrite):
             rest, base = apart(whole)
             if isinstance(rest, tir.Sub):
                 (x, m), (y, n) = apart(rest.lhs), apart(rest.rhs)
-                found = quotient_difference(x, y, self.analyzer.same)
-                if found is not None:
-                    return to_expr(self.linear(c.add(found, c.wrap(base + m - n, whole.dtype))))
+                remainder = quotient_difference(x, y, self.analyzer.same)
+                if remainder is not None:
+                    return to_expr(self.linear(c.add(remainder, c.wrap(base + m - n, whole.dtype))))
         return whole
 
     def linear(self, expr: Expr) -> Linear:
@@ -65,42 +65,42 @@ class Canonical(Rewrite):
         if isinstance(expr, IntImm):
             return expr
         key = self.analyzer.keys.key(expr)
-        made = self.analyzer.known.linear.get(key)
-        if made is None:
-            made = self.analyzer.known.linear[key] = self._linear(expr)
-        return made
+        form = self.analyzer.known.linear.get(key)
+        if form is None:
+            form = self.analyzer.known.linear[key] = self._linear(expr)
+        return form
 
     def _linear(self, expr: Expr) -> Linear:
         rule = _ARITHMETIC.get(type(expr))
         if rule is not None and is_index(expr.dtype):
             return rule(self, expr)  # type: ignore[arg-type]
-        made = super().visit(expr)
-        rule = _ARITHMETIC.get(type(made)) if made is not expr and is_index(made.dtype) else None
-        return made if rule is None else rule(self, made)  # type: ignore[arg-type]
+        rewritten = super().visit(expr)
+        rule = _ARITHMETIC.get(type(rewritten)) if rewritten is not expr and is_index(rewritten.dtype) else None
+        return rewritten if rule is None else rule(self, rewritten)  # type: ignore[arg-type]
 
     def difference(self, a: Expr, b: Expr) -> Expr:
         """a - b in canonical form."""
         pair = (self.analyzer.keys.key(a), self.analyzer.keys.key(b))
-        found = self.analyzer.known.differences.get(pair)
-        if found is None:
-            made = to_sum(self.linear(a), self.analyzer.keys)
-            made.add(to_sum(self.linear(b), self.analyzer.keys), -1)
-            found = self.analyzer.known.differences[pair] = self._finished(made)
-        return found
+        difference = self.analyzer.known.differences.get(pair)
+        if difference is None:
+            total = to_sum(self.linear(a), self.analyzer.keys)
+            total.add(to_sum(self.linear(b), self.analyzer.keys), -1)
+            difference = self.analyzer.known.differences[pair] = self._finished(total)
+        return difference
 
     def steps_between(self, a: Expr, b: Expr) -> Expr | None:
         """a - b with each pair of opposite quotients in it made a remainder; None if there is no such pair."""
-        made = to_sum(self.linear(a), self.analyzer.keys)
-        made.add(to_sum(self.linear(b), self.analyzer.keys), -1)
-        for one in made.terms:
-            for two in made.terms:
+        difference = to_sum(self.linear(a), self.analyzer.keys)
+        difference.add(to_sum(self.linear(b), self.analyzer.keys), -1)
+        for one in difference.terms:
+            for two in difference.terms:
                 if one.scale <= 0 or one.scale != -two.scale or not _is_quotient(one) or one.lower != two.lower:
                     continue
-                found = quotient_difference(one.with_scale(1).expr(), two.expr(-1), self.analyzer.same)
-                if found is not None:
-                    rest = [t for t in made.terms if t is not one and t is not two]
-                    left = Sum(made.dtype, made.keys, rest, made.base)
-                    left.add(to_sum(self.linear(found), self.analyzer.keys).scaled(one.scale))
+                steps = quotient_difference(one.with_scale(1).expr(), two.expr(-1), self.analyzer.same)
+                if steps is not None:
+                    rest = [t for t in difference.terms if t is not one and t is not two]
+                    left = Sum(difference.dtype, difference.keys, rest, difference.base)
+                    left.add(to_sum(self.linear(steps), self.analyzer.keys).scaled(one.scale))
                     return self._finished(left)
         return None
 
@@ -136,14 +136,14 @@ class Canonical(Rewrite):
         a, b = self.linear(op.lhs), self.linear(op.rhs)
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return IntImm(op.dtype, c.wrap(a.value + sign * b.value, op.dtype))
-        made = to_sum(a, self.analyzer.keys)
+        total = to_sum(a, self.analyzer.keys)
         if isinstance(b, IntImm):
-            made.base += sign * b.value
+            total.base += sign * b.value
         elif isinstance(b, Sum):
-            made.add(b, sign)
+            total.add(b, sign)
         else:
-            made.add_term(to_term(b), sign)
-        return self._absorbed(made)
+            total.add_term(to_term(b), sign)
+        return self._absorbed(total)
 
     def _absorbed(self, made: Sum) -> Linear:
         """max(x, y - k) + k == max(x + k, y), and so for min: the constant goes inside where it cancels."""
@@ -177,9 +177,11 @@ class Canonical(Rewrite):
                 return a.scaled(b.value)
             term = to_term(a)
             return term.with_scale(term.scale * b.value)
-        made = product(to_expr(a), to_expr(b))
+        collected = product(to_expr(a), to_expr(b))
         return (
-            Term(made.lhs, scale=made.rhs.value) if isinstance(made, tir.Mul) and isinstance(made.rhs, IntImm) else made
+            Term(collected.lhs, scale=collected.rhs.value)
+            if isinstance(collected, tir.Mul) and isinstance(collected.rhs, IntImm)
+            else collected
         )
 
     # ------------------------------------------------------------ division
@@ -199,17 +201,17 @@ class Canonical(Rewrite):
                     inner = c.add(index, IntImm(op.dtype, a.base * lower))
                     return self.linear(c.floordiv(inner, IntImm(op.dtype, lower * divisor)))
             even, rest = a.split(divisor)
-            made = even.divided(divisor)
+            total = even.divided(divisor)
             if rest.is_zero:
-                return made
+                return total
             quotient = self._quotient(rest.expr(), divisor)
             if quotient is not None:
-                made.base += quotient
-                return made
+                total.base += quotient
+                return total
             taken = self._taken_apart(rest, divisor)
             if taken is not None:
-                made.add(taken)
-                return made
+                total.add(taken)
+                return total
             common, coarse, _ = self._coarse(rest, divisor)
             whole = rest.base // divisor
             if common == 1 and whole and len({abs(t.scale) for t in rest.terms}) == 1:
@@ -219,9 +221,9 @@ class Canonical(Rewrite):
                 factor, small, fine = self._coarse(smaller, divisor)
                 if factor > 1 and not fine.is_zero:
                     common, coarse = factor, small
-                    made.base += whole
-            made.add_term(divide(to_term(coarse), divisor // common, True))
-            return made
+                    total.base += whole
+            total.add_term(divide(to_term(coarse), divisor // common, True))
+            return total
         quotient = self._quotient(to_expr(a), divisor)
         if quotient is not None:
             return IntImm(op.dtype, quotient)
@@ -277,11 +279,11 @@ class Canonical(Rewrite):
             common, inner, fine = self._coarse(rest, divisor)
             if common > 1:
                 # (g*x + r) % (g*d) == g * (x % d) + r
-                made = fine.copy()
-                made.add(
+                remainder = fine.copy()
+                remainder.add(
                     to_sum(self._reduce(to_term(inner), divisor // common, True), self.analyzer.keys).scaled(common)
                 )
-                return made
+                return remainder
             return self._reduce(to_term(rest), divisor, True)
         term = a.terms[0] if isinstance(a, Sum) else to_term(a)
         if term.scale < 0 and term.plain and divisor % term.scale == 0 and -term.scale != divisor:
@@ -292,9 +294,9 @@ class Canonical(Rewrite):
             term = term.with_scale(term.scale % divisor)  # (k*x) % c == (k % c * x) % c
         quotient = self._quotient(term.expr(), divisor)
         if quotient is not None:
-            made = to_sum(term, self.analyzer.keys)
-            made.base -= quotient * divisor
-            return made
+            remainder = to_sum(term, self.analyzer.keys)
+            remainder.base -= quotient * divisor
+            return remainder
         return self._reduce(term, divisor, True)
 
     def _div(self, op: tir.BinaryOp) -> Linear:
@@ -311,12 +313,12 @@ class Canonical(Rewrite):
                 return even.divided(divisor)
             remainder = rest.expr()
             if self._natural(even.expr()) and self._natural(remainder):
-                made = even.divided(divisor)
+                quotient = even.divided(divisor)
                 if isinstance(remainder, IntImm):
-                    made.base += remainder.value // divisor
+                    quotient.base += remainder.value // divisor
                 elif not self._within(remainder, divisor):
-                    made.add_term(divide(to_term(rest), divisor, False))
-                return made
+                    quotient.add_term(divide(to_term(rest), divisor, False))
+                return quotient
         elif self._within(to_expr(a), divisor):
             return IntImm(op.dtype, 0)
         return divide(to_term(a), divisor, False)
@@ -390,7 +392,7 @@ _ARITHMETIC: dict[type, Callable[[Canonical, tir.BinaryOp], Linear]] = {
 def product(a: Expr, b: Expr) -> Expr:
     """a * b with the constant factors collected at the right."""
     factor = 1
-    made: Expr = IntImm(a.dtype, 1)
+    rest: Expr = IntImm(a.dtype, 1)
     stack = [b, a]
     while stack:
         top = stack.pop()
@@ -399,8 +401,8 @@ def product(a: Expr, b: Expr) -> Expr:
         elif isinstance(top, IntImm):
             factor *= top.value
         else:
-            made = c.mul(made, top)
-    return made if factor == 1 else c.mul(made, IntImm(a.dtype, c.wrap(factor, a.dtype)))
+            rest = c.mul(rest, top)
+    return rest if factor == 1 else c.mul(rest, IntImm(a.dtype, c.wrap(factor, a.dtype)))
 
 
 def divide(term: Term, divisor: int, floor: bool) -> Term:

@@ -39,16 +39,16 @@ class _Completer:
         self._outermost = True
 
     def body(self, body: Body) -> Body:
-        made = tuple(self._stmt(s) for s in body)
-        return body if all(a is b for a, b in zip(body, made, strict=True)) else made
+        statements = tuple(self._stmt(s) for s in body)
+        return body if all(a is b for a, b in zip(body, statements, strict=True)) else statements
 
     def _stmt(self, stmt: tir.Stmt) -> tir.Stmt:
         match stmt:
             case tir.BlockRealize():
                 return replace(stmt, block=self._block(stmt.block))
             case tir.IfThenElse(then_body=then, else_body=other):
-                made = None if other is None else self.body(other)
-                return replace(stmt, then_body=self.body(then), else_body=made)
+                else_body = None if other is None else self.body(other)
+                return replace(stmt, then_body=self.body(then), else_body=else_body)
             case tir.For() | tir.While() | tir.AttrStmt():
                 return replace(stmt, body=self.body(stmt.body))
         return stmt

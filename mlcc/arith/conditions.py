@@ -27,30 +27,30 @@ def solve(condition: Expr, domains: Mapping[tir.Var, Bound]) -> dict[tir.Var, Bo
     parts = [p for p in conjuncts(condition) if _simple(p)]
     if not parts:
         return None
-    found: dict[tir.Var, Bound] = {}
+    bounds: dict[tir.Var, Bound] = {}
     for part in parts:
         for var in _vars(part):
-            found.setdefault(var, domains.get(var, Bound(-INF, INF)))
+            bounds.setdefault(var, domains.get(var, Bound(-INF, INF)))
     for _ in range(_ROUNDS):
-        before = dict(found)
+        before = dict(bounds)
         for part in parts:
-            _narrow(part, found)
-        if before == found:
+            _narrow(part, bounds)
+        if before == bounds:
             break
-    if any(b.min > b.max for b in found.values()):
+    if any(b.min > b.max for b in bounds.values()):
         return None
     check = Analyzer()
-    for var, bound in found.items():
+    for var, bound in bounds.items():
         if bound.finite:
             check.bind_bound(var, bound.min, bound.max)
     if not all(check.prove(p) for p in parts):
         return None
-    return {v: b for v, b in found.items() if b.finite}
+    return {v: b for v, b in bounds.items() if b.finite}
 
 
 def operands(condition: Expr) -> list[Expr]:
     """Return the operands of nested `and`s from left to right, as spelled, without `True`."""
-    made: list[Expr] = []
+    parts: list[Expr] = []
     stack = [condition]
     while stack:
         match stack.pop():
@@ -58,13 +58,13 @@ def operands(condition: Expr) -> list[Expr]:
                 stack += [b, a]
             case other:
                 if not (isinstance(other, IntImm) and other.value == 1):
-                    made.append(other)
-    return made
+                    parts.append(other)
+    return parts
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
     """The parts of a conjunction, left to right, as comparisons: hints dropped and negated comparisons turned."""
-    made: list[Expr] = []
+    parts: list[Expr] = []
     stack = [condition]
     while stack:
         match stack.pop():
@@ -75,8 +75,8 @@ def conjuncts(condition: Expr) -> list[Expr]:
             case tir.Not(value=value) if isinstance(value, tir.CompareOp) and not value.lhs.dtype.is_float:
                 stack.append(negated(value))
             case other:
-                made.append(other)
-    return made
+                parts.append(other)
+    return parts
 
 
 def _simple(part: Expr) -> bool:
@@ -96,15 +96,15 @@ def _simple(part: Expr) -> bool:
 
 
 def _vars(expr: Expr) -> list[tir.Var]:
-    made: dict[tir.Var, None] = {}
+    variables: dict[tir.Var, None] = {}
     stack = [expr]
     while stack:
         top = stack.pop()
         if isinstance(top, tir.BinaryOp):
             stack += [top.rhs, top.lhs]
         elif isinstance(top, tir.Var):
-            made[top] = None
-    return list(made)
+            variables[top] = None
+    return list(variables)
 
 
 def linear_parts(expr: Expr, casts: bool = False) -> tuple[dict[tir.Var, int], int] | None:
@@ -126,10 +126,10 @@ def linear_parts(expr: Expr, casts: bool = False) -> tuple[dict[tir.Var, int], i
             if left is None or right is None:
                 return None
             sign = 1 if isinstance(expr, tir.Add) else -1
-            made = dict(left[0])
+            coefficients = dict(left[0])
             for var, factor in right[0].items():
-                made[var] = made.get(var, 0) + sign * factor
-            return made, left[1] + sign * right[1]
+                coefficients[var] = coefficients.get(var, 0) + sign * factor
+            return coefficients, left[1] + sign * right[1]
         case tir.Mul(lhs=a, rhs=IntImm(value=k)) | tir.Mul(lhs=IntImm(value=k), rhs=a):
             inner = linear_parts(a, casts)
             return None if inner is None else ({v: f * k for v, f in inner[0].items()}, inner[1] * k)

@@ -58,15 +58,15 @@ class _Empty:
             self._threads = outer
 
     def _body(self, body: Body) -> Body:
-        made: list[tir.Stmt] = []
+        statements: list[tir.Stmt] = []
         for stmt in body:
-            for found in _realizes(stmt):
-                if found.realize not in self._done and self._goes_before(stmt, found):
-                    self._done.add(found.realize)
-                    made += _init_of_nothing(found, stmt, bool(self._threads))
-            made.append(self.rewrite(stmt))
-        same = len(made) == len(body) and all(a is b for a, b in zip(made, body, strict=True))
-        return body if same else tuple(made)
+            for reduction in _realizes(stmt):
+                if reduction.realize not in self._done and self._goes_before(stmt, reduction):
+                    self._done.add(reduction.realize)
+                    statements += _init_of_nothing(reduction, stmt, bool(self._threads))
+            statements.append(self.rewrite(stmt))
+        same = len(statements) == len(body) and all(a is b for a, b in zip(statements, body, strict=True))
+        return body if same else tuple(statements)
 
     @staticmethod
     def _goes_before(stmt: tir.Stmt, found: _Found) -> bool:
@@ -99,24 +99,24 @@ class _Found:
 
 def _realizes(stmt: tir.Stmt) -> list[_Found]:
     """The blocks below a statement."""
-    found: list[_Found] = []
+    blocks: list[_Found] = []
     stack: list[tuple[tir.Stmt, Names, tuple[tir.For, ...]]] = [(stmt, frozenset(), ())]
     while stack:
         at, hidden, loops = stack.pop()
         if isinstance(at, tir.BlockRealize):
-            found.append(_Found(at, hidden, loops))
+            blocks.append(_Found(at, hidden, loops))
         elif isinstance(at, tir.For):
             inside = hidden | {at.var} | _bound(at.body)
             stack += [(inner, inside, (*loops, at)) for inner in reversed(at.body)]
         elif isinstance(at, tir.AttrStmt) and not _is_threads(at):
             stack += [(inner, hidden | _bound(at.body), loops) for inner in reversed(at.body)]
-    return found
+    return blocks
 
 
 def _bound(body: Body) -> Names:
     """Return the variables and buffers that statements of a body bind for the statements after them."""
-    made: set[tir.Var | tir.Buffer] = {s.var for s in body if isinstance(s, tir.Bind)}
-    return frozenset(made | {s.buffer for s in body if isinstance(s, (tir.AllocBuffer, tir.DeclBuffer))})
+    variables: set[tir.Var | tir.Buffer] = {s.var for s in body if isinstance(s, tir.Bind)}
+    return frozenset(variables | {s.buffer for s in body if isinstance(s, (tir.AllocBuffer, tir.DeclBuffer))})
 
 
 def _init_of_nothing(found: _Found, around: tir.Stmt, in_threads: bool) -> list[tir.Stmt]:

@@ -34,8 +34,8 @@ def at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
 
 def operands_of(expr: Expr, kind: _Kind) -> list[Expr]:
     """Expressions whose minimum, or maximum, is `expr`; at most 16, or `expr` itself."""
-    made = _operands(expr, kind)
-    return made if made and len(made) <= _MOST else [expr]
+    parts = _operands(expr, kind)
+    return parts if parts and len(parts) <= _MOST else [expr]
 
 
 def _operands(expr: Expr, kind: _Kind) -> list[Expr]:

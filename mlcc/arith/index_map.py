@@ -36,10 +36,10 @@ def from_func(
 
     Raises IndexMapError.
     """
-    made, separators = from_func_separated(function, ndim, inverse=inverse, dtype=dtype, wrap=wrap)
+    index_map, separators = from_func_separated(function, ndim, inverse=inverse, dtype=dtype, wrap=wrap)
     if separators:
         raise IndexMapError("this index map may not have axis separators")
-    return made
+    return index_map
 
 
 def from_func_separated(
@@ -87,10 +87,10 @@ def _parameters(function: Callable[..., Any], ndim: int | None, dtype: DType) ->
             raise IndexMapError(f"how many indices *{rest} stands for is not known")
         for i in range(ndim - len(named) - len(keywords)):
             named[f"{rest}_{i}"] = tir.Var(f"{rest}_{i}", dtype)
-    made = named | keywords
-    if ndim is not None and len(made) != ndim:
-        raise IndexMapError(f"the index map takes {len(made)} indices where there are {ndim}")
-    return made
+    variables = named | keywords
+    if ndim is not None and len(variables) != ndim:
+        raise IndexMapError(f"the index map takes {len(variables)} indices where there are {ndim}")
+    return variables
 
 
 def _expression(part: Any, dtype: DType) -> Expr:
@@ -129,16 +129,18 @@ def map_ranges(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer 
     """The ranges of the results while the indices run over theirs, padding included."""
     analyzer = analyzer or Analyzer()
     iters = dict(zip(index_map.indices, ranges, strict=True))
-    found = detect_iter_map(index_map.result, iters, TRUE, "none", analyzer, simplify_trivial=False)
-    made = []
-    falling = found and any((tir.const_int(digit.scale) or 1) < 0 for index in found.indices for digit in index.args)
-    if found and not falling:
-        for index in found.indices:
+    iter_map = detect_iter_map(index_map.result, iters, TRUE, "none", analyzer, simplify_trivial=False)
+    results = []
+    falling = iter_map and any(
+        (tir.const_int(digit.scale) or 1) < 0 for index in iter_map.indices for digit in index.args
+    )
+    if iter_map and not falling:
+        for index in iter_map.indices:
             extent: Expr | None = None
             for digit in index.args:  # the digits are independent: the greatest reaches furthest
                 size = c.mul(digit.extent, digit.scale)
                 extent = size if extent is None else c.maximum(extent, size)
-            made.append(Range(index.base, c.const(1) if extent is None else analyzer.simplify(extent)))
+            results.append(Range(index.base, c.const(1) if extent is None else analyzer.simplify(extent)))
     else:
         domains = {var: from_range(span) for var, span in iters.items()}
         for expr in index_map.result:
@@ -146,10 +148,10 @@ def map_ranges(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer 
             if reach.low is None or reach.high is None:
                 raise IndexMapError(f"the values of `{expr}` are not bounded")
             size = analyzer.simplify(c.maximum(c.add(c.sub(reach.high, reach.low), 1), 0))
-            made.append(Range(analyzer.simplify(reach.low), size))
+            results.append(Range(analyzer.simplify(reach.low), size))
     bits = max((span.extent.dtype.bits for span in ranges), default=32)
     dtype = DType.of(f"int{bits}")
-    return tuple(Range(c.cast(dtype, span.min), c.cast(dtype, span.extent)) for span in made)
+    return tuple(Range(c.cast(dtype, span.min), c.cast(dtype, span.extent)) for span in results)
 
 
 def map_shape(index_map: IndexMap, shape: Sequence[Expr], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
@@ -167,10 +169,10 @@ def map_shape(index_map: IndexMap, shape: Sequence[Expr], analyzer: Analyzer | N
 def inverse(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer | None = None) -> IndexMap:
     """The map back; raises IndexMapError unless the map is bijective over `ranges`."""
     analyzer = analyzer or Analyzer()
-    made, padding = _inverse(index_map, ranges, "bijective", analyzer)
+    inverted, padding = _inverse(index_map, ranges, "bijective", analyzer)
     if not analyzer.prove(c.logical_not(padding)):
         raise IndexMapError(f"the index map pads: there is no index for values where {padding}")
-    return made
+    return inverted
 
 
 def non_surjective_inverse(
@@ -191,11 +193,11 @@ def _inverse(
         for i, expr in enumerate(index_map.result)
     )
     iters = dict(zip(index_map.indices, ranges, strict=True))
-    found = detect_iter_map(index_map.result, iters, TRUE, level, analyzer, simplify_trivial=False)
-    if not found:
-        raise IndexMapError(f"the index map cannot be turned around: {found.reason}")
+    iter_map = detect_iter_map(index_map.result, iters, TRUE, level, analyzer, simplify_trivial=False)
+    if not iter_map:
+        raise IndexMapError(f"the index map cannot be turned around: {iter_map.reason}")
     try:
-        loops = inverse_affine_iter_map(found.indices, outputs)
+        loops = inverse_affine_iter_map(iter_map.indices, outputs)
     except NotAffine as failure:
         raise IndexMapError(f"the index map cannot be turned around: {failure}") from None
     back = []
@@ -203,7 +205,7 @@ def _inverse(
         if var not in loops and not is_one(span.extent):
             raise IndexMapError(f"the index map cannot be turned around: `{var}` is not used")
         back.append(analyzer.simplify(loops.get(var, span.min)))
-    padding = found.padding_predicate
+    padding = iter_map.padding_predicate
     if not is_zero(padding):
         known = Analyzer()
         for output, span in zip(outputs, map_ranges(index_map, ranges, analyzer), strict=True):

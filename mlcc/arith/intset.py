@@ -138,20 +138,20 @@ class _Evaluator:
         return EVERYTHING
 
     def _unmoved(self, index: Expr) -> bool:
-        found = self.visit(index)
-        return found.is_point and found.low is index
+        interval = self.visit(index)
+        return interval.is_point and interval.low is index
 
     def _var(self, var: tir.Var) -> Interval:
-        found = self._domains.get(var)
-        if found is None:
+        domain = self._domains.get(var)
+        if domain is None:
             return point(var)
-        if found.low is var is found.high or self._depth >= len(self._domains):
-            return found
-        if found.low is None or found.high is None:
-            return found
+        if domain.low is var is domain.high or self._depth >= len(self._domains):
+            return domain
+        if domain.low is None or domain.high is None:
+            return domain
         self._depth += 1  # a domain may mention other variables, but no chain is longer than there are variables
-        low = self.visit(found.low)
-        high = low if found.is_point else self.visit(found.high)
+        low = self.visit(domain.low)
+        high = low if domain.is_point else self.visit(domain.high)
         self._depth -= 1
         return Interval(low.low, high.high)
 

@@ -14,10 +14,10 @@ from mlcc.ir.tir import Expr
 
 def digits_of(indices: Iterable[IterSum]) -> dict[IterMark, list[IterSplit]]:
     """Return the digits taken of every iterator that the sums use, including iterators inside fused ones."""
-    found: dict[IterMark, list[IterSplit]] = {}
+    digits: dict[IterMark, list[IterSplit]] = {}
     for value in indices:
-        _collect(value, found)
-    return found
+        _collect(value, digits)
+    return digits
 
 
 def _collect(value: IterSum, found: dict[IterMark, list[IterSplit]]) -> None:
@@ -33,18 +33,18 @@ def _collect(value: IterSum, found: dict[IterMark, list[IterSplit]]) -> None:
 
 def problem(indices: list[IterSum], rewriter: IterMapRewriter, level: Level) -> tuple[str, Expr | None] | None:
     """Return the reason why the map does not satisfy `level`, with the iterator concerned; None if it does."""
-    found = digits_of(indices)
-    for mark, splits in found.items():
+    digits = digits_of(indices)
+    for mark, splits in digits.items():
         reason = _digits_problem(mark, splits, rewriter, level)
         if reason is not None:
             return reason, rewriter.spell.expr(mark.source)
     if level != "none" and not rewriter.lenient:
-        flat = rewriter.fuser.unmet(found)
+        flat = rewriter.fuser.unmet(digits)
         if flat is not None:
             return "`{}` is bounded, but its parts are used apart", rewriter.spell.expr(flat)
     if level == "bijective":
         for mark in rewriter.marks:
-            if mark not in found and not is_one(mark.extent):
+            if mark not in digits and not is_one(mark.extent):
                 return "`{}` is not used, so that several iterations meet", rewriter.spell.expr(mark.source)
     return None
 
@@ -89,13 +89,13 @@ def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: IterMapRe
 
 def _above(left: list[IterSplit], expected: Expr, proofs: Proofs) -> IterSplit | None:
     """Return the lowest digit above a gap; None unless the gap divides the lower factor of each remaining digit."""
-    found = None
+    lowest = None
     for split in left:
         if not proofs.divisible(split.lower_factor, expected):
             return None
-        if found is None or proofs.divisible(found.lower_factor, split.lower_factor):
-            found = split
-    return found
+        if lowest is None or proofs.divisible(lowest.lower_factor, split.lower_factor):
+            lowest = split
+    return lowest
 
 
 def _reaches_ends(mark: IterMark, original: IterMark, digit: IterSplit, proofs: Proofs) -> bool:

@@ -34,27 +34,27 @@ def constraints_of(predicate: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple
 
     Comparisons without an iterator say nothing of the iteration and are left out.
     """
-    ranges, found = dict(iters), []
+    ranges, constraints = dict(iters), []
     rest: Expr | None = predicate
     while rest is not None:
         taken = _take(rest)
         if taken is None:
             return None
         comparison, rest = taken
-        made = _bounded(comparison, iters)
-        if made is None:
+        constraint = _bounded(comparison, iters)
+        if constraint is None:
             continue
-        span = ranges.get(made.value) if isinstance(made.value, tir.Var) else None
+        span = ranges.get(constraint.value) if isinstance(constraint.value, tir.Var) else None
         if span is None:
-            found.append(made)
+            constraints.append(constraint)
             continue
         low, end = span.min, c.add(span.min, span.extent)
-        if made.low is not None:
-            low = c.maximum(low, made.low)
-        if made.high is not None:
-            end = c.minimum(end, made.high)
-        ranges[made.value] = tir.Range(low, end if is_zero(low) else c.sub(end, low))  # type: ignore[index]
-    return ranges, sorted(found, key=lambda made: made.size)
+        if constraint.low is not None:
+            low = c.maximum(low, constraint.low)
+        if constraint.high is not None:
+            end = c.minimum(end, constraint.high)
+        ranges[constraint.value] = tir.Range(low, end if is_zero(low) else c.sub(end, low))  # type: ignore[index]
+    return ranges, sorted(constraints, key=lambda made: made.size)
 
 
 def _take(predicate: Expr) -> tuple[tir.CompareOp, Expr | None] | None:

@@ -174,15 +174,15 @@ class Fuser:
             counts[split.source] = counts.get(split.source, 0) + 1
         if len(counts) == len(args):
             return None
-        used, made, unit = [False] * len(args), [], _first_unit(args)
+        used, digits, unit = [False] * len(args), [], _first_unit(args)
         for last in range(len(args) - 1, -1, -1):
             while not used[last]:
                 if counts[args[last].source] == 1:
                     used[last] = True
-                    made.append(args[last])
+                    digits.append(args[last])
                 else:
-                    made.append(self._joined(args, used, last, unit))
-        return IterSum(tuple(reversed(made)), value.base)
+                    digits.append(self._joined(args, used, last, unit))
+        return IterSum(tuple(reversed(digits)), value.base)
 
     def _joined(self, args: tuple[IterSplit, ...], used: list[bool], last: int, unit: int) -> IterSplit:
         at = self._base(args, used, args[last].source, last)
@@ -253,13 +253,13 @@ class Fuser:
 
     def _constraint(self, digit: IterSplit) -> IterSum | None:
         """The longest constrained sum whose last digit this is."""
-        found = None
+        longest = None
         if self.constraints:
             key = self._digit(digit)
             for flat in self.constraints:
-                if self._digit(flat.args[-1]) == key and (found is None or len(found.args) < len(flat.args)):
-                    found = flat
-        return found
+                if self._digit(flat.args[-1]) == key and (longest is None or len(longest.args) < len(flat.args)):
+                    longest = flat
+        return longest
 
     def _take(
         self, constraint: IterSum, args: tuple[IterSplit, ...], used: list[bool], scale: Expr

@@ -77,14 +77,14 @@ def _detect(
     ranges: Iters = iters
     rewriter = None
     if not (isinstance(predicate, tir.IntImm) and predicate.value == 1):
-        found = constraints_of(predicate, iters)
-        if found is None:
+        narrowed = constraints_of(predicate, iters)
+        if narrowed is None:
             raise NotAffine("the predicate `{}` is no conjunction of bounds", predicate)
-        ranges, constraints = found
+        ranges, constraints = narrowed
         rewriter = IterMapRewriter(proofs, ranges, level, simplify_trivial, lenient)
-        for made in constraints:
-            if not rewriter.fuser.constrain(rewriter.digits(made.value), made.low, made.high):
-                raise NotAffine("`{}`, which the predicate bounds, is no fusion of loops", made.value)
+        for constraint in constraints:
+            if not rewriter.fuser.constrain(rewriter.digits(constraint.value), constraint.low, constraint.high):
+                raise NotAffine("`{}`, which the predicate bounds, is no fusion of loops", constraint.value)
         if not rewriter.fuser.consistent():
             raise NotAffine("the bounds of the predicate `{}` cut through one another", predicate)
     rewriter = rewriter or IterMapRewriter(proofs, ranges, level, simplify_trivial, lenient)
@@ -115,16 +115,16 @@ def iter_map_simplify(
 ) -> tuple[Expr, ...]:  # fmt: skip
     """The bindings spelled by the map that they are; as they stand if they are none."""
     proofs = Proofs(analyzer or Analyzer())
-    found = _attempt(bindings, iters, predicate, level, proofs, simplify_trivial, lenient=True)
-    if not found and level != "bijective" and predicate is not TRUE:
+    iter_map = _attempt(bindings, iters, predicate, level, proofs, simplify_trivial, lenient=True)
+    if not iter_map and level != "bijective" and predicate is not TRUE:
         # what is equal in all iterations is so in those where the predicate holds; but padding would be lost
-        found = _attempt(bindings, iters, TRUE, level, proofs, simplify_trivial, lenient=True)
-        if not is_zero(found.padding_predicate):
+        iter_map = _attempt(bindings, iters, TRUE, level, proofs, simplify_trivial, lenient=True)
+        if not is_zero(iter_map.padding_predicate):
             return tuple(bindings)
-    if not found:
+    if not iter_map:
         return tuple(bindings)
     speller = Speller(proofs)
-    return tuple(speller.expr(value) for value in found.indices)
+    return tuple(speller.expr(value) for value in iter_map.indices)
 
 
 def is_affine(bindings: Sequence[Expr], iters: Iters, predicate: Expr = TRUE, analyzer: Analyzer | None = None) -> bool:
@@ -138,8 +138,8 @@ def normalize_to_iter_sum(index: Expr, iters: Iters, analyzer: Analyzer | None =
     Raises NotAffine.
     """
     rewriter = IterMapRewriter(Proofs(analyzer or Analyzer()), iters, "none", True)
-    made = rewriter.digits(index)
-    made = rewriter.fuser.join(made) or made
+    flat = rewriter.digits(index)
+    flat = rewriter.fuser.join(flat) or flat
 
     def rank(split: IterSplit) -> tuple[int, int]:
         constant, symbols = 1, 0
@@ -150,7 +150,7 @@ def normalize_to_iter_sum(index: Expr, iters: Iters, analyzer: Analyzer | None =
                 symbols += 1
         return -constant, -symbols
 
-    return IterSum(tuple(sorted(made.args, key=rank)), made.base)
+    return IterSum(tuple(sorted(flat.args, key=rank)), flat.base)
 
 
 __all__ = [

@@ -61,16 +61,16 @@ class Speller:
         """`value` as an expression; one that has no iterators is itself."""
         if isinstance(value, Expr):
             return value
-        found = self._made.get(value)
-        if found is None:
-            found = self._made[value] = self._sum(value) if isinstance(value, IterSum) else self._split(value)
-        return found
+        spelled = self._made.get(value)
+        if spelled is None:
+            spelled = self._made[value] = self._sum(value) if isinstance(value, IterSum) else self._split(value)
+        return spelled
 
     def _sum(self, value: IterSum) -> Expr:
-        made: Expr = c.const(0)
+        total: Expr = c.const(0)
         for arg in value.args:
-            made = c.add(made, self.expr(arg))
-        return c.add(made, value.base)
+            total = c.add(total, self.expr(arg))
+        return c.add(total, value.base)
 
     def _split(self, digit: IterSplit) -> Expr:
         mark, lower, extent = digit.source, digit.lower_factor, digit.extent

@@ -105,10 +105,10 @@ class IterMapRewriter:
     def _operand(self, child: Node, parent: Expr) -> Node:
         if not isinstance(child, Expr):
             return child
-        made = self.visit(child)
-        if isinstance(made, IterSum):
+        value = self.visit(child)
+        if isinstance(value, IterSum):
             raise NotAffine("`{}` is neither a sum, a multiple, a quotient nor a remainder of loops", parent)
-        return made
+        return value
 
     def _add(self, a: Value, b: Value, sign: int) -> Value:
         make = c.add if sign > 0 else c.sub
@@ -191,13 +191,13 @@ class IterMapRewriter:
         if divisible(digit.extent, by):
             # (x // l) % (c * d) // c == (x // (l * c)) % d
             extent = self.proofs.quotient(digit.extent, by)
-            made = IterSplit(mark, c.mul(digit.lower_factor, by), extent, digit.scale)
+            quotient = IterSplit(mark, c.mul(digit.lower_factor, by), extent, digit.scale)
         else:
             if not is_one(digit.lower_factor) or not self.proofs.equal(digit.extent, mark.extent):
                 mark = IterMark(digit, digit.extent)
             extent = simplify(c.floordiv(c.add(digit.extent, c.sub(by, 1)), by))
-            made = IterSplit(mark, by, extent, c.const(1, by.dtype))
-        return IterSum((made,), simplify(c.floordiv(c.sub(base, left), by)))
+            quotient = IterSplit(mark, by, extent, c.const(1, by.dtype))
+        return IterSum((quotient,), simplify(c.floordiv(c.sub(base, left), by)))
 
     def _remainder(self, expr: Expr, digit: IterSplit, base: Expr, by: Expr) -> Value:
         """(digit + base) % by."""
@@ -232,7 +232,7 @@ class IterMapRewriter:
     def _padded(self, digit: IterSplit, base: Expr, by: Expr, quotient: bool) -> tuple[IterSplit, Expr]:
         """A digit that starts and ends at multiples of `by`, and how much more than `digit` it is.
 
-        What is left of `base` is a multiple of `by`, so that (digit + base) // by == made // by + (base - more) // by.
+        What is left of `base` is a multiple of `by`: (digit + base) // by == aligned // by + (base - more) // by.
         """
         simplify, divisible = self.analyzer.simplify, self.proofs.divisible
         left = simplify(c.floormod(base, by))
@@ -254,7 +254,7 @@ class IterMapRewriter:
             return replaced(digit, extent=extent), left
         if pad is None or (is_zero(pad.left) and divisible(mark.extent, pad.factor)):
             shift: Expr = c.const(0, mark.extent.dtype)
-            made = digit
+            aligned = digit
         else:
             if not divisible(pad.factor, digit.lower_factor) or not divisible(pad.factor, by):
                 raise NotAffine(
@@ -270,10 +270,10 @@ class IterMapRewriter:
                 if not is_zero(pad.left):
                     raise NotAffine("`{}` would be padded inside a remainder", self.spell.expr(digit))
                 extent = digit.extent
-            made = IterSplit(pad.padded, digit.lower_factor, extent, digit.scale)
+            aligned = IterSplit(pad.padded, digit.lower_factor, extent, digit.scale)
         if not divisible(simplify(c.sub(base, shift)), by):
             raise NotAffine("`{} + {}` does not start at a multiple of {}", self.spell.expr(digit), base, by)
-        return made, shift
+        return aligned, shift
 
     def _pad(self, mark: IterMark, pad: Padding) -> IterMark:
         """The padded iterator; where it is padding is added to `padding`."""

@@ -18,9 +18,9 @@ class Keys:
 
     def key(self, expr: Any) -> int:
         """The number of `expr`."""
-        found = self._by_id.get(id(expr))
-        if found is not None:
-            return found
+        known = self._by_id.get(id(expr))
+        if known is not None:
+            return known
         form: tuple[Any, ...]
         if isinstance(expr, tir.BinaryOp):  # most that there are: by name, not field by field
             form = (type(expr), expr.dtype, self.key(expr.lhs), self.key(expr.rhs))
@@ -28,10 +28,10 @@ class Keys:
             form = (tir.IntImm, expr.dtype, expr.value)
         else:
             form = self._form(expr)
-        made = self._by_form.setdefault(form, len(self._by_form))
-        self._by_id[id(expr)] = made
+        number = self._by_form.setdefault(form, len(self._by_form))
+        self._by_id[id(expr)] = number
         self._held.append(expr)
-        return made
+        return number
 
     def seen(self, expr: Any) -> bool:
         """Was `expr` itself, or an expression with it, given a number?"""

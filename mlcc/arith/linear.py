@@ -50,16 +50,16 @@ class Term:
 
     def expr(self, sign: int = 1) -> Expr:
         """As an expression, multiplied by `sign`."""
-        made = self.index
-        dtype = made.dtype
+        value = self.index
+        dtype = value.dtype
         if self.scale == 0:
             return c.const(0, dtype)
         if self.upper != UNBOUNDED:
-            made = (c.floormod if self.floor else c.truncmod)(made, _const(self.upper, dtype))
+            value = (c.floormod if self.floor else c.truncmod)(value, _const(self.upper, dtype))
         if self.lower != 1:
-            made = (c.floordiv if self.floor else c.div)(made, _const(self.lower, dtype))
+            value = (c.floordiv if self.floor else c.div)(value, _const(self.lower, dtype))
         scale = self.scale * sign
-        return made if scale == 1 else c.mul(made, _const(scale, dtype))
+        return value if scale == 1 else c.mul(value, _const(scale, dtype))
 
 
 def _const(value: int, dtype: DType) -> Expr:
@@ -155,18 +155,18 @@ class Sum:
         terms = self.joined()
         if len(terms) == 1 and not self.base and terms[0].scale != -1:  # x * -1 as a sum is 0 - x
             return terms[0].expr()
-        made: Expr = tir.IntImm(self.dtype, 0)
+        total: Expr = tir.IntImm(self.dtype, 0)
         for term in terms:
             if term.scale > 0:
-                made = c.add(made, term.expr())
+                total = c.add(total, term.expr())
         if self.base > 0:
-            made = c.add(made, _const(self.base, self.dtype))
+            total = c.add(total, _const(self.base, self.dtype))
         for term in terms:
             if term.scale < 0:
-                made = c.sub(made, term.expr(-1))
+                total = c.sub(total, term.expr(-1))
         if self.base < 0:
-            made = c.sub(made, _const(-self.base, self.dtype))
-        return made
+            total = c.sub(total, _const(-self.base, self.dtype))
+        return total
 
 
 def compatible(a: Term, b: Term) -> bool:

@@ -49,10 +49,10 @@ class Residues:
         """The residue of an int32 or int64 expression; `ANY` for others."""
         if not is_index(expr.dtype):
             return (0, expr.value) if isinstance(expr, tir.IntImm) else ANY
-        found = self._memo.get(id(expr))
-        if found is None:
-            found = self._memo[id(expr)] = (expr, self._visit(expr))
-        return found[1]
+        cached = self._memo.get(id(expr))
+        if cached is None:
+            cached = self._memo[id(expr)] = (expr, self._visit(expr))
+        return cached[1]
 
     def _visit(self, expr: Expr) -> Residue:
         match expr:

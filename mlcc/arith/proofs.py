@@ -28,27 +28,27 @@ def is_zero(value: object) -> bool:
 
 def factors(value: Expr) -> list[Expr]:
     """The leaves of a product, left to right."""
-    made, stack = [], [value]
+    leaves, stack = [], [value]
     while stack:
         top = stack.pop()
         if isinstance(top, tir.Mul):
             stack += [top.rhs, top.lhs]
         else:
-            made.append(top)
-    return made
+            leaves.append(top)
+    return leaves
 
 
 def product(a: Expr, b: Expr) -> Expr:
     """a * b as (symbol * symbol * ...) * constant."""
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return c.mul(a, b)
-    constant, made = 1, c.const(1, a.dtype)
+    constant, symbols = 1, c.const(1, a.dtype)
     for factor in (*factors(a), *factors(b)):
         if isinstance(factor, IntImm):
             constant *= factor.value
         else:
-            made = c.mul(made, factor)
-    return made if constant == 1 else c.mul(made, c.const(constant, made.dtype))
+            symbols = c.mul(symbols, factor)
+    return symbols if constant == 1 else c.mul(symbols, c.const(constant, symbols.dtype))
 
 
 class Proofs:
@@ -79,10 +79,10 @@ class Proofs:
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return a.value % b.value == 0
         pair = (self.key(a), self.key(b))
-        found = self._divides.get(pair)
-        if found is None:
-            found = self._divides[pair] = self._divisible(a, b)
-        return found
+        divides = self._divides.get(pair)
+        if divides is None:
+            divides = self._divides[pair] = self._divisible(a, b)
+        return divides
 
     def assume_multiple(self, a: Expr, factor: Expr) -> None:
         """Take it that `factor` divides a: it was rounded up to a multiple."""
@@ -119,10 +119,10 @@ class Proofs:
 
     def quotient(self, a: Expr, b: Expr) -> Expr:
         """a // b, simplified; where b divides a product, without the factors of b."""
-        made = self.analyzer.simplify(c.floordiv(a, b))
-        if isinstance(b, IntImm) or not isinstance(made, tir.FloorDiv):
-            return made
-        return self._cancelled(a, b) or self._cancelled(self.analyzer.simplify(a), b) or made
+        quotient = self.analyzer.simplify(c.floordiv(a, b))
+        if isinstance(b, IntImm) or not isinstance(quotient, tir.FloorDiv):
+            return quotient
+        return self._cancelled(a, b) or self._cancelled(self.analyzer.simplify(a), b) or quotient
 
     def _cancelled(self, a: Expr, b: Expr) -> Expr | None:
         """The product a without the factors of b; None if they are not all there."""
@@ -159,10 +159,10 @@ class Proofs:
             least = self.analyzer.bound(self.analyzer.simplify(value)).min
             if least >= 0:
                 return least
-            made = self._without_quotient(value)
-            if made is None:
+            smaller = self._without_quotient(value)
+            if smaller is None:
                 break
-            value = made
+            value = smaller
         return -INF
 
     def _without_quotient(self, value: Expr) -> Expr | None:
@@ -176,11 +176,11 @@ class Proofs:
                     if total == 0 or total % k:
                         continue
                     inner = c.sub(x, k - 1) if total > 0 else x
-                    made = c.mul(inner, total // k)
+                    smaller = c.mul(inner, total // k)
                     for j, (other, factor) in enumerate(terms):
                         if j != i and not (isinstance(other, tir.FloorDiv) and self.analyzer.keys.key(other) == key):
-                            made = c.add(made, c.mul(other, factor))
-                    return made
+                            smaller = c.add(smaller, c.mul(other, factor))
+                    return smaller
         return None
 
     # ------------------------------------------------------------ polynomials
@@ -188,30 +188,30 @@ class Proofs:
     def polynomial(self, value: Expr) -> Polynomial:
         """The polynomial of an expression, without zero terms."""
         key = self.key(value)
-        found = self._polynomials.get(key)
-        if found is None:
-            found = self._polynomials[key] = self._expanded(value)
-        return found
+        polynomial = self._polynomials.get(key)
+        if polynomial is None:
+            polynomial = self._polynomials[key] = self._expanded(value)
+        return polynomial
 
     def _expanded(self, value: Expr) -> Polynomial:
         match value:
             case IntImm(value=number):
                 return {(): number} if number else {}
             case tir.Add(lhs=a, rhs=b) | tir.Sub(lhs=a, rhs=b):
-                made = dict(self.polynomial(a))
+                terms = dict(self.polynomial(a))
                 sign = 1 if isinstance(value, tir.Add) else -1
                 for monomial, scale in self.polynomial(b).items():
-                    made[monomial] = made.get(monomial, 0) + sign * scale
-                return {m: s for m, s in made.items() if s}
+                    terms[monomial] = terms.get(monomial, 0) + sign * scale
+                return {m: s for m, s in terms.items() if s}
             case tir.Mul(lhs=a, rhs=b):
                 one, two = self.polynomial(a), self.polynomial(b)
                 if len(one) * len(two) <= _TERMS:
-                    made = {}
+                    terms = {}
                     for m, s in one.items():
                         for n, t in two.items():
                             monomial = tuple(sorted(m + n))
-                            made[monomial] = made.get(monomial, 0) + s * t
-                    return {m: s for m, s in made.items() if s}
+                            terms[monomial] = terms.get(monomial, 0) + s * t
+                    return {m: s for m, s in terms.items() if s}
                 return self._atom(value)
             case tir.Var():
                 return self._atom(value)
@@ -239,7 +239,7 @@ def _contains(monomial: Monomial, part: Monomial) -> bool:
 
 def linear_terms(value: Expr) -> list[tuple[Expr, int]]:
     """Terms and their integer factors; the constant is a term."""
-    made: list[tuple[Expr, int]] = []
+    terms: list[tuple[Expr, int]] = []
     stack = [(value, 1)]
     while stack:
         top, scale = stack.pop()
@@ -251,5 +251,5 @@ def linear_terms(value: Expr) -> list[tuple[Expr, int]]:
             case tir.Mul(lhs=a, rhs=IntImm(value=k)) | tir.Mul(lhs=IntImm(value=k), rhs=a):
                 stack.append((a, scale * k))
             case _:
-                made.append((top, scale))
-    return made
+                terms.append((top, scale))
+    return terms

@@ -19,15 +19,15 @@ def quotient_difference(a: Expr, b: Expr, same: Same) -> Expr | None:
     """a - b for two simplified integers without constant terms, where it is a remainder or a quotient of one."""
     match a, b:
         case tir.Mul(lhs=x, rhs=IntImm(value=k)), tir.Mul(lhs=y, rhs=IntImm(value=m)) if k == m:
-            made = _steps(*apart(x), *apart(y), same)
-            return None if made is None else c.mul(made, k)
-    made = _steps(a, 0, b, 0, same)
-    if made is None:
-        made = _remainder(a, b, same)
-    if made is None:
-        made = _remainder(b, a, same)
-        made = None if made is None else c.sub(0, made)
-    return made
+            difference = _steps(*apart(x), *apart(y), same)
+            return None if difference is None else c.mul(difference, k)
+    difference = _steps(a, 0, b, 0, same)
+    if difference is None:
+        difference = _remainder(a, b, same)
+    if difference is None:
+        difference = _remainder(b, a, same)
+        difference = None if difference is None else c.sub(0, difference)
+    return difference
 
 
 def _steps(a: Expr, plus: int, b: Expr, minus: int, same: Same) -> Expr | None:
@@ -38,10 +38,10 @@ def _steps(a: Expr, plus: int, b: Expr, minus: int, same: Same) -> Expr | None:
             if high == low or (not high and k != 2) or not same(x, y):
                 return None
             if k == 2:
-                made = c.add(c.mul(c.floormod(x, 2), high % 2 - low % 2), high // 2 - low // 2)
+                difference = c.add(c.mul(c.floormod(x, 2), high % 2 - low % 2), high // 2 - low // 2)
             else:
-                made = c.floordiv(c.add(c.floormod(c.add(x, low % k), k), high - low), k)
-            return c.add(made, plus - minus)
+                difference = c.floordiv(c.add(c.floormod(c.add(x, low % k), k), high - low), k)
+            return c.add(difference, plus - minus)
     return None
 
 

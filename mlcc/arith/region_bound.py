@@ -26,8 +26,8 @@ def strict_bound(
     region: Sequence[Range], domain: Domain, predicate: Expr = TRUE, analyzer: Analyzer | None = None
 ) -> Box | None:
     """Return the union of the ranges over `domain` as a box spelled as TVM does, or None; see `lower_bound`."""
-    found = _starts(region, domain, predicate, analyzer := analyzer or Analyzer())
-    return None if found is None else _box(found, region, analyzer)
+    starts = _starts(region, domain, predicate, analyzer := analyzer or Analyzer())
+    return None if starts is None else _box(starts, region, analyzer)
 
 
 def lower_bound(
@@ -38,15 +38,15 @@ def lower_bound(
     It is the strict bound, unless that may be too large: iterators were padded, negative strides leave gaps, or the
     predicate restricts an iterator in a way that its digits do not show.
     """
-    found = _starts(region, domain, predicate, analyzer := analyzer or _knowing(domain))
-    if found is None or tir.const_int(found.padding_predicate) != 0:
+    starts = _starts(region, domain, predicate, analyzer := analyzer or _knowing(domain))
+    if starts is None or tir.const_int(starts.padding_predicate) != 0:
         return None
-    for sum, span in zip(found.indices, region, strict=True):
+    for sum, span in zip(starts.indices, region, strict=True):
         if any(not analyzer.prove(c.less_equal(c.negate(a.scale), span.extent)) for a in sum.args):
             return None
-    if not all(_honoured(part, found, region, domain, analyzer) for part in conjuncts(predicate)):
+    if not all(_honoured(part, starts, region, domain, analyzer) for part in conjuncts(predicate)):
         return None
-    return _box(found, region, analyzer)
+    return _box(starts, region, analyzer)
 
 
 def upper_bound(
@@ -59,10 +59,10 @@ def upper_bound(
 
 
 def _knowing(domain: Domain) -> Analyzer:
-    made = Analyzer()
+    analyzer = Analyzer()
     for var, span in domain.items():
-        made.bind(var, span)
-    return made
+        analyzer.bind(var, span)
+    return analyzer
 
 
 def _starts(region: Sequence[Range], domain: Domain, predicate: Expr, analyzer: Analyzer) -> IterMap | None:
@@ -73,13 +73,13 @@ def _starts(region: Sequence[Range], domain: Domain, predicate: Expr, analyzer: 
 
 
 def _box(found: IterMap, region: Sequence[Range], analyzer: Analyzer) -> Box | None:
-    made = []
+    box = []
     for sum, span in zip(found.indices, region, strict=True):
         interval = _swept(sum, span.extent, analyzer)
         if interval is None:
             return None
-        made.append(interval)
-    return made
+        box.append(interval)
+    return box
 
 
 def _honoured(part: Expr, found: IterMap, region: Sequence[Range], domain: Domain, analyzer: Analyzer) -> bool:
@@ -109,11 +109,11 @@ def _marks(found: IterMap) -> list[IterMark]:
 
 
 def _around(span: Range, domain: Domain, predicate: Expr, analyzer: Analyzer) -> Interval:
-    found = detect_iter_map([span.min], domain, predicate, "surjective", analyzer)
-    if found:
-        made = _swept(found.indices[0], span.extent, analyzer)
-        if made is not None:
-            return made
+    start = detect_iter_map([span.min], domain, predicate, "surjective", analyzer)
+    if start:
+        swept = _swept(start.indices[0], span.extent, analyzer)
+        if swept is not None:
+            return swept
     intervals = {v: from_range(r) for v, r in domain.items()}
     if isinstance(span.extent, IntImm) and span.extent.value == 1:
         return eval_set(span.min, intervals)
@@ -161,23 +161,23 @@ def union_upper_bound(boxes: Sequence[Box]) -> Box:
 
 
 def _hull(intervals: Sequence[Interval]) -> Interval:
-    made, analyzer = intervals[0], Analyzer()
+    hull, analyzer = intervals[0], Analyzer()
     for interval in intervals[1:]:
-        made = union(made, interval, analyzer)
-    return made
+        hull = union(hull, interval, analyzer)
+    return hull
 
 
 def _joined(intervals: Iterable[Interval]) -> Interval:
     left = [i for i in intervals if not i.empty]
     if not left:
         return NOTHING
-    made, analyzer = left[0], Analyzer()
+    joined, analyzer = left[0], Analyzer()
     for interval in left[1:]:
-        if _reaches(made, interval, analyzer) and _reaches(interval, made, analyzer):
-            low = None if made.low is None or interval.low is None else c.minimum(made.low, interval.low)
-            high = None if made.high is None or interval.high is None else c.maximum(made.high, interval.high)
-            made = Interval(low, high)
-    return made
+        if _reaches(joined, interval, analyzer) and _reaches(interval, joined, analyzer):
+            low = None if joined.low is None or interval.low is None else c.minimum(joined.low, interval.low)
+            high = None if joined.high is None or interval.high is None else c.maximum(joined.high, interval.high)
+            joined = Interval(low, high)
+    return joined
 
 
 def _reaches(a: Interval, b: Interval, analyzer: Analyzer) -> bool:

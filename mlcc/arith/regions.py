@@ -37,14 +37,14 @@ class Accesses:
             self.regions[buffer] = [union(a, b, analyzer) for a, b in zip(old, region, strict=True)]
 
     def as_regions(self, without: Iterable[tir.Buffer] = ()) -> tuple[tir.BufferRegion, ...]:
-        skip, made, analyzer = set(without), [], Analyzer()
+        skip, regions, analyzer = set(without), [], Analyzer()
         for buffer, region in self.regions.items():
             if buffer not in skip and len(region) == len(buffer.shape):
                 ranges = tuple(
                     cover(part, _whole(extent), analyzer) for part, extent in zip(region, buffer.shape, strict=True)
                 )
-                made.append(tir.BufferRegion(buffer, ranges))
-        return tuple(made)
+                regions.append(tir.BufferRegion(buffer, ranges))
+        return tuple(regions)
 
 
 def _whole(extent: Expr) -> tir.Range:
@@ -141,12 +141,12 @@ class BlockAccess:
         values = {axis.var: value for axis, value in zip(block.iter_vars, realize.values, strict=True)}
         for accesses, regions in ((self.reads, block.reads), (self.writes, block.writes)):
             for region in regions or ():
-                made = []
+                intervals = []
                 for span in region.region:
                     ends = from_range(tir.Range(substitute(span.min, values), substitute(span.extent, values)))
                     assert ends.low is not None and ends.high is not None
-                    made.append(self._swept(ends.low, ends.high))
-                self._touch(accesses, region.buffer, made)
+                    intervals.append(self._swept(ends.low, ends.high))
+                self._touch(accesses, region.buffer, intervals)
 
     def _swept(self, low: Expr, high: Expr) -> Interval:
         """The least `low` to the greatest `high` while loops inside the block run."""
@@ -155,9 +155,9 @@ class BlockAccess:
     def _under(self, condition: Expr, visit: Callable[[], None]) -> None:
         """Visit with the loop variables narrowed to where `condition` holds, if constant ranges can say it."""
         bounds = {v: b for v, d in self._domains.items() if (b := _constant_bound(d)) is not None}
-        found = solve(condition, bounds)
+        solved = solve(condition, bounds)
         old = dict(self._domains)
-        for var, bound in (found or {}).items():
+        for var, bound in (solved or {}).items():
             if var in self._domains:
                 low, high = c.const(bound.min, var.dtype), c.const(bound.max, var.dtype)
                 narrow = Interval(low, low if bound.min == bound.max else high)
@@ -208,10 +208,10 @@ class BlockAccess:
     def _relaxed(self, index: Expr) -> Interval:
         if self._values:
             for _ in range(len(self._values)):  # a bound value may mention earlier ones
-                made = substitute(index, self._values)
-                if made is index:
+                expanded = substitute(index, self._values)
+                if expanded is index:
                     break
-                index = made
+                index = expanded
         return self._swept(index, index)
 
     def _touch(self, accesses: Accesses, buffer: tir.Buffer, region: Region) -> None:
@@ -234,11 +234,11 @@ class BlockAccess:
             inner = cover(part, _whole(extent), self._analyzer)
             low = self._analyzer.simplify(c.add(outer.min, inner.min))
             spans.append(tir.Range(low, self._analyzer.simplify(inner.extent)))
-        made = []
+        intervals = []
         for span in spans:
             high = self._analyzer.simplify(c.sub(c.add(span.min, span.extent), 1))
-            made.append(eval_range(span.min, high, self._domains, self._analyzer))
-        return made
+            intervals.append(eval_range(span.min, high, self._domains, self._analyzer))
+        return intervals
 
 
 def _constant_bound(domain: Interval) -> Bound | None:

@@ -50,14 +50,14 @@ class Rewrite:
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(_, _, _)):
                 return self._if_then_else(expr)
             case tir.Call(op=tir.Op(name="tir.likely"), args=(value,)):
-                made = self.visit(value)
-                return made if isinstance(made, IntImm) else _remade(expr, args=(made,))
+                inner = self.visit(value)
+                return inner if isinstance(inner, IntImm) else _remade(expr, args=(inner,))
             case tir.Call() | tir.BufferLoad():
                 name = "args" if isinstance(expr, tir.Call) else "indices"
                 return _remade(expr, **{name: tuple(self._maybe(a) for a in getattr(expr, name))})
             case tir.Cast(dtype=dtype, value=value):
-                made = self.visit(value)
-                return expr if made is value else c.cast(dtype, made)
+                inner = self.visit(value)
+                return expr if inner is value else c.cast(dtype, inner)
             case tir.Broadcast() | tir.Ramp() | tir.Shuffle() | tir.Let():
                 return map_children(expr, self._maybe)
         return expr
@@ -73,17 +73,17 @@ class Rewrite:
         make = MAKE[type(expr)]
         if isinstance(expr, (tir.Div, tir.Mod, tir.FloorDiv, tir.FloorMod)) and isinstance(b, IntImm) and b.value == 0:
             return expr
-        made = self.rules(type(expr), a, b, make)
-        unchanged = type(made) is type(expr) and made.lhs is expr.lhs and made.rhs is expr.rhs
-        return expr if unchanged else made
+        rewritten = self.rules(type(expr), a, b, make)
+        unchanged = type(rewritten) is type(expr) and rewritten.lhs is expr.lhs and rewritten.rhs is expr.rhs
+        return expr if unchanged else rewritten
 
     def rules(self, kind: type, a: Expr, b: Expr, make: Callable[[Expr, Expr], Expr]) -> Expr:
         """`kind(a, b)` rewritten; the operands are simplified."""
         rule = _RULES.get(kind)
         if rule is not None and not (_constant(a) and _constant(b)):
-            made = rule(self, a, b)
-            if made is not None:
-                return made
+            rewritten = rule(self, a, b)
+            if rewritten is not None:
+                return rewritten
         return make(a, b)
 
     # ------------------------------------------------------------ arithmetic that canonical form does not cover
@@ -170,8 +170,8 @@ class Rewrite:
 
     def _moved(self, rules: Rules, a: Expr, b: Expr) -> Expr | None:
         """Apply the first matching rule to an operator's operands and rewrite its result; None if no rule matches."""
-        made = rules.apply(a, b, self.analyzer.same)
-        return None if made is None else self.visit(made)
+        applied = rules.apply(a, b, self.analyzer.same)
+        return None if applied is None else self.visit(applied)
 
     # ------------------------------------------------------------ comparisons
 
@@ -188,9 +188,9 @@ class Rewrite:
             return _truth(False, a)
         if isinstance(a, IntImm):
             a, b = b, a
-        made = self._moved(EQUAL, a, b)
-        if made is not None:
-            return made
+        rewritten = self._moved(EQUAL, a, b)
+        if rewritten is not None:
+            return rewritten
         if isinstance(a, tir.Sub) and isinstance(b, IntImm) and b.value == 0:
             return c.equal(a.lhs, a.rhs)
         return c.equal(a, b)
@@ -198,10 +198,10 @@ class Rewrite:
     def _ne(self, a: Expr, b: Expr) -> Expr | None:
         if a.dtype.is_float:
             return None
-        made = self._eq(a, b)
-        if made is None:
+        equal = self._eq(a, b)
+        if equal is None:
             return None
-        return _negated(made)
+        return _negated(equal)
 
     def _le(self, a: Expr, b: Expr) -> Expr | None:
         """a <= b == not b < a; a == b where a >= b."""
@@ -210,13 +210,13 @@ class Rewrite:
         order = self.analyzer.compare(a, b)
         if order.min == 0 < order.max:
             return self.visit(c.equal(a, b))  # a >= b is known
-        made = self._lt(b, a, divide=False)  # TVM divides by common factors in `<` alone
-        match made:
+        greater = self._lt(b, a, divide=False)  # TVM divides by common factors in `<` alone
+        match greater:
             case None:
                 return None
             case tir.LT(lhs=x, rhs=tir.Add(lhs=y, rhs=IntImm(value=1))):
                 return c.less(y, x)  # not x < y + 1
-        return _negated(made)
+        return _negated(greater)
 
     def _lt(self, a: Expr, b: Expr, divide: bool = True) -> Expr | None:
         """a < b, decided by the bounds of a - b; else common factors cancel and the constant moves to the right."""
@@ -267,10 +267,10 @@ class Rewrite:
         return negation and self.analyzer.same(_negated(a), b) and _pure(a)
 
     def _not(self, expr: tir.Not) -> Expr:
-        made = self.visit(expr.value)
-        if made is expr.value and not isinstance(made, (tir.Not, tir.CompareOp, IntImm, tir.And, tir.Or)):
+        value = self.visit(expr.value)
+        if value is expr.value and not isinstance(value, (tir.Not, tir.CompareOp, IntImm, tir.And, tir.Or)):
             return expr
-        return _negated(made)
+        return _negated(value)
 
     def _select(self, expr: tir.Select) -> Expr:
         condition = self.visit(expr.condition)

@@ -161,8 +161,8 @@ def _compiled(rule: Rule) -> _Try:
     if rule.condition != "True":
         writer.test(rule.condition)
     writer.lines += ["dtype = a.dtype", "lowest, highest = limits(dtype)"]
-    made = writer.build(ast.parse(rule.result, mode="eval").body)
-    body = "".join(f"    {line}\n" for line in [*writer.lines, f"return {made}"])
+    result = writer.build(ast.parse(rule.result, mode="eval").body)
+    body = "".join(f"    {line}\n" for line in [*writer.lines, f"return {result}"])
     scope: dict[str, Any] = {"c": c, "IntImm": tir.IntImm, "limits": _limits}
     scope |= {cls.__name__: cls for cls in (*_NODES.values(), *_CALLS.values())}
     exec(f"def attempt(a, b, same):\n{body}", scope)

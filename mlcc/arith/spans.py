@@ -43,11 +43,11 @@ class Span:
         return self.constant <= other.constant and not Counter(dict(self.sizes)) - Counter(dict(other.sizes))
 
     def expr(self, dtype: DType) -> Expr:
-        made: Expr = c.const(1, dtype)
+        product: Expr = c.const(1, dtype)
         for size, count in sorted(self.sizes, key=lambda pair: pair[0].name):
             for _ in range(count):
-                made = c.mul(made, c.cast(dtype, size))
-        return c.mul(made, c.const(self.constant, dtype))
+                product = c.mul(product, c.cast(dtype, size))
+        return c.mul(product, c.const(self.constant, dtype))
 
 
 class Spans:
@@ -108,10 +108,10 @@ class Spans:
         quotient = own.over(by)
         if quotient is None:
             return None
-        made = quotient.expr(term.dtype)
+        divided = quotient.expr(term.dtype)
         for factor in others:
-            made = c.mul(factor, made)
-        return made
+            divided = c.mul(factor, divided)
+        return divided
 
     def _apart(self, term: Expr) -> tuple[Span, list[Expr]]:
         """The constants and sizes of a product, and its other factors."""

@@ -44,12 +44,12 @@ def subspace_divide(
 ) -> Subspaces:  # fmt: skip
     """The bindings over `iters`, divided into the loops in `sub_iters` and the others."""
     analyzer = analyzer or Analyzer()
-    found = detect_iter_map(bindings, iters, predicate, level, analyzer, simplify_trivial)
-    if found.failure is not None:
-        return Subspaces(failure=found.failure)
-    divider = _Divider(Proofs(analyzer), digits_of(found.indices), frozenset(sub_iters))
+    iter_map = detect_iter_map(bindings, iters, predicate, level, analyzer, simplify_trivial)
+    if iter_map.failure is not None:
+        return Subspaces(failure=iter_map.failure)
+    divider = _Divider(Proofs(analyzer), digits_of(iter_map.indices), frozenset(sub_iters))
     try:
-        parts = [divider.divide(value, c.const(0)) for value in found.indices]
+        parts = [divider.divide(value, c.const(0)) for value in iter_map.indices]
     except NotAffine as failure:
         return Subspaces(failure=failure)
     pairs = tuple((IterMark(p.outer, p.outer_extent), IterMark(p.inner, p.inner_extent)) for p in parts)
@@ -105,14 +105,14 @@ class _Divider:
             part = self._digit(digit)
             if part.side == "mixed" or (part.side == "inner" and outer):
                 raise self._failure(value, "mixes outer and inner loops")
-            side, found, length = (
+            side, source, length = (
                 (inner, part.inner, part.inner_extent)
                 if part.side == "inner"
                 else (outer, part.outer, part.outer_extent)
             )
-            made = found if isinstance(found, IterSplit) else whole(IterMark(found, length))
-            side.append(made)
-            product = c.mul(product, made.extent)
+            taken = source if isinstance(source, IterSplit) else whole(IterMark(source, length))
+            side.append(taken)
+            product = c.mul(product, taken.extent)
         if not any(is_one(digit.scale) for digit in value.args):
             raise self._failure(value, "is scaled")
         outer_mark, inner_mark = _mark(outer, zero), _mark(inner, value.base)
@@ -163,18 +163,18 @@ class _Divider:
         inner: list[IterSplit] = []
         outer: list[IterSplit] = []
         while left:
-            found = next((s for s in left if self._proofs.equal(s.lower_factor, expected)), None)
-            if found is None:
+            digit = next((s for s in left if self._proofs.equal(s.lower_factor, expected)), None)
+            if digit is None:
                 raise self._failure(mark.source, "is not divided into parts that follow one another")
-            left.remove(found)
-            (outer if beyond else inner).append(found)
-            expected = c.mul(expected, found.extent)
+            left.remove(digit)
+            (outer if beyond else inner).append(digit)
+            expected = c.mul(expected, digit.extent)
             beyond = beyond or self._proofs.equal(expected, part.inner_extent)
         if not beyond:
             raise self._failure(mark.source, "has a part that is both outer and inner")
         for split in inner:
-            made = IterSplit(inner_mark, split.lower_factor, split.extent, split.scale)
-            self._known[split] = _inner(made, split.extent)
+            rebased = IterSplit(inner_mark, split.lower_factor, split.extent, split.scale)
+            self._known[split] = _inner(rebased, split.extent)
         for split in outer:
             lower = c.floordiv(split.lower_factor, outer[0].lower_factor)
             self._known[split] = _outer(IterSplit(outer_mark, lower, split.extent, split.scale), split.extent)
@@ -192,8 +192,8 @@ def _with_base(part: _Part, base: Expr) -> _Part:
 def _mark(digits: list[IterSplit], base: Expr) -> IterMark:
     """The iterator whose digits these are, from the lowest."""
     extent: Expr = IntImm(base.dtype, 1)
-    made = []
+    scaled = []
     for digit in digits:
-        made.append(replaced(digit, scale=extent))
+        scaled.append(replaced(digit, scale=extent))
         extent = c.mul(extent, digit.extent)
-    return IterMark(IterSum(tuple(reversed(made)), base), extent)
+    return IterMark(IterSum(tuple(reversed(scaled)), base), extent)
