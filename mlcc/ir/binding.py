@@ -61,13 +61,13 @@ _PLANS: dict[type, tuple[tuple[str, Mode], ...]] = {
 
 def plan_of(cls: type) -> tuple[tuple[str, Mode], ...]:
     """The fields that count of a class of nodes, and how variables in them are to be taken."""
-    found = _PLANS.get(cls)
-    if found is None:
+    plan = _PLANS.get(cls)
+    if plan is None:
         names = meaning_names(cls)
         if issubclass(cls, relax.Expr):
             names = tuple(n for n in names if n != "struct_info")
-        found = _PLANS[cls] = tuple((n, USE) for n in names)
-    return found
+        plan = _PLANS[cls] = tuple((n, USE) for n in names)
+    return plan
 
 
 VARIABLES = (tir.Var, relax.Var, relax.DataflowVar)

@@ -165,9 +165,9 @@ def cast(dtype: DType | str, value: Operand) -> Expr:
             return IntImm(dtype, int(value.value != 0) if dtype.is_bool else wrap(value.value, dtype), span=value.span)
         if isinstance(value, FloatImm):
             if dtype.is_float:
-                made = float_imm(value.value if value.written is None else value.written, dtype)
+                literal = float_imm(value.value if value.written is None else value.written, dtype)
                 rounded = round_float(value.value, dtype)  # the source's dtype may round first
-                return FloatImm(dtype, rounded, made.written if made.value == rounded else None, span=value.span)
+                return FloatImm(dtype, rounded, literal.written if literal.value == rounded else None, span=value.span)
             if math.isfinite(value.value) and (dtype.is_bool or wrap(int(value.value), dtype) == int(value.value)):
                 return IntImm(dtype, int(value.value != 0) if dtype.is_bool else int(value.value), span=value.span)
     elif value.dtype.lanes == 1:
@@ -240,9 +240,9 @@ def _wider(left: DType, right: DType) -> DType:
 
 def _fold_int(fn: Callable[[int, int], int], a: Expr, b: Expr) -> Expr | None:
     if isinstance(a, IntImm) and isinstance(b, IntImm):
-        made, dtype = fn(a.value, b.value), a.dtype
-        fits = dtype.kind == "int" and -(1 << dtype.bits - 1) <= made < 1 << dtype.bits - 1
-        return IntImm(dtype, made if fits else wrap(made, dtype))
+        result, dtype = fn(a.value, b.value), a.dtype
+        fits = dtype.kind == "int" and -(1 << dtype.bits - 1) <= result < 1 << dtype.bits - 1
+        return IntImm(dtype, result if fits else wrap(result, dtype))
     return None
 
 
@@ -452,22 +452,22 @@ def negate(a: Operand) -> Expr:
 
 def call(dtype: DType | str, name: str, *args: Operand | str) -> tir.Call:
     """An intrinsic call, `name` without its `tir.` prefix."""
-    made = tuple(tir.StringImm(a) if isinstance(a, str) else as_expr(a) for a in args)
-    return tir.Call(DType.of(dtype), tir.Op(f"tir.{name}"), made)
+    operands = tuple(tir.StringImm(a) if isinstance(a, str) else as_expr(a) for a in args)
+    return tir.Call(DType.of(dtype), tir.Op(f"tir.{name}"), operands)
 
 
 def load(buffer: tir.Buffer, *indices: Operand) -> tir.BufferLoad:
     """`buffer[indices]`; a vector index gives a vector."""
-    made = tuple(as_expr(i) for i in indices)
-    lanes = made[-1].dtype.lanes if made else 1
-    return tir.BufferLoad(buffer.dtype.with_lanes(buffer.dtype.lanes * lanes), buffer, made)
+    exprs = tuple(as_expr(i) for i in indices)
+    lanes = exprs[-1].dtype.lanes if exprs else 1
+    return tir.BufferLoad(buffer.dtype.with_lanes(buffer.dtype.lanes * lanes), buffer, exprs)
 
 
 def store(buffer: tir.Buffer, value: Operand, *indices: Operand) -> tir.BufferStore:
     """`buffer[indices] = value`, the value brought to the buffer's dtype."""
-    made = tuple(as_expr(i) for i in indices)
-    lanes = made[-1].dtype.lanes if made else 1
-    return tir.BufferStore(buffer, cast(buffer.dtype.with_lanes(buffer.dtype.lanes * lanes), value), made)
+    exprs = tuple(as_expr(i) for i in indices)
+    lanes = exprs[-1].dtype.lanes if exprs else 1
+    return tir.BufferStore(buffer, cast(buffer.dtype.with_lanes(buffer.dtype.lanes * lanes), value), exprs)
 
 
 def index_dtype(shape: tuple[Expr, ...]) -> DType:

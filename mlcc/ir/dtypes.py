@@ -25,10 +25,10 @@ class DType:
         """The type of that name. Raises ValueError for a name that is no type."""
         if isinstance(name, DType):
             return name
-        found = _table.get(name)
-        if found is None:
-            found = _table.setdefault(name, _parse(name))
-        return found
+        dtype = _table.get(name)
+        if dtype is None:
+            dtype = _table.setdefault(name, _parse(name))
+        return dtype
 
     @property
     def is_int(self) -> bool:
@@ -83,15 +83,15 @@ class DType:
 
 
 def _intern(kind: str, bits: int, lanes: int) -> DType:
-    made = DType(kind, bits, lanes)
-    return _table.setdefault(str(made), made)
+    dtype = DType(kind, bits, lanes)
+    return _table.setdefault(str(dtype), dtype)
 
 
 def _parse(name: str) -> DType:
-    found = _NAME.match(name)
-    if found is None:
+    match = _NAME.match(name)
+    if match is None:
         raise ValueError(f"`{name}` is not a dtype")
-    kind, digits, lanes_text = found.groups()
+    kind, digits, lanes_text = match.groups()
     lanes = int(lanes_text) if lanes_text else 1
     if lanes < 1 or lanes > 1024:
         raise ValueError(f"`{name}` is not a dtype: lanes are 1 to 1024")

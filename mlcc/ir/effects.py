@@ -15,8 +15,8 @@ READ, WRITE = 1, 2
 @functools.lru_cache(maxsize=1024)
 def written_parameters(func: tir.PrimFunc) -> tuple[int, ...]:
     """Return the positions of the parameters whose buffers the function certainly writes."""
-    found = effects(func, certain=True)
-    return tuple(i for i, b in enumerate(func.buffers) if b is not None and found.get(b.data, 0) & WRITE)
+    uses = effects(func, certain=True)
+    return tuple(i for i, b in enumerate(func.buffers) if b is not None and uses.get(b.data, 0) & WRITE)
 
 
 def effects(
@@ -29,7 +29,7 @@ def effects(
     """
     unknown = 0 if certain else READ | WRITE
     kernels = {n: f for n, f in (functions or {}).items() if f.attrs.get("tir.is_global_func")}
-    found: dict[tir.Var, int] = {}
+    uses: dict[tir.Var, int] = {}
     alias: dict[tir.Var, tir.Var] = {}
     for var, buffer in zip(func.params, func.buffers, strict=True):
         if buffer is not None:
@@ -38,7 +38,7 @@ def effects(
     def note(var: tir.Var, use: int) -> None:
         while var in alias:
             var = alias[var]
-        found[var] = found.get(var, 0) | use
+        uses[var] = uses.get(var, 0) | use
 
     def visit(node: Node) -> None:
         match node:
@@ -89,4 +89,4 @@ def effects(
 
     for stmt in func.body:
         visit(stmt)
-    return found
+    return uses

@@ -38,12 +38,12 @@ class _Pair(NamedTuple):
 
     def trail(self) -> list[_Pair]:
         """From the root to here."""
-        made: list[_Pair] = []
+        pairs: list[_Pair] = []
         pair = self
         while pair is not None:
-            made.append(pair)
+            pairs.append(pair)
             pair = pair.parent
-        return made[::-1]
+        return pairs[::-1]
 
 
 class _Walk:
@@ -227,10 +227,10 @@ class StructuralDifference(AssertionError):
 
 def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
     """Raise `StructuralDifference`, which shows the first difference as two excerpts, if there is one."""
-    found = _Walk(map_free_vars).first_difference(a, b)
-    if found is None:
+    difference = _Walk(map_free_vars).first_difference(a, b)
+    if difference is None:
         return
-    pair, why = found
+    pair, why = difference
     trail = pair.trail()
     path = "root" + "".join(p.label for p in trail)
     while binds(trail[-1].mode) and not isinstance(trail[-1].left, (tuple, tir.IterVar)):

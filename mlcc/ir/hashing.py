@@ -31,29 +31,29 @@ class _Hasher:
 
     def digest(self, root: Any) -> bytes:
         stack: list[tuple[Any, ...]] = [(root, USE)]
-        made: list[bytes] = []
+        digests: list[bytes] = []
         while stack:
             top = stack.pop()
             if len(top) == 4:
                 head, below, node, count = top
-                joined = head + b"".join(made[len(made) - below :])
-                del made[len(made) - below :]
-                made.append(hashlib.blake2b(joined, digest_size=16).digest())
+                joined = head + b"".join(digests[len(digests) - below :])
+                del digests[len(digests) - below :]
+                digests.append(hashlib.blake2b(joined, digest_size=16).digest())
                 if count == self.count and isinstance(node, tir.Expr) and not isinstance(node, tir.Var):
-                    self.known[id(node)] = made[-1]  # binds nothing, so it is the same wherever it stands
+                    self.known[id(node)] = digests[-1]  # binds nothing, so it is the same wherever it stands
                 continue
             value, mode = top
             if mode is ATTR:
                 value = plain(value)
             known = self.known.get(id(value)) if isinstance(value, tir.Expr) else None
             if known is not None:
-                made.append(known)
+                digests.append(known)
                 continue
             count = self.count
             head, below = self.parts(value, mode)
             stack.append((head, len(below), value, count))
             stack += reversed(below)
-        return made[0]
+        return digests[0]
 
     def parts(self, value: Any, mode: Mode) -> tuple[bytes, list[tuple[Any, Mode]]]:
         """Return the bytes that identify a value without its children, and the children with their modes."""

@@ -247,21 +247,21 @@ def _read(line: str) -> Iterator[tuple[str, Intrinsic]]:
 
 def _facts(words: list[str]) -> dict[str, Any]:
     """The further facts, as fields of the record."""
-    made: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for word in words:
         if word in _COSTS:
-            made["cost"] = _COSTS[word]
+            facts["cost"] = _COSTS[word]
         elif ":" in word:
             at, _, access = word.partition(":")
             kind, _, offset = access.partition("+")
             pointer = Pointer(int(at), kind, int(offset) if offset else None)
-            made["pointers"] = (*made.get("pointers", ()), pointer)
+            facts["pointers"] = (*facts.get("pointers", ()), pointer)
         elif "=" in word:
             field, _, at = word.partition("=")
-            made[field] = int(at)
+            facts[field] = int(at)
         else:
-            made[word] = True
-    return made
+            facts[word] = True
+    return facts
 
 
 def _lines() -> Iterator[str]:
@@ -308,7 +308,7 @@ def result_dtype(of: Intrinsic, args: tuple[tir.Expr, ...]) -> DType | None:
         return DType.of("int32").with_lanes(max(1, *(a.dtype.lanes * a.dtype.bits // 32 for a in args[:2])))
     if of.result == "place":
         return DType.of("int64").with_lanes(args[0].dtype.lanes)
-    made = DType.of(of.result)
-    if made.is_bool and args and args[0].dtype.lanes > 1:
-        return made.with_lanes(args[0].dtype.lanes)
-    return made
+    dtype = DType.of(of.result)
+    if dtype.is_bool and args and args[0].dtype.lanes > 1:
+        return dtype.with_lanes(args[0].dtype.lanes)
+    return dtype

@@ -73,7 +73,7 @@ def _table(kind: str) -> np.ndarray:
     import numpy as np
 
     exponent_bits, mantissa_bits, bias = (5, 2, 15) if kind == "float8_e5m2" else (4, 3, 7)
-    made = np.zeros(256, np.float32)
+    table = np.zeros(256, np.float32)
     for pattern in range(256):
         sign = -1.0 if pattern & 0x80 else 1.0
         exponent = pattern >> mantissa_bits & (1 << exponent_bits) - 1
@@ -87,9 +87,9 @@ def _table(kind: str) -> np.ndarray:
             value = (1 + fraction) * 2.0 ** (exponent - bias)
         else:
             value = fraction * 2.0 ** (1 - bias)
-        made[pattern] = sign * value
-    made.flags.writeable = False
-    return made
+        table[pattern] = sign * value
+    table.flags.writeable = False
+    return table
 
 
 def _by_table(wide: np.ndarray, dtype: DType) -> np.ndarray:

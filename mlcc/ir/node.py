@@ -37,14 +37,14 @@ def node(cls: type) -> Any:
     body = {k: v for k, v in cls.__dict__.items() if k not in ("__dict__", "__weakref__")}
     defaults = _defaults[base] | {n: body.pop(n) for n in own if n in body}
     body.update(__slots__=tuple(own), __match_args__=names)
-    made = type(cls)(cls.__name__, cls.__bases__, body)
-    _fields[made], _defaults[made] = names, defaults
-    _meaning[made] = tuple(n for n in names if n not in getattr(cls, "HINTS", ()))
+    defined = type(cls)(cls.__name__, cls.__bases__, body)
+    _fields[defined], _defaults[defined] = names, defaults
+    _meaning[defined] = tuple(n for n in names if n not in getattr(cls, "HINTS", ()))
     may_hold = {n: annotations[n] for n in own if not {part.strip() for part in annotations[n].split("|")} <= _LEAVES}
-    _child_fields[made] = {**_child_fields[base], **may_hold}
-    _kinds[made] = 1 << len(_kinds) | _kinds[base]
-    _define_init(made, names, defaults)
-    return made
+    _child_fields[defined] = {**_child_fields[base], **may_hold}
+    _kinds[defined] = 1 << len(_kinds) | _kinds[base]
+    _define_init(defined, names, defaults)
+    return defined
 
 
 def _define_init(cls: type, names: tuple[str, ...], defaults: dict[str, Any]) -> None:
@@ -116,9 +116,9 @@ class Attrs(Mapping[str, Any]):
     __hash__ = object.__hash__
 
     def __init__(self, items: Mapping[str, Any] | None = None, **more: Any) -> None:
-        made = dict(items) if items else {}
-        made.update(more)
-        self._items = {str(k): freeze(v) for k, v in made.items()}
+        merged = dict(items) if items else {}
+        merged.update(more)
+        self._items = {str(k): freeze(v) for k, v in merged.items()}
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key]
@@ -167,19 +167,19 @@ N = TypeVar("N", bound="_Spanned")
 
 def map_value(value: T, fn: Callable[[Any], Any]) -> T:
     """`fn` over the nodes inside one field value; the same object if nothing changed."""
-    made: Any = value
+    mapped: Any = value
     if isinstance(value, tuple):
         parts = [fn(v) if isinstance(v, Node) else map_value(v, fn) for v in value]
         for old, new in zip(value, parts, strict=True):
             if old is not new:
                 return tuple(parts)  # type: ignore[return-value]
     elif isinstance(value, Node):
-        made = fn(value)
+        mapped = fn(value)
     elif isinstance(value, Attrs) and value is not EMPTY:
         items = {k: map_value(v, fn) for k, v in value.items()}
         if any(items[k] is not v for k, v in value.items()):
-            made = Attrs(items)
-    return made  # type: ignore[no-any-return]
+            mapped = Attrs(items)
+    return mapped  # type: ignore[no-any-return]
 
 
 def map_children(old: N, fn: Callable[[Any], Any]) -> N:
@@ -215,8 +215,8 @@ class _Generated(dict[type, Any]):
         if source:
             code = self._codes.get(source) or self._codes.setdefault(source, compile(source, "<node>", "exec"))
             exec(code, scope)
-        made = self[cls] = scope.get("made")
-        return made
+        lister = self[cls] = scope.get("made")
+        return lister
 
 
 def _map_source(cls: type) -> list[str]:
@@ -261,10 +261,10 @@ def _child_display(value: str, annotation: str) -> str:
 
 def _nodes_in(value: Any) -> list[Any]:
     """The nodes that a field value holds."""
-    found: list[Any] = []
+    nodes: list[Any] = []
     if value is not EMPTY:
-        _add_nodes((value,), found)
-    return found
+        _add_nodes((value,), nodes)
+    return nodes
 
 
 def _add_nodes(value: Any, found: list[Any]) -> None:

@@ -20,12 +20,12 @@ class Rewriter:
         self._memo: dict[int, tuple[Node, Any]] = {}
 
     def visit(self, node: Any) -> Any:
-        found = self._memo.get(id(node))
-        if found is not None:
-            return found[1]
-        made = self.rewrite(map_children(node, self.visit))
-        self._memo[id(node)] = (node, made)  # holding `node` keeps its id from being used again
-        return made
+        cached = self._memo.get(id(node))
+        if cached is not None:
+            return cached[1]
+        rewritten = self.rewrite(map_children(node, self.visit))
+        self._memo[id(node)] = (node, rewritten)  # holding `node` keeps its id from being used again
+        return rewritten
 
     def rewrite(self, node: Any) -> Any:
         return node
@@ -43,14 +43,14 @@ class Substitute(Rewriter):
             self._memo[id(old)] = (old, new)
 
     def visit(self, node: Any) -> Any:
-        found = self._memo.get(id(node))
-        if found is not None:
-            return found[1]
+        cached = self._memo.get(id(node))
+        if cached is not None:
+            return cached[1]
         if is_leaf(node):
             return node
-        made = self.rewrite(map_children(node, self.visit))
-        self._memo[id(node)] = (node, made)
-        return made
+        rewritten = self.rewrite(map_children(node, self.visit))
+        self._memo[id(node)] = (node, rewritten)
+        return rewritten
 
 
 T = TypeVar("T")
@@ -81,18 +81,18 @@ def used_vars(root: Any) -> set[tir.Var]:
 
 def binders(root: Any) -> dict[tir.Var, None]:
     """The variables that are bound below `root`, in order: of loops, axes, `let`s and memory."""
-    found: dict[tir.Var, None] = {}
+    variables: dict[tir.Var, None] = {}
     for node in find(root, *_BINDING):
         match node:
             case tir.For(var=var) | tir.IterVar(var=var) | tir.Bind(var=var) | tir.Let(var=var):
-                found[var] = None
+                variables[var] = None
             case tir.AllocBuffer(buffer=buffer) | tir.MatchBufferRegion(buffer=buffer):
-                found[buffer.data] = None
+                variables[buffer.data] = None
             case tir.DeclBuffer(buffer=buffer, data=data) if data is not buffer.data:
-                found[buffer.data] = None
+                variables[buffer.data] = None
             case tir.Block(alloc_buffers=buffers):
-                found |= dict.fromkeys(buffer.data for buffer in buffers)
-    return found
+                variables |= dict.fromkeys(buffer.data for buffer in buffers)
+    return variables
 
 
 _BINDING: tuple[type[Node], ...] = (
