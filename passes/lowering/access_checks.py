@@ -184,16 +184,16 @@ class _Checking(TirMutator):
             cells = c.mul(cells, c.cast(INT64, dim))
         shadow = Shadow(buffer, root, buffer.name, granule, c.mul(cells, granule))
         self._shadows[root] = shadow
-        made: list[Stmt] = []
+        zeroing: list[Stmt] = []
         if unwritten and root not in self._escaped:
             shadow.written = c.make_buffer(f"{buffer.name}_written", (cells,), _BYTE)
-            made += _zeroed(shadow.written)
+            zeroing += _zeroed(shadow.written)
         for shared in sorted(self._shared.get(root, ())):
             if shared >= depth:
                 pair = tuple(c.make_buffer(f"{buffer.name}_{word}", (cells,), INT64) for word in ("writer", "reader"))
                 shadow.marks[shared] = pair[0], pair[1]
-                made += [*_zeroed(pair[0]), *_zeroed(pair[1])]
-        return made
+                zeroing += [*_zeroed(pair[0]), *_zeroed(pair[1])]
+        return zeroing
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         node = replace(node, annotations=node.annotations.without(OWN))
@@ -230,11 +230,11 @@ class _Checking(TirMutator):
         return replace(node, args=tuple(args))
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
-        made = super().expr_load(node)
+        load = super().expr_load(node)
         shadow = self._shadow(node)
         if shadow is None:
-            return made
-        assert isinstance(made, tir.BufferLoad)
+            return load
+        assert isinstance(load, tir.BufferLoad)
         checks = self._of_view(node, shadow)
         if shadow.written is not None:
             text = f"`{node.buffer.name}` is read where it was never written, at element \x01"
@@ -245,21 +245,21 @@ class _Checking(TirMutator):
             text = _meeting(node, loop, "read in one iteration and written in another")
             last = (writer.data, reader.data, loop.base, loop.me, loop.many)
             checks.append(self._check("shared_read", node, shadow, shadow.granule, *last, self._text(node, text)))
-        return _with_checks(made, checks)
+        return _with_checks(load, checks)
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
-        made = super().stmt_store(node)
+        store = super().stmt_store(node)
         shadow = self._shadow(node)
         if shadow is None:
-            return made
-        assert isinstance(made, tir.BufferStore)
+            return store
+        assert isinstance(store, tir.BufferStore)
         first: list[Stmt] = []
         loops = self._shared_loops(shadow)
         known: tuple[Expr, ...] = ()
-        if loops and not made.value.dtype.is_handle and made.buffer.dtype.lanes == 1:
-            value = tir.Var("value", made.value.dtype)
-            first.append(tir.Bind(value, made.value))
-            made, known = replace(made, value=value), (value,)
+        if loops and not store.value.dtype.is_handle and store.buffer.dtype.lanes == 1:
+            value = tir.Var("value", store.value.dtype)
+            first.append(tir.Bind(value, store.value))
+            store, known = replace(store, value=value), (value,)
         checks = self._of_view(node, shadow)
         for loop, (writer, reader) in loops:
             texts = (
@@ -270,7 +270,7 @@ class _Checking(TirMutator):
             checks.append(self._check("shared_write", node, shadow, shadow.granule, *last))
         if shadow.written is not None:
             checks.append(self._check("write", node, shadow, shadow.granule, shadow.written.data))
-        return [*first, _with_checks(made, checks)]
+        return [*first, _with_checks(store, checks)]
 
     def _shadow(self, node: Access) -> Shadow | None:
         """The shadow of the memory that an access goes to."""
@@ -309,10 +309,10 @@ def _with_checks(access: A, checks: list[Check]) -> A:
 
 
 def _checked(index: Expr, checks: list[Check]) -> Expr:
-    made = c.cast(INT64.with_lanes(index.dtype.lanes), index)
+    checked = c.cast(INT64.with_lanes(index.dtype.lanes), index)
     for op, args in checks:
-        made = tir.Call(made.dtype, op, (made, *args), span=index.span)
-    return made
+        checked = tir.Call(checked.dtype, op, (checked, *args), span=index.span)
+    return checked
 
 
 def _meeting(node: Access, loop: Parallel, how: str) -> str:
@@ -357,8 +357,8 @@ def _escaping(arg: Expr, call: tir.Call) -> Iterator[tir.Var]:
 
 
 def _handles(node: Expr) -> Iterator[tir.Var]:
-    for found in walk(node):
-        if isinstance(found, tir.Var) and found.dtype.is_handle:
-            yield found
-        elif isinstance(found, tir.Buffer):
-            yield found.data
+    for part in walk(node):
+        if isinstance(part, tir.Var) and part.dtype.is_handle:
+            yield part
+        elif isinstance(part, tir.Buffer):
+            yield part.data

@@ -185,11 +185,11 @@ class Collector:
     def _through_views(self, call: tir.Call) -> None:
         """A call that gets pointers to views may do to each what is known of it, anywhere in the region."""
         for touch in touches(call):
-            found = self._views.get(touch.data)
-            if found is None:
+            view = self._views.get(touch.data)
+            if view is None:
                 self._expr(touch.data)
                 continue
-            source, region = found
+            source, region = view
             inner = [tir.For(tir.Var("i", r.min.dtype), c.const(0, r.min.dtype), r.extent, tir.ForKind.SERIAL, ())
                      for r in region]  # fmt: skip
             self._path += [(loop, next(_fresh)) for loop in inner]
@@ -206,14 +206,14 @@ class Collector:
             lead = len(region) - len(indices)
             starts = tuple(axis.min for axis in region)
             indices = (*starts[:lead], *(_moved(i, s) for i, s in zip(indices, starts[lead:], strict=True)))
-        found = self.uses.get(buffer.data)
-        if found is None:
+        uses = self.uses.get(buffer.data)
+        if uses is None:
             return
-        if buffer is not found.allocation.buffer or len(indices) != len(buffer.shape):
-            found.opaque = True
+        if buffer is not uses.allocation.buffer or len(indices) != len(buffer.shape):
+            uses.opaque = True
         plain = tuple(self._plain(i) for i in indices)
         self._number += 1
-        found.accesses.append(Access(buffer, plain, writes, tuple(self._guards), tuple(self._path), self._number))
+        uses.accesses.append(Access(buffer, plain, writes, tuple(self._guards), tuple(self._path), self._number))
 
 
 def pointers(call: tir.Call) -> Iterator[tir.Var]:

@@ -27,29 +27,29 @@ def place_allocations(
     if not buffers:
         return body
     waiting = {b.data: b for b in buffers}
-    made: list[tir.Stmt] = []
+    statements: list[tir.Stmt] = []
     for stmt in body:
         if waiting:
             used = _data_vars(stmt, waiting)
-            made += [tir.AllocBuffer(b, notes.get(b.data, EMPTY), span=b.span) for b in buffers if b.data in used]
+            statements += [tir.AllocBuffer(b, notes.get(b.data, EMPTY), span=b.span) for b in buffers if b.data in used]
             for var in used:
                 del waiting[var]
-        made.append(stmt)
-    return tuple(made)
+        statements.append(stmt)
+    return tuple(statements)
 
 
 def _data_vars(stmt: tir.Stmt, among: dict[tir.Var, tir.Buffer]) -> set[tir.Var]:
     """Return the data variables that occur in a statement, directly or as the data of a buffer."""
-    found: set[tir.Var] = set()
+    used: set[tir.Var] = set()
     stack: list[Node] = [stmt]
     while stack:
         node = stack.pop()
         if isinstance(node, tir.Var):
             if node in among:
-                found.add(node)
+                used.add(node)
         elif isinstance(node, tir.Buffer):
             if node.data in among:
-                found.add(node.data)
+                used.add(node.data)
         else:
             stack.extend(children(node))
-    return found
+    return used

@@ -76,8 +76,8 @@ def _covers(store: Access, load: Access, depth: int, loose: set[tir.Var]) -> boo
         for guard, _ in load.guards:
             if is_steady(guard):
                 known.enter_context(analyzer.constraint(guard))
-        found = _pinned(store, depth, common, analyzer, loose)
-        return found is not None and _Cover(store, load, common, found, analyzer).holds()
+        pinned = _pinned(store, depth, common, analyzer, loose)
+        return pinned is not None and _Cover(store, load, common, pinned, analyzer).holds()
 
 
 def _counts(stmt: tir.Stmt) -> bool:

@@ -64,10 +64,10 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
             strides = old.strides or _aligned(old.shape, uses.allocation.annotations.get(ALIGN, ()))
             layouts[old] = Layout(replace(old, strides=strides), (None,) * len(old.shape))
             continue
-        found = _on_chip(uses, collector) or _placed(view, collector)
-        layouts[old], scope = found
+        placement = _on_chip(uses, collector) or _placed(view, collector)
+        layouts[old], scope = placement
         if scope is not None:
-            places.setdefault(scope, []).append(found[0].buffer)
+            places.setdefault(scope, []).append(placement[0].buffer)
     if not layouts:
         return func
     notes = {
@@ -110,11 +110,11 @@ def _on_chip(uses: Uses, collector: Collector) -> tuple[Layout, int | None] | No
     for scope, view, most in (("local", inside, LOCAL_BYTES), ("shared", by_block(inside), SHARED_BYTES)):
         if not self_contained(view.accesses, len(view.path), collector.loose):
             continue
-        made, at = _placed(view, collector)
-        if _bytes(made.buffer) <= most:
-            buffer = c.make_buffer(old.name, made.buffer.shape, old.dtype, scope)
-            made = Layout(replace(buffer, strides=made.buffer.strides), made.starts)
-            return made, inside.path[-1][1] if at is None else at
+        layout, at = _placed(view, collector)
+        if _bytes(layout.buffer) <= most:
+            buffer = c.make_buffer(old.name, layout.buffer.shape, old.dtype, scope)
+            layout = Layout(replace(buffer, strides=layout.buffer.strides), layout.starts)
+            return layout, inside.path[-1][1] if at is None else at
     return None
 
 
@@ -151,7 +151,7 @@ def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
 
 def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: Analyzer) -> Interval:
     """Return the union of the index intervals of one axis over the loops below `depth`."""
-    made: Interval | None = None
+    hull: Interval | None = None
     tight = any(map(is_bound, uses.path))  # memory on a chip is scarce
     for access in uses.accesses:
         index = access.indices[axis]
@@ -165,10 +165,10 @@ def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: A
             part = _guarded(part, index, access, depth, collector, analyzer)
         if part.low is None or part.high is None or not (is_steady(part.low) and is_steady(part.high)):
             return EVERYTHING  # what lies in memory decides
-        made = part if made is None else union(made, part, analyzer)
-        if made.low is None or made.high is None:
+        hull = part if hull is None else union(hull, part, analyzer)
+        if hull.low is None or hull.high is None:
             return EVERYTHING
-    return made or EVERYTHING
+    return hull or EVERYTHING
 
 
 def _guarded(
@@ -185,11 +185,12 @@ def _guarded(
             predicate = c.logical_and(predicate, guard)
     if tir.const_int(predicate) == 1 or index.dtype.lanes > 1:
         return part
-    (found,) = upper_bound([tir.Range(index, c.const(1, index.dtype))], domain, predicate, analyzer)
+    (narrowed,) = upper_bound([tir.Range(index, c.const(1, index.dtype))], domain, predicate, analyzer)
     lengths = [
-        tir.const_int(_length(x, analyzer)) if x.low is not None and x.high is not None else None for x in (found, part)
+        tir.const_int(_length(x, analyzer)) if x.low is not None and x.high is not None else None
+        for x in (narrowed, part)
     ]
-    return found if lengths[0] is not None and (lengths[1] is None or lengths[0] < lengths[1]) else part
+    return narrowed if lengths[0] is not None and (lengths[1] is None or lengths[0] < lengths[1]) else part
 
 
 def _length(region: Interval, analyzer: Analyzer) -> Expr:
@@ -297,10 +298,10 @@ class _Mover(TirMutator):
         return tir.AllocBuffer(layout.buffer, self._notes.get(layout.buffer.data, EMPTY), span=node.span)
 
     def _indices(self, layout: Layout, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        made = []
+        shifted = []
         for index, start in zip(self.exprs(indices), layout.starts, strict=True):
-            made.append(index if start is None else self._from(index, start))
-        return tuple(made)
+            shifted.append(index if start is None else self._from(index, start))
+        return tuple(shifted)
 
     def _from(self, index: Expr, start: Expr) -> Expr:
         """index - start, simple."""

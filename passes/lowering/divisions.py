@@ -61,12 +61,12 @@ class _Divisions(TirMutator):
         involved = [divisions(index) or _extremes(index) for index in indices]
         if not any(involved):
             return indices
-        made = tuple(self._simplified(i) if hard else i for i, hard in zip(indices, involved, strict=True))
-        if sum(map(bool, map(divisions, made))) > 1 and _of_one_type(made):
+        simplified = tuple(self._simplified(i) if hard else i for i, hard in zip(indices, involved, strict=True))
+        if sum(map(bool, map(divisions, simplified))) > 1 and _of_one_type(simplified):
             joined = joined_index(indices, buffer.strides or compact_strides(buffer.shape), self._analyzer)
             if joined is not None and not divisions(joined):  # they are to become one index: then all divisions go
-                return tuple(old if divisions(new) else new for old, new in zip(indices, made, strict=True))
-        return made
+                return tuple(old if divisions(new) else new for old, new in zip(indices, simplified, strict=True))
+        return simplified
 
     def _simplified(self, index: Expr) -> Expr:
         index = self._analyzer.simplify(index)
@@ -99,8 +99,8 @@ def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Ana
             analyzer.bind_bound(var, bound.min, bound.max)
             whole.update(dict.fromkeys(same, var))
             parts[var] = same[0]
-    made = substitute(analyzer.simplify(substitute(total, whole)), parts)
-    return made if divisions(made) < sum(map(divisions, indices)) else None
+    joined = substitute(analyzer.simplify(substitute(total, whole)), parts)
+    return joined if divisions(joined) < sum(map(divisions, indices)) else None
 
 
 def divisions(index: Expr) -> int:

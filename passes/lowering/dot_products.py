@@ -66,8 +66,8 @@ def as_dot(
         whole = tir.Ramp(index.dtype.with_lanes(lanes), start, c.const(1, index.dtype), lanes)
         sums = tir.BufferLoad(_SUM.with_lanes(lanes), buffer, (whole,))
         name = "tir.dp4a" if size == 4 else "tir.dp2a"
-        made = tir.Call(_SUM.with_lanes(lanes), tir.Op(name), (wide[0], wide[1], sums), span=store.span)
-        return tir.BufferStore(buffer, made, (whole,), span=store.span)
+        dot = tir.Call(_SUM.with_lanes(lanes), tir.Op(name), (wide[0], wide[1], sums), span=store.span)
+        return tir.BufferStore(buffer, dot, (whole,), span=store.span)
     return None
 
 
@@ -106,13 +106,13 @@ def _vector(expr: Expr, loop: _Loop, size: int, in_lanes: InLanes) -> Expr | Non
         return None
     count = size if same else size * loop.lanes
     at = tir.Var(loop.step.name, loop.step.dtype)
-    made = in_lanes(at, count, substitute(expr, {loop.lane: loop.base, loop.step: at}))
-    return made if made.dtype.lanes == count else None
+    vector = in_lanes(at, count, substitute(expr, {loop.lane: loop.base, loop.step: at}))
+    return vector if vector.dtype.lanes == count else None
 
 
 def _moves(root: Expr, loop: _Loop, size: int) -> bool | None:
     """Return True if uniform over lanes, False if a function of `size * lane + step` alone, else None."""
-    found: set[int] = set()
+    lane_strides: set[int] = set()
     stack: list[Node] = [root]
     while stack:
         node = stack.pop()
@@ -133,7 +133,7 @@ def _moves(root: Expr, loop: _Loop, size: int) -> bool | None:
             if by_lane not in (0, size * by_step):
                 return None
             if by_lane or by_step:
-                found.add(by_lane)
-    if len({bool(f) for f in found}) != 1:
+                lane_strides.add(by_lane)
+    if len({bool(f) for f in lane_strides}) != 1:
         return None
-    return 0 in found
+    return 0 in lane_strides

@@ -106,10 +106,10 @@ class _Flattener(TirMutator):
         return super().stmt_for(node)
 
     def buffer(self, node: tir.Buffer) -> tir.Buffer:
-        found = self.flat.get(node)
-        if found is None:
-            found = self.flat[node] = flat_buffer(node)
-        return found
+        flat = self.flat.get(node)
+        if flat is None:
+            flat = self.flat[node] = flat_buffer(node)
+        return flat
 
     def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
         self.by_data[node.data] = node
@@ -175,12 +175,12 @@ class _Flattener(TirMutator):
             wanted = "" if callee is None else f": it takes {len(callee.params)} arguments, not {len(args)}"
             raise CompileError(error("E0708", f"`{name}` cannot be called here{wanted}", node.span))
         symbolic = bool(symbols_of(callee))
-        made = list(self.exprs(args))
+        operands = list(self.exprs(args))
         for number, (wanted_buffer, arg) in enumerate(zip(callee.buffers, args, strict=True)):
             given = self.by_data.get(arg) if isinstance(arg, tir.Var) else None
             if wanted_buffer is not None and given is not None:
-                made[number] = self.expr(pack_buffer(given)) if symbolic else _start(given)
-        return replace(node, args=(*head, *made))
+                operands[number] = self.expr(pack_buffer(given)) if symbolic else _start(given)
+        return replace(node, args=(*head, *operands))
 
 
 def _start(buffer: tir.Buffer) -> Expr:

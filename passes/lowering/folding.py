@@ -78,8 +78,8 @@ def known_condition(node: Expr) -> int | None:
         ends = [_ends(side) for side in (node.lhs, node.rhs)]
         if None in ends:
             return None
-        found = {tir.const_int(_FOLD[type(node)](c.const(a), c.const(b))) for a in ends[0] for b in ends[1]}  # type: ignore[union-attr]
-        return found.pop() if len(found) == 1 else None
+        outcomes = {tir.const_int(_FOLD[type(node)](c.const(a), c.const(b))) for a in ends[0] for b in ends[1]}  # type: ignore[union-attr]
+        return outcomes.pop() if len(outcomes) == 1 else None
     return tir.const_int(node)
 
 
@@ -106,15 +106,15 @@ class Copier(Folding):
         self._buffers: dict[tir.Buffer, tir.Buffer] = {}
 
     def binder(self, node: tir.Var) -> tir.Var:
-        made = tir.Var(node.name, node.dtype, node.pointer, span=node.span)
-        self.values[node] = made
-        return made
+        var = tir.Var(node.name, node.dtype, node.pointer, span=node.span)
+        self.values[node] = var
+        return var
 
     def buffer(self, node: tir.Buffer) -> tir.Buffer:
-        found = self._buffers.get(node)
-        if found is None:
-            found = self._buffers[node] = self._renewed(node)
-        return found
+        renewed = self._buffers.get(node)
+        if renewed is None:
+            renewed = self._buffers[node] = self._renewed(node)
+        return renewed
 
     def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
         if node.data not in self.values:

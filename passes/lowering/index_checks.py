@@ -65,11 +65,11 @@ class _Checker:
 
     def touches(self, node: Node) -> bool:
         """Return True if the node contains an access with a data-dependent index."""
-        found = self._touches.get(id(node))
-        if found is None:
+        cached = self._touches.get(id(node))
+        if cached is None:
             own = isinstance(node, (tir.BufferLoad, tir.BufferStore)) and any(map(self._flow.depends, node.indices))
-            found = self._touches[id(node)] = (node, own or any(map(self.touches, children(node))))
-        return found[1]
+            cached = self._touches[id(node)] = (node, own or any(map(self.touches, children(node))))
+        return cached[1]
 
     # ------------------------------------------------------------ statements
 
@@ -79,10 +79,10 @@ class _Checker:
     def _stmt(self, stmt: tir.Stmt) -> tir.Stmt:
         if isinstance(stmt, tir.Bind):
             bound = self._analyzer.bound(stmt.value) if stmt.value.dtype.is_int else None
-            made = replace(stmt, value=self._expr(stmt.value))
+            binding = replace(stmt, value=self._expr(stmt.value))
             if bound is not None:
                 self._analyzer.bind_bound(stmt.var, *bound)
-            return made
+            return binding
         if not self.touches(stmt):
             return stmt
         match stmt:
@@ -184,13 +184,13 @@ class _Checker:
         return CheckedIndex(self._expr(plain), extent, rule.where, at, from_end).call()
 
     def _unchecked(self, at: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
-        made = self._expr(index)
+        rewritten = self._expr(index)
         if not self._rule.from_end or _from_end(index, extent) is not None or isinstance(index, tir.FloorMod):
-            return made
+            return rewritten
         if self._inside(index, extent):
-            return made
+            return rewritten
         self.inserted = True
-        return CheckedIndex(made, extent, "", at, True).unchecked()
+        return CheckedIndex(rewritten, extent, "", at, True).unchecked()
 
     def _inside(self, index: tir.Expr, extent: tir.Expr) -> bool:
         """Return True if 0 <= index < extent is proved."""

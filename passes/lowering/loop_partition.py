@@ -75,8 +75,8 @@ class _Divider(TirMutator):
             return replace(node, body=self.body(node.body))
         self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
         divide = {ForKind.SERIAL: self._divided, ForKind.PARALLEL: self._asked}.get(node.kind)
-        made = None if divide is None or tir.const_int(node.extent) in (0, 1) or _jumps(node.body) else divide(node)
-        return replace(node, body=self.body(node.body)) if made is None else made
+        divided = None if divide is None or tir.const_int(node.extent) in (0, 1) or _jumps(node.body) else divide(node)
+        return replace(node, body=self.body(node.body)) if divided is None else divided
 
     def _divided(self, loop: tir.For) -> list[Stmt] | None:
         """The loop in parts; None if nothing is won."""
@@ -125,10 +125,10 @@ class _Divider(TirMutator):
         body = places.body(loop.body)
         for var, value in places.found:
             self._analyzer.bind_bound(var, *self._analyzer.bound(value))
-        left, made = self._left, self._asking([loop.var, *(var for var, _ in places.found)], body)
-        if left == self._left and made == body:
+        left, guarded = self._left, self._asking([loop.var, *(var for var, _ in places.found)], body)
+        if left == self._left and guarded == body:
             return None
-        return [replace(loop, body=(*(tir.Bind(var, value) for var, value in places.found), *made))]
+        return [replace(loop, body=(*(tir.Bind(var, value) for var, value in places.found), *guarded))]
 
     def _asking(self, places: Sequence[tir.Var], body: Body) -> Body:
         """The body for where conditions hold, and for where they do not, chosen by one place after the other."""
@@ -177,14 +177,14 @@ class _Divider(TirMutator):
             end = c.minimum(end, value)
         if span.ends:
             end = c.maximum(end, start)
-        made: list[Stmt] = []
-        start, end = (self._named(value, loop, made) for value in (start, end))
+        parts: list[Stmt] = []
+        start, end = (self._named(value, loop, parts) for value in (start, end))
         if span.starts:
-            made += self._part(loop, low, start, copied(loop.body, {}))
-        made += self._part(loop, start, end, main)
+            parts += self._part(loop, low, start, copied(loop.body, {}))
+        parts += self._part(loop, start, end, main)
         if span.ends:
-            made += self._part(loop, end, high, copied(loop.body, {}))
-        return made
+            parts += self._part(loop, end, high, copied(loop.body, {}))
+        return parts
 
     def _named(self, value: Expr, loop: tir.For, made: list[Stmt]) -> Expr:
         """A value as a name for it, unless it is simple."""
@@ -210,11 +210,11 @@ class _Divider(TirMutator):
 
 
 def _different(values: Sequence[Expr]) -> list[Expr]:
-    made: list[Expr] = []
+    distinct: list[Expr] = []
     for value in values:
-        if not any(same_expr(value, other) for other in made):
-            made.append(value)
-    return made
+        if not any(same_expr(value, other) for other in distinct):
+            distinct.append(value)
+    return distinct
 
 
 def _worst(guard: _Guard, analyzer: Analyzer) -> Expr | None:
@@ -227,8 +227,8 @@ def _worst(guard: _Guard, analyzer: Analyzer) -> Expr | None:
     high = eval_set(analyzer.simplify(excess), guard.domains, analyzer).high
     if high is None or not is_steady(high):
         return None
-    made = analyzer.simplify(high)
-    return None if used_vars(made) & guard.domains.keys() else made
+    bound = analyzer.simplify(high)
+    return None if used_vars(bound) & guard.domains.keys() else bound
 
 
 def _guards(var: tir.Var, body: Body) -> list[_Guard]:
@@ -331,13 +331,13 @@ class _Dropper(Folding):
         return super().expr(node)
 
     def expr_call(self, node: tir.Call) -> Expr:
-        made = super().expr_call(node)
-        if isinstance(made, tir.Call) and isinstance(made.op, tir.Op):
-            if made.op.name == "tir.likely" and tir.const_int(made.args[0]) is not None:
-                return made.args[0]
-            if made.op.name == "tir.if_then_else" and tir.const_int(made.args[0]) is not None:
-                return made.args[1] if tir.const_int(made.args[0]) else made.args[2]
-        return made
+        call = super().expr_call(node)
+        if isinstance(call, tir.Call) and isinstance(call.op, tir.Op):
+            if call.op.name == "tir.likely" and tir.const_int(call.args[0]) is not None:
+                return call.args[0]
+            if call.op.name == "tir.if_then_else" and tir.const_int(call.args[0]) is not None:
+                return call.args[1] if tir.const_int(call.args[0]) else call.args[2]
+        return call
 
 
 class _Knowing(Folding):
@@ -348,15 +348,15 @@ class _Knowing(Folding):
         self._known = Folding(values)
 
     def expr_call(self, node: tir.Call) -> Expr:
-        made = super().expr_call(node)
-        if isinstance(made, tir.Call) and made.op == tir.Op("tir.if_then_else"):
-            condition = self._known.expr(made.args[0])
+        call = super().expr_call(node)
+        if isinstance(call, tir.Call) and call.op == tir.Op("tir.if_then_else"):
+            condition = self._known.expr(call.args[0])
             holds = tir.const_int(condition)
             if holds is not None:
-                return made.args[1 if holds else 2]
-            if condition is not made.args[0]:
-                return tir.Call(made.dtype, made.op, (condition, *made.args[1:]), span=made.span)
-        return made
+                return call.args[1 if holds else 2]
+            if condition is not call.args[0]:
+                return tir.Call(call.dtype, call.op, (condition, *call.args[1:]), span=call.span)
+        return call
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
         return super().stmt_if(replace(node, condition=self._known.expr(node.condition)))

@@ -155,20 +155,20 @@ class _Traffic:
 
     def _loops(self, value: Node) -> _Loops:
         """The loops around that a value depends on. Notes what it loads."""
-        found: _Loops = {}
+        loops: _Loops = {}
         stack = [value]
         while stack:
             node = stack.pop()
             if isinstance(node, tir.Var):
                 if node in self._trips:
-                    found[node] = None
+                    loops[node] = None
                 elif node in self._behind:
-                    found.update(self._behind[node])
+                    loops.update(self._behind[node])
             elif isinstance(node, tir.BufferLoad):
-                found.update(self._access(node.buffer, node.indices))
+                loops.update(self._access(node.buffer, node.indices))
             elif not isinstance(node, tir.IntImm):
                 stack.extend(children(node))
-        return found
+        return loops
 
 
 def _bytes(buffer: tir.Buffer) -> int | None:

@@ -14,12 +14,12 @@ Stmts = list[tir.Stmt]
 
 def compact_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The strides of a row-major layout."""
-    made: list[Expr] = []
+    strides: list[Expr] = []
     step: Expr | None = None
     for dim in reversed(shape):
-        made.append(c.const(1, dim.dtype) if step is None else step)
+        strides.append(c.const(1, dim.dtype) if step is None else step)
         step = dim if step is None else c.mul(step, dim)
-    return tuple(reversed(made))
+    return tuple(reversed(strides))
 
 
 def unbound(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> tir.DeclBuffer:
@@ -56,21 +56,21 @@ def match(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...], d
     start: Expr = source.elem_offset if source.elem_offset is not None else c.const(0, _index_type(source))
     for axis, step in zip(region, strides, strict=True):
         start = c.add(start, c.mul(axis.min, step))
-    made: Stmts = []
+    statements: Stmts = []
     lead = len(region) - len(view.shape)
     for number, (dim, axis) in enumerate(zip(view.shape, region[lead:], strict=True)):
-        _agree(made, defined, view, dim, axis.extent, f"dimension {number}")
+        _agree(statements, defined, view, dim, axis.extent, f"dimension {number}")
     for number, (step, wanted) in enumerate(zip(strides[lead:], view.strides, strict=bool(view.strides))):
-        _agree(made, defined, view, wanted, step, f"stride {number}")
+        _agree(statements, defined, view, wanted, step, f"stride {number}")
     if view.elem_offset is not None:
         if isinstance(view.elem_offset, tir.Var):
-            _agree(made, defined, view, view.elem_offset, start, "offset")
+            _agree(statements, defined, view, view.elem_offset, start, "offset")
             if view.offset_factor > 1:
                 rest = c.floormod(start, view.offset_factor)
-                _assert(made, view, c.equal(rest, 0), f"the offset is no multiple of {view.offset_factor}")
+                _assert(statements, view, c.equal(rest, 0), f"the offset is no multiple of {view.offset_factor}")
         else:  # a constant offset counts from the view's own data
             start = c.sub(start, view.elem_offset)
-    return [*made, tir.DeclBuffer(view, _pointer(source, view, start), span=view.span)]
+    return [*statements, tir.DeclBuffer(view, _pointer(source, view, start), span=view.span)]
 
 
 def _pointer(source: tir.Buffer, view: tir.Buffer, start: Expr) -> Expr:

@@ -37,16 +37,16 @@ class TirMutator:
 
     def body(self, statements: Body) -> Body:
         """New statements; the same tuple if none changed."""
-        made: list[Stmt] = []
+        rewritten: list[Stmt] = []
         changed = False
         for old in statements:
             new = self.stmt(old)
             if new is old:
-                made.append(old)
+                rewritten.append(old)
                 continue
             changed = True
-            made.extend(new) if isinstance(new, list) else made.append(new)
-        return tuple(made) if changed else statements
+            rewritten.extend(new) if isinstance(new, list) else rewritten.append(new)
+        return tuple(rewritten) if changed else statements
 
     def var(self, node: tir.Var) -> Expr:
         """A use of a variable."""
@@ -67,10 +67,10 @@ class TirMutator:
     # ------------------------------------------------------------ expressions
 
     def exprs(self, nodes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        made = [self.expr(n) for n in nodes]
-        for old, new in zip(nodes, made, strict=True):
+        rewritten = [self.expr(n) for n in nodes]
+        for old, new in zip(nodes, rewritten, strict=True):
             if old is not new:
-                return tuple(made)
+                return tuple(rewritten)
         return nodes
 
     def leaf(self, node: Expr) -> Expr:

@@ -36,11 +36,11 @@ def uses_narrow_floats(func: tir.PrimFunc) -> bool:
 
 def promoted_module(module: IRModule) -> IRModule:
     """The module with all functions promoted that came from operators."""
-    made = module.copy()
+    result = module.copy()
     for name, func in module.functions.items():
         if isinstance(func, tir.PrimFunc) and is_operator(func):
-            made.update_func(name, promoted(func))
-    return made
+            result.update_func(name, promoted(func))
+    return result
 
 
 def promoted(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -48,8 +48,8 @@ def promoted(func: tir.PrimFunc) -> tir.PrimFunc:
     plain: tir.PrimFunc = func.without_attr(OPERATOR)
     rounded = _rounded_buffers(plain)
     outputs = [b for b in plain.buffers if b in rounded]
-    made = _widened(plain, rounded.difference(outputs))
-    return _rewritten(_with_stand_ins(made, [b for b in outputs if b is not None]))
+    widened = _widened(plain, rounded.difference(outputs))
+    return _rewritten(_with_stand_ins(widened, [b for b in outputs if b is not None]))
 
 
 def with_wide_intermediates(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -126,8 +126,8 @@ def _float32(buffer: tir.Buffer, name: str) -> tir.Buffer:
 
 def _widened(func: tir.PrimFunc, chosen: Collection[tir.Buffer]) -> tir.PrimFunc:
     """The function with float32 buffers for `chosen`, which are its own; loads and stores keep the narrow type."""
-    made: dict[Any, Any] = {b: _float32(b, b.name) for b in chosen}
-    return substitute(func, made | {old.data: new.data for old, new in made.items()})
+    wide: dict[Any, Any] = {b: _float32(b, b.name) for b in chosen}
+    return substitute(func, wide | {old.data: new.data for old, new in wide.items()})
 
 
 def _with_stand_ins(func: tir.PrimFunc, outputs: list[tir.Buffer]) -> tir.PrimFunc:
@@ -135,13 +135,13 @@ def _with_stand_ins(func: tir.PrimFunc, outputs: list[tir.Buffer]) -> tir.PrimFu
     root = func.root
     if root is None or not outputs:
         return func
-    made = {b: _float32(b, f"{b.name}_global") for b in outputs}
+    stand_ins = {b: _float32(b, f"{b.name}_global") for b in outputs}
     body: list[tir.Stmt] = []
     for at, stmt in enumerate(root.body):
-        body.append(substitute(stmt, made))
+        body.append(substitute(stmt, stand_ins))
         used, later = set(walk(stmt)), set(walk(root.body[at + 1 :]))
-        body += [_rounding_copy(made[b], b) for b in outputs if b in used and b not in later]
-    block = replace(root, body=tuple(body), alloc_buffers=(*root.alloc_buffers, *made.values()))
+        body += [_rounding_copy(stand_ins[b], b) for b in outputs if b in used and b not in later]
+    block = replace(root, body=tuple(body), alloc_buffers=(*root.alloc_buffers, *stand_ins.values()))
     return replace(func, body=(replace(func.body[0], block=block),))
 
 
@@ -190,15 +190,15 @@ class _Promote(WideFloats):
             case tir.BufferStore(buffer=buffer, value=value, indices=indices) if buffer.dtype.element.is_float and (
                 buffer.dtype.element is not value.dtype.element
             ):
-                made = self._wide(value) if is_narrow(value.dtype) else self._expr(value)
-                fitting = c.cast(buffer.dtype.with_lanes(value.dtype.lanes), made)
+                rewritten = self._wide(value) if is_narrow(value.dtype) else self._expr(value)
+                fitting = c.cast(buffer.dtype.with_lanes(value.dtype.lanes), rewritten)
                 return replace(stmt, value=fitting, indices=tuple(map(self._expr, indices)))
             case tir.Bind(value=value) if is_narrow(value.dtype) and not _rounds(value, (), {}):
                 return replace(stmt, value=self._narrow(value))
-        made = super()._stmt(stmt)
-        if isinstance(made, tir.Block) and ROUNDS in made.annotations:
-            return replace(made, annotations=made.annotations.without(ROUNDS))
-        return made
+        rewritten = super()._stmt(stmt)
+        if isinstance(rewritten, tir.Block) and ROUNDS in rewritten.annotations:
+            return replace(rewritten, annotations=rewritten.annotations.without(ROUNDS))
+        return rewritten
 
     def _narrow(self, node: tir.Expr) -> tir.Expr:
         if is_narrow(node.dtype):
@@ -215,12 +215,12 @@ class _Promote(WideFloats):
             return self._decided(super()._wide, node)  # type: ignore[no-any-return]
         match node:
             case tir.BufferLoad() if _is_wide_load(node):
-                made: tir.Expr = self._load(node)
+                wide: tir.Expr = self._load(node)
             case tir.Var() if node in self._values:
-                made = self._values[node]
+                wide = self._values[node]
             case _:
                 return super()._wide(node)
-        return tir.Cast(made.dtype, tir.Cast(node.dtype, made)) if self._deciding else made
+        return tir.Cast(wide.dtype, tir.Cast(node.dtype, wide)) if self._deciding else wide
 
     def _expr(self, node: Any) -> Any:
         if not self._deciding and _decides(node):

@@ -35,13 +35,13 @@ class MarkNewOutputs(LoweringStep):
     gives: ClassVar[str] = BLOCKS
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        made = super().run(module, ctx)
-        made.attrs = Attrs({**made.attrs, SANITIZED: True})
-        chosen = _marked(made)
-        for name, func in made.functions.items():
+        result = super().run(module, ctx)
+        result.attrs = Attrs({**result.attrs, SANITIZED: True})
+        chosen = _marked(result)
+        for name, func in result.functions.items():
             if isinstance(func, relax.Function):
-                made.functions[name] = rewrite_bottom_up(func, lambda node: _retargeted(node, chosen))
-        return made
+                result.functions[name] = rewrite_bottom_up(func, lambda node: _retargeted(node, chosen))
+        return result
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
         return func

@@ -70,8 +70,8 @@ def cpu_lower_options(target: LlvmTarget) -> LowerOptions:
     """Return the options of lowering for a CPU target, by its features."""
     full = target.resolved()
     features = features_of(full.triple, full.cpu, full.features)
-    made = cpu_options(full.triple.partition("-")[0], features)
-    return replace(made, reassociate=target.fast_math, threads=target.num_cores != 1)
+    options = cpu_options(full.triple.partition("-")[0], features)
+    return replace(options, reassociate=target.fast_math, threads=target.num_cores != 1)
 
 
 def cpu_options(arch: str, features: frozenset[str]) -> LowerOptions:

@@ -86,10 +86,10 @@ def _calls_packed(node: Node, functions: Mapping[str, tir.PrimFunc]) -> bool:
     seen: set[str] = set()
     stack: list[Node] = [node]
     while stack:
-        for found in find(stack.pop(), tir.Call):
-            if called(found).packed:
+        for call in find(stack.pop(), tir.Call):
+            if called(call).packed:
                 return True
-            name = _callee(found)
+            name = _callee(call)
             if name in functions and name not in seen:
                 seen.add(name)
                 stack.append(functions[name])

@@ -59,10 +59,10 @@ def plan_of(loop: tir.For) -> Plan:
 def _integers(loop: tir.For, key: str) -> tuple[int, ...]:
     value = loop.annotations[key]
     values = value if isinstance(value, tuple) else (value,)
-    found = [tir.const_int(v) if isinstance(v, (int, tir.IntImm)) else None for v in values]
-    if any(v is None for v in found):
+    integers = [tir.const_int(v) if isinstance(v, (int, tir.IntImm)) else None for v in values]
+    if any(v is None for v in integers):
         raise refused(loop, f"`{key}` is a list of integers")
-    return tuple(int(v) for v in found if v is not None)
+    return tuple(int(v) for v in integers if v is not None)
 
 
 def refused(loop: tir.For, message: str, help: str | None = None) -> CompileError:
@@ -98,8 +98,8 @@ def _inside(stmt: Stmt) -> list[Stmt]:
     if not isinstance(stmt, tir.BlockRealize) or tir.const_int(stmt.predicate) != 1:
         return [stmt]
     block = stmt.block
-    found = [*(() if block.init is None else (tir.IfThenElse(tir.TRUE, block.init),)), *block.body]
-    return found if len(found) > 1 else [stmt]
+    statements = [*(() if block.init is None else (tir.IfThenElse(tir.TRUE, block.init),)), *block.body]
+    return statements if len(statements) > 1 else [stmt]
 
 
 def _width(stmt: Stmt) -> int:

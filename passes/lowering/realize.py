@@ -51,29 +51,29 @@ class _Realizer(TirMutator):
     def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
         shape, strides = self.exprs(node.shape), self.exprs(node.strides)
         offset = None if node.elem_offset is None else self.expr(node.elem_offset)
-        made: tir.Buffer = replace(node, shape=shape, strides=strides, elem_offset=offset)
-        if made is not node:
-            self._buffers[node] = made
-        return made
+        buffer: tir.Buffer = replace(node, shape=shape, strides=strides, elem_offset=offset)
+        if buffer is not node:
+            self._buffers[node] = buffer
+        return buffer
 
     def _view(self, view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> list[Stmt]:
-        made = self.buffer_binder(view)
+        renewed = self.buffer_binder(view)
         if self._kernels:
-            return [unbound(made, source, region)]
-        strided = with_strides(made, source)
+            return [unbound(renewed, source, region)]
+        strided = with_strides(renewed, source)
         if strided is not view:
             self._buffers[view] = strided
         return match(strided, source, region, self._defined)
 
     def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
         allocated, views, groups = self._open(node)
-        made = views + [s for group in groups for s in group]
+        statements = views + [s for group in groups for s in group]
         block = node.block
         for key, value in block.annotations.items():
             if key.startswith("pragma_") or (self._kernels and (key == DOUBLE or (key == BULK and _is_set(value)))):
-                made = [tir.AttrStmt(block.name, key, value, tuple(made), span=block.span)]
+                statements = [tir.AttrStmt(block.name, key, value, tuple(statements), span=block.span)]
         self._align(block)
-        body = place_allocations(allocated, tuple(made), self._notes)
+        body = place_allocations(allocated, tuple(statements), self._notes)
         return list(_guarded(self.expr(node.predicate), body))
 
     def _open(self, node: tir.BlockRealize) -> tuple[tuple[tir.Buffer, ...], list[Stmt], list[Body]]:
@@ -107,9 +107,9 @@ class _Realizer(TirMutator):
             else:
                 groups.append(self.body((stmt,)))
         parts = [bracketed(group, number) for number, group in enumerate(groups)]
-        made = super().stmt_for(replace(node, body=()))
-        assert isinstance(made, tir.For)
-        return replace(made, body=(*first, *parts))
+        loop = super().stmt_for(replace(node, body=()))
+        assert isinstance(loop, tir.For)
+        return replace(loop, body=(*first, *parts))
 
     def _align(self, block: tir.Block) -> None:
         """Move layout annotations of a block to the allocations of its buffers.

@@ -77,11 +77,11 @@ def find_reduction(loop: tir.For, aliases: Aliases, asked: bool = False) -> Redu
         return None
     if mentions(store.indices[0], {loop.var}) or not _apart(store, value, condition, aliases):
         return None
-    made = Reduction(type(store.value), store, value, first)
+    reduction = Reduction(type(store.value), store, value, first)
     if condition is not None:
-        value = if_then_else(condition, value, _identity(made.op, dtype))
-        made = Reduction(made.op, store, value, first)
-    return made
+        value = if_then_else(condition, value, _identity(reduction.op, dtype))
+        reduction = Reduction(reduction.op, store, value, first)
+    return reduction
 
 
 def _first_iteration(loop: tir.For) -> tuple[Body, Body]:
@@ -136,22 +136,22 @@ def reduce_in_vectors(loop: tir.For, reduction: Reduction, analyzer: Analyzer, o
         raise NoVectorForm
 
     def lanes(start: Expr, count: int, value: Expr) -> Expr:
-        found = Lanes(loop.var, start, count, analyzer, options).expr(value)
-        return found if found.dtype.lanes == count else tir.Broadcast(found.dtype.with_lanes(count), found, count)
+        vector = Lanes(loop.var, start, count, analyzer, options).expr(value)
+        return vector if vector.dtype.lanes == count else tir.Broadcast(vector.dtype.with_lanes(count), vector, count)
 
-    made: list[Stmt] = list(reduction.first)
+    statements: list[Stmt] = list(reduction.first)
     if extent == width:
-        return made + _folded(reduction, lanes(loop.min, width, reduction.value))
+        return statements + _folded(reduction, lanes(loop.min, width, reduction.value))
     chunks = c.floordiv(loop.extent, width)
-    made += _accumulated(loop, reduction, width, chunks, analyzer, lanes)
+    statements += _accumulated(loop, reduction, width, chunks, analyzer, lanes)
     start = c.add(loop.min, c.mul(chunks, width))
     if extent is None:
-        return made + _tail(loop, reduction, width, start, lanes)
+        return statements + _tail(loop, reduction, width, start, lanes)
     if extent % width == 1:
-        made += copied((reduction.into(reduction.value),), {loop.var: start})
+        statements += copied((reduction.into(reduction.value),), {loop.var: start})
     elif extent % width:
-        made += _folded(reduction, lanes(start, extent % width, reduction.value))
-    return made
+        statements += _folded(reduction, lanes(start, extent % width, reduction.value))
+    return statements
 
 
 def _tail(
@@ -197,18 +197,18 @@ def _folded(reduction: Reduction, value: Expr) -> list[Stmt]:
     """The lanes of a vector combined, upper half with lower half, and brought to the element."""
     if value.dtype.element is not reduction.dtype:
         raise NoVectorForm
-    made: list[Stmt] = []
+    statements: list[Stmt] = []
     odd: list[Expr] = []
     while (count := value.dtype.lanes) > 1:
         var = tir.Var("lanes", value.dtype)
-        made.append(tir.Bind(var, value))
+        statements.append(tir.Bind(var, value))
         half = count // 2
         if count % 2:
             odd.append(_picked(var, count - 1, 1))
         value = reduction.combined(_picked(var, 0, half), _picked(var, half, half))
     for lane in odd:
         value = reduction.combined(value, lane)
-    return [*made, reduction.into(value)]
+    return [*statements, reduction.into(value)]
 
 
 def _picked(vector: tir.Var, start: int, count: int) -> Expr:

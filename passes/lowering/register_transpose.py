@@ -52,17 +52,17 @@ class _Turner(AliasMutator):
         return node if node.condition.dtype.lanes > 1 else super().stmt_if(node)
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        made = super().stmt_for(node)
-        if not isinstance(made, tir.For) or made.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
-            return made
-        count = tir.const_int(made.extent)
-        if count is None or count < 2 or made.step is not None or not all(map(_is_store, made.body)):
-            return made
-        columns = self._columns(made)
+        loop = super().stmt_for(node)
+        if not isinstance(loop, tir.For) or loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+            return loop
+        count = tir.const_int(loop.extent)
+        if count is None or count < 2 or loop.step is not None or not all(map(_is_store, loop.body)):
+            return loop
+        columns = self._columns(loop)
         if not columns:
-            return made
+            return loop
         width = min(self._width(load.dtype, count) for load in columns)
-        return self._turned(made, columns, width, count) if width > 1 else made
+        return self._turned(loop, columns, width, count) if width > 1 else loop
 
     def _width(self, dtype: DType, count: int) -> int:
         """Return the number of columns of one transpose: a power of two that divides the lanes."""
@@ -74,33 +74,33 @@ class _Turner(AliasMutator):
     def _columns(self, loop: tir.For) -> list[tir.BufferLoad]:
         """The loads of columns in a body that stores elsewhere."""
         stored = {self._aliases.of(s.buffer.data).root for s in loop.body}  # type: ignore[attr-defined]
-        found = [n for n in _surely(loop.body) if _is_column(n, loop.var)]
-        safe = None not in stored and stored.isdisjoint(self._aliases.of(load.buffer.data).root for load in found)
-        return found if safe else []
+        columns = [n for n in _surely(loop.body) if _is_column(n, loop.var)]
+        safe = None not in stored and stored.isdisjoint(self._aliases.of(load.buffer.data).root for load in columns)
+        return columns if safe else []
 
     def _turned(self, loop: tir.For, columns: Sequence[tir.BufferLoad], width: int, count: int) -> list[Stmt]:
         chunk = tir.Var(f"{loop.var.name}_at", loop.var.dtype)
         chunks, rest = divmod(count, width)
         first = loop.min if chunks == 1 else c.add(loop.min, c.mul(chunk, width))
         body = self._block(loop, columns, width, first)
-        made: list[Stmt] = list(body)
+        statements: list[Stmt] = list(body)
         if chunks > 1:
-            made = [tir.For(chunk, c.const(0, chunk.dtype), c.const(chunks, chunk.dtype), ForKind.SERIAL, body)]
+            statements = [tir.For(chunk, c.const(0, chunk.dtype), c.const(chunks, chunk.dtype), ForKind.SERIAL, body)]
         for n in range(count - rest, count):
-            made += copied(loop.body, {loop.var: c.add(loop.min, n)})
-        return made
+            statements += copied(loop.body, {loop.var: c.add(loop.min, n)})
+        return statements
 
     def _block(self, loop: tir.For, columns: Sequence[tir.BufferLoad], width: int, first: Expr) -> Body:
         """Return the code of `width` iterations from `first` on."""
-        made: list[Stmt] = []
+        statements: list[Stmt] = []
         values: list[dict[tir.BufferLoad, Expr]] = [{} for _ in range(width)]
         for load in columns:
-            for at, value in enumerate(_columns_of(load, loop.var, width, first, made)):
+            for at, value in enumerate(_columns_of(load, loop.var, width, first, statements)):
                 values[at][load] = value
         for at, value_of in enumerate(values):
             body = tuple(_replaced(stmt, value_of) for stmt in loop.body)
-            made += copied(body, {loop.var: c.add(first, at)})
-        return tuple(made)
+            statements += copied(body, {loop.var: c.add(first, at)})
+        return tuple(statements)
 
 
 def _surely(body: Body) -> Iterator[tir.BufferLoad]:

@@ -48,15 +48,15 @@ def _own_temporaries(func: tir.PrimFunc) -> dict[tir.Var, int]:
     inside: each of their iterations then has memory of its own."""
     collector = Collector()
     collector.body(func.body)
-    found: dict[tir.Var, int] = {}
+    counts: dict[tir.Var, int] = {}
     for uses in collector.uses.values():
         depth = depth_of(uses, collector.jumps, collector.loose)
         if depth > len(uses.path):
             around = [stmt for stmt, _ in uses.accesses[0].path[len(uses.path) : depth]]
-            found[uses.allocation.buffer.data] = sum(
+            counts[uses.allocation.buffer.data] = sum(
                 isinstance(stmt, tir.For) and stmt.kind is ForKind.PARALLEL for stmt in around
             )
-    return found
+    return counts
 
 
 def place_of(span: Span | None, name: str) -> str:

@@ -92,10 +92,10 @@ def lowered_otherwise(module: IRModule, target: Target) -> list[Diagnostic]:
 
 def reached(module: IRModule, stage: str, step: str, target: Target | None = None) -> IRModule:
     """The module, saying that `step` brought it to `stage`, and for what, if it does not say so yet."""
-    made = module.copy()
+    result = module.copy()
     known = {} if target is None else {TARGET: str(target)}
-    made.attrs = Attrs({**known, **module.attrs, STAGE: stage, STEP: step})
-    return made
+    result.attrs = Attrs({**known, **module.attrs, STAGE: stage, STEP: step})
+    return result
 
 
 def with_lowering(pipeline: Pipeline, module: IRModule, kind: str, sanitize: bool = False) -> Pipeline:
@@ -137,23 +137,23 @@ class LoweringStep(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         self._check(module, ctx)
         functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-        made = reached(module, self.gives, self.name, ctx.target)
-        made.functions = {}
+        result = reached(module, self.gives, self.name, ctx.target)
+        result.functions = {}
         wrong: dict[str, list[Diagnostic]] = {}
         options = {cpu: version_options(ctx.target, cpu) for cpu in map(cpu_of, functions.values())}
         with deep_recursion():
             for name, func in module.functions.items():
-                made.functions[name] = func
+                result.functions[name] = func
                 if not isinstance(func, tir.PrimFunc) or name in ctx.failed:
                     continue
                 try:
-                    made.functions |= self.lower_named(name, func, functions, options[cpu_of(func)], module)
+                    result.functions |= self.lower_named(name, func, functions, options[cpu_of(func)], module)
                 except CompileError as exc:
-                    wrong[name] = [placed(found, func) for found in exc.diagnostics]
+                    wrong[name] = [placed(diagnostic, func) for diagnostic in exc.diagnostics]
         if wrong and not ctx.builds:
             raise CompileError(all_findings(wrong))
         ctx.failed.update(wrong)
-        return made
+        return result
 
     def lower_named(
         self, name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions,

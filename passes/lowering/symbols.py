@@ -10,7 +10,7 @@ def symbols_of(func: tir.PrimFunc) -> tuple[tir.Var, ...]:
     """Variables of the parameters' buffers that are no parameters, in order of first occurrence (parameter by
     parameter; shape, then strides, then offset)."""
     known = set(func.params)
-    found: dict[tir.Var, None] = {}
+    symbols: dict[tir.Var, None] = {}
     for buffer in func.buffers:
         if buffer is None:
             continue
@@ -18,5 +18,5 @@ def symbols_of(func: tir.PrimFunc) -> tuple[tir.Var, ...]:
         for dim in (*buffer.shape, *buffer.strides, *offset):
             for node in walk(dim):
                 if isinstance(node, tir.Var) and node not in known:
-                    found.setdefault(node)
-    return tuple(found)
+                    symbols.setdefault(node)
+    return tuple(symbols)

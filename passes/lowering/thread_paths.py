@@ -44,9 +44,9 @@ def kernel_depth(uses: Uses) -> int | None:
 def by_block(uses: Uses, axis: str = "threadIdx") -> Uses:
     """The same uses with the loops over threads inside of all scopes that are the same for all threads; or those over
     one axis, for memory of a warp."""
-    made = replace(uses, path=tuple(s for s in uses.path if not of_threads(s, axis)))
-    made.accesses = [_inner_threads(a, axis) for a in uses.accesses]
-    return made
+    shared = replace(uses, path=tuple(s for s in uses.path if not of_threads(s, axis)))
+    shared.accesses = [_inner_threads(a, axis) for a in uses.accesses]
+    return shared
 
 
 def _inner_threads(access: Access, axis: str) -> Access:
@@ -70,8 +70,8 @@ def _inner_threads(access: Access, axis: str) -> Access:
     path = (*outer, *((changed(loop, var=own[loop.var]), next(_fresh)) for loop in threads), *inner)
     guards = []
     for guard, at in access.guards:
-        made = substitute(guard, own)
-        guards.append((made, position[at] if made is guard else max(position[at], len(outer) + len(threads))))
+        renamed = substitute(guard, own)
+        guards.append((renamed, position[at] if renamed is guard else max(position[at], len(outer) + len(threads))))
     indices = tuple(substitute(i, own) for i in access.indices)
     return replace(access, indices=indices, guards=tuple(guards), path=path)
 

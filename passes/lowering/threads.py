@@ -52,10 +52,10 @@ class _Serial(TirMutator):
         self._axes: dict[str, tir.Var] = {}  # the launch scopes around, by axis
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        made = super().stmt_for(node)
-        if isinstance(made, tir.For) and made.kind is ForKind.THREAD_BINDING:
-            return replace(made, kind=ForKind.SERIAL, thread=None)
-        return made
+        loop = super().stmt_for(node)
+        if isinstance(loop, tir.For) and loop.kind is ForKind.THREAD_BINDING:
+            return replace(loop, kind=ForKind.SERIAL, thread=None)
+        return loop
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
         axis = node.subject

@@ -35,15 +35,15 @@ class _Unroller(TirMutator):
         return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        made = replace(node, body=self.body(node.body))
-        trips = tir.const_int(made.extent)
-        if made.kind is not ForKind.UNROLLED or trips is None or tir.const_int(made.step) not in (None, 1):
-            return made
-        if trips * max(1, size_of(made.body)) > self._limit or has_jump(made.body):
-            return made
+        loop = replace(node, body=self.body(node.body))
+        trips = tir.const_int(loop.extent)
+        if loop.kind is not ForKind.UNROLLED or trips is None or tir.const_int(loop.step) not in (None, 1):
+            return loop
+        if trips * max(1, size_of(loop.body)) > self._limit or has_jump(loop.body):
+            return loop
         copies: list[Stmt] = []
         for number in range(trips):
-            copies += copied(made.body, {made.var: c.add(made.min, number)})
+            copies += copied(loop.body, {loop.var: c.add(loop.min, number)})
         return copies
 
 
@@ -60,12 +60,12 @@ class _Selector(TirMutator):
         return node
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        made: tir.For = replace(node, body=self.body(node.body))
-        if made.kind is not ForKind.UNROLLED or _surely_fits(made, self._limit):
-            return made
-        if isinstance(_Unroller(self._limit).stmt_for(made), list):
-            return made
-        return replace(made, kind=ForKind.SERIAL)
+        loop: tir.For = replace(node, body=self.body(node.body))
+        if loop.kind is not ForKind.UNROLLED or _surely_fits(loop, self._limit):
+            return loop
+        if isinstance(_Unroller(self._limit).stmt_for(loop), list):
+            return loop
+        return replace(loop, kind=ForKind.SERIAL)
 
 
 def _surely_fits(loop: tir.For, limit: int) -> bool:

@@ -45,7 +45,7 @@ class Lanes(TirMutator):
     # ------------------------------------------------------------ statements
 
     def body(self, statements: Body) -> Body:
-        made: list[Stmt] = []
+        rewritten: list[Stmt] = []
         local = False  # a binding that differs by lane: what follows cannot go lane by lane on its own
         for stmt in statements:
             before = dict(self._vectors)
@@ -57,8 +57,8 @@ class Lanes(TirMutator):
                 self._vectors = before
                 new = self._by_lane(stmt)
             local = local or (isinstance(stmt, tir.Bind) and stmt.var in self._vectors)
-            made.extend(new) if isinstance(new, list) else made.append(new)
-        return tuple(made)
+            rewritten.extend(new) if isinstance(new, list) else rewritten.append(new)
+        return tuple(rewritten)
 
     def _by_lane(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, (tir.Bind, tir.DeclBuffer)) or self._uses_vectors(stmt):
@@ -141,9 +141,9 @@ class Lanes(TirMutator):
         if start.dtype.lanes > 1 or extent.dtype.lanes > 1:
             raise NoVectorForm
         if self._options.dots and not self._masked:
-            made = self._dot(node)
-            if made is not None:
-                return made
+            dot = self._dot(node)
+            if dot is not None:
+                return dot
         return replace(node, min=start, extent=extent, body=self.body(node.body))
 
     def _dot(self, node: tir.For) -> Stmt | None:
@@ -152,13 +152,13 @@ class Lanes(TirMutator):
             case (tir.IfThenElse(condition=condition, then_body=inner, else_body=None),) if not mentions(
                 condition, {node.var, *self._vectors}
             ) and _always_safe(condition):
-                made = self._dot(replace(node, body=inner))
-                return None if made is None else tir.IfThenElse(condition, (made,), span=node.span)
+                dot = self._dot(replace(node, body=inner))
+                return None if dot is None else tir.IfThenElse(condition, (dot,), span=node.span)
         try:
-            made = as_dot(node, self._var, self._base, self._lanes, self._options.dots, self._instead)
+            dot = as_dot(node, self._var, self._base, self._lanes, self._options.dots, self._instead)
         except NoVectorForm:
             return None
-        return None if made is None or mentions(made, set(self._vectors)) else made
+        return None if dot is None or mentions(dot, set(self._vectors)) else dot
 
     def _instead(self, var: tir.Var, lanes: int, expr: Expr) -> Expr:
         """An expression over another variable, in as many lanes from 0 on."""
@@ -347,8 +347,8 @@ class Lanes(TirMutator):
             raise NoVectorForm
         if index is check.index and extent is check.extent:
             return node
-        made = dataclasses.replace(check, index=index, extent=extent).call()
-        return replace(made, span=node.span)
+        checked = dataclasses.replace(check, index=index, extent=extent).call()
+        return replace(checked, span=node.span)
 
     def expr_generic(self, node: Expr) -> Expr:
         if isinstance(node, tir.Select):
@@ -376,10 +376,10 @@ class Lanes(TirMutator):
 
 
 def _conjunction(parts: list[Expr]) -> Expr:
-    made, *rest = parts
+    conjunction, *rest = parts
     for part in rest:
-        made = c.logical_and(made, part)
-    return made
+        conjunction = c.logical_and(conjunction, part)
+    return conjunction
 
 
 def _widened(node: tir.Cast, ramp: tir.Ramp) -> Expr:

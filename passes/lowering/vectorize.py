@@ -44,8 +44,8 @@ class _Vectorizer(AliasMutator):
         if tir.const_int(node.step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
         if node.kind is not ForKind.VECTORIZED:
-            made = self._reduced(node) if node.annotations.get(REASSOCIATE) else None
-            return replace(node, body=self.body(node.body)) if made is None else made
+            reduced = self._reduced(node) if node.annotations.get(REASSOCIATE) else None
+            return replace(node, body=self.body(node.body)) if reduced is None else reduced
         serial = replace(node, kind=ForKind.SERIAL)
         extent = tir.const_int(node.extent)
         if extent is None or tir.const_int(node.step) not in (None, 1):
@@ -83,9 +83,9 @@ class _Vectorizer(AliasMutator):
         width = min(extent, self._options.lanes_for(loop.body))
         chunks, rest = divmod(extent, width)
         var = loop.var
-        made: list[Stmt] = []
+        statements: list[Stmt] = []
         if chunks == 1:
-            made += Lanes(var, loop.min, width, self._analyzer, self._options).body(loop.body)
+            statements += Lanes(var, loop.min, width, self._analyzer, self._options).body(loop.body)
         else:
             chunk = tir.Var(f"{var.name}_v", var.dtype)
             base = c.add(loop.min, c.mul(chunk, width))
@@ -93,14 +93,14 @@ class _Vectorizer(AliasMutator):
             self._analyzer.bind(chunk, tir.Range(zero, c.const(chunks, var.dtype)))
             body = Lanes(var, base, width, self._analyzer, self._options).body(loop.body)
             kind = ForKind.UNROLLED if chunks <= _UNROLLED else ForKind.SERIAL  # a tile of a few vectors: registers
-            made.append(tir.For(chunk, zero, c.const(chunks, var.dtype), kind, body, span=loop.span))
+            statements.append(tir.For(chunk, zero, c.const(chunks, var.dtype), kind, body, span=loop.span))
         if rest:
             again = tir.Var(var.name, var.dtype)
             body = copied(loop.body, {var: again})
             start = c.add(loop.min, chunks * width)
             lanes = Lanes(again, start, rest, self._analyzer, self._options)
-            made += lanes.body(body) if rest > 1 else copied(body, {again: start})
-        return made
+            statements += lanes.body(body) if rest > 1 else copied(body, {again: start})
+        return statements
 
 
 def _inner_vectorized(body: Body) -> list[Body]:

@@ -86,9 +86,9 @@ class Meter:
 def _sum(a: Expr, b: Expr) -> Expr:
     """`a + b`; almost always of constants."""
     if type(a) is type(b) is tir.IntImm:
-        made = a.value + b.value
-        if made < _FAR:
-            return tir.IntImm(INT64, made)
+        total = a.value + b.value
+        if total < _FAR:
+            return tir.IntImm(INT64, total)
     return c.add(a, b)
 
 

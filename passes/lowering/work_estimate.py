@@ -99,12 +99,12 @@ def _sizes(func: Func, shapes: Sequence[Shape | None]) -> dict[tir.Var, int]:
     else:
         infos = [p.struct_info for p in func.params]
         dims = [i.dims if isinstance(i, relax.TensorStructInfo) else None for i in infos]
-    found = {}
+    sizes = {}
     for wanted, given in zip(dims, shapes, strict=False):
         for dim, extent in zip(wanted or (), given or (), strict=False):
             if isinstance(dim, tir.Var) and extent is not None:
-                found[dim] = extent
-    return found
+                sizes[dim] = extent
+    return sizes
 
 
 def extent_at(expr: tir.Expr, sizes: Sizes) -> int | None:
