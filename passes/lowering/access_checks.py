@@ -63,7 +63,9 @@ class InsertAccessChecks(LoweringStep):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parallel:
-    """A parallel loop that runs serially: `me` is the number of its iteration, from `base` on; `many` is not one."""
+    """A parallel loop that runs serially: `me` is the number of the current iteration, counted from `base` on.
+    `many` is the number that marks an element as read by several iterations.
+    """
 
     name: str
     base: tir.Var
@@ -113,7 +115,7 @@ class _Checking(TirMutator):
         self._shared: dict[tir.Var, set[int]] = {}  # by root, the depths of parallel loops whose iterations may meet
 
     def function(self) -> Body:
-        """The new body."""
+        """Return the new body."""
         self._survey()
         head: list[Stmt] = []
         buffers = [b for b in self._func.buffers if b is not None]
@@ -176,7 +178,7 @@ class _Checking(TirMutator):
     # ------------------------------------------------------------ new statements
 
     def _begin(self, buffer: tir.Buffer, root: tir.Var, unwritten: bool, depth: int) -> list[Stmt]:
-        """Shadow memory for memory that begins to live in `depth` parallel loops."""
+        """Return statements that allocate and clear the shadow memory of an allocation in `depth` parallel loops."""
         root = self._aliases.of(root).root or root
         granule = self._granules.get(root, buffer.dtype.bytes)
         cells: Expr = c.const(buffer.dtype.bytes * buffer.dtype.lanes // granule, INT64)
@@ -273,16 +275,16 @@ class _Checking(TirMutator):
         return [*first, _with_checks(store, checks)]
 
     def _shadow(self, node: Access) -> Shadow | None:
-        """The shadow of the memory that an access goes to."""
+        """Return the shadow of the accessed memory; None if it has none."""
         root = self._aliases.of(node.buffer.data).root
         return None if root is None or len(node.indices) != 1 else self._shadows.get(root)
 
     def _shared_loops(self, shadow: Shadow) -> list[tuple[Parallel, tuple[tir.Buffer, tir.Buffer]]]:
-        """The loops around whose iterations may meet in the memory, with its marks for them."""
+        """Return the surrounding parallel loops whose iterations share the memory, each with its marks."""
         return [(loop, shadow.marks[depth]) for depth, loop in enumerate(self._loops) if depth in shadow.marks]
 
     def _of_view(self, node: Access, shadow: Shadow) -> list[Check]:
-        """The check that an access lies in the memory, where it is more than one of its dimension."""
+        """Return the check that an access stays within the memory; none if the dimension check implies it."""
         if shadow.is_whole(node.buffer):
             return []
         text = f"element \x01 of `{node.buffer.name}` is outside the memory of `{shadow.name}`"
@@ -298,7 +300,7 @@ class _Checking(TirMutator):
 
 
 def _with_checks(access: A, checks: list[Check]) -> A:
-    """An access whose index goes through checks, the first one first."""
+    """Return the access with its index wrapped in the checks, the first one innermost."""
     (index,) = access.indices
     if not checks:
         return access
@@ -327,7 +329,7 @@ def _zeroed(buffer: tir.Buffer) -> list[Stmt]:
 
 
 def _statements(body: Body, loops: tuple[tir.For, ...]) -> Iterator[tuple[Stmt, tuple[tir.For, ...]]]:
-    """All statements in order, with the parallel loops around them."""
+    """Yield all statements in order, each with the parallel loops around it."""
     for stmt in body:
         yield stmt, loops
         match stmt:
@@ -340,7 +342,7 @@ def _statements(body: Body, loops: tuple[tir.For, ...]) -> Iterator[tuple[Stmt, 
 
 
 def _own_nodes(stmt: Stmt) -> Iterator[Node]:
-    """The statement and its expressions, without statements inside it."""
+    """Yield the statement and its expressions, without nested statements."""
     stack: list[Node] = [stmt]
     while stack:
         node = stack.pop()
@@ -349,7 +351,7 @@ def _own_nodes(stmt: Stmt) -> Iterator[Node]:
 
 
 def _escaping(arg: Expr, call: tir.Call) -> Iterator[tir.Var]:
-    """The pointers that an argument of a call hands on; those in a nested call are that call's."""
+    """Yield the pointers that an argument passes to a call; those in a nested call belong to that call."""
     if isinstance(arg, tir.Var) and arg.dtype.is_handle:
         yield arg
     elif isinstance(arg, tir.BufferLoad) and called(call).place:

@@ -36,13 +36,13 @@ class Access:
     number: int
 
     def loops(self, start: int = 0) -> list[tir.For]:
-        """The loops around from a depth on, outermost first."""
+        """Return the surrounding loops from a depth on, outermost first."""
         return [s for s, _ in self.path[start:] if isinstance(s, tir.For)]
 
 
 @dataclass(slots=True, eq=False)
 class Uses:
-    """Of one allocated buffer. `opaque`: it is used by pointer, or by another view, so that nothing is known."""
+    """The accesses of one allocated buffer. `opaque`: some are unknown, through a pointer or another view."""
 
     allocation: tir.AllocBuffer
     path: tuple[Scope, ...]
@@ -51,8 +51,11 @@ class Uses:
 
 
 class Collector:
-    """Visits loop code. `uses` are by data variable; `loose` are variables bound to what may differ from time to time,
-    or to what is not an expression of others; `jumps`: a loop may be left early."""
+    """Collects the accesses in loop code.
+
+    `uses` are by data variable. `loose` are variables whose value may change between executions or is no expression of
+    other variables. `jumps`: a loop may be left early.
+    """
 
     def __init__(self) -> None:
         self.uses: dict[tir.Var, Uses] = {}
@@ -183,7 +186,7 @@ class Collector:
             self._views[view.data] = source, region
 
     def _through_views(self, call: tir.Call) -> None:
-        """A call that gets pointers to views may do to each what is known of it, anywhere in the region."""
+        """Record the accesses of a call with pointers to views: anywhere in the region of each view."""
         for touch in touches(call):
             view = self._views.get(touch.data)
             if view is None:
@@ -217,7 +220,7 @@ class Collector:
 
 
 def pointers(call: tir.Call) -> Iterator[tir.Var]:
-    """The handle variables in a call's arguments."""
+    """Return the handle variables in a call's arguments."""
     return (n for n in walk(call) if isinstance(n, tir.Var) and n.dtype.is_handle)
 
 
@@ -228,7 +231,7 @@ def _moved(index: Expr, by: Expr) -> Expr:
 
 
 def is_steady(value: Node) -> bool:
-    """Its value depends on its variables alone: no memory is read, nothing is called that has an effect."""
+    """Return True if the value depends on its variables alone: it loads nothing and calls nothing with an effect."""
     if holds(value, tir.BufferLoad):
         return False
     return not any(effect_of(call) > Effect.PURE for call in find(value, tir.Call))

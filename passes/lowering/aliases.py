@@ -45,7 +45,7 @@ class Aliases:
 
 
 class AliasMutator(TirMutator):
-    """Rewrites statements, expressions stay; `_aliases` has what was bound on the way."""
+    """Base of mutators that need aliases: `_aliases` has the pointers bound so far. Expressions stay unchanged."""
 
     def __init__(self) -> None:
         self._aliases = Aliases()

@@ -22,8 +22,10 @@ PERMUTED = "permuted_layout"  # of an allocation in shared memory: what blocks a
 def place_allocations(
     buffers: tuple[tir.Buffer, ...], body: Body, notes: Mapping[tir.Var, Attrs] = MappingProxyType({})
 ) -> Body:
-    """`body` (without blocks) with an allocation for each of `buffers` that it uses; `notes` are annotations of the
-    allocations, by data variable."""
+    """Return `body` (without blocks) with an allocation before the first use of each of `buffers` that it uses.
+
+    `notes` are annotations of the allocations, by data variable.
+    """
     if not buffers:
         return body
     waiting = {b.data: b for b in buffers}

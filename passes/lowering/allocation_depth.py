@@ -188,7 +188,7 @@ class _Cover:
         return self._same_element({}) or self._paired() or self._in_box()
 
     def _paired(self) -> bool:
-        """The element itself: the loops that move the store walk as those that move the load do, one for one."""
+        """Prove that both access the same element in each iteration: their own loops match one to one in extent."""
         wanted = _vars(self._load.indices)
         mine = [loop for loop in self._load.loops(self._common) if loop.var in wanted]
         moved = _vars(self._indices)
@@ -217,7 +217,7 @@ class _Cover:
         return all(self._analyzer.prove(substitute(guard, values)) for guard in self._guards)
 
     def _in_box(self) -> bool:
-        """Among all that the store's own loops reach."""
+        """Prove that the load lies in a box that the store's own loops cover."""
         prove = self._analyzer.prove
         open_guards = [g for g in self._guards if not prove(g)]
         used = _vars((*self._indices, *open_guards))
@@ -246,7 +246,7 @@ class _Cover:
         return True
 
     def _between(self, low: Expr, index: Expr, high: Expr) -> bool:
-        """low <= index <= high, as the index stands or while the load's own loops run, of whatever extents."""
+        """Prove low <= index <= high, for the index itself or its range over the load's own loops (of any extent)."""
         prove = self._analyzer.prove
         loops = self._load.loops(self._common)
         reach = eval_set(index, {x.var: from_range(tir.Range(x.min, x.extent)) for x in loops if _counts(x)})

@@ -49,7 +49,7 @@ SMALL_BYTES = 16 * 1024  # of a tile that has a constant size where a dimension 
 
 
 def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is loop code with buffers of any rank, with allocations moved and shrunk."""
+    """Return `func` (loop code with buffers of any rank) with allocations sunk into loops and shrunk."""
     collector = Collector()
     collector.body(func.body)
     layouts: dict[tir.Buffer, Layout] = {}
@@ -79,7 +79,7 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def _as_seen(uses: Uses) -> Uses:
-    """Uses as those see them that share the memory: the threads of a block, of a warp, or each thread for itself."""
+    """Return the uses as seen by the owner of the memory: a block of threads, a warp, or each thread."""
     scope = uses.allocation.buffer.scope
     if scope in _SHARED:
         return by_block(uses)
@@ -88,21 +88,21 @@ def _as_seen(uses: Uses) -> Uses:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`buffer` in place of another one: its element at `indices - starts` is what that one had at `indices`."""
+    """A new buffer for an old one: the element at `indices` of the old one is at `indices - starts` of `buffer`."""
 
     buffer: tir.Buffer
     starts: tuple[Expr | None, ...]
 
 
 def _placed(uses: Uses, collector: Collector) -> tuple[Layout, int | None]:
-    """The layout of a buffer, and the number of the scope that it moves to, if it does."""
+    """Return the layout of a buffer, and the number of the scope that its allocation sinks to (None: it stays)."""
     depth = depth_of(uses, collector.jumps, collector.loose)
     scope = uses.accesses[0].path[depth - 1][1] if depth > len(uses.path) else None
     return _layout(uses, depth, collector), scope
 
 
 def _on_chip(uses: Uses, collector: Collector) -> tuple[Layout, int | None] | None:
-    """The same for a temporary in global memory that can be a thread's own, or a block's; None if it cannot."""
+    """Return the placement of a small global temporary in local or shared memory; None if it cannot go there."""
     old, depth = uses.allocation.buffer, kernel_depth(uses)
     if old.scope != "global" or depth is None or depth <= len(uses.path) or collector.jumps:
         return None
@@ -119,7 +119,7 @@ def _on_chip(uses: Uses, collector: Collector) -> tuple[Layout, int | None] | No
 
 
 def _bytes(buffer: tir.Buffer) -> float:
-    """The size of an allocation; infinite if it is not known."""
+    """Return the size of an allocation in bytes; infinite if it is unknown."""
     sizes = [tir.const_int(d) for d in (*buffer.shape[:1], *buffer.strides[:1])] if buffer.strides else [
         tir.const_int(d) for d in buffer.shape
     ]  # fmt: skip
@@ -199,8 +199,10 @@ def _length(region: Interval, analyzer: Analyzer) -> Expr:
 
 
 def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Expr | None]:
-    """A length and a start (None: 0) of one dimension: the region's if that has a constant length below the known one,
-    or provably none above a symbolic one; else all of it."""
+    """Return the extent and the start (None: 0) of one compacted dimension.
+
+    They are the region's if its length has a constant bound, below the known extent; else those of the whole buffer.
+    """
     if region.low is None or region.high is None or not (is_steady(region.low) and is_steady(region.high)):
         return whole, None
     length = _length(region, analyzer)
@@ -212,8 +214,7 @@ def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Ex
 
 
 def _padded(dim: tuple[Expr, Expr | None], whole: Expr) -> tuple[Expr, Expr | None]:
-    """The same for memory with banks: rows from 0 on that are a little longer than what is used of them were made so to
-    spread their columns over the banks."""
+    """Keep the padding of shared memory: rows that were made slightly longer than used, against bank conflicts."""
     size, start = dim
     used, given = tir.const_int(size), tir.const_int(whole)
     if used is None or given is None or tir.const_int(start if start is not None else 0) != 0:
@@ -222,7 +223,7 @@ def _padded(dim: tuple[Expr, Expr | None], whole: Expr) -> tuple[Expr, Expr | No
 
 
 def _within(size: Expr, start: Expr | None, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Expr | None]:
-    """The same, no longer than `whole` for any value of its variables."""
+    """Limit a dimension to `whole`, for every value of the variables in it."""
     if start is None or isinstance(whole, tir.IntImm):
         return size, start
     if not analyzer.prove(c.greater_equal(start, 0)):  # an index may be as far from the start as there are elements
@@ -231,7 +232,7 @@ def _within(size: Expr, start: Expr | None, whole: Expr, analyzer: Analyzer) -> 
 
 
 def _aligned(shape: Sequence[Expr], wanted: Sequence[Sequence[int]]) -> tuple[Expr, ...]:
-    """Strides in which those of the axes in `wanted` (axis, factor, offset) are offset modulo factor; () if compact."""
+    """Return strides that equal offset modulo factor for each (axis, factor, offset) in `wanted`; () if compact."""
     rules = {axis: (factor, offset) for axis, factor, offset in wanted}
     if not rules:
         return ()
@@ -304,7 +305,7 @@ class _Mover(TirMutator):
         return tuple(shifted)
 
     def _from(self, index: Expr, start: Expr) -> Expr:
-        """index - start, simple."""
+        """Return index - start, simplified."""
         if isinstance(index, tir.Ramp):
             return tir.Ramp(index.dtype, self._from(index.base, start), index.stride, index.lanes)
         if self._values:

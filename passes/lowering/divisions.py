@@ -27,7 +27,7 @@ from mlcc.passes.manage.stages import LOOPS
 
 
 def simplify_divisions(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, without blocks, with simplified indices where these divide, and minima and maxima that are decided."""
+    """Return `func` (without blocks) with divisions in indices simplified, and decided minima and maxima folded."""
     sizes = {var for buffer in func.buffers if buffer is not None for var in used_vars(buffer.shape)}
     return replace(func, body=_Divisions(sizes).body(func.body))
 
@@ -80,8 +80,10 @@ def _of_one_type(indices: tuple[Expr, ...]) -> bool:
 
 
 def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Analyzer) -> Expr | None:
-    """The sum of indices, all of one type, by their strides, if divisions cancel in it, as those of a fused loop do:
-    `f // 28 * 28 + f % 28` is `f`, whatever `f` is; None if nothing is won."""
+    """Return the linearized index if divisions cancel in it, as those of a fused loop do; None if nothing is gained.
+
+    All indices are of one type. `f // 28 * 28 + f % 28` is `f` for every `f`.
+    """
     dtype = indices[0].dtype
     total: Expr = c.const(0, dtype)
     for index, step in zip(indices, strides, strict=True):

@@ -72,9 +72,11 @@ def as_dot(
 
 
 def _factors(product: Expr, size: int, pairs: frozenset[Pair]) -> tuple[Expr, Expr] | None:
-    """x and y of `cast(x, int32) * cast(y, int32)`, as integers of which so many are added up; bytes as words, too. Of
-    `if_then_else(condition, x * y, 0)`, each is 0 where the condition does not hold. A plain `cast(x, int32)` is a
-    product with 1."""
+    """Return x and y of `cast(x, int32) * cast(y, int32)` if `size` such products fit a dot instruction, else None.
+
+    Pairs of bytes are widened to words. Of `if_then_else(condition, x * y, 0)`, each factor becomes 0 where the
+    condition fails. A plain `cast(x, int32)` is a product with 1.
+    """
     condition: Expr | None = None
     match product:
         case tir.Call(op=tir.Op("tir.if_then_else"), args=(_, _, tir.IntImm(value=0))):

@@ -56,7 +56,7 @@ def _stated(access: tir.Call, default: str) -> str:
 
 
 def _pointed(arg: tir.Expr, kind: str, stack: list[Node]) -> Iterator[Touch]:
-    """The accesses through an argument; what else is in it goes to `stack`."""
+    """Yield the accesses through a pointer argument; push other subexpressions on `stack`."""
     match arg:
         case tir.Call(op=tir.Op(name="tir.tvm_access_ptr"), args=(_, data, *others)):
             yield from _pointed(data, _stated(arg, kind), stack)

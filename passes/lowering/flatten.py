@@ -45,7 +45,7 @@ def _is_zero(offset: Expr | None) -> bool:
 
 
 def index_type(buffer: tir.Buffer) -> DType:
-    """int32 if every element's index, and no intermediate sum, can pass its range; else int64."""
+    """Return int32 if all element indices and intermediate sums fit in it, else int64."""
     strides = buffer.strides or compact_strides(buffer.shape)
     if not _is_zero(buffer.elem_offset):
         return INT64
@@ -59,7 +59,7 @@ def index_type(buffer: tir.Buffer) -> DType:
 
 
 def _add(a: Expr, b: Expr) -> Expr:
-    """a + b; ramps stay ramps."""
+    """Return a + b; the sum with a ramp is a ramp."""
     match a, b:
         case tir.Ramp(), tir.Ramp() if a.lanes == b.lanes:
             return tir.Ramp(a.dtype, c.add(a.base, b.base), c.add(a.stride, b.stride), a.lanes)
@@ -75,7 +75,7 @@ def _add(a: Expr, b: Expr) -> Expr:
 
 
 def shifted_index(index: Expr, offset: Expr) -> Expr:
-    """index + offset, a scalar, in the wider of their types; ramps stay ramps."""
+    """Return index + offset, a scalar, in the wider of their types; ramps stay ramps."""
     wider = offset.dtype if offset.dtype.bits > index.dtype.bits else index.dtype.element
     return _add(_as(wider, index), c.cast(wider, offset))
 
@@ -136,7 +136,7 @@ class _Flattener(TirMutator):
         return (total,)
 
     def _joined(self, indices: tuple[Expr, ...], strides: tuple[Expr, ...], enough: DType) -> Expr | None:
-        """The sum of the indices if divisions cancel in it; None if nothing is won. Sums fit the type `enough`."""
+        """Return the linearized index if divisions cancel in it, else None. Sums fit the type `enough`."""
         dtype = indices[0].dtype
         if dtype not in (enough, INT64) or any(i.dtype != dtype for i in indices) or not any(map(divisions, indices)):
             return None
@@ -169,7 +169,7 @@ class _Flattener(TirMutator):
         return arg if buffer is None else pack_buffer(self.buffer(buffer))
 
     def _module_call(self, node: tir.Call, name: str, args: tuple[Expr, ...], head: tuple[Expr, ...]) -> Expr:
-        """A call of a PrimFunc. If it has symbols, it gets whole tensors, which tell their values."""
+        """Return a call of a PrimFunc. A callee with symbolic sizes gets tensor descriptors, which carry them."""
         callee = self._functions.get(name)
         if callee is None or len(callee.params) != len(args):
             wanted = "" if callee is None else f": it takes {len(callee.params)} arguments, not {len(args)}"
@@ -184,7 +184,7 @@ class _Flattener(TirMutator):
 
 
 def _start(buffer: tir.Buffer) -> Expr:
-    """The address of a buffer's first element."""
+    """Return the address of a buffer's first element."""
     if _is_zero(buffer.elem_offset):
         return buffer.data
     assert buffer.elem_offset is not None
@@ -196,7 +196,7 @@ _MOST_BYTES = 1 << 62  # so that no sum of index products wraps
 
 
 def _check_size(buffer: tir.Buffer) -> None:
-    """Raises CompileError for a buffer whose known dimensions pass 64-bit addresses."""
+    """Raise CompileError if the constant dimensions of a buffer exceed 64-bit addresses."""
     total = buffer.dtype.bytes * buffer.dtype.lanes
     for dim in buffer.shape:
         total *= max(tir.const_int(dim) or 1, 1)
@@ -209,7 +209,7 @@ def _check_size(buffer: tir.Buffer) -> None:
 
 
 def flat_buffer(buffer: tir.Buffer) -> tir.Buffer:
-    """One dimension, of as many elements as the layout reaches over."""
+    """Return the one-dimensional buffer over the same memory, with as many elements as the layout spans."""
     _check_size(buffer)
     if len(buffer.shape) == 1 and not buffer.strides and _is_zero(buffer.elem_offset):
         return buffer

@@ -22,7 +22,7 @@ _IF_THEN_ELSE = tir.Op("tir.if_then_else")
 
 
 class Folding(TirMutator):
-    """Replaces variables, folds integer arithmetic, and drops what conditions never choose."""
+    """Substitutes variables, folds integer arithmetic, and removes branches whose conditions are constant."""
 
     def __init__(self, values: dict[tir.Var, Expr]) -> None:
         self.values = values
@@ -69,8 +69,7 @@ class Folding(TirMutator):
 
 
 def known_condition(node: Expr) -> int | None:
-    """1 for a condition that holds, in all lanes if it has lanes; 0 for one that holds in none; None if neither is
-    plain to see."""
+    """Return 1 for a condition that holds (in all lanes), 0 for one that fails (in all lanes), None if unknown."""
     if isinstance(node, tir.And):
         sides = (known_condition(node.lhs), known_condition(node.rhs))
         return 0 if 0 in sides else 1 if sides == (1, 1) else None
@@ -84,7 +83,7 @@ def known_condition(node: Expr) -> int | None:
 
 
 def _ends(node: Expr) -> tuple[int, int] | None:
-    """The first and the last lane of a vector of known numbers that rise or fall evenly."""
+    """Return the first and the last lane of a vector of constants with a constant step."""
     if isinstance(node, tir.Broadcast):
         value = tir.const_int(node.value)
         return None if value is None else (value, value)
@@ -99,7 +98,7 @@ def _zero_divisor(node: tir.BinaryOp, rhs: Expr) -> bool:
 
 
 class Copier(Folding):
-    """A copy in which every variable and buffer that the code binds is a new one."""
+    """Copies code with a fresh variable or buffer for each one that it binds."""
 
     def __init__(self, values: dict[tir.Var, Expr]) -> None:
         super().__init__(dict(values))
@@ -123,7 +122,7 @@ class Copier(Folding):
         return self.buffer(node)
 
     def _renewed(self, node: tir.Buffer) -> tir.Buffer:
-        """The buffer over the copy's variables."""
+        """Return the buffer over the copy's variables."""
         data = self.values.get(node.data, node.data)
         offset = None if node.elem_offset is None else self.expr(node.elem_offset)
         return replace(
@@ -141,5 +140,5 @@ class Copier(Folding):
 
 
 def copied(body: Body, values: dict[tir.Var, Expr]) -> Body:
-    """A copy of statements with variables replaced and binders of its own."""
+    """Return a copy of statements with variables replaced and fresh binders."""
     return Copier(values).body(body)

@@ -44,7 +44,7 @@ class IndexRule:
 
 
 def with_index_checks(func: tir.PrimFunc, rule: IndexRule) -> tir.PrimFunc:
-    """`func` with the checks it needs; `func` itself if it needs none."""
+    """Return `func` with the bounds checks it needs; `func` itself if it needs none."""
     with deep_recursion():
         checker = _Checker(rule, DataFlow(func, rule.inputs, rule.scalars))
         if not any(checker.touches(stmt) for stmt in func.body):
@@ -148,7 +148,7 @@ class _Checker:
         return head, self._under(condition, yes, self._expr), self._under(negated(condition), no, self._expr)
 
     def _under(self, condition: tir.Expr, what, visit):  # type: ignore[no-untyped-def]
-        """Visit where a condition holds. One over memory that is written below it may hold no more there."""
+        """Visit under a condition. It is no assumption if it loads memory that the code below it writes."""
         if tir.const_int(condition) is not None or self._changes(condition, what):
             return visit(what)
         with self._analyzer.constraint(condition):
@@ -209,7 +209,7 @@ def _loads(index: tir.Expr, of: Mapping[tir.Var, object]) -> Iterable[tir.Buffer
 
 
 def _from_end(index: tir.Expr, extent: tir.Expr) -> tir.Expr | None:
-    """i, for `T.Select(i < 0, i + extent, i)`."""
+    """Return i for `T.Select(i < 0, i + extent, i)`."""
     match index:
         case tir.Select(
             condition=tir.LT(lhs=tested, rhs=zero), true_value=tir.Add(lhs=base, rhs=by), false_value=plain
@@ -221,14 +221,14 @@ def _from_end(index: tir.Expr, extent: tir.Expr) -> tir.Expr | None:
 
 
 def _uncast(index: tir.Expr) -> tir.Expr:
-    """The index before it is made wider, which is as the data have it."""
+    """Return the index before widening casts, as the data have it."""
     while isinstance(index, tir.Cast) and index.value.dtype.is_int and index.value.dtype.bits <= index.dtype.bits:
         index = index.value
     return index
 
 
 def _unsigned(index: tir.Expr) -> tir.Expr:
-    """The index before a cast to a signed type of its width, which makes great ones negative."""
+    """Return the index before a cast to the signed type of the same width, which makes large values negative."""
     match index:
         case tir.Cast(value=value) if (
             index.dtype.is_int and value.dtype.is_uint and value.dtype.bits == index.dtype.bits
@@ -238,7 +238,7 @@ def _unsigned(index: tir.Expr) -> tir.Expr:
 
 
 def negated(condition: tir.Expr) -> tir.Expr:
-    """The condition under which another one does not hold, with the negation pushed down to comparisons."""
+    """Return the negation of a condition, pushed down to the comparisons."""
     match condition:
         case tir.Not(value=value):
             return value

@@ -10,8 +10,10 @@ from mlcc.ir.tir import Expr, IterKind
 
 
 def at_start(block: tir.Block, values: tuple[Expr, ...], outer: Callable[[Expr], Expr]) -> Expr:
-    """The condition that all reduce axes are at their start. `values` are what the axes are bound to; `outer` brings
-    the starts, which may mention axes of outer blocks, to the same terms."""
+    """Return the condition that all reduce axes are at their start.
+
+    `values` are the bindings of the axes. `outer` substitutes the axes of outer blocks in the starts.
+    """
     condition: Expr = tir.TRUE
     for axis, value in zip(block.iter_vars, values, strict=True):
         if axis.kind is IterKind.REDUCE:

@@ -39,13 +39,13 @@ _ALL_COPIES = 8  # all copies in a function together are at most so many times a
 
 
 def split_edges(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
-    """`func` (flat code) with loops divided where a copied body has at most `limit` statements, as unrolled."""
+    """Return `func` (flat code) with loops divided; a copied body has at most `limit` statements after unrolling."""
     return replace(func, body=_Divider(limit).body(func.body)) if limit > 0 else func
 
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """A comparison and the loops between it and the loop that was searched."""
+    """A comparison, with the ranges of the loops and the values of the bindings between it and the searched loop."""
 
     condition: tir.BinaryOp
     domains: dict[tir.Var, Interval]
@@ -79,7 +79,7 @@ class _Divider(TirMutator):
         return replace(node, body=self.body(node.body)) if divided is None else divided
 
     def _divided(self, loop: tir.For) -> list[Stmt] | None:
-        """The loop in parts; None if nothing is won."""
+        """Return the loop split into parts; None if nothing is gained."""
         always, span = self._span(loop.var, loop.body)
         body = _Dropper(always).body(loop.body) if always else loop.body
         whole: tir.For = replace(loop, body=body)
@@ -96,7 +96,7 @@ class _Divider(TirMutator):
         return True
 
     def _span(self, var: tir.Var, body: Body) -> tuple[set[int], _Span]:
-        """The conditions that hold whatever a variable is, and the span of the others."""
+        """Return the conditions that hold for every value of a variable, and the span in which the others hold."""
         always: set[int] = set()
         span = _Span()
         for guard in _guards(var, body):
@@ -120,7 +120,7 @@ class _Divider(TirMutator):
         return always, span
 
     def _asked(self, loop: tir.For) -> list[Stmt] | None:
-        """A parallel loop whose iterations ask where they are; None if nothing is won."""
+        """Return a parallel loop whose iterations branch on their position; None if nothing is gained."""
         places = _Places(loop)
         body = places.body(loop.body)
         for var, value in places.found:
@@ -131,7 +131,7 @@ class _Divider(TirMutator):
         return [replace(loop, body=(*(tir.Bind(var, value) for var, value in places.found), *guarded))]
 
     def _asking(self, places: Sequence[tir.Var], body: Body) -> Body:
-        """The body for where conditions hold, and for where they do not, chosen by one place after the other."""
+        """Return the body specialized by a branch on each of `places` in turn: inside the span, or at an edge."""
         if not places:
             return self.body(body)
         var, *others = places
@@ -158,7 +158,7 @@ class _Divider(TirMutator):
         return (tir.IfThenElse(condition, main, rest),)
 
     def _edges(self, var: tir.Var, span: _Span) -> list[Expr]:
-        """The values of a variable outside of a span, if there is at most one on either side; else none."""
+        """Return the values of a variable outside a span, if there is at most one on either side; else none."""
         low, high = self._analyzer.bound(var)
         starts, ends = ([tir.const_int(value) for value in values] for values in (span.starts, span.ends))
         if any(start != low + 1 for start in starts) or any(end != high for end in ends):
@@ -187,7 +187,7 @@ class _Divider(TirMutator):
         return parts
 
     def _named(self, value: Expr, loop: tir.For, made: list[Stmt]) -> Expr:
-        """A value as a name for it, unless it is simple."""
+        """Return a variable bound to the value in `made`, unless the value is simple."""
         value = self._analyzer.simplify(value)
         if isinstance(value, (tir.IntImm, tir.Var)):
             return value
@@ -232,14 +232,14 @@ def _worst(guard: _Guard, analyzer: Analyzer) -> Expr | None:
 
 
 def _guards(var: tir.Var, body: Body) -> list[_Guard]:
-    """The comparisons in a body that mention a variable and one of a loop further in."""
+    """Return the comparisons in a body that mention a variable and one of an inner loop."""
     finder = _Finder(var)
     finder.body(body)
     return finder.found
 
 
 class _Places(TirMutator):
-    """Gives names to the quotients and remainders of a loop's variable: where the loops are at that were fused."""
+    """Binds quotients and remainders of a loop's variable to names: the indices of the loops that were fused."""
 
     def __init__(self, loop: tir.For) -> None:
         self._var = loop.var
@@ -319,7 +319,7 @@ def _is_index(part: tir.BinaryOp) -> bool:
 
 
 class _Dropper(Folding):
-    """Leaves out conditions that hold, named by their ids."""
+    """Removes conditions that are known to hold, given by their ids."""
 
     def __init__(self, holds: set[int]) -> None:
         super().__init__({})

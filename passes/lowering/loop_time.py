@@ -21,14 +21,16 @@ PER_BYTE = 16  # picoseconds: more than the last cache takes for a byte, less th
 
 
 def picoseconds(loop: tir.For) -> Expr:
-    """The time of a whole loop, as an int64 expression over what is known before it."""
+    """Return the time of a whole loop, as an int64 expression over variables known before it."""
     arithmetic = c.mul(c.cast(INT64, loop.extent), _Throughput({loop.var}).body(loop.body))
     return c.maximum(arithmetic, c.mul(_Traffic(loop).bytes(), PER_BYTE))
 
 
 class _Throughput(Meter):
-    """Statements at the rate of independent iterations: loads and stores overlap with arithmetic, a multiplication and
-    an addition are one instruction, and what a statement adds up stays in a register."""
+    """Throughput of a statement for independent iterations: memory accesses overlap with arithmetic.
+
+    A multiplication and an addition are one instruction, and an accumulator stays in a register.
+    """
 
     def store(self, stmt: tir.BufferStore) -> int:
         running = _running_sum(stmt)
@@ -58,7 +60,7 @@ def _operands(node: Node) -> Iterator[Node]:
 
 
 def _running_sum(stmt: tir.BufferStore) -> tir.BufferLoad | None:
-    """The load of the element that is stored to, where the value is an operation on that: it stays in a register."""
+    """Return the load of the stored element if the value is an operation on it: an accumulator kept in a register."""
     if not isinstance(stmt.value, tir.BinaryOp):
         return None
     for operand in (stmt.value.lhs, stmt.value.rhs):
@@ -77,10 +79,10 @@ _Loops = dict[tir.Var, None]  # variables of loops, in order: equal programs hav
 
 
 class _Traffic:
-    """The memory that a loop reads and writes, each element of a buffer once.
+    """The memory traffic of a loop, counting each element of a buffer once.
 
-    An access touches as many elements as the loops that its index depends on have iterations; all accesses of a buffer
-    together no more than it has.
+    An access touches as many elements as the loops in its index have iterations. All accesses of a buffer together
+    touch at most its size.
     """
 
     def __init__(self, loop: tir.For) -> None:
@@ -137,7 +139,7 @@ class _Traffic:
             stack.extend(children(node))
 
     def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> _Loops:
-        """Note an access; the loops that its place depends on."""
+        """Record an access and return the loops that its indices depend on."""
         loops: _Loops = {}
         for index in indices:
             loops.update(self._loops(index))
@@ -154,7 +156,7 @@ class _Traffic:
         return loops
 
     def _loops(self, value: Node) -> _Loops:
-        """The loops around that a value depends on. Notes what it loads."""
+        """Return the surrounding loops that a value depends on, recording its loads."""
         loops: _Loops = {}
         stack = [value]
         while stack:
@@ -172,7 +174,7 @@ class _Traffic:
 
 
 def _bytes(buffer: tir.Buffer) -> int | None:
-    """The size of a buffer, if its shape says."""
+    """Return the size of a buffer in bytes; None if its shape is symbolic."""
     size = buffer.dtype.bytes
     for extent in buffer.shape:
         known = tir.const_int(extent)

@@ -13,7 +13,7 @@ Stmts = list[tir.Stmt]
 
 
 def compact_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The strides of a row-major layout."""
+    """Return the strides of a row-major layout."""
     strides: list[Expr] = []
     step: Expr | None = None
     for dim in reversed(shape):
@@ -23,15 +23,17 @@ def compact_strides(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
 
 
 def unbound(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> tir.DeclBuffer:
-    """The view, declared over a pointer to a region, `match_buffer(source[first element], extents...)`; what it leaves
-    open is bound later (`bind_views`), when it is known how `source` lies."""
+    """Return the declaration of a view over a pointer, `match_buffer(source[first element], extents...)`.
+
+    Its symbolic shape, strides and offset are bound later (`bind_views`), when the layout of `source` is known.
+    """
     first = tir.BufferLoad(source.dtype, source, tuple(axis.min for axis in region))
     pointer = tir.Call(HANDLE, tir.Op("tir.mlcc_view"), (first, *(axis.extent for axis in region)))
     return tir.DeclBuffer(view, pointer, span=view.span)
 
 
 def matched(pointer: Expr) -> tuple[tir.Buffer, tuple[tir.Range, ...]] | None:
-    """The buffer and the region of such a pointer."""
+    """Return the buffer and the region of a pointer made by `unbound`; None for another one."""
     match pointer:
         case tir.Call(op=tir.Op("tir.mlcc_view"), args=(tir.BufferLoad(buffer=buffer, indices=mins), *extents)):
             return buffer, tuple(tir.Range(low, extent) for low, extent in zip(mins, extents, strict=True))
@@ -39,7 +41,7 @@ def matched(pointer: Expr) -> tuple[tir.Buffer, tuple[tir.Range, ...]] | None:
 
 
 def with_strides(view: tir.Buffer, source: tir.Buffer) -> tir.Buffer:
-    """A view that names no strides has those of its source, unless they are what a compact one has."""
+    """Return a view with the strides of its source if it states none, unless they are the compact ones."""
     strides = (source.strides or compact_strides(source.shape))[len(source.shape) - len(view.shape) :]
     if view.strides or all(map(structural_equal, strides, compact_strides(view.shape))):
         return view
@@ -47,10 +49,10 @@ def with_strides(view: tir.Buffer, source: tir.Buffer) -> tir.Buffer:
 
 
 def match(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...], defined: set[tir.Var]) -> Stmts:
-    """Statements that bind what `view` leaves open (dimensions, strides, offset) and declare it. What they bind is
-    added to `defined`, the variables that have a value.
+    """Return statements that bind the symbolic dimensions, strides and offset of `view` and declare it.
 
-    Where `view` states a value of its own, it must agree with the source: what cannot be seen to is asserted.
+    The bound variables are added to `defined`, the variables that have a value. A value that `view` states must agree
+    with the source: it is asserted unless that is proved.
     """
     strides = source.strides or compact_strides(source.shape)
     start: Expr = source.elem_offset if source.elem_offset is not None else c.const(0, _index_type(source))
@@ -86,7 +88,7 @@ def _index_type(buffer: tir.Buffer) -> str:
 
 
 def _agree(made: Stmts, defined: set[tir.Var], view: tir.Buffer, wanted: Expr, given: Expr, what: str) -> None:
-    """Bind a variable that the view introduces to what the source gives, or check it against that."""
+    """Bind a symbolic value of the view to the source's value, or check that both agree."""
     if isinstance(wanted, tir.Var) and wanted not in defined:
         defined.add(wanted)
         made.append(tir.Bind(wanted, c.cast(wanted.dtype, given)))

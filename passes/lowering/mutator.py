@@ -18,9 +18,9 @@ Body = tuple[Stmt, ...]
 
 
 class TirMutator:
-    """Override `var`, `buffer`, `expr_*`/`stmt_*` by a class's name, or `expr` and `stmt` themselves.
+    """Base of rewriters: override `var`, `buffer`, `expr_*`/`stmt_*` by class name, or `expr` and `stmt` themselves.
 
-    A method `stmt_X` gives a statement, or a list of statements to stand in its place.
+    A method `stmt_X` returns a statement, or a list of statements to replace it.
     """
 
     _table: dict[type, Callable[[TirMutator, Any], Any]] = {}

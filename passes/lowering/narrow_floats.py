@@ -35,7 +35,7 @@ def uses_narrow_floats(func: tir.PrimFunc) -> bool:
 
 
 def promoted_module(module: IRModule) -> IRModule:
-    """The module with all functions promoted that came from operators."""
+    """Return the module with all functions promoted that were lowered from operators."""
     result = module.copy()
     for name, func in module.functions.items():
         if isinstance(func, tir.PrimFunc) and is_operator(func):
@@ -44,7 +44,7 @@ def promoted_module(module: IRModule) -> IRModule:
 
 
 def promoted(func: tir.PrimFunc) -> tir.PrimFunc:
-    """The function with narrow floats computed in float32 and each result rounded once."""
+    """Return the function with narrow floats computed in float32 and each result rounded once."""
     plain: tir.PrimFunc = func.without_attr(OPERATOR)
     rounded = _rounded_buffers(plain)
     outputs = [b for b in plain.buffers if b in rounded]
@@ -53,8 +53,10 @@ def promoted(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def with_wide_intermediates(func: tir.PrimFunc) -> tir.PrimFunc:
-    """The function with float32 buffers for its intermediate results. Its own results are still accumulated in their
-    type: the rest is for `promoted`."""
+    """Return the function with float32 buffers for its intermediate results.
+
+    Results are still accumulated in their own type; the rest is for `promoted`.
+    """
     chosen = _rounded_buffers(func).difference(func.buffers)
     return _rewritten(_widened(func, chosen)) if chosen else func
 
@@ -63,8 +65,7 @@ def with_wide_intermediates(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def _rounded_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
-    """The narrow buffers that keep values which would be rounded: of the function's own, and of its results those that
-    it reads back."""
+    """Return the narrow buffers that would keep rounded values: temporaries, and results that are read back."""
     stores: dict[tir.Buffer, list[tir.Expr]] = {}
     loaded: set[tir.Buffer] = set()
     local: set[tir.Buffer] = set()
@@ -119,19 +120,19 @@ def _rounds(value: Any, wide: Collection[tir.Buffer], bound: Mapping[tir.Var, ti
 
 
 def _float32(buffer: tir.Buffer, name: str) -> tir.Buffer:
-    """A buffer of float32 in the place of a narrow one."""
+    """Return a float32 buffer to replace a narrow one."""
     data = tir.Var(name, buffer.data.dtype, tir.PointerType(FLOAT32, buffer.scope))
     return replace(buffer, name=name, dtype=FLOAT32, data=data)
 
 
 def _widened(func: tir.PrimFunc, chosen: Collection[tir.Buffer]) -> tir.PrimFunc:
-    """The function with float32 buffers for `chosen`, which are its own; loads and stores keep the narrow type."""
+    """Return the function with float32 buffers for the temporaries `chosen`; loads and stores keep the narrow type."""
     wide: dict[Any, Any] = {b: _float32(b, b.name) for b in chosen}
     return substitute(func, wide | {old.data: new.data for old, new in wide.items()})
 
 
 def _with_stand_ins(func: tir.PrimFunc, outputs: list[tir.Buffer]) -> tir.PrimFunc:
-    """The function with a float32 buffer in the place of each result, and a copy to the result after its last use."""
+    """Return the function with a float32 buffer for each result, and a copy to the result after its last use."""
     root = func.root
     if root is None or not outputs:
         return func
@@ -146,7 +147,7 @@ def _with_stand_ins(func: tir.PrimFunc, outputs: list[tir.Buffer]) -> tir.PrimFu
 
 
 def _rounding_copy(source: tir.Buffer, target: tir.Buffer) -> tir.Stmt:
-    """The loops that store `source` as the type of `target`; named as those of `cache_write`."""
+    """Return the loops that store `source` as the type of `target`, named like those of `cache_write`."""
     whole = tuple(tir.Range(zero(n), n) for n in target.shape)
     return copy_stage(tir.BufferRegion(target, whole), source, target, "global", False).nest
 
@@ -181,7 +182,7 @@ def _decides(node: Any) -> bool:
 
 
 class _Promote(WideFloats):
-    """Narrow floats computed in float32, in a function whose widened buffers are accessed in their old type still."""
+    """Computes narrow floats in float32, in a function whose widened buffers are still accessed in their old type."""
 
     _deciding = False  # inside of an expression that `_decides`
 

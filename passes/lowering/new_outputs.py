@@ -48,7 +48,7 @@ class MarkNewOutputs(LoweringStep):
 
 
 def _marked(module: IRModule) -> dict[tuple[str, int], str]:
-    """The PrimFunc to call by name and number of new outputs, after marking it, or adding a copy, in the module."""
+    """Mark PrimFuncs, or copies of them, by new outputs; return the one to call by name and number of new outputs."""
     uses: dict[str, set[int]] = {}
     for func in list(module.functions.values()):
         for node in walk(func):
@@ -68,7 +68,7 @@ def _marked(module: IRModule) -> dict[tuple[str, int], str]:
 
 
 def _uses(node: Any) -> list[tuple[str, int]]:
-    """The functions that a node names, each with the number of new buffers that it gets there."""
+    """Return the functions that a node calls, each with the number of new buffers that the call passes."""
     if isinstance(node, relax.Call):
         if node.op == CALL_TIR:
             callee = node.args[0]
@@ -91,7 +91,7 @@ def _leaves(info: relax.StructInfo) -> int:
 
 
 def _retargeted(node: Any, chosen: Mapping[tuple[str, int], str]) -> Any:
-    """A call that names the PrimFunc to call."""
+    """Return the call with its callee replaced by the marked PrimFunc."""
     if not isinstance(node, relax.Call) or node.op != CALL_TIR or not isinstance(node.args[0], relax.GlobalVar):
         return node
     callee = node.args[0]

@@ -38,7 +38,7 @@ class LowerOptions:
     kernels: bool = False
 
     def lanes_for(self, body: tuple[tir.Stmt, ...]) -> int:
-        """The most lanes for a loop with that body: four vectors of its largest elements."""
+        """Return the most lanes for a loop with this body: four vectors of its largest elements."""
         if not self.vector_bytes:
             return self.vector_lanes
         accesses = (n for stmt in body for n in find(stmt, tir.BufferLoad, tir.BufferStore))
@@ -52,7 +52,7 @@ _MASKED = {  # the sizes of elements that instructions of a feature load and sto
 
 
 def mask_bits(features: Collection[str]) -> frozenset[int]:
-    """The sizes of elements that a CPU with these features loads and stores under a mask."""
+    """Return the element sizes in bits that a CPU with these features loads and stores under a mask."""
     return frozenset(bits for feature, sizes in _MASKED.items() if feature in features for bits in sizes)
 
 

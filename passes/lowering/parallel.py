@@ -33,7 +33,7 @@ LEAST_WORK = 10_000_000  # picoseconds that a loop must take; a wake of sleeping
 
 
 def settle_parallel(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], threads: bool) -> tir.PrimFunc:
-    """`func` (lowered) with those parallel loops left that run on several threads; none without `threads`.
+    """Return `func` (lowered) with only the parallel loops that run on several threads; none without `threads`.
 
     `functions` are the PrimFuncs that it may call.
     """
@@ -187,7 +187,7 @@ class _Conflicts:
             self._accesses = [a for a in self._accesses if id(a) not in perhaps]
 
     def _narrowed(self, condition: Expr, holds: bool) -> _Turns:
-        """The iterations in which a condition on the loop variable holds, or does not."""
+        """Return the iterations in which a condition on the loop variable holds, or does not hold."""
         first, end = self._turns
         parts = conjuncts(condition)
         for part in parts if holds or len(parts) == 1 else ():

@@ -24,8 +24,11 @@ MOST_STAGES = 16
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`stage[i]` and `order[i]` of part i: it works on the iteration `stage` before that of the loop, and stands at
-    place `order` in the loop's body. Copies to shared memory in `asynchronous` stages need not end there."""
+    """A software pipeline: `stage[i]` and `order[i]` of part i.
+
+    Part i works on the iteration `stage` before that of the loop, and stands at place `order` in the loop's body.
+    Copies to shared memory in `asynchronous` stages need not end there.
+    """
 
     stage: tuple[int, ...]
     order: tuple[int, ...]
@@ -66,21 +69,21 @@ def _integers(loop: tir.For, key: str) -> tuple[int, ...]:
 
 
 def refused(loop: tir.For, message: str, help: str | None = None) -> CompileError:
-    """The diagnostic for a loop that cannot be pipelined as asked."""
+    """Return the error for a loop that cannot be pipelined as annotated."""
     return CompileError(
         error("E0770", f"the loop `{loop.var.name}` cannot be pipelined: {message}", loop.span, help=help)
     )
 
 
 def bracketed(body: tuple[Stmt, ...], number: int) -> Stmt:
-    """Statements as part `number` of a pipeline."""
+    """Return the statements bracketed as part `number` of a pipeline."""
     return tir.AttrStmt(tir.StringImm("part"), PART, number, body)
 
 
 def opened(loop: tir.For) -> list[bool]:
-    """Of each statement of a pipelined loop's body, which has blocks: do the numbers count what is in it?
+    """Return for each statement of a pipelined loop's body True if the stages count the statements in its block.
 
-    Raises CompileError if the numbers count neither what is in blocks nor the statements themselves.
+    Raises CompileError if they count neither the statements in blocks nor the statements themselves.
     """
     count = len(plan_of(loop).stage)
     inside = [_inside(s) for s in loop.body]
@@ -94,7 +97,7 @@ def opened(loop: tir.For) -> list[bool]:
 
 
 def _inside(stmt: Stmt) -> list[Stmt]:
-    """The statements of a block that has several, the init as one; of others themselves."""
+    """Return the statements of a block that has several, with the init as one; another statement itself."""
     if not isinstance(stmt, tir.BlockRealize) or tir.const_int(stmt.predicate) != 1:
         return [stmt]
     block = stmt.block

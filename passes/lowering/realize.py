@@ -21,15 +21,20 @@ from mlcc.passes.manage.stages import BLOCKS, LOOPS
 
 
 def realize_blocks(func: tir.PrimFunc, kernels: bool = False) -> tir.PrimFunc:
-    """`func` without blocks. For `kernels` of GPUs, the statements that annotations of pipelined loops speak of are
-    bracketed (see `pipeline_parts`; CompileError where the two do not agree), and views stay open (`bind_views`)."""
+    """Return `func` without blocks.
+
+    For `kernels` of GPUs, the parts of pipelined loops are bracketed (see `pipeline_parts`; raises CompileError if
+    annotations and statements disagree), and views stay symbolic (`bind_views`).
+    """
     defined = {n for b in func.buffers if b is not None for n in walk(b) if isinstance(n, tir.Var)}
     return replace(func, body=_Realizer({*func.params, *defined}, kernels).body(func.body))
 
 
 class _Realizer(TirMutator):
-    """Carries the values of axes down, and new buffers where a shape mentions an axis. `defined` are the variables
-    that have a value: a view binds the others that it mentions."""
+    """Substitutes axes by their values, and rebuilds buffers whose shapes mention an axis.
+
+    `defined` are the variables that have a value: a view binds the others that it mentions.
+    """
 
     def __init__(self, defined: set[tir.Var], kernels: bool) -> None:
         self._defined = defined

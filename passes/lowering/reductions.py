@@ -47,13 +47,16 @@ class Reduction:
         return self.op(a.dtype, a, b)
 
     def into(self, value: Expr) -> Stmt:
-        """The statement that brings a scalar to the element."""
+        """Return the statement that combines a scalar into the element."""
         old = tir.BufferLoad(self.dtype, self.store.buffer, self.store.indices)
         return tir.BufferStore(self.store.buffer, self.combined(old, value), self.store.indices, span=self.store.span)
 
 
 def find_reduction(loop: tir.For, aliases: Aliases, asked: bool = False) -> Reduction | None:
-    """The reduction that the body of a loop over lanes is, if its order may be changed; `asked`: that of floats too."""
+    """Return the reduction in the body of a loop over lanes if it may be reassociated, else None.
+
+    `asked`: reductions of floats may be reassociated too.
+    """
     asked = asked or bool(loop.annotations.get(REASSOCIATE))
     if loop.kind is not ForKind.VECTORIZED and not loop.annotations.get(REASSOCIATE):
         return None
@@ -98,7 +101,7 @@ def _first_iteration(loop: tir.For) -> tuple[Body, Body]:
 
 
 def _other_side(store: tir.BufferStore) -> Expr | None:
-    """x of `B[i] op x` or `x op B[i]`."""
+    """Return x of `B[i] op x` or `x op B[i]`; None for another value."""
     assert isinstance(store.value, tir.BinaryOp)
     analyzer = Analyzer()
     for one, other in ((store.value.lhs, store.value.rhs), (store.value.rhs, store.value.lhs)):
@@ -128,7 +131,7 @@ def _identity(op: type[tir.BinaryOp], dtype: DType) -> Expr:
 
 
 def reduce_in_vectors(loop: tir.For, reduction: Reduction, analyzer: Analyzer, options: LowerOptions) -> list[Stmt]:
-    """The loop as vector code. Raises NoVectorForm."""
+    """Return the loop as vector code. Raises NoVectorForm."""
     extent = tir.const_int(loop.extent)
     most = options.lanes_for(loop.body)
     width = most if extent is None else min(extent, most)
@@ -173,7 +176,7 @@ def _accumulated(
     loop: tir.For, reduction: Reduction, width: int, chunks: Expr, analyzer: Analyzer,
     lanes: Callable[[Expr, int, Expr], Expr],
 ) -> list[Stmt]:  # fmt: skip
-    """A vector that gathers the sums by lane, and what becomes of it."""
+    """Return the loop that accumulates by lane in a vector, and the statements that reduce that vector."""
     dtype = reduction.dtype
     sums = c.make_buffer(f"{reduction.store.buffer.name}_lanes", (width,), dtype, "local")
     all_lanes = tir.Ramp(DType.of("int32").with_lanes(width), c.const(0), c.const(1), width)
@@ -194,7 +197,7 @@ def _accumulated(
 
 
 def _folded(reduction: Reduction, value: Expr) -> list[Stmt]:
-    """The lanes of a vector combined, upper half with lower half, and brought to the element."""
+    """Return a horizontal reduction: upper half of the lanes with lower half, then into the element."""
     if value.dtype.element is not reduction.dtype:
         raise NoVectorForm
     statements: list[Stmt] = []

@@ -72,7 +72,7 @@ class _Turner(AliasMutator):
         return width
 
     def _columns(self, loop: tir.For) -> list[tir.BufferLoad]:
-        """The loads of columns in a body that stores elsewhere."""
+        """Return the strided (column) loads of a body that stores elsewhere: candidates for a register transpose."""
         stored = {self._aliases.of(s.buffer.data).root for s in loop.body}  # type: ignore[attr-defined]
         columns = [n for n in _surely(loop.body) if _is_column(n, loop.var)]
         safe = None not in stored and stored.isdisjoint(self._aliases.of(load.buffer.data).root for load in columns)
@@ -135,7 +135,7 @@ def _is_column(load: tir.BufferLoad, var: tir.Var) -> bool:
 
 
 def _columns_of(load: tir.BufferLoad, var: tir.Var, width: int, first: Expr, made: list[Stmt]) -> list[Expr]:
-    """The vectors that a load gives in `width` iterations; `made` gets the rows and what becomes of them."""
+    """Return the column vectors of a load in `width` iterations; append the loads of rows and shuffles to `made`."""
     index = load.indices[0]
     assert isinstance(index, tir.Ramp)
     base = substitute(index.base, {var: first})
@@ -153,7 +153,7 @@ def _columns_of(load: tir.BufferLoad, var: tir.Var, width: int, first: Expr, mad
 
 
 def _transposed(rows: list[Expr], dtype: DType, made: list[Stmt]) -> list[Expr]:
-    """A square of vectors turned: in each step pairs of them exchange halves of blocks twice as large as before."""
+    """Transpose a square of vectors in log2(n) steps of shuffles, each between blocks twice as large as before."""
     width = len(rows)
     step = 1
     while step < width:
@@ -169,7 +169,7 @@ def _transposed(rows: list[Expr], dtype: DType, made: list[Stmt]) -> list[Expr]:
 
 
 def _joined(parts: list[Expr], made: list[Stmt]) -> Expr:
-    """Vectors one after the other as one."""
+    """Return the concatenation of vectors."""
     while len(parts) > 1:
         joined = []
         for one, other in zip(parts[::2], parts[1::2], strict=False):
@@ -191,7 +191,7 @@ def _named(name: str, value: Expr, made: list[Stmt]) -> tir.Var:
 
 
 def _replaced(stmt: Stmt, values: dict[tir.BufferLoad, Expr]) -> Stmt:
-    """A statement with values in the place of loads."""
+    """Return a statement with loads replaced by values."""
     return map_children(stmt, partial(_value_of, values=values))
 
 

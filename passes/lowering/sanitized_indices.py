@@ -44,8 +44,10 @@ class InsertIndexChecks(LoweringStep):
 
 
 def _own_temporaries(func: tir.PrimFunc) -> dict[tir.Var, int]:
-    """By data variable of an allocation, the number of parallel loops around which it stands though it could stand
-    inside: each of their iterations then has memory of its own."""
+    """Return, by data variable of an allocation, the number of parallel loops that it could be sunk into.
+
+    Each iteration of those loops has private memory then.
+    """
     collector = Collector()
     collector.body(func.body)
     counts: dict[tir.Var, int] = {}
@@ -60,7 +62,7 @@ def _own_temporaries(func: tir.PrimFunc) -> dict[tir.Var, int]:
 
 
 def place_of(span: Span | None, name: str) -> str:
-    """A place in words, for texts of errors."""
+    """Return a place in words, for texts of errors."""
     if span is None:
         return name
     if span.source.name.endswith(_AS_LOWERED):
@@ -117,7 +119,7 @@ class _Indices(TirMutator):
         return tir.Call(index.dtype, INDEX, args, span=index.span)
 
     def _printed(self) -> Span:
-        """The statement, as a place of code that no text has."""
+        """Return the printed statement, as the place of generated code that has no source text."""
         assert self._stmt is not None
         source = self._texts.get(self._stmt)
         if source is None:

@@ -26,9 +26,11 @@ from mlcc.recursion import deep_recursion
 
 
 def steps_left(module: IRModule, kind: str, sanitize: bool = False) -> tuple[str, ...]:
-    """The lowering steps of a kind of target that a module has still to go through. With `sanitize` its accesses are to
-    be checked: those steps take code of any stage. Raises CompileError E0546 where it was lowered for another kind,
-    E0545 where its attributes contradict one another."""
+    """Return the lowering steps of a kind of target that a module has still to go through.
+
+    With `sanitize` the steps are those of code with checked accesses, which start from any stage. Raises CompileError
+    E0546 if the module was lowered for another kind, E0545 if its attributes contradict one another.
+    """
     last = module.attrs.get(STEP)
     backend = backends.get(kind)
     steps = _way(module, kind)
@@ -44,7 +46,7 @@ def steps_left(module: IRModule, kind: str, sanitize: bool = False) -> tuple[str
 
 
 def _way(module: IRModule, kind: str) -> tuple[str, ...]:
-    """The steps of a kind of target among which those that a module has been through are."""
+    """Return the steps of a kind of target that the module follows: with checked accesses, or the usual ones."""
     backend = backends.get(kind)
     return backend.sanitizing if module.attrs.get(SANITIZED) else backend.lowering
 
@@ -54,7 +56,7 @@ def _all_steps(backend: backends.Backend[Any]) -> tuple[str, ...]:
 
 
 def _check_attributes(module: IRModule, last: object) -> None:
-    """Raises CompileError E0545 unless `last` is a step of lowering that gives the stage of a module."""
+    """Raise CompileError E0545 unless `last` is a lowering step whose result has the stage of the module."""
     stage = stage_of(module)
     names = {name: None for backend in backends.every() for name in _all_steps(backend)}
     if last is not None and last not in names:
@@ -73,13 +75,13 @@ def _check_attributes(module: IRModule, last: object) -> None:
 
 
 def lowered_for(module: IRModule) -> Target | None:
-    """The target that a module has been lowered for so far, if it says so. Raises CompileError (E0790 to E0793)."""
+    """Return the target that a module has been lowered for so far, or None. Raises CompileError (E0790 to E0793)."""
     text = module.attrs.get(TARGET)
     return None if text is None else Target.parse(str(text))
 
 
 def lowered_otherwise(module: IRModule, target: Target) -> list[Diagnostic]:
-    """The warning (W0304) on a module that was lowered for a machine that lowering takes for another than `target`."""
+    """Return the warning (W0304) if the module was lowered with options that differ from those of `target`."""
     before = lowered_for(module)
     if before is None or before.kind != target.kind or module.attrs.get(SANITIZED):
         return []
@@ -91,7 +93,7 @@ def lowered_otherwise(module: IRModule, target: Target) -> list[Diagnostic]:
 
 
 def reached(module: IRModule, stage: str, step: str, target: Target | None = None) -> IRModule:
-    """The module, saying that `step` brought it to `stage`, and for what, if it does not say so yet."""
+    """Return the module with `step` and `stage` in its attributes, and the target unless it already names one."""
     result = module.copy()
     known = {} if target is None else {TARGET: str(target)}
     result.attrs = Attrs({**known, **module.attrs, STAGE: stage, STEP: step})
@@ -99,9 +101,11 @@ def reached(module: IRModule, stage: str, step: str, target: Target | None = Non
 
 
 def with_lowering(pipeline: Pipeline, module: IRModule, kind: str, sanitize: bool = False) -> Pipeline:
-    """A pipeline for a module, with the passes that come before lowering, where a text from its blocks on leaves them
-    out, and the lowering steps that it leaves out at its end. `sanitize`: to code whose accesses are checked; so it is
-    where the pipeline enters that way by itself. Raises CompileError E0546."""
+    """Return a pipeline completed with the lowering steps that it leaves out at its end.
+
+    If its text starts from blocks, the passes that come before lowering are added too. `sanitize`: lower to code with
+    checked accesses; implied if the pipeline has the first step of that. Raises CompileError E0546.
+    """
     passes = pipeline.passes
     backend = backends.get(kind)
     enters = [at for at, one in enumerate(passes) if one.name in backend.sanitizing[:1]]
@@ -122,7 +126,7 @@ def with_lowering(pipeline: Pipeline, module: IRModule, kind: str, sanitize: boo
 
 
 def placed(found: Diagnostic, func: tir.PrimFunc) -> Diagnostic:
-    """The finding; at the function, where it has no place of its own."""
+    """Return the diagnostic, located at the function if it has no place of its own."""
     return found if found.primary.span else replace(found, primary=Label(func.span, found.primary.text))
 
 
@@ -159,8 +163,10 @@ class LoweringStep(Pass):
         self, name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions,
         module: IRModule,
     ) -> Mapping[str, tir.PrimFunc]:  # fmt: skip
-        """A PrimFunc of the module in the next stage, by its name, and functions that come with it. Raises
-        CompileError."""
+        """Return a PrimFunc of the module in the next stage, by name, with functions added for it.
+
+        Raises CompileError.
+        """
         return {name: self.lower(func, functions, options)}
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
@@ -168,7 +174,7 @@ class LoweringStep(Pass):
         raise NotImplementedError
 
     def _check(self, module: IRModule, ctx: PassContext) -> None:
-        """Raises CompileError for a module that has been through this step, or not through all before it."""
+        """Raise CompileError for a module that has been through this step, or not through all before it."""
         kind = ctx.target.kind
         backend = backends.get(kind)
         if self.name not in _all_steps(backend):

@@ -7,8 +7,10 @@ from mlcc.ir.node import walk
 
 
 def symbols_of(func: tir.PrimFunc) -> tuple[tir.Var, ...]:
-    """Variables of the parameters' buffers that are no parameters, in order of first occurrence (parameter by
-    parameter; shape, then strides, then offset)."""
+    """Return the variables of the parameters' buffers that are no parameters, in order of first occurrence.
+
+    The order is parameter by parameter; shape, then strides, then offset.
+    """
     known = set(func.params)
     symbols: dict[tir.Var, None] = {}
     for buffer in func.buffers:

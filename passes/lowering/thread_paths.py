@@ -42,8 +42,10 @@ def kernel_depth(uses: Uses) -> int | None:
 
 
 def by_block(uses: Uses, axis: str = "threadIdx") -> Uses:
-    """The same uses with the loops over threads inside of all scopes that are the same for all threads; or those over
-    one axis, for memory of a warp."""
+    """Return the uses with loops over threads moved inside all scopes that are uniform over threads.
+
+    For memory of a warp, only the loops over one `axis` move.
+    """
     shared = replace(uses, path=tuple(s for s in uses.path if not of_threads(s, axis)))
     shared.accesses = [_inner_threads(a, axis) for a in uses.accesses]
     return shared

@@ -24,7 +24,10 @@ from mlcc.passes.manage.stages import LOOPS
 
 
 def serial_threads(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func` with thread-bound loops and launch scopes as serial loops. Raises CompileError where threads interact."""
+    """Return `func` with thread-bound loops and launch scopes as serial loops.
+
+    Raises CompileError if threads interact.
+    """
     bound = next(_thread_code(func.body), None)
     if bound is None:
         return func

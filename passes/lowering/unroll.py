@@ -18,12 +18,12 @@ from mlcc.passes.manage.stages import FLAT
 
 
 def unroll_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
-    """`func` with marked loops unrolled, innermost first, up to `limit` statements each; others keep their mark."""
+    """Return `func` with marked loops of up to `limit` statements unrolled, innermost first; others keep their mark."""
     return replace(func, body=unroll_body(func.body, limit))
 
 
 def unroll_body(body: Body, limit: int) -> Body:
-    """Statements, likewise."""
+    """Return statements with marked loops unrolled, as `unroll_loops` does."""
     return _Unroller(limit).body(body)
 
 
@@ -48,7 +48,7 @@ class _Unroller(TirMutator):
 
 
 def select_unrolled(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
-    """`func` with the mark on those loops left that `unroll_loops` writes out; others become serial."""
+    """Return `func` with only those loops marked that `unroll_loops` unrolls; the others become serial."""
     return replace(func, body=_Selector(limit).body(func.body))
 
 
@@ -100,7 +100,7 @@ def size_of(body: Body) -> int:
 
 
 def nested_bodies(stmt: Stmt) -> tuple[Body, ...]:
-    """The bodies inside a statement of loop code."""
+    """Return the bodies inside a statement of loop code."""
     if isinstance(stmt, (tir.For, tir.While, tir.AttrStmt)):
         return (stmt.body,)
     if isinstance(stmt, tir.IfThenElse):

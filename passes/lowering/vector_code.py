@@ -25,11 +25,12 @@ class NoVectorForm(Exception):
 
 
 class Lanes(TirMutator):
-    """Rewrites the body of a loop over `var` to do the `lanes` iterations from `base` on. `analyzer` knows the ranges
-    of outer loops. Raises NoVectorForm where nothing but the serial loop will do.
+    """Rewrites the body of a loop over `var` to run the `lanes` iterations from `base` on as vectors.
 
-    What differs by lane in whether it happens becomes an `if`, or a `T.if_then_else`, with a condition of as many
-    lanes: what stands inside happens in the lanes where it holds, and nowhere if it holds in none.
+    `analyzer` knows the ranges of outer loops. Raises NoVectorForm if only the serial loop is possible.
+
+    A statement or value under a condition that differs by lane goes under an `if` or `T.if_then_else` with a vector
+    condition, a mask: it runs in the lanes where the condition holds, and not at all if it holds in none.
     """
 
     def __init__(self, var: tir.Var, base: Expr, lanes: int, analyzer: Analyzer, options: LowerOptions) -> None:
@@ -102,7 +103,7 @@ class Lanes(TirMutator):
         return tir.IfThenElse(everywhere, self.body(node.then_body), (rest,), span=node.span)
 
     def _condition(self, node: tir.IfThenElse) -> Expr | None:
-        """The condition of a branch; None if its parts have to be asked one after the other."""
+        """Return the condition of a branch as a vector; None if its parts must be tested one after the other."""
         if node.else_body is not None or len(operands(node.condition)) < 2:
             return self.expr(node.condition)
         parts = [self.expr(part) for part in operands(node.condition)]
@@ -111,7 +112,7 @@ class Lanes(TirMutator):
         return self.expr(node.condition)
 
     def _nested(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
-        """`if a and b` as `if a: if b`: those that are the same in all lanes first, where they may be."""
+        """Turn `if a and b` into `if a: if b`, with a uniform part first where that is safe."""
         parts = operands(node.condition)
         wide = [self.expr(part).dtype.lanes > 1 for part in parts]
         first = next((n for n, part in enumerate(parts) if not wide[n] and (n == 0 or _always_safe(part))), 0)
@@ -120,7 +121,7 @@ class Lanes(TirMutator):
         return self.stmt_if(tir.IfThenElse(parts[first], (inner,), span=node.span))
 
     def _in_some_lanes(self, node: tir.IfThenElse, condition: Expr) -> tir.IfThenElse | None:
-        """The branch under masks; None if something in it has no such form."""
+        """Return the branch under a mask; None if something in it has no masked form."""
         before = dict(self._vectors)
         self._masked += 1
         try:
@@ -147,7 +148,7 @@ class Lanes(TirMutator):
         return replace(node, min=start, extent=extent, body=self.body(node.body))
 
     def _dot(self, node: tir.For) -> Stmt | None:
-        """A loop over a few products for which the CPU has an instruction; a condition on both loops goes around it."""
+        """Return the dot instruction for a short loop of products, else None; a uniform condition goes around it."""
         match node.body:
             case (tir.IfThenElse(condition=condition, then_body=inner, else_body=None),) if not mentions(
                 condition, {node.var, *self._vectors}
@@ -161,7 +162,7 @@ class Lanes(TirMutator):
         return None if dot is None or mentions(dot, set(self._vectors)) else dot
 
     def _instead(self, var: tir.Var, lanes: int, expr: Expr) -> Expr:
-        """An expression over another variable, in as many lanes from 0 on."""
+        """Return an expression over another variable, in `lanes` lanes from 0 on."""
         return Lanes(var, c.const(0, var.dtype), lanes, self._analyzer, self._options).expr(expr)
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt:
@@ -204,7 +205,7 @@ class Lanes(TirMutator):
         return tir.Broadcast(value.dtype.with_lanes(self._lanes), value, self._lanes)
 
     def _all(self, *values: Expr) -> list[Expr]:
-        """The values at one number of lanes."""
+        """Return the values broadcast to one number of lanes."""
         if all(v.dtype.lanes == 1 for v in values):
             return list(values)
         return [self._wide(v) for v in values]
@@ -213,7 +214,7 @@ class Lanes(TirMutator):
         return self._vectors.get(node, node)
 
     def index(self, node: Expr) -> Expr:
-        """An index: it does not wrap, so that a wider ramp has the same lanes."""
+        """Return an index as a vector. Indices do not wrap, so a widened ramp has the same lanes."""
         if isinstance(node, (tir.Add, tir.Sub, tir.Mul)):
             return self._binary(node, self.index(node.lhs), self.index(node.rhs))
         if isinstance(node, tir.Cast) and node.dtype.is_int and node.value.dtype.is_int:
@@ -227,8 +228,10 @@ class Lanes(TirMutator):
         return self.expr(node)
 
     def _divided(self, node: tir.BinaryOp, ramp: tir.Ramp, by: int) -> Expr:
-        """The quotient or remainder of a ramp: a ramp again, or one number for all lanes, if the divisor divides its
-        stride, or if all lanes lie between two multiples of the divisor."""
+        """Return the quotient or remainder of a ramp by a constant.
+
+        It is a ramp or uniform if the divisor divides the stride, or if all lanes lie between two multiples of it.
+        """
         quotient = isinstance(node, tir.FloorDiv)
         first = (c.floordiv if quotient else c.floormod)(ramp.base, by)
         stride = tir.const_int(ramp.stride)
@@ -242,7 +245,7 @@ class Lanes(TirMutator):
         return self._binary(node, ramp, node.rhs)
 
     def _binary(self, node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr:
-        """Sums and multiples of ramps are ramps (modulo the width, as the lanes are)."""
+        """Return a binary operation of vectors. Sums and multiples of ramps are ramps (modulo the width)."""
         if lhs is node.lhs and rhs is node.rhs:
             return node
         ramp = _ramp(node, lhs, rhs)
@@ -264,8 +267,10 @@ class Lanes(TirMutator):
         return self._alike(node, lhs, rhs) or self._binary(node, lhs, rhs)
 
     def _alike(self, node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr | None:
-        """A comparison of whose answer all lanes have the same, as that of the first: lanes that begin at a multiple of
-        how far they reach, and a bound that is one. None for another one."""
+        """Return a comparison as a scalar if it is uniform over the lanes, else None.
+
+        It is if the first lane and the bound are multiples of the span of all lanes.
+        """
         if isinstance(node, (tir.LT, tir.GE)):
             ramp, bound = lhs, rhs
         elif isinstance(node, (tir.LE, tir.GT)):
@@ -290,7 +295,7 @@ class Lanes(TirMutator):
         return tir.Cast(node.dtype.with_lanes(value.dtype.lanes), value, span=node.span)
 
     def _fits(self, ramp: tir.Ramp) -> bool:
-        """No lane wraps."""
+        """Return True if no lane wraps."""
         last = self._analyzer.bound(c.add(ramp.base, c.mul(ramp.stride, ramp.lanes - 1)))
         most = 1 << ramp.dtype.bits - 1
         return ramp.dtype.kind == "int" and -most <= last.min <= last.max < most
@@ -383,13 +388,13 @@ def _conjunction(parts: list[Expr]) -> Expr:
 
 
 def _widened(node: tir.Cast, ramp: tir.Ramp) -> Expr:
-    """The cast of a ramp in which nothing wraps."""
+    """Return the cast of a ramp in which no lane wraps."""
     base, stride = c.cast(node.dtype, ramp.base), c.cast(node.dtype, ramp.stride)
     return tir.Ramp(node.dtype.with_lanes(ramp.lanes), base, stride, ramp.lanes)
 
 
 def _ramp(node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr | None:
-    """The result as a ramp, or as a scalar where the lanes are equal."""
+    """Return the result as a ramp, or as a scalar if all lanes are equal; None if it is neither."""
     if isinstance(node, tir.Mul):
         for one, other in ((lhs, rhs), (rhs, lhs)):
             if isinstance(one, tir.Ramp) and other.dtype.lanes == 1:
@@ -412,7 +417,7 @@ def _ramp(node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr | None:
 
 
 def _always_safe(node: Expr) -> bool:
-    """Evaluating it for lanes that are not chosen cannot fault: no loads, no calls but lane-wise ones."""
+    """Return True if evaluating it for inactive lanes cannot fault: no loads, no calls but lane-wise ones."""
     stack: list[Node] = [node]
     while stack:
         top = stack.pop()
@@ -425,7 +430,7 @@ def _always_safe(node: Expr) -> bool:
 
 
 def _for_all_lanes(condition: Expr) -> Expr | None:
-    """A scalar condition under which `condition` holds in every lane, or None if none is known."""
+    """Return a scalar condition under which `condition` holds in every lane, or None if none is known."""
     if condition.dtype.lanes == 1:
         return condition
     if isinstance(condition, tir.And):
@@ -447,7 +452,7 @@ def _for_all_lanes(condition: Expr) -> Expr | None:
 
 
 def _end(value: Expr, greatest: bool) -> Expr | None:
-    """The greatest or least lane of a ramp (whose arithmetic is taken not to wrap) or broadcast."""
+    """Return the greatest or least lane of a ramp (assumed not to wrap) or broadcast."""
     if not value.dtype.is_int or value.dtype.is_uint or value.dtype.bits < 32:
         return None
     if value.dtype.lanes == 1:

@@ -24,7 +24,7 @@ from mlcc.passes.lowering.unroll import nested_bodies
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """`sum(coefficient * variable) + rest`; variables are those asked for."""
+    """A linear form `sum(coefficient * variable) + rest` over chosen variables."""
 
     terms: dict[tir.Var, int]
     rest: Expr
@@ -88,7 +88,7 @@ class _Access:
 
 
 class _Collector:
-    """The accesses of a loop body, its inner loops and bindings, and whether nothing else is in the way."""
+    """Collects the accesses, inner loops and bindings of a loop body; `plain`: nothing forbids lockstep otherwise."""
 
     def __init__(self) -> None:
         self.accesses: list[_Access] = []
@@ -192,8 +192,10 @@ def _apart(accesses: list[_Access], forms: _Forms, aliases: Aliases) -> bool:
 
 
 class _Forms:
-    """Linear forms of the accesses of one loop, their inner loops counting from 0. `changing` are the data variables of
-    memory that the loop writes."""
+    """Linear forms of the accesses of one loop, with inner loops counted from 0.
+
+    `changing` are the data variables of memory that the loop writes.
+    """
 
     def __init__(self, loop: tir.For, collector: _Collector, changing: set[tir.Var]) -> None:
         self._lane = loop.var
@@ -204,7 +206,7 @@ class _Forms:
         self._changing = changing
 
     def of(self, index: Expr) -> Linear | None:
-        """The form; None if there is none, or if it depends on memory that the loop writes."""
+        """Return the form; None if there is none, or if it depends on memory that the loop writes."""
         form = linear(index, self._over, self._binds)
         if form is None or mentions(form.rest, self._changing):
             return None
@@ -218,13 +220,15 @@ class _Forms:
         return Linear(form.terms, rest)
 
     def shape(self, form: Linear) -> tuple[int, list[tuple[int, int | None]]]:
-        """The stride, and coefficient and extent of each inner loop: equal for accesses that walk alike."""
+        """Return the lane stride, and coefficient and extent of each inner loop: equal for parallel access patterns."""
         inner = [(k, tir.const_int(self._inner[v].extent)) for v, k in form.terms.items() if v is not self._lane]
         return form.terms.get(self._lane, 0), sorted((k, -1 if n is None else n) for k, n in inner if n != 1)
 
     def far(self, form: Linear, distance: int) -> bool:
-        """No two lanes meet that are so many elements apart: the distance is longer than the way of all lanes, or
-        between two of their places."""
+        """Return True if no two lanes meet in accesses `distance` elements apart.
+
+        The distance exceeds the reach of all lanes, or, without inner loops, it is no multiple of the stride.
+        """
         stride, inner = self.shape(form)
         if any(count is None or count < 0 for _, count in inner):
             return False
@@ -232,7 +236,7 @@ class _Forms:
         return distance > reach or (not inner and distance % stride != 0)
 
     def injective(self, form: Linear) -> bool:
-        """No two lanes name one element: in order of size, each coefficient exceeds the reach of the smaller ones."""
+        """Return True if no two lanes access one element: each coefficient exceeds the reach of the smaller ones."""
         stride, inner = self.shape(form)
         digits = sorted([(abs(k), n) for k, n in inner] + [(abs(stride), self._extent)])
         reach = 0

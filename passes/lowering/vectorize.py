@@ -30,7 +30,7 @@ _UNROLLED = 4
 
 
 def vectorize_loops(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
-    """`func` with marked loops as vector code."""
+    """Return `func` with marked loops as vector code."""
     return replace(func, body=_Vectorizer(options).body(func.body))
 
 
@@ -63,7 +63,7 @@ class _Vectorizer(AliasMutator):
         return self._reduced(node) or serial
 
     def _reduced(self, loop: tir.For) -> list[Stmt] | None:
-        """A reduction in vectors."""
+        """Return a vectorized reduction; None if the loop is none."""
         if tir.const_int(loop.step) not in (None, 1):
             return None
         reduction = find_reduction(loop, self._aliases, self._options.reassociate)
@@ -104,7 +104,7 @@ class _Vectorizer(AliasMutator):
 
 
 def _inner_vectorized(body: Body) -> list[Body]:
-    """[body] if a vectorized loop is inside."""
+    """Return [body] if it contains a vectorized loop, else []."""
     stack = list(body)
     while stack:
         stmt = stack.pop()

@@ -26,17 +26,17 @@ GUESS = 16  # trips of a loop of unknown extent
 
 
 def picoseconds(body: Body) -> Expr:
-    """The work of statements, as an int64 expression over what is known before them."""
+    """Return the work of statements, as an int64 expression over variables known before them."""
     return Meter().body(body)
 
 
 def of_iteration(loop: tir.For) -> Expr:
-    """The work of one iteration of a loop, as an int64 expression over what is known before the loop."""
+    """Return the work of one iteration of a loop, as an int64 expression over variables known before the loop."""
     return Meter({loop.var}).body(loop.body)
 
 
 class Meter:
-    """Sums up what statements cost; a loop's trips times what its body does."""
+    """Sums up the costs of statements; a loop costs its trip count times its body."""
 
     def __init__(self, inner: set[tir.Var] | None = None) -> None:
         self._inner = set() if inner is None else inner  # variables that the code binds itself
@@ -70,7 +70,7 @@ class Meter:
         return tir.IntImm(INT64, 0)
 
     def store(self, stmt: tir.BufferStore) -> int:
-        """Picoseconds of one store, with what it stores."""
+        """Return the picoseconds of one store, with its value."""
         lanes = max((i.dtype.lanes for i in stmt.indices), default=1)
         return _ops(stmt.value) + sum(map(_loads, stmt.indices)) + weight(stmt.value, lanes)
 
@@ -93,13 +93,13 @@ def _sum(a: Expr, b: Expr) -> Expr:
 
 
 def weight(value: Expr, lanes: int = 1) -> int:
-    """Picoseconds of one operation on values of this type, or on `lanes` elements of it."""
+    """Return the picoseconds of one operation on values of this type, or on `lanes` elements of it."""
     size = value.dtype.bytes * max(lanes, value.dtype.lanes)
     return OPERATION * max(1, -(-size // _BYTES) if max(lanes, value.dtype.lanes) > 1 else 1)
 
 
 def _ops(value: Expr) -> int:
-    """Picoseconds of an expression; what only computes places in memory is free."""
+    """Return the picoseconds of an expression; address arithmetic is free."""
     total = 0
     stack: list[Node] = [value]
     while stack:
@@ -118,7 +118,7 @@ def _ops(value: Expr) -> int:
 
 
 def call_weight(node: tir.Call) -> int:
-    """Picoseconds of a call, without its arguments."""
+    """Return the picoseconds of a call, without its arguments."""
     if isinstance(node.op, relax.GlobalVar):
         return KERNEL
     intrinsic = called(node)
@@ -128,5 +128,5 @@ def call_weight(node: tir.Call) -> int:
 
 
 def _loads(index: Expr) -> int:
-    """Of the loads inside an index."""
+    """Return the picoseconds of the loads inside an index."""
     return sum(weight(n) for n in find(index, tir.BufferLoad))

@@ -50,7 +50,7 @@ class _Estimate:
         self.known: dict[object, int | None] = {}  # by name and shapes
 
     def function(self, name: str, shapes: Sequence[Shape | None]) -> int | None:
-        """Of one call. A scalar among the arguments counts as a shape: it too tells a symbolic variable."""
+        """Return the estimate of one call. A scalar argument counts as a shape: it too binds a symbolic variable."""
         func = self.module.functions.get(name)
         if func is None or name in self.active:
             return None
@@ -108,7 +108,7 @@ def _sizes(func: Func, shapes: Sequence[Shape | None]) -> dict[tir.Var, int]:
 
 
 def extent_at(expr: tir.Expr, sizes: Sizes) -> int | None:
-    """The value of an expression over symbols at these sizes; None where they do not tell it."""
+    """Return the value of an expression over symbols at these sizes; None if they do not determine it."""
     known = tir.const_int(expr)
     if known is None and isinstance(expr, tir.Var):
         return sizes.get(expr)
@@ -137,7 +137,7 @@ def _elements(info: relax.StructInfo | None, sizes: Sizes) -> int | None:
 
 
 def _leaves(info: relax.StructInfo | None) -> Iterator[relax.TensorStructInfo]:
-    """The tensors of a struct info, tuples flattened."""
+    """Yield the tensors of a struct info, with tuples flattened."""
     if isinstance(info, relax.TupleStructInfo):
         for inner in info.fields:
             yield from _leaves(inner)
