@@ -38,14 +38,14 @@ class Analyzer:
         return Canonical(self)
 
     def _forget(self) -> None:
-        """Drop what was simplified, since what is known of variables has changed."""
+        """Drop cached results after a change of the assumptions."""
         if self.known.linear or self.known.exprs or self.known.differences:
             self.known = Known()
 
     # ------------------------------------------------------------ what is known
 
     def bind(self, var: tir.Var, known: tir.Range | Expr | int) -> None:
-        """Take it that `var` lies in a range, or is a value."""
+        """Assume that `var` lies in a range, or equals a value."""
         self._bound_anew(var)
         if isinstance(known, tir.Range) and tir.const_int(known.extent) == 1:
             known = known.min
@@ -65,7 +65,7 @@ class Analyzer:
         self._bind_residue(var, self._residues.of(value))
 
     def bind_bound(self, var: tir.Var, low: int, high: int) -> None:
-        """Take it that low <= var <= high."""
+        """Assume low <= var <= high."""
         self._bound_anew(var)
         self._bounds.bind(var, Bound(low, high))
 
@@ -77,7 +77,7 @@ class Analyzer:
 
     @contextmanager
     def constraint(self, condition: Expr) -> Iterator[None]:
-        """Take it that `condition` holds inside the `with`."""
+        """Assume `condition` inside the `with`."""
         before, bindings = self.known, self._bindings
         undo: list[Callable[[], None]] = []
         self._assume(condition, undo)
@@ -110,7 +110,7 @@ class Analyzer:
         self._bounds.forget()  # bounds of remainders follow from residues
 
     def _assume_order(self, condition: Expr, a: Expr, b: Expr, undo: list[Callable[[], None]]) -> None:
-        """A bound of the non-constant part of a - b, and of what it was compared with."""
+        """Assume bounds of a and b, and of the non-constant part of a - b and its negation; append to `undo`."""
         match condition:
             case tir.LT():
                 limits = Bound(-INF, -1)
@@ -145,7 +145,7 @@ class Analyzer:
             undo.append(self._bounds.assume(mirrored, Bound(-high, -low)))
 
     def _apart(self, a: Expr, b: Expr) -> tuple[Expr, int]:
-        """a - b as an expression plus a constant."""
+        """Return a - b as an expression plus a constant."""
         difference = self.difference(a, b)
         match difference:
             case tir.Add(lhs=rest, rhs=IntImm(value=k)):
@@ -157,30 +157,30 @@ class Analyzer:
     # ------------------------------------------------------------ questions
 
     def simplify(self, expr: Expr) -> Expr:
-        """An equal expression in canonical form."""
+        """Return an equal expression in canonical form."""
         if isinstance(expr, tir.IntImm) or (isinstance(expr, tir.Var) and expr not in self.values):
             return expr
         simplified = self._canonical.visit(expr)
         return simplified if simplified is expr else self._canonical.visit(simplified)
 
     def same(self, a: Expr, b: Expr) -> bool:
-        """Structurally equal?"""
+        """Return True if both are structurally equal."""
         return self.keys.same(a, b)
 
     def bound(self, expr: Expr) -> Bound:
-        """Constant bounds."""
+        """Return constant bounds of an expression."""
         return self._bounds.of(expr)
 
     def modular_set(self, expr: Expr) -> Residue:
-        """(coeff, base): expr is base modulo coeff."""
+        """Return (coeff, base): expr is base modulo coeff."""
         return self._residues.of(expr)
 
     def difference(self, a: Expr, b: Expr) -> Expr:
-        """a - b in canonical form."""
+        """Return a - b in canonical form."""
         return self._canonical.difference(a, b)
 
     def compare(self, a: Expr, b: Expr) -> Bound:
-        """Bounds of a - b, as tight as the canonical form of the difference and each side by itself give."""
+        """Return bounds of a - b: the meet of those of the canonical difference and those from each side by itself."""
         direct = self._bounds_apart(a, b)
         if direct.max < 0 or direct.min > 0 or isinstance(b, IntImm) and not self._bounds.assuming:
             return direct
@@ -189,7 +189,7 @@ class Analyzer:
         return direct.meet(Bound(bounds.min + constant, bounds.max + constant))
 
     def compare_operands(self, a: Expr, b: Expr) -> Bound:
-        """Bounds of a - b, by which the minimum and the maximum of both are decided."""
+        """Return the bounds of a - b that decide the minimum and the maximum of both."""
         if self._differences:
             return self.compare(a, b)
         direct = self._bounds_apart(a, b)
@@ -199,7 +199,7 @@ class Analyzer:
         return Bound(difference.value, difference.value) if isinstance(difference, IntImm) else direct
 
     def _bounds_apart(self, a: Expr, b: Expr) -> Bound:
-        """Bounds of a - b from those of a and of b."""
+        """Return bounds of a - b from those of a and of b."""
         one, two = self.bound(a), self.bound(b)
         return Bound(one.min - two.max, one.max - two.min)
 
@@ -218,8 +218,10 @@ class Analyzer:
         return isinstance(simplified, IntImm) and simplified.value != 0
 
     def _prove_order(self, condition: tir.CompareOp) -> bool:
-        """A comparison that simplification leaves: with x - y against 0 taken apart, or by the steps between quotients
-        of its sides."""
+        """Prove a comparison that does not simplify to a constant.
+
+        x - y compared with 0 is tried as x against y. Else the difference of quotients is rewritten and bounded.
+        """
         sides = (condition.lhs, condition.rhs)
         match sides:
             case tir.Sub(lhs=x, rhs=y), IntImm(value=0):
@@ -242,7 +244,7 @@ class Analyzer:
         return isinstance(condition, tir.EQ) and bound == (0, 0)
 
     def prove_equal(self, a: Expr, b: Expr) -> bool:
-        """a == b always?"""
+        """Return True if a == b is proved."""
         if a is b:
             return True
         difference = self.difference(a, b)
@@ -251,10 +253,10 @@ class Analyzer:
         return self.bound(difference) == (0, 0)
 
     def prove_at_least(self, expr: Expr, least: int) -> bool:
-        """expr >= least always?"""
+        """Return True if expr >= least is proved."""
         return self.bound(expr).min >= least or self.bound(self.simplify(expr)).min >= least
 
 
 def simplify(expr: Expr) -> Expr:
-    """`expr` simplified with nothing known of its variables."""
+    """Return `expr` simplified without assumptions on its variables."""
     return Analyzer().simplify(expr)

@@ -61,7 +61,7 @@ def dtype_bound(dtype: DType) -> Bound:
 
 
 class Bounds:
-    """Bounds under what is known of variables and, by `known`, of whole expressions."""
+    """Constant bounds of expressions under assumptions on variables and, by `assume`, on whole expressions."""
 
     def __init__(self, keys: Keys, modular: Callable[[Expr], tuple[int, int]]) -> None:
         self._keys = keys
@@ -83,11 +83,11 @@ class Bounds:
             self._memo = {}
 
     def forget(self) -> None:
-        """Start over, since what is known of residues has changed."""
+        """Drop cached bounds after a change of the residues."""
         self._memo = {}
 
     def assume(self, expr: Expr, bound: Bound) -> Callable[[], None]:
-        """Take it that `expr` lies within `bound` until the result is called."""
+        """Assume that `expr` lies within `bound` until the returned function is called."""
         stack = self._known.setdefault(self._keys.key(expr), [])
         stack.append(bound)
         before, self._memo = self._memo, {}
@@ -100,7 +100,7 @@ class Bounds:
         return undo
 
     def of(self, expr: Expr) -> Bound:
-        """The bound of an integer or bool expression."""
+        """Return the bound of an integer or bool expression."""
         cached = self._memo.get(id(expr))
         if cached is not None:
             return cached[1]
@@ -218,7 +218,7 @@ def _product(a: Bound, b: Bound) -> Bound:
 
 
 def _quotient(a: Bound, b: Bound, divide: Callable[[int, int], int]) -> Bound:
-    """By the extreme divisors: the ends, and -1 and 1 where the range spans 0 (a divisor is never 0)."""
+    """Return the bound of a quotient, from the extreme divisors: the ends, and -1 and 1 if the range spans 0."""
     divisors = [d for d in (b.min, b.max, -1, 1) if d and b.min <= d <= b.max]
     if not divisors:
         return EVERYTHING
@@ -227,7 +227,7 @@ def _quotient(a: Bound, b: Bound, divide: Callable[[int, int], int]) -> Bound:
 
 
 def _truncmod(a: Bound, b: Bound) -> Bound:
-    """The sign of the dividend; smaller than the divisor and no larger than the dividend, in magnitude."""
+    """Return the bound of a truncated remainder: sign of the dividend, magnitude below the divisor's."""
     if a.min >= 0 and b.min > a.max:
         return a
     most = max(abs(b.min), abs(b.max)) - 1

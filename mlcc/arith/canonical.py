@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Known:
-    """Results of simplification under one state of knowledge, by structural key."""
+    """Cached results under one set of assumptions, by structural key."""
 
     __slots__ = ("differences", "exprs", "linear")
 
@@ -46,7 +46,7 @@ class Canonical(Rewrite):
         return simplified
 
     def _finished(self, made: Linear) -> Expr:
-        """A linear form as an expression: one difference of quotients that is all of it becomes a remainder."""
+        """Return a linear form as an expression. If it is one difference of quotients, that becomes a remainder."""
         whole = to_expr(made)
         if isinstance(made, Sum) and _has_quotient(made):
             rest, base = apart(whole)
@@ -58,9 +58,9 @@ class Canonical(Rewrite):
         return whole
 
     def linear(self, expr: Expr) -> Linear:
-        """The simplified expression, still in linear form where it has one.
+        """Return the simplified expression, still in linear form if it has one.
 
-        Results are kept by structure: rules build the same operands over and over, as objects of their own.
+        Results are cached by structure: rules build equal operands as new objects over and over.
         """
         if isinstance(expr, IntImm):
             return expr
@@ -89,7 +89,7 @@ class Canonical(Rewrite):
         return difference
 
     def steps_between(self, a: Expr, b: Expr) -> Expr | None:
-        """a - b with each pair of opposite quotients in it made a remainder; None if there is no such pair."""
+        """Return a - b with each pair of opposite quotients rewritten as a remainder; None if there is no such pair."""
         difference = to_sum(self.linear(a), self.analyzer.keys)
         difference.add(to_sum(self.linear(b), self.analyzer.keys), -1)
         for one in difference.terms:
@@ -231,7 +231,7 @@ class Canonical(Rewrite):
         return divide(to_term(a), divisor, True) if taken is None else taken
 
     def _taken_apart(self, value: Sum, divisor: int) -> Sum | None:
-        """value // divisor by its scales, if what they leave has one quotient: x * 360 // 16 == x * 22 where x < 2."""
+        """Distribute value // divisor over terms if the rest has one quotient: x * 360 // 16 == x * 22 for x < 2."""
         if not any(abs(t.scale) > divisor for t in value.terms):
             return None
         left = Sum(value.dtype, value.keys, [t.with_scale(t.scale % divisor) for t in value.terms])
@@ -243,12 +243,12 @@ class Canonical(Rewrite):
         return Sum(value.dtype, value.keys, terms, value.base // divisor + quotient)
 
     def _quotient(self, expr: Expr, divisor: int) -> int | None:
-        """The value of expr // divisor, if its bounds leave only one."""
+        """Return the quotient expr // divisor if its bounds leave only one value."""
         low, high = self.analyzer.bound(expr)
         return low // divisor if low // divisor == high // divisor else None
 
     def _coarse(self, rest: Sum, divisor: int) -> tuple[int, Sum, Sum]:
-        """g, x and r such that rest == g*x + r, g divides the divisor and 0 <= r < g; g is 1 if there is no more."""
+        """Return g, x and r: rest == g*x + r, g a divisor of `divisor` and 0 <= r < g; g is 1 if none is greater."""
         scale = abs(rest.terms[0].scale)
         if scale > 1 and divisor % scale == 0 and _alike(rest, scale):
             return scale, rest.divided(scale), Sum(rest.dtype, rest.keys)
@@ -342,7 +342,7 @@ class Canonical(Rewrite):
         return self._reduce(to_term(a), divisor, False)
 
     def _other(self, op: tir.BinaryOp, a: Linear, b: Linear, make: Callable[[Expr, Expr], Expr]) -> Expr:
-        """A divisor that is no positive constant."""
+        """Return an operation by a divisor that is no positive constant."""
         divisor = to_expr(b)  # n - n is 0 only as an expression
         if isinstance(divisor, IntImm) and divisor.value == 0:
             return op
@@ -352,12 +352,12 @@ class Canonical(Rewrite):
         return self.analyzer.bound(expr).min >= 0
 
     def _within(self, expr: Expr, limit: int) -> bool:
-        """0 <= expr < limit."""
+        """Return True if 0 <= expr < limit is proved."""
         bound = self.analyzer.bound(expr)
         return bound.min >= 0 and bound.max < limit
 
     def _reduce(self, term: Term, divisor: int, floor: bool) -> Linear:
-        """term % divisor."""
+        """Return term % divisor."""
         term = with_mode(term, floor)
         if term.scale % divisor == 0:
             return IntImm(term.index.dtype, 0)
@@ -390,7 +390,7 @@ _ARITHMETIC: dict[type, Callable[[Canonical, tir.BinaryOp], Linear]] = {
 
 
 def product(a: Expr, b: Expr) -> Expr:
-    """a * b with the constant factors collected at the right."""
+    """Return a * b with the constant factors collected at the right."""
     factor = 1
     rest: Expr = IntImm(a.dtype, 1)
     stack = [b, a]
@@ -406,7 +406,7 @@ def product(a: Expr, b: Expr) -> Expr:
 
 
 def divide(term: Term, divisor: int, floor: bool) -> Term:
-    """term // divisor."""
+    """Return term // divisor."""
     term = with_mode(term, floor)
     if term.scale % divisor == 0:
         return term.with_scale(term.scale // divisor)
@@ -429,7 +429,7 @@ def _alike(made: Sum, scale: int) -> bool:
 
 
 def _offset(expr: Expr) -> int:
-    """The constant that is added to the rest of an expression."""
+    """Return the constant addend of an expression."""
     return apart(expr)[1]
 
 

@@ -12,10 +12,10 @@ Body = tuple[tir.Stmt, ...]
 
 
 def complete(func: tir.PrimFunc, root_allocs: tuple[tir.Buffer, ...] = ()) -> tir.PrimFunc:
-    """`func` with a root block where it needs one, and with every block's reads and writes.
+    """Return `func` with a root block if it needs one, and with every block's reads and writes.
 
-    A root block is put around the body if there are `root_allocs`, or blocks below anything but one block without
-    axes, which then is the root itself. The root has empty regions. Raises CompileError where regions cannot be
+    A root block is put around the body if there are `root_allocs`, or if the body has blocks and is not just one block
+    without axes, which then is the root itself. The root has empty regions. Raises CompileError if regions cannot be
     inferred.
     """
     body = func.body

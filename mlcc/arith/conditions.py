@@ -16,7 +16,7 @@ _ROUNDS = 8  # of narrowing; each round tightens every variable by every conditi
 
 
 def solve(condition: Expr, domains: Mapping[tir.Var, Bound]) -> dict[tir.Var, Bound] | None:
-    """Ranges of variables that hold exactly where `condition` does, within `domains`; None if ranges cannot say it.
+    """Return ranges of variables equivalent to `condition` within `domains`; None if no ranges are.
 
     Only conjunctions of comparisons of sums are understood.
     """
@@ -63,7 +63,7 @@ def operands(condition: Expr) -> list[Expr]:
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The parts of a conjunction, left to right, as comparisons: hints dropped and negated comparisons turned."""
+    """Return the conjuncts from left to right, with hints dropped and negated comparisons inverted."""
     parts: list[Expr] = []
     stack = [condition]
     while stack:
@@ -80,7 +80,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def _simple(part: Expr) -> bool:
-    """A comparison of sums, products, quotients and remainders of variables and constants."""
+    """Return True for a comparison of sums, products, quotients and remainders of variables and constants."""
     if not isinstance(part, tir.CompareOp) or not is_index(part.lhs.dtype):
         return False
     stack: list[Expr] = [part.lhs, part.rhs]
@@ -108,7 +108,7 @@ def _vars(expr: Expr) -> list[tir.Var]:
 
 
 def linear_parts(expr: Expr, casts: bool = False) -> tuple[dict[tir.Var, int], int] | None:
-    """Integer coefficients and constant of an affine expression, else None.
+    """Return the integer coefficients and the constant of an affine expression, else None.
 
     `casts` looks through casts to wider integers; variables are integers then.
     """

@@ -19,21 +19,23 @@ Names = frozenset[tir.Var | tir.Buffer]
 
 
 def with_empty_inits(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, in which a reduction whose reduce axes turn out to be empty still runs its init, once at each place.
+    """Return `func` with an init that runs, once for each element, for reductions whose axes turn out to be empty.
 
     Before the outermost loop of such a block stands a condition on the extents of its reduce axes, and under it the
-    init as a block of its own over all spatial axes. Blocks whose reduce axes are known to have elements stay as they
-    are, and so do those under conditions or in `while` loops.
+    init as a separate block over all spatial axes. Blocks whose reduce axes are known to have elements stay unchanged,
+    and so do those under conditions or in `while` loops.
 
-    Loops bound to threads around all others stay around: before the outermost loop in them a thread runs the init at
-    the places that are its own, which the loops that drive spatial axes tell.
+    Thread-bound loops that enclose all others keep enclosing them. Inside, each thread runs the init at the elements
+    that its values of the spatial axes select.
     """
     return _Empty().rewrite(func)  # type: ignore[no-any-return]
 
 
 class _Empty:
-    """Rebuilds bodies of blocks; a node without such reductions inside is kept. `_threads`: whether all loops around,
-    one at least, are bound to threads; None below others."""
+    """Rebuilds bodies of blocks; a node without such reductions is kept.
+
+    `_threads`: True if there are surrounding loops and all are bound to threads, None below others.
+    """
 
     def __init__(self) -> None:
         self._threads: bool | None = False
@@ -98,7 +100,7 @@ class _Found:
 
 
 def _realizes(stmt: tir.Stmt) -> list[_Found]:
-    """The blocks below a statement."""
+    """Return the blocks below a statement."""
     blocks: list[_Found] = []
     stack: list[tuple[tir.Stmt, Names, tuple[tir.For, ...]]] = [(stmt, frozenset(), ())]
     while stack:
@@ -163,7 +165,7 @@ def _all_places(init: tir.Block) -> Body:
 
 
 def _own_places(init: tir.Block, spatial: Sequence[tir.IterVar], found: _Found) -> Body:
-    """The places that the loops around the block give its spatial axes: those loops again, without the others."""
+    """Return the init in the loops around the block that drive spatial axes, without the other loops."""
     drives = dict(zip((a.var for a in found.realize.block.iter_vars), found.realize.values, strict=True))
     values: Any = tuple(drives[a.var] for a in spatial)
     wanted = used_vars(values)

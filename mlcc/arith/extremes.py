@@ -33,7 +33,7 @@ def at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
 
 
 def operands_of(expr: Expr, kind: _Kind) -> list[Expr]:
-    """Expressions whose minimum, or maximum, is `expr`; at most 16, or `expr` itself."""
+    """Return expressions whose minimum, or maximum, is `expr`: at most 16, or `expr` itself."""
     parts = _operands(expr, kind)
     return parts if parts and len(parts) <= _MOST else [expr]
 

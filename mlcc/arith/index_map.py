@@ -32,9 +32,9 @@ def from_func(
     function: Callable[..., Any], ndim: int | None = None, *, inverse: Callable[..., Any] | IndexMap | None = None,
     dtype: DType | str = "int64", wrap: Callable[[tir.Var], Any] | None = None,
 ) -> IndexMap:  # fmt: skip
-    """The map that a Python function describes. `wrap` gives variables Python's operators (see `from_func_separated`).
+    """Return the map that a Python function describes. `wrap` gives variables Python's operators.
 
-    Raises IndexMapError.
+    Raises IndexMapError. See `from_func_separated`.
     """
     index_map, separators = from_func_separated(function, ndim, inverse=inverse, dtype=dtype, wrap=wrap)
     if separators:
@@ -46,10 +46,10 @@ def from_func_separated(
     function: Callable[..., Any], ndim: int | None = None, *, inverse: Callable[..., Any] | IndexMap | None = None,
     dtype: DType | str = "int64", wrap: Callable[[tir.Var], Any] | None = None,
 ) -> tuple[IndexMap, tuple[int, ...]]:  # fmt: skip
-    """The map and the positions of axis separators in its result.
+    """Return the map and the positions of axis separators in its result.
 
-    The function is called with `wrap(var)` for each of its parameters; what it returns are expressions, integers, or
-    objects with an expression as `expr`. A parameter `*args` takes what is missing to `ndim`.
+    The function is called with `wrap(var)` for each of its parameters. It returns expressions, integers, or objects
+    with an expression as `expr`. A parameter `*args` takes the indices missing to `ndim`.
     """
     dtype = DType.of(dtype)
     variables = _parameters(function, ndim, dtype)
@@ -70,7 +70,7 @@ def from_func_separated(
 
 
 def _parameters(function: Callable[..., Any], ndim: int | None, dtype: DType) -> dict[str, tir.Var]:
-    """A variable per parameter, in the order of the parameters."""
+    """Return a variable for each parameter, in order."""
     named: dict[str, tir.Var] = {}
     keywords: dict[str, tir.Var] = {}
     rest: str | None = None
@@ -106,14 +106,14 @@ def _expression(part: Any, dtype: DType) -> Expr:
 
 
 def map_indices(index_map: IndexMap, indices: Sequence[Expr], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
-    """The indices that `indices` go to, simplified."""
+    """Return the results of the map for `indices`, simplified."""
     analyzer = analyzer or Analyzer()
     values = dict(zip(index_map.indices, indices, strict=True))
     return tuple(analyzer.simplify(_replaced(expr, values)) for expr in index_map.result)
 
 
 def _replaced(expr: Expr, values: dict[tir.Var, Expr]) -> Expr:
-    """`expr` with variables replaced, operands brought to one dtype again."""
+    """Return `expr` with variables replaced and operands brought to one dtype again."""
     match expr:
         case tir.Var():
             return values.get(expr, expr)
@@ -126,7 +126,7 @@ def _replaced(expr: Expr, values: dict[tir.Var, Expr]) -> Expr:
 
 
 def map_ranges(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer | None = None) -> tuple[Range, ...]:
-    """The ranges of the results while the indices run over theirs, padding included."""
+    """Return the ranges of the results over the ranges of the indices, padding included."""
     analyzer = analyzer or Analyzer()
     iters = dict(zip(index_map.indices, ranges, strict=True))
     iter_map = detect_iter_map(index_map.result, iters, TRUE, "none", analyzer, simplify_trivial=False)
@@ -155,7 +155,7 @@ def map_ranges(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer 
 
 
 def map_shape(index_map: IndexMap, shape: Sequence[Expr], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
-    """The shape of what a buffer of `shape` becomes. Raises IndexMapError for a map whose results do not start at 0."""
+    """Return the shape of a buffer of `shape` after the map. Raises IndexMapError if a result does not start at 0."""
     ranges = map_ranges(index_map, [Range(IntImm(dim.dtype, 0), dim) for dim in shape], analyzer)
     for span, expr in zip(ranges, index_map.result, strict=True):
         if not is_zero(span.min):
@@ -167,7 +167,7 @@ def map_shape(index_map: IndexMap, shape: Sequence[Expr], analyzer: Analyzer | N
 
 
 def inverse(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer | None = None) -> IndexMap:
-    """The map back; raises IndexMapError unless the map is bijective over `ranges`."""
+    """Return the inverse; raises IndexMapError unless the map is bijective over `ranges`."""
     analyzer = analyzer or Analyzer()
     inverted, padding = _inverse(index_map, ranges, "bijective", analyzer)
     if not analyzer.prove(c.logical_not(padding)):
@@ -178,7 +178,7 @@ def inverse(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer | N
 def non_surjective_inverse(
     index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer | None = None
 ) -> tuple[IndexMap, Expr]:
-    """The map back and the condition, over its indices, that holds of values which are padding."""
+    """Return the inverse and the condition, over its indices, for values that are padding."""
     return _inverse(index_map, ranges, "none", analyzer or Analyzer())
 
 

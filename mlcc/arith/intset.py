@@ -40,14 +40,14 @@ def point(value: Expr) -> Interval:
 
 
 def from_range(span: tir.Range) -> Interval:
-    """min .. min + extent - 1."""
+    """Return the interval of a range: min .. min + extent - 1."""
     if isinstance(span.extent, IntImm) and span.extent.value == 1:
         return point(span.min)
     return Interval(span.min, c.sub(c.add(span.extent, span.min), 1))
 
 
 def union(a: Interval, b: Interval, analyzer: Analyzer) -> Interval:
-    """The least interval around both, its ends simplified."""
+    """Return the convex hull of both, with its ends simplified."""
     if a.empty or b.empty:
         return b if a.empty else a
     low = None if a.low is None or b.low is None else analyzer.simplify(c.minimum(a.low, b.low))
@@ -73,7 +73,7 @@ def meet(a: Interval, b: Interval, analyzer: Analyzer) -> Interval:
 
 
 def cover(interval: Interval, whole: tir.Range, analyzer: Analyzer) -> tir.Range:
-    """The interval as a range; `whole` where an end is missing."""
+    """Return the interval as a range; `whole` if an end is missing."""
     if interval.low is None or interval.high is None:
         return whole
     if interval.is_point or analyzer.prove_equal(interval.low, interval.high):
@@ -88,7 +88,7 @@ def eval_set(index: Expr, domains: Domains, analyzer: Analyzer | None = None) ->
 
 
 def eval_range(low: Expr, high: Expr, domains: Domains, analyzer: Analyzer | None = None) -> Interval:
-    """The least `low` to the greatest `high` while the variables of `domains` run over theirs."""
+    """Return the interval from the least `low` to the greatest `high` over the `domains` of their variables."""
     return _Evaluator(domains, analyzer or Analyzer()).ends(low, high)
 
 

@@ -17,7 +17,7 @@ Ranges = dict[tir.Var, tir.Range]
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """low <= value < high, where there is an end."""
+    """Bounds of a value: low <= value < high; None for a missing end."""
 
     value: Expr
     low: Expr | None
@@ -30,9 +30,9 @@ class Constraint:
 
 
 def constraints_of(predicate: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple[Ranges, list[Constraint]] | None:
-    """The ranges of the iterators, narrowed, and the other bounds; None unless the predicate joins comparisons by and.
+    """Return the narrowed ranges of the iterators, and the other bounds; None unless `predicate` is a conjunction.
 
-    Comparisons without an iterator say nothing of the iteration and are left out.
+    Its parts are comparisons. Those without an iterator are left out.
     """
     ranges, constraints = dict(iters), []
     rest: Expr | None = predicate
@@ -58,7 +58,7 @@ def constraints_of(predicate: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple
 
 
 def _take(predicate: Expr) -> tuple[tir.CompareOp, Expr | None] | None:
-    """A comparison of a conjunction and the rest, < before <= before > before >=: the order that TVM takes them in."""
+    """Return one comparison of a conjunction and the rest, in TVM's order: < before <= before > before >=."""
     for kind in (tir.LT, tir.LE, tir.GT, tir.GE):
         if isinstance(predicate, tir.And) and isinstance(predicate.rhs, kind):
             return predicate.rhs, predicate.lhs
@@ -89,7 +89,7 @@ def _bounded(comparison: tir.CompareOp, iters: Mapping[tir.Var, tir.Range]) -> C
 
 
 def _sides(difference: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple[Expr, Expr]:
-    """The terms with iterators, and minus those without."""
+    """Return the terms with iterators, and minus those without."""
     left = right = c.const(0)
 
     def collect(part: Expr, positive: bool) -> None:

@@ -28,7 +28,7 @@ class Fused:
 
 
 def replaced(split: IterSplit, *, extent: Expr | None = None, scale: Expr | None = None) -> IterSplit:
-    """A copy with another extent or scale."""
+    """Return a copy with another extent or scale."""
     return IterSplit(
         split.source, split.lower_factor, split.extent if extent is None else extent,
         split.scale if scale is None else scale,
@@ -36,7 +36,7 @@ def replaced(split: IterSplit, *, extent: Expr | None = None, scale: Expr | None
 
 
 class Fuser:
-    """Remembers what was fused, so that one sum is one iterator wherever it occurs."""
+    """Fuses sums and caches the results, so that equal sums become one iterator."""
 
     def __init__(self, proofs: Proofs, level: Level) -> None:
         self.proofs = proofs
@@ -58,7 +58,7 @@ class Fuser:
     # ------------------------------------------------------------ constraints
 
     def constrain(self, value: IterSum, low: Expr | None, high: Expr | None) -> bool:
-        """Note that low <= value < high; False if the value is not one iterator."""
+        """Record low <= value < high; False if the value is not one iterator."""
         if not is_zero(value.base):
             low = None if low is None else c.sub(low, value.base)
             high = None if high is None else c.sub(high, value.base)
@@ -93,10 +93,10 @@ class Fuser:
         )  # shorter ones come first
 
     def unmet(self, used: Container[IterMark]) -> IterSum | None:
-        """A bounded sum that the map uses only in parts, which then depend on one another.
+        """Return a bounded sum that the map uses only in parts, which are then dependent; None if there is none.
 
-        A bound that takes away less than one step of the outermost digit is what a split leaves behind: every part
-        still takes all of its values, and such a bound is passed over, as TVM does.
+        A bound that cuts less than one step of the outermost digit comes from a split: every part still takes all its
+        values. It is ignored, as in TVM.
         """
         for flat in self.constraints:
             mark, top = self._mark(flat), flat.args[0]
@@ -164,7 +164,7 @@ class Fuser:
     # ------------------------------------------------------------ joining and fusing
 
     def join(self, value: IterSum) -> IterSum | None:
-        """Neighbouring digits of one iterator as one digit; None if no iterator occurs twice.
+        """Join adjacent digits of one iterator; None if no iterator occurs twice.
 
         (x // (l * e)) % m * (e * s) + (x // l) % e * s == (x // l) % (m * e) * s
         """
@@ -197,7 +197,7 @@ class Fuser:
             low = replaced(low, extent=product(args[at].extent, low.extent))
 
     def fuse(self, value: IterSum, early: bool = True) -> IterSum | None:
-        """The sum as one digit plus a base; None if the scales do not fit. `early`: stop at a digit that is there."""
+        """Return the sum as one digit plus a base; None if scales do not fit. `early`: stop at an existing digit."""
         joined = self.join(value) if len(value.args) > 1 else None
         if joined is not None:
             value = joined
@@ -252,7 +252,7 @@ class Fuser:
         return self.proofs.analyzer.simplify(c.floordiv(scale, base))
 
     def _constraint(self, digit: IterSplit) -> IterSum | None:
-        """The longest constrained sum whose last digit this is."""
+        """Return the longest constrained sum that ends with this digit, or None."""
         longest = None
         if self.constraints:
             key = self._digit(digit)
@@ -264,7 +264,7 @@ class Fuser:
     def _take(
         self, constraint: IterSum, args: tuple[IterSplit, ...], used: list[bool], scale: Expr
     ) -> list[IterSplit] | None:
-        """The digits of a constrained sum, times `scale`, out of `args`, from the last; None if one is missing."""
+        """Take the digits of a constrained sum, times `scale`, out of `args` from the last; None if one is missing."""
         taken = []
         for wanted in reversed(constraint.args):
             key, expected = self._digit(wanted), c.mul(wanted.scale, scale)
@@ -280,7 +280,7 @@ class Fuser:
     def _remembered(
         self, value: IterSum, flat: list[IterSplit], grouped: list[IterSplit], scale: Expr, offset: Expr, extent: Expr
     ) -> IterSum | None:
-        """The digit of the iterator made for `flat` before, or of a new one."""
+        """Return the digit of the cached or new iterator for `flat`."""
         zero = IntImm(value.base.dtype, 0)
         flattened = IterSum(tuple(reversed(flat)), zero)
         key = self._key(flattened)
@@ -300,6 +300,6 @@ def _first_unit(args: tuple[IterSplit, ...]) -> int:
 
 
 def with_scale(value: IterSum, factor: Expr) -> IterSum:
-    """The sum times a factor."""
+    """Return the sum times a factor."""
     args = tuple(replaced(s, scale=c.mul(s.scale, factor)) for s in value.args)
     return IterSum(args, c.mul(value.base, factor))

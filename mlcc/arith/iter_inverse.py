@@ -14,11 +14,11 @@ from mlcc.ir.tir import Expr
 
 
 def inverse_affine_iter_map(indices: Sequence[IterSum], outputs: Sequence[Expr]) -> dict[tir.Var, Expr]:
-    """The variables of the map, where its indices have the values `outputs`.
+    """Return the variables of the map as expressions of the values `outputs` of its indices.
 
-    A variable that the indices do not determine (no digit of it occurs) is missing; of digits that are missing 0 is
-    taken. The expressions are TVM's. Raises NotAffine for a sum that is no fusion or
-    steps over values, or an iterator that is no variable.
+    A variable that the indices do not determine (no digit of it occurs) is missing; missing digits of others are 0.
+    The expressions are TVM's. Raises NotAffine for a sum that is no fusion or steps over values, or an iterator that
+    is no variable.
     """
     return _Inverse(Analyzer()).solve(indices, outputs)
 

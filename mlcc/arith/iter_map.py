@@ -49,10 +49,10 @@ def detect_iter_map(
     bindings: Sequence[Expr], iters: Iters, predicate: Expr = TRUE, level: Level = "surjective",
     analyzer: Analyzer | None = None, simplify_trivial: bool = True,
 ) -> IterMap:  # fmt: skip
-    """The bindings as sums of digits of `iters`, where `predicate` holds.
+    """Detect the bindings as sums of digits of `iters`, under `predicate`.
 
-    "bijective": each iteration has its own values and every value an iteration. "surjective": every value has one.
-    "none": the digits are independent; iterators may be padded to what divides.
+    "bijective": each iteration has different values and every value an iteration. "surjective": every value has one.
+    "none": the digits are independent; iterators may be padded to a multiple of their divisors.
     """
     return _attempt(bindings, iters, predicate, level, Proofs(analyzer or Analyzer()), simplify_trivial)
 
@@ -113,7 +113,7 @@ def iter_map_simplify(
     bindings: Sequence[Expr], iters: Iters, predicate: Expr = TRUE, level: Level = "surjective",
     analyzer: Analyzer | None = None, simplify_trivial: bool = True,
 ) -> tuple[Expr, ...]:  # fmt: skip
-    """The bindings spelled by the map that they are; as they stand if they are none."""
+    """Return the bindings respelled by the iterator map that they form; unchanged if they form none."""
     proofs = Proofs(analyzer or Analyzer())
     iter_map = _attempt(bindings, iters, predicate, level, proofs, simplify_trivial, lenient=True)
     if not iter_map and level != "bijective" and predicate is not TRUE:
@@ -133,7 +133,7 @@ def is_affine(bindings: Sequence[Expr], iters: Iters, predicate: Expr = TRUE, an
 
 
 def normalize_to_iter_sum(index: Expr, iters: Iters, analyzer: Analyzer | None = None) -> IterSum:
-    """An index as a sum of digits in descending order of constant scale, then of the number of symbols in it.
+    """Return an index as a sum of digits in descending order of constant scale, then of the number of symbols.
 
     Raises NotAffine.
     """

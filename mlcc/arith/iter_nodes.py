@@ -45,20 +45,20 @@ Value = Expr | IterSum  # of a subexpression: without iterators, or with
 
 
 def whole(mark: IterMark, scale: Expr | None = None) -> IterSplit:
-    """All of an iterator as one digit."""
+    """Return a whole iterator as one digit."""
     one = IntImm(mark.extent.dtype, 1)
     return IterSplit(mark, one, mark.extent, one if scale is None else scale)
 
 
 class Speller:
-    """Sums and digits as expressions."""
+    """Converts sums and digits to expressions."""
 
     def __init__(self, proofs: Proofs) -> None:
         self._proofs = proofs
         self._made: dict[Node, Expr] = {}
 
     def expr(self, value: Value | IterSplit) -> Expr:
-        """`value` as an expression; one that has no iterators is itself."""
+        """Return `value` as an expression; one without iterators is returned unchanged."""
         if isinstance(value, Expr):
             return value
         spelled = self._made.get(value)
@@ -87,7 +87,10 @@ class Speller:
         return c.mul(c.floordiv(c.floormod(source, full), lower), digit.scale)
 
     def _same(self, a: Expr, b: Expr) -> bool:
-        """Equal as TVM sees it, which does not reorder factors: `n * m` is not `m * n`. Texts depend on it."""
+        """Return True if both are equal for TVM, which does not reorder factors: `n * m` is not `m * n`.
+
+        Printed texts depend on it.
+        """
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return a.value == b.value
         return a is b or self._proofs.analyzer.prove_equal(a, b)
@@ -103,5 +106,5 @@ class Speller:
 
 
 def normalize_to_expr(value: Value | IterSplit) -> Expr:
-    """A sum or a digit as an expression over its variables."""
+    """Return a sum or a digit as an expression over its variables."""
     return Speller(Proofs(Analyzer())).expr(value)

@@ -72,7 +72,7 @@ class IterMapRewriter:
             self.marks.append(mark)
 
     def rewrite(self, expr: Expr) -> IterSum:
-        """The expression as one digit of an iterator (perhaps a fused one) plus a base."""
+        """Return the expression as one digit of an iterator (perhaps a fused one) plus a base."""
         value = as_sum(self.visit(expr))
         if not value.args:
             return value
@@ -82,7 +82,7 @@ class IterMapRewriter:
         return fused
 
     def digits(self, expr: Expr) -> IterSum:
-        """The expression as a sum of digits, not fused."""
+        """Return the expression as a sum of digits, not fused."""
         return as_sum(self.visit(expr))
 
     # ------------------------------------------------------------ expressions
@@ -126,7 +126,7 @@ class IterMapRewriter:
         return IterSum(tuple(args), make(left.base, b.base))
 
     def _collect(self, args: list[IterSplit], digit: IterSplit, sign: int) -> None:
-        """Add a digit; like ones are one, with the sum of the scales."""
+        """Add a digit, collecting equal digits by adding their scales."""
         key = self.proofs.key
         for i, old in enumerate(args):
             if (
@@ -220,7 +220,7 @@ class IterMapRewriter:
         return as_sum(IterSplit(digit.source, digit.lower_factor, by, digit.scale))
 
     def _wraps(self, digit: IterSplit) -> bool:
-        """May `source // lower_factor` reach the extent of the digit, so that its remainder matters?"""
+        """Return True if `source // lower_factor` may reach the extent of the digit, so that its remainder matters."""
         mark, limit = digit.source, digit.source.extent
         original = self.original(mark)
         if original is not None and is_zero(self._pads[self._mark_key(original)].left):
@@ -230,9 +230,9 @@ class IterMapRewriter:
     # ------------------------------------------------------------ padding
 
     def _padded(self, digit: IterSplit, base: Expr, by: Expr, quotient: bool) -> tuple[IterSplit, Expr]:
-        """A digit that starts and ends at multiples of `by`, and how much more than `digit` it is.
+        """Return a digit that starts and ends at multiples of `by`, and its excess over `digit` (`more`).
 
-        What is left of `base` is a multiple of `by`: (digit + base) // by == aligned // by + (base - more) // by.
+        The rest of `base` is a multiple of `by`: (digit + base) // by == aligned // by + (base - more) // by.
         """
         simplify, divisible = self.analyzer.simplify, self.proofs.divisible
         left = simplify(c.floormod(base, by))
@@ -276,7 +276,7 @@ class IterMapRewriter:
         return aligned, shift
 
     def _pad(self, mark: IterMark, pad: Padding) -> IterMark:
-        """The padded iterator; where it is padding is added to `padding`."""
+        """Return the padded iterator, and add the condition for its padding to `padding`."""
         left, factor = pad.left, pad.factor
         edge = c.add(mark.extent, left)
         if self.proofs.divisible(edge, factor):
@@ -299,7 +299,7 @@ class IterMapRewriter:
         return padded
 
     def _mark_key(self, mark: IterMark) -> object:
-        """Equal for iterators of one source and extent."""
+        """Return a key that is equal for iterators of one source and extent."""
         key, source = self.proofs.key, mark.source
         if isinstance(source, IterSum):
             return ("sum", key(source.base), key(mark.extent), *(self._digit_key(s) for s in source.args))
@@ -316,7 +316,7 @@ class IterMapRewriter:
         return self.unpadded.get(self._mark_key(mark)) if self.unpadded else None
 
     def _common_multiple(self, a: Expr, b: Expr) -> Expr:
-        """A common multiple of two factors; the least one where that can be seen."""
+        """Return a common multiple of two factors, the least one if that can be proved."""
         (x, m), (y, n) = _apart(a), _apart(b)
         constant = c.const(lcm(m, n), a.dtype)
         equal = self.proofs.equal
@@ -333,7 +333,7 @@ def _check_divisor(expr: Expr, by: Expr) -> None:
 
 
 def as_sum(value: Value | IterSplit) -> IterSum:
-    """Any of the forms as a sum."""
+    """Return any of the forms as a sum."""
     if isinstance(value, IterSum):
         return value
     if isinstance(value, IterSplit):
@@ -342,7 +342,7 @@ def as_sum(value: Value | IterSplit) -> IterSum:
 
 
 def _apart(value: Expr) -> tuple[Expr, int]:
-    """A product as an expression and a constant."""
+    """Return a product as an expression and a constant."""
     match value:
         case IntImm(value=k):
             return c.const(1, value.dtype), k

@@ -9,7 +9,7 @@ from mlcc.ir.node import Node, meaning_names
 
 
 class Keys:
-    """Numbers expressions so that structurally equal ones get one number; each node is looked at once."""
+    """Numbers expressions so that structurally equal ones get one number; each node is visited once."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, int] = {}
@@ -17,7 +17,7 @@ class Keys:
         self._held: list[Any] = []  # keeps the ids of the nodes seen from being used again
 
     def key(self, expr: Any) -> int:
-        """The number of `expr`."""
+        """Return the number of `expr`."""
         known = self._by_id.get(id(expr))
         if known is not None:
             return known
@@ -34,11 +34,11 @@ class Keys:
         return number
 
     def seen(self, expr: Any) -> bool:
-        """Was `expr` itself, or an expression with it, given a number?"""
+        """Return True if `expr`, this very object, has been numbered, directly or inside another expression."""
         return id(expr) in self._by_id
 
     def same(self, a: Any, b: Any) -> bool:
-        """Structural equality."""
+        """Return True if both are structurally equal."""
         return a is b or self.key(a) == self.key(b)
 
     def _form(self, expr: Any) -> tuple[Any, ...]:
@@ -57,5 +57,5 @@ class Keys:
 
 
 def same_expr(a: Any, b: Any) -> bool:
-    """Structural equality of two expressions."""
+    """Return True if two expressions are structurally equal."""
     return a is b or Keys().same(a, b)

@@ -22,7 +22,7 @@ UNBOUNDED = 1 << 200  # the `upper` of a term that is not reduced
 
 
 def is_index(dtype: DType) -> bool:
-    """The types whose arithmetic is rewritten: scalar int32 and int64."""
+    """Return True for the types whose arithmetic is rewritten: scalar int32 and int64."""
     return dtype.kind == "int" and dtype.bits >= 32 and dtype.lanes == 1
 
 
@@ -41,15 +41,15 @@ class Term:
 
     @property
     def plain(self) -> bool:
-        """No division and no remainder: both rounding modes agree."""
+        """True if there is no division and no remainder, so that both rounding modes agree."""
         return self.lower == 1 and self.upper == UNBOUNDED
 
     def with_scale(self, scale: int) -> Term:
-        """The same quotient under another scale."""
+        """Return the same quotient with another scale."""
         return Term(self.index, self.lower, self.upper, scale, self.floor)
 
     def expr(self, sign: int = 1) -> Expr:
-        """As an expression, multiplied by `sign`."""
+        """Return the term as an expression, multiplied by `sign`."""
         value = self.index
         dtype = value.dtype
         if self.scale == 0:
@@ -68,7 +68,7 @@ def _const(value: int, dtype: DType) -> Expr:
 
 @dataclass(slots=True, eq=False)
 class Sum:
-    """Terms plus `base`. Terms of one index stand together, in descending order of `lower`."""
+    """Terms plus `base`. Terms of one index are adjacent, in descending order of `lower`."""
 
     dtype: DType
     keys: Keys
@@ -111,7 +111,7 @@ class Sum:
         return Sum(self.dtype, self.keys, [t.with_scale(t.scale * factor) for t in self.terms], self.base * factor)
 
     def split(self, divisor: int) -> tuple[Sum, Sum]:
-        """The part that `divisor` divides, term by term, and the rest."""
+        """Return the part that `divisor` divides, term by term, and the rest."""
         even, rest = Sum(self.dtype, self.keys), Sum(self.dtype, self.keys)
         (even if self.base % divisor == 0 else rest).base = self.base
         for term in self.terms:
@@ -120,12 +120,12 @@ class Sum:
         return even, rest
 
     def divided(self, divisor: int) -> Sum:
-        """All of it divided; `divisor` divides every scale."""
+        """Return the sum divided by `divisor`, which divides every scale."""
         terms = [t.with_scale(t.scale // divisor) for t in self.terms]
         return Sum(self.dtype, self.keys, terms, self.base // divisor)
 
     def joined(self) -> list[Term]:
-        """The terms with quotients and remainders joined, in descending order of scale."""
+        """Return the terms with quotients and remainders joined, in descending order of scale."""
         terms = list(self.terms)
         for i, high in enumerate(terms):
             for j in range(i + 1, len(terms)):
@@ -151,7 +151,7 @@ class Sum:
         return terms
 
     def expr(self) -> Expr:
-        """Positive terms, positive constant, then what is subtracted."""
+        """Return the sum as an expression: positive terms, positive constant, then the subtracted parts."""
         terms = self.joined()
         if len(terms) == 1 and not self.base and terms[0].scale != -1:  # x * -1 as a sum is 0 - x
             return terms[0].expr()
@@ -170,7 +170,7 @@ class Sum:
 
 
 def compatible(a: Term, b: Term) -> bool:
-    """May the two be joined: one rounding mode, or one of them without division?"""
+    """Return True if two terms can be joined: one rounding mode, or one of them without division."""
     return a.floor == b.floor or a.plain or b.plain
 
 
@@ -178,12 +178,12 @@ Linear = Expr | Term | Sum
 
 
 def to_expr(value: Linear) -> Expr:
-    """Any of the three forms as an expression."""
+    """Return any of the three forms as an expression."""
     return value if isinstance(value, Expr) else value.expr()
 
 
 def to_term(value: Linear) -> Term:
-    """As one term; a sum of several becomes its index."""
+    """Return the value as one term; a sum of several becomes its index."""
     if isinstance(value, Term):
         return value
     if isinstance(value, Sum):
@@ -194,7 +194,7 @@ def to_term(value: Linear) -> Term:
 
 
 def to_sum(value: Linear, keys: Keys) -> Sum:
-    """As a sum that the caller may change."""
+    """Return the value as a sum that the caller may mutate."""
     if isinstance(value, Sum):
         return value.copy()
     if isinstance(value, tir.IntImm):
@@ -204,7 +204,7 @@ def to_sum(value: Linear, keys: Keys) -> Sum:
 
 
 def with_mode(term: Term, floor: bool) -> Term:
-    """The same value in the given rounding mode."""
+    """Return the same value in the given rounding mode."""
     if term.floor == floor:
         return term
     return Term(term.index, scale=term.scale, floor=floor) if term.plain else Term(term.expr(), floor=floor)

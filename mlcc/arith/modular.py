@@ -32,21 +32,21 @@ def meet(a: Residue, b: Residue) -> Residue:
 
 
 class Residues:
-    """Residues under what is known of variables."""
+    """Residues of expressions under assumptions on variables."""
 
     def __init__(self) -> None:
         self._vars: dict[tir.Var, Residue] = {}
         self._memo: dict[int, tuple[Expr, Residue]] = {}
 
     def bind(self, var: tir.Var, residue: Residue) -> Residue:
-        """Set what is known of a variable; what was known is returned."""
+        """Set the residue of a variable and return the old one."""
         old = self._vars.get(var, ANY)
         self._vars[var] = residue
         self._memo.clear()
         return old
 
     def of(self, expr: Expr) -> Residue:
-        """The residue of an int32 or int64 expression; `ANY` for others."""
+        """Return the residue of an int32 or int64 expression; `ANY` for others."""
         if not is_index(expr.dtype):
             return (0, expr.value) if isinstance(expr, tir.IntImm) else ANY
         cached = self._memo.get(id(expr))

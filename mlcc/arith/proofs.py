@@ -27,7 +27,7 @@ def is_zero(value: object) -> bool:
 
 
 def factors(value: Expr) -> list[Expr]:
-    """The leaves of a product, left to right."""
+    """Return the leaves of a product, left to right."""
     leaves, stack = [], [value]
     while stack:
         top = stack.pop()
@@ -39,7 +39,7 @@ def factors(value: Expr) -> list[Expr]:
 
 
 def product(a: Expr, b: Expr) -> Expr:
-    """a * b as (symbol * symbol * ...) * constant."""
+    """Return a * b as (symbol * symbol * ...) * constant."""
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return c.mul(a, b)
     constant, symbols = 1, c.const(1, a.dtype)
@@ -52,7 +52,7 @@ def product(a: Expr, b: Expr) -> Expr:
 
 
 class Proofs:
-    """Questions of one analysis; answers are remembered."""
+    """Cached proofs of one analysis."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
@@ -61,11 +61,11 @@ class Proofs:
         self._polynomials: dict[object, Polynomial] = {}
 
     def key(self, value: Expr) -> object:
-        """Equal for structurally equal factors."""
+        """Return a key that is equal for structurally equal factors."""
         return value.value if isinstance(value, IntImm) else (self.analyzer.keys.key(value),)
 
     def equal(self, a: Expr, b: Expr) -> bool:
-        """a == b always?"""
+        """Return True if a == b is proved."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return a.value == b.value
         if a is b or self.polynomial(a) == self.polynomial(b):
@@ -85,13 +85,13 @@ class Proofs:
         return divides
 
     def assume_multiple(self, a: Expr, factor: Expr) -> None:
-        """Take it that `factor` divides a: it was rounded up to a multiple."""
+        """Assume that `factor` divides a, which was rounded up to a multiple of it."""
         if not isinstance(a, IntImm):
             self._multiples[self.key(a)] = factor
             self._divides.clear()
 
     def padded(self, a: Expr, by: Expr) -> bool:
-        """Was a rounded up to a multiple of `by`?"""
+        """Return True if a was rounded up to a multiple of `by`."""
         known = self._multiples.get(self.key(a))
         return known is not None and self.divisible(known, by)
 
@@ -118,14 +118,14 @@ class Proofs:
         return True
 
     def quotient(self, a: Expr, b: Expr) -> Expr:
-        """a // b, simplified; where b divides a product, without the factors of b."""
+        """Return a // b, simplified; if b divides a product, the product without the factors of b."""
         quotient = self.analyzer.simplify(c.floordiv(a, b))
         if isinstance(b, IntImm) or not isinstance(quotient, tir.FloorDiv):
             return quotient
         return self._cancelled(a, b) or self._cancelled(self.analyzer.simplify(a), b) or quotient
 
     def _cancelled(self, a: Expr, b: Expr) -> Expr | None:
-        """The product a without the factors of b; None if they are not all there."""
+        """Return the product a without the factors of b; None unless a has them all."""
         constant, left = 1, []
         for factor in factors(a):
             if isinstance(factor, IntImm):
@@ -148,13 +148,13 @@ class Proofs:
         return c.mul(exact, c.const(constant, a.dtype))
 
     def at_least(self, a: Expr, b: Expr) -> bool:
-        """a >= b always?"""
+        """Return True if a >= b is proved."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return a.value >= b.value
         return self.analyzer.prove(c.greater_equal(a, b)) or self._least(c.sub(a, b)) >= 0
 
     def _least(self, value: Expr) -> int:
-        """A lower bound, after replacing quotients by what bounds them from below."""
+        """Return a lower bound, replacing quotients by their lower bounds."""
         for _ in range(_ROUNDS):
             least = self.analyzer.bound(self.analyzer.simplify(value)).min
             if least >= 0:
@@ -166,7 +166,7 @@ class Proofs:
         return -INF
 
     def _without_quotient(self, value: Expr) -> Expr | None:
-        """Not greater than `value`, with one quotient gone; None if there is none that can go."""
+        """Return a lower bound of `value` with one quotient eliminated; None if none can be."""
         terms = linear_terms(value)
         for i, (atom, scale) in enumerate(terms):
             match atom:
@@ -186,7 +186,7 @@ class Proofs:
     # ------------------------------------------------------------ polynomials
 
     def polynomial(self, value: Expr) -> Polynomial:
-        """The polynomial of an expression, without zero terms."""
+        """Return the polynomial of an expression, without zero terms."""
         key = self.key(value)
         polynomial = self._polynomials.get(key)
         if polynomial is None:
@@ -238,7 +238,7 @@ def _contains(monomial: Monomial, part: Monomial) -> bool:
 
 
 def linear_terms(value: Expr) -> list[tuple[Expr, int]]:
-    """Terms and their integer factors; the constant is a term."""
+    """Return the terms and their integer factors; the constant is a term."""
     terms: list[tuple[Expr, int]] = []
     stack = [(value, 1)]
     while stack:

@@ -16,7 +16,7 @@ Same = Callable[[Expr, Expr], bool]
 
 
 def quotient_difference(a: Expr, b: Expr, same: Same) -> Expr | None:
-    """a - b for two simplified integers without constant terms, where it is a remainder or a quotient of one."""
+    """Return a - b, of simplified integers without constant terms, as a remainder or a quotient of one, else None."""
     match a, b:
         case tir.Mul(lhs=x, rhs=IntImm(value=k)), tir.Mul(lhs=y, rhs=IntImm(value=m)) if k == m:
             difference = _steps(*apart(x), *apart(y), same)
@@ -72,7 +72,7 @@ def _remainder(a: Expr, b: Expr, same: Same) -> Expr | None:
 
 
 def apart(expr: Expr) -> tuple[Expr, int]:
-    """An expression without the constant that is added to it, and that constant."""
+    """Split off the constant addend of an expression."""
     match expr:
         case tir.Add(lhs=rest, rhs=IntImm(value=k)):
             return rest, k

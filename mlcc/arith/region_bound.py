@@ -151,12 +151,12 @@ def _is_zero(extent: Expr, analyzer: Analyzer) -> bool:
 
 
 def union_lower_bound(boxes: Sequence[Box]) -> Box:
-    """A box that the boxes cover together, dimension by dimension; intervals with a gap to the first are left out."""
+    """Return a box that the boxes cover together in each dimension; intervals with a gap to the first are left out."""
     return [_joined(intervals) for intervals in zip(*boxes, strict=True)]
 
 
 def union_upper_bound(boxes: Sequence[Box]) -> Box:
-    """The least box around all."""
+    """Return the bounding box of all."""
     return [_hull(intervals) for intervals in zip(*boxes, strict=True)]
 
 

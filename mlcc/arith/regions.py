@@ -52,12 +52,12 @@ def _whole(extent: Expr) -> tir.Range:
 
 
 def full_region(buffer: tir.Buffer) -> tir.BufferRegion:
-    """All of a buffer."""
+    """Return the region of a whole buffer."""
     return tir.BufferRegion(buffer, tuple(_whole(n) for n in buffer.shape))
 
 
 class BlockAccess:
-    """Collects `reads`, `writes` and `opaque` (accesses by pointer) of one block; nested blocks have their regions."""
+    """Collects `reads`, `writes` and `opaque` (accesses by pointer) of one block; nested blocks state their regions."""
 
     def __init__(self, visible: Mapping[tir.Var, tir.Buffer]) -> None:
         self.reads, self.writes, self.opaque = Accesses(), Accesses(), Accesses()
@@ -85,7 +85,7 @@ class BlockAccess:
         return self
 
     def read_regions(self, block: tir.Block) -> tuple[tir.BufferRegion, ...]:
-        """A block with an init accumulates into what it writes: that is no read of it."""
+        """Return the reads of a block. With an init it accumulates into its writes, and those are no reads."""
         return self.reads.as_regions(self.writes.regions if block.init is not None else ())
 
     # ------------------------------------------------------------ statements
@@ -149,11 +149,11 @@ class BlockAccess:
                 self._touch(accesses, region.buffer, intervals)
 
     def _swept(self, low: Expr, high: Expr) -> Interval:
-        """The least `low` to the greatest `high` while loops inside the block run."""
+        """Return the interval from the least `low` to the greatest `high` over the loops inside the block."""
         return eval_range(low, high, self._domains, self._analyzer)
 
     def _under(self, condition: Expr, visit: Callable[[], None]) -> None:
-        """Visit with the loop variables narrowed to where `condition` holds, if constant ranges can say it."""
+        """Visit with the ranges of loop variables narrowed by `condition`, if constant ranges can express it."""
         bounds = {v: b for v, d in self._domains.items() if (b := _constant_bound(d)) is not None}
         solved = solve(condition, bounds)
         old = dict(self._domains)
@@ -193,7 +193,7 @@ class BlockAccess:
                         self._expr(child)
 
     def _by_pointer(self, data: tir.Var, mask: int, at: Node) -> None:
-        """All of the buffer: read (mask 1), written (2) or anything (3)."""
+        """Record an access of a whole buffer by pointer: read (mask 1), write (2) or unknown (3)."""
         buffer = self._visible[data]
         region = []
         for span in full_region(buffer).region:
@@ -224,7 +224,7 @@ class BlockAccess:
         accesses.add(buffer, region, self._analyzer)
 
     def _through(self, match: tir.MatchBufferRegion, region: Region) -> Region:
-        """A region of a matched buffer as a region of its source."""
+        """Return a region of a matched buffer as a region of its source."""
         source = match.source.region
         if len(region) != len(match.buffer.shape) or len(source) < len(region):
             return [from_range(s) for s in source]

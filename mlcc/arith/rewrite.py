@@ -31,13 +31,13 @@ MAKE: dict[type, Callable[[Expr, Expr], Expr]] = {
 
 
 class Rewrite:
-    """Visits an expression bottom-up; `rules` rewrites one node whose operands are done."""
+    """Rewrites an expression bottom-up; `rules` rewrites one node whose operands are already simplified."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self.analyzer = analyzer
 
     def visit(self, expr: Expr) -> Expr:
-        """The simplified expression; the same object if nothing applies."""
+        """Return the simplified expression; the same object if nothing applies."""
         match expr:
             case tir.Var():
                 return self.analyzer.values.get(expr, expr)
@@ -78,7 +78,7 @@ class Rewrite:
         return expr if unchanged else rewritten
 
     def rules(self, kind: type, a: Expr, b: Expr, make: Callable[[Expr, Expr], Expr]) -> Expr:
-        """`kind(a, b)` rewritten; the operands are simplified."""
+        """Return `kind(a, b)` rewritten; the operands are simplified."""
         rule = _RULES.get(kind)
         if rule is not None and not (_constant(a) and _constant(b)):
             rewritten = rule(self, a, b)
@@ -135,7 +135,7 @@ class Rewrite:
     def _extreme(
         self, a: Expr, b: Expr, kind: type[tir.BinaryOp], dual: type[tir.BinaryOp], make: Callable[[Expr, Expr], Expr]
     ) -> Expr | None:  # fmt: skip
-        """The laws of a distributive lattice, for min; those for max are the same turned around."""
+        """The laws of a distributive lattice, for min; those for max are dual."""
         if not is_index(a.dtype):
             return None
         same, low = self.analyzer.same, kind is tir.Min
@@ -307,7 +307,7 @@ _RULES: dict[type, Callable[[Rewrite, Expr, Expr], Expr | None]] = {
 
 
 def _progression(value: Expr) -> tuple[Expr, Expr] | None:
-    """Base and stride of a vector whose lanes are an arithmetic progression."""
+    """Return base and stride of a vector whose lanes are an arithmetic progression, else None."""
     match value:
         case tir.Broadcast(value=base):
             return base, IntImm(base.dtype, 0)
@@ -325,7 +325,7 @@ def _truth(value: bool, like: Expr) -> Expr:
 
 
 def _pure(expr: Expr) -> bool:
-    """Without calls, whose effects or failures must be kept."""
+    """Return True if there are no calls, whose effects or failures must be kept."""
     stack: list[Any] = [expr]
     while stack:
         top = stack.pop()
@@ -344,7 +344,7 @@ _OPPOSITE = {tir.LT: tir.GE, tir.GE: tir.LT, tir.GT: tir.LE, tir.LE: tir.GT, tir
 
 
 def _negated(expr: Expr) -> Expr:
-    """not expr, pushed into integer comparisons, `and` and `or`."""
+    """Return the negation, pushed into integer comparisons, `and` and `or`."""
     match expr:
         case tir.Not(value=value):
             return value
@@ -369,7 +369,7 @@ negated = _negated
 
 
 def _remade(old: Expr, **fields: Any) -> Expr:
-    """A copy with other fields; the same object if they are the same, element by element."""
+    """Return a copy with other fields; the same object if they are the same, element by element."""
     from mlcc.ir.node import replace
 
     for name, value in list(fields.items()):

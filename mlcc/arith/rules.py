@@ -40,13 +40,13 @@ class Rule(NamedTuple):
     condition: str = "True"
 
     def dual(self) -> Rule:
-        """The rule with min and max exchanged."""
+        """Return the rule with min and max exchanged."""
         swap = {"min": "max", "max": "min"}
         return Rule(*(_WORD.sub(lambda word: swap.get(word[0], word[0]), part) for part in self))
 
 
 class Rules:
-    """Rules of one operator, found by the classes of the operands; compiled when operands first ask for them."""
+    """Rules of one operator, indexed by the classes of the operands and compiled on first use."""
 
     def __init__(self, *rules: Rule) -> None:
         self.rules = rules
@@ -69,7 +69,7 @@ class Rules:
 
 
 class _Compiler:
-    """Writes one rule as a function of its operands: tests of the pattern line by line, then the result."""
+    """Compiles one rule to a function of its operands: tests of the pattern line by line, then the result."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -79,7 +79,7 @@ class _Compiler:
         self.lines.append(f"if not ({condition}): return None")
 
     def match(self, pattern: ast.expr, place: str) -> None:
-        """Match what stands at `place`, and name its parts."""
+        """Emit tests that match the node at `place`, and names for its parts."""
         if isinstance(pattern, ast.Name) and pattern.id in _CONSTANTS:
             self.test(f"type({place}) is IntImm")
             self.bind(pattern.id, f"{place}.value", f"{place}.value == {pattern.id}")
@@ -99,7 +99,7 @@ class _Compiler:
             self.lines.append(f"{name} = {value}")
 
     def build(self, result: ast.expr) -> str:
-        """The text of an expression that makes the result; its constants are computed and checked first."""
+        """Return the text of an expression that builds the result; emit code that computes and checks constants."""
         if isinstance(result, ast.Constant) and isinstance(result.value, bool):
             return f"c.const({result.value})"
         if not {n.id for n in ast.walk(result) if isinstance(n, ast.Name)} - _CONSTANTS:
@@ -115,12 +115,12 @@ class _Compiler:
 
 
 def operator(node: ast.expr) -> ast.AST:
-    """The operator of an infix expression of a rule."""
+    """Return the operator of an infix expression of a rule."""
     return node.ops[0] if isinstance(node, ast.Compare) else node.op  # type: ignore[attr-defined]
 
 
 def operands(node: ast.expr) -> tuple[ast.expr, ast.expr]:
-    """The two operands of an operator, or of min and max, in a rule."""
+    """Return the two operands of an operator, or of min and max, in a rule."""
     match node:
         case ast.Compare(left=one, comparators=[two]) | ast.BinOp(left=one, right=two):
             return one, two
@@ -130,7 +130,7 @@ def operands(node: ast.expr) -> tuple[ast.expr, ast.expr]:
 
 
 def _class_of(pattern: ast.expr) -> type[Expr] | None:
-    """The class of nodes that a pattern fits; None for any."""
+    """Return the class of nodes that a pattern matches; None for any."""
     if isinstance(pattern, ast.Name):
         return tir.IntImm if pattern.id in _CONSTANTS else None
     if isinstance(pattern, ast.Call):
@@ -146,14 +146,14 @@ def _fits(rule: Rule, first: type, second: type) -> bool:
 
 @functools.cache
 def _limits(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest value of an integer dtype."""
+    """Return the least and the greatest value of an integer dtype."""
     values = 1 << dtype.bits
     return (-values // 2, values // 2 - 1) if dtype.kind == "int" else (0, values - 1)
 
 
 @functools.cache
 def _compiled(rule: Rule) -> _Try:
-    """The function that tries a rule on two operands."""
+    """Return a function that tries a rule on two operands."""
     one, two = operands(ast.parse(rule.pattern, mode="eval").body)
     writer = _Compiler()
     writer.match(one, "a")

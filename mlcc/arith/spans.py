@@ -21,7 +21,7 @@ from mlcc.ir.tir import Expr, IntImm
 
 @dataclass(frozen=True)
 class Span:
-    """A positive constant times sizes, each as often as it counts."""
+    """A positive constant times sizes with multiplicities."""
 
     constant: int
     sizes: frozenset[tuple[tir.Var, int]] = frozenset()
@@ -32,7 +32,7 @@ class Span:
         )
 
     def over(self, other: Span) -> Span | None:
-        """The quotient, if there is no remainder."""
+        """Return the quotient if there is no remainder, else None."""
         mine, theirs = Counter(dict(self.sizes)), Counter(dict(other.sizes))
         if self.constant % other.constant or theirs - mine:
             return None
@@ -78,7 +78,7 @@ class Spans:
         return Span(constant, frozenset(sizes.items()))
 
     def simplify(self, expr: Expr) -> Expr:
-        """The expression without the quotients and remainders that spans decide."""
+        """Return the expression without the quotients and remainders that spans decide."""
         expr = map_children(expr, lambda n: self.simplify(n) if isinstance(n, Expr) else n)
         if isinstance(expr, (tir.FloorDiv, tir.FloorMod)):
             by = self.product(expr.rhs)
@@ -88,7 +88,7 @@ class Spans:
         return expr
 
     def _divided(self, expr: Expr, by: Span) -> tuple[Expr, Expr] | None:
-        """Quotient and remainder of a sum of multiples of `by` and what is less than it."""
+        """Return quotient and remainder of a sum of multiples of `by` and a part smaller than `by`."""
         whole: Expr = c.const(0, expr.dtype)
         rest: Expr = c.const(0, expr.dtype)
         left = []
@@ -103,7 +103,7 @@ class Spans:
         return (whole, rest) if span is not None and span.fits(by) else None
 
     def _over(self, term: Expr, by: Span) -> Expr | None:
-        """A term that is a multiple of `by`, divided by it."""
+        """Return a term divided by `by`; None unless it is a multiple of it."""
         own, others = self._apart(term)
         quotient = own.over(by)
         if quotient is None:
@@ -114,7 +114,7 @@ class Spans:
         return divided
 
     def _apart(self, term: Expr) -> tuple[Span, list[Expr]]:
-        """The constants and sizes of a product, and its other factors."""
+        """Return the constants and sizes of a product, and its other factors."""
         own, others = Span(1), []
         for factor in factors(term):
             span = self.product(factor)
@@ -125,7 +125,7 @@ class Spans:
         return own, others
 
     def _span(self, term: Expr) -> Span | None:
-        """The span of an expression that is no sum."""
+        """Return the span of an expression that is no sum."""
         match term:
             case tir.Var():
                 return self._of.get(term)
@@ -147,7 +147,7 @@ class Spans:
         return None
 
     def _sum(self, terms: list[Expr]) -> Span | None:
-        """The span of a sum: of one term, or of multiples of the span of one of them."""
+        """Return the span of a sum: of one term, or of multiples of the span of one of them."""
         if not terms:
             return Span(1)
         if len(terms) == 1:
@@ -165,7 +165,7 @@ class Spans:
 
 
 def _terms(expr: Expr) -> list[Expr]:
-    """The terms of a sum but zeros; products with sums are multiplied out."""
+    """Return the nonzero terms of a sum; products with sums are expanded."""
     if isinstance(expr, tir.Add):
         return [*_terms(expr.lhs), *_terms(expr.rhs)]
     if isinstance(expr, tir.Mul):

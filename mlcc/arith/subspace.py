@@ -23,7 +23,7 @@ from mlcc.ir.tir import TRUE, Expr, IntImm
 
 @dataclass(frozen=True, slots=True)
 class Subspaces:
-    """For each binding the outer and the inner iterator, and what holds of each. False with a `reason` on failure."""
+    """The outer and inner iterator of each binding, and the predicates of both. False with a `reason` on failure."""
 
     pairs: tuple[tuple[IterMark, IterMark], ...] = ()
     outer_predicate: Expr = TRUE
@@ -42,7 +42,7 @@ def subspace_divide(
     bindings: Sequence[Expr], iters: Iters, sub_iters: Iterable[tir.Var], predicate: Expr = TRUE,
     level: Level = "surjective", analyzer: Analyzer | None = None, simplify_trivial: bool = True,
 ) -> Subspaces:  # fmt: skip
-    """The bindings over `iters`, divided into the loops in `sub_iters` and the others."""
+    """Divide the bindings over `iters` into the loops in `sub_iters` and the others."""
     analyzer = analyzer or Analyzer()
     iter_map = detect_iter_map(bindings, iters, predicate, level, analyzer, simplify_trivial)
     if iter_map.failure is not None:
@@ -58,7 +58,7 @@ def subspace_divide(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """outer * inner_extent + inner; `side` is "outer" or "inner" where the other one is nothing."""
+    """outer * inner_extent + inner. `side` is "outer" or "inner" if the other part is empty."""
 
     outer: IterSum | IterSplit
     outer_extent: Expr
@@ -88,7 +88,7 @@ class _Divider:
         self.inner_predicate: Expr = TRUE
 
     def divide(self, value: IterSum, extent: Expr) -> _Part:
-        """A sum of digits that runs over 0 .. extent - 1: outer digits above inner ones."""
+        """Divide a sum of digits that runs over 0 .. extent - 1: outer digits above inner ones."""
         dtype = value.base.dtype
         zero, one = IntImm(dtype, 0), IntImm(dtype, 1)
         if not value.args:
@@ -121,7 +121,7 @@ class _Divider:
         return self._limited(value, outer_mark if not inner else None, inner_mark if not outer else None, extent)
 
     def _limited(self, value: IterSum, outer: IterMark | None, inner: IterMark | None, extent: Expr) -> _Part:
-        """A sum that a condition bounds must be all outer or all inner, and the condition stays with it."""
+        """Return the part of a sum bounded by a condition: all outer or all inner, with the condition on that side."""
         if outer is not None:
             self.outer_predicate = c.logical_and(
                 self.outer_predicate, c.less(self._spell.expr(as_sum(outer.source)), extent)
@@ -154,7 +154,7 @@ class _Divider:
         return self._known[digit]
 
     def _divide_digits(self, splits: list[IterSplit], part: _Part, mark: IterMark) -> None:
-        """The digits of `outer * extent(inner) + inner`: those below extent(inner) are inner."""
+        """Divide the digits of `outer * extent(inner) + inner`: those below extent(inner) are inner."""
         outer_mark = IterMark(as_sum(part.outer), part.outer_extent)
         inner_mark = IterMark(as_sum(part.inner), part.inner_extent)
         beyond = part.side == "outer"
@@ -190,7 +190,7 @@ def _with_base(part: _Part, base: Expr) -> _Part:
 
 
 def _mark(digits: list[IterSplit], base: Expr) -> IterMark:
-    """The iterator whose digits these are, from the lowest."""
+    """Return the iterator with these digits, from the lowest."""
     extent: Expr = IntImm(base.dtype, 1)
     scaled = []
     for digit in digits:
