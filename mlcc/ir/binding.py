@@ -60,7 +60,7 @@ _PLANS: dict[type, tuple[tuple[str, Mode], ...]] = {
 
 
 def plan_of(cls: type) -> tuple[tuple[str, Mode], ...]:
-    """The fields that count of a class of nodes, and how variables in them are to be taken."""
+    """Return the semantic fields of a node class, each with the role of its variables."""
     plan = _PLANS.get(cls)
     if plan is None:
         names = meaning_names(cls)
@@ -74,7 +74,7 @@ VARIABLES = (tir.Var, relax.Var, relax.DataflowVar)
 
 
 def plain(value: Any) -> Any:
-    """An attribute's value: a constant of a default type is the Python value that the text has for it."""
+    """Return an attribute's value; a constant of a default type becomes the Python value that the text shows."""
     if isinstance(value, tir.IntImm):
         if value.dtype.is_bool and value.dtype.lanes == 1:
             return bool(value.value)
@@ -89,7 +89,7 @@ def plain(value: Any) -> Any:
 
 
 def parts(value: Any, mode: Mode) -> Iterator[tuple[str, Any, Mode]]:
-    """Labels, values and modes of the parts of a node that is no variable."""
+    """Yield label, value and mode of each part of a node other than a variable."""
     cls = type(value)
     if cls is tir.Buffer:
         inner = FIRST if mode is FIRST else USE
@@ -120,10 +120,10 @@ _BODIES = frozenset(["body", "then_body", "else_body", "init"])
 
 
 def _is_nothing(stmt: Any) -> bool:
-    """`T.evaluate(0)` is what an empty body is written as, and does not count beside other statements either (TVM)."""
+    """Return True for `T.evaluate(0)`, an empty body; beside other statements it is ignored (as in TVM)."""
     return type(stmt) is tir.Evaluate and type(stmt.value) is tir.IntImm and stmt.value.value == 0
 
 
 def binds(mode: Mode) -> bool:
-    """True if a variable in such a field is introduced there."""
+    """Return True if a field of this mode introduces its variables."""
     return mode is BIND or mode is PARAM

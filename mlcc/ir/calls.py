@@ -17,12 +17,12 @@ HANDLE = DType.of("handle")
 
 
 def make(name: str, dtype: DType | str, *args: Operand | str) -> tir.Call:
-    """A call of an intrinsic as it is."""
+    """Return a call of an intrinsic, not folded."""
     return construct.call(dtype, name, *args)
 
 
 def negate(a: Operand) -> Expr:
-    """-a, which TVM takes as a * -1."""
+    """Return -a; TVM makes it a * -1."""
     a = as_expr(a)
     if isinstance(a, (IntImm, FloatImm)):
         return construct.negate(a)
@@ -55,7 +55,7 @@ bitwise_xor = _bits("bitwise_xor", lambda a, b: a ^ b)
 
 
 def bitwise_not(a: Operand) -> Expr:
-    """All bits flipped."""
+    """Return the bitwise complement."""
     a = as_expr(a)
     _need_integer("bitwise_not", a)
     return make("bitwise_not", a.dtype, a)
@@ -87,7 +87,7 @@ shift_right = _shift("shift_right", lambda a, b: a >> b, lambda a: -1 if a < 0 e
 
 
 def if_then_else(condition: Operand, a: Operand, b: Operand) -> Expr:
-    """The one of `a` and `b` that is chosen, and only it, is evaluated."""
+    """Return a choice that evaluates only the chosen operand."""
     condition = as_expr(condition)
     if not condition.dtype.is_bool:
         raise ValueError(f"the condition is a bool, not {condition.dtype}")
@@ -98,7 +98,7 @@ def if_then_else(condition: Operand, a: Operand, b: Operand) -> Expr:
 
 
 def select(condition: Operand, a: Operand, b: Operand) -> Expr:
-    """One of `a` and `b`, where both may be evaluated."""
+    """Return a selection that may evaluate both operands."""
     condition = as_expr(condition)
     if not condition.dtype.is_bool:
         raise ValueError(f"the condition is a bool, not {condition.dtype}")
@@ -110,7 +110,7 @@ def select(condition: Operand, a: Operand, b: Operand) -> Expr:
 
 
 def ramp(base: Operand, stride: Operand, lanes: int) -> Expr:
-    """base, base + stride, ..."""
+    """Return the vector base, base + stride, ..."""
     base = as_expr(base)
     stride = as_expr(stride, base.dtype)
     if not base.dtype.is_int or base.dtype.lanes > 1:
@@ -121,7 +121,7 @@ def ramp(base: Operand, stride: Operand, lanes: int) -> Expr:
 
 
 def broadcast(value: Operand, lanes: int) -> Expr:
-    """`lanes` copies of a scalar."""
+    """Return a vector of `lanes` copies of a scalar."""
     value = as_expr(value)
     if value.dtype.lanes > 1:
         raise ValueError(f"only a scalar can be broadcast, not {value.dtype}")
@@ -129,7 +129,7 @@ def broadcast(value: Operand, lanes: int) -> Expr:
 
 
 def shuffle(vectors: tuple[Expr, ...], indices: tuple[Expr, ...]) -> Expr:
-    """Lanes picked from the concatenation of vectors."""
+    """Return lanes selected from the concatenation of vectors."""
     if not vectors or not indices:
         raise ValueError("a shuffle has at least one vector and one index")
     element = vectors[0].dtype.element
@@ -142,7 +142,7 @@ def shuffle(vectors: tuple[Expr, ...], indices: tuple[Expr, ...]) -> Expr:
 
 
 def unary(name: str, x: Operand) -> Expr:
-    """A function of one float: exp, sqrt, ..."""
+    """Return a function of one float: exp, sqrt, ..."""
     x = as_expr(x)
     if not x.dtype.is_float:
         raise ValueError(f"{name} takes a float, not {x.dtype}")
@@ -159,7 +159,7 @@ _ROUNDERS: dict[str, Callable[[float], float]] = {
 
 
 def rounding(name: str, x: Operand) -> Expr:
-    """floor, ceil, trunc, round, nearbyint: integers stay, constants are folded."""
+    """Return floor, ceil, trunc, round or nearbyint of x: integers are returned unchanged, constants are folded."""
     x = as_expr(x)
     if x.dtype.is_int or x.dtype.is_bool:
         return x
@@ -169,7 +169,7 @@ def rounding(name: str, x: Operand) -> Expr:
 
 
 def absolute(x: Operand) -> Expr:
-    """The absolute value: of unsigned integers itself, of signed ones a choice, of floats `fabs`."""
+    """Return the absolute value: an unsigned integer itself, a selection for signed ones, `fabs` of floats."""
     x = as_expr(x)
     if x.dtype.is_uint or x.dtype.is_bool:
         return x
@@ -184,7 +184,7 @@ def absolute(x: Operand) -> Expr:
 
 
 def power(a: Operand, b: Operand) -> Expr:
-    """a to the power b, at one dtype."""
+    """Return a to the power b, at one dtype."""
     a, b = match_types(a, b)
     if not (a.dtype.is_float or a.dtype.is_int):
         raise ValueError(f"pow takes numbers, not {a.dtype}")
@@ -214,12 +214,12 @@ def isinf(x: Operand) -> Expr:
 
 
 def isfinite(x: Operand) -> Expr:
-    """Neither infinite nor not a number."""
+    """Return the test that x is neither infinite nor NaN."""
     return construct.logical_and(construct.logical_not(isinf(x)), construct.logical_not(isnan(x)))
 
 
 def infinity(dtype: DType | str) -> Expr:
-    """The positive infinity of a float type; the greatest value of the types that have none."""
+    """Return the positive infinity of a float type; the greatest value of types without infinities."""
     dtype = DType.of(dtype)
     if not dtype.is_float:
         raise ValueError(f"{dtype} has no infinity")
@@ -227,27 +227,27 @@ def infinity(dtype: DType | str) -> Expr:
 
 
 def floordiv(a: Operand, b: Operand) -> Expr:
-    """a // b of integers, rounded down."""
+    """Return a // b of integers, rounded down."""
     a, b = match_types(a, b)
     _need_integer("floor division", a)
     return construct.floordiv(a, b)
 
 
 def floormod(a: Operand, b: Operand) -> Expr:
-    """a % b of integers, with the sign of b."""
+    """Return a % b of integers, with the sign of b."""
     a, b = match_types(a, b)
     _need_integer("the remainder", a)
     return construct.floormod(a, b)
 
 
 def ceildiv(a: Operand, b: Operand) -> Expr:
-    """a / b, rounded up."""
+    """Return a / b, rounded up."""
     a, b = match_types(a, b)
     return floordiv(construct.sub(construct.add(a, b), 1), b)
 
 
 def reinterpret(dtype: DType | str, value: Operand) -> Expr:
-    """The bits of `value` as another type of the same width."""
+    """Return the bits of `value` as another type of the same width."""
     dtype, value = DType.of(dtype), as_expr(value)
     if value.dtype is dtype:
         return value
@@ -262,14 +262,14 @@ def reinterpret(dtype: DType | str, value: Operand) -> Expr:
 
 
 def address_of(load: tir.BufferLoad) -> tir.Call:
-    """A pointer to an element."""
+    """Return a pointer to an element."""
     return make("address_of", HANDLE, load)
 
 
 def access_ptr(
     buffer: tir.Buffer, mask: int, lanes: int = 1, offset: Operand = 0, extent: Operand | None = None
 ) -> tir.Call:
-    """A pointer to `buffer` for reading (1), writing (2) or both (3), from `offset` on."""
+    """Return a pointer to `buffer` for reading (1), writing (2) or both (3), from `offset` on."""
     start = buffer.elem_offset if buffer.elem_offset is not None else const(0)
     size: Expr = const(1)
     if buffer.strides:
@@ -288,7 +288,7 @@ def access_ptr(
 
 
 def pack_buffer(buffer: tir.Buffer) -> tir.Call:
-    """A buffer as the array that a packed function receives."""
+    """Return a buffer as the array (DLTensor) that a packed function receives."""
     shape = make("tvm_stack_make_shape", HANDLE, *buffer.shape)
     strides: Operand = make("tvm_stack_make_shape", HANDLE, *buffer.strides) if buffer.strides else 0
     offset = buffer.elem_offset if buffer.elem_offset is not None else const(0)

@@ -31,14 +31,13 @@ class CheckedIndex:
 
     @property
     def message(self) -> str:
-        """The text of the error, with marks for the index and the extent."""
+        """Return the text of the error, with marks for the index and the extent."""
         dtype = self.index.dtype
         index = FIRST_UNSIGNED if dtype.is_uint and dtype.bits == 64 else FIRST
         return f"{self.where}: index {index} is outside dimension {self.dimension}, which has {SECOND}"
 
     def unchecked(self) -> tir.Expr:
-        """The place as plain arithmetic, which says nothing of an index that has none. For readers who do not know
-        checks."""
+        """Return the place as plain arithmetic without a check, for consumers that do not know `T.checked_index`."""
         if not self.from_end or self.index.dtype.is_uint:
             return self.index
         zero = c.const(0, self.index.dtype)
@@ -53,7 +52,7 @@ class CheckedIndex:
 
 
 def checked_index(node: object) -> CheckedIndex | None:
-    """The parts of a call of `T.checked_index`; None for anything else, and for one of other arguments."""
+    """Return the parts of a call of `T.checked_index`; None for anything else or other arguments."""
     match node:
         case tir.Call(
             op=tir.Op(name="tir.checked_index"), args=(index, extent, tir.StringImm(value=where), dimension, from_end)

@@ -23,7 +23,7 @@ Operand = Expr | Number
 
 
 class TypeMismatch(ValueError):
-    """Operands that no rule brings to one dtype; the message names both."""
+    """Operands without a common dtype; the message names both."""
 
 
 # ---------------------------------------------------------------- constants
@@ -34,7 +34,7 @@ _exact: ContextVar[bool] = ContextVar("exact", default=False)
 
 @contextmanager
 def exact_integers() -> Iterator[None]:
-    """Refuse constants that overflow, where sizes are computed: `wrap` raises OverflowError instead."""
+    """Make constant overflow an error inside the `with`, for computing sizes: `wrap` raises OverflowError."""
     token = _exact.set(True)
     try:
         yield
@@ -43,7 +43,7 @@ def exact_integers() -> Iterator[None]:
 
 
 def wrap(value: int, dtype: DType) -> int:
-    """`value` modulo the width of `dtype`, in its range. Raises OverflowError for another under `exact_integers`."""
+    """Return `value` modulo the width of `dtype`, in its range. Raises OverflowError under `exact_integers`."""
     if dtype.is_bool:
         return int(bool(value))
     wrapped = value & (1 << dtype.bits) - 1
@@ -55,7 +55,7 @@ def wrap(value: int, dtype: DType) -> int:
 
 
 def round_float(value: float, dtype: DType) -> float:
-    """The nearest value of `dtype` (ties to even); overflow gives infinity."""
+    """Return the nearest value of `dtype` (ties to even); overflow gives infinity."""
     if dtype.bits == 64 or math.isnan(value) or math.isinf(value) or value == 0:
         return value
     if dtype.kind == "float":
@@ -82,14 +82,14 @@ def _round_bits(value: float, mantissa: int, least: int, most: int) -> float:
 
 
 def float_imm(value: float, dtype: DType) -> FloatImm:
-    """A scalar constant of a float type, which remembers the double that it is rounded from (as TVM does)."""
+    """Return a scalar float constant that remembers the double it was rounded from (as in TVM)."""
     rounded = round_float(value, dtype)
     kept = value if math.isfinite(value) and math.isfinite(rounded) and rounded != value else None
     return FloatImm(dtype, rounded, kept)
 
 
 def const(value: Number, dtype: DType | str | None = None) -> Expr:
-    """A constant; without `dtype` bool, int32 (int64 where it needs it) or float32. Vectors become broadcasts.
+    """Return a constant; without `dtype` bool, int32 (int64 if it needs it) or float32. Vectors become broadcasts.
 
     Raises ValueError for a value that `dtype` cannot hold.
     """
@@ -119,12 +119,12 @@ def const(value: Number, dtype: DType | str | None = None) -> Expr:
 
 
 def as_expr(value: Operand, like: DType | None = None) -> Expr:
-    """An expression; a Python number becomes a constant of `like` (or its own default)."""
+    """Return an expression; a Python number becomes a constant of `like` (or its default dtype)."""
     return value if isinstance(value, Expr) else const(value, like)
 
 
 def min_value(dtype: DType | str) -> Expr:
-    """The least finite value (TVM `min_value`)."""
+    """Return the least finite value (TVM `min_value`)."""
     dtype = DType.of(dtype)
     if dtype.is_float:
         return FloatImm(dtype, -_float_max(dtype))
@@ -132,7 +132,7 @@ def min_value(dtype: DType | str) -> Expr:
 
 
 def max_value(dtype: DType | str) -> Expr:
-    """The greatest finite value (TVM `max_value`)."""
+    """Return the greatest finite value (TVM `max_value`)."""
     dtype = DType.of(dtype)
     if dtype.is_float:
         return FloatImm(dtype, _float_max(dtype))
@@ -153,7 +153,7 @@ def _float_max(dtype: DType) -> float:
 
 
 def cast(dtype: DType | str, value: Operand) -> Expr:
-    """`value` as `dtype`; constants are converted at once, scalars are broadcast to vectors."""
+    """Return `value` converted to `dtype`; constants are folded, scalars are broadcast to vectors."""
     dtype = DType.of(dtype)
     value = as_expr(value)
     if value.dtype is dtype:
@@ -178,7 +178,7 @@ def cast(dtype: DType | str, value: Operand) -> Expr:
 
 
 def match_types(a: Operand, b: Operand) -> tuple[Expr, Expr]:
-    """Both operands at one dtype, the wider one (TVM `BinaryOpMatchTypes`). Raises TypeMismatch."""
+    """Return both operands at one dtype, the wider one (TVM `BinaryOpMatchTypes`). Raises TypeMismatch."""
     if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype:
         return a, b
     if not isinstance(a, Expr):
@@ -205,7 +205,7 @@ def match_types(a: Operand, b: Operand) -> tuple[Expr, Expr]:
 
 
 def _literal_like(value: Number, other: Expr) -> Expr:
-    """A Python number beside `other`: of its dtype if that can hold it."""
+    """Return a Python number as a constant beside `other`: of its dtype if that can hold it."""
     dtype = other.dtype.element
     if isinstance(value, float) and not dtype.is_float:
         return const(value)
@@ -253,7 +253,7 @@ def _fold_float(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr |
 
 
 def _pick(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr | None:
-    """One of two constants of any float type: nothing is rounded."""
+    """Return one of two constants of any float type, without rounding."""
     if isinstance(a, FloatImm) and isinstance(b, FloatImm):
         picked = fn(a.value, b.value)
         same = a if struct.pack("<d", a.value) == struct.pack("<d", picked) else b
@@ -409,7 +409,7 @@ greater_equal = _compare(tir.GE, operator.ge)
 
 
 def as_bool(value: Operand) -> Expr:
-    """A condition; integers are compared with 0."""
+    """Return a condition; integers are compared with 0."""
     value = as_expr(value)
     return value if value.dtype.is_bool else not_equal(value, 0)
 
@@ -451,27 +451,27 @@ def negate(a: Operand) -> Expr:
 
 
 def call(dtype: DType | str, name: str, *args: Operand | str) -> tir.Call:
-    """An intrinsic call, `name` without its `tir.` prefix."""
+    """Return an intrinsic call; `name` has no `tir.` prefix."""
     operands = tuple(tir.StringImm(a) if isinstance(a, str) else as_expr(a) for a in args)
     return tir.Call(DType.of(dtype), tir.Op(f"tir.{name}"), operands)
 
 
 def load(buffer: tir.Buffer, *indices: Operand) -> tir.BufferLoad:
-    """`buffer[indices]`; a vector index gives a vector."""
+    """Return the load `buffer[indices]`; a vector index gives a vector."""
     exprs = tuple(as_expr(i) for i in indices)
     lanes = exprs[-1].dtype.lanes if exprs else 1
     return tir.BufferLoad(buffer.dtype.with_lanes(buffer.dtype.lanes * lanes), buffer, exprs)
 
 
 def store(buffer: tir.Buffer, value: Operand, *indices: Operand) -> tir.BufferStore:
-    """`buffer[indices] = value`, the value brought to the buffer's dtype."""
+    """Return the store `buffer[indices] = value`, with the value cast to the buffer's dtype."""
     exprs = tuple(as_expr(i) for i in indices)
     lanes = exprs[-1].dtype.lanes if exprs else 1
     return tir.BufferStore(buffer, cast(buffer.dtype.with_lanes(buffer.dtype.lanes * lanes), value), exprs)
 
 
 def index_dtype(shape: tuple[Expr, ...]) -> DType:
-    """The type of the offset of a buffer: that of its first dimension, int64 where there is none (as in TVM)."""
+    """Return the dtype of a buffer's offset: that of its first dimension, int64 without dimensions (as in TVM)."""
     return shape[0].dtype if shape else INT64
 
 
@@ -480,7 +480,7 @@ def make_buffer(
     data: tir.Var | None = None, strides: tuple[Operand, ...] = (), elem_offset: Operand | None = None,
     alignment: int = 64, offset_factor: int = 1, axis_separators: tuple[int, ...] = (),
 ) -> tir.Buffer:  # fmt: skip
-    """A new buffer, with a data pointer of its own unless one is given. `elem_offset` defaults to 0."""
+    """Return a new buffer, with a new data pointer unless one is given. `elem_offset` defaults to 0."""
     dtype = DType.of(dtype)
     # bool lives in memory as one byte, and pointers say so
     pointer = tir.PointerType(dtype.element, scope)

@@ -22,7 +22,7 @@ class DType:
 
     @staticmethod
     def of(name: str | DType) -> DType:
-        """The type of that name. Raises ValueError for a name that is no type."""
+        """Return the type of that name. Raises ValueError for another name."""
         if isinstance(name, DType):
             return name
         dtype = _table.get(name)
@@ -32,7 +32,7 @@ class DType:
 
     @property
     def is_int(self) -> bool:
-        """Signed or unsigned integer (not bool)."""
+        """True for a signed or unsigned integer (not bool)."""
         return self.kind == "int" or self.kind == "uint"
 
     @property
@@ -41,7 +41,7 @@ class DType:
 
     @property
     def is_float(self) -> bool:
-        """float16/32/64, bfloat16 or an 8-bit float."""
+        """True for float16/32/64, bfloat16 and 8-bit floats."""
         return self.kind in _FLOATS
 
     @property
@@ -58,7 +58,7 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Bytes of one lane in memory."""
+        """The bytes of one lane in memory."""
         return (self.bits + 7) // 8
 
     @property

@@ -28,7 +28,7 @@ __all__ = ["StructuralDifference", "assert_structural_equal", "structural_equal"
 
 
 class _Pair(NamedTuple):
-    """Two values at the same place, and how the walk came there."""
+    """Two values at the same position of both programs, with the path from the root."""
 
     left: Any
     right: Any
@@ -37,7 +37,7 @@ class _Pair(NamedTuple):
     parent: Any = None
 
     def trail(self) -> list[_Pair]:
-        """From the root to here."""
+        """Return the path from the root to this pair."""
         pairs: list[_Pair] = []
         pair = self
         while pair is not None:
@@ -47,7 +47,7 @@ class _Pair(NamedTuple):
 
 
 class _Walk:
-    """One comparison: which objects of the left side stand for which of the right one."""
+    """The state of one comparison: the bijection between variables and buffers of both sides."""
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
@@ -133,7 +133,7 @@ class _Walk:
         return None
 
     def buffer(self, pair: _Pair, stack: list[_Pair]) -> str | None:
-        """A buffer where it is used."""
+        """Compare a use of a buffer."""
         a, b = pair.left, pair.right
         if a in self.to_right or b in self.to_left or not self.map_free_vars:
             if self.to_right.get(a, a) is b and self.to_left.get(b, b) is a:
@@ -186,14 +186,14 @@ def _describe(value: Any) -> str:
 
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
-    """True if `a` and `b` mean the same program: modules, functions, or any of their parts."""
+    """Return True if `a` and `b` mean the same program: modules, functions, or any of their parts."""
     if isinstance(a, tir.Expr) and not map_free_vars and not holds(a, tir.Let, tir.Reduce, tir.IndexMap):
         return _without_binders(a, b)
     return _Walk(map_free_vars).first_difference(a, b) is None
 
 
 def _without_binders(a: tir.Expr, b: Any) -> bool:
-    """Equality of an expression that binds nothing, most often an index: a variable stands for itself alone."""
+    """Compare expressions without binders, most often indices: a variable equals only itself."""
     stack: list[tuple[Any, Any]] = [(a, b)]
     compared: set[tuple[int, int]] = set()  # shared nodes come up each time
     while stack:

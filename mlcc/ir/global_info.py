@@ -12,7 +12,7 @@ class GlobalInfo(Node):
 
 @node
 class DummyGlobalInfo(GlobalInfo):
-    """An entry that says nothing; TVM's tests of the mechanism use it."""
+    """An entry without content, used by TVM's tests of the mechanism."""
 
 
 @node
@@ -35,7 +35,7 @@ class VDevice(GlobalInfo):
 
 
 def device_name(infos: tuple[GlobalInfo, ...], at: int) -> str:
-    """The name by which struct info refers to the device at a place of a module's list."""
+    """Return the name by which struct info refers to the device at an index of a module's list."""
     device = infos[at]
     assert isinstance(device, VDevice)
     before = sum(isinstance(d, VDevice) and d.kind == device.kind for d in infos[:at])
@@ -43,7 +43,7 @@ def device_name(infos: tuple[GlobalInfo, ...], at: int) -> str:
 
 
 def find_device(infos: tuple[GlobalInfo, ...], name: str) -> str | None:
-    """The full name of the device that `KIND`, `KIND:N`, `KIND:N:SCOPE` or `vdevice:PLACE` means, or None.
+    """Return the full name of the device for `KIND`, `KIND:N`, `KIND:N:SCOPE` or `vdevice:PLACE`, or None.
 
     As in TVM, the scope is the device's, whatever the name says.
     """

@@ -14,7 +14,7 @@ from mlcc.ir.tensor_data import TensorData
 
 
 def structural_hash(root: Any) -> int:
-    """A number that is the same for all that `structural_equal` holds equal; free variables count by their order.
+    """Return a number that is equal for structurally equal values; free variables are numbered by occurrence.
 
     It does not depend on the process, so it can be a key in files.
     """
@@ -22,7 +22,7 @@ def structural_hash(root: Any) -> int:
 
 
 class _Hasher:
-    """Digests of values, children first; variables are known by the order in which they come up."""
+    """Computes digests, children first; variables are numbered by first occurrence."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}

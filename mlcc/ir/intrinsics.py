@@ -35,8 +35,10 @@ class Cost(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """An argument that points to memory which a call accesses; the argument `offset` counts on from there, in elements
-    (in matrices, of a fragment)."""
+    """An argument that points to accessed memory.
+
+    The argument `offset` is added to the pointer, in elements (in matrices, of a fragment).
+    """
 
     at: int
     access: str  # `r`, `w` or `rw`
@@ -88,7 +90,7 @@ class Intrinsic:
 
     @property
     def offsets(self) -> tuple[tuple[int, int], ...]:
-        """The places of pointers among the arguments, each with that of the offset that counts on from there."""
+        """The positions of pointer arguments, each with the position of its offset argument."""
         return tuple((p.at, p.offset) for p in self.pointers if p.offset is not None)
 
     @property
@@ -236,7 +238,7 @@ _COSTS = {"instruction": Cost.INSTRUCTION, "short": Cost.SHORT}
 
 
 def _read(line: str) -> Iterator[tuple[str, Intrinsic]]:
-    """The intrinsics of a line of the table."""
+    """Yield the intrinsics of a line of the table."""
     facts, _, names = line.partition(" = ")
     count, result, effect, operands, *more = facts.split()
     low, _, high = count.rstrip("+").partition("-")
@@ -246,7 +248,7 @@ def _read(line: str) -> Iterator[tuple[str, Intrinsic]]:
 
 
 def _facts(words: list[str]) -> dict[str, Any]:
-    """The further facts, as fields of the record."""
+    """Return the optional facts as fields of the record."""
     facts: dict[str, Any] = {}
     for word in words:
         if word in _COSTS:
@@ -274,20 +276,20 @@ _UNKNOWN = Intrinsic("", 0, None, "explicit", Effect.OPAQUE, "any")
 
 
 def find(name: str) -> Intrinsic | None:
-    """The intrinsic of that name, with or without `tir.`, under any of its names."""
+    """Return the intrinsic of that name, with or without `tir.`, under any of its names."""
     name = name.removeprefix("tir.").removeprefix("tirx.").removeprefix("prim.")
     return INTRINSICS.get(ALIASES.get(name, name))
 
 
 def called(node: object) -> Intrinsic:
-    """The intrinsic that a node calls. Of other nodes, and of operators that only their target knows, nothing holds."""
+    """Return the intrinsic that a node calls; one of unknown effect for other nodes and target-specific operators."""
     if isinstance(node, tir.Call) and isinstance(node.op, tir.Op):
         return _OF_OP.get(node.op.name, _UNKNOWN)
     return _UNKNOWN
 
 
 def name_of(node: object) -> str:
-    """The name of the operator that a node calls, as the text writes it; nothing for other nodes."""
+    """Return the name of the operator that a node calls, as in the text; empty for other nodes."""
     return node.op.name.removeprefix("tir.") if isinstance(node, tir.Call) and isinstance(node.op, tir.Op) else ""
 
 
@@ -297,7 +299,7 @@ def effect_of(call: tir.Call) -> Effect:
 
 
 def result_dtype(of: Intrinsic, args: tuple[tir.Expr, ...]) -> DType | None:
-    """The dtype of a call, or None where the text states it."""
+    """Return the dtype of a call, or None if the text states it."""
     if of.result == "same":
         return args[0].dtype if args else DType.of("void")
     if of.result == "second":

@@ -34,7 +34,7 @@ class IRModule:
 
     @staticmethod
     def from_expr(func: Func) -> IRModule:
-        """A module of one function, named by its `global_symbol`, or `main`."""
+        """Return a module of one function, named by its `global_symbol`, or `main`."""
         return IRModule({str(func.attrs.get("global_symbol", "main")): func})
 
     def __getitem__(self, name: str | relax.GlobalVar) -> Func:
@@ -56,7 +56,7 @@ class IRModule:
         return len(self.functions)
 
     def get_global_var(self, name: str) -> relax.GlobalVar:
-        """The handle of a function. Raises KeyError if there is none of that name."""
+        """Return the handle of a function. Raises KeyError if there is none of that name."""
         if name not in self.functions:
             raise KeyError(f"the module has no function `{name}`; it has {', '.join(self.functions) or 'none'}")
         return relax.GlobalVar(name)
@@ -69,7 +69,7 @@ class IRModule:
         self.functions[_name(name)] = func
 
     def unique_name(self, hint: str) -> str:
-        """`hint`, or `hint1`, `hint2`, ...: the first that no function has."""
+        """Return the first of `hint`, `hint1`, `hint2`, ... that no function has."""
         if hint not in self.functions:
             return hint
         number = 1
@@ -81,7 +81,7 @@ class IRModule:
         return IRModule(self.functions, self.attrs, self.name, self.global_infos)
 
     def script(self, dialect: str = "mlcc") -> str:
-        """The module as text; see `mlcc.script`."""
+        """Return the module as text; see `mlcc.script`."""
         from mlcc.grammar.printer.printer import script
 
         return script(self, dialect=dialect)

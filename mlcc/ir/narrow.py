@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def is_narrow(dtype: DType) -> bool:
-    """True for a type whose storage is bit patterns, not values."""
+    """Return True for a type stored as bit patterns rather than values."""
     return dtype.is_float and dtype.kind != "float"
 
 
 def encode(values: Any, dtype: DType) -> np.ndarray:
-    """Values as stored elements of `dtype`. Raises OverflowError or ValueError for values that it cannot hold."""
+    """Return values as stored elements of `dtype`. Raises OverflowError or ValueError if it cannot hold one."""
     import numpy as np
 
     if not is_narrow(dtype):
@@ -35,7 +35,7 @@ def encode(values: Any, dtype: DType) -> np.ndarray:
 
 
 def decode(stored: np.ndarray, dtype: DType) -> np.ndarray:
-    """Stored elements as values: float32 for bit patterns, else the array as it is."""
+    """Return stored elements as values: float32 for bit patterns, else the array itself."""
     import numpy as np
 
     if dtype.kind == "bfloat":
@@ -69,7 +69,7 @@ def _bfloat16(wide: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _table(kind: str) -> np.ndarray:
-    """The value of each of the 256 bit patterns."""
+    """Return the value of each of the 256 bit patterns."""
     import numpy as np
 
     exponent_bits, mantissa_bits, bias = (5, 2, 15) if kind == "float8_e5m2" else (4, 3, 7)
@@ -93,7 +93,7 @@ def _table(kind: str) -> np.ndarray:
 
 
 def _by_table(wide: np.ndarray, dtype: DType) -> np.ndarray:
-    """Round by the rule of `construct.round_float`, then look the pattern up."""
+    """Round by the rule of `construct.round_float`, then look up the pattern."""
     import numpy as np
 
     from mlcc.ir.construct import round_float

@@ -48,7 +48,7 @@ def node(cls: type) -> Any:
 
 
 def _define_init(cls: type, names: tuple[str, ...], defaults: dict[str, Any]) -> None:
-    """`__init__` that stores through the slots' own setters, which `__setattr__` does not stop."""
+    """Define an `__init__` that stores through the setters of the slots, bypassing `__setattr__`."""
     scope: dict[str, Any] = {f"_default_{n}": v for n, v in defaults.items()}
     scope |= {f"_set_{n}": getattr(cls, n).__set__ for n in (*names, "span")}
     parameters = [f"{n}=_default_{n}" if n in defaults else n for n in names]
@@ -101,7 +101,7 @@ _define_init(Node, (), {})
 
 
 def one_line(text: str, width: int = 90) -> str:
-    """The first line of a text that says something, and dots where there is more."""
+    """Return the first significant line of a text, with dots if there is more."""
     lines = [line for line in text.splitlines() if line and not line.startswith(("#", "@"))] or [""]
     if len(lines) == 1 and len(lines[0]) <= width:
         return lines[0]
@@ -143,7 +143,7 @@ EMPTY = Attrs()
 
 
 def freeze(value: Any) -> Any:
-    """Lists become tuples and maps become `Attrs`, all the way down."""
+    """Convert lists to tuples and maps to `Attrs`, recursively."""
     if isinstance(value, (list, tuple)):
         return tuple(freeze(v) for v in value)
     if isinstance(value, Mapping) and not isinstance(value, Attrs):
@@ -152,12 +152,12 @@ def freeze(value: Any) -> Any:
 
 
 def field_names(cls: type) -> tuple[str, ...]:
-    """The fields of a node class: all but the span, in order."""
+    """Return the fields of a node class in order, without the span."""
     return _fields[cls]
 
 
 def meaning_names(cls: type) -> tuple[str, ...]:
-    """The fields of a node class that carry meaning: all but hints and the span, in order."""
+    """Return the semantic fields of a node class in order, without hints and the span."""
     return _meaning[cls]
 
 
@@ -166,7 +166,7 @@ N = TypeVar("N", bound="_Spanned")
 
 
 def map_value(value: T, fn: Callable[[Any], Any]) -> T:
-    """`fn` over the nodes inside one field value; the same object if nothing changed."""
+    """Apply `fn` to the nodes inside one field value; return the same object if nothing changed."""
     mapped: Any = value
     if isinstance(value, tuple):
         parts = [fn(v) if isinstance(v, Node) else map_value(v, fn) for v in value]
@@ -183,7 +183,7 @@ def map_value(value: T, fn: Callable[[Any], Any]) -> T:
 
 
 def map_children(old: N, fn: Callable[[Any], Any]) -> N:
-    """A copy of `old` with `fn` applied to its direct children, or `old` itself if none changed.
+    """Return a copy of `old` with `fn` applied to its direct children, or `old` itself if none changed.
 
     Binding positions (loop variables, parameters, ...) are children too: `fn` decides what to do with a `Var`.
     """
@@ -192,13 +192,15 @@ def map_children(old: N, fn: Callable[[Any], Any]) -> N:
 
 
 def replace(old: N, **changes: Any) -> N:
-    """A copy with other field values; the same object if they are the ones it has."""
+    """Return a copy with other field values; the same object if they are unchanged."""
     return _replacers[type(old)](old, **changes)  # type: ignore[no-any-return]
 
 
 class _Generated(dict[type, Any]):
-    """By class a function for its nodes, generated when first asked for: it names the fields of the class, which takes
-    a fraction of the time of a loop over their names."""
+    """Functions specialized to a node class, by class, generated on first use.
+
+    They name the fields, which takes a fraction of the time of a loop over their names.
+    """
 
     def __init__(self, source: Callable[[type], list[str]], **scope: Any) -> None:
         super().__init__()
@@ -215,12 +217,12 @@ class _Generated(dict[type, Any]):
         if source:
             code = self._codes.get(source) or self._codes.setdefault(source, compile(source, "<node>", "exec"))
             exec(code, scope)
-        lister = self[cls] = scope.get("made")
-        return lister
+        function = self[cls] = scope.get("made")
+        return function
 
 
 def _map_source(cls: type) -> list[str]:
-    """`map_children` of a node of the class; nothing where there are never any children."""
+    """Return the source of `map_children` for a node class; empty if it never has children."""
     kinds = _child_fields[cls]
     if not kinds:
         return []
@@ -234,7 +236,7 @@ def _map_source(cls: type) -> list[str]:
 
 
 def _replace_source(cls: type) -> list[str]:
-    """`replace` of a node of the class."""
+    """Return the source of `replace` for a node class."""
     names = (*_fields[cls], "span")
     lines = [f"def made(_old, *, {', '.join(f'{n}=_same' for n in names)}):", "    _changed = False"]
     for name in names:
@@ -244,13 +246,13 @@ def _replace_source(cls: type) -> list[str]:
 
 
 def _children_source(cls: type) -> list[str]:
-    """The child nodes of a node of the class as a list; nothing where there are never any."""
+    """Return the source of a function that lists the children of a node; empty if the class never has any."""
     parts = ", ".join(_child_display(f"of.{name}", kind) for name, kind in _child_fields[cls].items())
     return [f"made = lambda of: [{parts}]"] if parts else []
 
 
 def _child_display(value: str, annotation: str) -> str:
-    """The nodes of a field as a part of a list display: the field itself where the annotation says one node."""
+    """Return the source of a field's nodes in a list display: the field itself if its annotation is one node."""
     kind = annotation.removesuffix(" | None")
     if kind in _NODES:
         return value if kind == annotation else f"*(() if {value} is None else ({value},))"
@@ -260,7 +262,7 @@ def _child_display(value: str, annotation: str) -> str:
 
 
 def _nodes_in(value: Any) -> list[Any]:
-    """The nodes that a field value holds."""
+    """Return the nodes that a field value holds."""
     nodes: list[Any] = []
     if value is not EMPTY:
         _add_nodes((value,), nodes)
@@ -291,15 +293,15 @@ def is_leaf(of: Node) -> bool:
 
 
 def children(of: Any) -> list[Any]:
-    """The direct child nodes, in field order."""
+    """Return the direct child nodes, in field order."""
     listed = _children[type(of)]
     return listed(of) if listed is not None else []
 
 
 def walk(root: Any) -> Iterator[Any]:
-    """Every node below and including `root` (a node or a tuple of nodes), parents first, left to right.
+    """Yield every node below and including `root` (a node or a tuple of nodes) in preorder, left to right.
 
-    Shared nodes come up each time.
+    Shared nodes are yielded at each occurrence.
     """
     stack = list(reversed(root)) if isinstance(root, tuple) else [root]
     pop = stack.pop
@@ -352,7 +354,7 @@ def holds(root: Any, *classes: type) -> bool:
 
 @cache
 def _wanted(classes: tuple[type, ...]) -> int:
-    """A bit for each class, which subclasses have too."""
+    """Return a mask with the bit of each class, which subclasses share."""
     bits = 0
     for cls in classes:
         bits |= 1 << _kinds[cls].bit_length() - 1
@@ -360,7 +362,7 @@ def _wanted(classes: tuple[type, ...]) -> int:
 
 
 def _held(of: Any) -> int:
-    """The kinds of a node and of all below it."""
+    """Return the kinds of a node and of all below it, as a mask."""
     cls = type(of)
     if _children[cls] is None:
         return _kinds.get(cls, 0)
@@ -374,7 +376,7 @@ _set_held = Node._held.__set__  # type: ignore[attr-defined]
 
 
 def _note_held(root: Any) -> int:
-    """Note what is below a node in it, and in the nodes below it; what it is."""
+    """Cache the kinds below a node in it and in the nodes below it; return its mask."""
     lists, kinds = _children, _kinds
     stack = [root]
     held = 0

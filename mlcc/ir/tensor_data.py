@@ -40,7 +40,7 @@ class TensorData:
 
     @staticmethod
     def of(array: Any, dtype: DType | None = None, key: str = "") -> TensorData:
-        """From a NumPy array; `dtype` only for those that NumPy does not have."""
+        """Return the data of a NumPy array; `dtype` only for types that NumPy does not have."""
         return TensorData(dtype or DType.of(str(array.dtype)), array.shape, array, key)
 
     @property
@@ -50,7 +50,7 @@ class TensorData:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         n = 1
         for extent in self.shape:
             n *= extent
@@ -71,12 +71,12 @@ class TensorData:
         return self._sha256
 
     def release(self) -> None:
-        """Give back the memory of elements that lie in a mapped file, until somebody reads them again."""
+        """Release the memory of elements in a mapped file until they are read again."""
         if self._array is not None:
             release_pages(self._array)
 
     def same_as(self, other: TensorData) -> bool:
-        """Equal content; a hash may be a prefix of the full one."""
+        """Return True if the content is equal; a hash may be a prefix of the full one."""
         if self is other:
             return True
         if self.dtype is not other.dtype or self.shape != other.shape:
@@ -98,7 +98,7 @@ def is_ndarray(value: Any) -> TypeGuard[np.ndarray]:
 
 
 def storage_dtype(dtype: DType) -> str:
-    """The NumPy type that holds elements of `dtype`."""
+    """Return the NumPy type that holds elements of `dtype`."""
     if dtype.kind == "bfloat":
         return "uint16"
     if dtype.kind.startswith("float8"):

@@ -244,7 +244,7 @@ class Op:
 
     @staticmethod
     def get(name: str) -> Op:
-        """The operator of that full name."""
+        """Return the operator of that full name."""
         return Op(name)
 
 
@@ -556,7 +556,7 @@ class PrimFunc(Node, FuncAttrs):
 
 
 def const_int(value: Expr | int | None) -> int | None:
-    """The value of an integer constant, else None."""
+    """Return the value of an integer constant, else None."""
     if isinstance(value, int):
         return value
     return value.value if isinstance(value, IntImm) else None

@@ -13,12 +13,12 @@ VERSIONS, CPU, PANEL_BYTES = "mlcc.versions", "mlcc.cpu", "mlcc.panel_bytes"
 
 
 def version_names(func: tir.PrimFunc | relax.Function) -> tuple[str, ...]:
-    """The functions that are versions of one."""
+    """Return the names of the functions that are versions of one."""
     named = func.attrs.get(VERSIONS, ())
     return tuple(map(str, named)) if isinstance(named, tuple) else ()
 
 
 def cpu_of(func: tir.PrimFunc | relax.Function) -> str | None:
-    """The CPU that a version is for; None for a function that is none."""
+    """Return the CPU that a version is for; None for a function that is no version."""
     cpu = func.attrs.get(CPU)
     return None if cpu is None else str(cpu)

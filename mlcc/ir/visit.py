@@ -34,7 +34,7 @@ class Rewriter:
 class Substitute(Rewriter):
     """Replace nodes by identity: variables, buffers (also where they are bound), or any other node.
 
-    `rewrite` is not asked about constants and variables that stay.
+    `rewrite` is not called for constants and for variables without a replacement.
     """
 
     def __init__(self, replacements: Mapping[Any, Any]) -> None:
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 def substitute(root: T, replacements: Mapping[Any, Any]) -> T:
-    """`root`, a node or a tuple of nodes, with nodes replaced.
+    """Return `root`, a node or a tuple of nodes, with nodes replaced.
 
     A buffer whose shape or data mentions a replaced variable becomes a new buffer.
     """
@@ -75,12 +75,12 @@ def rewrite_bottom_up(root: Any, fn: Callable[[Any], Any]) -> Any:
 
 
 def used_vars(root: Any) -> set[tir.Var]:
-    """All TensorIR variables that occur below `root`, bound or free."""
+    """Return all TensorIR variables that occur below `root`, bound or free."""
     return {root} if isinstance(root, tir.Var) else {n for n in walk(root) if isinstance(n, tir.Var)}
 
 
 def binders(root: Any) -> dict[tir.Var, None]:
-    """The variables that are bound below `root`, in order: of loops, axes, `let`s and memory."""
+    """Return the variables bound below `root`, in order: of loops, axes, `let`s and memory."""
     variables: dict[tir.Var, None] = {}
     for node in find(root, *_BINDING):
         match node:
@@ -101,12 +101,12 @@ _BINDING: tuple[type[Node], ...] = (
 
 
 def fresh_binders(root: Any) -> dict[tir.Var, tir.Var]:
-    """New variables for all that are bound below `root`: substituted, they make an independent copy."""
+    """Return a fresh variable for each one bound below `root`, for an independent copy by substitution."""
     return {var: another_var(var) for var in binders(root)}
 
 
 def another_var(var: tir.Var, suffix: str = "") -> tir.Var:
-    """Another variable like `var`."""
+    """Return a new variable like `var`."""
     return tir.Var(var.name + suffix, var.dtype, var.pointer)
 
 
