@@ -42,7 +42,7 @@ class Analyzer:
         if self.known.linear or self.known.exprs or self.known.differences:
             self.known = Known()
 
-    # ------------------------------------------------------------ what is known
+    # ------------------------------------------------------------ assumptions
 
     def bind(self, var: tir.Var, known: tir.Range | Expr | int) -> None:
         """Assume that `var` lies in a range, or equals a value."""

@@ -143,7 +143,7 @@ def _init_of_nothing(found: _Found, around: tir.Stmt, in_threads: bool) -> list[
         return []
     axes = [replace(a, var=tir.Var(a.var.name, a.var.dtype)) for a in spatial]
     renamed: dict[Any, Any] = {old.var: new.var for old, new in zip(spatial, axes, strict=True)}
-    renamed |= fresh_binders((*block.init, *block.match_buffers))  # the block keeps those of its own
+    renamed |= fresh_binders((*block.init, *block.match_buffers))  # the block keeps its own binders
     init = tir.Block(
         f"{block.name}_init", tuple(axes), (), substitute(block.writes, renamed), substitute(block.init, renamed),
         match_buffers=substitute(block.match_buffers, renamed), annotations=block.annotations,

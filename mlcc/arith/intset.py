@@ -17,8 +17,10 @@ from mlcc.ir.tir import Expr, IntImm
 
 @dataclass(slots=True, eq=False)  # not frozen, which triples the time of making one
 class Interval:
-    """low..high, both inclusive; None where there is no end. `low is high` for a single point. Immutable by
-    convention."""
+    """The interval low..high, both inclusive; None for an infinite end. `low is high` for a single point.
+
+    Immutable by convention.
+    """
 
     low: Expr | None
     high: Expr | None

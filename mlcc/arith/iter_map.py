@@ -117,7 +117,7 @@ def iter_map_simplify(
     proofs = Proofs(analyzer or Analyzer())
     iter_map = _attempt(bindings, iters, predicate, level, proofs, simplify_trivial, lenient=True)
     if not iter_map and level != "bijective" and predicate is not TRUE:
-        # what is equal in all iterations is so in those where the predicate holds; but padding would be lost
+        # an identity over all iterations holds under the predicate too; but padding would be lost
         iter_map = _attempt(bindings, iters, TRUE, level, proofs, simplify_trivial, lenient=True)
         if not is_zero(iter_map.padding_predicate):
             return tuple(bindings)

@@ -60,7 +60,7 @@ class IterMapRewriter:
         self.padding: Expr = c.const(False)
         self.collecting = False  # in the first of the two passes?
         self.needs_padding = False
-        self.unpadded: dict[object, IterMark] = {}  # by padded iterator, what it was
+        self.unpadded: dict[object, IterMark] = {}  # by padded iterator, the original
         self._pads: dict[object, Padding] = {}
         self._vars: dict[tir.Var, IterSum] = {}
         for var, span in iters.items():
@@ -224,7 +224,7 @@ class IterMapRewriter:
         mark, limit = digit.source, digit.source.extent
         original = self.original(mark)
         if original is not None and is_zero(self._pads[self._mark_key(original)].left):
-            limit = original.extent  # what is beyond is padding
+            limit = original.extent  # the iterations beyond are padding
         return not self.proofs.at_least(c.mul(digit.lower_factor, digit.extent), limit)
 
     # ------------------------------------------------------------ padding

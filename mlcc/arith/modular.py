@@ -73,7 +73,7 @@ class Residues:
                 coeff, base = self.of(value)
                 if value.dtype.bits <= expr.dtype.bits:
                     return coeff, base
-                return _residue(gcd(coeff, 1 << expr.dtype.bits), base)  # what is cut off is a multiple of that
+                return _residue(gcd(coeff, 1 << expr.dtype.bits), base)  # truncation removes multiples of that
             case tir.BinaryOp():
                 return self._binary(expr)
         return ANY

@@ -14,7 +14,7 @@ from mlcc.ir.tir import Expr, IntImm
 
 Monomial = tuple[int, ...]  # the keys of its atoms, sorted
 Polynomial = dict[Monomial, int]
-_ROUNDS = 6  # of replacing quotients by what bounds them
+_ROUNDS = 6  # of replacing quotients by their bounds
 _TERMS = 64  # a polynomial with more is not expanded
 
 
