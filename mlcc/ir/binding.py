@@ -17,14 +17,14 @@ class Mode(enum.Enum):
 
     USE = 0  # must stand for each other
     BIND = 1  # this variable or buffer is introduced here
-    FIRST = 2  # what is not bound yet is introduced here: shapes of parameters, `match_cast`
+    FIRST = 2  # variables not bound yet are introduced here: shapes of parameters, `match_cast`
     ATTR = 3  # plain data; constants of the default types count as Python's
     PARAM = 4  # like BIND, and like FIRST for the struct info
 
 
 USE, BIND, FIRST, ATTR, PARAM = Mode.USE, Mode.BIND, Mode.FIRST, Mode.ATTR, Mode.PARAM
 
-# The fields that count, in an order in which binders come before what they bind.
+# The semantic fields, in an order in which binders come before uses.
 _PLANS: dict[type, tuple[tuple[str, Mode], ...]] = {
     tir.Let: (("dtype", USE), ("value", USE), ("var", BIND), ("body", USE)),
     tir.CommReducer: (("lhs", BIND), ("rhs", BIND), ("result", USE), ("identity", USE)),

@@ -112,7 +112,7 @@ def _parse(name: str) -> DType:
 NAMES = (
     *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
     *("float16", "bfloat16", "float32", "float64", "bool", "handle"),
-)  # what messages suggest
+)  # suggested in messages
 
 BOOL = DType.of("bool")
 INT32 = DType.of("int32")

@@ -144,7 +144,7 @@ class _Walk:
 
     def pair_up(self, a: Any, b: Any) -> None:
         if self.to_right.get(a, b) is not b or self.to_left.get(b, a) is not a:
-            self.done.clear()  # bound once more: what was found equal before may not be now
+            self.done.clear()  # bound once more: pairs that compared equal before may differ now
             self.to_left.pop(self.to_right.pop(a, None), None)
             self.to_right.pop(self.to_left.pop(b, None), None)
         self.to_right[a], self.to_left[b] = b, a
@@ -234,7 +234,7 @@ def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None
     trail = pair.trail()
     path = "root" + "".join(p.label for p in trail)
     while binds(trail[-1].mode) and not isinstance(trail[-1].left, (tuple, tir.IterVar)):
-        trail.pop()  # what is bound is shown with what binds it
+        trail.pop()  # show a bound variable with its binder
     left = _excerpt(a, [(p.left, p.label) for p in trail])
     right = _excerpt(b, [(p.right, p.label) for p in trail])
     raise StructuralDifference(f"not structurally equal at {path}: {why}\nleft:\n{left}\nright:\n{right}", path)

@@ -209,7 +209,7 @@ class _Generated(dict[type, Any]):
         self._codes: dict[str, CodeType] = {}  # by source, which many classes share
 
     def __missing__(self, cls: type) -> Any:
-        if not issubclass(cls, Node):  # what a node was given against its annotations
+        if not issubclass(cls, Node):  # a field value that contradicts the annotations
             self[cls] = None
             return None
         source = "\n".join(self._source(cls))
@@ -257,7 +257,7 @@ def _child_display(value: str, annotation: str) -> str:
     if kind in _NODES:
         return value if kind == annotation else f"*(() if {value} is None else ({value},))"
     if kind.startswith("tuple[") and kind[6:].removesuffix(", ...]") in _NODES:
-        return f"*({value} or ())"  # None is also what a parser leaves out
+        return f"*({value} or ())"  # None also stands for parts that a parser leaves out
     return f"*_nodes_in({value})"
 
 
