@@ -127,7 +127,7 @@ class _Checking(TirMutator):
             head = [tir.AllocBuffer(self._count), c.store(self._count, 1, 0), *head]
         return (*head, *body)
 
-    # ------------------------------------------------------------ what is touched where
+    # ------------------------------------------------------------ survey of accesses
 
     def _survey(self) -> None:
         """Find the roots, their smallest elements, what is passed on, and who shares what."""

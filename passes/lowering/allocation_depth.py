@@ -67,7 +67,7 @@ def _covers(store: Access, load: Access, depth: int, loose: set[tir.Var]) -> boo
     if any(isinstance(s, tir.While) or not _counts(s) for s, _ in store.path[common:]):
         return False
     if not all(is_steady(index) for index in (*store.indices, *load.indices)):
-        return False  # what an index is read from may change in between
+        return False  # the memory that an index loads may change in between
     analyzer = Analyzer()
     for loop in (*load.loops(), *store.loops(common)):
         if _counts(loop):

@@ -1,10 +1,10 @@
-"""Allocations as small as what is used of them.
+"""Sink allocations into loops and shrink them to the region that is used there.
 
-Each goes as deep into the loops as it may (`allocation_depth`), and shrinks to the region that is used there.
+Each goes as deep into the loops as is legal (`allocation_depth`).
 
-A dimension becomes as long as the indices reach while the loops inside run, and indices count from where they start.
-Conditions around accesses do not matter for it, so that a tile at an edge is as large as any other. A dimension whose
-indices are not understood stays as it is, and none grows: a tile of constant size stands in for one of symbolic size
+A dimension shrinks to the range of its indices over the inner loops, and indices count from the start of that range.
+Conditions around accesses are ignored, so that a tile at an edge is as large as any other. A dimension whose indices
+are not understood stays unchanged, and none grows: a tile of constant size stands in for one of symbolic size
 only while it is small. The annotation `buffer_dim_align` becomes strides.
 
 In kernels, memory of scope `shared` is what a block of threads uses, and `local` what a thread does, of buffers that
@@ -44,7 +44,7 @@ _SCOPES = ("global", "local", "shared", "shared.dyn", *_OF_WARPS)
 OUTSIDE = "outside_of_threads"  # of allocations in kernels that the text has outside of the threads' or blocks' loops
 _SHARED = ("shared", "shared.dyn")
 LOCAL_BYTES, SHARED_BYTES = 4 * 1024, 16 * 1024  # of a temporary that moves from global memory onto the chip
-MOST_PADDING = 8  # elements that rows of shared memory are longer than what is used
+MOST_PADDING = 8  # elements by which rows of shared memory may exceed the used part
 SMALL_BYTES = 16 * 1024  # of a tile that has a constant size where a dimension of the buffer may be smaller
 
 
@@ -164,7 +164,7 @@ def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: A
         if tight and access.guards:
             part = _guarded(part, index, access, depth, collector, analyzer)
         if part.low is None or part.high is None or not (is_steady(part.low) and is_steady(part.high)):
-            return EVERYTHING  # what lies in memory decides
+            return EVERYTHING  # depends on the contents of memory
         hull = part if hull is None else union(hull, part, analyzer)
         if hull.low is None or hull.high is None:
             return EVERYTHING
@@ -208,7 +208,7 @@ def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Ex
     length = _length(region, analyzer)
     most = analyzer.bound(length).max
     known = tir.const_int(whole)
-    if most < ((1 << whole.dtype.bits - 1) - 1 if known is None else known):  # what any number is below says nothing
+    if most < ((1 << whole.dtype.bits - 1) - 1 if known is None else known):  # the greatest integer is no bound
         return c.const(max(int(most), 0), whole.dtype), analyzer.simplify(region.low)
     return whole, None
 
@@ -248,8 +248,10 @@ def _aligned(shape: Sequence[Expr], wanted: Sequence[Sequence[int]]) -> tuple[Ex
 
 
 class _Mover(TirMutator):
-    """Puts buffers in place of others, and allocations in the scopes that they moved to. Scopes are numbered as
-    `Collector` numbers them."""
+    """Replaces buffers by their compact layouts, and places allocations in their new scopes.
+
+    Scopes are numbered as `Collector` numbers them.
+    """
 
     def __init__(
         self,
@@ -259,7 +261,7 @@ class _Mover(TirMutator):
         notes: Mapping[tir.Var, Attrs],
     ) -> None:
         self._layouts = layouts
-        self._notes = notes  # what stays with allocations, by data variable
+        self._notes = notes  # annotations kept on allocations, by data variable
         self._places = places
         self._moved = {b for buffers in places.values() for b in buffers}
         self._values = values

@@ -13,9 +13,11 @@ from mlcc.ir.node import children, find, walk
 
 
 class DataFlow:
-    """`depends(expr)`: the value of the expression follows from elements of an input, or from a scalar parameter that
-    is no extent of a parameter. `inputs` are the data variables of the buffers that have contents when the function is
-    called; what it only writes has none. Without `scalars`, those are taken to be in order."""
+    """The taint analysis of one function: `depends(expr)` is True if a value follows from an input's contents.
+
+    With `scalars`, scalar parameters that are no extent of a parameter count as contents. `inputs` are the data
+    variables of the buffers that have contents at the call; buffers that are only written have none.
+    """
 
     def __init__(self, func: tir.PrimFunc, inputs: Iterable[tir.Var], scalars: bool = True) -> None:
         params = [b for b in func.buffers if b is not None]

@@ -1,8 +1,10 @@
-"""Quotients and remainders in indices go where loops tell their values: `(i * 48 + j) // 48` is `i` for `j < 48`,
-and so it is where 48 is a size that is not known. Likewise minima and maxima, in indices and in the extents of loops:
+"""Simplify quotients and remainders in indices by the ranges of loops: `(i * 48 + j) // 48` is `i` for `j < 48`.
+
+The 48 may also be a symbolic size. Minima and maxima are simplified too, in indices and in the extents of loops, where
 `compute_at` leaves them as TVM does.
 
-Layouts in panels and reshaped tensors leave them. Without, accesses are seen to be consecutive, and cost no divisions.
+Packed panels and reshaped tensors leave such divisions. Without them, accesses are seen to be contiguous, and addresses
+cost no divisions.
 """
 
 from __future__ import annotations

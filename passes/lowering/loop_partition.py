@@ -1,4 +1,4 @@
-"""Loops whose tiles are cut off at an edge: iterations in which a condition holds for the whole tile run without it.
+"""Loop partitioning (peeling): iterations in which a condition holds for the whole tile run without it.
 
     for i in range(0, 9):                          for i in range(0, (n - 8) // 8 + 1):
         for j in T.vectorized(8):          ->          for j in T.vectorized(8): B[i * 8 + j] = ...
@@ -264,7 +264,7 @@ class _Finder:
         self._var = var
         self._domains: dict[tir.Var, Interval] = {}
         self._values: dict[tir.Var, Expr] = {}
-        self._hidden: set[tir.Var] = set()  # bound inside to what has no form
+        self._hidden: set[tir.Var] = set()  # bound inside to values without a linear form
 
     def body(self, body: Body) -> None:
         for stmt in body:

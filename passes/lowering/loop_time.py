@@ -86,7 +86,7 @@ class _Traffic:
     """
 
     def __init__(self, loop: tir.For) -> None:
-        self._inner: set[tir.Var] = set()  # what the loop binds itself
+        self._inner: set[tir.Var] = set()  # bound by the loop itself
         self._meter = Meter(self._inner)
         self._trips: dict[tir.Var, Expr] = {}
         self._behind: dict[tir.Var, _Loops] = {}  # of values that are bound to names

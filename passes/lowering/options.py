@@ -1,4 +1,4 @@
-"""Bounds on what lowering makes of annotated loops, and what it may count on."""
+"""Options of lowering: limits of unrolling and vectorization, and features of the target."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ GPU_UNROLL_LIMIT = 1024  # statements that a loop comes to
 
 @dataclass(frozen=True, slots=True)
 class LowerOptions:
-    """Loops marked for unrolling are unrolled up to `unroll_limit` copies of their innermost statements; vectorized
-    loops become vectors of up to `vector_lanes` lanes, and of no more than four vectors of `vector_bytes` (0: unknown).
+    """Limits of lowering and features of its target.
 
-    `mask_bits` are the sizes of elements that the target loads and stores under a mask of lanes; with `cheap_masks` at
-    no more than the cost of doing it without. `edge_limit` bounds the statements (as unrolled) of code that is copied
-    to be free of conditions; 0 copies none. `reassociate`: vectorized reductions of floats need not ask for it.
-    `dots` are the dtypes of operands of which the CPU adds up products of neighbours (`mlcc.machine.dot_products`).
-    `threads`: parallel loops may run on several. `kernels`: the code is a GPU's, for one of many threads.
+    Marked loops are unrolled up to `unroll_limit` copies of their innermost statements. Vectorized loops become vectors
+    of at most `vector_lanes` lanes, and at most four vector registers of `vector_bytes` (0: unknown).
+
+    `mask_bits` are the element sizes that the target loads and stores under a mask; with `cheap_masks` a masked access
+    costs no more than a plain one. `edge_limit` bounds the statements (after unrolling) of bodies copied by loop
+    partitioning; 0 copies none. `reassociate`: vectorized float reductions may be reassociated without an annotation.
+    `dots` are the operand dtypes of the CPU's dot instructions (`mlcc.machine.dot_products`). `threads`: parallel loops
+    may run on several threads. `kernels`: the code is a GPU's, for one of many threads.
     """
 
     unroll_limit: int = 512

@@ -64,7 +64,7 @@ class _Settle(AliasMutator):
         return not _Conflicts(loop, self._aliases).found()
 
 
-# ---------------------------------------------------------------- what cannot leave its thread
+# ---------------------------------------------------------------- jumps and packed calls
 
 
 def _leaves(body: Body) -> bool:
@@ -105,7 +105,7 @@ def _callee(call: tir.Call) -> str:
     return ""
 
 
-# ---------------------------------------------------------------- what iterations have in common
+# ---------------------------------------------------------------- loop-carried dependences
 
 
 _Turns = tuple[float, float]  # the iterations, from the first to before the second, in which something is done
@@ -125,7 +125,7 @@ class _Conflicts:
         self._loop = loop
         self._aliases = aliases
         self._own: set[tir.Var] = set()  # memory of one iteration
-        self._varies = {loop.var}  # what is not the same in all iterations
+        self._varies = {loop.var}  # not uniform over the iterations
         self._inner: set[tir.Var] = {loop.var}
         self._binds: dict[tir.Var, Expr] = {}
         first, trips = tir.const_int(loop.min), tir.const_int(loop.extent)
@@ -236,7 +236,7 @@ class _Conflicts:
             if other.terms == place.terms:  # iterations between the two
                 if away and max(first, access.turns[0] + away) < min(end, access.turns[1] + away):
                     return True
-            elif other.terms == inner and first <= away < end:  # the iteration that stores what all others touch
+            elif other.terms == inner and first <= away < end:  # that iteration stores what all others access
                 return True
         return False
 

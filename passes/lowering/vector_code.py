@@ -47,7 +47,7 @@ class Lanes(TirMutator):
 
     def body(self, statements: Body) -> Body:
         rewritten: list[Stmt] = []
-        local = False  # a binding that differs by lane: what follows cannot go lane by lane on its own
+        local = False  # a binding that differs by lane: later statements cannot be scalarized on their own
         for stmt in statements:
             before = dict(self._vectors)
             try:
