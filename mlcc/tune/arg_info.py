@@ -1,4 +1,4 @@
-"""What the arguments of a kernel are."""
+"""Descriptions of a kernel's arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What builds candidates, by TVM's names."""
+"""Builders of candidates, under TVM's names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Builder:
     """Builds candidates. One of a user's own derives from it and has `build`. TVM: `Builder`, `PyBuilder`."""
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
-        """What became of the modules, in order."""
+        """Build the modules. Return one result for each, in order."""
         raise NotImplementedError
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What the parts of the tuner hand to each other: tasks, candidates, outcomes; spaces and runners as protocols."""
+"""The tuner's interfaces: data types of tasks, candidates and outcomes, and protocols of spaces and runners."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Candidate:
 
 
 class Status(Enum):
-    """What became of a candidate; the values stand in databases."""
+    """The result of building, checking and measuring a candidate. Databases store the values."""
 
     OK = "ok"
     WRONG = "wrong"  # its results are not those of the unscheduled function, or it writes outside its arguments
@@ -60,9 +60,9 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a runner saw of a candidate: seconds of calls, and their `ratios` to the baseline of the same round.
+    """A runner's result for a candidate: seconds of calls, and their `ratios` to the baseline of the same round.
 
-    `digest` is that of the code: candidates with the same one are the same to a machine.
+    `digest` is a hash of the machine code: candidates with equal digests are the same program.
     """
 
     status: Status

@@ -162,7 +162,7 @@ def tune(module: IRModule | Func, target: str | Target = "llvm{cpu=native}", **o
 
 
 def runner_for(target: Target, jobs: int = 1, cluster: str | None = None) -> Runner:
-    """What measures candidates for a target, on this machine or on a cluster's workers. Raises CompileError."""
+    """Return a runner for a target, on this machine or on a cluster's workers. Raises CompileError."""
     if cluster is not None:
         from mlcc.tune.measure.cluster import DaskRunner
 
@@ -179,15 +179,18 @@ def runner_for(target: Target, jobs: int = 1, cluster: str | None = None) -> Run
 
 
 class _Machine:
-    """What this machine can do at most. A search goes by the first measurement that was made, and by one more each time
-    that it asks `again`, the best so far: a search that is continued sees those that it saw before, in their order."""
+    """The measured peak performance of this machine, for rooflines.
+
+    A search starts with the first recorded measurement and takes in one more each time it asks `again`; the best so far
+    counts. A resumed search therefore sees the same measurements in the same order.
+    """
 
     def __init__(self, records: Database, elsewhere: bool = False) -> None:
         self._records, self._elsewhere = records, elsewhere
         self._seen = 0
 
     def roofline(self, task: Task, again: bool) -> float:
-        """The least time of a task, 0 where nothing is known of the machine; `again` by one more measurement."""
+        """Return the roofline time of a task, 0 if the machine is unknown; `again` takes in one more measurement."""
         from mlcc.tune.roofline import least_seconds
 
         if not isinstance(task.target, LlvmTarget) or self._elsewhere:

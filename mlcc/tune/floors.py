@@ -1,6 +1,6 @@
-"""What the machine can do at most: fused multiply-adds a second, and bytes a second from each level of memory.
+"""Measure the machine's peak rates: fused multiply-adds a second, and bytes a second from each memory level.
 
-Both by loops of our own in LLVM IR, by CPU time of the thread, the best of several samples.
+Both by microbenchmarks in LLVM IR, in CPU time of the thread; the best of several samples counts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Floors:
         return Floors(max(self.flops, other.flops), levels)
 
     def data(self) -> list[Any]:
-        """What `of` reads."""
+        """The values as JSON data, which `of` reads back."""
         return [self.flops, [list(level) for level in self.levels]]
 
     @staticmethod

@@ -226,7 +226,10 @@ class KernelSearch:
 
 
 def why_not_kept(task: Task, candidate: Candidate) -> str | None:
-    """Why a candidate cannot be a record: its steps, read back from their text, do not give its function again."""
+    """Replay a candidate's trace from its text. Return the reason why it cannot be a record, None if it can.
+
+    It can if the replayed steps give a function that is structurally equal to the candidate's.
+    """
     from mlcc.ir.equal import structural_equal
     from mlcc.passes.schedule.mls.run import apply_schedule
 

@@ -21,8 +21,10 @@ DECAY = 0.5  # of it with each batch
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop: after `seconds`, after `trials` candidates, and for each kernel at the share `until` of its
-    roofline, or after `kernel_trials` candidates."""
+    """Stopping criteria of a search: `seconds` and `trials` (candidates) for all kernels together.
+
+    A kernel by itself ends at the share `until` of its roofline, or after `kernel_trials` candidates.
+    """
 
     seconds: float | None = None
     trials: int | None = None
@@ -107,12 +109,15 @@ class Loop:
         return [k for k in self.kernels if not k.why_done and k.default_seconds is not None]
 
     def _left_for(self, kernel: KernelSearch) -> int:
-        """How many candidates the next batch of a kernel may have."""
+        """Return the size of the kernel's next batch: at most BATCH candidates, within the limits that remain."""
         allowed = ((self.limits.trials, self.trials), (self.limits.kernel_trials, kernel.trials))
         return min([BATCH, *(most - done for most, done in allowed if most is not None)])
 
     def expected(self, kernel: KernelSearch) -> float:
-        """What another batch may gain, relative to the module's time: as the last ones did, or by optimism at first."""
+        """Estimate the gain of another batch, as a share of the module's time.
+
+        The gain of recent batches, or a prior that decays with each batch where that is larger.
+        """
         room = 1.0 - min((kernel.of_floor or 0.0) / self.limits.until, 1.0)
         return kernel.share * max(kernel.recent_gain(), min(OPTIMISM, room) * DECAY**kernel.batches)
 

@@ -1,4 +1,4 @@
-"""What is done with the results of each batch, by TVM's names."""
+"""Callbacks after each measured batch, under TVM's names."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class MeasureCallback:
-    """Is called after each batch. One of a user's own has `apply`. TVM: `MeasureCallback`, `PyMeasureCallback`."""
+    """A callback after each batch. A user's subclass defines `apply`. TVM: `MeasureCallback`, `PyMeasureCallback`."""
 
     def apply(
         self, task_scheduler: TaskScheduler, task_id: int, measure_candidates: Sequence[MeasureCandidate],
         builder_results: Sequence[BuilderResult], runner_results: Sequence[RunnerResult],
     ) -> None:  # fmt: skip
-        """See what became of a batch of a task. Files that were built are gone by now: their paths are None."""
+        """Handle the results of a batch of a task. Built files are deleted by now: their paths are None."""
 
     @staticmethod
     def create(kind: Any = "default") -> list[MeasureCallback]:

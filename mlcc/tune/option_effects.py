@@ -1,4 +1,4 @@
-"""What each option of a space is worth, learned from measurements of plans: a model of a few numbers."""
+"""An additive model of each option's effect on a plan's log time, fitted to measurements."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Options = Mapping[str, object]
 
 
 class OptionEffects:
-    """The logarithms of what options do to the time, each by itself, relative to those of a plan to begin with.
+    """The effect of each option on the logarithm of the time, relative to the options of a start plan.
 
-    An effect is the mean of what the others leave to be explained of the plans that have the option, shrunk by how few
-    there are. Plain sums in the order of the measurements: the same on every machine.
+    An effect is the mean residual, without the other options' effects, of the plans that have the option; it shrinks
+    towards 0 where they are few (backfitting). Plain sums in the order of the measurements: the same on every machine.
     """
 
     def __init__(self, start: Options) -> None:
@@ -23,11 +23,11 @@ class OptionEffects:
         self._effects: dict[tuple[str, object], float] = {}
 
     def add(self, options: Options, residual: float) -> None:
-        """Take in a measurement: the logarithm of what a plan takes relative to what was expected of it."""
+        """Add a measurement: the logarithm of a plan's time relative to its expected time."""
         self._samples.append((self._changed(options), residual))
 
     def fit(self) -> None:
-        """Bring the effects up to date."""
+        """Refit the effects to all measurements."""
         by_option: dict[tuple[str, object], list[int]] = {}
         for number, (changed, _) in enumerate(self._samples):
             for option in changed:

@@ -1,4 +1,4 @@
-"""What the parts of space generators have in common: rules, postprocessors and mutators."""
+"""The common base of a space generator's parts: rules, postprocessors and mutators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of a tuning goes."""
+"""A profiler of the tuner's phases."""
 
 from __future__ import annotations
 

@@ -67,7 +67,10 @@ class RecordedRunner:
         return [_outcome(record) for record in found if record is not None]
 
     def _of_code(self, outcome: Outcome, stage: int) -> Outcome:
-        """What was measured of the same code at this stage before: none of its candidates is luckier than others."""
+        """Return the earlier outcome of the same machine code at this stage, if any, else the given one.
+
+        Candidates with equal code thus get equal results, whatever the noise of measurements.
+        """
         known = self._database.alike(self._task.key, self.setting, self._base, outcome.digest, stage)
         return outcome if known is None else _outcome(known)
 

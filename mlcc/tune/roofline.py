@@ -70,7 +70,7 @@ def traffic(func: tir.PrimFunc, sizes: Mapping[tir.Var, int] | None = None) -> i
 
 
 def _accesses(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> Counter[tir.Buffer] | None:
-    """How many elements of each buffer a call loads and stores; None where that is not known."""
+    """Count the elements of each buffer that a call loads and stores; None if unknown."""
     stores = _stores(func, sizes)
     if stores is None:
         return None

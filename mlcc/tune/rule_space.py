@@ -34,7 +34,7 @@ class RuleSpace:
         self.plans = Plans(task.func, facts, task.constants)
 
     def default(self) -> Candidate | None:
-        """What the pass `auto-schedule` does; None where no rule takes the function."""
+        """The candidate of the pass `auto-schedule`; None if no rule matches the function."""
         planned = self.plans.default
         return None if planned is None else _candidate(planned)
 
@@ -72,7 +72,7 @@ class _Waiting:
 
 
 class _Search:
-    """What is known of a space: plans that wait, and what became of others."""
+    """The state of a search in a space: plans that wait to be proposed, plans seen so far, and measured ratios."""
 
     def __init__(self, plans: Plans, random: Random, serial: bool) -> None:
         self._plans, self._random, self._serial = plans, random, serial

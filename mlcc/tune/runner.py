@@ -1,4 +1,4 @@
-"""What runs candidates, and what became of them, by TVM's names."""
+"""Runners of candidates, and their results, under TVM's names."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class RunnerResult:
 
 
 class RunnerFuture:
-    """What will have become of a candidate. One of a user's own has these two methods. TVM: `RunnerFuture`."""
+    """The pending result of a candidate. A user's subclass defines both methods. TVM: `RunnerFuture`."""
 
     def done(self) -> bool:
-        """Is it known?"""
+        """Return True if the result is available."""
         raise NotImplementedError
 
     def result(self) -> RunnerResult:
@@ -41,8 +41,10 @@ class RunnerFuture:
 
 
 class EvaluatorConfig(NamedTuple):
-    """How often TVM's runners run a candidate. Runners here sample in rounds beside the default instead;
-    `enable_cpu_cache_flush` gives them arguments that no cache holds."""
+    """Repetition counts of TVM's runners. mlcc's runners sample in rounds beside the baseline instead.
+
+    `enable_cpu_cache_flush` makes a local runner pass arguments that no cache holds.
+    """
 
     number: int = 3
     repeat: int = 1
@@ -51,7 +53,7 @@ class EvaluatorConfig(NamedTuple):
 
 
 class RPCConfig(NamedTuple):
-    """Where TVM's trackers are. See `RPCRunner`."""
+    """The address of a TVM tracker. See `RPCRunner`."""
 
     tracker_host: str | None = None
     tracker_port: int | str | None = None

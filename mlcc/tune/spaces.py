@@ -16,7 +16,7 @@ SCRIPT = "mlcc.tune.strategy_space:ScriptSpace"  # takes the path of a .mls file
 
 
 def space_factory(word: str) -> Callable[[Task], Space]:
-    """What makes the space of each task. Raises CompileError E1133 for a word that names none."""
+    """Return the factory of design spaces that a word names. Raises CompileError E1133 for an unknown word."""
     if word.endswith(".mls"):
         return partial(_at(SCRIPT), path=word)
     if word not in SPACES:

@@ -1,4 +1,4 @@
-"""What the generic rules ask of a target, under the names that TVM's targets have for it."""
+"""Target properties for the generic rules, under the names of TVM's target attributes."""
 
 from __future__ import annotations
 

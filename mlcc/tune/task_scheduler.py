@@ -1,4 +1,4 @@
-"""Which task is searched next, by TVM's names."""
+"""Task schedulers, which choose the task to search next, under TVM's names."""
 
 from __future__ import annotations
 

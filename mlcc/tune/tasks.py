@@ -101,7 +101,7 @@ def _bound(func: tir.PrimFunc, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _calls(module: IRModule) -> Counter[str]:
-    """How often a run of each public function calls each kernel, all together; a loop or a branch counts once."""
+    """Count the calls of each kernel in one run of every public function; a loop or a branch counts once."""
     counts: Counter[str] = Counter()
     callees: dict[str, list[str]] = {}
     for name, func in module.functions.items():

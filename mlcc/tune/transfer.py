@@ -37,8 +37,7 @@ def _is_good(record: Record) -> bool:
 
 
 def _order(record: Record) -> tuple[bool, float, float, str]:
-    """What was measured before what was analysed, what was compared with mlcc's rules before what TVM measured, fastest
-    first."""
+    """Return the sort key of a record: measured before analysed, then by bound (none for TVM's), then fastest first."""
     return record.setting.device == ANALYSIS, record.bound or 1.0, min(record.seconds, default=1.0), record.candidate
 
 

@@ -193,10 +193,10 @@ def _commit(made: Database, records: Records, search: KernelSearch, space: _Cont
 
 
 def _runner(builder: Any, runner: Any, spaces: Sequence[_ContextSpace]) -> Runner:
-    """What measures, by a builder and a runner of TVM's API, or as it is given.
+    """Return the runner for a builder and a runner of TVM's API; a runner with `measure` is returned as is.
 
-    Raises ValueError for words that name none, kernels of different kinds of targets, and a builder of a user's own
-    without such a runner.
+    Raises ValueError for unknown names, kernels of different kinds of targets, and a user-defined builder without a
+    user-defined runner.
     """
     builds = Builder.create(builder)
     if hasattr(runner, "measure"):

@@ -1,4 +1,4 @@
-"""What belongs to the tuning of one kernel: the module, the target, the space, the strategy, the random state."""
+"""The state of tuning one kernel: the module, the target, the space, the strategy, the random state."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TuneContext:
 
     @cached_property
     def facts(self) -> TargetFacts:
-        """What rules ask of the target. Raises ValueError without one."""
+        """The target's properties for rules. Raises ValueError without a target."""
         if self.target is None:
             raise ValueError("the TuneContext has no target")
         return TargetFacts.of(self.target)

@@ -1,4 +1,4 @@
-"""What paired samples say: the median of ratios, and an upper bound of it that does not depend on how they spread."""
+"""Statistics of paired samples: the median of ratios, and a distribution-free upper confidence bound of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models see of a candidate: its decisions as numbers."""
+"""Feature extraction for cost models: a candidate's decisions as numbers."""
 
 from __future__ import annotations
 

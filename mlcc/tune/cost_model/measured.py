@@ -1,4 +1,4 @@
-"""What models for one kernel at a time learn from: decisions and the logarithms of times."""
+"""Training data of cost models for a single kernel: decisions and the logarithms of times."""
 
 from __future__ import annotations
 

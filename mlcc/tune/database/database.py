@@ -74,7 +74,7 @@ class Database:
         self._tokens: list[Token[Database | None]] = []
 
     def has_workload(self, mod: IRModule) -> bool:
-        """Is there a workload that is structurally equal?"""
+        """Return True if the database has a structurally equal workload."""
         raise NotImplementedError
 
     def commit_workload(self, mod: IRModule) -> Workload:

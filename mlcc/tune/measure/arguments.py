@@ -21,7 +21,7 @@ _INTEGERS = 8  # integers of 16 bits and more stay below: they may be indices, s
 
 
 class Values(enum.Enum):
-    """Where numbers are drawn from."""
+    """The distribution of an argument's random elements."""
 
     SIGNED = "signed"  # floats in (-1, 1): sums do not grow, so that a term left out of one shows
     POSITIVE = "positive"  # floats in (0.1, 1): for logarithms, roots and divisors

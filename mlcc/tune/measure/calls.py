@@ -65,7 +65,7 @@ class BoundCall:
             raise KernelError(code)
 
     def stray_writes(self) -> bool:
-        """Whether something beside the memory was written."""
+        """Return True if a call wrote out of bounds: into the slack around a tensor or the workspace."""
         held = [memory for one in self.memories for memory in one]
         return not all(memory.is_intact() for memory in (*held, self.workspace))
 

@@ -20,7 +20,7 @@ _ROUNDINGS = 16.0  # how far a sum of n terms may be from another order of it, i
 
 @dataclass(frozen=True, slots=True)
 class ErrorBound:
-    """How far results may be apart: sums of `depth` terms are regrouped, in an arithmetic of `dtype`."""
+    """The tolerance for results of reassociated sums: `depth` terms, accumulated in `dtype`."""
 
     depth: int = 1
     dtype: str = "float32"
@@ -36,9 +36,9 @@ class ErrorBound:
 
 
 def difference(got: Bytes, expected: Bytes, dtype_name: str, bound: ErrorBound) -> str | None:
-    """What is wrong with a tensor, in words; None if its elements are those expected.
+    """Compare a tensor with the expected one. Return a description of the mismatch, None if there is none.
 
-    Integers are equal, NaN stand at the same places, infinities have the same sign.
+    Integers must be equal, NaNs at the same places, infinities of the same sign, other floats within the bound.
     """
     dtype = DType.of(dtype_name).element
     stored = storage_dtype(dtype)
@@ -63,7 +63,7 @@ def difference(got: Bytes, expected: Bytes, dtype_name: str, bound: ErrorBound) 
 
 
 def infinite_share(values: Bytes, dtype_name: str) -> float:
-    """Which part of a tensor's elements (a sample of large ones) are infinite or NaN."""
+    """Return the share of elements that are infinite or NaN, from a sample where the tensor is large."""
     dtype = DType.of(dtype_name).element
     if not dtype.is_float or not values.size:
         return 0.0

@@ -1,7 +1,7 @@
-"""What a forked process does with one candidate: it computes, is checked and timed, and tells by a pipe.
+"""The forked child process of one candidate: runs, checks and times it, and reports through a pipe.
 
-Nothing that a candidate does reaches another process: it has a session, an end with its parent's, limits of CPU time
-and memory, and no output but the pipe.
+The child is isolated from other processes: it has its own session, dies with its parent, has limits of CPU time and
+memory, and no output but the pipe.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Wrong(Exception):
 def run_apart(
     job: Callable[[], dict[str, Any]], named: Callable[[int], str | None], limits: Limits, pipe: int, parent: int
 ) -> NoReturn:
-    """Do a job in this process, just forked, and write what it gives to the pipe as a line of JSON. Never returns.
+    """Run a job in this forked process and write its result to the pipe as a line of JSON. Never returns.
 
-    `named` says which tensor an address belongs to, `parent` is the process that this one ends with.
+    `named` maps an address to the name of its tensor. This process dies with `parent`.
     """
     try:
         os.setsid()

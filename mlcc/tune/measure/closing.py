@@ -1,4 +1,4 @@
-"""What runners have in common: `with` closes them."""
+"""The base class of runners: a context manager."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Closing:
     """A context manager that closes itself."""
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release the runner's resources."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:

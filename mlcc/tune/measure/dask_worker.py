@@ -1,4 +1,4 @@
-"""What a Dask worker does for the tuner: it says which machine it is, and measures batches by a runner of its own.
+"""The tuner's side of a Dask worker: reports the worker's machine, and measures batches with a local runner.
 
     dask worker tls://SCHEDULER:8786 --nthreads 1 --preload mlcc.tune.measure.dask_worker
 
@@ -68,7 +68,7 @@ def measure(version: str, options: bytes, request: bytes) -> list[Outcome]:
 
 
 def _runner(target: Target, **options: Any) -> Runner:
-    """What measures for a target on the machine of the worker."""
+    """Return a runner for a target on the worker's machine."""
     from mlcc.tune.measure.gpu import GpuRunner
     from mlcc.tune.measure.local import LocalRunner
 

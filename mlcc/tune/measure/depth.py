@@ -1,4 +1,4 @@
-"""How far the results of schedules of one function may be apart."""
+"""The error bound between the results of different schedules of one function."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mlcc.tune.measure.check import ErrorBound
 
 
 def error_bound(func: tir.PrimFunc, sizes: Mapping[str, int]) -> ErrorBound:
-    """The bound for a function: the terms of its longest chain of sums, and the widest arithmetic that all floats have.
+    """Return the bound for a function: the number of terms that its reductions add up, and the accumulation dtype.
 
-    Blocks behind one another add up. An extent that is not known counts as 128. Sums of floats below float32 are
-    float32 inside of a kernel.
+    The reductions of all blocks add up. An unknown extent counts as 128. The dtype is float64 if all float buffers are,
+    else float32: kernels accumulate narrower floats in float32.
     """
     total = 1
     for block in find(func.body, tir.Block):

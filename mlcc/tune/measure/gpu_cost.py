@@ -35,7 +35,7 @@ _IN_FLIGHT = 4  # requests of a warp on their way at once
 
 @dataclass(frozen=True, slots=True)
 class LaunchCost:
-    """What one launch asks of a GPU. Counts are of one block, `sectors` and `passes` as in `mlcc analyze`."""
+    """The resources of one kernel launch. Counts are for one block, `sectors` and `passes` as in `mlcc analyze`."""
 
     name: str
     grid: int
@@ -46,7 +46,7 @@ class LaunchCost:
     units: Mapping[str, float]
 
     def seconds(self, facts: GpuFacts, registers: int) -> float:
-        """The estimate; infinity where not one block fits onto a multiprocessor."""
+        """Return the estimated time; infinity if a multiprocessor cannot hold even one block."""
         at_once = facts.blocks_at_once(self.threads, registers, self.shared)
         if not at_once:
             return math.inf

@@ -68,7 +68,7 @@ def main(reading: int, writing: int) -> None:
 
 
 def answer(request: GpuMeasure) -> Outcome:
-    """What becomes of a candidate."""
+    """Build a candidate, check it and time it, or estimate its time. Return the outcome."""
     try:
         artifact = _built(request.candidate, request.task.target)
         digest = hashlib.sha256(artifact.emit("ptx")).hexdigest()[:32]
@@ -135,7 +135,7 @@ def _shaped(memory: npt.NDArray[np.uint8], argument: Argument) -> Array:
 
 @functools.lru_cache(maxsize=2)
 def _expected(task: TaskData) -> tuple[ErrorBound, list[Any]]:
-    """What the unscheduled function computes, on the CPU, and how far from it results may be."""
+    """Run the unscheduled function on the CPU. Return the error bound for results, and its arguments afterwards."""
     func = unpacked(task.func)
     given = _arguments(task)[1]
     called = func.with_attr("global_symbol", MAIN)
@@ -144,7 +144,7 @@ def _expected(task: TaskData) -> tuple[ErrorBound, list[Any]]:
 
 
 def _check(request: GpuMeasure, artifact: Any) -> str | None:
-    """What is wrong with the results of a candidate; None if they are right."""
+    """Compare a candidate's results with the expected ones. Return a description of the first mismatch, or None."""
     arguments, given = _arguments(request.task)
     load(artifact, device=None if request.on_gpu else artifact.emulator(True))[MAIN](*given)
     bound, expected = _expected(request.task)

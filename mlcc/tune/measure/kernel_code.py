@@ -34,8 +34,10 @@ MAIN, PREPARE = "main", "prepare"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How candidates of a task are compiled: `known` are the parameters that are constants, `sizes` the values of
-    symbolic sizes and scalar parameters, by name."""
+    """The compile options of a task's candidates.
+
+    `known` are positions of constant parameters, `sizes` the values of symbolic sizes and scalar parameters by name.
+    """
 
     target: LlvmTarget
     level: int = 2
@@ -80,7 +82,10 @@ def _built(func: tir.PrimFunc, recipe: Recipe, known_kernel: Callable[[str], Ker
 
 @dataclass(frozen=True)
 class _Panels:
-    """What `prepare` makes: `kept` and `constants` are positions of the arguments that remain and that it reads."""
+    """The packed weights that `prepare` produces.
+
+    `kept` and `constants` are positions: of the arguments that remain, and of those that `prepare` reads.
+    """
 
     kept: tuple[int, ...] = ()
     constants: tuple[int, ...] = ()
@@ -88,7 +93,7 @@ class _Panels:
 
 
 def _taken_apart(func: tir.PrimFunc, recipe: Recipe) -> tuple[dict[str, tir.PrimFunc], _Panels | None]:
-    """The function as it ships where some parameters are constants: what packs those is a function of its own."""
+    """Split off the packing of constant parameters, as a build does: the kernel and, if there is any, `prepare`."""
     uses = effects(func, certain=True)
     inputs = next(
         (i for i, b in enumerate(func.buffers) if b is not None and uses.get(b.data, 0) & WRITE), len(func.params)
@@ -176,7 +181,7 @@ class _Emission:
         return merged([_compiled(text, code, self.machine, level) for text, code in units])
 
     def _entry(self, name: str, emitted: EmittedKernel, numbers: Sequence[int]) -> Entry:
-        """How to call a kernel whose parameters are the memories, or scalars, of these numbers."""
+        """Return the call of a kernel: memory numbers for buffer parameters, values for scalars and symbols."""
         func = self.functions[name]
         values = _symbol_values(func, self.recipe.sizes)
         words: list[Word] = []

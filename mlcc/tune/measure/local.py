@@ -101,7 +101,7 @@ class LocalRunner(Closing):
             yield from pool.map(self._asked, requests, range(len(requests)))
 
     def _asked(self, request: Build | Judge, at: int = 0) -> Built:
-        """What a builder makes of a request; one that dies over it is a failure of the candidate."""
+        """Send a request to a builder unless its answer is cached. A builder that dies is the candidate's failure."""
         message = packed(request)
         with self._lock:
             if message in self._built:
@@ -127,7 +127,7 @@ class LocalRunner(Closing):
     # ------------------------------------------------------------ running
 
     def _request(self, task: Task, recipe: Recipe, usual: Kernel) -> Prepare:
-        """How candidates of a task are judged: by the unscheduled function, or the baseline where that takes long."""
+        """Prepare a task's reference results: by the unscheduled function, or by the baseline if that times out."""
         judge = self._asked(Judge(task.func, recipe, self._build_seconds))
         if judge.kernel is None:
             raise CompileError(error("E1142", f"the unscheduled function cannot be built: {judge.why}"))
@@ -151,7 +151,7 @@ class LocalRunner(Closing):
         return min(_MOST_SETS, math.ceil(2 * host.caches().l2 / max(size, 1)) + 1) if self._cold else 1
 
     def _ready(self, prepare: Prepare) -> Answer:
-        """Have the zygote make the arguments, unless it has them; twice, where it is killed meanwhile."""
+        """Let the zygote make arguments and reference results unless it has them. Retries once if it is killed."""
         self._zygote.start()
         if self._prepared == (prepare, self._zygote.started):
             return Answer(Status.OK.value)
@@ -208,7 +208,7 @@ _TOO_LONG, _GAVE_UP = "LLVM takes too much CPU time", "LLVM gave up"
 
 
 def _death(exc: WorkerDied) -> str:
-    """Why a builder ended over a candidate."""
+    """Return a description of a builder's death: timeout, signal or exit code."""
     if exc.is_timeout or exc.code is None:
         return _TOO_LONG
     return f"{_GAVE_UP}: {signal.Signals(-exc.code).name}" if exc.code < 0 else f"{_GAVE_UP}: exit code {exc.code}"

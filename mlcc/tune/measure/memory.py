@@ -43,7 +43,7 @@ class Guarded:
         protect(base + GUARD + inside, GUARD, 0)
 
     def is_intact(self) -> bool:
-        """Whether nothing beside the tensor was written."""
+        """Return True if the slack around the tensor still has its fill pattern: no out-of-bounds write."""
         return all(bool((part == _SLACK).all()) for part in self._slack)
 
     def spoil(self) -> None:
@@ -54,7 +54,7 @@ class Guarded:
         protect(self.bounds[0], self.bounds[1] - self.bounds[0], READ)
 
     def holds(self, address: int) -> bool:
-        """Whether an address lies in the tensor or in its guard pages."""
+        """Return True if an address lies in the tensor or in its guard pages."""
         return self.bounds[0] - GUARD <= address < self.bounds[1] + GUARD
 
 

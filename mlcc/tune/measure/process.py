@@ -26,7 +26,7 @@ class WorkerDied(Exception):
 
     @property
     def is_timeout(self) -> bool:
-        """Whether it had used up its time."""
+        """True if the process ran out of time: killed by us, or by its limit of CPU time."""
         return self.code is None or -self.code in (signal.SIGPROF, signal.SIGXCPU)
 
 

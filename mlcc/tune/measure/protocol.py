@@ -10,9 +10,9 @@ from mlcc.tune.measure.kernel import Argument, Kernel
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a candidate may use: seconds of CPU time in one step (a call, a sample), bytes beside its arguments.
+    """Resource limits of a candidate: seconds of CPU time in one step (a call, a sample), bytes beside its arguments.
 
-    One that uses no CPU time at all for `silence` seconds of wall time hangs.
+    A candidate that uses no CPU time for `silence` seconds of wall time counts as hung.
     """
 
     seconds: float = 10.0
@@ -53,7 +53,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request; `status` is the value of a `contracts.Status`."""
+    """The response to a request; `status` is the value of a `contracts.Status`."""
 
     status: str
     why: str = ""

@@ -52,7 +52,7 @@ class Zygote:
         self._shared: list[Guarded | None] = []
 
     def answer(self, request: Prepare | Measure) -> Answer:
-        """What becomes of a request."""
+        """Carry out a request. Return its answer."""
         if isinstance(request, Prepare):
             self._prepared = None
             outcome = self._prepare(request)

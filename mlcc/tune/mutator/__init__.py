@@ -1,4 +1,4 @@
-"""What changes decisions of traces, by TVM's names."""
+"""Mutators of a trace's decisions, under TVM's names."""
 
 from mlcc.tune.mutator.mutate_compute_location import MutateComputeLocation
 from mlcc.tune.mutator.mutate_parallel import MutateParallel

@@ -88,7 +88,7 @@ def _products(tree: Tree, root: tir.Block, most: int) -> list[list[int]]:
 
 
 def _fused(products: Sequence[Sequence[int]], limit: int) -> tuple[int, ...]:
-    """How many loops of each block the bound fuses."""
+    """Return the number of loops that the bound fuses, for each block."""
     made = []
     for of_block in products:
         at = bisect_right(of_block, limit)

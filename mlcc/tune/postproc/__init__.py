@@ -1,4 +1,4 @@
-"""What ends a sampled schedule: annotations are carried out, what the target cannot run is turned down."""
+"""Postprocessors of a sampled schedule: carry out its annotations, reject programs that the target cannot run."""
 
 from mlcc.tune.postproc.disallow_dynamic_loop import DisallowDynamicLoop
 from mlcc.tune.postproc.postproc import Postproc

@@ -85,8 +85,8 @@ def _marks(root: tir.Block) -> _Marks | None:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """What counts of a loop: its extent where that is constant, whether it is spatial, whether nothing is asked of it
-    yet, and whether one statement is all that it holds."""
+    """Properties of a loop: its constant extent or None; whether it is spatial, is `free` (no thread binding, no
+    annotations), and has a single statement as its body (`alone`)."""
 
     extent: int | None
     spatial: bool
@@ -95,7 +95,7 @@ class _Loop:
 
 
 def _counts(ref: BlockRef, marks: _Marks) -> tuple[int, int]:
-    """How many outer loops to fuse and run in parallel, and how many inner ones to fuse into vectors."""
+    """Return the number of outer loops to fuse and parallelize, and of inner loops to fuse and vectorize; -1: none."""
     nest = ref.tree.loops_above(ref.block)
     loops = [_loop(ref.tree, loop) for loop in nest]
     most = _most_contiguous(ref, nest)
@@ -143,7 +143,7 @@ def _inner(loops: Sequence[_Loop], most: int, contiguous: int) -> int:
 
 
 def _most_contiguous(ref: BlockRef, nest: Sequence[tir.For]) -> int:
-    """How many inner loops fuse into one that moves through every buffer that the block touches element by element."""
+    """Return the number of inner loops whose fusion accesses every buffer of the block contiguously."""
     values = bindings(ref.realize)
     analyzer = Analyzer()
     most = 1 << 31
@@ -174,7 +174,7 @@ def _contiguous(strides: Sequence[int], nest: Sequence[tir.For]) -> int:
 
 
 def _stride(var: tir.Var, indices: Sequence[tir.Expr], buffer: tir.Buffer) -> int | None:
-    """How many elements a step of the loop moves by, 0 for none; None where sizes behind are not known."""
+    """Return the access's stride along the loop in elements, 0 if invariant; None if a trailing extent is symbolic."""
     behind = 1
     for index, size in zip(reversed(indices), reversed(buffer.shape), strict=True):
         found = _coefficient(index, var)
@@ -188,7 +188,7 @@ def _stride(var: tir.Var, indices: Sequence[tir.Expr], buffer: tir.Buffer) -> in
 
 
 def _coefficient(expr: tir.Expr, var: tir.Var) -> int | None:
-    """What the variable is multiplied by in sums and products with constants; None where it does not occur so."""
+    """Return the variable's coefficient in an expression of sums and products with constants; None if there is none."""
     match expr:
         case tir.Var():
             return 1 if expr is var else None

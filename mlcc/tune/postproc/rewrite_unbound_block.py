@@ -1,4 +1,4 @@
-"""What no thread has been given yet is shared out."""
+"""Bind the loops of blocks that have no thread binding yet."""
 
 from __future__ import annotations
 

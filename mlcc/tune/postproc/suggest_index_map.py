@@ -24,8 +24,10 @@ class _Digit:
 def suggest_index_map(
     buffer: tir.Buffer, indices: Sequence[tir.Expr], loops: Sequence[tir.For], predicate: tir.Expr, analyzer: Analyzer
 ) -> tir.IndexMap | None:
-    """How to store a buffer so that its elements lie in the order in which the loops, outermost first, read it at
-    `indices`; None where the indices are no digits of the loops. TVM: `SuggestIndexMap`."""
+    """Return a layout in which the loops, outermost first, read the buffer contiguously at `indices`.
+
+    None if the indices are not an iterator map of the loops. TVM: `SuggestIndexMap`.
+    """
     ranges = {loop.var: tir.Range(loop.min, loop.extent) for loop in loops}
     shape = [tir.const_int(n) for n in buffer.shape]
     if not shape or None in shape:

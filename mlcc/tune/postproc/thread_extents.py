@@ -1,4 +1,4 @@
-"""How many threads a block gets, as its trace says before it is replayed."""
+"""The thread extents of a block, computed from its trace without replaying it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ LOW, HIGH = "meta_schedule.thread_extent_low_inclusive", "meta_schedule.thread_e
 
 
 def launches(steps: Sequence[Instruction], most_virtual: int) -> bool:
-    """Do blocks get as many threads as their annotations ask for, and at most so many virtual ones along an axis?
+    """Return True if thread extents respect the blocks' annotations, with at most `most_virtual` vthreads on an axis.
 
-    True too where the steps do not tell.
+    Also True where the steps do not determine the extents.
     """
     values: dict[Any, int | None] = {}  # of decisions, and of the extents of loops
     blocks: dict[Any, Any] = {}  # whose loops they are

@@ -85,7 +85,7 @@ def _bytes(buffer: tir.Buffer) -> int:
 
 
 def _threads_fit(root: tir.Block, warp: int) -> bool:
-    """Do the blocks stand in as many threads as their annotations ask for, and in few virtual ones?"""
+    """Return True if the blocks' thread extents respect their annotations, and virtual threads are few."""
     return _check(root, {}, warp)
 
 

@@ -1,4 +1,4 @@
-"""What the generic rules ask about blocks: is there reuse to tile for, a reduction to split, a cheap producer?"""
+"""Queries of blocks for the generic rules: data reuse to tile for, reductions to split, producers to inline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def loop_of(sch: Schedule, loop: LoopRV) -> LoopRef:
 
 
 def has_block(sch: Schedule, block: BlockRV) -> bool:
-    """Is the block still there?"""
+    """Return True if the block still exists."""
     try:
         sch.state.find_block(block)
     except Refusal:
@@ -57,27 +57,27 @@ def plain(value: object) -> object:
 
 
 def is_root(ref: BlockRef) -> bool:
-    """Is it the root block of its function?"""
+    """Return True if the block is the root block of its function."""
     return ref.tree.scope(ref.block) is None
 
 
 def is_spatial(block: tir.Block) -> bool:
-    """Are all axes spatial?"""
+    """Return True if all axes of the block are spatial."""
     return all(axis.kind is IterKind.SPATIAL for axis in block.iter_vars)
 
 
 def is_spatial_func(tree: Tree) -> bool:
-    """Are all axes of all blocks spatial?"""
+    """Return True if all axes of all blocks are spatial."""
     return all(is_spatial(realize.block) for realize in tree.realizes)
 
 
 def has_been_tiled(block: tir.Block) -> bool:
-    """Has multi-level tiling been applied?"""
+    """Return True if multi-level tiling has been applied to the block."""
     return TILING in block.annotations
 
 
 def needs_multi_level_tiling(ref: BlockRef) -> bool:
-    """Does a reduction read buffers that not all of its spatial axes index, so that tiles reuse what they read?"""
+    """Return True for a reduction with data reuse: it reads buffers that not all of its spatial axes index."""
     block = ref.block
     if has_been_tiled(block) or len(block.writes) != 1 or not block.reads or is_spatial(block):
         return False
@@ -105,7 +105,7 @@ def _is_unit(dom: tir.Range) -> bool:
 
 
 def needs_rfactor(ref: BlockRef, max_parallel_extent: int) -> bool:
-    """Is it a reduction, alone in its nest, whose spatial axes give too little to do in parallel?"""
+    """Return True for a reduction, alone in its nest, whose spatial axes have too little parallelism."""
     tree, block = ref.tree, ref.block
     scope = tree.scope(block)
     if not block.writes or scope is None or reduction_block_violation(tree, block, scope) is not None:
@@ -131,13 +131,16 @@ def needs_rfactor(ref: BlockRef, max_parallel_extent: int) -> bool:
 
 
 def calls_any(node: tir.Stmt, ops: Collection[str]) -> bool:
-    """Does it call one of the operators?"""
+    """Return True if the statement calls one of the operators."""
     return any(isinstance(n, tir.Call) and isinstance(n.op, tir.Op) and n.op.name in ops for n in walk(node))
 
 
 def read_pattern(read: tir.BufferRegion, write: tir.BufferRegion) -> tuple[bool, bool]:
-    """Does a block that reads the one point where it writes the other use each index of the write at most once
-    (injective), and in the same order (ordered)? Neither where an index is more than an axis, shifted by a constant."""
+    """Classify a point-wise read of a block against its write: (injective, ordered).
+
+    Injective: each index of the write occurs at most once in the read. Ordered: in the same order. Neither holds if an
+    index is anything but an axis plus a constant.
+    """
     places: dict[tir.Var, int] = {}
     for at, span in enumerate(write.region):
         if tir.const_int(span.extent) is None or not isinstance(span.min, tir.Var):

@@ -48,7 +48,7 @@ class AutoInline(ScheduleRule):
         return self.inline_const_tensor and not ref.block.reads and _goes_into_consumers(ref)
 
     def _is_cheap(self, ref: BlockRef) -> bool:
-        """Is nothing repeated, or made harder to tile, by computing the block where it is used?"""
+        """Return True if inlining the block into its consumers repeats no work and keeps them easy to tile."""
         block = ref.block
         if plain(block.annotations.get("meta_schedule.inline_rule")) == "disable" or ref.tree.scope(block) is None:
             return False

@@ -92,7 +92,7 @@ def _shared_loop(sch: Schedule, blocks: Sequence[BlockRV]) -> object:
 
 
 def _depth(sch: Schedule, own: Sequence[LoopRV], target: Sequence[LoopRV], shared: object) -> int:
-    """How deep in the consumer's loops: as long as the block's own are spatial, and no deeper than the shared one."""
+    """Return the depth in the consumer's loops for the block: while its own are spatial, up to the shared loop."""
     for at, (loop, other) in enumerate(zip(own, target, strict=False)):
         ref = loop_of(sch, loop)
         if loop_iter_kind(ref.tree, ref.loop) is not IterKind.SPATIAL:

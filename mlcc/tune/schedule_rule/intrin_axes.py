@@ -1,4 +1,4 @@
-"""How the axes of a block go together with those of a tensor intrinsic."""
+"""Mappings of a block's axes to those of a tensor intrinsic."""
 
 from __future__ import annotations
 

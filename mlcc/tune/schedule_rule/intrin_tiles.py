@@ -1,4 +1,4 @@
-"""Which loops of a block a tensor intrinsic can take over."""
+"""Match the loops of a block with those of a tensor intrinsic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mlcc.tune.schedule_rule.analysis import block_of
 
 
 def fits_intrin(ref: BlockRef, intrin: TensorIntrin) -> bool:
-    """Does the block compute, element for element, what the description does, whatever the indices and scopes?"""
+    """Return True if the block computes the intrinsic's description, up to indices and storage scopes."""
     return paired_accesses(ref, intrin) is not None
 
 
@@ -60,7 +60,7 @@ class _Pairs:
         self.found: dict[tir.Buffer, Accesses] = {}
 
     def same(self, here: Any, described: Any) -> bool:
-        """Are the two alike? Indices of the description are variables."""
+        """Return True if the two match structurally. Indices of the description are variables."""
         match here, described:
             case tuple(), tuple():
                 return len(here) == len(described) and all(map(self.same, here, described))

@@ -28,8 +28,10 @@ _WIDEST = {"float32": 4, "float16": 8, "int8": 16}  # lanes that one load of a t
 
 
 class ReuseType(NamedTuple):
-    """How what tiles read or write is kept: `req` is "no", "may" or "must"; at the tile levels `levels` (from 1 on);
-    in memory of the scope `scope`."""
+    """The caching of tiles' operands or results: `req` is "no", "may" or "must".
+
+    Copies are made at the tile levels `levels` (from 1 on), in memory of the storage scope `scope`.
+    """
 
     req: str
     levels: list[int]
@@ -150,7 +152,7 @@ class MultiLevelTiling(ScheduleRule):
         return [replace(state, tiles=tuple(map(tuple, tiles)), factors=tuple(map(tuple, factors)))]
 
     def _untiled(self, kinds: Sequence[IterKind]) -> int:
-        """How many outer loops stay whole."""
+        """Return the number of outer loops that are not tiled."""
         return 0
 
     def _sampled(self, sch: Schedule, block: BlockRV, loop: LoopRV, n: int) -> list[ExprRV]:
@@ -218,7 +220,7 @@ class MultiLevelTiling(ScheduleRule):
             sch.annotate(cache, "meta_schedule.cooperative_fetch", chosen)
 
     def _pipelined(self, state: Tiled) -> list[Tiled]:
-        """Where a reduction loop loads two operands and uses them, the loads may run iterations ahead."""
+        """Add software-pipelined variants of a state whose reduction loop loads two operands and then uses them."""
         reduced = self._levels[IterKind.REDUCE]
         if not reduced or not self._stages:
             return [state]
@@ -237,5 +239,5 @@ class MultiLevelTiling(ScheduleRule):
 
 
 def _is_copy(block: tir.Block) -> bool:
-    """Does the block read what it writes elsewhere index by index in the same order, as a write cache is copied out?"""
+    """Return True for a copy with the same order of indices, such as the write-back of a write cache."""
     return len(block.writes) == 1 and all(read_pattern(read, block.writes[0]) == (True, True) for read in block.reads)

@@ -28,7 +28,7 @@ class RandomComputeLocation(ScheduleRule):
 
 
 def _can_move(ref: BlockRef) -> bool:
-    """Is it a stage directly in the root block, alone in its loops, not tiled, and used by another?"""
+    """Return True for an untiled block in the root's scope that is alone in its loops and has consumers."""
     tree, block = ref.tree, ref.block
     scope = tree.scope(block)
     if scope is None or tree.scope(scope) is not None or has_been_tiled(block):

@@ -32,8 +32,11 @@ def factor_sampler(sch: Schedule, extents: Sequence[int]) -> Factor:
 
 @dataclass(slots=True)
 class _Nest:
-    """What is known of the loops around a block: how many there are before the first that has several statements or
-    is not serial; how many spatial ones lead; whether blocks and threads are bound (and where)."""
+    """The loop nest around a block.
+
+    `alone` counts loops before the first with several statements or that is not serial, `spatial` the leading spatial
+    ones. `blocks` and `threads` are the positions of loops bound to blocks and threads, None if there are none.
+    """
 
     alone: int
     spatial: int

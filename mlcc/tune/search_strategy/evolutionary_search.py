@@ -105,7 +105,7 @@ class EvolutionarySearch(SearchStrategy):
         return all(postproc.may_pass(steps) for postproc in generator.postprocs)
 
     def _evolved(self, population: list[Individual]) -> list[Individual]:
-        """What generations come to, the best expectation first, without what was proposed before."""
+        """Run the generations. Return all individuals, best score first, without those proposed before."""
         found: _Scored = {}
         for generation in range(self.genetic_num_iters + 1):
             scores = self._scores(population)

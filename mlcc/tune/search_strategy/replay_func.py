@@ -9,7 +9,7 @@ _MOST_FAILURES = 100
 
 
 class ReplayFunc(SearchStrategy):
-    """Has the generator make the design spaces again, whose own random decisions are a candidate each. TVM:
+    """Random search that regenerates the design spaces: the random decisions of each are a candidate. TVM:
     `ReplayFunc`."""
 
     def _propose(self, wanted: int) -> list[MeasureCandidate]:

@@ -59,7 +59,7 @@ class SearchStrategy:
         self._spaces = []
 
     def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
-        """What to measure next; None at the end."""
+        """Return the candidates to measure next; None at the end."""
         if not self._spaces:
             raise ValueError("generate_measure_candidates was called without pre_tuning")
         wanted = min(self._per_iter, self._max_trials - self._done)
@@ -68,7 +68,7 @@ class SearchStrategy:
     def notify_runner_results(
         self, measure_candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """What became of the candidates proposed last."""
+        """Take the results of the candidates proposed last."""
         self._done += len(results)
 
     def clone(self) -> Self:
@@ -121,7 +121,7 @@ class SearchStrategy:
         return MeasureCandidate(sch, steps=taken, space=space)
 
     def _is_new(self, candidate: MeasureCandidate) -> bool:
-        """Has nothing that is scheduled like it been proposed? From now on something has."""
+        """Return True for a candidate whose schedule has not been proposed before, and remember it."""
         if candidate.key in self._seen:
             return False
         self._seen.add(candidate.key)

@@ -83,7 +83,7 @@ class SpaceGenerator:
 
 
 def is_script(text: str) -> bool:
-    """Is it a schedule script, or the name of a file that holds one, rather than a single word?"""
+    """Return True if the text is a schedule script or the name of a file of one, rather than a single word."""
     return text.endswith(".mls") or "\n" in text or "sch" in text
 
 
