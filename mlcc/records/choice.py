@@ -1,4 +1,4 @@
-"""Which record of a database, if any, says how to schedule a function; and why none does."""
+"""The choice of a database record to schedule a function by, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def _measured(database: Database, workload: str, setting: Setting) -> set[Settin
 
 
 def _differences(other: Setting, setting: Setting) -> str:
-    """What another setting has that this one has not, in words."""
+    """Return a description of the other setting's values that differ from this one's."""
     named = [f.name for f in fields(Setting) if getattr(other, f.name) != getattr(setting, f.name)]
     return ", ".join(_WORDS[name].format(getattr(other, name)) for name in named).replace("1 threads", "1 thread")

@@ -202,7 +202,7 @@ class Database:
         return [found[key] for key in sorted(found, key=lambda k: (k[0], astuple(k[1])))]
 
     def floors(self, device: str, threads: int) -> Any:
-        """What `keep_floors` kept; None if it is not known."""
+        """Return the data stored by `keep_floors`; None if there is none."""
         found = self._all("SELECT floors FROM machine WHERE device = ? AND threads = ?", (device, threads))
         return json.loads(found[0][0]) if found else None
 
@@ -219,7 +219,7 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """What is inside happens as a whole or not at all."""
+        """Run the block as one transaction: commit at its end, roll back on an exception."""
         self._link.execute("BEGIN IMMEDIATE")
         try:
             yield

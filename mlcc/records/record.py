@@ -1,4 +1,4 @@
-"""What was measured: a workload, under what conditions, one candidate of it, and what came out."""
+"""Records of measurements: a workload, a setting, a candidate and its result."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def key_of(func: tir.PrimFunc, constants: frozenset[int] = frozenset()) -> str:
 
 
 def candidate_key(func: tir.PrimFunc) -> str:
-    """What tells a scheduled function from others of its workload; it is remembered for the last ones."""
+    """Return the key of a scheduled function among those of its workload. The latest keys are memoized."""
     return _hashed(plain(func))
 
 
