@@ -30,7 +30,7 @@ _ABANDONED = 3600.0  # seconds after which a file that was never moved into plac
 
 
 class Stat(NamedTuple):
-    """What a cache holds, and may hold."""
+    """The size of a cache and its limit, in bytes."""
 
     folder: str
     entries: int
@@ -46,7 +46,7 @@ class Store:
         self.limit = limit
 
     def get(self, key: str) -> bytes | None:
-        """What was put under a key; None if nothing is there that is whole."""
+        """Return the content stored under a key; None if it is absent or damaged."""
         path = self._path(key)
         try:
             if not is_private(path, stat.S_ISREG):
@@ -81,7 +81,7 @@ class Store:
             self.trim()
 
     def stat(self) -> Stat:
-        """How much is there."""
+        """Return the number of entries and their size."""
         sizes = [size for _, size, _ in self._files()]
         return Stat(self.folder, len(sizes), sum(sizes), self.limit)
 

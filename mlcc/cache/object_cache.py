@@ -77,7 +77,7 @@ def entry_key(path: str, options: dict[str, Any]) -> str:
 
 
 def is_known(target: str) -> bool:
-    """Whether `compiler` covers what generates code for a target; not for one that another package brings."""
+    """Return True if `compiler` covers the backend of a target; False for the backend of another package."""
     kind = target.strip().partition("{")[0].split(" ")[0]
     place = os.path.join("targets", kind, "backend.py")
     return any(isinstance(entry, tuple) and str(entry[0]).endswith(place) for entry in compiler())
@@ -95,7 +95,7 @@ def _compiler_hash() -> bytes:
 
 @functools.cache
 def compiler() -> list[object]:
-    """What changes when the compiler does: its version, its files by size and time, and those of LLVM's binding."""
+    """Return the compiler's part of a cache key: its version; sizes and times of its files and of LLVM's binding."""
     import importlib.util
 
     import mlcc
@@ -136,7 +136,7 @@ def _files(folder: str) -> list[object]:
 
 
 def machine() -> list[object]:
-    """What a native target stands for: this CPU with its features, caches and cores, cheaply."""
+    """Return the machine's part of the cache key of a native target: the CPU's features, caches and cores."""
     import platform
 
     from mlcc.machine.host import caches, num_cores
