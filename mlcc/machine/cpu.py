@@ -56,7 +56,7 @@ CPUS = {"x86_64": _X86_CPUS, "aarch64": _ARM_CPUS}
 
 
 def features_of(triple: str, cpu: str, features: Iterable[str]) -> frozenset[str]:
-    """What code for the CPU may use (the listed levels), with the given features added and removed."""
+    """Return the features that code for a CPU may use (of the listed levels), with the given ones added and removed."""
     enabled = set(CPUS.get(triple.partition("-")[0], {}).get(cpu, ()))
     for feature in features:
         if feature[:1] == "+":

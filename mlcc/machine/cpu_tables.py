@@ -1,7 +1,7 @@
-"""What schedules are chosen by: vectors, registers, caches and cores of the CPU that a target names.
+"""The CPU model for schedules: vectors, registers, caches and cores of a target's CPU.
 
-The CPU that compiles (`cpu=native`) is asked, known CPUs are in a table, others get what their architecture usually
-has; options of the target override each (`llvm{cpu=znver4 l2=524288}`).
+The host CPU (`cpu=native`) is queried, known CPUs are in a table, others get the usual values of their architecture;
+options of the target override each (`llvm{cpu=znver4 l2=524288}`).
 """
 
 from __future__ import annotations

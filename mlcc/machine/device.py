@@ -27,12 +27,12 @@ def device_key(target: Target) -> str:
 
 
 def is_gpu(key: str) -> bool:
-    """Whether a device key is that of a GPU."""
+    """Return True if a device key is that of a GPU."""
     return key.startswith(_GPU)
 
 
 def gpu_runs(key: str, target: CudaTarget) -> bool:
-    """Whether the GPU of a device key runs code for a target."""
+    """Return True if the GPU of a device key runs code for a target."""
     digits = key.removeprefix(f"{_GPU}sm_").partition(" ")[0]
     return Arch.of(target.resolved().arch).fits((int(digits[:-1]), int(digits[-1])))
 

@@ -32,5 +32,5 @@ def dot_pairs(arch: str, enabled: frozenset[str]) -> frozenset[Pair]:
 
 
 def group_of(dtype: DType) -> int:
-    """How many products of that dtype one lane adds up."""
+    """Return the number of products of a dtype that one 32-bit lane adds up."""
     return 32 // dtype.bits

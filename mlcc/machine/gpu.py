@@ -63,7 +63,7 @@ class Arch:
         return f"compute capability {major}.{minor} and later"
 
     def fits(self, capability: tuple[int, int]) -> bool:
-        """Whether a device of this compute capability runs the code (which its driver compiles for it)."""
+        """Return True if a device of this compute capability runs the code (its driver compiles the PTX)."""
         if self.variant == "a":
             return capability == self.capability
         if self.variant == "f":
@@ -77,7 +77,7 @@ class Arch:
 
     @property
     def abilities(self) -> frozenset[str]:
-        """What emission asks about: `bf16`: conversions between bfloat16 and float32."""
+        """The features that code generation queries: `bf16`: conversions between bfloat16 and float32."""
         return frozenset({"bf16"}) if self.number >= 80 else frozenset()
 
 

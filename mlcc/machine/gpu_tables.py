@@ -1,6 +1,6 @@
-"""What schedules are chosen by: threads, registers, shared memory and multiprocessors of the GPU that a target names.
+"""The GPU model for schedules: threads, registers, shared memory and multiprocessors of a target's GPU.
 
-An architecture has most of it fixed (CUDA programming guide, "Compute Capabilities"); the number of multiprocessors and
+The architecture fixes most values (CUDA programming guide, "Compute Capabilities"); the number of multiprocessors and
 the second-level cache are those of its usual large device. Options of the target override each
 (`cuda{arch=sm_86 sm-count=46}`).
 """
@@ -94,7 +94,7 @@ class GpuFacts:
         return self.threads_per_sm // WARP
 
     def blocks_at_once(self, threads: int, registers: int, shared: int) -> int:
-        """How many blocks of so many threads, registers of each and bytes of shared memory run on a multiprocessor."""
+        """Return the occupancy: resident blocks on a multiprocessor, by threads, registers a thread, shared bytes."""
         warps = -(-threads // WARP)
         by_registers = self.registers_per_sm // max(-(-registers // 8) * 8 * WARP * warps, 1)
         by_shared = self.shared_per_sm // (shared + _KIB)  # the system keeps a KiB of each block

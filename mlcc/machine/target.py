@@ -1,7 +1,8 @@
-"""What to generate code for: `llvm`, `llvm{cpu=native}`, `llvm{triple=aarch64-linux-gnu}`, `cuda{arch=sm_90}`; or a
-machine by TVM's tag, such as `nvidia/geforce-rtx-3090`.
+"""Targets of code generation: `llvm`, `llvm{cpu=native}`, `llvm{triple=aarch64-linux-gnu}`, `cuda{arch=sm_90}`.
 
-A target is its kind and typed options: a subclass of `Target` for each kind. What mlcc does for a kind is in its
+A machine may also be named by TVM's tag, such as `nvidia/geforce-rtx-3090`.
+
+A target is its kind and typed options: a subclass of `Target` for each kind. The code generation of a kind is in its
 `mlcc.backends.Backend`, facts about this machine in `mlcc.machine.host`.
 """
 
@@ -118,7 +119,7 @@ class LlvmTarget(Target):
 
     @property
     def is_native(self) -> bool:
-        """Whether the code is for the very CPU that compiles it."""
+        """True if the code is for the CPU that compiles it (`cpu=native`)."""
         return self.cpu == NATIVE
 
     def resolved(self) -> Self:
