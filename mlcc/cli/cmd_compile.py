@@ -111,7 +111,7 @@ def command(
 
 
 def _output(file: str, output: str | None, emit: str | None, backend: Backend[Any]) -> tuple[str, Kind]:
-    """Where to write and what, by the options, the suffix, and the target. Raises CompileError E0012, UsageError."""
+    """Return the output path and its kind, from options, suffix and target. Raises CompileError E0012, UsageError."""
     from mlcc.errors import CompileError, did_you_mean, error
     from mlcc.outputs import kind_of
 

@@ -112,7 +112,7 @@ def _with_files(module: IRModule, files: list[ArrayFile]) -> IRModule:
 
 
 def _agrees(path: str, module: IRModule, sizes: dict[str, int], rtol: float, seed: int) -> bool:
-    """Whether the module computes what the model does by its own framework; what is found is shown."""
+    """Compare the module's results with those of the model's own framework, and print them. True if they agree."""
     from mlcc.frontend.compare import Comparison
     from mlcc.frontend.runners import runner_of
 

@@ -163,7 +163,10 @@ class _Other(Exception):
 def difference(
     result: np.ndarray, expected: Mapping[str, np.ndarray], name: str, rtol: float, atol: float
 ) -> str | None:
-    """How a result differs from the array of that name, which is read only if it is of the same kind; None: not."""
+    """Compare a result with the expected array of that name. Return a description of the mismatch, None if they agree.
+
+    The array is read only if its shape and dtype fit.
+    """
     import numpy as np
 
     from mlcc.array_files import read_array

@@ -181,7 +181,7 @@ def _say_if_busy(target: str) -> None:
 
 
 def _progress() -> Any:
-    """What shows how far a search is: a table on a terminal, else a line a minute."""
+    """Return the progress display of a search: a table on a terminal, else a line a minute."""
     import sys
 
     from mlcc.cli.tune_table import LineAMinute, LiveTable

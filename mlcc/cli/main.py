@@ -215,7 +215,7 @@ def _flush() -> None:
 
 
 def _output_fails() -> OSError | None:
-    """What standard output says to what still waits to be written."""
+    """Flush standard output. Return the error if that fails; None also for a closed pipe."""
     try:
         _flush()
     except BrokenPipeError:
@@ -237,13 +237,13 @@ def _refused(exc: OSError, settings: dict[str, str]) -> int:
 
 
 def _give_up_output_that_fails() -> None:
-    """What cannot be written has been reported: Python would fail with it once more at exit."""
+    """Drop buffered output that cannot be written. It has been reported; Python would fail once more at exit."""
     if _output_fails() is not None:
         _drop_output()
 
 
 def _drop_output() -> None:
-    """What still waits to be written to standard output is dropped, and what comes, too."""
+    """Redirect standard output to the null device, which drops buffered and later output."""
     try:
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, sys.stdout.fileno())

@@ -20,9 +20,9 @@ _KERNEL = re.compile(r"(?:parallel\.)?(?:kernel|grid)\.(.+?)(?:\.\d+)*(?:\.piece
 
 
 def report_faults(loaded: Mapping[str, Any], func: str, emulated: bool = False) -> None:
-    """Have faults in the native code of these files, of which `func` will be called, end the command with one line.
+    """Install a handler by which a fault in the native code of these files ends the command with a one-line message.
 
-    In a process of its own only.
+    `func` is the function to be called. Does nothing unless this process is a command line of its own.
     """
     if not signals.is_watching():
         return
@@ -48,7 +48,7 @@ def report_faults(loaded: Mapping[str, Any], func: str, emulated: bool = False) 
 
 
 def message(fault: Fault, loaded: Mapping[str, Any], emulated: bool) -> str:
-    """What happened, where, and what to do."""
+    """Return the text of a fault: its signal, its place, the reason and advice."""
     return f"{fault.name} in {place(fault.symbols, loaded)}: {_reason(fault)}; {_advice(loaded, emulated)}"
 
 

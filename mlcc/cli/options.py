@@ -75,7 +75,7 @@ def records_option(command: Any) -> Any:
 
 
 def extern_options(command: Any) -> Any:
-    """What the text may reach outside itself; nothing without these (design: what runs code)."""
+    """Add the options that permit native code: external symbols and embedded LLVM IR. Both are off by default."""
     command = click.option(
         "--allow-extern", multiple=True, metavar="NAME", help="Let T.call_extern call this C symbol (besides libm)."
     )(command)
@@ -95,7 +95,7 @@ def warnings_option(command: Any) -> Any:
 
 
 def warnings_wanted() -> bool:
-    """Whether the command shows warnings, or takes them as errors."""
+    """Return True if the command shows warnings or treats them as errors."""
     context = click.get_current_context(silent=True)
     return context is not None and context.meta.get("warnings", "off") != "off"
 
@@ -149,7 +149,7 @@ class CommandWithDumps(click.Command):
 
 
 def dump_options(command: Any) -> Any:
-    """What looks on while passes run; `dump_observers` takes the values."""
+    """Add the options that observe passes (`--time`, `--dump-*`); `dump_observers` takes the values."""
     command = click.option("--time", "timing", is_flag=True, help="Show how long each pass took, to stderr.")(command)
     command = click.option(
         "--dump-dir", metavar="FOLDER", help="Dump into numbered files that parse, instead of to stderr."
@@ -189,7 +189,7 @@ def force_option(command: Any) -> Any:
 
 
 def model_options(command: Any) -> Any:
-    """What is said of a model beside its file; `model_request` takes the values."""
+    """Add the options of model import; `model_request` takes the values."""
     for option in (
         click.option(
             "--map", "maps", multiple=True, metavar="FILE",
@@ -216,7 +216,7 @@ def model_options(command: Any) -> Any:
 def model_request(
     shapes: Sequence[str], dims: Sequence[str], maps: Sequence[str], allow_packed: bool, state_as_inputs: bool
 ) -> Request:
-    """What `model_options` say. Raises CompileError."""
+    """Return the import request for values of `model_options`. Raises CompileError."""
     from mlcc.frontend.request import Request, parse_ranges, parse_shapes
     from mlcc.frontend.source import load_converters
 
@@ -267,7 +267,7 @@ def refuse_artifacts(db: str | None, *paths: str) -> None:
 
 
 def use_threads(count: int | None) -> None:
-    """What `--threads` asks for."""
+    """Set the number of threads to the value of `--threads`, if it was given."""
     if count is not None:
         from mlcc.runtime.threads import set_num_threads
 
@@ -283,7 +283,7 @@ def no_blas_threads() -> None:
 
 
 def is_artifact(path: str) -> bool:
-    """Whether a file has the suffix of something that the runtime loads."""
+    """Return True if a path has the suffix of an artifact that the runtime loads."""
     from mlcc.outputs import KINDS
 
     return path.endswith(tuple(kind.suffix for kind in KINDS.values() if kind.runs))
@@ -302,8 +302,10 @@ def build_artifact(
     observers: Sequence[Any] = (),
     db: str | None = None,
 ) -> Any:
-    """What a text file is compiled to. Warnings are shown; `told` takes note of whether there were any. `observers`
-    look on while passes run. `db` is a database of tuned schedules."""
+    """Compile a text file and show the warnings. Return the artifact.
+
+    Appends the path to `told` if there were any. `observers` observe the passes; `db` is a database of tuned schedules.
+    """
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import build
     from mlcc.frontend.source import read_module
@@ -369,7 +371,7 @@ def build_object(
 
 
 def records_key(db: str | None) -> list[Any] | None:
-    """What a build takes from a database of tuned schedules: whatever file holds the same gives the same."""
+    """Return the part of a cache key for a database of tuned schedules: by content, whatever the file's name."""
     if db is None:
         return None
     from mlcc.records.database import Database

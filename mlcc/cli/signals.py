@@ -47,7 +47,7 @@ _state = _State()
 
 @contextlib.contextmanager
 def watched() -> Iterator[None]:
-    """Have the signals end this process inside the block, those that it does not ignore; as before after it.
+    """End this process on a signal inside the block, unless it ignores the signal. Restores the handlers after it.
 
     Does nothing outside the main thread.
     """
@@ -93,7 +93,7 @@ def patient() -> Iterator[None]:
 
 
 def is_watching() -> bool:
-    """Whether this process is a command line of its own, whose signals are ours."""
+    """Return True if this process is a command line of its own, whose signals mlcc handles."""
     return _state.watching
 
 

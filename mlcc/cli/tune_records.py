@@ -1,4 +1,4 @@
-"""What `mlcc tune` does with its database beside tuning: list, export, import, merge and prune records."""
+"""The database operations of `mlcc tune`: list, export, import, merge and prune records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def run(
     db: str, list_records: bool, export: tuple[str, str] | None, import_dir: str | None, merge: str | None, force: bool,
     imported: bool,
 ) -> int:  # fmt: skip
-    """Do what was asked for; the option that is none of these is `--prune`. Raises CompileError."""
+    """Carry out the requested operation; if it is none of the parameters', it is `--prune`. Raises CompileError."""
     from mlcc.records.database import Database
 
     if list_records or export is not None:

@@ -1,4 +1,4 @@
-"""How `mlcc tune` shows what it is at: a table that is rewritten on a terminal, else a line a minute."""
+"""The progress displays of `mlcc tune`: a table redrawn in place on a terminal, else a line a minute."""
 
 from __future__ import annotations
 
