@@ -23,7 +23,7 @@ _ZIP64_EXTRA = 20  # bytes that they take
 
 
 def is_safetensors(path: str) -> bool:
-    """Whether the suffix of a file says that it is a .safetensors."""
+    """Return True if a path has the suffix of a .safetensors file."""
     return os.path.splitext(path)[1].lower() == ".safetensors"
 
 
@@ -80,7 +80,7 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
         return head.shape, head.dtype
 
     def holds(self, name: str, array: np.ndarray) -> bool:
-        """Whether an array is the one of that name that was read from this file: the same memory, not just equal."""
+        """Return True if an array is the one of that name read from this file: the same memory, not just equal."""
         known = self._read.get(name)
         return known is not None and known.shape == array.shape and _address(known) == _address(array)
 
@@ -208,7 +208,7 @@ def save_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def arrays_content(path: str, arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> Content:
-    """What to write to a file of arrays: a .safetensors if its suffix says so, else an .npz."""
+    """Return a writer of the arrays to a file: as a .safetensors if the path has that suffix, else as an .npz."""
     write = write_safetensors if is_safetensors(path) else write_npz
     return lambda file: write(file, arrays, comment)
 

@@ -15,7 +15,7 @@ _FORM = 'an index is {"weight_map": {"name": "model-00001-of-00002.safetensors",
 
 
 def is_index(path: str) -> bool:
-    """Whether a file is, by its name, an index of .safetensors files."""
+    """Return True if a path has the suffix of an index of .safetensors files."""
     return os.path.basename(path).endswith(INDEX)
 
 

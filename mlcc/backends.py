@@ -1,7 +1,7 @@
-"""What a target is to mlcc: one `Backend` record for each kind, found by the kind of a `Target`.
+"""The registry of backends: one `Backend` record for each kind of target.
 
-The records of mlcc's own targets are `targets/llvm/backend.py` and `targets/cuda/backend.py`, read when first asked
-for; `docs/adding-a-target.md` adds another.
+The records of mlcc's own targets are in `targets/llvm/backend.py` and `targets/cuda/backend.py`, imported at the first
+query; `docs/adding-a-target.md` adds another.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """What whoever builds a module may choose besides the target; see `mlcc.build`. `pipeline` is what has been run."""
+    """The options of a build besides the target; see `mlcc.build`. `pipeline` is the pipeline that has been run."""
 
     prefix: str | None = None
     opt_level: int = 2
@@ -152,7 +152,7 @@ def every() -> list[Backend[Any]]:
 
 
 def facts_of(target: Target | str) -> CpuFacts | GpuFacts:
-    """What is known of a target's machine. Raises CompileError, E0547 for a target without such facts."""
+    """Return the properties of a target's machine. Raises CompileError, E0547 for a target without them."""
     where = Target.parse(target)
     facts = get(where.kind).facts
     if facts is None:

@@ -185,7 +185,7 @@ VERIFY_EACH = False  # after every pass of the levels' pipelines as well: tests 
 
 
 def _verifying(module: IRModule, target: Target, once: bool) -> Observer:
-    """What verifies a module that is built, after each pass but the steps of lowering, or once."""
+    """Return an observer that verifies a build's module: after each pass except the steps of lowering, or once."""
     from mlcc import backends
     from mlcc.passes.manage.observers import VerifyEach, VerifyOnce
 
@@ -308,7 +308,7 @@ def _operators_left(module: IRModule, native: Collection[str]) -> list[Diagnosti
 
 
 def _why_left(short: str, call: relax.Call) -> str:
-    """Why a call was not lowered, or how it could be."""
+    """Return a hint for a call that was not lowered: the reason, or the way to lower it."""
     from mlcc import ops
     from mlcc.ops.shapes import shapes_known
 

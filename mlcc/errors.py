@@ -1,6 +1,6 @@
-"""What goes wrong, as plain data: spans, diagnostics, and the exceptions that carry them.
+"""Errors as plain data: spans, diagnostics, and the exceptions that carry them.
 
-A stage gathers `Diagnostic`s and raises them together in one `CompileError`. Only the command line prints.
+A stage collects `Diagnostic`s and raises them together in one `CompileError`. Only the command line prints.
 """
 
 from __future__ import annotations

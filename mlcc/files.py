@@ -143,7 +143,7 @@ def pieces_of(array: np.ndarray) -> Iterator[memoryview]:
 
 @contextlib.contextmanager
 def recorded_reads() -> Iterator[dict[str, str]]:
-    """What `read_bytes` reads inside the block: absolute path -> SHA-256. Blocks nest; each sees all reads."""
+    """Record the reads of `read_bytes` in the block: absolute path -> SHA-256. Blocks nest; each records all reads."""
     reads: dict[str, str] = {}
     token = _reads.set((*_reads.get(), reads))
     try:
@@ -164,14 +164,14 @@ def watch_reads() -> set[str]:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where an output really goes: links are followed, `-` and `/dev/stdout` are a descriptor of this process."""
+    """The resolved destination of an output: links are followed, `-` and `/dev/stdout` are a file descriptor."""
 
     path: str
     descriptor: int | None = None
 
     @staticmethod
     def of(path: str) -> Destination:
-        """Raises OSError for links in a circle, ValueError for what is no path."""
+        """Resolve a path. Raises OSError for a cycle of links, ValueError for an invalid path."""
         if path == "-":
             return Destination(path, 1)
         current = path
@@ -187,7 +187,7 @@ class Destination:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
     def status(self) -> os.stat_result | None:
-        """What is there now; None if there is nothing."""
+        """Return the status of the existing file or descriptor; None if there is none."""
         try:
             return os.stat(self.path) if self.descriptor is None else os.fstat(self.descriptor)
         except (OSError, ValueError):
@@ -195,7 +195,7 @@ class Destination:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a file, or will be one: no device, pipe or descriptor."""
+        """Return True for a regular file, existing or to be created: no device, pipe or descriptor."""
         known = None if self.descriptor is not None else self.status()
         return self.descriptor is None and (known is None or stat.S_ISREG(known.st_mode))
 

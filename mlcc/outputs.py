@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """What an output is in words, and the suffixes of files that hold it, the usual one first.
+    """A kind of output: its description, and the suffixes of its files, the usual one first.
 
-    `runs`: the runtime loads it. `has_data_beside`: large constants lie in an .npz beside it.
+    `runs`: the runtime loads it. `has_data_beside`: large constants are in an .npz beside it.
     """
 
     name: str
@@ -106,7 +106,7 @@ def kind_of(path: str, among: Iterable[Kind], default: Kind, option: str = "--em
 
 
 def suffix_problem(path: str, kind: str) -> Diagnostic | None:
-    """Why what is written does not belong into a file of that name, if so. The file that a link means counts, too."""
+    """Return an error if a path, or the target of a link, has the suffix of another kind of output; else None."""
     if is_stream(path):
         return None
     for name in dict.fromkeys((path, _real(path))):
@@ -134,7 +134,7 @@ def _real(path: str) -> str:
 
 
 def is_stream(path: str) -> bool:
-    """Whether a path is standard output, a device or a pipe, whose names mean nothing."""
+    """Return True if a path is standard output, a device or a pipe, whose suffix means nothing."""
     try:
         return not Destination.of(path).is_plain and not os.path.isdir(path)
     except (OSError, ValueError):
@@ -195,7 +195,7 @@ class Outputs:
             raise CompileError(self._wrong)
 
     def _clash(self, made: Output) -> Diagnostic | None:
-        """Why an output may not be written beside the inputs and other outputs; it becomes one of them if it may."""
+        """Return an error if an output is the same file as an input or another output; else register it."""
         found = _identity(made.path)
         if found is None:
             return None
@@ -273,12 +273,12 @@ def mark(owner: str) -> bytes:
 
 
 def holds(old: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bool:
-    """Whether all arrays are there already, by name, dtype, shape and content."""
+    """Return True if `old` has all arrays with the same names, dtypes, shapes and contents."""
     return all(name in old and same_array(old[name], array) for name, array in arrays.items())
 
 
 def same_array(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays have one dtype, one shape and the same bits."""
+    """Return True if two arrays have the same dtype, shape and bits."""
     import numpy as np
 
     if a.dtype != b.dtype or a.shape != b.shape:
@@ -327,7 +327,7 @@ def _beside(path: str) -> Iterable[str]:
 
 
 def _identity(path: str, is_input: bool = False) -> Hashable | None:
-    """What two names of one file have in common; None for what any number may use, such as /dev/null."""
+    """Return a key that is equal for all names of one file; None for shareable places such as /dev/null."""
     try:
         if is_input:
             known: os.stat_result | None = os.fstat(0) if path == "-" else os.stat(path)
@@ -345,7 +345,7 @@ def _identity(path: str, is_input: bool = False) -> Hashable | None:
 
 
 def _place_problem(made: Output) -> Diagnostic | None:
-    """Why nothing can be written at a place at all, if so, or no binary to it."""
+    """Return an error if a path cannot be written, or not with binary output; else None."""
     path, to = made.path, None
     reason = None
     try:

@@ -1,4 +1,4 @@
-"""What a compile is at: work on each kernel is announced here, for those who show it or add up its time."""
+"""Progress events of a compilation: the work on each kernel is announced to listeners, which show or time it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=(
 
 @contextmanager
 def listening(*listeners: Listener) -> Iterator[None]:
-    """Have listeners hear of the work inside, besides those that hear of it already."""
+    """Add listeners for the work inside the `with`, besides the current ones."""
     token = _listeners.set((*_listeners.get(), *listeners))
     try:
         yield

@@ -20,7 +20,7 @@ _lock = threading.Lock()  # both settings are the process's, whichever thread as
 
 
 class _Settings:
-    """What was set before the first who is inside, and who is."""
+    """The settings before the outermost `with`, and the active ones: their frames, their number."""
 
     limit = 0
     frames: ClassVar[list[int]] = []
