@@ -27,8 +27,8 @@ class ArgInfo:
     @staticmethod
     def from_prim_func(func: tir.PrimFunc) -> list[ArgInfo]:
         """The arguments of a function: its buffers, with -1 for sizes that are not constant."""
-        found = [b for b in func.buffers if b is not None]
-        return [TensorInfo(str(b.dtype), tuple(_size(n) for n in b.shape)) for b in found]
+        buffers = [b for b in func.buffers if b is not None]
+        return [TensorInfo(str(b.dtype), tuple(_size(n) for n in b.shape)) for b in buffers]
 
     @staticmethod
     def from_entry_func(mod: IRModule, remove_preproc: bool = True) -> list[ArgInfo]:

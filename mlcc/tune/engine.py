@@ -78,13 +78,13 @@ class Tuning:
 
     def with_winners(self) -> IRModule:
         """The module with each tuned kernel as its record schedules it; the others are as they were."""
-        made = self.extracted.module.copy()
+        module = self.extracted.module.copy()
         winners = {name: self.winner(k) for k in self.kernels for name in k.task.names}
         for name, record in winners.items():
-            func = made.functions[name]
+            func = module.functions[name]
             if record is not None and isinstance(func, tir.PrimFunc):
-                made.update_func(name, tuned(func, record))
-        return made
+                module.update_func(name, tuned(func, record))
+        return module
 
     def scheduled(self) -> IRModule:
         """The module with each tuned kernel as its record schedules it, and the others as the rules do. It is compiled
@@ -117,11 +117,11 @@ def tuning(
         if measuring is None:  # first of all: its processes take as long to start as all that follows
             measuring = runner_for(where, jobs, cluster)
             opened.callback(measuring.close)
-        found = extract(whole, where, level=level_of(level), threads=count, kernels=kernels, sizes=sizes)
+        extracted = extract(whole, where, level=level_of(level), threads=count, kernels=kernels, sizes=sizes)
         records = database if isinstance(database, Database) else opened.enter_context(Database(database or MEMORY))
         device = getattr(measuring, "device", None)
         searches = []
-        for task in found.tasks:
+        for task in extracted.tasks:
             own = make_space(task)
             default = own.default() or Candidate(task.func, Trace())
             recorded = RecordedRunner(measuring, records, task, default, seed, device)
@@ -132,9 +132,9 @@ def tuning(
         searches, Limits(budget, trials, until), floors=lambda kernel, again: machine.roofline(kernel.task, again)
     )
     mine = (None if runner is not None else measuring, None if isinstance(database, Database) else records)
-    made = Tuning(found, records, loop, device, tuple(one for one in mine if one is not None))
-    loop.changed = lambda: changed(made)
-    return made
+    session = Tuning(extracted, records, loop, device, tuple(one for one in mine if one is not None))
+    loop.changed = lambda: changed(session)
+    return session
 
 
 def tune(module: IRModule | Func, target: str | Target = "llvm{cpu=native}", **options: object) -> Tuning:
@@ -151,14 +151,14 @@ def tune(module: IRModule | Func, target: str | Target = "llvm{cpu=native}", **o
 
     The same records and the same seed give the same schedules. Raises CompileError.
     """
-    made = tuning(module, target, **options)  # type: ignore[arg-type]
+    session = tuning(module, target, **options)  # type: ignore[arg-type]
     try:
-        made.loop.run()
+        session.loop.run()
     except BaseException:
-        made.close()
+        session.close()
         raise
-    made.end_processes()
-    return made
+    session.end_processes()
+    return session
 
 
 def runner_for(target: Target, jobs: int = 1, cluster: str | None = None) -> Runner:

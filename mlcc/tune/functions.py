@@ -9,16 +9,16 @@ from mlcc.passes.schedule.tree import child_realizes
 
 def functions(sch: Schedule) -> list[str]:
     """The names of the TensorIR functions that have blocks."""
-    found = sch.state.module.functions.items()
-    return [name for name, func in found if isinstance(func, tir.PrimFunc) and func.root is not None]
+    items = sch.state.module.functions.items()
+    return [name for name, func in items if isinstance(func, tir.PrimFunc) and func.root is not None]
 
 
 def post_order(body: tuple[tir.Stmt, ...]) -> list[tir.Block]:
     """All blocks of a body, inner ones before those around them."""
-    found = []
+    blocks = []
     for realize in child_realizes(body):
-        found += [*post_order(realize.block.init or ()), *post_order(realize.block.body), realize.block]
-    return found
+        blocks += [*post_order(realize.block.init or ()), *post_order(realize.block.body), realize.block]
+    return blocks
 
 
 def root_of(sch: Schedule, name: str) -> tir.Block:

@@ -39,9 +39,9 @@ class GivenRunner(Closing):
             if one.artifact_path is not None
         ]
         ran = iter([future.result() for future in self._runner.run(ready)])
-        found = [next(ran) if one.artifact_path is not None else None for one in built]
-        usual = found[0].run_secs if found[0] is not None else None
-        return [_outcome(made, result, usual, samples) for made, result in zip(built[1:], found[1:], strict=True)]
+        results = [next(ran) if one.artifact_path is not None else None for one in built]
+        usual = results[0].run_secs if results[0] is not None else None
+        return [_outcome(made, result, usual, samples) for made, result in zip(built[1:], results[1:], strict=True)]
 
     def close(self) -> None:
         """Nothing is held."""

@@ -81,12 +81,12 @@ def _workload(line: Any) -> tir.PrimFunc | str:
 def _record(workload: tir.PrimFunc, trace: Any, seconds: list[float], target: Any) -> Record:
     """The record of a trace on a workload. Raises NotRead, CompileError for a trace that does not apply to it."""
     text = script_of(trace)
-    made = apply_schedule(module_of(workload), text)[MAIN]
-    assert isinstance(made, tir.PrimFunc)
+    scheduled = apply_schedule(module_of(workload), text)[MAIN]
+    assert isinstance(scheduled, tir.PrimFunc)
     kind = target.get("kind", "llvm") if isinstance(target, dict) else str(target)
     setting = Setting(TVM, str(kind), 0, 0, TVM)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Record(
-        key_of(workload), setting, "", candidate_key(made), SEARCH, "ok", trace=text,
+        key_of(workload), setting, "", candidate_key(scheduled), SEARCH, "ok", trace=text,
         seconds=tuple(float(s) for s in seconds), made=now,
     )  # fmt: skip

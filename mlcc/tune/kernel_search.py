@@ -140,12 +140,12 @@ class KernelSearch:
 
     def _new(self, proposed: Sequence[Candidate]) -> list[Candidate]:
         """The candidates that no earlier one is the same as."""
-        made: dict[str, Candidate] = {}
+        distinct: dict[str, Candidate] = {}
         for candidate in proposed:
             key = candidate_key(candidate.func)
-            if key not in self._found and key not in made:
-                made[key] = candidate
-        return list(made.values())
+            if key not in self._found and key not in distinct:
+                distinct[key] = candidate
+        return list(distinct.values())
 
     def _race(self, candidates: Sequence[Candidate], go_on: Callable[[], bool]) -> None:
         """Sample all a few times, and those again that may be better than the default."""
@@ -156,15 +156,15 @@ class KernelSearch:
 
     def _sample(self, candidates: Sequence[Candidate], samples: int, go_on: Callable[[], bool]) -> list[Candidate]:
         """Sample candidates a few at a time; those that were."""
-        made: list[Candidate] = []
-        while len(made) < len(candidates) and go_on():
-            some = candidates[len(made) : len(made) + max(1, int(LOOKS / self._pace))]
+        sampled: list[Candidate] = []
+        while len(sampled) < len(candidates) and go_on():
+            some = candidates[len(sampled) : len(sampled) + max(1, int(LOOKS / self._pace))]
             began = time.monotonic()
             for candidate, outcome in zip(some, self.runner.measure(some, samples, batch=self.batches), strict=True):
                 self._note(candidate, outcome)
             self._pace = max((time.monotonic() - began) / len(some), 0.01)
-            made += some
-        return made
+            sampled += some
+        return sampled
 
     def _note(self, candidate: Candidate, outcome: Outcome) -> None:
         key = candidate_key(candidate.func)
@@ -234,8 +234,8 @@ def why_not_kept(task: Task, candidate: Candidate) -> str | None:
     from mlcc.passes.schedule.mls.run import apply_schedule
 
     try:
-        made = apply_schedule(module_of(task.func), str(candidate.trace))
+        replayed = apply_schedule(module_of(task.func), str(candidate.trace))
     except CompileError as exc:
         return exc.diagnostics[0].message
-    same = structural_equal(made[MAIN], candidate.func)
+    same = structural_equal(replayed[MAIN], candidate.func)
     return None if same else "its steps give another function"

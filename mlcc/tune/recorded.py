@@ -49,8 +49,8 @@ class RecordedRunner:
         stages = [FINAL if final else self._stages[key] for key in keys]
         if not final:
             self._stages.update(keys)
-        found = [*map(self._find, keys, stages)]
-        missing = [at for at, record in enumerate(found) if record is None]
+        known = [*map(self._find, keys, stages)]
+        missing = [at for at, record in enumerate(known) if record is None]
         if missing:
             chosen = [candidates[at] for at in missing]
             outcomes = self._runner.measure(self._task, self._baseline.func, [c.func for c in chosen], samples)
@@ -63,8 +63,8 @@ class RecordedRunner:
                 records.append(self._record(keys[at], stages[at], candidates[at], outcome, batch))
             self._database.add(records, [(self._task.key, self._text)])
             for at, record in zip(missing, records, strict=True):
-                found[at] = self._find(keys[at], stages[at]) or record
-        return [_outcome(record) for record in found if record is not None]
+                known[at] = self._find(keys[at], stages[at]) or record
+        return [_outcome(record) for record in known if record is not None]
 
     def _of_code(self, outcome: Outcome, stage: int) -> Outcome:
         """Return the earlier outcome of the same machine code at this stage, if any, else the given one.

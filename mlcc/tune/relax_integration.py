@@ -46,9 +46,9 @@ def extract_tasks(
     `params` are constants for parameters of `main`, by their names. Raises CompileError.
     """
     where = Target.parse(target)
-    found = _extracted(mod, where, params)
+    extracted = _extracted(mod, where, params)
     tasks = []
-    for task in found.tasks:
+    for task in extracted.tasks:
         alone = module_of(task.func)
         tasks.append(ExtractedTask(task.names[0], alone, where, [alone], task.calls))
     return tasks
@@ -92,9 +92,9 @@ def apply_database(mod: IRModule | Func, target: Target | str, database: Databas
     """A graph with its kernels scheduled as the database says, and the passes that are left; kernels without a record
     are as they were. TVM: the pass `MetaScheduleApplyDatabase`. Raises CompileError."""
     where = Target.parse(target)
-    found = _extracted(mod, where, params)
-    made = found.module.copy()
-    for name, func in found.module.functions.items():
+    extracted = _extracted(mod, where, params)
+    scheduled_module = extracted.module.copy()
+    for name, func in extracted.module.functions.items():
         if not isinstance(func, tir.PrimFunc) or why_left_alone(func) is not None:
             continue
         sch = database.query_schedule(module_of(func), where)
@@ -102,8 +102,8 @@ def apply_database(mod: IRModule | Func, target: Target | str, database: Databas
             scheduled = sch.mod[MAIN]
             assert isinstance(scheduled, tir.PrimFunc)
             marks = {SCHEDULED: True, MADE_BY: "a record of a tuning database"}
-            made.update_func(name, named_as(scheduled, func).with_attr(marks))
-    return Extracted(made, found.left, found.tasks)
+            scheduled_module.update_func(name, named_as(scheduled, func).with_attr(marks))
+    return Extracted(scheduled_module, extracted.left, extracted.tasks)
 
 
 def compile_relax(
@@ -113,8 +113,8 @@ def compile_relax(
     comes out. TVM: `compile_relax`. `enable_warning` changes nothing. Raises CompileError."""
     from mlcc.driver import build
 
-    made = apply_database(mod, target, database, params)
-    return build(made.module, target, pipeline=made.left)
+    extracted = apply_database(mod, target, database, params)
+    return build(extracted.module, target, pipeline=extracted.left)
 
 
 def _extracted(mod: IRModule | Func, target: Target, params: Params) -> Extracted:

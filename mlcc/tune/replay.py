@@ -55,43 +55,43 @@ class Replayer:
                 place = self._at(place, tuple(steps[start:at]))
                 place = self._decided(place, inst, random, repair)
                 start = at + 1
-        made = place.copy()
+        final = place.copy()
         for inst in steps[start:]:
-            inst.apply_to(made.sch, made.handles)
+            inst.apply_to(final.sch, final.handles)
         if random is not None:
-            made.sch.seed(random.fork())
-        return made.sch, made.handles
+            final.sch.seed(random.fork())
+        return final.sch, final.handles
 
     def _at(self, place: _Place, steps: tuple[Instruction, ...]) -> _Place:
         """The place behind steps without a choice."""
         if not steps:
             return place
-        found = place.after.get(steps)
-        if found is None:
-            found = place.copy()
+        successor = place.after.get(steps)
+        if successor is None:
+            successor = place.copy()
             for inst in steps:
-                inst.apply_to(found.sch, found.handles)
-            self._keep(place, steps, found)
-        return found
+                inst.apply_to(successor.sch, successor.handles)
+            self._keep(place, steps, successor)
+        return successor
 
     def _decided(self, place: _Place, inst: Instruction, random: Engine | None, repair: bool) -> _Place:
         """The place behind a sampling step."""
         key = (inst.outputs, _frozen(inst.decision))
-        found = None if inst.decision is None else place.after.get(key)
-        if found is None:
-            found = place.copy()
+        successor = None if inst.decision is None else place.after.get(key)
+        if successor is None:
+            successor = place.copy()
             if inst.decision is None and random is not None:
-                found.sch.seed(random.fork())
+                successor.sch.seed(random.fork())
             try:
-                inst.apply_to(found.sch, found.handles)
+                inst.apply_to(successor.sch, successor.handles)
             except CompileError:
                 if inst.decision is None or not repair:
                     raise
                 return self._decided(place, inst.with_decision(None), random, False)
             if inst.decision is None:
-                key = (inst.outputs, _frozen(found.sch.trace.insts[-1].decision))
-            found = place.after.get(key) or self._keep(place, key, found)
-        return found
+                key = (inst.outputs, _frozen(successor.sch.trace.insts[-1].decision))
+            successor = place.after.get(key) or self._keep(place, key, successor)
+        return successor
 
     def _keep(self, before: _Place, key: object, place: _Place) -> _Place:
         if self._kept >= _MOST_KEPT:
@@ -109,13 +109,13 @@ def _frozen(decision: Any) -> Any:
 def decided(steps: Sequence[Instruction], sch: Schedule) -> list[Instruction]:
     """The steps with the decisions that a replay of them, `sch`, took: where one could not be, it took another."""
     taken = [inst.decision for inst in sch.trace.insts if inst.is_sampling]
-    made = []
+    replayed = []
     for inst in steps:
         if inst.is_sampling:
             decision = taken.pop(0)
             inst = inst if inst.decision == decision else inst.with_decision(decision)
-        made.append(inst)
-    return made
+        replayed.append(inst)
+    return replayed
 
 
 def finished(sch: Schedule, postprocs: Sequence[Postproc]) -> bool:

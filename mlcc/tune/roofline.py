@@ -33,7 +33,7 @@ def operations(func: tir.PrimFunc, sizes: Mapping[tir.Var, int] | None = None) -
 
 def _stores(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> list[tuple[tir.BufferStore, int]] | None:
     """The stores of a function, and how often a call does each; None where that depends on what is not known."""
-    found = []
+    stores = []
     stack: list[tuple[Any, int]] = [(stmt, 1) for stmt in func.body]
     while stack:
         node, times = stack.pop()
@@ -48,12 +48,12 @@ def _stores(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> list[tuple[tir.
             case tir.Block(body=body):
                 stack += [(stmt, times) for stmt in body]  # what initializes a reduction is little beside it
             case tir.BufferStore():
-                found.append((node, times))
+                stores.append((node, times))
             case tir.Expr() | tir.Buffer():
                 pass
             case _:
                 stack += [(child, times) for child in children(node)]
-    return found
+    return stores
 
 
 def traffic(func: tir.PrimFunc, sizes: Mapping[tir.Var, int] | None = None) -> int:
@@ -74,11 +74,11 @@ def _accesses(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> Counter[tir.B
     stores = _stores(func, sizes)
     if stores is None:
         return None
-    found: Counter[tir.Buffer] = Counter()
+    counts: Counter[tir.Buffer] = Counter()
     for store, times in stores:
         for access in (store, *find(store, tir.BufferLoad)):
-            found[access.buffer] += times
-    return found
+            counts[access.buffer] += times
+    return counts
 
 
 def _arithmetic(value: tir.Expr) -> int:

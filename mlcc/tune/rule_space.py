@@ -93,9 +93,9 @@ class _Search:
 
     def batch(self, size: int) -> list[Planned]:
         """The next plans to measure, most promising first; none at the end."""
-        found: list[Planned] = []
+        chosen: list[Planned] = []
         changes: dict[str, int] = {}
-        while len(found) < size:
+        while len(chosen) < size:
             if not self._waiting:
                 if not self._measured:
                     break
@@ -104,18 +104,18 @@ class _Search:
                 continue
             taken = min(self._waiting, key=lambda w: self._expected(w) + CROWDED * changes.get(w.change, 0))
             self._waiting.remove(taken)
-            made = taken.made or self._plans.repair(taken.plan)
-            if made is None or made.key in self._results and taken.made is None:
+            planned = taken.made or self._plans.repair(taken.plan)
+            if planned is None or planned.key in self._results and taken.made is None:
                 continue
             if taken.made is None:
-                self._named.add(str(made.plan))
-                self._results.add(made.key)
-                if made.predicted > taken.predicted * SURPRISE:
-                    self._waiting.append(_Waiting(made.plan, taken.change, made.predicted, taken.noise, made))
+                self._named.add(str(planned.plan))
+                self._results.add(planned.key)
+                if planned.predicted > taken.predicted * SURPRISE:
+                    self._waiting.append(_Waiting(planned.plan, taken.change, planned.predicted, taken.noise, planned))
                     continue
             changes[taken.change] = changes.get(taken.change, 0) + 1
-            found.append(made)
-        return found
+            chosen.append(planned)
+        return chosen
 
     def learn(self, batch: Sequence[Planned], ratios: Sequence[float | None]) -> None:
         """Take in the measured ratios of a batch."""

@@ -62,8 +62,8 @@ class StrategySpace:
         func = one.sch.mod[MAIN]
         assert isinstance(func, tir.PrimFunc)
         trace = one.sch.trace.simplified()
-        made = [inst for inst in trace.insts if inst.is_sampling]
-        decisions = [("space", one.space), *((f"{at}: {i.name}", i.decision) for at, i in enumerate(made))]
+        samplings = [inst for inst in trace.insts if inst.is_sampling]
+        decisions = [("space", one.space), *((f"{at}: {i.name}", i.decision) for at, i in enumerate(samplings))]
         return Candidate(func, trace, tuple(decisions))
 
 

@@ -35,14 +35,14 @@ def tune_tir(
         raise ValueError("max_trials_global, or a config, says how many candidates to measure")
     chosen = (special_space or {}).get(task_name, space)
     context = context_of(mod, target, chosen, strategy, task_name, seed)
-    made = tune_tasks(
+    tuned = tune_tasks(
         tasks=[context], work_dir=work_dir, max_trials_global=max_trials_global,
         max_trials_per_task=max_trials_per_task, num_trials_per_iter=num_trials_per_iter, builder=builder,
         runner=runner, database=database, cost_model=cost_model, measure_callbacks=measure_callbacks,
         task_scheduler=task_scheduler, module_equality=module_equality, post_optimization=post_optimization,
         budget=budget,
     )  # fmt: skip
-    return made if config is None else compile_tir(made, mod, target)
+    return tuned if config is None else compile_tir(tuned, mod, target)
 
 
 def compile_tir(database: Database, mod: IRModule | tir.PrimFunc, target: Target | str) -> Schedule | None:

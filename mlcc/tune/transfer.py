@@ -22,12 +22,12 @@ def earlier_schedules(database: Database, task: Task, device: str | None = None)
     this one, as candidates for it. Those that do not apply any more are left out."""
     own = setting_of(task, device)
     others = [r for r in database.records(task.key) if r.setting != own and _is_good(r)]
-    found: dict[str, Candidate] = {}
+    candidates: dict[str, Candidate] = {}
     for record in sorted(others, key=_order):
-        made = _applied(task, record) if len(found) < MOST and record.candidate not in found else None
-        if made is not None:
-            found[record.candidate] = made
-    return list(found.values())
+        candidate = _applied(task, record) if len(candidates) < MOST and record.candidate not in candidates else None
+        if candidate is not None:
+            candidates[record.candidate] = candidate
+    return list(candidates.values())
 
 
 def _is_good(record: Record) -> bool:

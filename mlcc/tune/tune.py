@@ -74,10 +74,10 @@ def tune_tasks(
     if post_optimization:
         raise ValueError('post_optimization is False: `strategy="local-descent"` is what goes on from a winner')
     weights = task_weights or [1.0] * len(tasks)
-    made = _database(database, work_dir, module_equality)
+    output_database = _database(database, work_dir, module_equality)
     scheduler, callbacks = TaskScheduler.create(task_scheduler), MeasureCallback.create(measure_callbacks)
     scheduler.tasks_ = [TaskRecord(*pair) for pair in zip(tasks, weights, strict=True)]
-    scheduler.database_, scheduler.measure_callbacks_ = made, callbacks
+    scheduler.database_, scheduler.measure_callbacks_ = output_database, callbacks
     model = CostModel.create(cost_model)
     if not any(isinstance(one, UpdateCostModel) for one in callbacks):
         model = Unchanging(model)
@@ -97,10 +97,10 @@ def tune_tasks(
                     adds = any(isinstance(one, AddToDatabase) for one in callbacks)
                     for search, space in zip(searches, spaces, strict=True):
                         if adds:
-                            _commit(made, records, search, space)
+                            _commit(output_database, records, search, space)
         finally:
             measuring.close()
-    return made
+    return output_database
 
 
 class _ContextSpace(StrategySpace):

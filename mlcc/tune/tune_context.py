@@ -89,15 +89,15 @@ class TuneContext:
 
     def clone(self) -> TuneContext:
         """A context of its own: nothing that is drawn or remembered in one changes the other."""
-        made = copy.copy(self)
-        made.__dict__.pop("replayer", None)
+        duplicate = copy.copy(self)
+        duplicate.__dict__.pop("replayer", None)
         if self.space_generator is not None:
-            made.space_generator = self.space_generator.clone()
+            duplicate.space_generator = self.space_generator.clone()
         if self.search_strategy is not None:
-            made.search_strategy = self.search_strategy.clone()
-        made.random = Engine(self.random.copy().fork())
-        made._initialize()
-        return made
+            duplicate.search_strategy = self.search_strategy.clone()
+        duplicate.random = Engine(self.random.copy().fork())
+        duplicate._initialize()
+        return duplicate
 
     # ------------------------------------------------------------ steps of tuning
 

@@ -91,7 +91,7 @@ class _Writer:
         attrs = [entry for entry in attrs if not entry.startswith(_APART)]
         head = [f"@T.prim_func(private=True)\ndef {name}({', '.join(params)}):"]
         head += [f"    T.func_attr({{{', '.join(attrs)}}})"] if attrs else []
-        head += [f"    {size} = {made}()" for size, made in sizes.items()]
+        head += [f"    {size} = {dtype}()" for size, dtype in sizes.items()]
         return [*head, *matched, *self.statement(data["body"], 1)]
 
     # ------------------------------------------------------------ statements
@@ -197,13 +197,13 @@ class _Writer:
 
     def regions(self, at: int) -> str:
         """The buffer regions of a block."""
-        made = []
+        texts = []
         for region in self.items(at):
             data = self.data(region)
             spans = [self.data(span) for span in self.items(data["region"])]
             parts = [f"{self.expr(s['min'])} : {self.expr(s['min'])} + {self.expr(s['extent'])}" for s in spans]
-            made.append(f"{self.var(data['source' if 'source' in data else 'buffer'])}[{', '.join(parts) or '()'}]")
-        return ", ".join(made)
+            texts.append(f"{self.var(data['source' if 'source' in data else 'buffer'])}[{', '.join(parts) or '()'}]")
+        return ", ".join(texts)
 
     # ------------------------------------------------------------ what has names and types
 

@@ -85,18 +85,18 @@ def _line(inst: Any, decision: Any) -> str:
 
 def _handles(parameters: list[str], values: list[str]) -> list[str]:
     """The arguments that are handles; the last parameter may take a list, or the positions that are left."""
-    made = []
+    arguments = []
     for at, parameter in enumerate(parameters):
         if parameter == "*":
-            made += values[at:]
+            arguments += values[at:]
         elif parameter.startswith("*"):
             left = values[at:]
             is_list = len(left) == 1 and left[0].startswith("[")
             listed = left[0] if is_list else f"[{', '.join(left)}]"
-            made += [f"{parameter[1:]}={listed}"] if left else []
+            arguments += [f"{parameter[1:]}={listed}"] if left else []
         elif at < len(values):
-            made.append(f"{parameter}={values[at]}")
-    return made
+            arguments.append(f"{parameter}={values[at]}")
+    return arguments
 
 
 def _input(value: Any) -> str:

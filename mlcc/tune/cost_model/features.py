@@ -24,11 +24,11 @@ class DecisionFeatures:
     def matrix(self, candidates: Sequence[Any]) -> np.ndarray:
         """One row for each candidate (`space`, `steps`), float64; later calls may have more columns, on the right."""
         rows = [self._row(candidate) for candidate in candidates]
-        made = np.zeros((len(rows), len(self._columns)))
+        features = np.zeros((len(rows), len(self._columns)))
         for at, row in enumerate(rows):
             for column, value in row:
-                made[at, column] = value
-        return made
+                features[at, column] = value
+        return features
 
     def _row(self, candidate: Any) -> list[tuple[int, float]]:
         row = [(self._column(candidate.space, -1, 0), 4.0)]

@@ -106,8 +106,8 @@ class Database:
         if not self.has_workload(mod):
             return None
         kind = Target.parse(target).kind
-        found = self.get_top_k(self.commit_workload(mod), 1 << 30)
-        return next((r for r in found if r.target is None or r.target.kind == kind), None)
+        records = self.get_top_k(self.commit_workload(mod), 1 << 30)
+        return next((r for r in records if r.target is None or r.target.kind == kind), None)
 
     def query_schedule(
         self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"

@@ -101,16 +101,16 @@ def _lines(path: str) -> list[tuple[int, Any]]:
         return []
     from mlcc.files import read_bytes
 
-    found = []
+    parsed = []
     for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").split("\n"), 1):
         try:
             if line:
-                found.append((number, json.loads(line)))
+                parsed.append((number, json.loads(line)))
         except ValueError:
             if not line.rstrip().endswith("]"):
                 continue
             raise _wrong(path, number, "it is no JSON") from None
-    return found
+    return parsed
 
 
 def _append(path: str, line: Any) -> None:

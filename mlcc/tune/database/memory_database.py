@@ -27,11 +27,11 @@ class MemoryDatabase(Database):
         return self._find(mod) is not None
 
     def commit_workload(self, mod: IRModule) -> Workload:
-        found = self._find(mod)
-        if found is None:
-            found = Workload(mod)
-            self._workloads.setdefault(found.key, []).append(found)
-        return found
+        workload = self._find(mod)
+        if workload is None:
+            workload = Workload(mod)
+            self._workloads.setdefault(workload.key, []).append(workload)
+        return workload
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
         self._records.append(record)

@@ -36,8 +36,8 @@ class UnionDatabase(Database):
 
     def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
         own = [d for d in self.databases if d.has_workload(workload.mod)]
-        found = [record for d in own for record in d.get_top_k(d.commit_workload(workload.mod), top_k)]
-        return sorted(found, key=lambda record: record.rank)[:top_k]
+        records = [record for d in own for record in d.get_top_k(d.commit_workload(workload.mod), top_k)]
+        return sorted(records, key=lambda record: record.rank)[:top_k]
 
     def _found(self, mod: IRModule | tir.PrimFunc, target: Target | str, name: str) -> list[TuningRecord]:
         asked = [database.query_tuning_record(mod, target, name) for database in self.databases]

@@ -141,28 +141,28 @@ def check_and_time(
     counts = [max(1, int(request.least / max(s, 1e-9)) + 1) for s in (usual_seconds, seconds)]
     pair = ((usual, counts[0]), (candidate, counts[1]))
     rounds = _ROUNDS if prepared.threads > 1 or max(usual_seconds, seconds) < _SHORT else _FEW_ROUNDS
-    made: list[float] = []
+    candidate_seconds: list[float] = []
     ratios: list[float] = []
     for turn in range(request.samples):
         allow(request.limits.seconds * rounds)
         base, own = _paired(pair, rounds, clock, backwards=bool(turn % 2))
-        made.append(own)
+        candidate_seconds.append(own)
         ratios.append(own / base)
         if min(ratios) > request.give_up * (1 if turn else 2):  # one alone may be noise
             break
-    return {"seconds": made, "ratios": ratios}
+    return {"seconds": candidate_seconds, "ratios": ratios}
 
 
 def _paired(
     pair: Sequence[tuple[BoundCall, int]], rounds: int, clock: Callable[[], float], *, backwards: bool
 ) -> list[float]:
     """Seconds of one call of each of two kernels, timed in turn: the least of so many rounds."""
-    found = [math.inf] * len(pair)
+    least = [math.inf] * len(pair)
     order = [*enumerate(pair)]
     for _ in range(rounds):
         for at, (call, count) in reversed(order) if backwards else order:
-            found[at] = min(found[at], _seconds(call, count, clock))
-    return found
+            least[at] = min(least[at], _seconds(call, count, clock))
+    return least
 
 
 def _check(loaded: Loaded, prepared: Prepare, tight: Sequence[Guarded], expected: Sequence[Bytes | None]) -> None:
@@ -174,9 +174,9 @@ def _check(loaded: Loaded, prepared: Prepare, tight: Sequence[Guarded], expected
     for argument, memory, result in zip(prepared.arguments, tight, expected, strict=True):
         if result is None:
             continue
-        found = difference(memory.bytes, result, argument.dtype, prepared.bound)
-        if found is not None:
-            raise Wrong(f"`{argument.name}`: {found}")
+        mismatch = difference(memory.bytes, result, argument.dtype, prepared.bound)
+        if mismatch is not None:
+            raise Wrong(f"`{argument.name}`: {mismatch}")
 
 
 def _roughly(call: BoundCall, least: float, clock: Callable[[], float]) -> float:

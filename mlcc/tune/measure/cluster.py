@@ -64,11 +64,11 @@ class DaskRunner(Closing):
         parts = [candidates[at : at + self._batch] for at in range(0, len(candidates), self._batch)]
         futures = [self._submitted(packed((task, baseline, part, samples))) for part in parts]
         try:
-            made = [self._outcomes(future, part) for future, part in zip(futures, parts, strict=True)]
+            outcomes = [self._outcomes(future, part) for future, part in zip(futures, parts, strict=True)]
         finally:
             with contextlib.suppress(Exception):
                 self._client.cancel(futures)
-        return [outcome for part in made for outcome in part]
+        return [outcome for part in outcomes for outcome in part]
 
     def close(self) -> None:
         """Close the connection, if this runner opened it."""
@@ -117,13 +117,13 @@ class DaskRunner(Closing):
 
     def _devices(self) -> dict[str, int]:
         """The keys of the CPUs, or GPUs, that workers offer, and how many do."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for worker in self._client.scheduler_info(n_workers=-1)["workers"].values():
             for name in worker["resources"]:
                 key = name.removeprefix(TAG)
                 if name.startswith(TAG) and is_gpu(key) == self._gpu:
-                    found[key] = found.get(key, 0) + 1
-        return found
+                    counts[key] = counts.get(key, 0) + 1
+        return counts
 
     def _chosen(self, device: str | None) -> str:
         known = self._devices()

@@ -39,10 +39,10 @@ def tags() -> list[str]:
     """The names of the resources that this machine is."""
     from mlcc.errors import MachineError
 
-    found = [TAG + device_key(Target.parse("llvm"))]
+    names = [TAG + device_key(Target.parse("llvm"))]
     with contextlib.suppress(MachineError):
-        found.append(TAG + device_key(Target.parse("cuda{arch=native}")))
-    return found
+        names.append(TAG + device_key(Target.parse("cuda{arch=native}")))
+    return names
 
 
 def measure(version: str, options: bytes, request: bytes) -> list[Outcome]:

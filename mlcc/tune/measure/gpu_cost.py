@@ -106,8 +106,8 @@ class CountingDevice(EmulatedDevice):
 
 def _operations(kernel: DeviceKernel) -> float:
     """Scalar operations of one thread; a kernel of symbolic sizes counts as one."""
-    found = tir.const_int(picoseconds(kernel.body))
-    return 1.0 if found is None else found / OPERATION
+    cost = tir.const_int(picoseconds(kernel.body))
+    return 1.0 if cost is None else cost / OPERATION
 
 
 def registers_of(kernel: DeviceKernel) -> int:

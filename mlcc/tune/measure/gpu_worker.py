@@ -108,10 +108,10 @@ def _estimate(func: bytes, task: TaskData) -> float:
     registers = {k.name: registers_of(k) for k in kernels}
     if ptxas.find_ptxas() is not None:
         try:
-            made = ptxas.assemble(artifact.emit("ptx").decode(), facts.arch.name)
+            assembled = ptxas.assemble(artifact.emit("ptx").decode(), facts.arch.name)
         except ptxas.PtxasError:
             return math.inf
-        registers |= {name: one.registers for name, one in made.items()}
+        registers |= {name: one.registers for name, one in assembled.items()}
     return sum(cost.seconds(facts, registers.get(cost.name, 32)) for cost in device.costs)
 
 
@@ -151,9 +151,9 @@ def _check(request: GpuMeasure, artifact: Any) -> str | None:
     for argument, got, want in zip(arguments, given, expected, strict=True):
         if argument.written:
             flat = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (got, want)]
-            found = difference(flat[0], flat[1], argument.dtype, bound)
-            if found is not None:
-                return f"`{argument.name}`: {found}"
+            mismatch = difference(flat[0], flat[1], argument.dtype, bound)
+            if mismatch is not None:
+                return f"`{argument.name}`: {mismatch}"
     return None
 
 

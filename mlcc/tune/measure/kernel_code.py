@@ -59,17 +59,17 @@ def arguments_of(func: tir.PrimFunc, sizes: Mapping[str, int]) -> tuple[Argument
     uses = effects(func)
     values = _symbol_values(func, sizes)
     limits = _index_limits(func)
-    made = []
+    arguments = []
     for var, buffer in zip(func.params, func.buffers, strict=True):
         if buffer is None:
-            made.append(Argument(var.name, str(var.dtype), None, value=sizes.get(var.name, 1)))
+            arguments.append(Argument(var.name, str(var.dtype), None, value=sizes.get(var.name, 1)))
             continue
         use = uses.get(buffer.data, 0)
         shape = tuple(_number(n, values, buffer) for n in buffer.shape)
         limit = limits.get(buffer)
         below = None if limit is None else _number(limit, values, buffer)
-        made.append(Argument(buffer.name, str(buffer.dtype), shape, bool(use & READ), bool(use & WRITE), below))
-    return tuple(made)
+        arguments.append(Argument(buffer.name, str(buffer.dtype), shape, bool(use & READ), bool(use & WRITE), below))
+    return tuple(arguments)
 
 
 def _built(func: tir.PrimFunc, recipe: Recipe, known_kernel: Callable[[str], Kernel | None]) -> Kernel:
@@ -134,17 +134,17 @@ class _Emission:
             raise CompileError(error("E1141", "the kernel calls packed functions, which are not there to measure"))
         units = self._units(emitted)
         digest = self._digest(units)
-        found = known_kernel(digest)
-        if found is not None:
-            return found
+        known = known_kernel(digest)
+        if known is not None:
+            return known
         values = _symbol_values(func, self.recipe.sizes)
         sizes = () if panels is None else tuple(_bytes(b, values) for b in panels.buffers)
         numbers = range(len(func.params)) if panels is None else [_memory(at, func) for at in panels.kept]
         main = self._entry(MAIN, emitted[MAIN], numbers)
         prepare = None
         if panels is not None:
-            made = range(len(func.params), len(func.params) + len(panels.buffers))
-            prepare = self._entry(PREPARE, emitted[PREPARE], [*panels.constants, *made])
+            packed = range(len(func.params), len(func.params) + len(panels.buffers))
+            prepare = self._entry(PREPARE, emitted[PREPARE], [*panels.constants, *packed])
         return Kernel(digest, self._object(units), main, prepare, sizes)
 
     def _units(self, emitted: Mapping[str, EmittedKernel]) -> list[tuple[str, Code]]:
@@ -166,11 +166,11 @@ class _Emission:
 
     def _digest(self, units: Sequence[tuple[str, Code]]) -> str:
         """A hash of the code, which has no names of variables."""
-        made = hashlib.sha256(repr((self.machine, self.recipe.level, self.natives.texts)).encode())
+        hasher = hashlib.sha256(repr((self.machine, self.recipe.level, self.natives.texts)).encode())
         for text, code in units:
-            made.update(code.value.encode())
-            made.update(text.encode())
-        return made.hexdigest()[:32]
+            hasher.update(code.value.encode())
+            hasher.update(text.encode())
+        return hasher.hexdigest()[:32]
 
     def _object(self, units: Sequence[tuple[str, Code]]) -> bytes:
         level = self.recipe.level
@@ -257,13 +257,13 @@ def _symbol_values(func: tir.PrimFunc, sizes: Mapping[str, int]) -> dict[tir.Var
     from mlcc.passes.lowering.symbols import symbols_of
 
     offsets = {b.elem_offset for b in func.buffers if b is not None}
-    made = {}
+    symbol_values = {}
     for symbol in symbols_of(func):
         if symbol.name not in sizes and symbol not in offsets:
             help = "give it one: --size n=128"
             raise CompileError(error("E1141", f"`{symbol.name}` has no value to measure with", symbol.span, help=help))
-        made[symbol] = sizes.get(symbol.name, 0)
-    return made | _scalars(func, sizes)
+        symbol_values[symbol] = sizes.get(symbol.name, 0)
+    return symbol_values | _scalars(func, sizes)
 
 
 def _scalars(func: tir.PrimFunc, sizes: Mapping[str, int]) -> dict[tir.Var, int]:
@@ -283,9 +283,9 @@ def _bits(var: tir.Var, sizes: Mapping[str, int]) -> int:
         raise CompileError(error("E1141", f"`{var.name}` is a pointer that only a whole program has", var.span))
     if str(var.dtype) == "bfloat16":
         return int(np.float32(value).view(np.uint32)) >> 16
-    made = np.zeros(1, np.uint64)
-    made.view(np.dtype(str(var.dtype)))[0] = value
-    return int(made[0])
+    word = np.zeros(1, np.uint64)
+    word.view(np.dtype(str(var.dtype)))[0] = value
+    return int(word[0])
 
 
 def _number(expr: tir.Expr, values: Mapping[tir.Var, int], buffer: tir.Buffer | None) -> int:
@@ -294,10 +294,10 @@ def _number(expr: tir.Expr, values: Mapping[tir.Var, int], buffer: tir.Buffer | 
     if known is not None:
         return known
     given: dict[Any, Any] = {v: tir.IntImm(v.dtype, n) for v, n in values.items()}
-    found = tir.const_int(Analyzer().simplify(substitute(expr, given)))
-    if found is None:
+    value = tir.const_int(Analyzer().simplify(substitute(expr, given)))
+    if value is None:
         raise CompileError(error("E1141", f"`{expr}` has no value to measure with", buffer.span if buffer else None))
-    return found
+    return value
 
 
 def _bytes(buffer: tir.Buffer, values: Mapping[tir.Var, int]) -> int:
@@ -311,12 +311,12 @@ def _index_limits(func: tir.PrimFunc) -> dict[tir.Buffer, tir.Expr]:
     """The buffers of integers that are read within indices of other buffers, and the extents that these index."""
     from mlcc.ir.node import find
 
-    found: dict[tir.Buffer, tir.Expr] = {}
+    extents: dict[tir.Buffer, tir.Expr] = {}
     for access in find(func.body, tir.BufferLoad, tir.BufferStore):
         for index, extent in zip(access.indices, access.buffer.shape, strict=False):
             for inner in find(index, tir.BufferLoad):
-                found.setdefault(inner.buffer, extent)
-    return found
+                extents.setdefault(inner.buffer, extent)
+    return extents
 
 
 def llvm_target(target: Target) -> LlvmTarget:

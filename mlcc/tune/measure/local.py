@@ -132,19 +132,19 @@ class LocalRunner(Closing):
         if judge.kernel is None:
             raise CompileError(error("E1142", f"the unscheduled function cannot be built: {judge.why}"))
         sets = self._sets(judge.arguments)
-        made = Prepare(judge.arguments, judge.kernel, judge.bound, self._seed, task.threads, sets, self.limits)
-        if self._prepared is not None and self._prepared[0] in (made, replace(made, reference=usual)):
+        prepare = Prepare(judge.arguments, judge.kernel, judge.bound, self._seed, task.threads, sets, self.limits)
+        if self._prepared is not None and self._prepared[0] in (prepare, replace(prepare, reference=usual)):
             return self._prepared[0]
         try:
-            answer = self._ready(made)
+            answer = self._ready(prepare)
             if answer.status == Status.TIMEOUT.value:
-                made = replace(made, reference=usual)
-                answer = self._ready(made)
+                prepare = replace(prepare, reference=usual)
+                answer = self._ready(prepare)
         except WorkerDied as exc:
             answer = Answer(Status.CRASH.value, str(exc))
         if answer.status != Status.OK.value:
             raise CompileError(error("E1142", f"the unscheduled function cannot be run: {answer.why}"))
-        return made
+        return prepare
 
     def _sets(self, arguments: Sequence[Argument]) -> int:
         size = sum(map(size_of, arguments))

@@ -22,9 +22,9 @@ def serve(reading: int, writing: int, answer: Callable[[Any], Any]) -> None:
     while True:
         request = unpacked(requests.get())
         signal.setitimer(signal.ITIMER_PROF, request.seconds)
-        made = answer(request)
+        response = answer(request)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        send(writing, pickle.dumps(made))
+        send(writing, pickle.dumps(response))
 
 
 def _listen(reading: int, take: Callable[[bytes], None]) -> None:

@@ -61,38 +61,38 @@ class MutateParallel(Mutator):
         assert isinstance(root, BlockRV)
         ref = sch.state.find_block(root)
         products = _products(ref.tree, ref.block, most)
-        found: dict[tuple[int, ...], int] = {}
+        limits: dict[tuple[int, ...], int] = {}
         for limit in dict.fromkeys(p for of_block in products for p in of_block if p <= most):
-            found[_fused(products, limit)] = limit
-        found.pop(_fused(products, int(mark.arguments["ann_val"])), None)
-        return [found[plan] for plan in sorted(found)]
+            limits[_fused(products, limit)] = limit
+        limits.pop(_fused(products, int(mark.arguments["ann_val"])), None)
+        return [limits[plan] for plan in sorted(limits)]
 
 
 def _products(tree: Tree, root: tir.Block, most: int) -> list[list[int]]:
     """For each block below the root, the products of the extents of its outer spatial loops, up to `most`."""
-    found = []
+    products = []
     for realize in tree.child_realizes(root):
-        made: list[int] = []
+        of_block: list[int] = []
         product = 1
         for loop in tree.loops_above(realize.block):
             extent = tir.const_int(loop.extent)
             if extent is None or loop_iter_kind(tree, loop) is not IterKind.SPATIAL:
                 break
             product *= extent
-            made.append(product)
+            of_block.append(product)
             if product >= most:
                 break
-        if made:
-            found.append(made)
-    return found
+        if of_block:
+            products.append(of_block)
+    return products
 
 
 def _fused(products: Sequence[Sequence[int]], limit: int) -> tuple[int, ...]:
     """Return the number of loops that the bound fuses, for each block."""
-    made = []
+    counts = []
     for of_block in products:
         at = bisect_right(of_block, limit)
         if at > 0 and of_block[at - 1] == limit:
             at -= 1
-        made.append(min(at + 1, len(of_block)))
-    return tuple(made)
+        counts.append(min(at + 1, len(of_block)))
+    return tuple(counts)

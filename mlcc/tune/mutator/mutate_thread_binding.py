@@ -12,8 +12,8 @@ class MutateThreadBinding(Mutator):
     """Samples again how many threads a split loop is bound to. TVM: `MutateThreadBinding`."""
 
     def mutate(self, trace: Trace, random: Engine) -> Trace | None:
-        found = _thread_extents(trace)
-        return another_category(trace, found[random.below(len(found))], random) if found else None
+        samplings = _thread_extents(trace)
+        return another_category(trace, samplings[random.below(len(samplings))], random) if samplings else None
 
 
 def _thread_extents(trace: Trace) -> list[Instruction]:

@@ -14,5 +14,5 @@ class MutateUnroll(Mutator):
     """Samples again how many steps may be unrolled. TVM: `MutateUnroll`."""
 
     def mutate(self, trace: Trace, random: Engine) -> Trace | None:
-        found = annotated_by(trace, _KEYS)
-        return another_category(trace, found[random.below(len(found))], random) if found else None
+        samplings = annotated_by(trace, _KEYS)
+        return another_category(trace, samplings[random.below(len(samplings))], random) if samplings else None

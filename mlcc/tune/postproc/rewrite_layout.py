@@ -33,27 +33,27 @@ class RewriteLayout(Postproc):
 def _free_buffers(func: tir.PrimFunc) -> list[tir.Buffer]:
     places = plain(func.attrs.get("layout_free_buffers")) or []
     assert isinstance(places, list)
-    found = [func.buffers[at] for at in places]
+    buffers = [func.buffers[at] for at in places]
     for block in find(func.body, tir.Block):
-        found += block.annotations.get("layout_free_placeholders", ())
-    return list(dict.fromkeys(buffer for buffer in found if buffer is not None))
+        buffers += block.annotations.get("layout_free_placeholders", ())
+    return list(dict.fromkeys(buffer for buffer in buffers if buffer is not None))
 
 
 def _rewrite(sch: Schedule, name: str, buffer: tir.Buffer) -> None:
     chain = _copies(sch.state.func(name), buffer)
     if not chain:
-        found = _reading(sch.state.tree(name), buffer)
-        if found is not None:
-            block, index, layout = found
+        reading = _reading(sch.state.tree(name), buffer)
+        if reading is not None:
+            block, index, layout = reading
             reader = sch.get_block(block.name, name)
             _add_copy(sch, reader, index)
             sch.transform_layout(reader, ("read", index), layout, None)
         return
     last = sch.get(sch.get_block(chain[-1], name))
-    found = _reading(sch.state.tree(name), last.writes[0].buffer)
-    if found is None:
+    reading = _reading(sch.state.tree(name), last.writes[0].buffer)
+    if reading is None:
         return
-    block, index, layout = found
+    block, index, layout = reading
     sch.transform_layout(sch.get_block(block.name, name), ("read", index), layout, None)
     for at in reversed(range(len(chain))):
         copied = sch.get_block(chain[at], name)
@@ -69,17 +69,17 @@ def _add_copy(sch: Schedule, reader: BlockRV, index: int) -> None:
 
 def _copies(func: tir.PrimFunc, buffer: tir.Buffer) -> list[str]:
     """The names of the blocks that copy the buffer, and each the copy of the one before."""
-    found: list[str] = []
+    copies: list[str] = []
     for block in find(func.body, tir.Block):
         if block.init is None and len(block.reads) == len(block.writes) == 1 and block.reads[0].buffer is buffer:
-            found.append(block.name)
+            copies.append(block.name)
             buffer = block.writes[0].buffer
-    return found
+    return copies
 
 
 def _reading(tree: Tree, buffer: tir.Buffer) -> _Reading | None:
     """The last block that loads the buffer, if the loops around it suggest a layout."""
-    found: _Reading | None = None
+    reading: _Reading | None = None
     analyzer = Analyzer()
     for realize in tree.realizes:
         block = realize.block
@@ -88,8 +88,8 @@ def _reading(tree: Tree, buffer: tir.Buffer) -> _Reading | None:
             indices = [substitute(index, values) for index in load.indices]
             layout = suggest_index_map(buffer, indices, tree.all_loops_above(block), realize.predicate, analyzer)
             index = next((at for at, read in enumerate(block.reads) if read.buffer is buffer), None)
-            found = None if layout is None or index is None else (block, index, layout)
-    return found
+            reading = None if layout is None or index is None else (block, index, layout)
+    return reading
 
 
 def _own_loads(block: tir.Block, buffer: tir.Buffer) -> list[tir.BufferLoad]:

@@ -78,9 +78,9 @@ class RewriteParallelVectorizeUnroll(Postproc):
 
 
 def _marks(root: tir.Block) -> _Marks | None:
-    found = {key: plain(root.annotations.get(f"meta_schedule.{key}")) for key in _KEYS}
-    made = _Marks(**{key: value if isinstance(value, int) else None for key, value in found.items()})
-    return None if made == _Marks(None, None, None, None) else made
+    values = {key: plain(root.annotations.get(f"meta_schedule.{key}")) for key in _KEYS}
+    marks = _Marks(**{key: value if isinstance(value, int) else None for key, value in values.items()})
+    return None if marks == _Marks(None, None, None, None) else marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +177,9 @@ def _stride(var: tir.Var, indices: Sequence[tir.Expr], buffer: tir.Buffer) -> in
     """Return the access's stride along the loop in elements, 0 if invariant; None if a trailing extent is symbolic."""
     behind = 1
     for index, size in zip(reversed(indices), reversed(buffer.shape), strict=True):
-        found = _coefficient(index, var)
-        if found:
-            return found * behind
+        coefficient = _coefficient(index, var)
+        if coefficient:
+            return coefficient * behind
         extent = tir.const_int(size)
         if extent is None:
             return None
@@ -193,8 +193,8 @@ def _coefficient(expr: tir.Expr, var: tir.Var) -> int | None:
         case tir.Var():
             return 1 if expr is var else None
         case tir.Mul(lhs=tir.IntImm(value=factor), rhs=other) | tir.Mul(lhs=other, rhs=tir.IntImm(value=factor)):
-            found = _coefficient(other, var)
-            return None if found is None else found * factor
+            coefficient = _coefficient(other, var)
+            return None if coefficient is None else coefficient * factor
         case tir.Add(lhs=a, rhs=b):
             both = [c for c in (_coefficient(a, var), _coefficient(b, var)) if c is not None]
             return min(both, default=None)

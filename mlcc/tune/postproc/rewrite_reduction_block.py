@@ -20,8 +20,8 @@ class RewriteReductionBlock(Postproc):
     def apply(self, sch: Schedule) -> bool:
         changed = True
         while changed:
-            found = [(name, block) for name in functions(sch) for block in _reductions(sch, name)]
-            changed = sum(self._decompose(sch, name, block) for name, block in found) > 0
+            reductions = [(name, block) for name in functions(sch) for block in _reductions(sch, name)]
+            changed = sum(self._decompose(sch, name, block) for name, block in reductions) > 0
         return True
 
     def _decompose(self, sch: Schedule, func_name: str, name: str) -> bool:

@@ -39,17 +39,17 @@ class RewriteUnboundBlock(Postproc):
 
 def _unbound(body: tuple[tir.Stmt, ...], bound: frozenset[str]) -> list[str]:
     """The names of the blocks directly in a body that lack loops over blocks, or over threads, around them."""
-    found: list[str] = []
+    names: list[str] = []
     for stmt in body:
         match stmt:
             case tir.For(thread=axis, body=inner):
                 around = bound | ({axis.partition(".")[0]} if axis else set())
                 if not {"blockIdx", "threadIdx"} <= around:
-                    found += _unbound(inner, around)
+                    names += _unbound(inner, around)
             case tir.BlockRealize(block=block):
-                found.append(block.name)
+                names.append(block.name)
             case tir.IfThenElse(then_body=then, else_body=other):
-                found += _unbound(then, bound) + _unbound(other or (), bound)
+                names += _unbound(then, bound) + _unbound(other or (), bound)
             case tir.While(body=inner) | tir.AttrStmt(body=inner):
-                found += _unbound(inner, bound)
-    return found
+                names += _unbound(inner, bound)
+    return names

@@ -33,8 +33,8 @@ def suggest_index_map(
     if not shape or None in shape:
         return None
     flat = analyzer.simplify(_flat(buffer, indices))
-    found = detect_iter_map([flat], ranges, predicate, "surjective", analyzer)
-    digits = _digits(found.indices[0]) if found and found.indices else []
+    iter_map = detect_iter_map([flat], ranges, predicate, "surjective", analyzer)
+    digits = _digits(iter_map.indices[0]) if iter_map and iter_map.indices else []
     if not digits:
         return None
     depth = {loop.var: at for at, loop in enumerate(loops)}
@@ -54,7 +54,7 @@ def suggest_index_map(
 
 def _flat(buffer: tir.Buffer, indices: Sequence[tir.Expr]) -> tir.Expr:
     """The place of an element, counted in elements."""
-    made: tir.Expr = c.const(0, buffer.shape[0].dtype)
+    offset: tir.Expr = c.const(0, buffer.shape[0].dtype)
     behind: tir.Expr = c.const(1, buffer.shape[0].dtype)
     strides = list(buffer.strides)
     if not strides:
@@ -62,19 +62,19 @@ def _flat(buffer: tir.Buffer, indices: Sequence[tir.Expr]) -> tir.Expr:
             strides.insert(0, behind)
             behind = c.mul(behind, size)
     for stride, index in zip(strides, indices, strict=True):
-        made = c.add(made, c.mul(stride, index))
-    return made
+        offset = c.add(offset, c.mul(stride, index))
+    return offset
 
 
 def _digits(sum: IterSum) -> list[_Digit]:
     """The digits of loop variables in a sum, highest first; none where one is not constant."""
-    found: list[_Digit] = []
+    digits: list[_Digit] = []
     for split in sum.args:
         inner = _of_split(split)
         if not inner:
             return []
-        found += inner
-    return found
+        digits += inner
+    return digits
 
 
 def _of_split(split: IterSplit) -> list[_Digit]:

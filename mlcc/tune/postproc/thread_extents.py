@@ -21,20 +21,20 @@ def launches(steps: Sequence[Instruction], most_virtual: int) -> bool:
     threads: dict[Any, dict[str, int | None]] = {}
     limits: dict[Any, dict[str, int]] = {}
     for inst in steps:
-        given, made = inst.arguments, inst.outputs
+        given, outputs = inst.arguments, inst.outputs
         match inst.name:
             case "sample_perfect_tile" | "sample_partitioned_tile" if inst.decision is not None:
-                values.update(zip(made, inst.decision, strict=True))
+                values.update(zip(outputs, inst.decision, strict=True))
             case "sample_categorical" if inst.decision is not None:
-                values[made[0]] = given["candidates"][inst.decision]
+                values[outputs[0]] = given["candidates"][inst.decision]
             case "get_loops":
-                blocks.update(dict.fromkeys(made, given["block"]))
+                blocks.update(dict.fromkeys(outputs, given["block"]))
             case "split":
-                values.update((loop, _value(f, values)) for loop, f in zip(made, given["factors"], strict=True))
-                blocks.update(dict.fromkeys(made, blocks.get(given["loop"])))
+                values.update((loop, _value(f, values)) for loop, f in zip(outputs, given["factors"], strict=True))
+                blocks.update(dict.fromkeys(outputs, blocks.get(given["loop"])))
             case "fuse":
-                values[made[0]] = _product([values.get(loop) for loop in inst.rest])
-                blocks[made[0]] = blocks.get(inst.rest[0])
+                values[outputs[0]] = _product([values.get(loop) for loop in inst.rest])
+                blocks[outputs[0]] = blocks.get(inst.rest[0])
             case "bind":
                 axis, extent = given["thread_axis"], values.get(given["loop"])
                 if axis.startswith("vthread") and (extent or 0) > most_virtual:

@@ -37,15 +37,15 @@ class AddRFactor(ScheduleRule):
         as_it_was.seed(sch.fork_seed())
         reduced, spatial = reduction_innermost(sch, block)
         factors = sch.sample_perfect_tile(reduced, n=2, max_innermost_factor=self.max_innermost_factor)
-        found = []
+        variants = []
         for part in sch.split(reduced, factors=factors):
-            made = sch.copy()
-            made.seed(sch.fork_seed())
+            variant = sch.copy()
+            variant.seed(sch.fork_seed())
             try:
-                partial_sums = made.rfactor(part, spatial)
+                partial_sums = variant.rfactor(part, spatial)
             except CompileError:
                 continue
-            made.get_loops(partial_sums)  # TVM's trace has this step
-            made.annotate(block, "meta_schedule.random_compute_producer", 1)
-            found.append(made)
-        return [*found, as_it_was]
+            variant.get_loops(partial_sums)  # TVM's trace has this step
+            variant.annotate(block, "meta_schedule.random_compute_producer", 1)
+            variants.append(variant)
+        return [*variants, as_it_was]

@@ -28,9 +28,9 @@ def block_of(sch: Schedule, block: BlockRV) -> BlockRef:
 
 def loop_of(sch: Schedule, loop: LoopRV) -> LoopRef:
     """A loop as it stands now."""
-    found = sch.state.find_loop(loop)
-    assert isinstance(found, LoopRef), "a location is no loop"
-    return found
+    ref = sch.state.find_loop(loop)
+    assert isinstance(ref, LoopRef), "a location is no loop"
+    return ref
 
 
 def has_block(sch: Schedule, block: BlockRV) -> bool:

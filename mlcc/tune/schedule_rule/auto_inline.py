@@ -68,15 +68,15 @@ class AutoInline(ScheduleRule):
         return self.into_consumer and _goes_into_consumers(ref)
 
     def _into_producer(self, ref: BlockRef) -> bool:
-        found = producers(ref.tree, ref.block)
+        writers = producers(ref.tree, ref.block)
         scope = ref.tree.scope(ref.block)
         return (
             self.into_producer
             and scope is not None
-            and len(found) == 1
-            and complete_block_violation(ref.tree, found[0], scope) is None
+            and len(writers) == 1
+            and complete_block_violation(ref.tree, writers[0], scope) is None
             and can_reverse_inline(ref)
-            and "meta_schedule.auto_tensorize" not in found[0].annotations
+            and "meta_schedule.auto_tensorize" not in writers[0].annotations
         )
 
 

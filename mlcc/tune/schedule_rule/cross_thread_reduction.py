@@ -42,28 +42,28 @@ class CrossThreadReduction(ScheduleRule):
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         if not self._most_threads or not needs_rfactor(block_of(sch, block), self._most_threads):
             return [sch]
-        made = sch.copy()
-        made.seed(sch.fork_seed())
-        target = _place(made, block)
+        variant = sch.copy()
+        variant.seed(sch.fork_seed())
+        target = _place(variant, block)
         n = len(self.thread_extents)
-        threads: ExprRV | int = made.sample_categorical(self.thread_extents, [1.0 / n] * n)
+        threads: ExprRV | int = variant.sample_categorical(self.thread_extents, [1.0 / n] * n)
         if target is not None:
             consumer, at, innermost = target
-            if _in_threads(made, consumer):
-                known = _threads_of(made.trace)
+            if _in_threads(variant, consumer):
+                known = _threads_of(variant.trace)
                 if known is None:
                     return [sch]
                 threads = known
             else:
-                outer, inner = made.split(innermost, factors=[None, threads])
-                made.bind(inner, "threadIdx.x")
+                outer, inner = variant.split(innermost, factors=[None, threads])
+                variant.bind(inner, "threadIdx.x")
                 at = outer if at is innermost else at
-            made.compute_at(block, at, True)
-            made.set_scope(block, 0, "shared")
-        reduced, _ = reduction_innermost(made, block)
-        _, inner = made.split(reduced, factors=[None, threads])
-        made.bind(inner, "threadIdx.x")
-        return [made, sch]
+            variant.compute_at(block, at, True)
+            variant.set_scope(block, 0, "shared")
+        reduced, _ = reduction_innermost(variant, block)
+        _, inner = variant.split(reduced, factors=[None, threads])
+        variant.bind(inner, "threadIdx.x")
+        return [variant, sch]
 
 
 def _place(sch: Schedule, block: BlockRV) -> tuple[BlockRV, LoopRV, LoopRV] | None:

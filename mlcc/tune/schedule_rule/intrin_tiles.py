@@ -49,8 +49,8 @@ def inner_block(intrin: TensorIntrin) -> tir.Block:
 
 
 def _inner_block(intrin: TensorIntrin) -> tir.BlockRealize:
-    found: tir.BlockRealize = next(find(intrin.description.block.body, tir.BlockRealize))
-    return found
+    realize: tir.BlockRealize = next(find(intrin.description.block.body, tir.BlockRealize))
+    return realize
 
 
 class _Pairs:
@@ -125,7 +125,7 @@ def _loop_pairs(
     if len(axes) < len(described.values) or len(own) != len(axes):
         return None
     analyzer = Analyzer()
-    found: list[tuple[tir.For, tir.For]] = []
+    pairs: list[tuple[tir.For, tir.For]] = []
     at = len(axes) - 1
     for axis, value in zip(reversed(described.block.iter_vars), reversed(described.values), strict=True):
         target = _driving_loop(analyzer, value, described_loops, ())
@@ -133,25 +133,25 @@ def _loop_pairs(
             at -= 1
         if target is None or at < 0:
             return None
-        loop = _driving_loop(analyzer, values[at], own, tuple(known for known, _ in found))
+        loop = _driving_loop(analyzer, values[at], own, tuple(known for known, _ in pairs))
         at -= 1
         if loop is None:
             continue
         extent, tile = tir.const_int(loop.extent), tir.const_int(target.extent)
         if extent is None or tile is None or extent % tile:
             return None
-        found.append((loop, target))
-    return found
+        pairs.append((loop, target))
+    return pairs
 
 
 def _nest_of(tree: Tree, block: tir.Block) -> list[tir.For]:
     """The loops right around a block, up to one that holds several statements."""
-    found: list[tir.For] = []
+    nest: list[tir.For] = []
     for loop in reversed(tree.loops_above(block)):
         if len(loop.body) != 1:
             break
-        found.insert(0, loop)
-    return found
+        nest.insert(0, loop)
+    return nest
 
 
 def _driving_loop(

@@ -40,11 +40,11 @@ class ReuseType(NamedTuple):
     @staticmethod
     def of(given: ReuseType | Mapping[str, Any] | None) -> ReuseType:
         """A reuse as an argument. Raises ValueError for an unknown request."""
-        made = ReuseType("no", [], "") if given is None else given
-        made = ReuseType(**made) if isinstance(made, Mapping) else made
-        if made.req not in _REQUESTS:
-            raise ValueError(f"a reuse is one of {', '.join(_REQUESTS)}, not {made.req!r}")
-        return made
+        reuse = ReuseType("no", [], "") if given is None else given
+        reuse = ReuseType(**reuse) if isinstance(reuse, Mapping) else reuse
+        if reuse.req not in _REQUESTS:
+            raise ValueError(f"a reuse is one of {', '.join(_REQUESTS)}, not {reuse.req!r}")
+        return reuse
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name."""
@@ -111,7 +111,7 @@ class MultiLevelTiling(ScheduleRule):
 
     def _sub_rules(self, states: list[Tiled]) -> list[Tiled]:
         for rule in (self._tile, self._reuse_written, self._reuse_read, self._pipelined):
-            states = [made for state in states for made in rule(state)]
+            states = [derived for state in states for derived in rule(state)]
         return states
 
     # ------------------------------------------------------------ tiles
@@ -135,8 +135,8 @@ class MultiLevelTiling(ScheduleRule):
                 tiles[levels[0]].append(loop)
                 continue
             sampled = self._sampled(sch, block, loop, len(levels))
-            for level, made, factor in zip(levels, sch.split(loop, factors=sampled), sampled, strict=True):
-                tiles[level].append(made)
+            for level, tile, factor in zip(levels, sch.split(loop, factors=sampled), sampled, strict=True):
+                tiles[level].append(tile)
                 factors[level].append(factor)
         sch.reorder(*(loop for level in tiles for loop in level))
         if self.tile_binds:
@@ -157,8 +157,8 @@ class MultiLevelTiling(ScheduleRule):
 
     def _sampled(self, sch: Schedule, block: BlockRV, loop: LoopRV, n: int) -> list[ExprRV]:
         """The extents of the tiles of a loop."""
-        made: list[ExprRV] = sch.sample_perfect_tile(loop, n=n, max_innermost_factor=self.max_innermost_factor)
-        return made
+        factors: list[ExprRV] = sch.sample_perfect_tile(loop, n=n, max_innermost_factor=self.max_innermost_factor)
+        return factors
 
     # ------------------------------------------------------------ caches
 
@@ -169,33 +169,33 @@ class MultiLevelTiling(ScheduleRule):
         asked = annotation(state.sch, state.block, "s_tir.meta_schedule.write_cache_level")
         if isinstance(asked, list):
             request, levels = "must", asked
-        found: list[Tiled] = []
+        states: list[Tiled] = []
         if request == "may":
             consumers = state.sch.get_consumers(state.block)
             if len(consumers) == 1 and _is_copy(block_of(state.sch, consumers[0]).block):
                 return [*self._collected(state, consumers[0], levels), state]
-            found.append(state.copy())
+            states.append(state.copy())
         cache = state.sch.cache_write(state.block, 0, scope)
-        return found + self._collected(state, cache, levels)
+        return states + self._collected(state, cache, levels)
 
     def _collected(self, state: Tiled, cache: BlockRV, levels: Sequence[int]) -> list[Tiled]:
         """The cache is written back after the tiles of each level."""
-        found = []
+        states = []
         for level in levels:
-            made = replace(state.copy(), written=cache)
-            made.sch.reverse_compute_at(cache, made.tiles[level - 1][-1], True)
-            found.append(made)
-        return found
+            tiled = replace(state.copy(), written=cache)
+            tiled.sch.reverse_compute_at(cache, tiled.tiles[level - 1][-1], True)
+            states.append(tiled)
+        return states
 
     def _reuse_read(self, state: Tiled) -> list[Tiled]:
         request, levels, scope = self.reuse_read
         if request == "no":
             return [state]
-        found = []
+        states = []
         for level in levels:
-            made = state.copy()
-            sch, block = made.sch, made.block
-            at = made.tiles[level - 1][-1]
+            tiled = state.copy()
+            sch, block = tiled.sch, tiled.block
+            at = tiled.tiles[level - 1][-1]
             reads = block_of(sch, block).block
             written = reads.writes[0].buffer
             caches: list[BlockRV] = []
@@ -207,8 +207,8 @@ class MultiLevelTiling(ScheduleRule):
                 sch.fuse(*sch.get_loops(cache)[-len(region.buffer.shape) :])
                 self._fetch_together(sch, cache)
                 caches.append(cache)
-            found.append(replace(made, reads=tuple(caches)))
-        return found
+            states.append(replace(tiled, reads=tuple(caches)))
+        return states
 
     def _fetch_together(self, sch: Schedule, cache: BlockRV) -> None:
         """The threads of a block are to load the cache together, some elements at a time."""
@@ -227,15 +227,15 @@ class MultiLevelTiling(ScheduleRule):
         body = loop_of(state.sch, state.tiles[reduced[0]][-1]).loop.body
         if len(body) != 3 or not all(isinstance(stmt, tir.For) for stmt in body):
             return [state]
-        found = [state]
+        states = [state]
         for stage in self._stages:
-            made = state.copy()
-            fused = made.sch.fuse(*made.tiles[reduced[0]])
-            made.sch.annotate(fused, "software_pipeline_stage", [0, 0, stage - 2])
-            made.sch.annotate(fused, "software_pipeline_order", [0, 1, 2])
-            made.sch.annotate(fused, "software_pipeline_async_stages", [0])
-            found.append(made)
-        return found
+            variant = state.copy()
+            fused = variant.sch.fuse(*variant.tiles[reduced[0]])
+            variant.sch.annotate(fused, "software_pipeline_stage", [0, 0, stage - 2])
+            variant.sch.annotate(fused, "software_pipeline_order", [0, 1, 2])
+            variant.sch.annotate(fused, "software_pipeline_async_stages", [0])
+            states.append(variant)
+        return states
 
 
 def _is_copy(block: tir.Block) -> bool:

@@ -82,7 +82,7 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
             self._tile, self._packed, self._reuse_written, self._stored, self._reuse_read, self._loaded,
             self._prefetched,
         ):  # fmt: skip
-            states = [made for state in states for made in rule(state)]  # type: ignore[arg-type]
+            states = [derived for state in states for derived in rule(state)]  # type: ignore[arg-type]
         return states
 
     def _untiled(self, kinds: Sequence[IterKind]) -> int:

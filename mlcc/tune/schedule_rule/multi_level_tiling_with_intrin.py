@@ -35,7 +35,7 @@ class MultiLevelTilingWithIntrin(MultiLevelTiling):
         return super().apply(sch.copy(), block) or [sch]
 
     def _sub_rules(self, states: list[Tiled]) -> list[Tiled]:
-        return super()._sub_rules([made for state in states for made in self._for_intrin(state)])
+        return super()._sub_rules([derived for state in states for derived in self._for_intrin(state)])
 
     def _for_intrin(self, state: Tiled) -> list[Tiled]:
         loop = tile_with_tensor_intrin(state.sch, state.block, self.intrin_name)

@@ -69,20 +69,20 @@ def bind_block_thread_idx(sch: Schedule, block: BlockRV, most_blocks: int, most_
 
 
 def _nest(tree: Tree, loops: list[tir.For]) -> _Nest:
-    found = _Nest(len(loops), 0)
+    nest = _Nest(len(loops), 0)
     for at, loop in enumerate(loops):
         axis = loop.thread or ""
-        if axis.startswith("blockIdx") and found.blocks is None:
-            found.blocks = at
-        if axis.startswith("threadIdx") and found.threads is None:
-            found.threads = at
+        if axis.startswith("blockIdx") and nest.blocks is None:
+            nest.blocks = at
+        if axis.startswith("threadIdx") and nest.threads is None:
+            nest.threads = at
         if loop.kind is not ForKind.SERIAL:
-            found.alone = min(found.alone, at)
+            nest.alone = min(nest.alone, at)
         if len(loop.body) != 1:
-            found.alone = min(found.alone, at + 1)
-        if loop_iter_kind(tree, loop) is IterKind.SPATIAL and found.spatial == at:
-            found.spatial += 1
-    return found
+            nest.alone = min(nest.alone, at + 1)
+        if loop_iter_kind(tree, loop) is IterKind.SPATIAL and nest.spatial == at:
+            nest.spatial += 1
+    return nest
 
 
 def _bind_spatial(sch: Schedule, loop: LoopRV, most_blocks: int, most_threads: int, factor: Factor) -> None:

@@ -63,5 +63,5 @@ class Individual:
             for inst in self.steps
             if inst.name == "annotate" and inst.arguments["ann_key"] == "meta_schedule.parallel"
         ]
-        made = [inst.decision for inst in self.steps if inst.is_sampling]
-        return (self.space, *(tuple(d) if isinstance(d, list) else d for d in made), *marks)
+        sampled = [inst.decision for inst in self.steps if inst.is_sampling]
+        return (self.space, *(tuple(d) if isinstance(d, list) else d for d in sampled), *marks)

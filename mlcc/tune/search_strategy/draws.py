@@ -37,10 +37,10 @@ class Draws:
 
     def moved(self, trace: Trace, random: Engine) -> Trace | None:
         """The trace with a stage in another place that is known; None where there is none."""
-        found = [(i, p) for i in trace.insts for p in self._places.get(i.outputs, ()) if p != i.decision]
-        if not found:
+        moves = [(i, p) for i in trace.insts for p in self._places.get(i.outputs, ()) if p != i.decision]
+        if not moves:
             return None
-        inst, place = found[random.below(len(found))]
+        inst, place = moves[random.below(len(moves))]
         return trace.with_decision(inst, place)
 
     def _decision(self, inst: Instruction, random: Engine) -> Any:

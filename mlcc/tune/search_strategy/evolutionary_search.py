@@ -80,9 +80,9 @@ class EvolutionarySearch(SearchStrategy):
         fresh = self._drawn(max(self.population_size - len(known), self.init_min_unmeasured))
         ranked = self._evolved([*known, *fresh]) if known else fresh
         random_share = int(wanted * self.eps_greedy + 0.5)
-        found = self._realized(ranked, wanted - random_share)
-        found += self._realized(fresh, wanted - len(found))
-        return found + self._realized(ranked, wanted - len(found))
+        candidates = self._realized(ranked, wanted - random_share)
+        candidates += self._realized(fresh, wanted - len(candidates))
+        return candidates + self._realized(ranked, wanted - len(candidates))
 
     def _drawn(self, count: int) -> list[Individual]:
         """Random decisions; those that cannot come to anything are drawn again, up to a limit.
@@ -90,14 +90,14 @@ class EvolutionarySearch(SearchStrategy):
         Spaces are drawn first: one draw before each set of decisions makes the linear congruential generator repeat
         itself, and the search worse.
         """
-        made: list[Individual] = []
+        individuals: list[Individual] = []
         for space in [self._random.below(len(self._spaces)) for _ in range(count)]:
             for _ in range(_DRAWS):
                 steps = self._draws.draw(self._spaces[space], self._random)
                 if self._may_pass(steps):
-                    made.append(Individual(space, steps))
+                    individuals.append(Individual(space, steps))
                     break
-        return made
+        return individuals
 
     def _may_pass(self, steps: Sequence[Instruction]) -> bool:
         generator = self.context.space_generator
@@ -106,14 +106,14 @@ class EvolutionarySearch(SearchStrategy):
 
     def _evolved(self, population: list[Individual]) -> list[Individual]:
         """Run the generations. Return all individuals, best score first, without those proposed before."""
-        found: _Scored = {}
+        scored: _Scored = {}
         for generation in range(self.genetic_num_iters + 1):
             scores = self._scores(population)
             for score, one in zip(scores, population, strict=True):
-                found.setdefault(one.decisions, (float(score), one))
+                scored.setdefault(one.decisions, (float(score), one))
             if generation < self.genetic_num_iters:
                 population = self._next(population, scores)
-        ranked = sorted(found.values(), key=lambda pair: -pair[0])
+        ranked = sorted(scored.values(), key=lambda pair: -pair[0])
         return [one for _, one in ranked if one.decisions not in self._proposed]
 
     def _scores(self, population: Sequence[Individual]) -> np.ndarray:
@@ -130,11 +130,11 @@ class EvolutionarySearch(SearchStrategy):
         weights = [float(s) ** 2 + 1e-12 for s in scores]
         total = sum(weights)
         ends = np.cumsum(weights) / total
-        made = []
+        children = []
         for _ in range(self.population_size):
             parent = population[min(int(np.searchsorted(ends, self._random.uniform())), len(population) - 1)]
-            made.append(self._mutated(parent))
-        return made
+            children.append(self._mutated(parent))
+        return children
 
     def _mutated(self, parent: Individual) -> Individual:
         if self._random.uniform() >= self.genetic_mutate_prob:
@@ -147,18 +147,18 @@ class EvolutionarySearch(SearchStrategy):
         for _ in range(self.genetic_max_fail_count):
             mutator = mutators[self._random.pick(list(generator.mutator_probs.values()))]
             if isinstance(mutator, MutateComputeLocation):
-                made = self._draws.moved(parent.trace, self._random)
+                mutant = self._draws.moved(parent.trace, self._random)
             else:
-                made = mutator.mutate(parent.trace, self._random)
-            if made is not None and self._may_pass(made.insts):
-                return Individual(parent.space, made.insts)
+                mutant = mutator.mutate(parent.trace, self._random)
+            if mutant is not None and self._may_pass(mutant.insts):
+                return Individual(parent.space, mutant.insts)
         return parent
 
     def _realized(self, ranked: list[Individual], wanted: int) -> list[MeasureCandidate]:
         """The first of some individuals that can be replayed and are new; they are taken off the list."""
-        found: list[MeasureCandidate] = []
+        candidates: list[MeasureCandidate] = []
         failures = 0
-        while ranked and len(found) < wanted and failures < self.max_fail_count * 100:
+        while ranked and len(candidates) < wanted and failures < self.max_fail_count * 100:
             one = ranked.pop(0)
             if one.decisions in self._proposed:
                 continue
@@ -168,5 +168,5 @@ class EvolutionarySearch(SearchStrategy):
                 failures += 1
                 continue
             self._draws.note(candidate.steps)
-            found.append(candidate)
-        return found
+            candidates.append(candidate)
+        return candidates

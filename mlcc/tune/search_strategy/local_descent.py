@@ -21,13 +21,13 @@ class LocalDescent(EvolutionarySearch):
         super().__init__(**{"population_size": 64, "genetic_mutate_prob": 1.0, **arguments})
 
     def _propose(self, wanted: int) -> list[MeasureCandidate]:
-        found: list[MeasureCandidate] = []
+        candidates: list[MeasureCandidate] = []
         for _, best in self._measured:
-            if len(found) >= wanted * 3 // 4:
+            if len(candidates) >= wanted * 3 // 4:
                 break
             near: dict[tuple[Any, ...], Individual] = {}
             for _ in range(_TRIES):
                 one = self._mutated(best)
                 near.setdefault(one.decisions, one)
-            found += self._realized(list(near.values()), wanted * 3 // 4 - len(found))
-        return found + self._realized(self._drawn(self.population_size), wanted - len(found))
+            candidates += self._realized(list(near.values()), wanted * 3 // 4 - len(candidates))
+        return candidates + self._realized(self._drawn(self.population_size), wanted - len(candidates))

@@ -13,14 +13,14 @@ class ReplayFunc(SearchStrategy):
     `ReplayFunc`."""
 
     def _propose(self, wanted: int) -> list[MeasureCandidate]:
-        found: list[MeasureCandidate] = []
+        candidates: list[MeasureCandidate] = []
         failures = 0
-        while len(found) < wanted and failures < _MOST_FAILURES:
+        while len(candidates) < wanted and failures < _MOST_FAILURES:
             space = self._random.below(len(self._spaces))
-            made = self.context.generate_design_space()
-            candidate = self._replayed(space, made[space % len(made)].trace.without_postproc(), repair=False)
+            spaces = self.context.generate_design_space()
+            candidate = self._replayed(space, spaces[space % len(spaces)].trace.without_postproc(), repair=False)
             if candidate is not None and self._is_new(candidate):
-                found.append(candidate)
+                candidates.append(candidate)
             else:
                 failures += 1
-        return found
+        return candidates

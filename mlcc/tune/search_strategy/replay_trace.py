@@ -17,8 +17,8 @@ class ReplayTrace(SearchStrategy):
         self.max_fail_count = max_fail_count
 
     def _propose(self, wanted: int) -> list[MeasureCandidate]:
-        found = [self._draw() for _ in range(wanted)]
-        return [candidate for candidate in found if candidate is not None]
+        drawn = [self._draw() for _ in range(wanted)]
+        return [candidate for candidate in drawn if candidate is not None]
 
     def _draw(self) -> MeasureCandidate | None:
         for _ in range(self.max_fail_count):

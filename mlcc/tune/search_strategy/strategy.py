@@ -73,9 +73,9 @@ class SearchStrategy:
 
     def clone(self) -> Self:
         """A copy that is initialized on its own."""
-        made = copy.copy(self)
-        made._spaces = []
-        return made
+        duplicate = copy.copy(self)
+        duplicate._spaces = []
+        return duplicate
 
     @staticmethod
     def create(kind: Any = "evolutionary", *args: Any, **kwargs: Any) -> SearchStrategy:

@@ -31,16 +31,16 @@ class PostOrderApply(SpaceGenerator):
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         sch = Schedule(mod, seed=self._random.fork())
         blocks = self._collect(sch)
-        found = [sch]
+        schedules = [sch]
         for rule in self.sch_rules:
-            found = _everywhere(rule, found, blocks)
-        return found
+            schedules = _everywhere(rule, schedules, blocks)
+        return schedules
 
     def _collect(self, sch: Schedule) -> list[BlockRV]:
         """The blocks, inner ones before those around them. Raises ValueError where two have one name."""
         working = sch.func_working_on
         names = [n for n, f in sch.mod.functions.items() if isinstance(f, tir.PrimFunc)]
-        found = []
+        blocks = []
         for func_name in names if working is None else [working]:
             seen: set[str] = set()
             for block in post_order(sch.state.func(func_name).body):
@@ -48,8 +48,8 @@ class PostOrderApply(SpaceGenerator):
                     raise ValueError(f"`{func_name}` has two blocks called `{block.name}`: rename one")
                 seen.add(block.name)
                 if self.f_block_filter is None or self.f_block_filter(block):
-                    found.append(sch.get_block(block.name, func_name))
-        return found
+                    blocks.append(sch.get_block(block.name, func_name))
+        return blocks
 
 
 def _everywhere(rule: ScheduleRule, schedules: list[Schedule], blocks: list[BlockRV]) -> list[Schedule]:
@@ -63,7 +63,7 @@ def _everywhere(rule: ScheduleRule, schedules: list[Schedule], blocks: list[Bloc
             continue
         block = blocks[left - 1]
         if _applies(rule, sch, block):
-            waiting += [(made, left - 1) for made in rule.apply(sch, block)]
+            waiting += [(derived, left - 1) for derived in rule.apply(sch, block)]
         else:
             waiting.append((sch, left - 1))
     return done

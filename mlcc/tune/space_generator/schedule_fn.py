@@ -30,11 +30,11 @@ class ScheduleFn(SpaceGenerator):
     def generate_design_space(self, mod: IRModule) -> list[Schedule]:
         """Raises TypeError if the function returns anything but schedules, CompileError for what its steps refuse."""
         sch = Schedule(mod, seed=self._random.fork())
-        made = self.sch_fn(sch)
-        found = [sch] if made is None else [made] if isinstance(made, Schedule) else made
-        if not isinstance(found, (list, tuple)) or not all(isinstance(one, Schedule) for one in found):
-            raise TypeError(f"a schedule function returns None, a Schedule or a list of them, not {made!r}")
-        return list(found)
+        returned = self.sch_fn(sch)
+        schedules = [sch] if returned is None else [returned] if isinstance(returned, Schedule) else returned
+        if not isinstance(schedules, (list, tuple)) or not all(isinstance(one, Schedule) for one in schedules):
+            raise TypeError(f"a schedule function returns None, a Schedule or a list of them, not {returned!r}")
+        return list(schedules)
 
 
 def _script(given: str | os.PathLike[str]) -> ScheduleFunction:

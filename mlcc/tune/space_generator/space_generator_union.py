@@ -32,6 +32,6 @@ class SpaceGeneratorUnion(SpaceGenerator):
         return [sch for generator in self.space_generators for sch in generator.generate_design_space(mod)]
 
     def clone(self) -> Self:
-        made = super().clone()
-        made.space_generators = [generator.clone() for generator in self.space_generators]
-        return made
+        duplicate = super().clone()
+        duplicate.space_generators = [generator.clone() for generator in self.space_generators]
+        return duplicate
