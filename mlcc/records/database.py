@@ -166,16 +166,16 @@ class Database:
     def find(self, workload: str, setting: Setting, baseline: str, candidate: str, stage: int) -> Record | None:
         """The record of one measurement."""
         where = " AND ".join(f"{name} = ?" for name in _IDENTITY)
-        found = self._all(f"{_SELECT} WHERE {where}", (workload, *astuple(setting), baseline, candidate, stage))
-        return _record(found[0]) if found else None
+        rows = self._all(f"{_SELECT} WHERE {where}", (workload, *astuple(setting), baseline, candidate, stage))
+        return _record(rows[0]) if rows else None
 
     def alike(self, workload: str, setting: Setting, baseline: str, digest: str, stage: int) -> Record | None:
         """The first record of a measurement of the same code, whichever candidate it was."""
         names = ("workload", *_SETTING, "baseline", "digest", "stage")
         where = " AND ".join(f"{name} = ?" for name in names)
         values = (workload, *astuple(setting), baseline, digest, stage)
-        found = self._all(f"{_SELECT} WHERE {where} ORDER BY id LIMIT 1", values) if digest else []
-        return _record(found[0]) if found else None
+        rows = self._all(f"{_SELECT} WHERE {where} ORDER BY id LIMIT 1", values) if digest else []
+        return _record(rows[0]) if rows else None
 
     def records(self, workload: str | None = None) -> list[Record]:
         """All records, or those of a workload, as they were added."""
@@ -185,8 +185,8 @@ class Database:
 
     def text(self, workload: str) -> str | None:
         """The text of a workload."""
-        found = self._all("SELECT text FROM workload WHERE hash = ?", (workload,))
-        return str(found[0][0]) if found else None
+        rows = self._all("SELECT text FROM workload WHERE hash = ?", (workload,))
+        return str(rows[0][0]) if rows else None
 
     def finals(self, workload: str) -> list[Record]:
         """The final records of a workload that are sound, under any setting, the best first."""
@@ -195,16 +195,16 @@ class Database:
 
     def winners(self) -> list[Record]:
         """The best final record of each workload and setting, in the order of their hashes."""
-        found: dict[tuple[str, Setting], Record] = {}
+        best: dict[tuple[str, Setting], Record] = {}
         where = "WHERE stage = ? AND status = 'ok' AND bound IS NOT NULL"
         for record in map(_record, self._all(f"{_SELECT} {where} {_BEST}", (FINAL,))):
-            found.setdefault((record.workload, record.setting), record)
-        return [found[key] for key in sorted(found, key=lambda k: (k[0], astuple(k[1])))]
+            best.setdefault((record.workload, record.setting), record)
+        return [best[key] for key in sorted(best, key=lambda k: (k[0], astuple(k[1])))]
 
     def floors(self, device: str, threads: int) -> Any:
         """Return the data stored by `keep_floors`; None if there is none."""
-        found = self._all("SELECT floors FROM machine WHERE device = ? AND threads = ?", (device, threads))
-        return json.loads(found[0][0]) if found else None
+        rows = self._all("SELECT floors FROM machine WHERE device = ? AND threads = ?", (device, threads))
+        return json.loads(rows[0][0]) if rows else None
 
     def digest(self) -> str:
         """A hash of all that builds may take from it."""
@@ -283,13 +283,13 @@ def _diagnostic(path: str, exc: sqlite3.Error) -> Diagnostic:
 
 
 def _row(record: Record) -> tuple[object, ...]:
-    made: list[object] = []
+    values: list[object] = []
     for field in fields(Record):
         value = getattr(record, field.name)
-        made += (
+        values += (
             astuple(value) if isinstance(value, Setting) else [json.dumps(value) if isinstance(value, tuple) else value]
         )
-    return tuple(made)
+    return tuple(values)
 
 
 def _record(row: tuple[Any, ...]) -> Record:
