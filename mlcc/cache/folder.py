@@ -102,13 +102,13 @@ class Store:
 
     def _files(self) -> list[tuple[float, int, str]]:
         """(time of last use, size, path) of every entry."""
-        found = []
+        files = []
         for entry in self._entries():
             if _ENTRY.fullmatch(entry.name):
                 with contextlib.suppress(OSError):
                     known = entry.stat(follow_symlinks=False)
-                    found.append((known.st_mtime, known.st_size, entry.path))
-        return found
+                    files.append((known.st_mtime, known.st_size, entry.path))
+        return files
 
     def _entries(self) -> Iterator[os.DirEntry[str]]:
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
@@ -168,9 +168,9 @@ def private_folder(base: str | None = None, *below: str) -> str | None:
 
 def is_private(path: str, kind: Callable[[int], bool]) -> bool:
     """Of the right kind (no link), our own, not writable by group or others. Raises OSError."""
-    found = os.lstat(path)
-    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return bool(kind(found.st_mode)) and mine and not found.st_mode & 0o022
+    status = os.lstat(path)
+    mine = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return bool(kind(status.st_mode)) and mine and not status.st_mode & 0o022
 
 
 def _head(pieces: Iterable[Buffer]) -> bytes:

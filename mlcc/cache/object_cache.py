@@ -34,16 +34,16 @@ def kept_object(
     if place is None:
         return make()
     key = entry_key(path, options)
-    found = _read(place, key)
-    if found is not None:
-        return [found]
+    cached = _read(place, key)
+    if cached is not None:
+        return [cached]
     with recorded_reads() as reads:
-        made = make()
+        pieces = make()
     if not keep():
-        return made
+        return pieces
     head = json.dumps(reads).encode()
-    place.put(key, b"%d\n" % len(head), head, *made)
-    return made
+    place.put(key, b"%d\n" % len(head), head, *pieces)
+    return pieces
 
 
 def _read(place: Store, key: str) -> bytes | None:
@@ -100,21 +100,21 @@ def compiler() -> list[object]:
 
     import mlcc
 
-    found: list[object] = [mlcc.__version__]
+    parts: list[object] = [mlcc.__version__]
     base = os.path.dirname(mlcc.__file__)
     archive = getattr(mlcc.__loader__, "archive", None)
     if archive is not None:  # imported from a .zip
-        found.append(_seen(archive))
+        parts.append(_seen(archive))
     for part in _PARTS if archive is None else ():
         folder = base if part == "mlcc" else os.path.join(base, part)
         if not os.path.isdir(folder):
             folder = os.path.join(os.path.dirname(base), part)  # a checkout
-        found += _files(folder)
+        parts += _files(folder)
     for name in ("llvmlite", "numpy"):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
-            found.append((name, *_seen(spec.origin)))
-    return found
+            parts.append((name, *_seen(spec.origin)))
+    return parts
 
 
 def _seen(path: str) -> tuple[str, int, int]:
@@ -124,15 +124,15 @@ def _seen(path: str) -> tuple[str, int, int]:
 
 def _files(folder: str) -> list[object]:
     """(path, size, time) of the sources in a folder and those below."""
-    found: list[object] = []
+    sources: list[object] = []
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda e: e.name):
             if entry.name.endswith((".py", ".lark", ".ll", ".mlc")):
                 seen = entry.stat()
-                found.append((entry.path, seen.st_size, seen.st_mtime_ns))
+                sources.append((entry.path, seen.st_size, seen.st_mtime_ns))
             elif entry.is_dir() and not entry.name.startswith((".", "__")):
-                found += _files(entry.path)
-    return found
+                sources += _files(entry.path)
+    return sources
 
 
 def machine() -> list[object]:
