@@ -21,8 +21,8 @@ def device_key(target: Target) -> str:
     where there is none.
     """
     if target.kind == "cuda":
-        found = host.gpu()
-        return f"{_GPU}sm_{found.capability[0]}{found.capability[1]} {_digest(sorted(found.sizes.items()))}"
+        gpu = host.gpu()
+        return f"{_GPU}sm_{gpu.capability[0]}{gpu.capability[1]} {_digest(sorted(gpu.sizes.items()))}"
     return _cpu_key()
 
 

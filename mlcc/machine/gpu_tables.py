@@ -109,9 +109,9 @@ class GpuFacts:
 
 
 def _mma_types(arch: Arch) -> frozenset[str]:
-    found = {"float16", "int8", "uint8"}
+    types = {"float16", "int8", "uint8"}
     if arch.number >= 80:
-        found |= {"bfloat16", "tfloat32", "float64"}
+        types |= {"bfloat16", "tfloat32", "float64"}
     if arch.number >= 89:
-        found |= {"float8_e4m3fn", "float8_e5m2"}
-    return frozenset(found)
+        types |= {"float8_e4m3fn", "float8_e5m2"}
+    return frozenset(types)

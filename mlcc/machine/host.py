@@ -91,10 +91,10 @@ def read_caches(folder: str) -> Caches:
     for index in range(16):
         at = f"{folder}/index{index}"
         kind, level, size = (" ".join(_lines(f"{at}/{name}")).strip() for name in ("type", "level", "size"))
-        found = re.fullmatch(r"(\d+)([KMG]?)", size)
-        if kind == "Instruction" or not level.isdigit() or found is None:
+        match = re.fullmatch(r"(\d+)([KMG]?)", size)
+        if kind == "Instruction" or not level.isdigit() or match is None:
             continue
-        sizes[int(level)] = int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
+        sizes[int(level)] = int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
         written = " ".join(_lines(f"{at}/coherency_line_size")).strip()
         line = int(written) if written.isdigit() else line
     if not sizes:

@@ -68,10 +68,10 @@ class Target:
     def parse(cls, text: str | Target) -> Self:
         """The target of a text, or the one given. Raises CompileError (E0790 to E0793) for a text that names no known
         target, E0794 for one of another kind than this class is for."""
-        made = text if isinstance(text, Target) else _parse(text)
-        if not isinstance(made, cls):
-            raise CompileError(error("E0794", f"`{made}` is a target of another kind than {cls.kind}"))
-        return made
+        target = text if isinstance(text, Target) else _parse(text)
+        if not isinstance(target, cls):
+            raise CompileError(error("E0794", f"`{target}` is a target of another kind than {cls.kind}"))
+        return target
 
     def __str__(self) -> str:
         return format_item(self.kind, [(name, value) for name, value in given_fields(self) if name != "kind"])
@@ -252,11 +252,11 @@ def _class_of(kind: str, span: Span | None = None) -> type[Target]:
     """The class of a kind, one that an installed package brings included. Raises CompileError E0791."""
     if kind not in KINDS:
         _register_installed(kind, span)
-    found = KINDS.get(kind)
-    if found is None:
+    cls = KINDS.get(kind)
+    if cls is None:
         help = did_you_mean(kind, KINDS) or f"the targets are {', '.join(f'`{k}`' for k in KINDS)}"
         raise CompileError(error("E0791", f"no target `{kind}`", span, help=help))
-    return found
+    return cls
 
 
 def _register_installed(kind: str, span: Span | None) -> None:
@@ -299,13 +299,13 @@ def _from_item(item: Item) -> Target:
     lists = {f.name for f in fields(cls) if isinstance(f.default, tuple)}
     item = replace(item, options=tuple(_listed(o) if o.name in lists else o for o in item.options))
     names = [f.name for f in fields(cls) if f.name != "kind"]
-    made = cls(**typed_fields(item, cls, _CODES, "target", names))
+    target = cls(**typed_fields(item, cls, _CODES, "target", names))
     given = {option.name: option for option in item.options}
-    wrong = [_wrong(given[name], text) for name, text in made.wrong() if name in given]
-    wrong = wrong or [_wrong(o, "a word of letters, digits and `.+-_` expected") for o in _odd_words(made, given)]
+    wrong = [_wrong(given[name], text) for name, text in target.wrong() if name in given]
+    wrong = wrong or [_wrong(o, "a word of letters, digits and `.+-_` expected") for o in _odd_words(target, given)]
     if wrong:
         raise CompileError(wrong)
-    return made
+    return target
 
 
 def _listed(option: Option) -> Option:
