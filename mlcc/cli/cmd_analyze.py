@@ -69,13 +69,13 @@ def known_sizes(texts: tuple[str, ...]) -> dict[str, int]:
     """The symbols that were given. Raises CompileError."""
     from mlcc.errors import CompileError, error
 
-    found = {}
+    sizes = {}
     for text in texts:
         name, _, number = text.partition("=")
         if not (name.isidentifier() and number.isdigit()):
             raise CompileError(error("E0747", f"`{text}` does not name a size", help="write --size n=1024"))
-        found[name] = int(number)
-    return found
+        sizes[name] = int(number)
+    return sizes
 
 
 def made_up(callee: Any, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -91,20 +91,20 @@ def made_up(callee: Any, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, i
     for name, array in arrays.items():
         dims = params[name].dims if name in params else ()
         symbols.update({d: n for d, n in zip(dims, array.shape, strict=False) if isinstance(d, str)})
-    made = dict(arrays)
+    inputs = dict(arrays)
     missing: dict[str, None] = {}
     for name, param in params.items():
-        if name in made or param.role == "out":
+        if name in inputs or param.role == "out":
             continue
         unknown = [s for d in param.dims for s in symbols_of(d) if s not in symbols]
         missing.update(dict.fromkeys(unknown))
         if not unknown:
-            made[name] = _random(param, symbols)
+            inputs[name] = _random(param, symbols)
     if missing:
         text = f"the size of {', '.join(f'`{s}`' for s in missing)} is not known"
         help = "pass " + " ".join(f"--size {s}=1024" for s in missing) + ", or arrays with --in"
         raise CompileError(error("E0747", text, help=help))
-    return made
+    return inputs
 
 
 def _random(param: Value, symbols: Mapping[str, int]) -> np.ndarray:

@@ -24,10 +24,10 @@ def stat() -> int:
     if place is None:
         click.echo("there is no cache: it is switched off, or no folder for it is ours alone")
         return 0
-    found = place.stat()
-    click.echo(f"folder   {found.folder}")
-    click.echo(f"entries  {found.entries}")
-    click.echo(f"size     {found.bytes / (1 << 20):.1f} MiB of at most {found.limit / (1 << 20):.0f}")
+    usage = place.stat()
+    click.echo(f"folder   {usage.folder}")
+    click.echo(f"entries  {usage.entries}")
+    click.echo(f"size     {usage.bytes / (1 << 20):.1f} MiB of at most {usage.limit / (1 << 20):.0f}")
     return 0
 
 

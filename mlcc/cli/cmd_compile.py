@@ -85,7 +85,7 @@ def command(
     if prefix is None:
         stem = os.path.splitext(os.path.basename(output if output != "-" else file))[0]
         prefix = stem if stem != "-" else "mlcc"
-    made: dict[str, Content]
+    contents: dict[str, Content]
     observers = dump_observers(None, dump_after, dump_dir, False, outputs.save_part)
     times = CompileTimes(say)
     if timing:
@@ -94,17 +94,17 @@ def command(
         from mlcc.runtime.manifest import extract_from
 
         code = build_object(file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize=sanitize, db=db)
-        made, facts = {output: code}, None if header is None else extract_from(code)
+        contents, facts = {output: code}, None if header is None else extract_from(code)
     else:
         with listening(*([times] if timing else [])):
             artifact = build_artifact(
                 file, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, observers=observers, db=db
             )
-            made = artifact.files(output, kind.name, outputs, data)
+            contents = artifact.files(output, kind.name, outputs, data)
         facts = None if header is None else artifact.manifest
     if header is not None and facts is not None and backend.header is not None:
-        made = {**made, header: backend.header(facts)}
-    outputs.save(made)
+        contents = {**contents, header: backend.header(facts)}
+    outputs.save(contents)
     if timing:
         times.report()
     return 0

@@ -17,11 +17,11 @@ def command(code: str | None) -> None:
             click.echo(f"{name}  {title}")
         return
     wanted = code.strip("[]").upper()
-    found = codes().get(wanted)
-    if found is None:
+    entry = codes().get(wanted)
+    if entry is None:
         raise CompileError(
             error("E0006", f"there is no code {code}", help=did_you_mean(wanted, codes()) or "`mlcc explain` lists all")
         )
-    title, text = found
+    title, text = entry
     click.echo(f"{wanted}: {title}\n")
     click.echo(click.wrap_text(text, width=100))

@@ -20,14 +20,14 @@ def command(files: tuple[str, ...], in_place: bool, only_check: bool) -> int:
     changed = []
     for path in files or ("-",):
         text = decode(read_bytes(path), path)
-        made = format_text(text, path)
-        if made != text:
+        formatted = format_text(text, path)
+        if formatted != text:
             changed.append(path)
         if in_place and path != "-":
-            if made != text:
-                write_atomic(path, made)
+            if formatted != text:
+                write_atomic(path, formatted)
         elif not only_check:
-            click.echo(made, nl=False)
+            click.echo(formatted, nl=False)
     if only_check and changed:
         for path in changed:
             click.echo(f"{path} would be reformatted", err=True)

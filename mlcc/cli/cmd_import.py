@@ -116,7 +116,7 @@ def _agrees(path: str, module: IRModule, sizes: dict[str, int], rtol: float, see
     from mlcc.frontend.compare import Comparison
     from mlcc.frontend.runners import runner_of
 
-    found: Any = Comparison(module, runner_of(path), rtol, seed).run(sizes)
-    for line in found.lines():
+    comparison: Any = Comparison(module, runner_of(path), rtol, seed).run(sizes)
+    for line in comparison.lines():
         say(line)
-    return bool(found.agrees)
+    return bool(comparison.agrees)

@@ -43,16 +43,18 @@ def ask_tools(file: str, manifest: dict[str, Any]) -> None:
 def show_kernel(name: str, facts: dict[str, Any]) -> str:
     """A kernel in a line: threads of a block, shared memory, and what ptxas says."""
     threads = " x ".join(str(n) if n else "?" for n in facts["block"])
-    made = f"    kernel {name}: {threads} threads, {facts['shared']} bytes of shared memory"
+    line = f"    kernel {name}: {threads} threads, {facts['shared']} bytes of shared memory"
     dynamic = facts.get("dynamic_shared", 0)
     if dynamic:
-        made += f" and {dynamic if dynamic > 0 else 'more'} by the launch"
-    told = facts.get("assembled")
-    if told is None:
-        return made
-    spills = told["spill_stores"] + told["spill_loads"]
-    stack = f", {told['stack']} bytes of local memory" if told["stack"] else ""
-    return f"{made}, {told['registers']} registers{stack}, {f'{spills} bytes of spills' if spills else 'no spills'}"
+        line += f" and {dynamic if dynamic > 0 else 'more'} by the launch"
+    assembled = facts.get("assembled")
+    if assembled is None:
+        return line
+    spills = assembled["spill_stores"] + assembled["spill_loads"]
+    stack = f", {assembled['stack']} bytes of local memory" if assembled["stack"] else ""
+    return (
+        f"{line}, {assembled['registers']} registers{stack}, {f'{spills} bytes of spills' if spills else 'no spills'}"
+    )
 
 
 def summary(manifest: dict[str, Any]) -> list[str]:

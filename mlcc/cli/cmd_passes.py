@@ -161,7 +161,7 @@ def command(
         )  # fmt: skip
         observers.append(check)
     noted = looking.Warnings()
-    made = run_pipeline(chosen, module, ctx, [*observers, noted])
+    result = run_pipeline(chosen, module, ctx, [*observers, noted])
     if verify_each or noted.found:
         warn(module, more=noted.found)
     if check is not None and check.guilty is not None:
@@ -169,7 +169,7 @@ def command(
     from mlcc.driver import write_module
     from mlcc.relax.origins import KEPT
 
-    write_module(made, output, dialect, data=data, outputs=outputs, style=KEPT)
+    write_module(result, output, dialect, data=data, outputs=outputs, style=KEPT)
     return 0
 
 

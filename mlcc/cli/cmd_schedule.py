@@ -119,11 +119,11 @@ def _choose(file: str, target: str, why: bool, plans: int | None, output: str) -
     module = read_module(file)
     check(module)
     facts = facts_of(target)
-    found = answers(module, facts)
+    chosen = answers(module, facts)
     if why:
-        click.echo(report(found), err=True, nl=False)
+        click.echo(report(chosen), err=True, nl=False)
     text = (
-        as_script(found, facts, target) if plans is None else plans_as_script(best_plans(module, facts, plans), target)
+        as_script(chosen, facts, target) if plans is None else plans_as_script(best_plans(module, facts, plans), target)
     )
     outputs.save({output: text})
     return 0

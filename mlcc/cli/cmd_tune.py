@@ -30,10 +30,10 @@ def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str
     """The value of a time such as `90`, `90s`, `10m` or `1.5h`. Raises BadParameter."""
     if value is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value)
-    if found is None or found[2] not in _UNITS:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value)
+    if match is None or match[2] not in _UNITS:
         raise click.BadParameter(f"{value!r} is no time such as 90s, 10m or 1.5h", ctx, param)
-    return float(found[1]) * _UNITS[found[2]]
+    return float(match[1]) * _UNITS[match[2]]
 
 
 @click.command("tune")
@@ -137,8 +137,8 @@ def command(
         module, target, level=level, threads=threads, kernels=kernels, sizes=known_sizes(sizes), database=db,
         space=space, cluster=cluster, jobs=jobs, seed=seed, budget=budget, trials=trials, until=until,
         changed=shown.changed,
-    ) as made:  # fmt: skip
-        return _run(made, shown, lambda: _write(made, outputs, output, data, scripts, report), output == "-")
+    ) as session:  # fmt: skip
+        return _run(session, shown, lambda: _write(session, outputs, output, data, scripts, report), output == "-")
 
 
 def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> int:

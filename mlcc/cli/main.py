@@ -264,14 +264,14 @@ def _wrong(code: str, message: str, help: str | None, settings: dict[str, str]) 
 
 def _settings(argv: list[str]) -> dict[str, str]:
     """The options that shape messages, read before click does, so that early errors obey them too."""
-    found = {"style": "text", "color": "auto"}
+    options = {"style": "text", "color": "auto"}
     for at, word in enumerate(argv):
         for option, key in (("--diagnostics", "style"), ("--color", "color")):
             if word.startswith(option + "="):
-                found[key] = word.partition("=")[2]
+                options[key] = word.partition("=")[2]
             elif word == option and at + 1 < len(argv):
-                found[key] = argv[at + 1]
-    return found
+                options[key] = argv[at + 1]
+    return options
 
 
 def _too_deep(settings: dict[str, str]) -> int:

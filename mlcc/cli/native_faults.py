@@ -55,9 +55,9 @@ def message(fault: Fault, loaded: Mapping[str, Any], emulated: bool) -> str:
 def place(symbols: Iterable[str], loaded: Mapping[str, Any]) -> str:
     """The kernel or function of the first symbol that is of one, with its line where the text is at hand."""
     for symbol in symbols:
-        found = _KERNEL.fullmatch(symbol)
-        if found is not None:
-            return f"kernel `{found[1]}`{_line(found[1], loaded)}"
+        match = _KERNEL.fullmatch(symbol)
+        if match is not None:
+            return f"kernel `{match[1]}`{_line(match[1], loaded)}"
         if symbol.startswith("mlcc.native."):
             return f"native kernel `{symbol.removeprefix('mlcc.native.')}`"
         for path, exe in loaded.items():

@@ -112,18 +112,18 @@ def warn(module: Any, target: str | None = None, more: Sequence[Diagnostic] = ()
     from mlcc.verify import lint
 
     otherwise = lowered_otherwise(module, Target.parse(target)) if target is not None else ()
-    found = [*lint(module), *otherwise, *more]
-    if found and context is not None:
+    warnings = [*lint(module), *otherwise, *more]
+    if warnings and context is not None:
         from dataclasses import replace
 
         from mlcc.cli.main import report
         from mlcc.errors import CompileError, Severity
 
         if mode == "error":
-            raise CompileError([replace(d, severity=Severity.ERROR) for d in found])
+            raise CompileError([replace(d, severity=Severity.ERROR) for d in warnings])
         settings = context.find_root().obj or {}
-        report(CompileError(found), settings.get("diagnostics", "text"), settings.get("color", "auto"))
-    return bool(found)
+        report(CompileError(warnings), settings.get("diagnostics", "text"), settings.get("color", "auto"))
+    return bool(warnings)
 
 
 def env_option(command: Any) -> Any:
@@ -171,15 +171,15 @@ def dump_observers(
     CompileError E0501 for a pass that there is not."""
     from mlcc.passes.manage import observers as looking
 
-    made: list[Any] = []
+    observers: list[Any] = []
     if before is not None or after is not None or folder is not None:
         every = before is None and after is None  # --dump-dir alone
         earlier = () if before is None else looking.parse_names(before)
         later = None if every else () if after is None else looking.parse_names(after)
-        made.append(looking.Dump(say, earlier, later, folder, save))
+        observers.append(looking.Dump(say, earlier, later, folder, save))
     if timing:
-        made.append(looking.Timing(say))
-    return made
+        observers.append(looking.Timing(say))
+    return observers
 
 
 def force_option(command: Any) -> Any:
@@ -314,7 +314,7 @@ def build_artifact(
     module = read_module(path)
     noted = Warnings()
     with contextlib.nullcontext() if observers else progress_shown():  # what they write comes in between
-        made = build(
+        artifact = build(
             module,
             target=target,
             opt_level=level,
@@ -328,7 +328,7 @@ def build_artifact(
         )
     if warn(module, target, noted.found) and told is not None:
         told.append(path)
-    return made
+    return artifact
 
 
 def build_object(
@@ -356,9 +356,9 @@ def build_object(
         artifact = build_artifact(
             path, target, level, pipeline, allow_extern, allow_native, prefix, sanitize, told, db=db
         )
-        made: Sequence[bytes | bytearray | memoryview]
-        made = artifact.pieces() if hasattr(artifact, "pieces") else [artifact.emit(artifact.loadable)]
-        return made
+        pieces: Sequence[bytes | bytearray | memoryview]
+        pieces = artifact.pieces() if hasattr(artifact, "pieces") else [artifact.emit(artifact.loadable)]
+        return pieces
 
     from mlcc.cache.object_cache import is_known, kept_object
 
@@ -377,8 +377,8 @@ def records_key(db: str | None) -> list[Any] | None:
     from mlcc.records.database import Database
     from mlcc.runtime.threads import get_num_threads
 
-    with Database(db, reads_only=True) as found:
-        return [found.digest(), get_num_threads()]
+    with Database(db, reads_only=True) as database:
+        return [database.digest(), get_num_threads()]
 
 
 def need_gpu(target: str, code: str) -> None:
@@ -431,8 +431,8 @@ def load_executable(
         if is_artifact(path):  # which says itself what it is for
             return load(path, allow_extern=allow_extern, emulate=True, check=check)
         need_gpu(target, "E0748")
-        made = build_artifact(path, target, level, pipeline, allow_extern, allow_native, db=db)
-        return load(made, allow_extern=allow_extern, emulate=True, check=check)
+        loadable = build_artifact(path, target, level, pipeline, allow_extern, allow_native, db=db)
+        return load(loadable, allow_extern=allow_extern, emulate=True, check=check)
     if is_artifact(path):
         if sanitize:
             need_sanitized(path)
@@ -441,9 +441,9 @@ def load_executable(
         path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True, db=db
     )
     if sum(map(len, pieces)) < _THROUGH_A_FILE:
-        made = b"".join(pieces)
+        loadable = b"".join(pieces)
         del pieces  # which hold the constants, too
-        return load(made, allow_extern=allow_extern)
+        return load(loadable, allow_extern=allow_extern)
     import tempfile
 
     with tempfile.NamedTemporaryFile(prefix="mlcc-", suffix=".o") as file:  # not twice in memory

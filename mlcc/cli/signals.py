@@ -119,21 +119,21 @@ def _notice(number: int, frame: FrameType | None) -> None:
 
 def _wait(reading: int) -> None:
     """The thread: for the first signal, wait for the main thread, then end the process."""
-    found: list[int] = []
-    while not found:
+    received: list[int] = []
+    while not received:
         numbers = os.read(reading, 64)
         if not numbers:
             os.close(reading)
             return
-        found = [n for n in numbers if n in WORDS]
-        if found and _state.patient and not _state.waived:
-            _state.waived, found = True, []
+        received = [n for n in numbers if n in WORDS]
+        if received and _state.patient and not _state.waived:
+            _state.waived, received = True, []
     end = time.monotonic() + TO_NOTICE
     while not _state.noticed and time.monotonic() < end:
         time.sleep(0.005)
     if _state.noticed:
         time.sleep(TO_UNWIND)
-    _end(found[0])
+    _end(received[0])
 
 
 def _end(number: int) -> None:

@@ -18,22 +18,22 @@ def run(
     from mlcc.records.database import Database
 
     if list_records or export is not None:
-        with Database(db, reads_only=True) as found:
+        with Database(db, reads_only=True) as database:
             if export is None:
-                return _list(found)
-            return _export(found, *export, force)
-    with Database(db) as found:
+                return _list(database)
+            return _export(database, *export, force)
+    with Database(db) as database:
         if merge is not None:
-            click.echo(f"{found.merge(merge)} new records", err=True)
+            click.echo(f"{database.merge(merge)} new records", err=True)
         elif import_dir is not None:
             from mlcc.tune.import_tvm import import_records
 
-            taken, refused = import_records(found, import_dir)
+            taken, refused = import_records(database, import_dir)
             click.echo(f"{taken} records were read", err=True)
             for why in refused:
                 click.echo(f"not read: {why}", err=True)
         else:
-            click.echo(f"removed {found.prune(imported)} records", err=True)
+            click.echo(f"removed {database.prune(imported)} records", err=True)
     return 0
 
 
