@@ -155,21 +155,21 @@ def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Judge) -> np.
         return arrays.read(name, judge)
     import numpy as np
 
-    found = np.asarray(arrays[name])
-    judge(found.shape, found.dtype)
-    return found
+    array = np.asarray(arrays[name])
+    judge(array.shape, array.dtype)
+    return array
 
 
 def names_of_parameters(arrays: Iterable[str], params: Sequence[str]) -> dict[str, list[str]]:
     """The arrays that each parameter may mean by its name: of just that name, else of names that it spells as an
     identifier, as importers do, with or without `p_` in front: `layer1.0.weight` is for `p_layer1_0_weight`."""
-    found: dict[str, list[str]] = {name: [] for name in params}
+    candidates: dict[str, list[str]] = {name: [] for name in params}
     for name in arrays:
         spelled = re.sub(r"[^A-Za-z0-9_]", "_", name)
-        mine = next((one for one in (name, spelled, f"p_{spelled}") if one in found), None)
+        mine = next((one for one in (name, spelled, f"p_{spelled}") if one in candidates), None)
         if mine is not None:
-            found[mine].append(name)
-    return {param: [param] if param in names else names for param, names in found.items()}
+            candidates[mine].append(name)
+    return {param: [param] if param in names else names for param, names in candidates.items()}
 
 
 def load_arrays(path: str) -> ArrayFile | Joined:
@@ -189,14 +189,14 @@ def load_files(path: str) -> list[ArrayFile]:
     """
     from mlcc.array_folders import array_files
 
-    found = []
+    files = []
     for name, keys in array_files(path).items():
         file = ArrayFile(name)
         absent = next((key for key in keys if key not in file), None)
         if absent is not None:
             raise CompileError(error("E0003", f"{name} has no array `{absent}`, which {path} says it has"))
-        found.append(file)
-    return found
+        files.append(file)
+    return files
 
 
 # ---------------------------------------------------------------- writing
@@ -231,9 +231,9 @@ def npz_bytes(arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> bytes:
     """An .npz in memory; see `write_npz`."""
     import io
 
-    made = io.BytesIO()
-    write_npz(made, arrays, comment)
-    return made.getvalue()
+    stream = io.BytesIO()
+    write_npz(stream, arrays, comment)
+    return stream.getvalue()
 
 
 def write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> None:

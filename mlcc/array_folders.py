@@ -37,9 +37,9 @@ def array_files(path: str) -> dict[str, list[str]]:
     if indices:
         return _listed(os.path.join(path, indices[0]))
     for suffix in SUFFIXES:
-        found = [name for name in names if name.endswith(suffix)]
-        if found:
-            return {os.path.join(path, name): [] for name in found}
+        matching = [name for name in names if name.endswith(suffix)]
+        if matching:
+            return {os.path.join(path, name): [] for name in matching}
     raise _wrong(f"the folder {path} has no {' or '.join(SUFFIXES)} file", None)
 
 
@@ -47,10 +47,10 @@ def _listed(path: str) -> dict[str, list[str]]:
     """The files of an index, in the folder of the index."""
     data = read_bytes(path)
     try:
-        found = json.loads(data[:_LARGEST])
+        index = json.loads(data[:_LARGEST])
     except (ValueError, RecursionError) as exc:
         raise _wrong(f"{path} is not JSON: {exc}", _FORM) from None
-    where = found.get("weight_map") if isinstance(found, dict) else None
+    where = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(where, dict) or not all(isinstance(name, str) for name in where.values()):
         raise _wrong(f"{path} has no map `weight_map` from names to files", _FORM)
     files: dict[str, list[str]] = {}

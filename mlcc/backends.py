@@ -113,8 +113,8 @@ class Backend(Generic[T]):
     @property
     def groups(self) -> Mapping[str, str]:
         """The names that stand for several passes, with the passes."""
-        made = {**self.levels, **dict.fromkeys(("lower", *self.lower_names), self.lowering_text)}
-        return {**made, "sanitize": self.text_of(self.sanitizing)} if self.sanitizing else made
+        groups = {**self.levels, **dict.fromkeys(("lower", *self.lower_names), self.lowering_text)}
+        return {**groups, "sanitize": self.text_of(self.sanitizing)} if self.sanitizing else groups
 
     @property
     def lowering_text(self) -> str:

@@ -27,8 +27,8 @@ def arguments_by_name(callee: Any, arrays: Mapping[str, Any]) -> list[Any]:
     leaves = [leaf for param in callee.spec.params for leaf in named_leaves(param, param.name)]
     names = [name for name, _ in leaves]
     judges = {name: array_judge(leaf, f"argument `{name}` of `{callee.name}`") for name, leaf in leaves}
-    found = match_inputs(arrays, names, f"`{callee.name}`", callee.output_names, judges)
-    given = dict(zip(names, found, strict=True))
+    arguments = match_inputs(arrays, names, f"`{callee.name}`", callee.output_names, judges)
+    given = dict(zip(names, arguments, strict=True))
 
     def value(param: Any, name: str) -> Any:
         if param.kind == "tuple":
@@ -57,17 +57,17 @@ def match_inputs(
 
     Raises CompileError E0004 that lists every missing and every unknown name.
     """
-    found = names_of_parameters(arrays, names)
-    known = {array for arrays_of in found.values() for array in arrays_of}
+    candidates = names_of_parameters(arrays, names)
+    known = {array for arrays_of in candidates.values() for array in arrays_of}
     findings = [
         error("E0004", f"no array for parameter `{n}` of {func}", help=did_you_mean(n, set(arrays) - set(names)))
         for n in names
-        if not found[n] and n not in optional
+        if not candidates[n] and n not in optional
     ]
     findings += [
-        error("E0004", f"{' and '.join(f'`{a}`' for a in found[n])} are both for parameter `{n}` of {func}")
+        error("E0004", f"{' and '.join(f'`{a}`' for a in candidates[n])} are both for parameter `{n}` of {func}")
         for n in names
-        if len(found[n]) > 1
+        if len(candidates[n]) > 1
     ]
     findings += [
         error(
@@ -80,7 +80,7 @@ def match_inputs(
     if findings:
         raise CompileError(findings)
     judges = judges or {}
-    return [read_array(arrays, found[n][0], judges.get(n, _anything)) if found[n] else None for n in names]
+    return [read_array(arrays, candidates[n][0], judges.get(n, _anything)) if candidates[n] else None for n in names]
 
 
 def _anything(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:

@@ -231,12 +231,12 @@ def with_records(passes: Pipeline, db: str, opt_level: int) -> Pipeline:
     from mlcc.passes.auto_schedule.apply_tuned import ApplyTuned
     from mlcc.passes.manage.manager import Pass, Pipeline
 
-    made: list[Pass] = []
+    extended: list[Pass] = []
     for one in passes.passes:
         if one.name == "auto-schedule":
-            made.append(ApplyTuned(db, level=opt_level))
-        made.append(one)
-    return Pipeline(tuple(made))
+            extended.append(ApplyTuned(db, level=opt_level))
+        extended.append(one)
+    return Pipeline(tuple(extended))
 
 
 def _check_records(passes: Pipeline, db: str, observers: Sequence[Observer]) -> None:
@@ -245,8 +245,8 @@ def _check_records(passes: Pipeline, db: str, observers: Sequence[Observer]) -> 
 
     if not any(one.name == "apply-tuned" for one in passes.passes):
         help = "kernels are scheduled at -O2 and -O3, by pipelines with `auto-schedule`, before they are lowered"
-        found = error("W1103", f"{db} is not used: nothing is scheduled here", help=help)
-        tell([replace(found, severity=Severity.WARNING)], observers)
+        warning = error("W1103", f"{db} is not used: nothing is scheduled here", help=help)
+        tell([replace(warning, severity=Severity.WARNING)], observers)
 
 
 def _check_operators(module: IRModule) -> None:
@@ -265,16 +265,16 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     from mlcc.runtime.loader import load
 
     pipeline = OPERATORS if stage_of(module) == BLOCKS else ""
-    made = build(module, "llvm{cpu=native}", pipeline=pipeline, allow_native=False, sanitize=True)
-    return load(made)[func](*arrays)  # type: ignore[no-any-return]
+    artifact = build(module, "llvm{cpu=native}", pipeline=pipeline, allow_native=False, sanitize=True)
+    return load(artifact)[func](*arrays)  # type: ignore[no-any-return]
 
 
 def run_emulated(target: str | Target, module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
     """Lower a module for a target that is a GPU, from where it stands, and call one of its functions by emulation."""
     from mlcc.loading import load
 
-    made = build(module, target, pipeline="", allow_native=False)
-    return load(made, emulate=True)[func](*arrays)  # type: ignore[no-any-return]
+    artifact = build(module, target, pipeline="", allow_native=False)
+    return load(artifact, emulate=True)[func](*arrays)  # type: ignore[no-any-return]
 
 
 def _never_lowered(module: IRModule) -> list[Diagnostic]:
@@ -295,7 +295,7 @@ def _operators_left(module: IRModule, native: Collection[str]) -> list[Diagnosti
     from mlcc.relax.queries import all_bindings
 
     public = {name for name, func in module.functions.items() if not func.is_private}
-    found = []
+    findings = []
     for func in keep_reachable(module, public).functions.values():
         for binding, _ in all_bindings(func.body) if isinstance(func, relax.Function) else ():
             value = binding.value  # type: ignore[attr-defined]
@@ -303,8 +303,10 @@ def _operators_left(module: IRModule, native: Collection[str]) -> list[Diagnosti
                 short = value.op.name.removeprefix("relax.")
                 if short not in native:
                     span = value.span or binding.span
-                    found.append(error("E0509", f"`R.{short}` cannot be lowered", span, help=_why_left(short, value)))
-    return together(found)
+                    findings.append(
+                        error("E0509", f"`R.{short}` cannot be lowered", span, help=_why_left(short, value))
+                    )
+    return together(findings)
 
 
 def _why_left(short: str, call: relax.Call) -> str:

@@ -144,8 +144,8 @@ def nearest(word: str, known: object, limit: int = 3) -> list[str]:
 
 def did_you_mean(word: str, known: object) -> str | None:
     """A help line naming the nearest known word, or None."""
-    found = nearest(word, known, 1)
-    return f"did you mean `{found[0]}`?" if found else None
+    matches = nearest(word, known, 1)
+    return f"did you mean `{matches[0]}`?" if matches else None
 
 
 def render(diagnostic: Diagnostic, color: bool = False) -> str:

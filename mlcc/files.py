@@ -178,9 +178,9 @@ class Destination:
         for _ in range(40):
             folder = os.path.realpath(os.path.dirname(current) or ".")
             current = os.path.join(folder, os.path.basename(current))
-            found = _DESCRIPTORS.fullmatch(current)
-            if found is not None and _is_own(current):
-                return Destination(path, int(found[1]))
+            match = _DESCRIPTORS.fullmatch(current)
+            if match is not None and _is_own(current):
+                return Destination(path, int(match[1]))
             if not os.path.islink(current):
                 return Destination(current)
             current = os.path.join(folder, os.readlink(current))

@@ -171,16 +171,16 @@ class Outputs:
                 self._note_input(name)
 
     def _note_input(self, path: str) -> None:
-        found = _identity(path, is_input=True)
-        if found is not None:
-            self._inputs.setdefault(found, path)
+        identity = _identity(path, is_input=True)
+        if identity is not None:
+            self._inputs.setdefault(identity, path)
 
     def write(self, path: str | None, option: str, kind: str) -> None:
         """Name an output. What is wrong with it is told by `settle`."""
         if path is None:
             return
-        made = Output(path, option, kind)
-        problem = _place_problem(made) or suffix_problem(path, kind) or self._clash(made)
+        output = Output(path, option, kind)
+        problem = _place_problem(output) or suffix_problem(path, kind) or self._clash(output)
         if problem is not None:
             self._wrong.append(problem)
 
@@ -196,14 +196,14 @@ class Outputs:
 
     def _clash(self, made: Output) -> Diagnostic | None:
         """Return an error if an output is the same file as an input or another output; else register it."""
-        found = _identity(made.path)
-        if found is None:
+        identity = _identity(made.path)
+        if identity is None:
             return None
-        if found in self._inputs:
-            same = self._inputs[found]
+        if identity in self._inputs:
+            same = self._inputs[identity]
             what = "is an input" if same == made.path else f"is the input {same} by another name"
             return error("E0010", f"{made.option} {made.path} {what}", help="name another file for the output")
-        other = self._outputs.setdefault(found, made)
+        other = self._outputs.setdefault(identity, made)
         if other is made or (other.path, other.option) == (made.path, made.option):
             return None
         text = f"{made.option} {made.path} and {other.option} {other.path} are the same file"
@@ -224,8 +224,8 @@ class Outputs:
         if old is not None and _holds(holds, old):
             return {}
         self._seen.discard(path)  # this look at it makes it no input
-        made = Output(path, f"the constants of {owner} go into", "arrays")
-        problem = _place_problem(made) or self._clash(made)
+        output = Output(path, f"the constants of {owner} go into", "arrays")
+        problem = _place_problem(output) or self._clash(output)
         if problem is None and not self.force and (old is None or old.comment != mark(owner)):
             text = f"{owner} needs its constants in {path}, which is there, and which mlcc did not write for that"
             help = "name another file for them with --data FILE, or pass --force to replace this one"
@@ -248,8 +248,8 @@ class Outputs:
         Raises CompileError.
         """
         self._forget_unnamed()
-        made = Output(path, f"the {what}", "module")
-        problem = _place_problem(made) or self._clash(made)
+        output = Output(path, f"the {what}", "module")
+        problem = _place_problem(output) or self._clash(output)
         if problem is None and not self.force and os.path.lexists(path) and not _begins(path, start):
             text = f"the {what} {path} would replace a file that is no such {what}"
             problem = error("E0013", text, help="name another folder, or pass --force")
