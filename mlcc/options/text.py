@@ -135,12 +135,12 @@ class _Reader:
         self.at += 1
 
     def name(self, what: str) -> tuple[str, Span]:
-        found = _NAME.match(self.text, self.at)
-        if found is None:
+        match = _NAME.match(self.text, self.at)
+        if match is None:
             shown = f"`{self.text[self.at]}`" if not self.at_end else "the end"
             self.fail(f"expected {what}, found {shown}", self.at)
-        self.at = found.end()
-        return found.group(), Span(self.source, found.start(), found.end())
+        self.at = match.end()
+        return match.group(), Span(self.source, match.start(), match.end())
 
     def item(self) -> Item:
         name, span = self.name("a name")
@@ -178,12 +178,12 @@ class _Reader:
         first = self.text[self.at : self.at + 1]
         if first and first in '"[{':
             return self.json(), None
-        found = _BARE.match(self.text, self.at)
-        if found is None:
+        match = _BARE.match(self.text, self.at)
+        if match is None:
             help = "a string with spaces stands in double quotes" if first == "'" else None
             self.fail(f"option `{name}` has no value after `=`", self.at, help=help)
-        self.at = found.end()
-        return _word(found.group()), found.group()
+        self.at = match.end()
+        return _word(match.group()), match.group()
 
     def json(self) -> Any:
         start = self.at
@@ -203,9 +203,9 @@ class _Twice(Exception):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, value in pairs:
-        if key in made:
+        if key in entries:
             raise _Twice(json.dumps(key))
-        made[key] = value
-    return made
+        entries[key] = value
+    return entries

@@ -32,13 +32,13 @@ def typed_fields(item: Item, cls: type, codes: Codes, what: str, only: Collectio
     hints = _hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init and (only is None or f.name in only)}
     wrong: list[Diagnostic] = []
-    made: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for option in item.options:
         if option.name not in fields:
             wrong.append(_unknown(item, option, fields, codes, what))
             continue
         try:
-            made[option.name] = convert(option, hints[option.name])
+            arguments[option.name] = convert(option, hints[option.name])
         except _Mismatch as exc:
             label = f"{exc} expected"
             wrong.append(error(codes.value, f"wrong value of option `{kebab(option.name)}`", option.span, label))
@@ -50,7 +50,7 @@ def typed_fields(item: Item, cls: type, codes: Codes, what: str, only: Collectio
             wrong.append(error(codes.missing, message, item.span, help=help))
     if wrong:
         raise CompileError(wrong)
-    return made
+    return arguments
 
 
 _hints = functools.cache(typing.get_type_hints)
