@@ -56,7 +56,7 @@ class Tuning:
             one.close()
 
     def end_processes(self) -> None:
-        """End what measures; what was found can still be read."""
+        """End the measuring processes; results can still be read."""
         for one in self._opened:
             if not isinstance(one, Database):
                 one.close()
@@ -200,7 +200,7 @@ class _Machine:
         return least_seconds(task, self._floors(device_key(task.target), task.threads))
 
     def _floors(self, device: str, threads: int) -> Floors:
-        """The best of the measurements that the search has seen; what is not known yet is measured, and kept."""
+        """Return the best of the measurements that the search has seen; measures and stores a missing one."""
         from mlcc.tune.floors import Floors, measure
 
         known = [Floors.of(one) for one in self._records.floors(device, threads) or ()]

@@ -17,8 +17,8 @@ from mlcc.tune.tune_context import normalize_mod
 class GivenRunner(Closing):
     """Builds by a `Builder` and runs by a `Runner`; see `contracts.Runner`.
 
-    Their word is taken for it: what they say of a baseline and of candidates in one batch is compared, and results are
-    not checked. `device`, in records, is the name of the runner's class.
+    Their times of the baseline and the candidates of a batch are compared as given, and results are not checked.
+    `device`, in records, is the name of the runner's class.
     """
 
     def __init__(self, builder: Builder, runner: Runner) -> None:

@@ -42,7 +42,7 @@ class UpdateCostModel(MeasureCallback):
 
 
 class RemoveBuildArtifact(MeasureCallback):
-    """Removes what was built; runners here do that in any case. TVM: `RemoveBuildArtifact`."""
+    """Removes built files; mlcc's runners do that in any case. TVM: `RemoveBuildArtifact`."""
 
 
 PyMeasureCallback = MeasureCallback

@@ -13,7 +13,7 @@ class Part:
     """A part that learns of the target when tuning begins. It shows the arguments that it was made from."""
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        """Take from the context, mostly from its target, what is needed."""
+        """Read the needed properties from the context, mostly of its target."""
 
     def clone(self) -> Self:
         """A copy that is initialized on its own."""

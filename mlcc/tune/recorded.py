@@ -1,4 +1,4 @@
-"""A runner that asks the database first: what was measured before, under the same conditions, is not measured again."""
+"""A runner with a cache: measurements found in the database under the same conditions are not repeated."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ def setting_of(task: Task, device: str | None = None) -> Setting:
 
 
 class RecordedRunner:
-    """Measures candidates of one task, and records what it sees as soon as it is seen.
+    """Measures candidates of one task, and records each outcome at once.
 
-    A measurement is known by the candidate and its stage: how often it was asked for before. Stages of the same number
-    are the same measurement, whoever made it and in whatever process, so that a search which was interrupted runs the
-    same way again. The records count, not what the runner says: another process may have been faster. `setting` is
-    theirs.
+    The key of a measurement is the candidate and its stage, the number of earlier requests for it. A search that was
+    interrupted therefore repeats its course from the records. The records take precedence over the runner's outcomes:
+    another process may have recorded the measurement first. `setting` is the records' setting.
     """
 
     def __init__(self, runner: Runner, database: Database, task: Task, baseline: Candidate, seed: int = 0,

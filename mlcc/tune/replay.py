@@ -1,4 +1,4 @@
-"""Replaying traces, with what traces have in common done once."""
+"""Replay of traces; a common prefix of traces is replayed once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _MOST_KEPT = 1024
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """A schedule at one moment of a replay, what handles are in it, and where replays went on from there: over which
-    steps, or to which decision."""
+    """A node in the prefix tree of replays: a schedule, the values of handles, and successors by steps or decision."""
 
     sch: Schedule
     handles: Handles
@@ -46,8 +45,11 @@ class Replayer:
     def replay(
         self, steps: Sequence[Instruction], random: Engine | None = None, repair: bool = False
     ) -> tuple[Schedule, Handles]:
-        """A schedule after the steps, and what their handles are in it. Sampling steps without a decision draw from
-        `random`; with `repair` those too whose decision is refused. Raises CompileError for a step that is refused."""
+        """Replay the steps. Return the schedule and the values of the handles.
+
+        Sampling steps without a decision draw from `random`; with `repair` also those whose decision is illegal.
+        Raises CompileError for an illegal step.
+        """
         place = self._root
         start = 0
         for at, inst in enumerate(steps):

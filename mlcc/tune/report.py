@@ -1,4 +1,4 @@
-"""The report of a tuning: what was gained, kernel by kernel, as plain data or as a picture of the best so far."""
+"""The report of a tuning: the gain of each kernel, as plain data or as a picture of the best so far."""
 
 from __future__ import annotations
 

@@ -17,22 +17,23 @@ _ARITHMETIC = (tir.Add, tir.Sub, tir.Mul, tir.Div, tir.Max, tir.Min, tir.Call)
 
 
 def least_seconds(task: Task, floors: Floors) -> float:
-    """The longer of the time for the arithmetic and of that for reading and writing what is used of the arguments once;
-    0 where the loops do not tell."""
+    """Return the roofline time of a call: the larger of its times for arithmetic and compulsory memory traffic.
+
+    0 if the trip counts are unknown.
+    """
     sizes = _sizes(task)
     work = operations(task.func, sizes)
     return 0.0 if work is None else max(floors.seconds(work, traffic(task.func, sizes)))
 
 
 def operations(func: tir.PrimFunc, sizes: Mapping[tir.Var, int] | None = None) -> int | None:
-    """Floating-point operations of one call, a multiplication and an addition being two; None where that depends on
-    what is not known."""
+    """Count the floating-point operations of a call (a multiply-add is two); None if trip counts are unknown."""
     stores = _stores(func, sizes or {})
     return None if stores is None else sum(times * _arithmetic(store.value) for store, times in stores)
 
 
 def _stores(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> list[tuple[tir.BufferStore, int]] | None:
-    """The stores of a function, and how often a call does each; None where that depends on what is not known."""
+    """Return the stores of a function with their trip counts in a call; None if one is unknown."""
     stores = []
     stack: list[tuple[Any, int]] = [(stmt, 1) for stmt in func.body]
     while stack:
@@ -57,8 +58,10 @@ def _stores(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> list[tuple[tir.
 
 
 def traffic(func: tir.PrimFunc, sizes: Mapping[tir.Var, int] | None = None) -> int:
-    """Bytes of all arguments; of one that has more elements than a call accesses, as a table of which a few rows are
-    looked up, of those that it may access at most."""
+    """Return the compulsory memory traffic of a call in bytes: each argument once.
+
+    An argument larger than the call's accesses, such as a table with a few rows looked up, counts with the accesses.
+    """
     accesses = _accesses(func, sizes or {})
     total = 0
     for buffer in func.buffers:

@@ -1,4 +1,4 @@
-"""The rules' own space: the plans for a kernel, in the order of what rules expect and measurements suggest."""
+"""The design space of the rules: plans for a kernel, ordered by predictions and measurements."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ def _candidate(planned: Planned) -> Candidate:
 
 @dataclass(eq=False)
 class _Waiting:
-    """A plan that nobody has made, or that waits again: the choice that it changes, what the rule expects of it, and a
-    little noise."""
+    """A queued plan, built or not: the choice that it changes, the rule's prediction, and a little noise."""
 
     plan: Plan
     change: str

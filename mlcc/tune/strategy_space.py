@@ -49,7 +49,7 @@ class StrategySpace:
             self.told(proposed, results)
 
     def told(self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]) -> None:
-        """See what became of a batch; `run_secs` are ratios."""
+        """Take the results of a batch; `run_secs` are ratios."""
 
     def context(self, seed: int) -> TuneContext:
         """The context of a search."""

@@ -84,7 +84,7 @@ class TuneContext:
         return Replayer(self._module())
 
     def replayed(self, steps: Sequence[Instruction]) -> tuple[Schedule, dict[Handle, Handle]]:
-        """A schedule of the module after some steps, and what their handles are there. Raises CompileError."""
+        """Replay steps on the module. Return the schedule and the values of the handles. Raises CompileError."""
         return self.replayer.replay(steps)
 
     def clone(self) -> TuneContext:
@@ -126,7 +126,7 @@ class TuneContext:
     def notify_runner_results(
         self, measure_candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Tell the strategy what became of candidates."""
+        """Pass the results of candidates to the strategy."""
         self._strategy().notify_runner_results(measure_candidates, results)
 
     def _module(self) -> IRModule:

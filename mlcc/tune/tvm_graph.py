@@ -25,7 +25,7 @@ _AXES = {0: "spatial", 2: "reduce"}
 
 
 class NotRead(Exception):
-    """A file has what cannot be read; the message says what."""
+    """A file has unsupported content; the message names it."""
 
 
 def workload_text(encoded: str) -> str:

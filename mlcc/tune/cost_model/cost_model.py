@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CostModel:
-    """Expects how fast candidates are. TVM: `CostModel`.
+    """Predicts the performance of candidates. TVM: `CostModel`.
 
     `needs_schedules`: it looks at the schedules of candidates (`candidate.sch`), so that each must be replayed before;
     else their decisions (`candidate.space`, `candidate.steps`) are all that it goes by.
@@ -23,10 +23,10 @@ class CostModel:
     needs_schedules: ClassVar[bool] = True
 
     def load(self, path: str) -> None:
-        """Read what `save` wrote. Raises OSError."""
+        """Read a model written by `save`. Raises OSError."""
 
     def save(self, path: str) -> None:
-        """Write what was learned."""
+        """Write the model's state."""
 
     def update(self, context: TuneContext, candidates: Sequence[Any], results: Sequence[RunnerResult]) -> None:
         """Learn from measured candidates."""

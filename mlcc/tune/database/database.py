@@ -1,4 +1,4 @@
-"""The base of databases: workloads, and what was measured of their schedules."""
+"""The base of databases: workloads, and measurements of their schedules."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Build candidates, run them apart from this process, check what they compute, and measure them."""
+"""Build candidates, run them in separate processes, check their results and measure their times."""

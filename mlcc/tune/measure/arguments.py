@@ -39,7 +39,7 @@ def size_of(argument: Argument) -> int:
 def fill(memory: Sequence[Bytes], arguments: Sequence[Argument], seed: int, values: Values) -> None:
     """Write values for the tensors among `arguments` into their memory.
 
-    What a kernel only writes is NaN, or the largest integer at first: reading it, or leaving elements out, shows.
+    Output-only tensors are poisoned with NaN or the largest integer, which reveals reads and elements left unwritten.
     """
     for at, (argument, into) in enumerate(zip(arguments, memory, strict=True)):
         if argument.shape is None or not into.size:

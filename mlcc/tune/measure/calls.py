@@ -31,10 +31,10 @@ class Loaded:
 
 
 class BoundCall:
-    """A kernel with sets of memory to work on, in turn. `prepare` has run on each of them.
+    """A kernel bound to sets of arguments, which its calls take in turn. `prepare` has run on each of them.
 
-    Kernels that are compared share a `workspace`: where in memory it happens to lie is worth some percent. Where
-    `tight`, to find mistakes, all memory of its own holds NaN at first.
+    Compared kernels share a `workspace`, whose address affects times by some percent. With `tight`, for checks, the
+    call's own memory is poisoned with NaN.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BoundCall:
                 raise KernelError(code)
 
     def __call__(self, count: int = 1) -> None:
-        """Call the kernel so many times. Raises KernelError for a code that is not 0."""
+        """Call the kernel `count` times. Raises KernelError for a code other than 0."""
         code = self._call(ctypes.addressof(self._words), self._stride, self._sets, count)
         if code:
             raise KernelError(code)
@@ -71,7 +71,7 @@ class BoundCall:
 
 
 class KernelError(Exception):
-    """A kernel ended with an error: an assertion of its own, or an index that lies outside."""
+    """A kernel returned an error: a failed assertion, or an index out of bounds."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"it ends with the error code {code:#x}")

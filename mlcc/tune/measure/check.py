@@ -1,4 +1,4 @@
-"""Compare what a candidate computes with what the unscheduled kernel does."""
+"""Comparison of a candidate's results with those of the unscheduled kernel."""
 
 from __future__ import annotations
 

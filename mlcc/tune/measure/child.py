@@ -108,7 +108,7 @@ def _report(fault: Fault, named: Callable[[int], str | None], pipe: int) -> None
 def compute(
     reference: Loaded, memory: Sequence[Guarded], request: Prepare, into: Sequence[Bytes | None]
 ) -> dict[str, Any]:
-    """Run the unscheduled kernel, and copy what it writes to memory that the parent shares."""
+    """Run the unscheduled kernel and copy its results to memory shared with the parent."""
     threads.set_num_threads(request.threads)
     BoundCall(reference, [memory], tight=True)()
     shares = [0.0]
@@ -156,7 +156,7 @@ def check_and_time(
 def _paired(
     pair: Sequence[tuple[BoundCall, int]], rounds: int, clock: Callable[[], float], *, backwards: bool
 ) -> list[float]:
-    """Seconds of one call of each of two kernels, timed in turn: the least of so many rounds."""
+    """Time two kernels alternately. Return the least seconds of a call of each over all rounds."""
     least = [math.inf] * len(pair)
     order = [*enumerate(pair)]
     for _ in range(rounds):

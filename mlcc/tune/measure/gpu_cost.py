@@ -1,9 +1,9 @@
-"""An estimate of how long a launch takes on a GPU, from what its first blocks ask of memory and what the GPU has.
+"""A performance model of GPU launches, from the memory accesses of the first blocks and the GPU's throughputs.
 
-The addresses of a few blocks are traced by emulation. Of what a multiprocessor does side by side (arithmetic, requests,
-bank passes, sectors of global memory, waiting for values) the slowest takes most of the time: the root of the sum of
-squares, so that the others count a little. Blocks that have no room beside the others wait for the next wave. Figures
-are for ranking schedules of one kernel.
+The addresses of a few blocks are traced by emulation. A multiprocessor overlaps arithmetic, requests, bank passes,
+sectors of global memory and latencies; the slowest dominates. They combine as the root of the sum of squares, so that
+the others count a little. Blocks beyond the occupancy wait for the next wave. The figures serve to rank schedules of
+one kernel.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _operations(kernel: DeviceKernel) -> float:
 
 
 def registers_of(kernel: DeviceKernel) -> int:
-    """A guess at the registers of a thread: what it allocates for itself, and 32 for addresses and operands."""
+    """Estimate the registers of a thread: its local allocations, and 32 for addresses and operands."""
     own = (a.buffer for a in find(kernel.body, tir.AllocBuffer) if a.buffer.scope.startswith(("local", "wmma", "warp")))
     sizes = ([tir.const_int(n) or 1 for n in b.shape] for b in own)
     return 32 + sum(map(math.prod, sizes))

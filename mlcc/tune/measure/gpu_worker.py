@@ -38,7 +38,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class TaskData:
-    """An unscheduled function, packed, and what its arguments are made from."""
+    """An unscheduled function, packed, and the data from which its arguments are made."""
 
     func: bytes
     target: CudaTarget
@@ -99,7 +99,7 @@ def _built(func: bytes, target: CudaTarget) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _estimate(func: bytes, task: TaskData) -> float:
-    """Seconds of a call, by what its first blocks do."""
+    """Estimate the seconds of a call from the memory accesses of its first blocks."""
     facts = GpuFacts.of(task.target)
     artifact = _built(func, task.target)
     kernels = artifact.launch.kernels

@@ -1,4 +1,4 @@
-"""Compiled kernels as plain data: what the process that builds them hands to the one that runs them."""
+"""Compiled kernels as plain data, which the building process passes to the running one."""
 
 from __future__ import annotations
 

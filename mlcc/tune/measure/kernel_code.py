@@ -48,8 +48,10 @@ class Recipe:
 def build_kernel(
     func: tir.PrimFunc, recipe: Recipe, known_kernel: Callable[[str], Kernel | None] = lambda digest: None
 ) -> Kernel:
-    """Compile a scheduled function as a build at that level would. LLVM does not run for a digest whose kernel is
-    known. Raises CompileError for what no build accepts, E1141 for what only a whole program can run."""
+    """Compile a scheduled function as a build at that level would. LLVM is skipped if the digest's kernel is known.
+
+    Raises CompileError for functions that no build accepts, E1141 for those that only a whole program can run.
+    """
     with deep_recursion(MIXED), uncollected():
         return _built(func, recipe, known_kernel)
 
@@ -210,7 +212,7 @@ def _llvm_machine(machine: Machine, level: int) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _compiled(text: str, code: Code, machine: Machine, level: int) -> bytes:
-    """The object of a unit; candidates share the thread pool, and often the loops around what is tuned."""
+    """Compile a unit to an object. Memoized: candidates share the thread pool, and often the surrounding loops."""
     return compile_unit(text, machine, level, code, _llvm_machine(machine, codegen_level(level, code)))
 
 

@@ -35,9 +35,9 @@ _WALL = 20  # seconds of wall time for one of CPU time: machines are shared
 class LocalRunner(Closing):
     """Builds, checks and times candidates on this machine; see `contracts.Runner`.
 
-    `jobs` processes compile; one candidate is timed at a time, beside what compiles the next ones if there is a core
-    for each. `seed` is for the arguments, `limits` for what a candidate may use, `cold` for arguments that no cache
-    holds. A process gives way to a new one after so many `uses`, with all memory that it has taken. A context manager.
+    `jobs` processes compile. One candidate is timed at a time, while others are compiled if there are enough cores.
+    `seed` determines the arguments, `limits` are the candidates' resource limits, `cold` makes arguments that no cache
+    holds. A process is replaced after `uses` requests, which frees its memory. A context manager.
     """
 
     def __init__(
@@ -91,8 +91,10 @@ class LocalRunner(Closing):
     # ------------------------------------------------------------ building
 
     def _all_built(self, funcs: Sequence[tir.PrimFunc], recipe: Recipe, threads: int) -> Iterator[Built]:
-        """The code of functions in order, compiled ahead where several processes do it, or there are more cores than
-        what is measured uses."""
+        """Yield the code of functions in order.
+
+        Compiles ahead if there are several builders, or more cores than the measured kernel's threads.
+        """
         if len(funcs) < 2 or (len(self._builders) == 1 and threads >= host.num_cores()):
             yield from (self._asked(Build(func, recipe, self._build_seconds)) for func in funcs)
             return

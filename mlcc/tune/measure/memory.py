@@ -1,4 +1,4 @@
-"""Tensors between guard pages, so that accesses outside of them fault, or are seen afterwards."""
+"""Tensors between guard pages, so that out-of-bounds accesses fault, or are detected afterwards."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _SPOILT, _MOST_SPOILT = 0xFF, 1 << 26  # NaN as a float, -1 as an integer; bytes
 
 
 class Guarded:
-    """`size` bytes of memory with 64 KiB on either side that nobody may access.
+    """`size` bytes of memory between guard regions of 64 KiB.
 
-    They end at the guard pages behind them, where `tight`: the first byte beyond the end faults. Otherwise they begin
-    at a multiple of 64 bytes, as tensors of a program do. What a forked process writes stays its own, unless `shared`.
+    With `tight` the memory ends at the guard pages: the first byte beyond the end faults. Otherwise it begins at a
+    multiple of 64 bytes, like tensors of a program. Writes of a forked process are private (copy-on-write) unless
+    `shared`.
     """
 
     def __init__(self, size: int, *, tight: bool, shared: bool = False, offset: int = 0) -> None:
@@ -47,7 +48,7 @@ class Guarded:
         return all(bool((part == _SLACK).all()) for part in self._slack)
 
     def spoil(self) -> None:
-        """Fill it with what shows in results: fresh pages are zero, and hide that a kernel reads what nobody wrote."""
+        """Poison the memory with NaN (-1 for integers): fresh pages are zero and would hide uninitialized reads."""
         self.bytes[:_MOST_SPOILT] = _SPOILT
 
     def make_read_only(self) -> None:
@@ -59,8 +60,7 @@ class Guarded:
 
 
 def apart(sizes: Sequence[int], *, shared: bool = False) -> list[Guarded]:
-    """Memory for tensors that a kernel is measured with: no two begin at the same place of a page, since caches have
-    few places for what does."""
+    """Allocate tensors at different page offsets, to avoid cache conflict misses between them."""
     return [
         Guarded(size, tight=False, shared=shared, offset=ALIGNMENT * (1 + 13 * at)) for at, size in enumerate(sizes)
     ]

@@ -31,9 +31,9 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """A Python process that runs `main(reading, writing)` of a module, in a session of its own, without output.
+    """A worker process that runs `main(reading, writing)` of a Python module, in its own session, without output.
 
-    It ends when this process does. After `uses` requests a new one takes its place, with what it has taken of memory.
+    It ends when this process does. It is replaced after `uses` requests, which frees the memory that it has taken.
     """
 
     def __init__(self, module: str, uses: int = 2000) -> None:
@@ -81,7 +81,7 @@ class Worker:
             raise WorkerDied(code)
 
     def close(self) -> None:
-        """End the process and what it started."""
+        """End the process and its children."""
         with self._lock:
             process, self._process = self._process, None
             if process is None:

@@ -1,4 +1,4 @@
-"""The main loop of a process that compiles: it answers requests, and ends with who asks."""
+"""The main loop of a builder process: answers requests until its client ends."""
 
 from __future__ import annotations
 

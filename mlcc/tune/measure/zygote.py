@@ -1,7 +1,7 @@
-"""The process that candidates are forked from: warm, with arguments made and the baseline loaded, and one thread.
+"""The zygote, from which candidates' processes are forked: single-threaded, with arguments and baseline loaded.
 
-It runs no candidate itself. It ends when the tuner closes its pipe, also because it was killed, and what it forked ends
-with it.
+It runs no candidate itself. It ends when the tuner closes its pipe, also because the tuner was killed; its children
+end with it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(reading: int, writing: int) -> None:
 
 
 class Zygote:
-    """Keeps what the candidates of one task share."""
+    """The zygote's state: the arguments, the reference results and the loaded baseline of one task."""
 
     def __init__(self, reading: int) -> None:
         self._reading = reading

@@ -10,7 +10,7 @@ from mlcc.tune.part import Part
 
 
 class Postproc(Part):
-    """Ends a sampled schedule: carries out what annotations ask for, or turns it down. TVM: `Postproc`."""
+    """A postprocessor of sampled schedules: carries out annotations, or rejects the schedule. TVM: `Postproc`."""
 
     def may_pass(self, steps: Sequence[Instruction]) -> bool:
         """Before they are replayed: False where it is certain from the decisions that `apply` will be."""

@@ -1,4 +1,4 @@
-"""Threads of a block load together what they share."""
+"""Cooperative fetching: the threads of a block share the loads into shared memory."""
 
 from __future__ import annotations
 

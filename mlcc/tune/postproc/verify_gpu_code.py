@@ -26,8 +26,10 @@ _MOST_VIRTUAL_THREADS = 15
 
 
 class VerifyGPUCode(Postproc):
-    """Lowers the kernels, and turns down what has too many threads, too much shared memory or too wide vectors for the
-    target, or cannot be lowered. TVM: `VerifyGPUCode`."""
+    """Lowers the kernels, and rejects those that exceed the target's limits or cannot be lowered. TVM: `VerifyGPUCode`.
+
+    The limits are for threads of a block, shared memory and the width of vectors.
+    """
 
     def __init__(self) -> None:
         self._context: TuneContext | None = None

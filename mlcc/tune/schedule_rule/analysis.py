@@ -22,12 +22,12 @@ _SPATIAL_OR_REDUCE = (IterKind.SPATIAL, IterKind.REDUCE)
 
 
 def block_of(sch: Schedule, block: BlockRV) -> BlockRef:
-    """A block as it stands now."""
+    """Return the current block of a handle."""
     return sch.state.find_block(block)
 
 
 def loop_of(sch: Schedule, loop: LoopRV) -> LoopRef:
-    """A loop as it stands now."""
+    """Return the current loop of a handle."""
     ref = sch.state.find_loop(loop)
     assert isinstance(ref, LoopRef), "a location is no loop"
     return ref

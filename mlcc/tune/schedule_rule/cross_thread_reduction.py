@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class CrossThreadReduction(ScheduleRule):
-    """Binds a reduction loop to `threadIdx.x`, in the loops of what uses the result where it can. TVM:
+    """Binds a reduction loop to `threadIdx.x`, if possible within the loops of the consumer. TVM:
     `CrossThreadReduction`.
 
-    As many threads as a sampled one of `thread_extents` says. Raises ValueError for one that is not positive.
+    The number of threads is sampled from `thread_extents`. Raises ValueError for one that is not positive.
     """
 
     def __init__(self, thread_extents: Sequence[int]) -> None:

@@ -157,7 +157,7 @@ def _nest_of(tree: Tree, block: tir.Block) -> list[tir.For]:
 def _driving_loop(
     analyzer: Analyzer, value: tir.Expr, loops: list[tir.For], taken: tuple[tir.For, ...]
 ) -> tir.For | None:
-    """The first loop whose variable the value is, plus what no loop changes."""
+    """Return the first loop that drives a value: the value is its variable plus a loop-invariant term."""
     every = {loop.var for loop in loops}
     for loop in loops:
         if loop not in taken and not used_vars(analyzer.simplify(c.sub(value, loop.var))) & every:

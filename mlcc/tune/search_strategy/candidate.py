@@ -38,7 +38,7 @@ class MeasureCandidate:
 
     @cached_property
     def key(self) -> int:
-        """Tells apart what is scheduled differently."""
+        """The structural hash of the scheduled module."""
         return structural_hash(self.sch.mod)
 
 

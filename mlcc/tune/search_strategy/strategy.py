@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SearchStrategy:
-    """Goes through design spaces: proposes candidates, and is told what became of them. TVM: `SearchStrategy`.
+    """Searches design spaces: proposes candidates, and takes their results. TVM: `SearchStrategy`.
 
     `pre_tuning` starts it, `generate_measure_candidates` and `notify_runner_results` take turns, `post_tuning` ends it.
     """
@@ -98,7 +98,7 @@ class SearchStrategy:
     # ------------------------------------------------------------ for strategies
 
     def _propose(self, wanted: int) -> list[MeasureCandidate]:
-        """At most `wanted` candidates; none where no more are to be found."""
+        """Return at most `wanted` candidates; none if the space is exhausted."""
         raise NotImplementedError
 
     @property
