@@ -129,7 +129,7 @@ class Store:
                 total -= size
 
     def _sweep(self, age: float) -> None:
-        """Remove what writers left behind that ended half-way."""
+        """Remove temporary files of writers that were interrupted."""
         before = time.time() - age
         for entry in self._entries():
             with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ def store() -> Store | None:
 
 
 def private_folder(base: str | None = None, *below: str) -> str | None:
-    """A folder of ours that nobody else can write; made if need be. None if there is no such place."""
+    """Return a folder that only this user can write, creating it if needed; None if there is none."""
     if base is None:
         base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "mlcc")
     folder = os.path.abspath(base)

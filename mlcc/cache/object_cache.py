@@ -66,7 +66,7 @@ def _read(place: Store, key: str) -> bytes | None:
 
 
 def entry_key(path: str, options: dict[str, Any]) -> str:
-    """The hash of what the object of a text follows from, other files apart."""
+    """Return the cache key of a text's object: a hash of all its inputs except other files."""
     native = "native" in str(options.get("target", ""))
     known = [
         _FORMAT, compiler(), os.path.abspath(path), options, machine() if native else "",

@@ -1,4 +1,4 @@
-"""`mlcc analyze k.mlc -t cuda`: what a GPU's memory has to do for a kernel, by emulation."""
+"""`mlcc analyze k.mlc -t cuda`: memory traffic and conflicts of a kernel on a GPU, by emulation."""
 
 from __future__ import annotations
 

@@ -304,7 +304,7 @@ def build_artifact(
 ) -> Any:
     """Compile a text file and show the warnings. Return the artifact.
 
-    Appends the path to `told` if there were any. `observers` observe the passes; `db` is a database of tuned schedules.
+    `told` gets the path if there were warnings. `observers` observe the passes; `db` is a database of tuned schedules.
     """
     from mlcc.cli.progress import progress_shown
     from mlcc.driver import build

@@ -1,4 +1,4 @@
-"""A line on the terminal that says what a long compile is at."""
+"""A progress line on the terminal for long compilations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _text(work: Work, finished: int, seconds: float) -> str:
 
 @contextmanager
 def progress_shown() -> Iterator[None]:
-    """Show what long work inside is at, where standard error is a terminal."""
+    """Show the progress of long work inside the `with`, if standard error is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return

@@ -98,7 +98,7 @@ def is_watching() -> bool:
 
 
 def say(number: int) -> None:
-    """Write what ends the command to stderr, once."""
+    """Write the signal's message to stderr, once."""
     if not _state.said:
         _state.said = True
         with contextlib.suppress(OSError):

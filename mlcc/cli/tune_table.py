@@ -33,7 +33,7 @@ def table(made: Tuning, rows: int | None = None, final: bool = False) -> list[st
 
 
 def summary(made: Tuning, final: bool = False) -> str:
-    """One line on the whole search; a `final` one counts what was found by earlier ones, too."""
+    """Return one line on the whole search; a `final` one counts the gains of earlier searches, too."""
     loop = made.loop
     ratio = made.ratio if final else loop.ratio
     left = f", {_duration(loop.seconds_left)} left" if loop.seconds_left and not loop.why_done else ""

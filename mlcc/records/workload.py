@@ -1,4 +1,4 @@
-"""Workloads: unscheduled functions, known by a hash that leaves out what a schedule does not depend on."""
+"""Workloads: unscheduled functions, keyed by a structural hash without attributes irrelevant to a schedule."""
 
 from __future__ import annotations
 
