@@ -1,11 +1,11 @@
-"""Results kept between processes: a private folder of files, each under the hash of all that its content follows from.
+"""A persistent cache: a private folder of files, each named by the hash of all inputs of its content.
 
-Any number of processes may read and write it at once: a file is written beside its place and moved there, and what a
-reader finds is believed only if its own hash says so. Nothing here ever fails a command: without a safe folder, or with
-a full disk, there is no cache.
+Any number of processes may read and write it concurrently: a file is written under a temporary name and renamed, and
+readers verify the hash of its content. A failure never fails a command: without a safe folder, or with a full disk,
+there is no cache.
 
-MLCC_CACHE=0 switches it off, MLCC_CACHE_DIR says where it is (else `mlcc` in XDG_CACHE_HOME or ~/.cache), and
-MLCC_CACHE_SIZE how many MiB it may hold (1024): what was not used for longest goes first.
+MLCC_CACHE=0 switches it off, MLCC_CACHE_DIR is its folder (default: `mlcc` in XDG_CACHE_HOME or ~/.cache), and
+MLCC_CACHE_SIZE its limit in MiB (1024). Eviction is least recently used first.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ class Store:
         return content
 
     def put(self, key: str, *pieces: Buffer, trim: bool = True) -> None:
-        """Keep something, given in pieces, if it is not too large a part of all that may be kept. Without `trim`, call
-        that later: it looks at every entry."""
+        """Store content, given in pieces, unless it is larger than a quarter of the limit.
+
+        Without `trim`, call `trim` later: it scans every entry.
+        """
         if sum(map(len, pieces)) > self.limit // 4:
             return
         part = os.path.join(self.folder, f".{key}.{os.getpid()}.{time.monotonic_ns()}")
@@ -86,7 +88,7 @@ class Store:
         return Stat(self.folder, len(sizes), sum(sizes), self.limit)
 
     def clear(self) -> int:
-        """Remove everything; gives the number of entries that went."""
+        """Remove all entries. Return their number."""
         gone = 0
         for _, _, path in self._files():
             with contextlib.suppress(OSError):
@@ -115,7 +117,7 @@ class Store:
             yield from entries
 
     def trim(self) -> None:
-        """Go down to three quarters, once there is more than the limit."""
+        """Evict entries down to three quarters of the limit if the cache exceeds it."""
         files = self._files()
         total = sum(size for _, size, _ in files)
         if total <= self.limit:
@@ -167,7 +169,7 @@ def private_folder(base: str | None = None, *below: str) -> str | None:
 
 
 def is_private(path: str, kind: Callable[[int], bool]) -> bool:
-    """Of the right kind (no link), our own, not writable by group or others. Raises OSError."""
+    """Return True for a path of this user, of the kind (no link), not writable by group or others. Raises OSError."""
     status = os.lstat(path)
     mine = not hasattr(os, "getuid") or status.st_uid == os.getuid()
     return bool(kind(status.st_mode)) and mine and not status.st_mode & 0o022

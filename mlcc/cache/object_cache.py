@@ -26,9 +26,9 @@ _PARTS = ("mlcc", "grammar", "passes", "targets", "runtime")
 def kept_object(
     path: str, options: dict[str, Any], make: Callable[[], Sequence[Buffer]], keep: Callable[[], bool] = lambda: True
 ) -> Sequence[Buffer]:
-    """The object of a text file with options (plain data) in pieces: from the cache, else by `make`; that is then kept.
+    """Return the object of a text file with options (plain data) in pieces: from the cache, else from `make`.
 
-    Raises what `make` raises; failures are not kept, nor what `keep`, asked afterwards, says is not to be.
+    Stores the result of `make` if `keep()` is then true. Raises the exceptions of `make`; failures are not stored.
     """
     place = store() if path != "-" and os.path.isfile(path) else None
     if place is None:
@@ -47,7 +47,7 @@ def kept_object(
 
 
 def _read(place: Store, key: str) -> bytes | None:
-    """The object of an entry all of whose files are as they were."""
+    """Return the object of an entry if all files that it depends on are unchanged."""
     data = place.get(key)
     if data is None:
         return None
@@ -84,7 +84,7 @@ def is_known(target: str) -> bool:
 
 
 def code_key(parts: list[Any]) -> str:
-    """The hash of plain data that, with the compiler, machine code follows from."""
+    """Return the hash of the compiler and plain data from which machine code is generated."""
     return hashlib.sha256(_compiler_hash() + json.dumps(parts).encode()).hexdigest()
 
 

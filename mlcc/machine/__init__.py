@@ -1,1 +1,1 @@
-"""Targets, and the machines that they name: what is known of CPUs and GPUs, and of this computer."""
+"""Targets and machine models: properties of CPUs and GPUs, and of the host."""

@@ -1,4 +1,4 @@
-"""The device key: which machine a measurement is of, by its parts. Two machines of one make have the same key."""
+"""Device keys: they identify the machine of a measurement by its parts. Machines of one model have the same key."""
 
 from __future__ import annotations
 

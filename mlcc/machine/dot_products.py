@@ -1,4 +1,4 @@
-"""Instructions that add up products of neighbouring integers: four of bytes, or two of 16 bits, in each lane of int32.
+"""Dot-product instructions of integers: four products of bytes, or two of 16 bits, summed in each int32 lane.
 
 `T.dp4a` and `T.dp2a` are what they are called in TensorIR.
 """

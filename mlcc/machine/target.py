@@ -240,7 +240,7 @@ def _sizes(target: Target, *names: str) -> Iterator[tuple[str, str]]:
 
 
 def baseline_cpu(triple: str) -> str:
-    """The least CPU of an architecture, as LLVM names it; every machine of the triple runs its code."""
+    """Return the baseline CPU of an architecture, under LLVM's name; every machine of the triple runs its code."""
     arch = triple.partition("-")[0]
     return {"x86_64": "x86-64", "i686": "i686", "riscv64": "generic-rv64"}.get(arch, "generic")
 

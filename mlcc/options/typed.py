@@ -96,7 +96,7 @@ def _is_map(origin: Any) -> bool:
 
 
 class _Mismatch(Exception):
-    """The text of it says what was expected."""
+    """A value of the wrong type; the text is the expected one."""
 
 
 def convert(option: Option, hint: Any) -> Any:

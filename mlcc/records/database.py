@@ -101,8 +101,7 @@ class Database:
             self._link.execute("PRAGMA synchronous=FULL")
 
     def _convert(self, reads_only: bool) -> None:
-        """Bring the tables of an older version to the schema of this one; a copy of them, where the file is to be read
-        and no more."""
+        """Migrate the tables of an older version to this schema; in a copy in memory if the file is read-only."""
         if reads_only:
             file, self._link = self._link, _connected(MEMORY)
             try:
@@ -124,7 +123,7 @@ class Database:
             self._link.executemany(_INSERT, map(_row, records))
 
     def keep_floors(self, device: str, threads: int, floors: object) -> None:
-        """Keep what a machine can do at most, as plain data."""
+        """Store the peak rates of a machine, as plain data."""
         with self._told(), self._transaction():
             row = (device, threads, json.dumps(floors))
             self._link.execute("INSERT OR REPLACE INTO machine VALUES (?, ?, ?)", row)
@@ -239,7 +238,7 @@ class Database:
 
 
 def _open(path: str, reads_only: bool) -> sqlite3.Connection:
-    """A connection that leaves transactions to us."""
+    """Open a connection in autocommit mode, for explicit transactions."""
     if path == MEMORY or not reads_only:
         return _connected(path)
     place = Path(os.path.abspath(path)).as_uri()
