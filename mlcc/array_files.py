@@ -55,8 +55,10 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
         self.comment: bytes = self._arrays.comment
 
     def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
-        """An array. `judge` looks at its shape and dtype before memory is taken for it; it raises what it likes, and
-        says whether a declaration fixes the size."""
+        """Read an array. `judge` checks its shape and dtype before memory is allocated.
+
+        It may raise any exception, and returns whether a declaration fixes the size.
+        """
         from mlcc.runtime.npz import Damaged
 
         known = self._read.get(name)
@@ -70,7 +72,7 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
         return self._read[name]
 
     def kind(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        """The shape and dtype of an array, whose elements are not read."""
+        """Return the shape and dtype of an array without reading its elements."""
         from mlcc.runtime.npz import Damaged
 
         try:
@@ -140,7 +142,7 @@ class Joined(Mapping[str, "np.ndarray"]):
 
 
 class Inputs(Joined):
-    """The arguments of a call, in files by name. Those of `weights`, of which a function may take some, are known
+    """The arguments of a call, in files by name. Names in `weights`, of which a function may take only some, are kept
     apart."""
 
     def __init__(self, files: Iterable[ArrayFile], weights: Iterable[ArrayFile] = ()) -> None:
@@ -150,7 +152,7 @@ class Inputs(Joined):
 
 
 def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Judge) -> np.ndarray:
-    """An array that a declaration stands against, which `judge` holds it to; before it is read if it is in a file."""
+    """Return the array of a name. `judge` checks its shape and dtype first, before an array in a file is read."""
     if isinstance(arrays, (ArrayFile, Joined)):
         return arrays.read(name, judge)
     import numpy as np
@@ -254,7 +256,7 @@ def write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray], comment: bytes 
 
 
 def _write_npy(member: IO[bytes], array: np.ndarray) -> None:
-    """Write what numpy.save writes."""
+    """Write an array in the .npy format, as numpy.save does."""
     import numpy as np
 
     if array.dtype.metadata is not None:

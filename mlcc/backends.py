@@ -33,7 +33,7 @@ _KNOWN: dict[str, Backend[Any]] = {}
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A function by its place, `module:name`: imported when it is called, so that looking at a record is cheap."""
+    """A lazily imported function, named by `module:name`, so that reading a record imports nothing."""
 
     place: str
 
@@ -102,7 +102,7 @@ class Backend(Generic[T]):
         return self.options.kind
 
     def register(self) -> None:
-        """Let texts of targets, pipelines and the command line name it. A target of the same kind is replaced."""
+        """Register a backend for texts of targets, pipelines and the command line. Replaces one of the same kind."""
         PASSES.update(self.passes)
         OUTPUTS.update({kind.name: kind for kind in self.outputs if kind.name not in OUTPUTS})
         _KNOWN[self.kind] = self
@@ -112,13 +112,13 @@ class Backend(Generic[T]):
 
     @property
     def groups(self) -> Mapping[str, str]:
-        """The names that stand for several passes, with the passes."""
+        """The named groups of passes, with their pipelines."""
         groups = {**self.levels, **dict.fromkeys(("lower", *self.lower_names), self.lowering_text)}
         return {**groups, "sanitize": self.text_of(self.sanitizing)} if self.sanitizing else groups
 
     @property
     def lowering_text(self) -> str:
-        """The pipeline from scheduled TensorIR to what code is generated from: the group `lower`."""
+        """The pipeline from scheduled TensorIR to the input of code generation: the group `lower`."""
         return self.text_of(self.lowering)
 
     def text_of(self, steps: tuple[str, ...]) -> str:
@@ -130,7 +130,7 @@ class Backend(Generic[T]):
         return self.levels[f"O{level}"]
 
     def whole_text(self, level: int) -> str:
-        """The pipeline of `-O<level>`: what code is generated from comes out."""
+        """The whole pipeline of `-O<level>`, up to the input of code generation."""
         return f"{self.level_text(level)},{self.lowering_text}"
 
 
@@ -147,7 +147,7 @@ def of(target: Target | str) -> Backend[Any]:
 
 
 def every() -> list[Backend[Any]]:
-    """All that are known."""
+    """Return all registered backends."""
     return [get(kind) for kind in [*KINDS]]
 
 

@@ -52,8 +52,9 @@ def match_inputs(
     arrays: Mapping[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = (),
     judges: Mapping[str, Judge] | None = None,
 ) -> list[np.ndarray | None]:  # fmt: skip
-    """The arrays in the order of the parameters; None for an optional one that is missing. `judges` see what an array
-    is before it is read.
+    """Return the arrays in the order of the parameters; None for a missing optional one.
+
+    `judges` check the shape and dtype of an array before it is read.
 
     Raises CompileError E0004 that lists every missing and every unknown name.
     """

@@ -1,4 +1,4 @@
-"""From text to artifact: reading, passes, building, writing. What the command line and the public API share."""
+"""The compiler driver, from text to artifact: reading, passes, building, writing. Shared by command line and API."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def build_pipeline(
 
 
 def with_records(passes: Pipeline, db: str, opt_level: int) -> Pipeline:
-    """A pipeline with the pass `apply-tuned` before the one that asks the rules; as it is without that one."""
+    """Insert the pass `apply-tuned` before `auto-schedule`. A pipeline without the latter is unchanged."""
     from mlcc.passes.auto_schedule.apply_tuned import ApplyTuned
     from mlcc.passes.manage.manager import Pass, Pipeline
 
@@ -240,7 +240,7 @@ def with_records(passes: Pipeline, db: str, opt_level: int) -> Pipeline:
 
 
 def _check_records(passes: Pipeline, db: str, observers: Sequence[Observer]) -> None:
-    """Warn (W1103) of a database that no pass looks into."""
+    """Warn (W1103) of a database that no pass uses."""
     from mlcc.passes.manage.manager import tell
 
     if not any(one.name == "apply-tuned" for one in passes.passes):

@@ -58,7 +58,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A place and what is to be said of it; a place may be unknown."""
+    """A span with a message; the span may be unknown."""
 
     span: Span | None
     text: str = ""
@@ -110,12 +110,12 @@ def error(
     related: tuple[Label, ...] = (),
     help: str | None = None,
 ) -> Diagnostic:
-    """The usual diagnostic in one call."""
+    """Return an error diagnostic with a label at a span."""
     return Diagnostic(code=code, message=message, primary=Label(span, text), related=related, help=help)
 
 
 def together(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Findings that say the same of several places as one, at the first of them, with their number and lines."""
+    """Merge diagnostics with equal messages into one, at the first place, with the number of places and their lines."""
     groups: dict[tuple[str, str, str | None], list[Diagnostic]] = {}
     for one in found:
         groups.setdefault((one.code, one.message, one.help), []).append(one)
@@ -185,7 +185,7 @@ def _excerpt(label: Label, paint: object, style: str) -> list[str]:
 
 
 def _clip(text: str, column: int, width: int) -> tuple[str, int]:
-    """Long lines (data, one-line programs) are cut to a window around the place."""
+    """Cut a long line (data, one-line programs) to a window around the span."""
     if len(text) <= 160:
         return text, column
     start = max(0, column - 60)

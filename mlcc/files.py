@@ -48,7 +48,7 @@ def read_bytes(path: str) -> bytes:
 
 
 def note_read(path: str, data: bytes | BufferedReader) -> None:
-    """Tell those who record reads of a file and its content, or the file, open at its start."""
+    """Report a read to active recorders: a file and its content, or the file opened at its start."""
     recorders, seen = _reads.get(), _seen.get()
     if seen is not None:
         seen.add(path)
@@ -60,7 +60,7 @@ def note_read(path: str, data: bytes | BufferedReader) -> None:
 
 
 def note_known_reads(known: Mapping[str, str]) -> None:
-    """Tell those who record reads of the files that a result kept earlier was made of."""
+    """Report to active recorders the files from which a cached result was made."""
     seen = _seen.get()
     if seen is not None:
         seen.update(known)
@@ -82,7 +82,7 @@ def file_map() -> type[mmap.mmap]:
 
 
 def map_file(path: str) -> bytes | mmap.mmap:
-    """The content of a file; a large one is mapped, privately: it takes no memory before somebody looks at it.
+    """Return the content of a file; a large one is memory-mapped privately, so that pages load on first access.
 
     One that is larger than what the system lets a process write to is mapped to be read. Raises CompileError E0001.
     """
@@ -102,10 +102,10 @@ def map_file(path: str) -> bytes | mmap.mmap:
 
 
 def release_pages(array: np.ndarray) -> None:
-    """Give back the memory of elements that lie in a file that was mapped here, until somebody reads them again.
+    """Release the pages of elements in a file mapped by `map_file`; the next access reads them again.
 
-    A gigabyte of weights that were looked at and not needed would else count in full beside what was made of them.
-    Maps of others, and arrays that may be written to, stay as they are: what was written to them is nowhere else.
+    Weights that are no longer needed would else stay resident beside the data made from them. Other mappings and
+    writable arrays are left alone: their changes exist nowhere else.
     """
     import mmap
 
@@ -250,7 +250,7 @@ def write_files(contents: Mapping[str, Content]) -> None:
 
 
 def _pieces(data: Content) -> Pieces:
-    """Content that goes where nobody can seek."""
+    """Content for an output that cannot seek."""
     if callable(data):
         import io
 

@@ -86,9 +86,9 @@ def suffix_of(path: str) -> str:
 
 
 def kind_of(path: str, among: Iterable[Kind], default: Kind, option: str = "--emit") -> Kind:
-    """Say what to write to a path of which only the suffix says it; `among` is what there is.
+    """Return the kind of output for a path by its suffix, among the kinds `among`.
 
-    `default` is for standard output, devices and pipes. Raises CompileError E0012.
+    `default` is for standard output, devices and pipes. Raises CompileError E0012 for an unknown suffix.
     """
     suffix = suffix_of(path)
     for kind in among:
@@ -261,14 +261,14 @@ class Outputs:
         return next((o for o in self._outputs.values() if o.path == path), Output(path, "the output", "module"))
 
     def _forget_unnamed(self) -> None:
-        """Take what was read since as inputs."""
+        """Add the files read since the last call to the inputs."""
         for path in self._seen:
             self._note_input(path)
         self._seen.clear()
 
 
 def mark(owner: str) -> bytes:
-    """The comment of an archive that says for what mlcc wrote it."""
+    """Return the comment that marks an archive as written by mlcc for `owner`."""
     return _MARK.format(suffix_of(owner) or "text").encode()
 
 

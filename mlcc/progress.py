@@ -21,7 +21,7 @@ class Work:
 
 
 class Listener:
-    """Hears of work, in any thread; both methods may be left as they are."""
+    """A listener to events of work, called in any thread; overriding either method is optional."""
 
     def begun(self, work: Work) -> None:
         """Work begins."""

@@ -30,7 +30,7 @@ class _Settings:
 
 @contextlib.contextmanager
 def deep_recursion(frames: int = PYTHON_ALONE) -> Iterator[None]:
-    """Allow at least so many frames inside the `with`."""
+    """Raise Python's recursion limit to at least `frames` inside the `with`."""
     with _lock:
         if not _Settings.frames:
             _Settings.limit = sys.getrecursionlimit()
@@ -46,7 +46,7 @@ def deep_recursion(frames: int = PYTHON_ALONE) -> Iterator[None]:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """No cyclic garbage collection inside the `with`: trees have no cycles, and visiting them again costs time."""
+    """Disable cyclic garbage collection inside the `with`: trees have no cycles, and scanning them costs time."""
     with _lock:
         if not _Settings.uncollected:
             _Settings.collects = gc.isenabled()
