@@ -66,7 +66,7 @@ def command(
 
 
 def known_sizes(texts: tuple[str, ...]) -> dict[str, int]:
-    """The symbols that were given. Raises CompileError."""
+    """Parse the values of symbolic sizes. Raises CompileError."""
     from mlcc.errors import CompileError, error
 
     sizes = {}

@@ -97,7 +97,7 @@ def command(
 
 
 def _with_files(module: IRModule, files: list[ArrayFile]) -> IRModule:
-    """The module with the weights of files; what has no counterpart is said."""
+    """Return the module with the weights of files. Reports weights without a counterpart."""
     if not files:
         return module
     from mlcc.array_files import Joined

@@ -30,7 +30,7 @@ def command(file: str, as_json: bool) -> int:
 
 
 def ask_tools(file: str, manifest: dict[str, Any]) -> None:
-    """Add to a manifest what the target's own tools say of the code in the file."""
+    """Add the findings of the target's own tools on the code in a file to its manifest."""
     from mlcc import backends
     from mlcc.machine.target import KINDS
 
@@ -41,7 +41,7 @@ def ask_tools(file: str, manifest: dict[str, Any]) -> None:
 
 
 def show_kernel(name: str, facts: dict[str, Any]) -> str:
-    """A kernel in a line: threads of a block, shared memory, and what ptxas says."""
+    """Return a line on a kernel: threads of a block, shared memory, and ptxas's counts of registers and spills."""
     threads = " x ".join(str(n) if n else "?" for n in facts["block"])
     line = f"    kernel {name}: {threads} threads, {facts['shared']} bytes of shared memory"
     dynamic = facts.get("dynamic_shared", 0)

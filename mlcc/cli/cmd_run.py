@@ -143,7 +143,7 @@ def show(results: dict[str, np.ndarray]) -> None:
 
 
 def agree(results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], rtol: float, atol: float) -> bool:
-    """Compare by name, shape and value; says on stderr what differs most."""
+    """Compare results by name, shape and value; prints the largest difference to stderr."""
     same = True
     for name in sorted(results.keys() | expected.keys()):
         if name not in results or name not in expected:

@@ -142,7 +142,7 @@ def command(
 
 
 def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> int:
-    """Search, and write what was found also when the search is interrupted or cannot go on."""
+    """Search, and write the results even if the search is interrupted or fails."""
     from mlcc.cli import signals
     from mlcc.cli.tune_table import table
     from mlcc.errors import CompileError
@@ -165,7 +165,7 @@ def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> in
 
 
 def _say_if_busy(target: str) -> None:
-    """Say so where other work takes time from what is measured, or that nothing is."""
+    """Warn if other processes disturb measurements, or if nothing is measured."""
     from mlcc.cli.options import say
     from mlcc.machine.device import ANALYSIS, measured_on
     from mlcc.machine.target import Target

@@ -140,7 +140,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run(argv: list[str]) -> int:
-    """The exit code of one command line. Nothing is raised, whatever standard streams do."""
+    """Run one command line and return its exit code. Never raises, even if standard streams fail."""
     settings = _settings(argv)
     try:
         return _run(argv, settings)
@@ -195,8 +195,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def _prepare_streams() -> None:
-    """No file that is opened later becomes standard output by taking a closed descriptor's number; texts are UTF-8,
-    whatever the locale says, and messages show what they can."""
+    """Prepare the standard streams: reopen closed descriptors, so that no later file takes their numbers.
+
+    Text is UTF-8 whatever the locale; messages escape characters that cannot be encoded.
+    """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -226,7 +228,7 @@ def _output_fails() -> OSError | None:
 
 
 def _refused(exc: OSError, settings: dict[str, str]) -> int:
-    """The code of a command to which the system refused something: standard output is full, for instance."""
+    """Report a system error, such as a full standard output, and return the exit code."""
     failed = _output_fails()
     if failed is not None or (exc.filename is None and exc.errno in _FULL):
         _drop_output()
@@ -279,7 +281,7 @@ def _too_deep(settings: dict[str, str]) -> int:
 
 
 def _bug(exc: Exception, argv: list[str]) -> int:
-    """Say that the error is ours, and where the traceback and the command were kept."""
+    """Report an internal error, and the place where the traceback and the command were saved."""
     import shlex
     import tempfile
     import traceback

@@ -53,7 +53,7 @@ def message(fault: Fault, loaded: Mapping[str, Any], emulated: bool) -> str:
 
 
 def place(symbols: Iterable[str], loaded: Mapping[str, Any]) -> str:
-    """The kernel or function of the first symbol that is of one, with its line where the text is at hand."""
+    """Return the kernel or function of the first symbol that names one, with its line if the source is available."""
     for symbol in symbols:
         match = _KERNEL.fullmatch(symbol)
         if match is not None:

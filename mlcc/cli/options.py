@@ -101,8 +101,10 @@ def warnings_wanted() -> bool:
 
 
 def warn(module: Any, target: str | None = None, more: Sequence[Diagnostic] = ()) -> bool:
-    """Show the warnings on a well-formed module, and on compiling it for `target`, and `more`, on stderr; whether there
-    are any. Raises CompileError with --warnings=error."""
+    """Show warnings on a well-formed module, on compiling it for `target`, and `more`, on stderr.
+
+    Return True if there are any. Raises CompileError with --warnings=error.
+    """
     context = click.get_current_context(silent=True)
     mode = "off" if context is None else context.meta.get("warnings", "off")
     if mode == "off":
@@ -240,8 +242,7 @@ def check_data_option(data: str | None, output: str, dialect: str) -> None:
 
 
 def pipeline_files(pipeline: str | None, target: str) -> list[str]:
-    """The files that the passes of a pipeline's text for a target read. Raises CompileError for what is wrong with
-    either text."""
+    """Return the files that the passes of a pipeline read. Raises CompileError for errors in pipeline or target."""
     if pipeline is None or "{" not in pipeline:
         return []
     from mlcc.machine.target import Target
@@ -344,9 +345,11 @@ def build_object(
     to_run: bool = False,
     db: str | None = None,
 ) -> Sequence[bytes | bytearray | memoryview]:
-    """The object of a text file, or what else the runtime loads for the target, in pieces; from the cache, if it is
-    there and `keep` is not off. Raises CompileError, with `to_run` for a target whose artifacts the runtime does not
-    load."""
+    """Return the object of a text file, or another loadable artifact of the target, in pieces.
+
+    It comes from the cache if it is there and `keep` is true. Raises CompileError, with `to_run` also for a target
+    whose artifacts the runtime does not load.
+    """
 
     told: list[str] = []  # texts with warnings, which are to be seen each time: their objects are not kept
 

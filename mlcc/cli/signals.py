@@ -84,7 +84,7 @@ def watched() -> Iterator[None]:
 
 @contextlib.contextmanager
 def patient() -> Iterator[None]:
-    """Inside, a signal raises Stopped and leaves the command all the time it needs to end; a second one ends it."""
+    """Let the first signal inside the `with` raise Stopped without a time limit; a second one ends the command."""
     _state.patient = True
     try:
         yield
@@ -106,7 +106,7 @@ def say(number: int) -> None:
 
 
 def exit_code(number: int) -> int:
-    """As a shell reports a command that a signal ended."""
+    """Return the exit code by which a shell reports a command that a signal ended."""
     return 128 + number
 
 

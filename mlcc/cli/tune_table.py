@@ -19,7 +19,7 @@ _HEAD = ("kernel", "share", "default", "best", "gain", "of floor", "trials", "")
 
 
 def table(made: Tuning, rows: int | None = None, final: bool = False) -> list[str]:
-    """Lines with what is known of each kernel, those that take the most time first, and of the whole module.
+    """Return a line on each kernel, the most expensive first, and one on the whole module.
 
     At most `rows` kernels are shown. A `final` table says of each kernel why its search ended.
     """
@@ -63,7 +63,7 @@ def _cells(made: Tuning, kernel: KernelSearch, final: bool) -> tuple[str, ...]:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Names to the left, figures to the right, and what is said in words at the end."""
+    """Align the cells: names left, figures right, remarks at the end."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for name, *figures, words in rows:
