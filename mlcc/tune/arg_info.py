@@ -13,12 +13,12 @@ class ArgInfo:
     """An argument. TVM: `meta_schedule.arg_info.ArgInfo`."""
 
     def as_json(self) -> list[Any]:
-        """The argument as it stands in TVM's records."""
+        """Return the argument in the format of TVM's records."""
         raise NotImplementedError
 
     @staticmethod
     def from_json(json_obj: list[Any]) -> ArgInfo:
-        """The argument of a record. Raises ValueError for what is none."""
+        """Read an argument in the format of TVM's records. Raises ValueError for invalid data."""
         match json_obj:
             case ["TENSOR", str(dtype), [*shape]]:
                 return TensorInfo(dtype, tuple(int(n) for n in shape))

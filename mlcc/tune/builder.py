@@ -24,14 +24,14 @@ class BuilderInput:
 
 @dataclass(frozen=True)
 class BuilderResult:
-    """The path of what was built; None with the reason where it was not. TVM: `BuilderResult`."""
+    """The path of a built artifact, or None with the reason. TVM: `BuilderResult`."""
 
     artifact_path: str | None
     error_msg: str | None = None
 
 
 class Builder:
-    """Builds candidates. One of a user's own derives from it and has `build`. TVM: `Builder`, `PyBuilder`."""
+    """Builds candidates. A user's subclass defines `build`. TVM: `Builder`, `PyBuilder`."""
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
         """Build the modules. Return one result for each, in order."""
@@ -72,7 +72,7 @@ create = Builder.create
 
 
 def without_hooks(**hooks: Any) -> None:
-    """Raises ValueError where one of the functions is given by which TVM's builders and runners are changed."""
+    """Raises ValueError if any hook of TVM's builders and runners is given."""
     given = [name for name, value in hooks.items() if value is not None]
     if given:
         raise ValueError(f"{given[0]} has no counterpart: give tune_tir a builder and a runner of your own")

@@ -66,7 +66,7 @@ class Tuning:
         return list(self.loop.kernels)
 
     def winner(self, kernel: KernelSearch) -> Record | None:
-        """The record that builds with the database take for a kernel: the best of all that are there."""
+        """Return the record that builds with the database use for a kernel: its best one."""
         return choose(self.database, kernel.task.key, setting_of(kernel.task, self.device)).record
 
     @property
@@ -104,8 +104,7 @@ def tuning(
     budget: float | None = None, trials: int | None = None, until: float = 0.9,
     changed: Callable[[Tuning], None] = lambda tuning: None,
 ) -> Tuning:  # fmt: skip
-    """A tuning of a module that is about to begin: `loop.run()` does it. The arguments are those of `tune`, and
-    `changed` is called whenever there is something new to show."""
+    """Set up the tuning of a module; `loop.run()` runs it. Arguments as for `tune`; `changed` is called on progress."""
     from mlcc.runtime.threads import get_num_threads
 
     where = Target.parse(target)

@@ -41,18 +41,18 @@ class Floors:
         return Floors(max(self.flops, other.flops), levels)
 
     def data(self) -> list[Any]:
-        """The values as JSON data, which `of` reads back."""
+        """Return the values as JSON data, which `of` reads back."""
         return [self.flops, [list(level) for level in self.levels]]
 
     @staticmethod
     def of(data: list[Any]) -> Floors:
-        """From plain data."""
+        """Build the rates from plain data."""
         flops, levels = data
         return Floors(flops, tuple((name, speed, size) for name, speed, size in levels))
 
 
 def lanes() -> int:
-    """float32 in the widest vectors of this CPU."""
+    """Return the number of float32 lanes in this CPU's widest vectors."""
     have = set(cpu_features())
     return 16 if "+avx512f" in have else 8 if "+avx2" in have else 4
 
@@ -142,7 +142,7 @@ def _aligned(size: int) -> np.ndarray:
 
 
 def measure(threads: int) -> Floors:
-    """Takes about two seconds."""
+    """Measure the peak rates, which takes about two seconds."""
     width = lanes()
     chains = 16
     fma = _Code(_fma_loop(width, chains), ctypes.c_int64, ctypes.c_void_p)

@@ -1,4 +1,4 @@
-"""Measuring by a builder and a runner that a user wrote for TVM's API."""
+"""An adapter for user-defined builders and runners of TVM's API."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class KernelSearch:
             return None
 
     def _new(self, proposed: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates that no earlier one is the same as."""
+        """Return the candidates without duplicates, also of earlier ones."""
         distinct: dict[str, Candidate] = {}
         for candidate in proposed:
             key = candidate_key(candidate.func)
@@ -155,7 +155,7 @@ class KernelSearch:
         self._sample(sorted(near, key=self._order)[: BATCH // 4], SECOND, go_on)
 
     def _sample(self, candidates: Sequence[Candidate], samples: int, go_on: Callable[[], bool]) -> list[Candidate]:
-        """Sample candidates a few at a time; those that were."""
+        """Sample candidates a few at a time while `go_on` allows. Return the sampled ones."""
         sampled: list[Candidate] = []
         while len(sampled) < len(candidates) and go_on():
             some = candidates[len(sampled) : len(sampled) + max(1, int(LOOKS / self._pace))]
@@ -180,18 +180,18 @@ class KernelSearch:
         return estimate(ratios) if ratios else None
 
     def _order(self, candidate: Candidate) -> tuple[float, str]:
-        """Fastest first; what is equally fast by its hash, so that the order is always the same."""
+        """Return the sort key of a candidate: fastest first, ties by hash for a deterministic order."""
         return self._estimate(candidate) or math.inf, candidate_key(candidate.func)
 
     def _judge(self, candidates: Sequence[Candidate]) -> None:
-        """Measure the best candidates afresh: a search's own figures favour those that were lucky."""
+        """Measure the best candidates again: the minimum of noisy measurements is biased (winner's curse)."""
         limit = min(REPLACES, self.ratio or 1.0)
         hopeful = [c for c in candidates if (self._estimate(c) or math.inf) < limit]
         for candidate in sorted(hopeful, key=self._order)[:FINALISTS]:
             self.judge(candidate)
 
     def judge(self, candidate: Candidate) -> None:
-        """Let a candidate become the best one if fresh samples prove that it is."""
+        """Accept a candidate as the best one if fresh samples prove that it is faster."""
         key = candidate_key(candidate.func)
         if key in self._judged:
             return

@@ -1,4 +1,4 @@
-"""The tuning loop: which kernel of a module is searched next, and when it ends.
+"""The tuning loop: chooses the kernel to search next, and ends the search.
 
 The default schedules are measured first. Then a kernel is taken for a batch at a time, by its share of the module's
 time and by what another batch is expected to gain. What is done follows from the seed and from recorded values alone,
@@ -56,7 +56,7 @@ class Loop:
 
     @property
     def seconds_left(self) -> float | None:
-        """Of the budget."""
+        """The remaining seconds of the budget."""
         return None if self.limits.seconds is None else max(self.limits.seconds - self.elapsed, 0.0)
 
     @property
@@ -86,7 +86,7 @@ class Loop:
             self.changed()
 
     def _weigh(self) -> None:
-        """Give the kernels their shares of the module's time, and their rooflines."""
+        """Update the kernels' shares of the module's time, and their rooflines."""
         known = [k for k in self.kernels if k.default_seconds is not None]
         total = sum((k.default_seconds or 0.0) * k.task.calls for k in known)
         for kernel in known:
@@ -98,7 +98,7 @@ class Loop:
         self.changed()
 
     def _open(self) -> list[KernelSearch]:
-        """The kernels that are worth another batch."""
+        """Return the kernels whose search goes on."""
         for kernel in self.kernels:
             if not kernel.why_done and (kernel.of_floor or 0.0) >= self.limits.until:
                 kernel.floor_seconds = self.floors(kernel, True)  # the peak may have been measured at a bad moment

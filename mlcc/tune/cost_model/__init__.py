@@ -1,4 +1,4 @@
-"""Models of how fast candidates are, by TVM's names."""
+"""Cost models of candidates, under TVM's names."""
 
 from mlcc.tune.cost_model.cost_model import CostModel
 from mlcc.tune.cost_model.features import DecisionFeatures

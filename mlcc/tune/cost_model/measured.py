@@ -56,7 +56,7 @@ class DecisionModel(CostModel):
         """Learn from features, shape (n, columns), and logarithms of seconds, shape (n,)."""
 
     def _expect(self, context: TuneContext, data: np.ndarray, times: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """The logarithms of seconds that are expected of the rows of `wanted`; the rest is what was measured."""
+        """Predict the logarithms of seconds for the rows of `wanted`, from the measured rows."""
         raise NotImplementedError
 
 

@@ -34,7 +34,7 @@ class RandomModel(CostModel):
 
 
 class Unchanging(CostModel):
-    """A model that learns nothing more."""
+    """A frozen model: ignores updates."""
 
     def __init__(self, model: CostModel) -> None:
         self._model = model
@@ -48,7 +48,7 @@ class Unchanging(CostModel):
 
 
 class NearestModel(DecisionModel):
-    """Expects of a candidate what those with the most similar decisions took, each by how near it is."""
+    """Nearest neighbours: predicts the mean log time of candidates with similar decisions, weighted by nearness."""
 
     def _expect(self, context: TuneContext, data: np.ndarray, times: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         squares = (wanted**2).sum(1)[:, None] + (data**2).sum(1)[None, :] - 2 * wanted @ data.T

@@ -95,8 +95,7 @@ class JSONDatabase(MemoryDatabase):
 
 
 def _lines(path: str) -> list[tuple[int, Any]]:
-    """The lines of a file as JSON, with their numbers; none of one that is not there. Lines that a crash cut short are
-    left out."""
+    """Parse the lines of a file as JSON, with their numbers; none if there is no file. Skips truncated lines."""
     if not os.path.exists(path):
         return []
     from mlcc.files import read_bytes
@@ -114,7 +113,7 @@ def _lines(path: str) -> list[tuple[int, Any]]:
 
 
 def _append(path: str, line: Any) -> None:
-    """Add a line of its own, also behind one that a crash cut short."""
+    """Append a line, after a line break if the last one was truncated by a crash."""
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(path, "ab+") as file:

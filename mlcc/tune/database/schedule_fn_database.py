@@ -1,4 +1,4 @@
-"""A function in the place of a database."""
+"""A database whose schedules come from a function."""
 
 from __future__ import annotations
 

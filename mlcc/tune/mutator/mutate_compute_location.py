@@ -1,4 +1,4 @@
-"""Another place to compute a stage."""
+"""The mutator of compute locations."""
 
 from __future__ import annotations
 
