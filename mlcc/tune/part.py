@@ -16,7 +16,7 @@ class Part:
         """Read the needed properties from the context, mostly of its target."""
 
     def clone(self) -> Self:
-        """A copy that is initialized on its own."""
+        """Return an independently initialized copy."""
         return copy.copy(self)
 
     def __repr__(self) -> str:

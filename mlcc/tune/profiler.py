@@ -12,7 +12,7 @@ _current: ContextVar[Profiler | None] = ContextVar("tuning profiler", default=No
 
 
 class Profiler:
-    """Adds up the seconds of named parts inside its `with`. TVM: `Profiler`."""
+    """Accumulates the time of named phases inside its `with`. TVM: `Profiler`."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
@@ -20,7 +20,7 @@ class Profiler:
         self._tokens: list[Token[Profiler | None]] = []
 
     def get(self) -> dict[str, float]:
-        """Seconds by name; `Total` is all of the `with`."""
+        """Return the seconds by name; `Total` is the whole `with`."""
         return dict(self._seconds)
 
     def table(self) -> str:

@@ -1,4 +1,4 @@
-"""Sampling steps whose value an annotation takes."""
+"""Categorical sampling steps whose value is used in an annotation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def annotated_by(trace: Trace, keys: Collection[str]) -> list[Instruction]:
 
 
 def another_category(trace: Trace, inst: Instruction, random: Engine) -> Trace | None:
-    """The trace with another of the candidates, as likely as the step says; None where there is no other."""
+    """Return the trace with another candidate, by the step's probabilities; None if there is no other."""
     weights = list(inst.arguments["probs"])
     del weights[inst.decision]
     if not weights:

@@ -1,4 +1,4 @@
-"""Another share of loops to run in parallel."""
+"""The mutator of the number of parallel loops."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MutateParallel(Mutator):
         return Trace(other if inst is mark else inst for inst in trace.without_postproc())
 
     def _plans(self, trace: Trace, mark: Instruction) -> list[int]:
-        """A bound for each other choice of loops to fuse."""
+        """Return one bound for each choice of loops to fuse, other than the current one."""
         assert self._context is not None, "a mutator is initialized with a context"
         most = self._context.facts.num_cores * self.max_jobs_per_core
         try:

@@ -1,4 +1,4 @@
-"""Another number of threads."""
+"""The mutator of the number of threads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlcc.tune.mutator.mutator import Mutator
 
 
 class MutateThreadBinding(Mutator):
-    """Samples again how many threads a split loop is bound to. TVM: `MutateThreadBinding`."""
+    """Resamples the number of threads that a split loop is bound to. TVM: `MutateThreadBinding`."""
 
     def mutate(self, trace: Trace, random: Engine) -> Trace | None:
         samplings = _thread_extents(trace)

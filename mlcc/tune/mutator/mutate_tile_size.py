@@ -1,4 +1,4 @@
-"""A factor moves from one tile level to another."""
+"""The mutator of tile sizes: moves a factor from one tile level to another."""
 
 from __future__ import annotations
 

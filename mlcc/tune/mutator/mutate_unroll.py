@@ -1,4 +1,4 @@
-"""Another bound on unrolling."""
+"""The mutator of the unrolling limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KEYS = ("meta_schedule.unroll_explicit", "meta_schedule.unroll_implicit")
 
 
 class MutateUnroll(Mutator):
-    """Samples again how many steps may be unrolled. TVM: `MutateUnroll`."""
+    """Resamples the maximum number of unrolled steps. TVM: `MutateUnroll`."""
 
     def mutate(self, trace: Trace, random: Engine) -> Trace | None:
         samplings = annotated_by(trace, _KEYS)

@@ -11,11 +11,11 @@ class Mutator(Part):
     """Changes one decision of a trace. TVM: `meta_schedule.Mutator`."""
 
     def mutate(self, trace: Trace, random: Engine) -> Trace | None:
-        """The trace with another decision; None where there is nothing to decide."""
+        """Return the trace with another decision; None if there is nothing to decide."""
         raise NotImplementedError
 
     def apply(self, trace: Trace, seed: int = -1) -> Trace | None:
-        """`mutate` with a random engine of its own; a negative seed is drawn from the system."""
+        """Call `mutate` with a new random engine; a negative seed is drawn from the system."""
         return self.mutate(trace, Engine(seed))
 
     @staticmethod

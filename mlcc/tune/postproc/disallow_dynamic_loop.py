@@ -1,4 +1,4 @@
-"""Loops whose extents are not known are turned down."""
+"""Reject schedules with loops of unknown extent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlcc.tune.postproc.postproc import Postproc
 
 
 class DisallowDynamicLoop(Postproc):
-    """Turns down schedules with a loop that does not run a constant number of times. TVM: `DisallowDynamicLoop`."""
+    """Rejects schedules with a loop whose extent is not constant. TVM: `DisallowDynamicLoop`."""
 
     def apply(self, sch: Schedule) -> bool:
         return all(

@@ -13,11 +13,11 @@ class Postproc(Part):
     """A postprocessor of sampled schedules: carries out annotations, or rejects the schedule. TVM: `Postproc`."""
 
     def may_pass(self, steps: Sequence[Instruction]) -> bool:
-        """Before they are replayed: False where it is certain from the decisions that `apply` will be."""
+        """Check decisions before a replay: return False only if `apply` is certain to return False."""
         return True
 
     def apply(self, sch: Schedule) -> bool:
-        """Change the schedule in place; False turns it down. So does a step that is refused (CompileError)."""
+        """Change the schedule in place. Return False to reject it; a CompileError of a step rejects it, too."""
         raise NotImplementedError
 
     @staticmethod

@@ -18,8 +18,10 @@ _WIDEST = 4  # bytes of elements that are loaded in vectors
 
 
 class RewriteCooperativeFetch(Postproc):
-    """Shares the loads that `meta_schedule.cooperative_fetch` marks out to the threads that were bound before, in
-    vectors of the annotation's width where that divides them. TVM: `RewriteCooperativeFetch`."""
+    """Distributes the loads of `meta_schedule.cooperative_fetch` over threads. TVM: `RewriteCooperativeFetch`.
+
+    The threads are those bound before. Loads are vectorized by the annotation's width if it divides their number.
+    """
 
     def __init__(self) -> None:
         self._warp = -1
@@ -62,7 +64,7 @@ def _fetch(sch: Schedule, block: BlockRV, lanes: int, threads: dict[str, int]) -
 
 
 def _widest_bytes(block: tir.Block) -> int:
-    """The bytes of the widest value that the block loads, casts or stores."""
+    """Return the size in bytes of the widest value that the block loads, casts or stores."""
     wide = (tir.BufferLoad, tir.Cast)
     sizes = [n.dtype.bytes for n in walk(block.body) if isinstance(n, wide)]
     return max(sizes + [n.value.dtype.bytes for n in walk(block.body) if isinstance(n, tir.BufferStore)], default=1)

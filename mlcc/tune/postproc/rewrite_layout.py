@@ -1,4 +1,4 @@
-"""Weights are stored in the order in which the kernel reads them."""
+"""Layout rewriting: store weights in the order in which the kernel reads them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _add_copy(sch: Schedule, reader: BlockRV, index: int) -> None:
 
 
 def _copies(func: tir.PrimFunc, buffer: tir.Buffer) -> list[str]:
-    """The names of the blocks that copy the buffer, and each the copy of the one before."""
+    """Return the names of a chain of copy blocks: the first copies the buffer, the others the predecessor's result."""
     copies: list[str] = []
     for block in find(func.body, tir.Block):
         if block.init is None and len(block.reads) == len(block.writes) == 1 and block.reads[0].buffer is buffer:
@@ -78,7 +78,7 @@ def _copies(func: tir.PrimFunc, buffer: tir.Buffer) -> list[str]:
 
 
 def _reading(tree: Tree, buffer: tir.Buffer) -> _Reading | None:
-    """The last block that loads the buffer, if the loops around it suggest a layout."""
+    """Return the last block that loads the buffer, with the layout that its loops suggest; None if there is none."""
     reading: _Reading | None = None
     analyzer = Analyzer()
     for realize in tree.realizes:
@@ -93,7 +93,7 @@ def _reading(tree: Tree, buffer: tir.Buffer) -> _Reading | None:
 
 
 def _own_loads(block: tir.Block, buffer: tir.Buffer) -> list[tir.BufferLoad]:
-    """The loads of a buffer in a block, but not in blocks inside it."""
+    """Return the loads of a buffer in a block, without those in nested blocks."""
     if any(True for _ in find(block.body, tir.BlockRealize)):
         return []
     return [n for n in walk(block.body) if isinstance(n, tir.BufferLoad) and n.buffer is buffer]

@@ -1,4 +1,4 @@
-"""The marks of `ParallelizeVectorizeUnroll` become parallel, vector and unrolled loops."""
+"""Carry out the annotations of `ParallelizeVectorizeUnroll`: parallelize, vectorize and unroll loops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEYS = ("parallel", "vectorize", "unroll_explicit", "unroll_implicit")
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """The numbers of the annotations, None where there is none."""
+    """The values of the annotations, None for an absent one."""
 
     parallel: int | None
     vectorize: int | None
@@ -36,8 +36,10 @@ class _Marks:
 
 
 class RewriteParallelVectorizeUnroll(Postproc):
-    """Parallel outer loops, vectors of inner ones and unrolling, as far as the root block asks for them and the nest of
-    each block allows it. TVM: `RewriteParallelVectorizeUnroll`."""
+    """Parallelizes outer loops, vectorizes inner ones and unrolls. TVM: `RewriteParallelVectorizeUnroll`.
+
+    The root block's annotations set the limits; each block's loop nest must allow it.
+    """
 
     def apply(self, sch: Schedule) -> bool:
         for name in functions(sch):

@@ -1,4 +1,4 @@
-"""The inits of reductions get nests of their own."""
+"""Decompose reductions: move their inits to separate loop nests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TENSORIZE, _TENSORIZE_INIT = "meta_schedule.auto_tensorize", "meta_schedule.aut
 
 
 class RewriteReductionBlock(Postproc):
-    """Decomposes every reduction, but one that threads share, before its first loop that is not spatial. TVM:
+    """Decomposes every reduction except cross-thread ones, before its first loop that is not spatial. TVM:
     `RewriteReductionBlock`."""
 
     def apply(self, sch: Schedule) -> bool:
@@ -42,7 +42,7 @@ class RewriteReductionBlock(Postproc):
 
 
 def _reductions(sch: Schedule, name: str) -> list[str]:
-    """The names of the blocks with an init whose reduction no threads share."""
+    """Return the names of the blocks with an init whose reduction axes are not bound to threads."""
     tree = sch.state.tree(name)
     threads = {loop.var for loop in tree.loops if (loop.thread or "").startswith(("threadIdx", "blockIdx"))}
     return [
@@ -53,7 +53,7 @@ def _reductions(sch: Schedule, name: str) -> list[str]:
 
 
 def _depth(tree: Tree, name: str) -> int | None:
-    """The place of the first loop around the block that is not spatial."""
+    """Return the position of the outermost loop around the block that is not spatial."""
     (block,) = tree.blocks_named(name)
     loops = tree.loops_above(block)
     return next((at for at, loop in enumerate(loops) if loop_iter_kind(tree, loop) is not IterKind.SPATIAL), None)

@@ -1,4 +1,4 @@
-"""Blocks that rules have cut for a tensor intrinsic get it."""
+"""Tensorize the blocks that rules have tiled for a tensor intrinsic."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class RewriteUnboundBlock(Postproc):
 
 
 def _unbound(body: tuple[tir.Stmt, ...], bound: frozenset[str]) -> list[str]:
-    """The names of the blocks directly in a body that lack loops over blocks, or over threads, around them."""
+    """Return the names of the outermost blocks in a body that lack a `blockIdx` or a `threadIdx` loop around them."""
     names: list[str] = []
     for stmt in body:
         match stmt:

@@ -1,4 +1,4 @@
-"""The layout in which a nest of loops reads a buffer from front to back."""
+"""Suggest the layout in which a loop nest reads a buffer contiguously."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def suggest_index_map(
 
 
 def _flat(buffer: tir.Buffer, indices: Sequence[tir.Expr]) -> tir.Expr:
-    """The place of an element, counted in elements."""
+    """Return the linear offset of an access, in elements."""
     offset: tir.Expr = c.const(0, buffer.shape[0].dtype)
     behind: tir.Expr = c.const(1, buffer.shape[0].dtype)
     strides = list(buffer.strides)
@@ -67,7 +67,7 @@ def _flat(buffer: tir.Buffer, indices: Sequence[tir.Expr]) -> tir.Expr:
 
 
 def _digits(sum: IterSum) -> list[_Digit]:
-    """The digits of loop variables in a sum, highest first; none where one is not constant."""
+    """Return the digits of loop variables in an iterator sum, highest first; none if an extent is not constant."""
     digits: list[_Digit] = []
     for split in sum.args:
         inner = _of_split(split)

@@ -1,4 +1,4 @@
-"""Kernels that a GPU cannot launch are turned down before any code is generated for them."""
+"""Reject kernels that a GPU cannot launch, before code generation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class VerifyGPUCode(Postproc):
 
 
 def _kernels(module: IRModule, context: TuneContext) -> list[DeviceKernel]:
-    """The kernels of a module as they are lowered for the target. Raises CompileError."""
+    """Lower a module for the target and return its kernels. Raises CompileError."""
     from mlcc.driver import build_pipeline, run_passes
     from mlcc.passes.gpu.device import is_kernel
 

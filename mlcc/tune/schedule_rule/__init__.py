@@ -1,4 +1,4 @@
-"""Rules that make design spaces of a kernel, block by block, by TVM's names."""
+"""Rules that generate design spaces of a kernel, block by block, under TVM's names."""
 
 from mlcc.tune.schedule_rule.add_rfactor import AddRFactor
 from mlcc.tune.schedule_rule.apply_custom_rule import ApplyCustomRule, register_custom_rule

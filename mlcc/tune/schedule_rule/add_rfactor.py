@@ -1,4 +1,4 @@
-"""Long sums in parallel parts."""
+"""Split reductions into parallel partial sums (split-k, `rfactor`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class AddRFactor(ScheduleRule):
-    """Splits a reduction whose spatial axes keep few cores busy, and sums either part apart. TVM: `AddRFactor`.
+    """Applies `rfactor` to a reduction whose spatial axes have too little parallelism. TVM: `AddRFactor`.
 
     At most `max_jobs_per_core` jobs a core are worth having (-1: the rule is off for blocks that could be tiled); the
     inner part has at most `max_innermost_factor` iterations.

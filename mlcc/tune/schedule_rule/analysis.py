@@ -48,7 +48,7 @@ def annotation(sch: Schedule, place: BlockRV | LoopRV, key: str) -> object:
 
 
 def plain(value: object) -> object:
-    """A value of an annotation without TensorIR's wrapping."""
+    """Unwrap a value of an annotation from TensorIR nodes."""
     if isinstance(value, (tir.IntImm, tir.FloatImm, tir.StringImm)):
         return value.value
     if isinstance(value, (list, tuple)):

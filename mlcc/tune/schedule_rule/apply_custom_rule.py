@@ -1,4 +1,4 @@
-"""Rules that kernels ask for by name."""
+"""User-defined rules, which blocks name in an annotation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _rules: dict[tuple[str, str], CustomRule] = {}
 
 
 def register_custom_rule(name: str, key: str) -> Callable[[CustomRule], CustomRule]:
-    """A decorator that makes a function the rule `name` for targets with the key `key` (`cpu`, `cuda`, `gpu`)."""
+    """Return a decorator that registers a function as the rule `name` for targets with a key (`cpu`, `cuda`, `gpu`)."""
 
     def register(rule: CustomRule) -> CustomRule:
         _rules[name, key] = rule

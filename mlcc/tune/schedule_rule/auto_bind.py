@@ -1,4 +1,4 @@
-"""Loops that nothing else has bound are shared out to threads."""
+"""Bind loops to threads that no other rule has bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inlining: stages that only prepare elements for others disappear into them."""
+"""Inlining of element-wise stages into their consumers or producers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class AutoInline(ScheduleRule):
 
 
 class InlineConstantScalars(ScheduleRule):
-    """Inlines blocks that only make a constant without dimensions. TVM: `InlineConstantScalars`."""
+    """Inlines blocks that compute a constant scalar. TVM: `InlineConstantScalars`."""
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         ref = block_of(sch, block)

@@ -1,4 +1,4 @@
-"""The threads of a block reduce together."""
+"""Cross-thread reduction: the threads of a block share a reduction."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _in_threads(sch: Schedule, block: BlockRV) -> bool:
 
 
 def _threads_of(trace: Trace) -> ExprRV | int | None:
-    """The factor that gave the extent of the first loop that was bound to `threadIdx.x`."""
+    """Return the split factor that is the extent of the first loop bound to `threadIdx.x`."""
     for bound in trace.insts:
         if bound.name == "bind" and bound.arguments["thread_axis"] == "threadIdx.x":
             for inst in trace.insts:

@@ -1,4 +1,4 @@
-"""The rules that targets have by default: TVM's, with TVM's numbers."""
+"""The default rules of targets: TVM's, with TVM's parameters."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ class IntrinAxes:
     accesses: tuple[Accesses, ...]
 
     def whole(self) -> tir.IndexMap:
-        """The axes of the block as the outer ones and then those of the intrinsic."""
+        """Return the map from the block's axes to the outer ones followed by the intrinsic's."""
         return tir.IndexMap(self.axes, (*self.outer, *self.fused.values()))
 
     def of_buffer(self, buffer: tir.Buffer, axes: Sequence[tir.Expr]) -> tir.IndexMap:
-        """The same for a buffer that some of the axes index, in this order."""
+        """Return the same map for a buffer that some of the axes index, in this order."""
         own = tuple(axis for axis in axes if isinstance(axis, tir.Var))
         (access,) = (one for one in self.accesses if one.buffer is buffer)
         described = [self.fused[index] for index in access.described if isinstance(index, tir.Var)]

@@ -44,7 +44,7 @@ class Accesses(NamedTuple):
 
 
 def inner_block(intrin: TensorIntrin) -> tir.Block:
-    """The block of the description that computes one element."""
+    """Return the innermost block of the description, which computes one element."""
     return _inner_block(intrin).block
 
 
@@ -87,7 +87,7 @@ class _Pairs:
 
 
 def tile_with_tensor_intrin(sch: Schedule, block: BlockRV, intrin_name: str) -> LoopRV | None:
-    """Split the loops that the intrinsic's run over, and put the inner ones, the intrinsic's, innermost.
+    """Tile the block's loops by the intrinsic's extents, and reorder the tile loops innermost.
 
     Returns the outermost loop of the tile; None where loops and axes do not go together, or a loop does not divide.
     TVM: `TileWithTensorIntrin` without padding.
@@ -119,7 +119,7 @@ def tile_with_tensor_intrin(sch: Schedule, block: BlockRV, intrin_name: str) -> 
 def _loop_pairs(
     ref: BlockRef, described: tir.BlockRealize, described_loops: list[tir.For]
 ) -> list[tuple[tir.For, tir.For]] | None:
-    """Loops of the block and the loops of the description that they go with, innermost axes first."""
+    """Return pairs of corresponding loops of the block and the description, innermost axes first."""
     own = _nest_of(ref.tree, ref.block)
     values, axes = ref.realize.values, ref.block.iter_vars
     if len(axes) < len(described.values) or len(own) != len(axes):
@@ -145,7 +145,7 @@ def _loop_pairs(
 
 
 def _nest_of(tree: Tree, block: tir.Block) -> list[tir.For]:
-    """The loops right around a block, up to one that holds several statements."""
+    """Return the perfect loop nest around a block: up to a loop with several statements."""
     nest: list[tir.For] = []
     for loop in reversed(tree.loops_above(block)):
         if len(loop.body) != 1:

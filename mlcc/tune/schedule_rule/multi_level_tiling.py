@@ -1,4 +1,4 @@
-"""Multi-level tiling: every loop of a block with reuse is split into tiles, which stand in the order of a structure."""
+"""Multi-level tiling: split every loop of a block with data reuse, and order the tile loops by a structure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ReuseType(NamedTuple):
 
     @staticmethod
     def of(given: ReuseType | Mapping[str, Any] | None) -> ReuseType:
-        """A reuse as an argument. Raises ValueError for an unknown request."""
+        """Convert an argument to a reuse. Raises ValueError for an unknown request."""
         reuse = ReuseType("no", [], "") if given is None else given
         reuse = ReuseType(**reuse) if isinstance(reuse, Mapping) else reuse
         if reuse.req not in _REQUESTS:
@@ -53,7 +53,7 @@ class ReuseType(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tiled:
-    """A schedule on its way: the block, its loops by tile level, the sampled extents of those, and its caches."""
+    """The state of tiling: the schedule, the block, its loops and sampled extents by tile level, its caches."""
 
     sch: Schedule
     block: BlockRV
@@ -156,7 +156,7 @@ class MultiLevelTiling(ScheduleRule):
         return 0
 
     def _sampled(self, sch: Schedule, block: BlockRV, loop: LoopRV, n: int) -> list[ExprRV]:
-        """The extents of the tiles of a loop."""
+        """Sample the tile extents of a loop."""
         factors: list[ExprRV] = sch.sample_perfect_tile(loop, n=n, max_innermost_factor=self.max_innermost_factor)
         return factors
 
@@ -179,7 +179,7 @@ class MultiLevelTiling(ScheduleRule):
         return states + self._collected(state, cache, levels)
 
     def _collected(self, state: Tiled, cache: BlockRV, levels: Sequence[int]) -> list[Tiled]:
-        """The cache is written back after the tiles of each level."""
+        """Return a variant for each level: the cache is written back after the tiles of that level."""
         states = []
         for level in levels:
             tiled = replace(state.copy(), written=cache)
@@ -211,7 +211,7 @@ class MultiLevelTiling(ScheduleRule):
         return states
 
     def _fetch_together(self, sch: Schedule, cache: BlockRV) -> None:
-        """The threads of a block are to load the cache together, some elements at a time."""
+        """Annotate a cache's loads for cooperative fetching, with a sampled vector width."""
         dtype = str(block_of(sch, cache).block.writes[0].buffer.dtype)
         widest = _WIDEST.get(dtype, max(self.vector_load_lens, default=0))
         lanes = [n for n in self.vector_load_lens if n <= widest and (dtype != "float16" or n == 1 or n % 2 == 0)]

@@ -1,4 +1,4 @@
-"""Marks on the root block: how much to run in parallel, in vectors, and unrolled."""
+"""Annotate the root block with limits for parallelization, vectorization and unrolling."""
 
 from __future__ import annotations
 

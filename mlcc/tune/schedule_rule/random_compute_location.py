@@ -1,4 +1,4 @@
-"""Stages are computed anywhere in the loops of their consumers."""
+"""Sample the compute location of stages in the loops of their consumers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PRODUCER_TOO = "meta_schedule.random_compute_producer"
 
 
 class RandomComputeLocation(ScheduleRule):
-    """Samples where a stage that is not tiled is computed. TVM: `RandomComputeLocation`."""
+    """Samples the compute location of an untiled stage. TVM: `RandomComputeLocation`."""
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         if not _can_move(block_of(sch, block)):

@@ -15,7 +15,7 @@ class ScheduleRule(Part):
     """
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        """The ways on from `sch` that the rule knows for the block; `[sch]` if it has nothing to say."""
+        """Return the schedules that the rule derives from `sch` for the block; `[sch]` if it does not apply."""
         raise NotImplementedError
 
     @staticmethod

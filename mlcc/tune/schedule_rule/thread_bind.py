@@ -1,4 +1,4 @@
-"""Binding of whole nests to blocks of threads."""
+"""Binding of loop nests to thread blocks and threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNBOUNDED = (1 << 63) - 1
 
 
 def factor_sampler(sch: Schedule, extents: Sequence[int]) -> Factor:
-    """Samples the threads of a block among those of `extents` that a loop has work for."""
+    """Return a sampler of the number of threads, among the `extents` not above a loop's trip count."""
 
     def factor(most: int) -> ExprRV | int:
         fitting = [e for e in extents if e <= most]

@@ -1,4 +1,4 @@
-"""Strategies that go through design spaces, by TVM's names."""
+"""Search strategies for design spaces, under TVM's names."""
 
 from mlcc.tune.search_strategy.candidate import MeasureCandidate
 from mlcc.tune.search_strategy.evolutionary_search import EvolutionarySearch

@@ -1,4 +1,4 @@
-"""A way through a design space, replayed only where its schedule is asked for."""
+"""Candidates: decisions in a design space, replayed lazily when the schedule is needed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Individual:
 
     @cached_property
     def decisions(self) -> tuple[Any, ...]:
-        """The decisions, in a form that compares: two individuals of a space are alike if theirs are."""
+        """The decisions as a comparable key: equal for equal individuals of a space."""
         marks = [
             inst.arguments["ann_val"]
             for inst in self.steps

@@ -1,4 +1,4 @@
-"""Random decisions without a replay."""
+"""Sampling of random decisions without a replay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Draws:
         self._places: dict[tuple[Handle, ...], list[int]] = {}
 
     def note(self, steps: Sequence[Instruction]) -> None:
-        """Learn the places of steps whose decisions are legal."""
+        """Record the compute locations of legal decisions."""
         for inst in steps:
             if inst.name == "sample_compute_location" and inst.decision is not None:
                 known = self._places.setdefault(inst.outputs, [])
@@ -36,7 +36,7 @@ class Draws:
         return [inst.with_decision(self._decision(inst, random)) if inst.is_sampling else inst for inst in steps]
 
     def moved(self, trace: Trace, random: Engine) -> Trace | None:
-        """The trace with a stage in another place that is known; None where there is none."""
+        """Return the trace with a stage at another known compute location; None if there is none."""
         moves = [(i, p) for i in trace.insts for p in self._places.get(i.outputs, ()) if p != i.decision]
         if not moves:
             return None

@@ -1,4 +1,4 @@
-"""Evolution: decisions that did well are changed a little, and a model chooses which of the changes to measure."""
+"""Evolutionary search: mutate good decisions, and measure the mutants that a cost model ranks highest."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class EvolutionarySearch(SearchStrategy):
         return parent
 
     def _realized(self, ranked: list[Individual], wanted: int) -> list[MeasureCandidate]:
-        """The first of some individuals that can be replayed and are new; they are taken off the list."""
+        """Return candidates of the first individuals that replay and are new; pops those tried off the list."""
         candidates: list[MeasureCandidate] = []
         failures = 0
         while ranked and len(candidates) < wanted and failures < self.max_fail_count * 100:

@@ -1,4 +1,4 @@
-"""Descent: from the best decisions so far to their neighbours."""
+"""Local search: from the best decisions so far to their neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Design spaces made anew for each candidate."""
+"""Random search with a new design space for each candidate."""
 
 from __future__ import annotations
 

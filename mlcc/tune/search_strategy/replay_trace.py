@@ -1,4 +1,4 @@
-"""Random decisions."""
+"""Random search over the decisions of design spaces."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class SearchStrategy:
         self._done += len(results)
 
     def clone(self) -> Self:
-        """A copy that is initialized on its own."""
+        """Return an independently initialized copy."""
         duplicate = copy.copy(self)
         duplicate._spaces = []
         return duplicate
@@ -129,5 +129,5 @@ class SearchStrategy:
 
 
 def undecided(steps: Sequence[Instruction]) -> list[Instruction]:
-    """The steps, with every decision still to be made."""
+    """Return the steps without their decisions."""
     return [inst.with_decision(None) if inst.is_sampling else inst for inst in steps]

@@ -1,4 +1,4 @@
-"""Generators of design spaces, by TVM's names."""
+"""Generators of design spaces, under TVM's names."""
 
 from mlcc.tune.space_generator.generator import SpaceGenerator
 from mlcc.tune.space_generator.post_order_apply import PostOrderApply

@@ -37,7 +37,7 @@ class PostOrderApply(SpaceGenerator):
         return schedules
 
     def _collect(self, sch: Schedule) -> list[BlockRV]:
-        """The blocks, inner ones before those around them. Raises ValueError where two have one name."""
+        """Return the blocks in post-order. Raises ValueError for two blocks of one name."""
         working = sch.func_working_on
         names = [n for n, f in sch.mod.functions.items() if isinstance(f, tir.PrimFunc)]
         blocks = []
@@ -53,7 +53,7 @@ class PostOrderApply(SpaceGenerator):
 
 
 def _everywhere(rule: ScheduleRule, schedules: list[Schedule], blocks: list[BlockRV]) -> list[Schedule]:
-    """The schedules that a rule makes of some, going through the blocks from the last on."""
+    """Apply a rule to every block of the schedules, from the last block on. Return the resulting schedules."""
     waiting = [(sch, len(blocks)) for sch in schedules]
     done: list[Schedule] = []
     while waiting:

@@ -1,4 +1,4 @@
-"""Design spaces that a function, or a schedule script, spells out."""
+"""Design spaces defined by a function or a schedule script."""
 
 from __future__ import annotations
 
