@@ -142,8 +142,10 @@ class Joined(Mapping[str, "np.ndarray"]):
 
 
 class Inputs(Joined):
-    """The arguments of a call, in files by name. Names in `weights`, of which a function may take only some, are kept
-    apart."""
+    """The arguments of a call, in files by name.
+
+    `weights` are the names of which a function may take only some.
+    """
 
     def __init__(self, files: Iterable[ArrayFile], weights: Iterable[ArrayFile] = ()) -> None:
         later = list(weights)

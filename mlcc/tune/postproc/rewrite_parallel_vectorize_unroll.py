@@ -87,8 +87,10 @@ def _marks(root: tir.Block) -> _Marks | None:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """Properties of a loop: its constant extent or None; whether it is spatial, is `free` (no thread binding, no
-    annotations), and has a single statement as its body (`alone`)."""
+    """Properties of a loop: `extent` is None if not constant.
+
+    `free`: no thread binding and no annotations; `alone`: its body is a single statement.
+    """
 
     extent: int | None
     spatial: bool

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 
 class CrossThreadReduction(ScheduleRule):
-    """Binds a reduction loop to `threadIdx.x`, if possible within the loops of the consumer. TVM:
-    `CrossThreadReduction`.
+    """Binds a reduction loop to `threadIdx.x`, if possible within the consumer's loops. TVM: `CrossThreadReduction`.
 
     The number of threads is sampled from `thread_extents`. Raises ValueError for one that is not positive.
     """

@@ -9,8 +9,7 @@ _MOST_FAILURES = 100
 
 
 class ReplayFunc(SearchStrategy):
-    """Random search that regenerates the design spaces: the random decisions of each are a candidate. TVM:
-    `ReplayFunc`."""
+    """Random search that regenerates the design spaces; each one's own decisions are a candidate. TVM: `ReplayFunc`."""
 
     def _propose(self, wanted: int) -> list[MeasureCandidate]:
         candidates: list[MeasureCandidate] = []
