@@ -87,7 +87,7 @@ def scale(call: relax.Call) -> float | None:
 
 
 def _window(call: relax.Call) -> int | None:
-    """How many keys before a query count, itself included."""
+    """Return the width of the sliding window: the keys up to a query's own position, itself included; None for all."""
     window: int | None = call.attrs["window_size"]
     if window is not None and call.attrs["causal_mask"] is None:
         fail(call, "E0442", "`window_size` needs a `causal_mask`: the window ends at the diagonal")
@@ -206,7 +206,7 @@ def _lower_var_len(
     last = starts_q.shape[0] - 1
 
     def span(starts: te.Tensor, i: Any) -> tuple[Any, Any]:
-        """Where the sequence of query `i` begins and ends; both are 0 outside of all."""
+        """Return the bounds of the sequence that query `i` belongs to; both are 0 for a query outside all sequences."""
         number = reached(i)
         inside = te.all(number > 0, number <= last)
         begin = te.if_then_else(inside, starts(number - 1).astype(INT64), te.const(0, INT64))
@@ -247,7 +247,7 @@ def _maximum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def _visible(call: relax.Call, queries: int, keys: int) -> Any:
-    """Which keys (columns) each query (row) sees."""
+    """Return the attention mask: True where a query (row) attends to a key (column)."""
     mask, window = call.attrs["causal_mask"], _window(call)
     distance = np.arange(keys) - np.arange(queries)[:, None]
     if mask is None:

@@ -256,7 +256,7 @@ def _signed_zero(like: Scalar) -> Scalar:
 
 
 def _signs_differ(a: Scalar, b: Scalar) -> Any:
-    """Whether one is negative and the other positive."""
+    """Return the condition that one operand is negative and the other positive."""
     zero = _zero(a)
     return te.any(te.all(a < zero, b > zero), te.all(a > zero, b < zero))
 

@@ -144,7 +144,7 @@ def _empty() -> Signature:
 
 
 def _missing(name: str, param: Param, given: dict[str, Any], span: Span | None) -> list[relax.Expr]:
-    """What stands for an argument that was left out: nothing at the end of a call, else a null value."""
+    """Return the operands for an omitted argument: none at the end of a call, a null value in `memory.view`."""
     if name != "memory.view":
         _refuse_gap(name, param, given, span)
         return []
@@ -244,10 +244,10 @@ def rewrite_arguments(name: str, args: list[Any], kwargs: dict[str, Any]) -> tup
 def print_call_args(
     call: relax.Call, dialect: str = "mlcc"
 ) -> tuple[tuple[relax.Expr, ...], tuple[tuple[str, Any], ...]]:
-    """What the text of a call of an operator gives by position (expressions) and by keyword.
+    """Return the positional arguments (expressions) and the keyword arguments of an operator's call in its text.
 
-    Keyword values are graph-level expressions, struct info, or plain values as attributes hold them, with lists
-    where text has brackets. The names and the form of absent dtypes follow the dialect.
+    Keyword values are graph-level expressions, struct info, or plain attribute values, with lists where the text has
+    brackets. The names and the spelling of absent dtypes follow the dialect.
     """
     short = short_name(call.op.name)
     sig = signature(short) or _empty()

@@ -1,4 +1,4 @@
-"""What the text of an operator's call may leave out, and what stands for itself there: the inverse of `bind`."""
+"""Short form of an operator's call: default attributes omitted, scalars as Python numbers. The inverse of `bind`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mlcc.ops.signature import REQUIRED, Param, Signature, signature
 
 
 def brief_call(call: relax.Call) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments and attributes that the text of a call has to state: no attribute that operators have by default.
+    """Return the arguments and attributes that the text of a call has to state: no attribute that has its default.
 
-    A scalar argument is a Python number where a number is read as that scalar (of int64, float64 or bool), a tuple of
-    such scalars a list of numbers; all other arguments are the call's.
+    A scalar argument becomes a Python number if the parser reads that number as the same scalar (int64, float64 or
+    bool), a tuple of such scalars a list of numbers. All other arguments are returned unchanged.
     """
     sig = _signature(call)
     attrs = {n: value for n, value in call.attrs.items() if sig is None or not _is_default(sig, n, value, call)}

@@ -71,7 +71,7 @@ def infer_object(call: relax.Call) -> relax.StructInfo:
 
 
 def infer_same(call: relax.Call) -> relax.StructInfo:
-    """What the argument is."""
+    """Return the struct info of the first argument."""
     info = call.args[0].struct_info
     assert info is not None
     return info

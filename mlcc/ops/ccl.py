@@ -17,7 +17,7 @@ def infer_same(call: relax.Call) -> Tensor:
 
 
 def infer_allgather(call: relax.Call) -> Tensor:
-    """What all workers have, one after the other in the first dimension."""
+    """Infer the concatenation of all workers' tensors along the first dimension."""
     data = tensor(call, 0)
     if data.dims is None:
         return data

@@ -164,7 +164,10 @@ def _steps(extent: int, size: int, stride: int, dilation: int) -> int:
 
 
 def parameters(n: int, transposed: bool) -> str:
-    """What a convolution over `n` dimensions takes; a transposed one has the channels of its weights swapped."""
+    """Return the parameter list of a convolution over `n` spatial dimensions.
+
+    Transposed convolutions add `output_padding`, and their weights have input channels first (IO instead of OI).
+    """
     space = letters(n)
     more = f"output_padding: ints{n} = 0, " if transposed else ""
     return (

@@ -134,7 +134,7 @@ class _Boxes:
         return [self.chosen.set(self.box[k], k, at) for k in range(5)]
 
     def overlaps(self, k: Scalar, threshold: Scalar) -> Scalar:
-        """Whether intersection over union with a chosen box exceeds the threshold."""
+        """Return the condition that the intersection over union with chosen box `k` exceeds the threshold."""
         zero = te.const(0, self.box.dtype)
         low = [te.max(self.chosen[a, k], self.box[a]) for a in (0, 1)]
         high = [te.min(self.chosen[a, k], self.box[a]) for a in (2, 3)]

@@ -95,7 +95,7 @@ class _Windows:
         return {**at, **windows}, te.all(*conditions)
 
     def number(self, at: dict[str, Any]) -> Scalar:
-        """How many elements of the window at `at` the pool counts."""
+        """Return the divisor of an average pool at `at`: the number of elements of the window that count."""
         number: tir.Expr = construct.const(1, INT64)
         for n, c in enumerate("HW"):
             number = construct.mul(number, self._counted(n, raw(at[c]), self.extents[c]))

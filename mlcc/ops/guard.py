@@ -1,4 +1,4 @@
-"""What every operator's reference and lowering are wrapped in: narrow floats, and complaints about dtypes."""
+"""Wrappers of every operator's reference and lowering: narrow floats in float32, unsupported dtypes as errors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mlcc.ops.lazy import np
 
 
 def reference(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The NumPy reference `fn(call, *values)` on float16 as on the narrower floats: in float32.
+    """Wrap the NumPy reference `fn(call, *values)`: float16 is computed in float32, like the narrower floats.
 
-    The caller decodes bfloat16 and 8-bit floats to float32, and rounds the result once to the dtype that the struct
-    info says: no intermediate of one operator is rounded. Integers wrap; nothing warns.
-    Dtypes that it does not take are a diagnostic (E0444), as in the lowering.
+    The caller decodes bfloat16 and 8-bit floats to float32, and rounds the result once to the dtype of the struct
+    info: intermediates of an operator are not rounded. Integers wrap; nothing warns.
+    Unsupported dtypes are a diagnostic (E0444), as in the lowering.
     """
 
     @functools.wraps(fn)
@@ -33,7 +33,7 @@ def reference(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def floats_only(dtype: Any) -> None:
-    """What is defined for numbers with fractions only. Raises TypeError."""
+    """Raise TypeError for a dtype that is not a float."""
     if "float" not in str(dtype):
         raise TypeError("it takes floats")
 
@@ -53,7 +53,7 @@ def _widened(value: Any) -> Any:
 
 
 def lowering(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The lowering `fn(call, *tensors)`, with dtypes that it cannot have as a diagnostic (E0444)."""
+    """Wrap the lowering `fn(call, *tensors)`: unsupported dtypes are a diagnostic (E0444)."""
 
     @functools.wraps(fn)
     def run(call: relax.Call, *tensors: Any) -> Any:

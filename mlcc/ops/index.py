@@ -95,7 +95,7 @@ def canonical_index(
 
 
 def _by_direction(stride: tir.Expr, known: Analyzer, make: Callable[[bool], tir.Expr]) -> tir.Expr:
-    """What `make` gives for a stride that goes backward or not; by its sign where that is not known."""
+    """Return `make(True)` for a negative stride, else `make(False)`; a select of both if the sign is unknown."""
     if isinstance(stride, tir.IntImm) or prove(construct.greater_equal(stride, int64(0)), known):
         return make((tir.const_int(stride) or 1) < 0)
     negative = construct.less(stride, int64(0))

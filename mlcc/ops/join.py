@@ -82,7 +82,7 @@ def _same_ndim(call: relax.Call, infos: Sequence[Tensor]) -> int:
 
 
 def _equal_extents(call: relax.Call, shapes: Sequence[Dims], skip: int | None) -> bool:
-    """Whether all extents but those at `skip` are known to be equal; known differences are refused."""
+    """Return True if all extents but those at `skip` are provably equal. Raises CompileError for provably unequal."""
     sure = True
     for shape in shapes[1:]:
         for at, (a, b) in enumerate(zip(shapes[0], shape, strict=True)):

@@ -1,7 +1,7 @@
-"""How operators take tensors that are stored in another order of their axes: rules for the `layout` of their entries.
+"""Layout rules: operators on tensors with permuted or split axes. The values of `layout` in registry entries.
 
-The layout of a tensor is a permutation: the axis of the original tensor that lies at each place, and perhaps inner
-parts of axes, see `split_layouts`. Of a tuple it is `Fields`, of what is no tensor of known rank None.
+The layout of a tensor is a permutation: the original axis at each position, perhaps with inner parts of split axes,
+see `split_layouts`. The layout of a tuple is `Fields`; that of any other value, or of unknown rank, is None.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def unsplit(rule: Rule) -> Rule:
 
 
 def _without(layout: Layout, dropped: Iterable[int]) -> Layout:
-    """What is left of a layout where axes go."""
+    """Return the layout without some axes; the axes behind them are renumbered."""
     gone = set(dropped)
     kept = sorted({axis_of(entry) for entry in layout} - gone)
     left = [entry for entry in layout if axis_of(entry) not in gone]

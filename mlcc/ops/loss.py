@@ -72,7 +72,7 @@ def _ones(predictions: te.Tensor) -> te.Tensor:
 
 
 def _at(i: Any, c: Any) -> list[Any]:
-    """Where the prediction for class `c` of the target at `i` stands."""
+    """Return the index of the prediction for class `c` of the target at `i`: the class axis follows the batch axis."""
     return [*i[:1], c, *i[1:]]
 
 

@@ -41,7 +41,7 @@ class Scan:
 
     @property
     def is_one(self) -> bool:
-        """Whether a block takes a whole row."""
+        """True if one thread block scans a whole row."""
         known = tir.const_int(self.extent.expr)
         return known is not None and known <= CHUNK
 

@@ -27,7 +27,7 @@ Place = Callable[[Any], tuple[Any, ...]]  # the indices of element k of a row
 
 
 def before(a: Scalar, b: Scalar, descending: bool) -> Any:
-    """Whether `a` comes strictly before `b`: NaN is above all numbers, and as good as another."""
+    """Return the condition that `a` sorts strictly before `b`. NaN is greater than all numbers and equal to NaN."""
     plain = a > b if descending else a < b
     if not a.dtype.is_float:
         return plain

@@ -110,7 +110,7 @@ def _windows(call: relax.Call, x: te.Tensor, fill: te.Scalar) -> tuple[te.Tensor
 
 
 def _extra(call: relax.Call, x: te.Tensor, places: Sequence[int]) -> list[int]:
-    """How far `ceil_mode` may read past the end."""
+    """Return how many elements `ceil_mode` may read past the end, per dimension."""
     return [call.attrs["strides"][at] - 1 if call.attrs["ceil_mode"] else 0 for at in range(len(places))]
 
 
@@ -134,8 +134,10 @@ def _compute(shape: Any, fn: Callable[..., Any], name: str, rule: str) -> te.Ten
 
 
 def _windows_unsplit(call: relax.Call) -> bool:
-    """Whether windows move along whole axes and the result has the layout of the data: each inner part is then an
-    axis like the batch."""
+    """Return True if windows move along unsplit axes only and the result has the layout of the data.
+
+    Inner parts of split axes are then treated like the batch axis.
+    """
     layout = call.attrs["layout"]
     whole = all(factor is None or letter not in SPATIAL for letter, factor in parts_of(layout) or ())
     return whole and layout == call.attrs["out_layout"]
@@ -174,7 +176,7 @@ def _lower_avg_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 
 def counted(call: relax.Call, index: tir.Expr, extent: tir.Expr, at: int, ndim: int) -> tir.Expr:
-    """How many elements of a window count along one dimension."""
+    """Return the number of elements of a window that an average counts along one dimension."""
     stride, pads = call.attrs["strides"][at], call.attrs["padding"]
     dilation, size = call.attrs["dilation"][at], call.attrs["pool_size"][at]
     begin = construct.sub(construct.mul(index, stride), pads[at])
@@ -279,7 +281,7 @@ ATTR_ORDER = ("pool_size", "strides", "dilation", "padding", "ceil_mode", "count
 
 
 def parameters(n: int, include_pad: bool = False) -> str:
-    """What describes the windows of a pool over `n` dimensions of space."""
+    """Return the parameter list that describes the windows of a pool over `n` spatial dimensions."""
     return (
         f"pool_size: ints{n} = 1, strides: ints{n} = 1, padding: pads{2 * n} = 0, dilation: ints{n} = 1, "
         f"ceil_mode: bool = False, count_include_pad: bool = {include_pad}, {_layouts(n)}"

@@ -70,7 +70,7 @@ def _without(dims: Dims, at: int) -> Dims:
 
 
 def group_size(dims: Dims, data: Dims, at: int) -> int | None:
-    """How many neighbours along an axis of the data share a scale; None where that is not known, or no whole number."""
+    """Return the number of adjacent elements along an axis that share a scale; None if unknown or not an integer."""
     groups, whole = tir.const_int(dims[at]), tir.const_int(data[at])
     return whole // groups if groups and whole is not None and whole % groups == 0 else None
 

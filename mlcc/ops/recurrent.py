@@ -34,7 +34,7 @@ from mlcc.ops.shapes import (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a kind of layer has: gates, states besides the hidden one, activations; and the names of its operands."""
+    """A kind of recurrent layer: gates, states besides the hidden one, activations, and the names of its operands."""
 
     name: str
     gates: int
@@ -167,7 +167,7 @@ def relax_shape(*dims: tir.Expr) -> relax.ShapeExpr:
 
 
 def layer_of(call: relax.Call, cell: Cell) -> Layer:
-    """What the steps of a call do."""
+    """Return the settings of the recurrent layer that a call computes."""
     return Layer(
         cell.name, cell.gates, _directions(call), call.attrs["direction"] == "reverse", _activations(call, cell),
         call.attrs["clip"], bool(call.attrs.get("linear_before_reset")), bool(call.attrs.get("input_forget")),

@@ -30,7 +30,7 @@ MOST_SHARED = 1024  # hidden elements whose state fits shared memory
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What a layer does: its kind, gates, directions, the activations of all directions and ONNX's switches."""
+    """The settings of a recurrent layer: kind, gates, directions, activations of all directions, ONNX's switches."""
 
     kind: str
     gates: int
@@ -42,7 +42,7 @@ class Layer:
     input_forget: bool
 
     def backward(self, direction: int) -> bool:
-        """Whether a direction begins with the last step."""
+        """Return True if a direction begins with the last time step."""
         return self.reverse or direction == 1
 
     def of(self, direction: int) -> tuple[Activation, ...]:
@@ -51,7 +51,7 @@ class Layer:
         return self.activations[direction * count : (direction + 1) * count]
 
     def clipped(self, x: Scalar) -> Scalar:
-        """What goes into an activation."""
+        """Return the input of an activation, clamped to [-clip, clip] if the layer has `clip`."""
         if self.clip is None:
             return x
         return te.max(te.min(x, number(self.clip, x.dtype)), number(-self.clip, x.dtype))  # type: ignore[no-any-return]
@@ -96,7 +96,7 @@ class _Row:
         self.state, self.product = state, product
 
     def gate(self, number: int, at: Scalar, n: Scalar, j: Scalar, recurrent: bool = True) -> Scalar:
-        """What goes into a gate: the input's share, the biases and the state's share."""
+        """Return the pre-activation of a gate: input's product, biases and, if `recurrent`, the state's product."""
         real = self.cells["gates"].dtype
         column = self.hidden * number + j
         width = self.hidden * self.layer.gates
@@ -161,7 +161,7 @@ class _Row:
 
 
 def _two_products(layer: Layer) -> bool:
-    """Whether the last gate's product is of the state after the reset gate."""
+    """Return True for a GRU with the reset gate before the last gate's product, which needs two products a step."""
     return layer.kind == "gru" and not layer.linear_before_reset
 
 

@@ -135,12 +135,12 @@ def _empty(reducer: Any, x: te.Tensor, places: Sequence[int], keepdims: bool) ->
 
 
 def least(dtype: str) -> tir.Expr:
-    """What no number is below: -inf of floats."""
+    """Return the smallest value of a dtype: -inf for floats."""
     return construct.const(-math.inf, dtype) if DType.of(dtype).is_float else construct.min_value(dtype)
 
 
 def greatest(dtype: str) -> tir.Expr:
-    """What no number is above: inf of floats."""
+    """Return the largest value of a dtype: inf for floats."""
     return construct.const(math.inf, dtype) if DType.of(dtype).is_float else construct.max_value(dtype)
 
 
@@ -234,7 +234,7 @@ def _by_order(largest: bool) -> Any:
 
 
 def _nan_first(largest: bool) -> Any:
-    """Where there is NaN, the place of the first one, as in NumPy, PyTorch and ONNX."""
+    """Return the argmax or argmin reducer that prefers the first NaN, as in NumPy, PyTorch and ONNX."""
     order = operator.gt if largest else operator.lt
 
     def better(a: Scalar, b: Scalar) -> Any:

@@ -186,7 +186,7 @@ def _np_sample(image: Any, y: Any, x: Any) -> Any:
 
 
 def _image(x: Any, region: Any) -> int:
-    """Which image a region is of."""
+    """Return the batch index of the image that a region belongs to. Raises IndexError for an index out of range."""
     number = int(np.clip(np.nan_to_num(float(region[0])), -1e19, 1e19))
     return int(places(np.int64(max(min(number, 2**63 - 1), -(2**63))), len(x), 0, False))
 

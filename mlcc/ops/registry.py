@@ -25,7 +25,7 @@ __all__ = [
 
 
 class FusionKind(enum.IntEnum):
-    """How an operator may join others in one kernel; the numbers are those of the attribute `op_pattern`."""
+    """The fusion pattern of an operator; the numbers are those of the attribute `op_pattern`."""
 
     ELEMWISE = 0
     BROADCAST = 1
@@ -37,7 +37,7 @@ class FusionKind(enum.IntEnum):
 
 
 class Precision(enum.Enum):
-    """What `to-mixed-precision` has an operator compute in."""
+    """The precision in which `to-mixed-precision` computes an operator."""
 
     HALF = enum.auto()  # always in half precision: products with many terms, which machines have units for
     FOLLOW = enum.auto()  # in half precision if that is what all its operands come in
@@ -45,7 +45,7 @@ class Precision(enum.Enum):
 
 
 class Cost(enum.IntEnum):
-    """What it takes to compute an element of the result again where it is needed."""
+    """The cost of rematerializing one element of the result."""
 
     VIEW = 0  # nothing: it is an element of an operand, or of a few of them
     CHEAP = 1  # some instructions
@@ -53,7 +53,7 @@ class Cost(enum.IntEnum):
 
 
 class Inline(enum.Enum):
-    """Which operands that are scalar constants become numbers inside the TIR function of a call."""
+    """The scalar constant operands that become literals inside the TIR function of a call."""
 
     NONE = enum.auto()
     ONE_OF_TWO = enum.auto()  # the second one, else the first one
@@ -65,11 +65,11 @@ Emit = Callable[..., relax.Expr]  # emit(operator, *args): a variable bound to t
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How long the results of an operator are whose extents depend on the data.
+    """The result extents of an operator whose shape depends on the data.
 
-    `measure(call, *tensors)` is a tensor expression: a vector of int64 with the extents that are not known before.
-    `sized(call, extents)` is the struct info for these, each extent bounded by what it can be at most, as in
-    `T.min(n, 6)`: memory is planned by that bound. The operator's lowering sees this struct info.
+    `measure(call, *tensors)` is a tensor expression: an int64 vector of the extents that depend on the data.
+    `sized(call, extents)` is the struct info with these extents, each with its upper bound, as in `T.min(n, 6)`:
+    memory is planned by the bound. The operator's lowering sees this struct info.
     """
 
     measure: Callable[..., Any]
@@ -78,25 +78,24 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Impl:
-    """What is known of an operator: its entry. Passes ask it, and name no operators themselves.
+    """The registry entry of an operator. Passes query entries and name no operators themselves.
 
-    `parameters` says what a call takes, as `mlcc.ops.signature` reads it; `attr_order` is the order in which text
-    gives the attributes, if it is another one; `aliases` are names that older texts, or other spellings, use.
+    `parameters` is the signature, as `mlcc.ops.signature` reads it; `attr_order` is the order of attributes in text,
+    if it differs; `aliases` are names in older texts, or other spellings.
 
-    `infer(call)` gives the struct info, of the call as `normalize` returns it if it is there; `numpy(call, *arrays)`
-    computes the result from arrays that stand for the arguments (tuples of arrays for tuples, Python numbers and tuples
-    of them for scalars and shapes; narrow floats are computed in float32, see `mlcc.ops.guard`); `lower(call,
-    *tensors)` builds it from `mlcc.te` tensors. Of the arguments at `shape_only` the lowering takes the shape in their
-    place. `found` says how long results are whose extents the data decide. `many` is a lowering for devices of many
-    threads, to which it binds its loops; where it gives None, or is not there, `lower` does. `accurate` computes what
-    `numpy` does where `lower`, which is TVM's, computes something coarser. `expand(call, emit)` gives the call of a
-    packed function or of another operator that it becomes, which is lowered in turn, or None where `lower` does;
-    `emit(operator, *args)` binds what it needs before it.
+    `infer(call)` returns the struct info, of the call as `normalize` returns it if there is one. `numpy(call, *arrays)`
+    computes the result from arrays for the arguments (tuples of arrays for tuples, Python numbers and tuples of them
+    for scalars and shapes; narrow floats are computed in float32, see `mlcc.ops.guard`). `lower(call, *tensors)` builds
+    the result from `mlcc.te` tensors; of the arguments at `shape_only` it takes only the shape. `found` computes the
+    extents of results that depend on the data. `many` is a lowering for devices of many threads, which binds its loops
+    to threads; `lower` is used if it is absent or returns None. `accurate` is as precise as `numpy`, for operators
+    whose `lower` follows TVM in computing something coarser. `expand(call, emit)` returns the call of a packed function
+    or of another operator that replaces this one and is lowered in turn, or None to use `lower`; `emit(operator,
+    *args)` binds an operand of that call.
 
-    `tir_name` is what its TIR functions are called, or a function that says so of a call: the last part of the
-    operator's name, unless it is stated. `from_end`: indices that the data give count from the end if they are
-    negative, as in NumPy and ONNX. `checks_scalars`: indices that scalars give are checked where they are used;
-    `check-shapes` sees to them otherwise.
+    `tir_name` is the name of its TIR functions, or a function that returns it for a call; the default is the last part
+    of the operator's name. `from_end`: negative indices in the data count from the end, as in NumPy and ONNX.
+    `checks_scalars`: indices given as scalars are checked at their use; otherwise `check-shapes` checks them.
 
     A `pure` operator does nothing but give a value; one that `allocates` gives another one each time. The two operands
     of a `commutative` one may change places. An `activation` is computed of the joined products of several branches at
@@ -157,7 +156,7 @@ class OpDef:
         return self.impl.pure
 
     def tir_name(self, call: relax.Call) -> str:
-        """What the TIR function of a call is called."""
+        """Return the name of the TIR function that implements a call."""
         stated = self.impl.tir_name
         if stated is None:
             return self.short.rpartition(".")[2]
@@ -194,7 +193,7 @@ def _forget() -> None:
 
 
 def is_operator(name: str) -> bool:
-    """Whether `bind_call` knows the name; `R.linear` and `R.nn.relu6` are calls of other operators."""
+    """Return True if `bind_call` knows the name; `R.linear` and `R.nn.relu6` expand to calls of other operators."""
     return short_name(name) in _EXPAND or signature(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""How two struct infos relate: whether one covers the other, and what both have in common."""
+"""Relations of struct infos: the subtype test of one against another, and their common supertype."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlcc.ir.node import Node, walk
 
 
 class Fit(enum.IntEnum):
-    """What a statement about a value is, beside what is known of the value."""
+    """The relation of a value's stated struct info to its known struct info."""
 
     COVERS = 0  # it says the same, or less
     NARROWS = 1  # it says more: only a look at the value itself can tell
@@ -19,7 +19,7 @@ class Fit(enum.IntEnum):
 
 
 def fit(said: relax.StructInfo, known: relax.StructInfo) -> Fit:
-    """How `said` fits to a value of which `known` is known."""
+    """Return the relation of the stated struct info `said` to a value's struct info `known`."""
     match said, known:
         case relax.ObjectStructInfo(), _:
             return Fit.COVERS
@@ -44,7 +44,7 @@ def fit(said: relax.StructInfo, known: relax.StructInfo) -> Fit:
 
 
 def possible(said: relax.StructInfo, known: relax.StructInfo) -> bool:
-    """Whether `said` may hold of a value of which `known` is known, for some values of the symbolic variables."""
+    """Return True if a value of struct info `known` may also have `said`, for some values of the symbolic variables."""
     match said, known:
         case relax.TensorStructInfo(), relax.TensorStructInfo():
             dtypes = said.dtype is None or known.dtype is None or said.dtype is known.dtype
@@ -135,12 +135,12 @@ _SAMPLES = ((2, 3, 5, 7, 11, 13, 17, 19), (64, 48, 100, 31, 128, 96, 36, 1), (7,
 
 
 def same(a: tir.Expr, b: tir.Expr) -> bool:
-    """Whether two dimensions are known to be equal."""
+    """Return True if two dimensions are provably equal."""
     return a is b or Analyzer().prove_equal(a, b)
 
 
 def differ(a: tir.Expr, b: tir.Expr) -> bool:
-    """Whether two dimensions are unequal for some sizes: an example is looked for, so that True is certain."""
+    """Return True if a counterexample shows that two dimensions differ for some sizes; False if none is known."""
     if a is b:
         return False
     free = variables(a, b)
@@ -243,7 +243,7 @@ def _apply(expr: tir.BinaryOp, a: int, b: int) -> int | None:
 
 
 def common(a: relax.StructInfo, b: relax.StructInfo) -> relax.StructInfo:
-    """What is known of a value of which either `a` or `b` is known (TVM's `StructInfoLCA`)."""
+    """Return the common supertype of two struct infos (TVM's `StructInfoLCA`)."""
     match a, b:
         case relax.PrimStructInfo(), relax.PrimStructInfo() if a.dtype is b.dtype:
             agree = a.value is not None and b.value is not None and same(a.value, b.value)

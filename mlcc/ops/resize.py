@@ -56,7 +56,7 @@ def _possible(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call asks for."""
+    """The attributes of a resize call: method, coordinate transformation, rounding, region of interest."""
 
     method: str
     mode: str
@@ -88,7 +88,7 @@ def _float(value: tir.Expr) -> Scalar:
 
 
 def _whole_ratio(plan: Plan, extent: tir.Expr, target: tir.Expr) -> bool:
-    """Whether each pixel is just repeated, so that integers do."""
+    """Return True if each pixel is repeated a whole number of times, so that integer arithmetic suffices."""
     if plan.method != "nearest_neighbor" or plan.mode != "asymmetric" or plan.rounding != "floor":
         return False
     n, m = tir.const_int(extent), tir.const_int(target)
@@ -96,7 +96,7 @@ def _whole_ratio(plan: Plan, extent: tir.Expr, target: tir.Expr) -> bool:
 
 
 def _coordinate(plan: Plan, x: Scalar, extent: tir.Expr, target: tir.Expr, span: tuple[float, float]) -> Any:
-    """Where in the data the place `x` of the result is, in float32."""
+    """Return the float32 coordinate in the data of position `x` in the result."""
     ratio = _float(extent) / _float(target)
     several = Scalar(construct.greater(target, 1))
     steps = target if not isinstance(target, tir.IntImm) else construct.const(max(target.value - 1, 1), target.dtype)

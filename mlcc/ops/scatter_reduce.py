@@ -30,7 +30,7 @@ def infer_scatter_reduce(call: relax.Call) -> Tensor:
 
 
 def _identity(reduce: str, dtype: DType) -> float:
-    """What changes no element that it is combined with."""
+    """Return the identity element of a reduction."""
     if reduce in ("sum", "mean", "prod"):
         return int(reduce == "prod")
     if dtype.is_float:

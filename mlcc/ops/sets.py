@@ -26,7 +26,7 @@ def infer_nonzero(call: relax.Call) -> Tensor:
 
 
 def _flags(call: relax.Call) -> list[bool]:
-    """Whether the places, the way back and the counts are wanted."""
+    """Return which optional results of `R.unique` are requested: indices, inverse indices and counts."""
     made = []
     for index in (2, 3, 4):
         value = scalar_argument(call, index)

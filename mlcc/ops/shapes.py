@@ -1,4 +1,4 @@
-"""What inference rules share: the shapes and dtypes of a call's arguments, and complaints that name them."""
+"""Helpers of inference rules: the shapes and dtypes of a call's arguments, and errors that name them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def extent_text(extent: tir.Expr) -> str:
 
 
 def describe(info: relax.StructInfo | None) -> str:
-    """What an argument is, in a few words."""
+    """Return a short description of an argument for messages: its kind, shape and dtype."""
     match info:
         case relax.TensorStructInfo(dtype=dtype, ndim=ndim):
             return f"a tensor {shape_text(info.dims, ndim)} of {dtype or 'unknown dtype'}"
@@ -158,12 +158,12 @@ def result(dims: Iterable[tir.Expr] | None, dtype: DType | None, ndim: int = -1,
 
 
 def shapes_known(call: relax.Call) -> bool:
-    """Whether the shapes and dtypes of a call's arguments and result are known expressions: it can be lowered."""
+    """Return True if a call can be lowered: the shapes and dtypes of its arguments and result are known expressions."""
     return all(_is_known(e.struct_info) for e in (*call.args, call))
 
 
 def depends_on_data(call: relax.Call) -> bool:
-    """Whether the shape of the result is not known though those of all arguments are."""
+    """Return True if the result's shape is unknown although the shapes of all arguments are known."""
     return all(_is_known(a.struct_info) for a in call.args) and not _is_known(call.struct_info)
 
 

@@ -1,13 +1,12 @@
-"""What a call of an operator takes: parameters with their kinds and defaults, read from the text in its entry.
+"""Signatures of operators: parameters with their kinds and defaults, parsed from the text in the operator's entry.
 
-Parameters stand in the order in which a call's text gives them. One without a kind is an argument of the call (any
-graph-level expression; a number stands for a scalar). Kinds of arguments: `exprs` (a tuple), `shape`, `scalar`,
-`scalars` (a tuple), `string`, `datatype`, `func` (a function, or the name of a packed one), `rest` (all remaining
-positional arguments), `types` (struct info of the result, perhaps a tuple), `typelist` (that of several results). All
-other kinds are attributes: `int`, `ints`, `ints2` (N numbers, one standing for all), `pads4` (numbers before and after
-each of N/2 dimensions, one or N/2 standing for all), `sections`, `float`, `floats`, `bool`, `str`, `dtype`, `any`. `?`
-admits None; so does `??`, and the attribute is then not there at all. A default is a literal, or the name of a
-parameter whose value is taken.
+Parameters are in the order of a call's text. A parameter without a kind is an operand of the call (any graph-level
+expression; a number stands for a scalar). Kinds of operands: `exprs` (a tuple), `shape`, `scalar`, `scalars` (a tuple),
+`string`, `datatype`, `func` (a function, or the name of a packed one), `rest` (all remaining positional arguments),
+`types` (struct info of the result, perhaps a tuple), `typelist` (struct info of several results). All other kinds are
+attributes: `int`, `ints`, `ints2` (N numbers, one standing for all), `pads4` (numbers before and after each of N/2
+dimensions, one or N/2 standing for all), `sections`, `float`, `floats`, `bool`, `str`, `dtype`, `any`. `?` admits None;
+so does `??`, and the attribute is then absent. A default is a literal, or the name of a parameter whose value is taken.
 """
 
 from __future__ import annotations

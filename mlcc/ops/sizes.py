@@ -11,14 +11,14 @@ MOST_BYTES = 2**63 - 1
 
 
 def most_elements(dtype: DType | None) -> int:
-    """How many elements a tensor may have at most; those of an unknown dtype have one byte."""
+    """Return the largest number of elements of a tensor; an unknown dtype counts as one byte."""
     return MOST_BYTES // max(dtype.bytes * dtype.lanes, 1) if dtype is not None else MOST_BYTES
 
 
 def too_large(shape: Sequence[int | None], dtype: DType | None) -> str | None:
-    """Why there is no tensor of a shape, whose unknown extents are None; None if there is one.
+    """Return the reason why a shape is too large for a tensor, or None if it is not. Unknown extents are None.
 
-    An extent of 0 does not make up for the others: strides are computed from these.
+    An extent of 0 does not lift the limit for the others: strides are computed from them.
     """
     count = 1
     for extent in shape:
@@ -31,7 +31,7 @@ def too_large(shape: Sequence[int | None], dtype: DType | None) -> str | None:
 
 
 def info_too_large(info: relax.StructInfo | None) -> str | None:
-    """Why no value of a struct info can exist: one of its tensors is too large whatever its symbolic sizes are."""
+    """Return the reason why a struct info has no values, or None: a tensor is too large whatever its symbolic sizes."""
     match info:
         case relax.TensorStructInfo() if info.dims is not None:
             return too_large([tir.const_int(d) for d in info.dims], info.dtype)

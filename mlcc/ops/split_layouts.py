@@ -35,7 +35,7 @@ def parts_of(layout: str) -> Parts | None:
 
 
 def is_blocked(layout: Any) -> bool:
-    """Whether a layout splits axes."""
+    """Return True if a layout string splits axes, as `NCHW16c` does."""
     return isinstance(layout, str) and any(c.isdigit() for c in layout)
 
 
@@ -56,7 +56,7 @@ Entries = tuple[Any, ...]  # int or Inner
 
 
 def is_split(layout: Any) -> bool:
-    """Whether a layout splits axes."""
+    """Return True if a layout has inner parts of split axes."""
     return isinstance(layout, tuple) and any(isinstance(entry, Inner) for entry in layout)
 
 
@@ -82,7 +82,7 @@ def axis_of(entry: Any) -> int:
 
 
 def can_split(info: relax.StructInfo | None, layout: Entries) -> bool:
-    """Whether the extents of a tensor are known to be multiples of what the layout splits off."""
+    """Return True if the extents of a tensor are provably multiples of the factors by which a layout splits them."""
     dims = info.dims if isinstance(info, relax.TensorStructInfo) else None
     if dims is None or outer_axes(layout) != len(dims):
         return not is_split(layout)
@@ -95,7 +95,7 @@ def _divides(dim: tir.Expr, factor: int) -> bool:
 
 
 def index_map(have: Entries, to: Entries) -> tir.IndexMap:
-    """Where an element of a tensor in one layout lies in the other."""
+    """Return the map from an element's index in layout `have` to its index in layout `to`."""
     names = tuple(tir.Var(f"i{at}", INT32) for at in range(len(have)))
     at = dict(zip(have, names, strict=True))
     inner = {e.axis: e for e in have if isinstance(e, Inner)}

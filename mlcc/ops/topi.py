@@ -44,7 +44,7 @@ def converted(value: Any, dtype: DType) -> Scalar:
 
 
 def is_exact_constant(node: Any) -> bool:
-    """Whether an expression is a constant that `number` has not rounded."""
+    """Return True if an expression is a constant that `number` has not rounded."""
     return (
         isinstance(node, tir.Cast)
         and isinstance(node.value, tir.FloatImm)
@@ -92,9 +92,9 @@ def broadcast_shape(*shapes: Sequence[Any]) -> tuple[tir.Expr, ...]:
 def broadcast_index(
     x: Tensor, shape: Sequence[tir.Expr], at: Sequence[Any], equal: bool = True
 ) -> list[Any]:  # fmt: skip
-    """Where element `at` of the broadcast result comes from in `x`.
+    """Return the index in `x` of element `at` of the broadcast result.
 
-    Symbolic extents that are not known to be equal are taken to be; unless `equal`, that of `x` may also be 1.
+    Symbolic extents are assumed equal where that is not provable; unless `equal`, that of `x` may also be 1.
     """
     offset = len(shape) - x.ndim
     made: list[Any] = []

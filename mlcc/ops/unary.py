@@ -119,7 +119,7 @@ SQRT_2_OVER_PI = 0.79788456080286541
 
 
 def _not_element(v: Scalar) -> Scalar:
-    """Whether a number is 0, in its dtype."""
+    """Return the logical negation of a number in its dtype: 1 for 0, else 0."""
     return (
         te.logical_not(v)
         if v.dtype.is_bool

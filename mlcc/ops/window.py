@@ -1,4 +1,4 @@
-"""What operators with sliding windows share: layouts and the extents that windows leave."""
+"""Helpers of operators with sliding windows: layouts, and the extents of results."""
 
 from __future__ import annotations
 
