@@ -1,4 +1,4 @@
-"""What a build gives, for any target."""
+"""The base class of artifacts, the results of builds, for any target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Artifact(abc.ABC):
     @property
     @abc.abstractmethod
     def manifest(self) -> dict[str, Any]:
-        """What the artifact says of itself; see `docs/abi.md` and `docs/cuda.md`."""
+        """The manifest, a description of the artifact; see `docs/abi.md` and `docs/cuda.md`."""
 
     @abc.abstractmethod
     def save(self, path: str | os.PathLike[str], emit: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a build gives: an object with its manifest, to be saved, loaded, or written in other forms."""
+"""Artifacts for CPUs: an object file with its manifest, to be saved, loaded, or written in other forms."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ObjectArtifact(Artifact):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the artifact says of itself; see `docs/abi.md`."""
+        """The manifest, a description of the artifact; see `docs/abi.md`."""
         return self._facts(self._prefix(None))
 
     def save(self, path: str | os.PathLike[str], emit: str | None = None) -> None:
@@ -70,7 +70,7 @@ class ObjectArtifact(Artifact):
     def files(
         self, path: str, kind: str, outputs: Outputs | None = None, data: str | None = None
     ) -> dict[str, Content]:
-        """What `save` writes, by path: one file, which holds its constants. Raises CompileError."""
+        """Return the files that `save` writes, by path: a single one, with the constants in it. Raises CompileError."""
         return {path: self._pieces(kind, self._prefix(path))}
 
     def emit(self, kind: str = "obj", prefix: str | None = None) -> bytes:
@@ -91,7 +91,7 @@ class ObjectArtifact(Artifact):
         return "\n".join(unit.text for unit in self.units)
 
     def compile(self) -> None:
-        """Have LLVM make the object, once."""
+        """Compile the object file with LLVM, unless that is done."""
         if self._code:
             return
         if self.natives.texts:

@@ -34,7 +34,7 @@ from mlcc.targets.plan.manifest import fingerprint, function_facts, object_facts
 
 
 def _announcing() -> Callable[[Unit, int, int], None]:
-    """What tells those who listen now of each unit that LLVM is done with; the host code has no kernels."""
+    """Return a callback that announces each unit compiled by LLVM to the current listeners."""
     tell = Announcer()
     return lambda unit, at, count: tell.done("LLVM", ", ".join(unit.kernels), unit.compilation, at, count)
 

@@ -99,7 +99,7 @@ def _extern_name(node: tir.Call) -> str:
 
 
 def _solve(wanted: tir.Buffer, array: tir.Call, solved: dict[tir.Var, tir.Expr]) -> None:
-    """What the symbols of a callee's buffer are, by the tensor that it gets."""
+    """Bind the symbols of a callee's buffer, in `solved`, to shape, strides and offset of the tensor passed for it."""
     shape, strides = packed.array_layout(array)
     pairs: list[tuple[tir.Expr, tir.Expr]] = []
     if len(shape) == len(wanted.shape):

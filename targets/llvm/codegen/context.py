@@ -1,4 +1,4 @@
-"""What the functions of one object share while they are emitted."""
+"""State that the functions of one object share during code generation."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def constants_declaration(is_far: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EmitOptions:
-    """What a caller may choose about generated code.
+    """Options of code generation.
 
-    `contract` lets a multiplication and an addition round once, as `fma`; `fast_math` lets arithmetic be regrouped,
-    divisions become products with reciprocals, and signs of zeros be lost. `allow_extern` names the symbols that
-    `call_extern` may reach besides the known ones of libm. `stack_bytes` bounds what one kernel keeps on the stack;
-    larger buffers lie in the workspace. Parallel loops run on at most `num_cores` threads (0: as many as there are
-    at run time). `sanitize`: accesses are checked (`sanitized`).
+    `contract` allows contraction of a multiplication and an addition to `fma`; `fast_math` allows reassociation,
+    products with reciprocals in place of divisions, and loss of the sign of zero. `allow_extern` names the symbols that
+    `call_extern` may call besides the known ones of libm. `stack_bytes` limits the stack of one kernel; larger buffers
+    are in the workspace. Parallel loops run on at most `num_cores` threads (0: the number of cores at run time).
+    `sanitize`: accesses are checked (`sanitized`).
     """
 
     contract: bool = True

@@ -26,7 +26,7 @@ class DimCode:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is computed inside is forgotten at the end: the code after it does not come by there."""
+        """Forget at the end which values were computed inside: that code does not dominate the code after it."""
         done = dict(self._done)
         try:
             yield

@@ -69,7 +69,7 @@ def _operand(e: Emitter, node: tir.Expr, group: int, lanes: int) -> Value:
 
 
 def _instructions(e: Emitter, one_unsigned: bool, other_unsigned: bool, bits: int) -> list[_Instruction]:
-    """What the CPU has for operands of such signs, widest first."""
+    """Return the CPU's dot-product instructions for operands of these signs and bits, widest first."""
     features = e.ctx.features
     if e.ctx.module.triple.startswith("aarch64"):
         return _on_arm(features, one_unsigned, other_unsigned) if bits == 8 else []

@@ -104,7 +104,7 @@ done:
 
 
 def add_fault(module: ModuleText) -> None:
-    """Have the module carry the ring; `FAULT` may be called then."""
+    """Add the ring and the helper `FAULT` to the module, unless they are there."""
     if carries_faults(module):
         return
     module.global_("mlcc_fault_count", "internal global i32 0, align 4")

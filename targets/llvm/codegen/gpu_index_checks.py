@@ -16,7 +16,7 @@ _FIRST, _SECOND = 8, 16  # bytes from the start of a record (`mlcc.runtime.abi.R
 
 
 class Noting(Protocol):
-    """What an emitter of threads has: `leave(0)` ends a thread."""
+    """The interface of an emitter of GPU threads: `leave(0)` ends the thread."""
 
     fn: FunctionText
     mask: Value | None

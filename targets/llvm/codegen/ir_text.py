@@ -49,7 +49,7 @@ def integer(type: str, value: int) -> Value:
 
 
 def float_bits(value: float) -> str:
-    """How LLVM writes a `float` or `double` constant exactly: the bits of the double."""
+    """Return the exact spelling of a `float` or `double` constant in LLVM IR: the bits of the double in hexadecimal."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
@@ -519,7 +519,7 @@ class FunctionText:
         return 50 * len(self._lines)
 
     def declaration(self) -> str:
-        """What another module says of the function where its linkage is `hidden`."""
+        """Return the declaration with which another module of the object refers to the function, as `hidden`."""
         return f"declare hidden {self.ret_type} {global_name(self.symbol)}({self._signature}) {self._attrs}".rstrip()
 
     def text(self, linkage: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""What stays the same while a loop runs: what need not be computed for each of its iterations."""
+"""Loop-invariant expressions: those that need not be computed in every iteration of a loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def is_steady(e: Emitter, value: tir.Expr, least: int) -> bool:
-    """Is a value, which must have no effects, the same in all iterations of the loop around, of which there are so many
-    or an unknown number?
+    """Return True if a value without side effects is invariant in the innermost loop, and the loop is long enough.
 
-    This decides what is worth doing, nothing else: buffers are taken to be apart.
+    It is if it runs at least `least` times, or an unknown number of times. For decisions about profit only: buffers are
+    assumed not to alias.
     """
     if not e.around:
         return False

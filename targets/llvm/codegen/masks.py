@@ -1,8 +1,8 @@
-"""What happens in some lanes only: branches and choices by a condition of many lanes, loads and stores under a mask.
+"""Masked code: branches and selects by a condition with several lanes, loads and stores under a mask.
 
-Lanes that are off touch no memory. LLVM has instructions for it where the CPU has (AVX, AVX-512, the predicates of SVE,
-for vectors of 128 bits whatever the length of its own), else it tests each lane. What is not by lane inside such a
-branch (scalar loads, loops) happens if any lane is on.
+Inactive lanes access no memory. LLVM uses the CPU's masked instructions (AVX, AVX-512, and the predicates of SVE, here
+for vectors of 128 bits whatever the CPU's vector length) or tests each lane. Scalar code inside a masked branch (scalar
+loads, loops) runs if any lane is active.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def under(e: Emitter, mask: Value, what: tuple[Node, ...], emit: Callable[[], ob
 
 
 def _once(root: Node) -> bool:
-    """Is there something below that is not by lane, and costs time or may fault?"""
+    """Return True if a node contains scalar code that costs time or may fault: loops, calls, loads or stores."""
     stack = [root]
     while stack:
         node = stack.pop()
@@ -162,7 +162,7 @@ def _parts(type: str) -> tuple[int, str]:
 
 
 def _lanes_at_once(e: Emitter, type: str) -> int:
-    """How many lanes one masked access takes: all of them, and on SVE those of 128 bits."""
+    """Return the number of lanes of one masked access: all of them, or as many as fill 128 bits on SVE."""
     lanes, scalar = _parts(type)
     if "sve" not in e.ctx.features:
         return lanes

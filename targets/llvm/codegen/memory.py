@@ -87,7 +87,7 @@ def lane_indices(e: Emitter, index: tir.Expr) -> Value:
 
 
 def _mask(e: Emitter, lanes: int) -> Value | None:
-    """What is on, for an access of so many lanes."""
+    """Return the current mask if it has as many lanes as an access, else None."""
     return e.mask if e.mask is not None and e.mask.type == vector("i1", lanes) else None
 
 

@@ -21,7 +21,7 @@ PART = 24  # of them in one function
 
 
 def needs_split(statements: tuple[Stmt, ...]) -> bool:
-    """Whether a body has so many loops and branches that it is split."""
+    """Return True if a body has more than `SPLIT_ABOVE` statements with loops or branches, so that it is split."""
     if len(statements) <= SPLIT_ABOVE:
         return False
     return sum(_has_loop(s) for s in statements) > SPLIT_ABOVE

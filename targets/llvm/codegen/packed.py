@@ -82,7 +82,7 @@ def _tensor(e: Emitter, arg: tir.Expr) -> Value:
 
 
 def is_array(arg: tir.Expr) -> TypeGuard[tir.Call]:
-    """Whether an argument is a tensor made of its parts."""
+    """Return True if an argument is a tensor assembled from pointer, shape and strides (`tvm_stack_make_array`)."""
     return isinstance(arg, tir.Call) and arg.op == _MAKE_ARRAY
 
 

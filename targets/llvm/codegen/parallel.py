@@ -57,7 +57,7 @@ def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
 
 
 def _nanoseconds(e: Emitter, stmt: tir.For) -> Value:
-    """How long the loop takes on one thread, for the pool to decide whether that is worth a wake."""
+    """Return the estimated time of the loop on one thread in ns, by which the pool decides whether to wake threads."""
     whole = loop_time.picoseconds(stmt)
     return e.fn.binary("sdiv", e.index(whole), integer("i64", 1000))
 

@@ -40,7 +40,7 @@ _SYSTEMS = {"x86_64-unknown-linux-gnu": _X86_64, "aarch64-unknown-linux-gnu": _A
 
 
 def add_pool(module: ModuleText) -> None:
-    """Have the module carry the pool; `RUN_WORK` and the others may be called then."""
+    """Add the thread pool to the module; `RUN_WORK` and the others may be called then."""
     module.helper(RUN, pool_text(module.triple), shared=True)
 
 

@@ -183,7 +183,7 @@ def _remember(e: Emitter, place: Value, old: Value, new: Value, on: Value | None
 
 
 def _same(e: Emitter, data: tir.Expr, value: tir.Expr, lane: int, element: Element) -> Value:
-    """Whether the memory holds what is stored already: several iterations may write one value."""
+    """Return the condition that memory already holds the stored value: several iterations may write the same one."""
     fn, dtype = e.fn, value.dtype
     new = casts.to_memory(e, e.expr(value), dtype)
     if dtype.lanes > 1:

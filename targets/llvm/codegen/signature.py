@@ -1,4 +1,4 @@
-"""How a kernel is called: the internal convention between emitted functions of one object.
+"""The calling convention of kernels, internal to one object.
 
     i32 @kernel(P1, ..., Pn, i64 S1, ..., i64 Sm, [ptr result,] ptr workspace)
 

@@ -126,7 +126,7 @@ def _bind_loop_var(e: Emitter, stmt: tir.For, count: Value, start: Value) -> Non
 
 
 def _trips(e: Emitter, stmt: tir.For) -> Value:
-    """How often the body runs: the extent over the step, rounded up. A step of 0 never runs."""
+    """Return the trip count of a loop: the extent over the step, rounded up; 0 for a step of 0."""
     fn = e.fn
     extent = e.expr(stmt.extent)
     step = 1 if stmt.step is None else tir.const_int(stmt.step)

@@ -1,8 +1,8 @@
-"""Where a kernel's temporary buffers live: on the stack, in the caller's workspace, or on the heap.
+"""Allocation of a kernel's temporary buffers: on the stack, in the caller's workspace, or on the heap.
 
-Small buffers of constant size are on the stack, bounded in sum. Others share the workspace: buffers whose lifetimes do
-not meet share bytes. Sizes that only the kernel can compute (they depend on more than its symbols and parameters) come
-from the heap, and are given back on every way out.
+Small buffers of constant size are on the stack, up to a limit for their sum. Others are in the workspace, where buffers
+with disjoint live ranges share bytes. Buffers whose sizes only the kernel can compute (they depend on more than its
+symbols and parameters) are on the heap, and are freed on every exit.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Region:
 
 
 class Memory(Protocol):
-    """What gives memory to the buffers of a function, and what happens on its ways out."""
+    """The interface that allocates the buffers of a function, and emits its exits."""
 
     def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:
         """A pointer to memory for the buffer."""
 
     def on_stack(self, buffer: tir.Buffer) -> bool:
-        """Whether it lies on the stack of the function that allocates it."""
+        """Return True if the buffer is on the stack of the function that allocates it."""
 
     def is_fixed(self, buffer: tir.Buffer) -> bool:
-        """Whether its place needs nothing but the stack or the workspace."""
+        """Return True if the buffer is on the stack or in the workspace, not on the heap."""
 
     def leave(self, e: Emitter, code: Value) -> None:
         """End the function with a code: 0, or that of an error."""
@@ -163,11 +163,11 @@ class Storage:
             e.callee_workspace = e.fn.gep("i8", e.workspace, integer("i64", self.callee_offset))
 
     def on_stack(self, buffer: tir.Buffer) -> bool:
-        """Whether it lies on the stack of the function that allocates it."""
+        """Return True if the buffer is on the stack of the function that allocates it."""
         return self._fixed.get(buffer.data, 0) is None
 
     def is_fixed(self, buffer: tir.Buffer) -> bool:
-        """Whether its place needs nothing but the stack or the workspace."""
+        """Return True if the buffer is on the stack or in the workspace, not on the heap."""
         return buffer.data in self._fixed
 
     def allocate(self, e: Emitter, buffer: tir.Buffer) -> Value:

@@ -43,7 +43,7 @@ class Version:
 
     @property
     def suffix(self) -> str:
-        """What tells its helper functions from those of others."""
+        """The suffix of the names of its helper functions."""
         return f".{self.cpu}"
 
 
@@ -111,7 +111,7 @@ def _best(cpu: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleCon
 
 
 def refusal(cpus: Sequence[str]) -> str:
-    """What a call says where the environment asks for a version that there is none of, or that cannot run here."""
+    """Return the error text for an environment variable that names an unknown version, or one that cannot run here."""
     listed = ", ".join(cpus)
     return (
         f"{VARIABLE} is none of the CPUs that the kernels have versions for ({listed}), or this machine is not like it"
@@ -119,7 +119,7 @@ def refusal(cpus: Sequence[str]) -> str:
 
 
 def add_choice(ctx: ModuleContext) -> None:
-    """Have the module carry the level and what sets it: `i32 mlcc_choose_version()`, 0 for a refusal."""
+    """Add the level to the module, and the function that chooses it: `i32 mlcc_choose_version()`, 0 for a refusal."""
     module = ctx.module
     if module.has_helper(CHOOSE):
         return

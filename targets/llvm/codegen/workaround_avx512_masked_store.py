@@ -1,7 +1,7 @@
-"""Around a mistake of LLVM (seen in 22.1): on CPUs with AVX-512, a vector that is truncated and stored under a constant
-mask of one lane is stored with the bytes that truncation takes off, over what follows in memory.
+"""Workaround for an LLVM 22.1 miscompile: a truncated vector stored under a constant one-lane mask on AVX-512.
 
-Such stores are written as stores of one element in the optimised text, before code is generated from it.
+The store includes the bytes that truncation removes, and overwrites the memory behind the element. Such stores are
+rewritten as scalar stores in the optimised text, before code is generated from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STORE = re.compile(
 
 
 def has_masked_stores(names: Iterable[str]) -> bool:
-    """Are such stores declared by a module with functions of these names?"""
+    """Return True if these function names of a module include a masked store of 8-, 16- or 32-bit integers."""
     return any(_NAME.match(name) for name in names)
 
 

@@ -131,7 +131,7 @@ class Run:
             self.code.value(expr)
 
     def _is_late(self, expr: tir.Expr) -> bool:
-        """Whether a value is not known before some step has run."""
+        """Return True if a value is unknown until some step has run."""
         late = self.func.measured
         return bool(late) and any(n in late for n in walk(expr) if isinstance(n, tir.Var))
 

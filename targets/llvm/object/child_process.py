@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def memory_is_limited() -> bool:
-    """Whether this process has a limit of its own, such as `ulimit -v` sets; then requests for memory fail."""
+    """Return True if this process has a memory limit, such as `ulimit -v` sets: allocations may fail."""
     try:
         import resource
     except ImportError:
@@ -55,7 +55,7 @@ def run_apart(job: Callable[[], T]) -> T:
 
 
 def _answer(job: Callable[[], Any], answer: BinaryIO, said: BinaryIO) -> NoReturn:
-    """Do the job in the child, which never returns to what its parent was doing."""
+    """Run the job in the child and exit: control never returns to the parent's code."""
     try:
         import resource
 

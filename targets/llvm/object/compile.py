@@ -29,12 +29,12 @@ class Machine:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether `asm` is all that there is: PTX."""
+        """True for code of NVIDIA GPUs: `asm`, which is PTX, is the only output."""
         return self.triple.startswith("nvptx")
 
     @property
     def enabled(self) -> frozenset[str]:
-        """What the CPU is known to do, by LLVM's names."""
+        """The features that the CPU is known to have, by LLVM's names."""
         return features_of(self.triple, self.cpu, self.features)
 
     @property

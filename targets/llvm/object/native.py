@@ -34,8 +34,11 @@ _CHILD = "import sys; sys.path[:] = {path!r}; from mlcc.targets.llvm.object.nati
 
 
 def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], permitted: bool) -> Natives:
-    """What the PrimFuncs of a module bring along. Raises CompileError: E0709 if that is not permitted or not LLVM IR,
-    E0710 for a text that may not be linked, E0711 for a function that is there already."""
+    """Return the native code that the PrimFuncs of a module carry, checked in a child process.
+
+    Raises CompileError: E0709 if native code is not permitted or not LLVM IR, E0710 for a text that may not be linked,
+    E0711 for a function that is already defined.
+    """
     found = _texts(module)
     if not found:
         return Natives()

@@ -34,11 +34,11 @@ _LINKAGES = frozenset({"external", "internal", "private", "linkonce_odr", "linko
 
 
 class Wrong(Exception):
-    """What is wrong with a text, in words."""
+    """A text was refused; the message says why."""
 
 
 def main() -> None:
-    """Do the job on standard input."""
+    """Run the job on standard input."""
     gc.disable()
     answer = os.dup(1)
     os.dup2(2, 1)  # LLVM's remarks belong to the messages
@@ -181,7 +181,7 @@ def _plain(text: str, machine: Machine) -> Iterator[str]:
 
 
 def _examined(module: Any) -> dict[str, Any]:
-    """What the module defines for others. Raises Wrong for code that kernels may not have."""
+    """Return the signatures of the module's exported functions. Raises Wrong for code that kernels may not have."""
     import llvmlite.binding as llvm
 
     defined: dict[str, Any] = {}
@@ -209,7 +209,7 @@ def _is_local(function: Any) -> bool:
 
 
 def _declarations(module: Any, allowed: frozenset[str], owner: dict[str, int]) -> list[str]:
-    """What the module uses and no kernel defines. Raises Wrong for what is not allowed."""
+    """Return the functions that the module uses and no kernel defines. Raises Wrong for one that is not allowed."""
     text = str(module)
     used = []
     for function in module.functions:

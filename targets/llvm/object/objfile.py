@@ -47,7 +47,7 @@ class NewSection:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Where a symbol that the code leaves undefined is to be: an offset in a new section."""
+    """The definition to add for an undefined symbol of the code: an offset in a new section."""
 
     section: int
     offset: int

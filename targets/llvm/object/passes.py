@@ -1,4 +1,4 @@
-"""Which of LLVM's passes a module goes through: by the level, and by the kind of its code."""
+"""LLVM's pass pipelines, by optimization level and kind of code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mlcc.targets.llvm.object import unlocked
 
 
 class Code(enum.Enum):
-    """What a module is made of.
+    """The kind of code in a module.
 
-    VECTORS: the loops of a schedule, with vectors and unrolled bodies. What LLVM's vectorizers, its unrolling and the
-    second half of its pipeline could do is done; it needs values in registers, addresses simplified and hoisted.
-    LOOPS: code with scalar loops, which LLVM vectorizes. HOST: what is around kernels, most of it checks; unoptimised
-    it is compiled in a fourth of the time, and calls are as fast as far as that can be measured.
+    VECTORS: the loops of a schedule, already vectorized and unrolled. LLVM's vectorizers, its unroller and the second
+    half of its pipeline are not needed; promotion to registers, and simplified and hoisted addresses are.
+    LOOPS: scalar loops, which LLVM vectorizes. HOST: the code around kernels, mostly checks. Unoptimised it compiles in
+    a fourth of the time, and calls are not measurably slower.
     """
 
     VECTORS = "vectors"
@@ -23,7 +23,7 @@ class Code(enum.Enum):
 
 
 def codegen_level(level: int, code: Code) -> int:
-    """How much LLVM's code generator does, 0 to 3."""
+    """Return the optimization level of LLVM's code generator, 0 to 3."""
     if code is Code.HOST and level < 3:
         return 0
     return 3 if level >= 2 else level

@@ -42,14 +42,16 @@ class Unit:
 
 
 def jobs() -> int:
-    """How many threads may compile: as many as there are cores for this process, at most `MLCC_JOBS`."""
+    """Return the number of compile threads: one per core of this process, at most `MLCC_JOBS` (default 64)."""
     most = os.environ.get(JOBS, "").strip()
     return min(num_cores(), int(most) if most else 64)
 
 
 class _Turns:
-    """How long a thread that runs Python keeps others that want to waiting: 5 ms, which is as long as LLVM's average
-    call, and each such call ends with waiting. Shortened while anything is compiled."""
+    """The interpreter's switch interval, shortened while anything is compiled.
+
+    Its default of 5 ms is as long as LLVM's average call, and a thread waits for the GIL at the end of each call.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -97,7 +99,7 @@ class UnitCompiler:
         self._wrote = False
 
     def add(self, unit: Unit) -> None:
-        """Have a unit compiled, beginning now where there are cores for it. Equal units are compiled once."""
+        """Queue a unit for compilation, which starts at once if a core is free. Equal units are compiled once."""
         same = self._same.setdefault((unit.text, unit.code), unit)
         self.units.append(unit)
         if same is not unit:

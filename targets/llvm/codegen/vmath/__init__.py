@@ -65,7 +65,7 @@ def ldexp(e: Emitter, x: Value, exponent: Value, lanes: int) -> Value:
 
 
 def quotients_that_pay(e: Emitter, x: Value, lanes: int) -> int | None:
-    """How many quotients by one divisor it takes for `quotient` to be faster than divisions; None if it never is."""
+    """Return how many quotients by one divisor make `quotient` faster than divisions; None if none do."""
     if not e.ctx.has_fma or e.ctx.is_gpu:
         return None
     return -(-_DIVISIONS * _native_lanes(e, _format_of(x)) // lanes)
@@ -91,7 +91,7 @@ def _format_of(x: Value) -> Format:
 
 
 def _native_lanes(e: Emitter, form: Format) -> int:
-    """How many values a register holds."""
+    """Return the number of lanes of a vector register."""
     features = e.ctx.features
     if e.ctx.is_gpu:
         return 1
@@ -99,7 +99,7 @@ def _native_lanes(e: Emitter, form: Format) -> int:
 
 
 def _piece(e: Emitter, name: str, form: Format) -> int:
-    """How many lanes a function works on at a time."""
+    """Return the number of lanes that a function computes at a time: one register, or a pair to hide latency."""
     many = "avx512f" in e.ctx.features or not (e.ctx.is_x86 or e.ctx.is_gpu)  # 32 registers
     return _native_lanes(e, form) * (2 if many and name in _PAIRED else 1)
 

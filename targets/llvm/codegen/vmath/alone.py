@@ -1,8 +1,8 @@
-"""What libm does for rare arguments elsewhere, for machines that have none: GPUs. One lane.
+"""Replacements of libm for rare arguments on machines without it (GPUs), one lane at a time.
 
-Angles of any size are reduced after Payne and Hanek: an angle is m * 2**e with an integer m, and whole multiples of
-2 * pi do not count; so m is multiplied with those 192 bits of 2 / pi that say where in its circle it is. A remainder is
-found as in long division, 11 bits of the quotient at a time.
+Payne-Hanek reduction of angles of any size: an angle is m * 2**e with an integer m, and whole multiples of 2 * pi drop
+out, so m is multiplied with the 192 bits of 2 / pi that determine the position in the circle. A remainder is computed
+by long division, 11 bits of the quotient at a time.
 """
 
 from __future__ import annotations

@@ -70,8 +70,11 @@ DOUBLE = Format("double", 52, 11, 64)
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Where instructions go: a function, the number of lanes, the format, whether the machine has fused multiply-add,
-    and libm, and the bits of the vectors that it multiplies by powers of two in one instruction (AVX-512's vscalef)."""
+    """The instruction builder of math functions, for vectors of `lanes` values of one format.
+
+    `fused`: the machine has fused multiply-add. `libm`: it has libm. `scaling`: the widths in bits of the vectors that
+    it multiplies by powers of two in one instruction (AVX-512's vscalef).
+    """
 
     fn: FunctionText
     lanes: int
