@@ -99,7 +99,7 @@ def _same_type(p: Planner, a: Tensor, b: Tensor) -> bool:
 
 
 def _into(p: Planner, joint: Tensor, value: Tensor, made: set[Memory], steps: list[Step]) -> None:
-    """Have one side's value in the joint memory: made there if it was made on that side, else copied."""
+    """Put one side's value into the joint memory: computed in place if that side allocated its memory, else copied."""
     source = value.memory.root()
     if source in made and p.is_whole(value, source):
         source.into = joint.memory

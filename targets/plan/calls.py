@@ -298,7 +298,7 @@ def _call_packed(p: Planner, name: str, args: list[Value], expr: relax.Call, sco
 
 
 def _is_sized(info: relax.StructInfo) -> bool:
-    """Whether memory for a value can be set aside."""
+    """Return True if memory for a value can be allocated: dtype and extents of its tensors are known."""
     if isinstance(info, relax.TupleStructInfo):
         return all(_is_sized(f) for f in info.fields)
     return isinstance(info, relax.TensorStructInfo) and info.dims is not None and info.dtype is not None

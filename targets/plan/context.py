@@ -1,6 +1,6 @@
-"""What the host functions of one artifact share: constants, packed functions, error codes and their texts.
+"""State that the host functions of one artifact share: constants, packed functions, error codes and their texts.
 
-Plans are made for any target whose context is a `PlanContext`: it says what calling a PrimFunc takes.
+Plans are made for any target whose context is a `PlanContext`, which knows the signatures of PrimFuncs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mlcc.targets.plan.signature import KernelSignature
 
 
 class PlannedKernel(Protocol):
-    """What a plan has to know of a PrimFunc that it calls; see `signature`."""
+    """The interface of a PrimFunc that a plan calls: its signature (see `signature`) and workspace size."""
 
     @property
     def signature(self) -> KernelSignature: ...
@@ -30,15 +30,18 @@ class PlannedKernel(Protocol):
 
 
 class PlanContext(Protocol):
-    """What plans need of a target. `packed` maps the names of packed functions to slots, `errors` (kind, message) of
-    an assertion to its code, `externs` are C symbols that the artifact needs."""
+    """The interface of a target's context that plans need.
+
+    `packed` maps the names of packed functions to slots, `errors` (kind, message) of an assertion to its code;
+    `externs` are C symbols that the artifact needs.
+    """
 
     packed: dict[str, int]
     errors: dict[tuple[str, str], int]
     externs: dict[str, None]
 
     def kernel(self, name: str) -> PlannedKernel:
-        """What calling a PrimFunc of the module takes. Raises CompileError."""
+        """Return the signature and workspace of a PrimFunc of the module. Raises CompileError."""
 
     def packed_slot(self, name: str) -> int: ...
 
@@ -63,7 +66,7 @@ class Planning(Generic[C]):
 
     @functools.cached_property
     def has_far_constants(self) -> bool:
-        """Whether the constants of the module are too many to lie within reach of 32-bit addresses."""
+        """True if the constants of the module take at least `FAR_CONSTANTS` bytes, too many for 32-bit addresses."""
         found = {id(n.data): n.data.nbytes for f in self.module.functions.values() for n in find(f, relax.Constant)}
         return bool(sum(found.values()) >= FAR_CONSTANTS)
 
@@ -94,7 +97,7 @@ class Planning(Generic[C]):
         return self.ctx.packed_slot(f"{name}\0{json.dumps([args, results, style])}")
 
     def packed_specs(self) -> list[PackedSpec]:
-        """What every slot is called with; kernels' calls take any number of tensors."""
+        """Return the signature of every slot's packed function; kernels pass any number of tensors."""
         made = []
         for key in self.ctx.packed:
             name, _, how = key.partition("\0")

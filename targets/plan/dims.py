@@ -116,7 +116,7 @@ class Dims:
             return expr
 
     def equal(self, a: tir.Expr, b: tir.Expr) -> bool | None:
-        """Whether a == b always or never; None if that depends."""
+        """Return True if a == b always, False if never, None if that depends on the symbols or is unknown."""
         try:
             with c.exact_integers():
                 if self.analyzer.prove_equal(a, b):

@@ -1,4 +1,4 @@
-"""What an artifact exports, and the codes and texts of its errors."""
+"""The exported functions of an artifact, and the codes and texts of its errors."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _carried(p: Planner, value: Value, name: str) -> Value:
 def _pair(
     p: Planner, old: Value, new: Value, what: str, span: Span | None, copies: list[tuple[Tensor, Tensor]]
 ) -> None:
-    """What has to be copied for the next pass. Raises CompileError for a value that cannot change."""
+    """Add the copies that carry a value into the next iteration. Raises CompileError for a value that cannot change."""
     match old, new:
         case Tensor(), Tensor():
             for index, (have, want) in enumerate(zip(new.dims, old.dims, strict=True)):

@@ -29,7 +29,7 @@ class Measured:
         return made
 
     def has(self, expr: tir.Expr) -> bool:
-        """Whether an expression depends on a measured symbol."""
+        """Return True if an expression depends on a measured symbol."""
         return bool(self.symbols) and any(n in self.symbols for n in walk(expr) if isinstance(n, tir.Var))
 
     def bound(self, expr: tir.Expr, span: Span | None, what: str) -> tir.Expr:

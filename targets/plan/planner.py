@@ -92,7 +92,7 @@ class Planner:
         )  # fmt: skip
 
     def _collect(self, work: Callable[[], T]) -> T | None:
-        """What `work` gives; None if it found something wrong."""
+        """Return the result of `work`; if it raises CompileError, collect the diagnostics and return None."""
         try:
             return work()
         except CompileError as exc:
@@ -142,7 +142,7 @@ class Planner:
         )
 
     def is_whole(self, value: Tensor, memory: Memory) -> bool:
-        """Whether a tensor is all of a piece of memory."""
+        """Return True if a tensor occupies a whole piece of memory."""
         offset = self.dims.equal(value.offset, ZERO)
         size = byte_size(self.bounds(value.dims, None, "a value"), value.dtype)
         return bool(offset) and self.dims.equal(size, memory.size) is True
@@ -254,7 +254,7 @@ class Planner:
 
     @property
     def depth(self) -> int:
-        """How many calls what is planned stands in."""
+        """The number of calls around the code that is being planned."""
         return len(self._active)
 
     def chain(self, callee: Closure) -> str:

@@ -46,7 +46,7 @@ def _entry_symbols(symbols: dict[tir.Var, tir.Expr]) -> tuple[tir.Var, ...]:
 
 
 def _symbols(func: tir.PrimFunc, dims: Dims) -> dict[tir.Var, tir.Expr]:
-    """What every variable of the parameters is known as: a symbol where it stands alone, 0 for an offset."""
+    """Return the values of the parameters' variables: a symbol for one that is a whole dimension, 0 for an offset."""
     known: dict[tir.Var, tir.Expr] = {}
     for var, buffer in zip(func.params, func.buffers, strict=True):
         if buffer is None and (var.dtype.is_int or var.dtype.is_bool):

@@ -1,4 +1,4 @@
-"""What calling a PrimFunc takes, in the terms of its text."""
+"""Signatures of PrimFuncs, in terms of their TensorIR."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ class KernelParam:
 
 @dataclass(frozen=True, slots=True)
 class KernelSignature:
-    """What a caller has to pass: the parameters, and a value for each symbol, each variable that shapes, strides and
-    offsets of the buffers introduce and that is not itself a parameter, in order of first occurrence."""
+    """The arguments of a kernel: its parameters, then one value per symbol.
+
+    Symbols are the variables that shapes, strides and offsets of the buffers introduce, except parameters, in order
+    of first occurrence.
+    """
 
     params: tuple[KernelParam, ...]
     symbols: tuple[tir.Var, ...]

@@ -1,8 +1,8 @@
-"""What a native host function does: values, pieces of memory, and steps in order. Built by `planner`, laid out by
-`memory`, emitted by `mlcc.targets.llvm.host`.
+"""The plan of a native host function: values, pieces of memory, and steps in order.
 
-All extents and offsets are int64 expressions over the symbols that are known at entry, and over those that a step
-reads from data (`Measure`). The latter never reach the size of a piece of memory, which is planned by upper bound.
+Plans are built by `planner`, laid out by `memory`, and emitted by `mlcc.targets.llvm.host`. All extents and offsets are
+int64 expressions over the symbols known at entry, and over those that a step reads from data (`Measure`). The latter
+never occur in the size of a piece of memory, which is planned by upper bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ZERO = tir.IntImm(INT64, 0)
 
 
 class Place(enum.Enum):
-    """Where a piece of memory is."""
+    """The kind of a piece of memory."""
 
     ARGUMENT = "argument"  # a parameter's tensor
     RESULT = "result"  # a result's tensor
@@ -209,7 +209,7 @@ class Branch:
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """Do the steps, and from the first one on again as long as `Again` comes up."""
+    """A loop over steps: each iteration that reaches `Again` is followed by another one."""
 
     steps: list[Step] = field(default_factory=list)
     number: int = 0
