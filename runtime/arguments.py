@@ -105,8 +105,10 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
 
 
 def array_judge(leaf: Value, label: str) -> Callable[[tuple[int, ...], np.dtype[Any]], bool]:
-    """What holds an array's shape and dtype against a parameter, before anybody reads it. It raises CallError, and says
-    whether the declaration fixes how large the array is."""
+    """Return a check of an array's shape and dtype against a parameter, made before the elements are read.
+
+    The check raises CallError for a mismatch, and returns True if the declaration fixes the array's size.
+    """
 
     def judge(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         try:

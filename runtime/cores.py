@@ -1,4 +1,4 @@
-"""How many CPU cores this process may use."""
+"""The number of CPU cores that this process may use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 
 def num_cores() -> int:
-    """Cores that this process may use: its affinity mask, and the quota of its control groups, rounded up.
+    """Return the number of cores that this process may use, by its affinity mask and the rounded-up cgroup quota.
 
     Asked anew each time: a mask may change while the process runs.
     """

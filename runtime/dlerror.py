@@ -1,10 +1,10 @@
-"""What the system's loader says when it refuses a library."""
+"""Error messages of the system's dynamic loader."""
 
 from __future__ import annotations
 
 
 def said_by(exc: Exception) -> str:
-    """The message of an exception of ctypes, readable whatever encoding it is in."""
+    """Return the message of an exception of ctypes, with undecodable bytes escaped."""
     if isinstance(exc, UnicodeDecodeError):
         return bytes(exc.object).decode("utf-8", "backslashreplace")
     return str(exc)

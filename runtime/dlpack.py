@@ -74,7 +74,7 @@ def numpy_code(dtype: np.dtype[Any]) -> tuple[int, int, int] | None:
 
 
 def compact(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether strides (in elements) are those of a row-major array without gaps; unit and empty extents are free."""
+    """Return True if strides (in elements) are row-major without gaps; extents of 1, and empty arrays, allow any."""
     expected = 1
     if 0 in shape:
         return True
@@ -86,7 +86,7 @@ def compact(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
-    """Whether two elements of a strided array may share their memory; `strides` count elements, None is compact.
+    """Return True if two elements of a strided array may overlap. `strides` are in elements; None is compact.
 
     Exact for arrays whose strides nest, which all slices do, and for others of at most 2**24 elements.
     """
@@ -192,7 +192,7 @@ def _article(noun: str) -> str:
 
 
 class _Memory:
-    """What `np.asarray` reads to make an array over memory that `owner` keeps alive."""
+    """An object with NumPy's array interface, over memory that `owner` keeps alive."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -270,5 +270,5 @@ def capsule_elsewhere(tensor: Tensor, device: tuple[int, int], max_version: Any)
 
 
 def view(tensor: Tensor) -> np.ndarray | TensorView:
-    """What a packed function is given: a NumPy array where NumPy has the dtype, else a `TensorView`."""
+    """Return a tensor as packed functions receive it: a NumPy array if NumPy has the dtype, else a `TensorView`."""
     return TensorView(tensor) if tensor.dtype.partition("x")[0] in STORAGE else as_array(tensor)

@@ -50,12 +50,12 @@ class Section(NamedTuple):
 
     @property
     def is_far(self) -> bool:
-        """Whether it holds constants that lie behind everything else, however large."""
+        """True for a section of constants so large that it is placed behind everything else."""
         return self.size > MOST_MEMORY // 2 and self.flags & ~FAR == ALLOC
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the running program needs it: unwind tables and notes are left out."""
+        """True if the running program needs the section: unwind tables and notes are omitted."""
         return bool(self.flags & ALLOC) and self.type in (PROGBITS, NOBITS) and self.name != ".eh_frame"
 
 

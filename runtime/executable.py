@@ -1,4 +1,4 @@
-"""What all loaded artifacts are to their users: functions by name, and a manifest."""
+"""The common interface of loaded artifacts: functions by name, and a manifest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Executable:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the artifact says of itself; see `docs/abi.md`."""
+        """The manifest, a description of the artifact; see `docs/abi.md`."""
         return self._facts.raw
 
     def time_evaluator(self, name: str, number: int = 10, repeat: int = 5, min_seconds: float = 0.0) -> Timer:

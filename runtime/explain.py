@@ -1,4 +1,4 @@
-"""Why arguments do not fit: shapes and symbols compared with the manifest, for messages."""
+"""Explanations of rejected arguments: shapes and symbols compared with the manifest, for messages."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def differences(function: str, arguments: Sequence[Argument]) -> list[Diagnostic
 
 
 def violated(constraint: Constraint, symbols: Mapping[str, int]) -> str | None:
-    """What is wrong where a constraint does not hold; None where it does, or cannot be computed here."""
+    """Return a message for a violated constraint; None if it holds, or cannot be evaluated here."""
     try:
         have, want = evaluate(constraint.have, symbols), evaluate(constraint.want, symbols)
     except (KeyError, ValueError):

@@ -47,7 +47,7 @@ class Area:
             at += DLTENSOR.size + 8 * ndim
 
     def reshape(self, index: int, cell: int, shape: tuple[int, ...]) -> None:
-        """Have argument `index`, whose DLTensor starts at `cell`, be of another shape."""
+        """Change the shape of argument `index`, whose DLTensor starts at `cell`; the workspace size becomes unknown."""
         self.shapes[index] = shape
         self.workspace = -1
         for at, extent in enumerate(shape, cell + _SHAPE):
@@ -55,7 +55,7 @@ class Area:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Where the elements lie, by the fastest way that Python has."""
+    """Return the address of the elements, by the fastest way that Python has."""
     try:
         return _addressof(_first_byte(array))  # type: ignore[arg-type]  # an array is a buffer
     except (TypeError, ValueError, BufferError):  # read-only, or nothing in it

@@ -122,8 +122,10 @@ MACHINES = {
 
 
 class Fault(NamedTuple):
-    """What a handler was called for: the signal, the address that was accessed, and the functions of loaded code that
-    were under way, the innermost first (and perhaps some that had just ended)."""
+    """A fault: the signal, the address that was accessed, and the functions of loaded code on the call stack.
+
+    The innermost function comes first; some that had just returned may be among them.
+    """
 
     number: int
     address: int | None
@@ -141,10 +143,10 @@ def machine_code(machine: _Machine) -> bytes:
 
 
 def watch(report: Callable[[Fault], None], otherwise: str) -> None:
-    """Have `report` called, on a thread of its own, when native code of this process faults; it should end the process.
+    """Install a handler that calls `report`, on a separate thread, when native code of this process faults.
 
-    `otherwise` is written to stderr where it cannot be called. For the main thread, and the life of the process, but
-    not for forked children. Where there is no handler for this machine, nothing happens.
+    `report` should end the process; `otherwise` is written to stderr if it cannot be called. The handler serves the
+    main thread for the life of the process, but not forked children. On machines without a handler, nothing happens.
     """
     machine = MACHINES.get(os.uname().machine) if sys.platform == "linux" else None
     if machine is None:
@@ -203,7 +205,7 @@ def _wait(reading: int, machine: _Machine, report: Callable[[Fault], None]) -> N
 
 
 def _fault(machine: _Machine, number: int, info: int, context: int) -> Fault:
-    """What the kernel says of a fault; its addresses are of a thread that sleeps in the handler."""
+    """Decode the kernel's description of a fault; its addresses belong to a thread that sleeps in the handler."""
     code, address = struct.unpack("<i4xQ", ctypes.string_at(info + 8, 16))
     counter, stack = (_word(context + at) for at in (machine.counter, machine.stack))
     places = [counter] if machine.link is None else [counter, _word(context + machine.link)]

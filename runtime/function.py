@@ -18,7 +18,7 @@ class Call(Protocol):
 
 
 class Executor(Protocol):
-    """What runs a function: machine code (`native.NativeExecutor`), or a device (`launch.executor.LaunchExecutor`)."""
+    """The interface that runs a function: machine code (`native.NativeExecutor`) or a device (`LaunchExecutor`)."""
 
     def call(self, args: tuple[Any, ...], out: Any) -> Any:
         """The results of a call. Raises CallError."""

@@ -30,7 +30,7 @@ Resolve = Callable[[str, bool], int | None]  # (name, weak) -> address
 
 @dataclass(slots=True)
 class Layout:
-    """Where everything goes, as offsets from the image's start."""
+    """The memory layout of an image, as offsets from its start."""
 
     section: dict[int, int] = field(default_factory=dict)
     stub: dict[int, int] = field(default_factory=dict)  # symbol index -> its jump
@@ -116,7 +116,7 @@ class Linker:
                 apply(self, memory, start, room, relocation)
 
     def address(self, index: int) -> int:
-        """Where a symbol is; for an outside one its stub, which is within reach."""
+        """Return the address of a symbol; for an undefined one that of its stub, which is within reach of a branch."""
         symbol = self.obj.symbols[index]
         if symbol.section == elf.UNDEFINED:
             return self.base + self.layout.stub[index]
@@ -125,7 +125,7 @@ class Linker:
         return self.base + self.layout.section[symbol.section] + symbol.value
 
     def final(self, index: int) -> int:
-        """Where a symbol really is, however far."""
+        """Return the address of a symbol itself, at any distance."""
         return self.outside[index] if index in self.outside else self.address(index)
 
     def _slots(self, memory: memoryview) -> None:
@@ -356,13 +356,13 @@ def shared_symbol(name: str) -> int | None:
 
 
 def share_symbols(addresses: Mapping[str, int]) -> dict[str, int]:
-    """Have all objects that are loaded from now on use these, except what an earlier one brought; what they use."""
+    """Share symbols with all objects loaded later; earlier definitions win. Return the addresses in use."""
     with _LOCK:
         return {name: _SHARED.setdefault(name, address) for name, address in addresses.items()}
 
 
 def is_shared(symbol: Symbol) -> bool:
-    """Whether all objects of a process use one copy of what the symbol names (the thread pool)."""
+    """Return True if all objects of a process share one definition of the symbol (the thread pool)."""
     return symbol.bind == elf.WEAK and symbol.name.startswith("mlcc_") and symbol.section != elf.UNDEFINED
 
 
@@ -389,7 +389,7 @@ def protect(address: int, size: int, rights: int) -> None:
 
 
 def flush_instructions(start: int, end: int) -> None:
-    """Where data and instruction caches are apart, tell the processor that new code is there."""
+    """Invalidate the instruction cache for new code, where it is not coherent with the data cache (AArch64)."""
     if os.uname().machine != "aarch64":
         return
     with contextlib.suppress(OSError, AttributeError):

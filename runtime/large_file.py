@@ -38,7 +38,7 @@ class LargeFile:
 
     @property
     def has_changed(self) -> bool:
-        """Whether somebody has written to the file, or cut it off, since it was opened."""
+        """True if the file was written or truncated since it was opened."""
         return self._identity() != self._known
 
     def fill(self, memory: memoryview, offset: int) -> bool:
@@ -90,7 +90,7 @@ def open_large(path: str) -> LargeFile | None:
 
 
 def _large_constants(handle: int, size: int) -> tuple[tuple[int, int], ...]:
-    """Where the large sections of constants of an object lie, in order; nothing for what is no sound object."""
+    """Return the file ranges of an object's large constant sections, in order; none for a malformed object."""
     head = os.pread(handle, elf.HEADER.size, 0)
     if len(head) < elf.HEADER.size or not elf.is_elf(head):
         return ()

@@ -38,7 +38,7 @@ class Content(NamedTuple):
 
     @property
     def has_plan(self) -> bool:
-        """Whether this is, or should be, a launch plan for a device; else it is machine code."""
+        """True for a launch plan for a device, by its first bytes or file name; otherwise it is machine code."""
         named = self.path is not None and self.path.endswith((".ptx", ".mlca"))
         return self.file is None and (self.data.startswith(_PLANS) or named)
 
@@ -60,7 +60,7 @@ def load(
 
 
 def content_of(artifact: Any) -> Content:
-    """What lies at a path, in bytes, or in what `mlcc.build` returned. Raises LoadError, CompileError."""
+    """Return the content of a path, of bytes, or of an artifact from `mlcc.build`. Raises LoadError, CompileError."""
     if isinstance(artifact, Content):
         return artifact
     if isinstance(artifact, (bytes, bytearray, memoryview)):
@@ -91,7 +91,7 @@ def read_manifest(path: str) -> dict[str, Any]:
 
 
 def _content_at(path: str) -> Content:
-    """What lies at a path. Raises LoadError."""
+    """Return the content of a file; a large one stays open instead of being read. Raises LoadError."""
     try:
         file = open_large(path)
     except (OSError, ValueError):
@@ -196,7 +196,10 @@ def _load_shared(data: bytes, facts: Manifest, allow_extern: frozenset[str]) -> 
 
 
 def _open_library(data: bytes) -> ctypes.CDLL:
-    """Have the system load a library from these very bytes, which nobody can exchange any more. Raises OSError."""
+    """Load a shared library from bytes with the system's loader, so that no other process can replace them.
+
+    Raises OSError.
+    """
     mode = os.RTLD_NOW | os.RTLD_LOCAL
     if not hasattr(os, "memfd_create"):
         import tempfile

@@ -1,4 +1,4 @@
-"""What this machine is: its architecture and CPU features, in LLVM's names."""
+"""The architecture and CPU features of this machine, by LLVM's names."""
 
 from __future__ import annotations
 

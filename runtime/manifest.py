@@ -208,7 +208,7 @@ CHECKSUM = b'"checksum": "'
 
 
 def checksum_place(data: elf.Data, start: int = 0) -> int:
-    """Where the eight hexadecimal digits of the checksum stand, -1 if nowhere."""
+    """Return the offset of the eight hexadecimal digits of the checksum, -1 if there is none."""
     at = data.rfind(CHECKSUM, start)
     return at + len(CHECKSUM) if at >= 0 and at + len(CHECKSUM) + 8 <= len(data) else -1
 

@@ -51,7 +51,7 @@ class Entry:
         return code
 
     def text(self, code: int) -> str | None:
-        """What the code says of an error."""
+        """Return the machine code's text for an error code."""
         found = self.error(code)
         return found.decode("utf-8", "replace") if found else None
 
@@ -195,7 +195,7 @@ class NativeCall:
         return struct.unpack_from(code, self.memory, self._offset(returned))[0]
 
     def _offset(self, argument: Argument) -> int:
-        """Where in the memory of the call the function wrote a result, or its shape."""
+        """Return the offset, in the memory of the call, of a result or its shape."""
         return argument.word - ctypes.addressof(self.memory)
 
     def _refuse(self, code: int) -> NoReturn:

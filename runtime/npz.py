@@ -36,11 +36,11 @@ _DTYPE = re.compile(r"[<>|=]?[?bhilqpBHILQPefdgFDGSUVMmiuc]\d{0,9}(\[\w{1,8}\])?
 
 
 class Damaged(Exception):
-    """What is wrong with an archive or a member, in words."""
+    """An archive or a member is malformed; the message says how."""
 
 
 class Header(NamedTuple):
-    """What an array's header says; `start` is where its elements begin."""
+    """The header of an array; `start` is the offset of its elements."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -112,7 +112,7 @@ class Archive:
 
 
 def _unpack(raw: memoryview, entry: zipfile.ZipInfo) -> Iterator[bytes]:
-    """What a packed member holds, in pieces of at most `CHUNK`. Raises Damaged."""
+    """Yield the decompressed content of a member, in pieces of at most `CHUNK` bytes. Raises Damaged."""
     if entry.compress_type == zipfile.ZIP_STORED:
         for at in range(0, len(raw), CHUNK):
             yield bytes(raw[at : at + CHUNK])
@@ -250,11 +250,11 @@ class Arrays:
             self.members[name] = entry
 
     def _is_array(self, entry: zipfile.ZipInfo) -> bool:
-        """Whether a member without the suffix is an array all the same."""
+        """Return True if a member without the suffix `.npy` is an array, stored uncompressed."""
         return entry.compress_type == zipfile.ZIP_STORED and bytes(self._archive.raw(entry)[:6]) == _MAGIC
 
     def header(self, name: str) -> Header:
-        """What an array is, as its header says, and the archive's list confirms. Raises KeyError, Damaged."""
+        """Return the header of an array, checked against the archive's list. Raises KeyError, Damaged."""
         entry = self.members[name]
         return self._header(entry, self._head(entry))
 

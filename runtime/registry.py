@@ -14,7 +14,7 @@ from mlcc.errors import CallError, did_you_mean, error
 
 
 def _print(format: str, *values: Any) -> None:
-    """What R.print does: the values in the places of `{}` in the format, or after each other."""
+    """Implement R.print: print the values in the places of `{}` in the format, or separated by spaces."""
     shown = [v.bits if hasattr(v, "bits") else v for v in values]
     try:
         print(format.format(*shown) if format else " ".join(map(str, shown)))

@@ -55,7 +55,7 @@ class Tensors:
         _check_tiling(self.members, start, len(self._data))
 
     def header(self, name: str) -> Header:
-        """What a tensor is. Raises KeyError."""
+        """Return the header of a tensor. Raises KeyError."""
         return self.members[name]
 
     def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
@@ -101,7 +101,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 def _tensor(name: str, entry: Any, start: int, room: int) -> Header:
-    """What the header says of a tensor, whose elements lie in the `room` bytes from `start` on. Raises Damaged."""
+    """Parse a tensor's entry in the header; its elements are in the `room` bytes from `start` on. Raises Damaged."""
     if not isinstance(entry, dict) or entry.keys() != _FIELDS:
         raise Damaged(f"the header does not say dtype, shape and offsets of `{name}`, and nothing else")
     dtype = entry["dtype"]

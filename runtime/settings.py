@@ -11,7 +11,7 @@ from mlcc.errors import Diagnostic, LoadError, error
 
 
 class Variable(NamedTuple):
-    """What a variable may say: a pattern for it in small letters, and the same in words."""
+    """The valid values of an environment variable: a pattern for its lower-case text, and a description in words."""
 
     pattern: str
     words: str
@@ -54,11 +54,11 @@ def check(*names: str) -> None:
 
 
 def is_on(name: str) -> bool:
-    """Whether a switch is set to anything but no."""
+    """Return True if a switch is set to anything but no."""
     return os.environ.get(name, "").strip().lower() not in ("", "0", "off", "no", "false")
 
 
 def shown(text: str) -> str:
-    """What a variable says, cut where it is long."""
+    """Return the value of a variable for messages: at most 40 characters, escaped if not printable."""
     cut = text if len(text) <= 40 else text[:40] + "..."
     return cut if cut.isprintable() else ascii(cut)

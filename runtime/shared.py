@@ -144,7 +144,7 @@ class _Library:
     # ------------------------------------------------------------ symbols
 
     def _count_symbols(self) -> int:
-        """How many symbols there are, by the hash table that the loader uses; its chains end inside the file."""
+        """Return the number of symbols by the hash table that the loader uses, whose chains must end in the file."""
         if GNU_HASH not in self.tags:
             if HASH not in self.tags:
                 raise damaged("it has no hash table of symbols")
@@ -269,7 +269,7 @@ class _Library:
 
 
 def _segments(data: bytes, fields: tuple[int, ...]) -> tuple[list[Segment], tuple[int, int]]:
-    """What is mapped, in order, page by page apart; and the place of the dynamic section in the file."""
+    """Return the segments to map, in order and on separate pages, and offset and size of the dynamic section."""
     table, entry, count = fields[5], fields[9], fields[10]
     if entry != elf.PROGRAM_HEADER.size or not count or table + count * entry > len(data):
         raise damaged("its program headers lie outside the file")

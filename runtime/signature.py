@@ -1,7 +1,7 @@
-"""What a function takes and returns: convert and check arguments, make results, and explain what was refused.
+"""Function signatures at run time: convert and check arguments, allocate results, explain rejected arguments.
 
-Native code checks shapes, symbols and overlap; what it refuses is looked at again here, to say which argument differs
-and how.
+Native code checks shapes, symbols and overlap; arguments that it rejects are checked again here, to report which one
+differs and how.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CODES = {"ASSERT": "E0813", "CAST": "E0814", "MEMORY": "E0810", "WORKSPACE": "E
 
 
 class Placement(Protocol):
-    """Where arguments lie and results are made: in the host's memory, or that of a device as well."""
+    """The interface that places arguments and results: in host memory only, or in device memory as well."""
 
     def locate(self, value: Any) -> Any:
         """An argument as `arguments.flatten` takes it: `Located` for an array of a device. Raises CallError."""

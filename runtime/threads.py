@@ -1,6 +1,6 @@
-"""How many threads the parallel loops of loaded artifacts use.
+"""The number of threads that run the parallel loops of loaded artifacts.
 
-The artifacts of a process share one pool, that of the first one that has parallel loops. It is told the number whenever
+The artifacts of a process share one pool, that of the first one with parallel loops. The pool gets the number whenever
 an artifact is loaded or the number is set.
 """
 
@@ -38,8 +38,11 @@ def set_num_threads(count: int | None) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads a parallel loop may use: what was set, else MLCC_NUM_THREADS, else all; never more than the
-    affinity and the CPU quota of this process allow. Raises CallError (E0817) for a variable that says none."""
+    """Return the number of threads that a parallel loop may use: what was set, else MLCC_NUM_THREADS, else all cores.
+
+    It is at most what the affinity and the CPU quota of this process allow. Raises CallError (E0817) if the variable is
+    not a number of threads.
+    """
     wanted = _wanted if _wanted is not None else from_environment()
     return num_cores() if wanted is None else min(wanted, num_cores())
 
@@ -56,7 +59,7 @@ def from_environment() -> int | None:
 
 
 def tell_pool() -> None:
-    """Have the pool of this process use the number of threads that is set, if an artifact brought one."""
+    """Set the number of threads of this process's pool, if an artifact brought a pool."""
     address = image.shared_symbol(_SET_THREADS)
     if address is not None:
         ctypes.CFUNCTYPE(None, ctypes.c_int32)(address)(get_num_threads())

@@ -110,7 +110,7 @@ class CudaDevice(Device):
         self._local.generation = -1
 
     def sizes(self) -> dict[str, int]:
-        """What schedules are chosen by, under the names of a target's options; `l2` and `shared_bytes` in bytes."""
+        """Return the sizes that schedules depend on, named as a target's options; `l2` and `shared_bytes` in bytes."""
         return {
             "sm_count": self.driver.attribute(self.number, cuda.MULTIPROCESSORS),
             "max_threads": self.limits.threads,
@@ -153,7 +153,7 @@ class CudaDevice(Device):
             self._local.generation = self.generation
 
     def leave(self) -> None:
-        """What `enter` did is over, where the package wants that."""
+        """Undo `enter`, if the Python package of the driver requires it."""
         with contextlib.suppress(DriverError):  # after a failure there may be nothing left to undo
             if not self.driver.leave():
                 return
@@ -270,7 +270,7 @@ class CudaDevice(Device):
         return self._zero[1]
 
     def _check(self, kernel: Any, grid: Extents, block: Extents, shared: int) -> None:
-        """What the device does not have is said before the driver refuses it in fewer words."""
+        """Raise CallError (E0864) for a launch beyond the device's limits: the driver's own message says less."""
         text = self.limits.refusal(kernel.name, self.name, grid, block, kernel.shared + shared)
         if text is not None:
             raise CallError(error("E0864", text))
@@ -319,7 +319,7 @@ _FIND = "`mlcc run -t cuda --emulate` or compute-sanitizer finds the access; dev
 
 
 def _fits(have: tuple[int, ...], need: tuple[int, ...], variant: str) -> bool:
-    """Whether a device of a compute capability runs code for another."""
+    """Return True if a device of compute capability `have` runs code for `need` and its variant (`a`, `f` or none)."""
     if variant == "a":
         return have == need
     return have >= need and (variant != "f" or have[0] == need[0])

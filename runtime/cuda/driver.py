@@ -1,4 +1,4 @@
-"""What is used of the CUDA driver, as functions of plain integers; one implementation per Python package.
+"""The subset of the CUDA driver API in use, as functions of plain integers; one implementation per Python package.
 
 Names and results are those of the driver API. Every function raises `DriverError` for a code other than success.
 """
@@ -173,7 +173,7 @@ _MOST = {"float16": 65520.0, "float32": 3.4028235677973366e38}
 
 
 def _saturated(value: float, kind: str) -> float:
-    """What overflows the dtype is infinite."""
+    """Return the value, or an infinity if it overflows the dtype."""
     most = _MOST.get(kind)
     if most is None or -most < value < most or value != value:
         return value

@@ -66,7 +66,7 @@ class LaunchCall:
 
     @property
     def is_on_device(self) -> bool:
-        """Whether an argument lies in the device's memory, and so the results do."""
+        """True if an argument is in device memory; the results then are, too."""
         return any(a.located is not None for a in self.arguments)
 
     # ------------------------------------------------------------ checks
@@ -90,7 +90,7 @@ class LaunchCall:
         return differences(self.signature.name, self._given())
 
     def _text(self, code: int) -> str | None:
-        """What the plan says of an error."""
+        """Return the plan's text for an error code."""
         return self.launcher.module.plan.errors.get(code)
 
     def _given(self) -> list[Argument]:
@@ -137,7 +137,7 @@ class LaunchCall:
         return values
 
     def _overlaps(self) -> None:
-        """What is written shares no memory with anything else."""
+        """Raise E0809 if memory that is written overlaps another argument."""
         seen = [(a, span(a.tensor)) for a in self.arguments if a.leaf.kind == "tensor" and a.tensor is not None]
         for argument, (low, high) in seen:
             if argument.leaf.role == "in" and not argument.is_result and not self._is_result(argument):
@@ -168,7 +168,7 @@ class LaunchCall:
         return loaded
 
     def _address(self, index: int, argument: Argument, loaded: Loaded) -> int:
-        """Where the device finds an argument."""
+        """Return the device address of an argument, and note the transfer that it needs."""
         if argument.tensor is None:
             return argument.word  # an address that was given as such; a scalar's is not used
         shift = self.launcher.plan.shifts.get(index)
@@ -189,7 +189,7 @@ class LaunchCall:
     # ------------------------------------------------------------ running
 
     def _run(self, loaded: Loaded, check: bool = True) -> Values:
-        """Have the device do it; gives the values that are known at the end. Raises CallError."""
+        """Run on the device and return the values of symbols known at the end. Raises CallError."""
         plan = self.launcher.plan
         self.calls += 1
         try:

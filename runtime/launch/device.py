@@ -1,11 +1,10 @@
-"""What running a launch plan needs of a device, in a few functions. Hardware (`mlcc.runtime.cuda`) and emulation
-implement them; `HostDevice` has those that only move memory.
+"""The device interface that launch plans run on.
 
-Addresses are plain integers; those of the device mean nothing to the host. Everything that a device is asked to do
-happens in the order in which it was asked, but `launch`, `copy`, `memset`, `record` and `replay` may return before it
-has: `copy_in`, `copy_out`, `synchronize` and `elapsed` wait. What goes wrong is a CallError or LoadError, perhaps of a
-later function than the one that caused it; after it the device can be used again, though what lay in its memory may be
-lost: `generation` counts how often that happened.
+Hardware (`mlcc.runtime.cuda`) and emulation implement it; `HostDevice` has the functions that only move memory.
+Addresses are plain integers; device addresses mean nothing to the host. Operations run in order, but `launch`, `copy`,
+`memset`, `record` and `replay` are asynchronous; `copy_in`, `copy_out`, `synchronize` and `elapsed` wait. Failures are
+a CallError or LoadError, perhaps raised by a later function than the one that caused it. The device can be used again
+after a failure, but its memory may be lost: `generation` counts how often that happened.
 """
 
 from __future__ import annotations
@@ -134,20 +133,20 @@ class Device(abc.ABC):
         raise NotImplementedError
 
     def end_capture(self) -> Any:
-        """What was noted, for `replay`; None if that could not be done."""
+        """End the capture and return its graph, for `replay`; None if the operations could not be captured."""
         raise NotImplementedError
 
     def replay(self, graph: Any) -> None:
-        """Do all that was noted, at once."""
+        """Launch all operations of a captured graph at once."""
         raise NotImplementedError
 
     def drop(self, graph: Any) -> None:  # noqa: B027 - only some have anything to give back
-        """What was noted is not wanted any more. It must not raise."""
+        """Release a captured graph. Must not raise."""
 
 
 class Limits(NamedTuple):
-    """What a device has for one launch: threads of a block in all and along each axis, blocks along each, and bytes of
-    shared memory that a block may ask for."""
+    """The limits of one launch: threads of a block in all and along each axis, blocks along each axis, and bytes of
+    shared memory of a block."""
 
     threads: int
     block: Extents
@@ -155,7 +154,7 @@ class Limits(NamedTuple):
     shared: int
 
     def refusal(self, kernel: str, device: str, grid: Extents, block: Extents, shared: int) -> str | None:
-        """Why a device of that name cannot launch a kernel so; None if it can."""
+        """Return the reason why a device of that name cannot launch a kernel in this configuration; None if it can."""
         if (
             block[0] * block[1] * block[2] <= self.threads
             and all(map(int.__le__, block, self.block))

@@ -70,7 +70,7 @@ class DeviceArray:
 
     @property
     def address(self) -> int:
-        """Where it starts, in the device's terms."""
+        """The device address of the first element."""
         return self.tensor.address
 
     def numpy(self) -> np.ndarray:

@@ -31,7 +31,7 @@ class LaunchExecutable(Executable):
 
     @property
     def host_copies(self) -> int:
-        """How many arrays were copied between device and host for packed functions of the CPU, and to close gaps."""
+        """The number of arrays copied between device and host, for CPU packed functions or to make them contiguous."""
         return self._module.host_copies
 
     def to_device(self, array: Any) -> DeviceArray:

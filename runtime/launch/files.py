@@ -32,8 +32,8 @@ _MADE = "an artifact is what `mlcc compile -t cuda -o k.mlca` writes; to run a t
 
 
 class Parts(NamedTuple):
-    """What an artifact holds. `source` is the text of the PrimFuncs that the kernels were made of, empty in files of
-    old; `constants` are arrays, or buffers of their bytes, in the order of the plan."""
+    """The contents of an artifact. `source` is the text of the PrimFuncs that the kernels were generated from, empty in
+    old files; `constants` are arrays, or buffers of their bytes, in the order of the plan."""
 
     manifest: dict[str, Any]
     plan: dict[str, Any]
@@ -97,7 +97,7 @@ def _text(data: bytes, path: str | None, with_constants: bool) -> Parts:
 
 
 def _beside(plan: Mapping[str, Any], path: str) -> str:
-    """Where the constants of a .ptx lie: in the file of its own folder that its plan names, or the .npz of its name."""
+    """Return the path of a .ptx's constants: the file in the same folder that its plan names, else NAME.npz."""
     named = plan.get("data")
     if named is None:
         return f"{os.path.splitext(path)[0]}.npz"

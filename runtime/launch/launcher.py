@@ -30,7 +30,7 @@ class Launcher:
     def recorded(
         self, loaded: Loaded, addresses: Sequence[int], room: int, workspace: int, values: Values
     ) -> Recording:
-        """What was noted for these addresses and values, or is noted now. Raises Failure."""
+        """Return the cached recording for these addresses and values, or record one. Raises Failure."""
         key = (loaded.generation, room, tuple(addresses), tuple(values.items()))
         found = self._recordings.get(key)
         if found is not None:

@@ -15,7 +15,7 @@ RECORD_ALIGNMENT = 8
 
 
 class Loaded:
-    """What of a plan lies on a device, for as long as the device keeps its memory."""
+    """The kernels and constants of a plan on a device, valid as long as the device keeps its memory."""
 
     def __init__(self, plan: Plan, device: Device, code: bytes, constants: Sequence[memoryview]) -> None:
         self.plan = plan
@@ -47,7 +47,7 @@ class DeviceModule:
             self._loaded = Loaded(plan, device, code, constants)
 
     def loaded(self) -> Loaded:
-        """What lies on the device now. Raises LoadError, CallError."""
+        """Return the loaded plan, loaded again if the device lost its memory. Raises LoadError, CallError."""
         if self._loaded.generation != self.device.generation:
             self._copies += self._loaded.host_copies
             self._loaded = Loaded(self.plan, self.device, self._code, self._constants)
@@ -55,5 +55,5 @@ class DeviceModule:
 
     @property
     def host_copies(self) -> int:
-        """How many arrays were copied between device and host for packed functions of the CPU, and to close gaps."""
+        """The number of arrays copied between device and host, for CPU packed functions or to make them contiguous."""
         return self._copies + self._loaded.host_copies

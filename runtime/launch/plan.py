@@ -21,19 +21,19 @@ Place = Callable[["Runner", Values], int]
 
 
 class Runner(Protocol):
-    """What operations ask of the run that carries them out: `run.Run`."""
+    """The interface of a run (`run.Run`) that its operations use."""
 
     @property
     def args(self) -> Sequence[int]:
-        """Where the arguments lie."""
+        """The addresses of the arguments."""
 
     @property
     def constants(self) -> Sequence[int]:
-        """Where the constants lie."""
+        """The addresses of the constants."""
 
     @property
     def work(self) -> int:
-        """Where the workspace starts."""
+        """The address of the workspace."""
 
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, shared: int, args: list[Any]) -> None: ...
 

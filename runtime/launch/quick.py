@@ -28,7 +28,7 @@ _COMPACT = 0x0001 | 0x0100  # of ndarray.flags.num: C_CONTIGUOUS, ALIGNED
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a call with arrays of certain shapes comes to."""
+    """The results of checking a call with arrays of certain shapes, for later calls with the same shapes."""
 
     values: Values
     workspace: int
@@ -60,7 +60,7 @@ class QuickCalls:
         return QuickCalls(spec.params, results, spec.results.kind != "tuple")
 
     def key(self, args: tuple[Any, ...], device: Device) -> Any:
-        """What the arrays have in common with those of other calls; None where one is unusual."""
+        """Return the cache key of a call: its arguments' shapes; None if one is not compact or of another dtype."""
         made: list[Any] = []
         for value, dtype, code in zip(args, self.dtypes, self.codes, strict=True):
             if type(value) is np.ndarray:

@@ -172,7 +172,7 @@ class _Reader:
         return lambda run, values: value(values)
 
     def place(self, raw: Any, names: Collection[str]) -> Place:
-        """Where something lies; with a fourth part, the bytes of what has to be aligned there for a kernel."""
+        """Parse a memory location; a fourth part is the size in bytes of memory that a kernel needs aligned."""
         where, number, offset = raw[:3]
         shift, index = compute(offset, names), _integer(number)
         if where == "work":

@@ -31,7 +31,7 @@ class Recorder:
         self.calls.append(("memset", (target, value, size)))
 
     def play(self, device: Device) -> None:
-        """Do what was noted."""
+        """Issue the recorded operations."""
         does: dict[str, Any] = {"launch": device.launch, "copy": device.copy, "memset": device.memset}
         for name, args in self.calls:
             does[name](*args)
@@ -41,7 +41,7 @@ _WORTH_A_GRAPH = 3  # calls of the driver
 
 
 class Recording:
-    """What a call with certain addresses and symbols has the device do."""
+    """The device operations of a call with certain addresses and symbols."""
 
     def __init__(self, recorder: Recorder, values: Values, device: Device) -> None:
         self.recorder = recorder
@@ -53,7 +53,7 @@ class Recording:
         self.plays = 0
 
     def play(self, often: bool) -> None:
-        """Do it; as a graph where the device can and it pays."""
+        """Run the operations, as a captured graph if the device can and it pays."""
         device = self.device
         self.plays += 1
         worth = len(self.recorder.calls) >= _WORTH_A_GRAPH and (often or self.plays > 2)

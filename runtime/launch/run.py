@@ -28,7 +28,7 @@ class Failure(Exception):
 
 
 class Sink(Protocol):
-    """What takes the work of a run: a device, or a recorder."""
+    """The receiver of a run's operations: a device, or a recorder."""
 
     def launch(self, kernel: Any, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[Any]) -> None: ...
 

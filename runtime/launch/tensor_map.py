@@ -27,7 +27,7 @@ _FORM = struct.Struct("<Q5q4q")  # of the plain form: address, extents, strides
 
 
 class MapSpec(NamedTuple):
-    """What of a map is fixed; lists have the innermost dimension first."""
+    """The compile-time part of a tensor map; lists have the innermost dimension first."""
 
     name: str  # of the tensor, for messages
     dtype: str

@@ -1,7 +1,7 @@
-"""Where an argument lies on the device, and what moves it there and back around a run.
+"""Device addresses of arguments, and their transfers to and from the device around a run.
 
-Kernels take pointers that are aligned to 16 bytes, and compact tensors unless strides are declared. A device array that
-is neither is copied on the device; one with gaps goes by way of the host, which is counted.
+Kernels take pointers aligned to 16 bytes, and contiguous tensors unless strides are declared. A misaligned device array
+is copied on the device; one with gaps is copied through the host, which is counted.
 """
 
 from __future__ import annotations
