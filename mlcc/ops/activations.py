@@ -73,15 +73,15 @@ _PART = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*(?:,|$)")
 
 def parse(text: str) -> tuple[Activation, ...]:
     """The activations that a text lists. Raises ValueError."""
-    made, at = [], 0
+    activations, at = [], 0
     while at < len(text):
-        found = _PART.match(text, at)
-        known = None if found is None else _TABLE.get(found[1])
-        if found is None or known is None:
+        match = _PART.match(text, at)
+        known = None if match is None else _TABLE.get(match[1])
+        if match is None or known is None:
             raise ValueError(f"`{text[at:].strip()}` is none of {', '.join(NAMES)}")
-        numbers = tuple(float(n) for n in found[2].split(",")) if found[2] else ()
+        numbers = tuple(float(n) for n in match[2].split(",")) if match[2] else ()
         if len(numbers) > len(known.defaults):
-            raise ValueError(f"`{found[1]}` takes {len(known.defaults)} numbers, {len(numbers)} are given")
-        made.append(Activation(found[1], numbers + known.defaults[len(numbers) :]))
-        at = found.end()
-    return tuple(made)
+            raise ValueError(f"`{match[1]}` takes {len(known.defaults)} numbers, {len(numbers)} are given")
+        activations.append(Activation(match[1], numbers + known.defaults[len(numbers) :]))
+        at = match.end()
+    return tuple(activations)

@@ -29,8 +29,8 @@ def infer_attention(call: relax.Call) -> Tensor:
     names = ("query", "key", "value", "bias") if len(infos) < 5 else ("query", "key", "value")
     for name, info in zip(names, infos, strict=False):
         if info.ndim != 4:
-            found = "an unknown number" if info.ndim < 0 else str(info.ndim)
-            fail(call, "E0445", f"the {name} needs 4 dimensions (batch, length, heads, width), it has {found}")
+            rank = "an unknown number" if info.ndim < 0 else str(info.ndim)
+            fail(call, "E0445", f"the {name} needs 4 dimensions (batch, length, heads, width), it has {rank}")
     _check_mask(call)
     query, key, value = infos[:3]
     dtype = same_dtype(call, infos[: len(names)])
@@ -125,8 +125,8 @@ def _matmul(a: te.Tensor, b: te.Tensor, transposed: bool) -> te.Tensor:
         at = 0 if is_one(batch) else n
         return te.sum(a(at, i, k) * (b(at, j, k) if transposed else b(at, k, j)), axis=k)
 
-    made: te.Tensor = te.compute((batch, rows, columns), element, name=name)
-    return made
+    product: te.Tensor = te.compute((batch, rows, columns), element, name=name)
+    return product
 
 
 def _scaled(call: relax.Call, scores: te.Tensor, width: tir.Expr) -> te.Tensor:
@@ -153,8 +153,8 @@ def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any], eleme
     def weight(b: Any, i: Any, j: Any) -> Any:
         return power(b, i, j) / te.select(total(b, i) > none, total(b, i), te.const(1, scores.dtype))
 
-    made: te.Tensor = te.compute(scores.shape, weight, name="T_softmax_norm")
-    return made
+    weights: te.Tensor = te.compute(scores.shape, weight, name="T_softmax_norm")
+    return weights
 
 
 def _attend(
@@ -168,10 +168,10 @@ def _attend(
     if bias is not None:
         flat = scores.buffer.shape
         scores = reshape(topi.add(reshape(scores, [batch, heads, queries, keys]), bias), flat)
-    made = _matmul(weigh(scores), _heads_first(v, heads), False)
-    made = reshape(made, [batch, heads, queries, result_width])
-    shape = [made.shape[a] for a in (0, 2, 1, 3)]
-    return topi.compute_ax(shape, lambda b, s, h, d: made(b, h, s, d), "T_transpose")
+    attended = _matmul(weigh(scores), _heads_first(v, heads), False)
+    attended = reshape(attended, [batch, heads, queries, result_width])
+    shape = [attended.shape[a] for a in (0, 2, 1, 3)]
+    return topi.compute_ax(shape, lambda b, s, h, d: attended(b, h, s, d), "T_transpose")
 
 
 def _lower_attention(
@@ -274,16 +274,16 @@ def _np_heads(call: relax.Call, q: Any, k: Any, v: Any, bias: Any, seen: Any) ->
 
 def _np_attention(call: relax.Call, q: Any, k: Any, v: Any, bias: Any = 0) -> Any:
     first = [np.swapaxes(a, 1, 2) for a in (q, k, v)]
-    made = _np_heads(call, first[0], first[1], first[2], bias, _visible(call, q.shape[1], k.shape[1]))
-    return np.swapaxes(made, 1, 2)
+    attended = _np_heads(call, first[0], first[1], first[2], bias, _visible(call, q.shape[1], k.shape[1]))
+    return np.swapaxes(attended, 1, 2)
 
 
 def _np_var_len(call: relax.Call, q: Any, k: Any, v: Any, starts_q: Any, starts_k: Any, *_: Sequence[Any]) -> Any:
-    made = np.zeros((*q.shape[:3], v.shape[3]), q.dtype)
+    attended = np.zeros((*q.shape[:3], v.shape[3]), q.dtype)
     for n in range(len(starts_q) - 1):
         rows, columns = (slice(int(s[n]), int(s[n + 1])) for s in (starts_q, starts_k))
-        made[:, rows] = _np_attention(call, q[:, rows], k[:, columns], v[:, columns])
-    return made
+        attended[:, rows] = _np_attention(call, q[:, rows], k[:, columns], v[:, columns])
+    return attended
 
 
 _SCORES = "scale: any = None, causal_mask: str? = None, window_size: int? = None"

@@ -90,10 +90,10 @@ def _infer_scalar(
     if left.value is None or right.value is None:
         return relax.PrimStructInfo(dtype, None)
     try:
-        made = raw(element(Scalar(left.value), Scalar(right.value)))
+        value = raw(element(Scalar(left.value), Scalar(right.value)))
     except (TypeError, ValueError, ArithmeticError) as bad:
         fail(call, "E0444", str(bad))
-    return relax.PrimStructInfo(dtype, rewrite_bottom_up(made, _without_let))
+    return relax.PrimStructInfo(dtype, rewrite_bottom_up(value, _without_let))
 
 
 def _without_let(expr: Any) -> Any:
@@ -121,19 +121,19 @@ def infer_ewise_fma(call: relax.Call) -> relax.StructInfo:
     infos = [tensor(call, i) for i in range(3)]
     dtype = same_dtype(call, infos)
     known = [i for i in infos if i.ndim >= 0]
-    made = next((i for i in infos if i.dims is not None), None)
+    model = next((i for i in infos if i.dims is not None), None)
     for other in known[1:]:
         if other.ndim != known[0].ndim:
             fail(call, "E0445", f"the tensors have {known[0].ndim} and {other.ndim} dimensions; nothing is broadcast")
     for other in infos:
-        if made is None or other is made or other.dims is None or made.dims is None:
+        if model is None or other is model or other.dims is None or model.dims is None:
             continue
-        if not all(prove_equal(a, b) for a, b in zip(made.dims, other.dims, strict=True)):
-            text = f"the shapes {shape_text(made.dims)} and {shape_text(other.dims)} are not the same"
+        if not all(prove_equal(a, b) for a, b in zip(model.dims, other.dims, strict=True)):
+            text = f"the shapes {shape_text(model.dims)} and {shape_text(other.dims)} are not the same"
             fail(call, "E0445", text, "use `R.add(R.multiply(x1, x2), x3)`, which broadcasts")
     ndim = known[0].ndim if known else -1
-    whole = made is not None and all(i.dims is not None for i in infos)
-    return tensor_like(made, dtype) if whole and made is not None else result(None, dtype, ndim, device_of(infos))
+    whole = model is not None and all(i.dims is not None for i in infos)
+    return tensor_like(model, dtype) if whole and model is not None else result(None, dtype, ndim, device_of(infos))
 
 
 def infer_where(call: relax.Call) -> relax.StructInfo:

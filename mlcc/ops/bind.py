@@ -29,20 +29,20 @@ def bind(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], span: Span
     of these. Raises CompileError.
     """
     short = short_name(name)
-    found = signature(short)
-    if found is None:
+    sig = signature(short)
+    if sig is None:
         raise CompileError(unknown_operator(name, span))
-    given = _assign(short, found, args, dict(kwargs), span)
+    given = _assign(short, sig, args, dict(kwargs), span)
     arguments: list[relax.Expr] = []
     attrs: dict[str, Any] = {}
     types: tuple[relax.StructInfo, ...] = ()
-    for param in found.params:
+    for param in sig.params:
         value = _value(short, param, given, span)
         try:
             if param.is_attr:
-                made = values.attribute(param, value)
-                if made is not None or not param.hidden:
-                    attrs[param.name] = made
+                attr = values.attribute(param, value)
+                if attr is not None or not param.hidden:
+                    attrs[param.name] = attr
             elif param.is_types:
                 several = param.kind == "typelist"
                 types = () if value is None else values.result_types(value, given.get("dtype"), several)
@@ -56,7 +56,7 @@ def bind(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], span: Span
                 arguments.append(values.argument(param, value, span))
         except (BadValue, ValueError) as problem:
             raise _error("E0442", f"`R.{short}`: `{param.name}` {problem}", span) from None
-    ordered = Attrs({n: attrs[n] for n in found.attr_order if n in attrs}) if attrs else EMPTY
+    ordered = Attrs({n: attrs[n] for n in sig.attr_order if n in attrs}) if attrs else EMPTY
     return relax.Call(tir.Op(f"relax.{short}"), tuple(arguments), ordered, types, span=span)
 
 

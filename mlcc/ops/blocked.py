@@ -35,9 +35,9 @@ def blocked_impl(
         assert impl.infer is not None
         if is_plain(call):
             return impl.infer(call)
-        made = impl.infer(_joined_call(call, inputs, out))
-        assert isinstance(made, relax.TensorStructInfo)
-        return _split_info(call, made, _parts(call, out))
+        info = impl.infer(_joined_call(call, inputs, out))
+        assert isinstance(info, relax.TensorStructInfo)
+        return _split_info(call, info, _parts(call, out))
 
     def numpy(call: relax.Call, *arrays: Any) -> Any:
         assert impl.numpy is not None
@@ -62,21 +62,21 @@ def blocked_impl(
 
         return lower
 
-    made = replace_impl(impl, infer=infer, numpy=numpy if impl.numpy else None)
-    return replace_impl(made, lower=lowering(impl.lower), accurate=lowering(impl.accurate))
+    wrapped = replace_impl(impl, infer=infer, numpy=numpy if impl.numpy else None)
+    return replace_impl(wrapped, lower=lowering(impl.lower), accurate=lowering(impl.accurate))
 
 
 def _canonical(call: relax.Call, impl: Impl, inputs: Mapping[int, str], out: str) -> relax.Call:
-    made = _joined_call(call, inputs, out)
+    joined = _joined_call(call, inputs, out)
     assert impl.infer is not None
-    return replace(made, struct_info=impl.infer(made))
+    return replace(joined, struct_info=impl.infer(joined))
 
 
 def _parts(call: relax.Call, attribute: str) -> Parts:
-    found = parts_of(call.attrs[attribute])
-    if found is None:
+    parts = parts_of(call.attrs[attribute])
+    if parts is None:
         fail(call, "E0442", f"`{attribute}` is no layout such as NCHW4c, it is `{call.attrs[attribute]}`")
-    return found
+    return parts
 
 
 def _joined_call(call: relax.Call, inputs: Mapping[int, str], out: str) -> relax.Call:

@@ -129,22 +129,22 @@ def _prim(dtype: str) -> Any:
 
 
 def _lower_size(call: relax.Call, shape: Any) -> te.Tensor:
-    made: te.Tensor = te.compute((), lambda: Scalar(construct.cast("int64", product(shape))), name="T_size")
-    return made
+    count: te.Tensor = te.compute((), lambda: Scalar(construct.cast("int64", product(shape))), name="T_size")
+    return count
 
 
 def _lower_shape_to_tensor(call: relax.Call, values: Any) -> te.Tensor:
     """One number of the shape after the other."""
 
     def element(i: Any) -> Any:
-        made = Scalar(construct.const(0, INT64))
+        extent = Scalar(construct.const(0, INT64))
         for at, value in reversed(list(enumerate(values))):
             here = Scalar(construct.equal(raw(i), int64(at)))
-            made = te.if_then_else(here, Scalar(construct.cast(INT64, value)), made)
-        return made
+            extent = te.if_then_else(here, Scalar(construct.cast(INT64, value)), extent)
+        return extent
 
-    made: te.Tensor = te.compute((len(values),), element, name="shape_to_tensor")
-    return made
+    vector: te.Tensor = te.compute((len(values),), element, name="shape_to_tensor")
+    return vector
 
 
 def _lower_wrap_param(call: relax.Call, x: te.Tensor) -> te.Tensor:

@@ -66,7 +66,7 @@ def _conv(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
         if x is None or w is None:
             return data.result(None, dtype)
         check_groups(call, x, w, construct.mul(w["I"], int64(call.attrs["groups"])), ("O", "output"))
-        made = {"N": x["N"], "C": w["O"]}
+        extents = {"N": x["N"], "C": w["O"]}
         pads = call.attrs["padding"]
         for at, letter in enumerate(data.space):
             reach = construct.add(
@@ -74,8 +74,8 @@ def _conv(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
             )
             free = construct.sub(construct.add(x[letter], int64(pads[at] + pads[at + ndim])), reach)
             steps = construct.floordiv(free, int64(call.attrs["strides"][at]))
-            made[letter] = not_negative(simplify(construct.add(steps, int64(1))))
-        return data.result(made, dtype)
+            extents[letter] = not_negative(simplify(construct.add(steps, int64(1))))
+        return data.result(extents, dtype)
 
     return infer
 
@@ -112,8 +112,8 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
 
         name = f"{'group_' if groups > 1 else ''}conv{ndim}d_{layout.lower()}"
         names = dict(zip("NC" + space, ("nn", "ff", "yy", "xx", "zz"), strict=False))
-        made: te.Tensor = te.compute(result_dims(call), element, name=name, varargs_names=[names[c] for c in out])
-        return made
+        convolved: te.Tensor = te.compute(result_dims(call), element, name=name, varargs_names=[names[c] for c in out])
+        return convolved
 
     return lowering
 

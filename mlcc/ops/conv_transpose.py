@@ -31,14 +31,14 @@ def _transposed(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
         strides, more = call.attrs["strides"], call.attrs["output_padding"]
         if any(m >= s for m, s in zip(more, strides, strict=True)):
             fail(call, "E0442", f"`output_padding` {list(more)} must be less than the strides {list(strides)}")
-        made = {"N": x["N"], "C": simplify(construct.mul(w["O"], int64(call.attrs["groups"])))}
+        extents = {"N": x["N"], "C": simplify(construct.mul(w["O"], int64(call.attrs["groups"])))}
         pads = call.attrs["padding"]
         for at, letter in enumerate(data.space):
             spread = construct.mul(construct.sub(x[letter], int64(1)), int64(strides[at]))
             reach = construct.mul(construct.sub(w[letter], int64(1)), int64(call.attrs["dilation"][at]))
             fixed = int64(more[at] + 1 - pads[at] - pads[at + ndim])
-            made[letter] = not_negative(simplify(construct.add(construct.add(spread, reach), fixed)))
-        return data.result(made, dtype)
+            extents[letter] = not_negative(simplify(construct.add(construct.add(spread, reach), fixed)))
+        return data.result(extents, dtype)
 
     return infer
 
@@ -58,8 +58,8 @@ def dilate(x: te.Tensor, steps: Mapping[int, int], name: str) -> te.Tensor:
         conditions = [Scalar(construct.equal(construct.floormod(raw(i[at]), s), 0)) for at, s in steps.items()]
         return te.if_then_else(te.all(*conditions), x(*places), zero(x.dtype)) if steps else x(*places)
 
-    made: te.Tensor = te.compute(shape, element, name=name)
-    return made
+    dilated: te.Tensor = te.compute(shape, element, name=name)
+    return dilated
 
 
 def _lower(ndim: int) -> Callable[..., te.Tensor]:
@@ -96,8 +96,10 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
             return te.sum(product, axis=[dc, *window.values()])
 
         names = dict(zip("NC" + space, "bc" + space.lower(), strict=True))
-        made: te.Tensor = te.compute(result_dims(call), element, name="compute", varargs_names=[names[c] for c in out])
-        return made
+        convolved: te.Tensor = te.compute(
+            result_dims(call), element, name="compute", varargs_names=[names[c] for c in out]
+        )
+        return convolved
 
     return lowering
 
@@ -110,8 +112,8 @@ def _turned(weight: te.Tensor, kernel: str, wanted: str) -> te.Tensor:
         at = dict(zip(wanted, axes, strict=True))
         return weight(*(at[c] if c in "OI" else Scalar(construct.sub(sizes[c], 1)) - at[c] for c in kernel))
 
-    made: te.Tensor = te.compute([sizes[c] for c in wanted], element, name="kernel_transform")
-    return made
+    turned: te.Tensor = te.compute([sizes[c] for c in wanted], element, name="kernel_transform")
+    return turned
 
 
 # ---------------------------------------------------------------- NumPy
@@ -140,9 +142,9 @@ def _np_transposed(ndim: int) -> Callable[..., Any]:
                 seen = np.einsum("nc...,co->no...", part, kernel[(slice(None), slice(None), *place)])
                 total[(slice(None), slice(None), *at)] += seen
             parts.append(total)
-        made = np.concatenate(parts, 1)
+        uncropped = np.concatenate(parts, 1)
         inside = [slice(pads[i], max(pads[i], ends[i] - pads[i + ndim])) for i in range(ndim)]
-        return canonical(made[(slice(None), slice(None), *inside)], "NC" + letters(ndim), call.attrs["out_layout"])
+        return canonical(uncropped[(slice(None), slice(None), *inside)], "NC" + letters(ndim), call.attrs["out_layout"])
 
     return reference
 

@@ -181,8 +181,8 @@ def _dtype(call: relax.Call) -> DType:
 
 
 def _filled(shape: Any, value: Any, dtype: DType) -> te.Tensor:
-    made = construct.cast(dtype, raw(value))
-    return topi.compute_ax(shape, lambda *i: Scalar(made), "T_full")
+    fill = construct.cast(dtype, raw(value))
+    return topi.compute_ax(shape, lambda *i: Scalar(fill), "T_full")
 
 
 def _lower_full(call: relax.Call, shape: Any, value: Any) -> te.Tensor:
@@ -224,8 +224,8 @@ def _lower_eye(call: relax.Call, *args: Any) -> te.Tensor:
     def element(i: te.Axis, j: te.Axis) -> te.Scalar:
         return te.if_then_else(Scalar(construct.equal(i.expr, construct.sub(j.expr, raw(shift)))), one, zero)
 
-    made: te.Tensor = te.compute(result_dims(call), element, name="eye")
-    return made
+    identity: te.Tensor = te.compute(result_dims(call), element, name="eye")
+    return identity
 
 
 def _lower_triangle(lower: bool) -> Any:
@@ -235,8 +235,8 @@ def _lower_triangle(lower: bool) -> Any:
             keep = column <= row if lower else column >= row
             return te.select(keep, x(*i), te.const(0, x.dtype))
 
-        made: te.Tensor = te.compute(x.shape, element, name="trilu")
-        return made
+        triangle: te.Tensor = te.compute(x.shape, element, name="trilu")
+        return triangle
 
     return lowering
 

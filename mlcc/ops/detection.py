@@ -94,8 +94,8 @@ def infer_valid_rows(call: relax.Call) -> Tensor:
 def _expand_nms(call: relax.Call, emit: Emit) -> relax.Call:
     """All rows first, then those that there are."""
     limits = [*call.args, *[None] * (5 - len(call.args))]
-    made = emit("vision.multiclass_nms_padded", *limits, call.attrs["center_point_box"])
-    rows, count = (relax.TupleGetItem(made, i, f) for i, f in enumerate(made.struct_info.fields))  # type: ignore[union-attr]
+    padded = emit("vision.multiclass_nms_padded", *limits, call.attrs["center_point_box"])
+    rows, count = (relax.TupleGetItem(padded, i, f) for i, f in enumerate(padded.struct_info.fields))  # type: ignore[union-attr]
     return bind_call("vision.valid_rows", (rows, count), span=call.span)
 
 
@@ -248,9 +248,9 @@ def _np_nms_padded(call: relax.Call, boxes: Any, scores: Any, *limits: Any) -> A
     most = scores.shape[2]
     if isinstance(limit, relax.Constant) and limit.data.array is not None:
         most = min(most, max(int(limit.data.array.reshape(-1)[0]), 0))
-    made = np.full((math.prod(scores.shape[:2]) * most, 3), -1, np.int64)
-    made[: len(rows)] = rows
-    return made, np.array([len(rows)])
+    padded = np.full((math.prod(scores.shape[:2]) * most, 3), -1, np.int64)
+    padded[: len(rows)] = rows
+    return padded, np.array([len(rows)])
 
 
 def _np_rows(call: relax.Call, x: Any, count: Any) -> Any:

@@ -132,8 +132,8 @@ def _lower_einsum(call: relax.Call, operands: Sequence[te.Tensor]) -> te.Tensor:
             return _ANY(product, axis=list(sums.values()))
         return te.sum(product, axis=list(sums.values()))
 
-    made: te.Tensor = te.compute(shape, element, name="T_einsum", varargs_names=names or None)
-    return made
+    products: te.Tensor = te.compute(shape, element, name="T_einsum", varargs_names=names or None)
+    return products
 
 
 _ANY = te.comm_reducer(lambda x, y: te.any(x, y), lambda t: te.const(False, t), name="any")
@@ -151,8 +151,8 @@ def _np_einsum(call: relax.Call, operands: Any) -> Any:
     plan = _plan(call, infos.fields)  # type: ignore[arg-type]
     number = {label: i for i, label in enumerate(plan.extents)}
     parts = [part for x, labels in zip(operands, plan.inputs, strict=True) for part in (x, [number[c] for c in labels])]
-    made = np.einsum(*parts, [number[label] for label in plan.output])
-    return np.asarray(made, operands[0].dtype)
+    product = np.einsum(*parts, [number[label] for label in plan.output])
+    return np.asarray(product, operands[0].dtype)
 
 
 OPS: dict[str, Impl] = {

@@ -30,10 +30,10 @@ def infer_pool_backward(call: relax.Call) -> relax.StructInfo:
     if gradient.ndim not in (-1, 4):
         fail(call, "E0445", f"the gradient needs 4 dimensions, it has {gradient.ndim}")
     if data.extents is not None and gradient.dims is not None:
-        made = dict(data.extents)
+        extents = dict(data.extents)
         for at, letter in enumerate(data.space):
-            made[letter] = pool_extent(call, made[letter], at, 2)
-        wanted = [made[c] for c in data.out]
+            extents[letter] = pool_extent(call, extents[letter], at, 2)
+        wanted = [extents[c] for c in data.out]
         if any(known_different(a, b) for a, b in zip(wanted, gradient.dims, strict=True)):
             fail(call, "E0445", f"the pool is {shape_text(wanted)}, its gradient {shape_text(gradient.dims)}")
     return data.data
@@ -196,8 +196,8 @@ def _lower_take(call: relax.Call, gradient: te.Tensor, x: te.Tensor, indices: te
     if any(tir.const_int(d) == 0 for d in indices.buffer.shape):
         empty: te.Tensor = te.compute(x.shape, lambda *i: te.const(0, x.dtype), name="take_backward")
         return empty
-    made: te.Tensor = te.compute(x.shape, element, name="take_backward")
-    return made
+    data_gradient: te.Tensor = te.compute(x.shape, element, name="take_backward")
+    return data_gradient
 
 
 # ---------------------------------------------------------------- NumPy
@@ -209,7 +209,7 @@ def _np_pool_backward(largest: bool) -> Callable[..., Any]:
         get = call.attrs.__getitem__
         gradient = canonical(gradient, get("out_layout"), "NCHW")
         x = canonical(x, get("layout"), "NCHW")
-        made = np.zeros_like(x)
+        data_gradient = np.zeros_like(x)
         size, strides, dilation, pads = (get(n) for n in ("pool_size", "strides", "dilation", "padding"))
         for window in np.ndindex(*gradient.shape[2:]):
             places = [
@@ -231,22 +231,22 @@ def _np_pool_backward(largest: bool) -> Callable[..., Any]:
                 share = np.reshape(share, seen.shape)
             else:
                 share = np.broadcast_to((back / max(number, 1))[..., None, None], seen.shape)
-            made[:, :, np.array(places[0])[:, None], np.array(places[1])] += share.astype(made.dtype)
-        return canonical(made, "NCHW", get("layout"))
+            data_gradient[:, :, np.array(places[0])[:, None], np.array(places[1])] += share.astype(data_gradient.dtype)
+        return canonical(data_gradient, "NCHW", get("layout"))
 
     return reference
 
 
 def _np_take_backward(call: relax.Call, gradient: Any, x: Any, indices: Any) -> Any:
     at = 0 if call.attrs["axis"] is None else call.attrs["axis"] % x.ndim
-    made = np.zeros_like(x)
-    moved = np.moveaxis(made, at, 0)
+    data_gradient = np.zeros_like(x)
+    moved = np.moveaxis(data_gradient, at, 0)
     back = np.moveaxis(gradient, tuple(range(at, at + indices.ndim)), tuple(range(indices.ndim)))
     given = np.asarray(indices).astype(np.int64)
     place = np.where(given < 0, given + len(moved), given)
     inside = (place >= 0) & (place < len(moved))
     np.add.at(moved, place[inside], back[inside])
-    return made
+    return data_gradient
 
 
 OPS: dict[str, Impl] = {

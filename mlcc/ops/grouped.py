@@ -55,12 +55,12 @@ def _lower(call: relax.Call, x: te.Tensor, weights: te.Tensor, ends: te.Tensor) 
 
 
 def _np_grouped_matmul(call: relax.Call, x: Any, weights: Any, ends: Any) -> Any:
-    made = np.zeros((x.shape[0], weights.shape[2]), x.dtype)
+    product = np.zeros((x.shape[0], weights.shape[2]), x.dtype)
     begin = 0
     for matrix, end in zip(weights, ends, strict=True):
-        made[begin:end] = x[begin:end] @ matrix
+        product[begin:end] = x[begin:end] @ matrix
         begin = end
-    return made
+    return product
 
 
 OPS: dict[str, Impl] = {

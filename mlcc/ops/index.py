@@ -77,12 +77,12 @@ def _slices(call: relax.Call, data: Tensor) -> list[tuple[int, tir.Expr, tir.Exp
     places = axes(call, [n for n in numbers if n is not None], data.ndim)
     strides = given[3] if len(given) > 3 else [int64(1)] * len(places)
     assert given[1] is not None and given[2] is not None and strides is not None
-    made = []
+    slices = []
     for at, begin, end, stride in zip(places, given[1], given[2], strides, strict=True):
         if tir.const_int(stride) == 0:
             fail(call, "E0442", f"the stride of axis {at} is 0")
-        made.append((at, *(construct.cast("int64", v) for v in (begin, end, stride))))
-    return made  # type: ignore[return-value]
+        slices.append((at, *(construct.cast("int64", v) for v in (begin, end, stride))))
+    return slices  # type: ignore[return-value]
 
 
 def canonical_index(
@@ -132,8 +132,8 @@ def _slice_extent(begin: tir.Expr, end: tir.Expr, stride: tir.Expr, known: Analy
         step = construct.negate(stride) if backward else stride
         if not decided:  # the other direction is computed, too
             step = construct.maximum(step, int64(1))
-        made = simplify(construct.floordiv(construct.sub(construct.add(span, step), int64(1)), step), known)
-        return made if decided else construct.maximum(made, int64(0))
+        count = simplify(construct.floordiv(construct.sub(construct.add(span, step), int64(1)), step), known)
+        return count if decided else construct.maximum(count, int64(0))
 
     extent = _by_direction(stride, known, steps)
     return int64(0) if isinstance(extent, tir.IntImm) and extent.value < 0 else extent

@@ -107,21 +107,21 @@ def _match_dims(
 
 def _replaced(value: tir.Expr, bound: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
     """The expression over other variables, simplified where it changes."""
-    made: tir.Expr = substitute(value, bound)
-    if made is value or isinstance(made, (tir.Var, tir.IntImm)):
-        return made
+    replaced: tir.Expr = substitute(value, bound)
+    if replaced is value or isinstance(replaced, (tir.Var, tir.IntImm)):
+        return replaced
     from mlcc.arith.analyzer import Analyzer
 
-    return Analyzer().simplify(made)
+    return Analyzer().simplify(replaced)
 
 
 def _vars(infos: Any) -> set[tir.Var]:
     from mlcc.ir.visit import used_vars
 
-    found: set[tir.Var] = set()
+    variables: set[tir.Var] = set()
     for info in infos:
-        found |= used_vars(info)
-    return found
+        variables |= used_vars(info)
+    return variables
 
 
 def erase(info: relax.StructInfo, bound: Mapping[tir.Var, tir.Expr], inner: set[tir.Var]) -> relax.StructInfo:
@@ -149,8 +149,8 @@ def erase(info: relax.StructInfo, bound: Mapping[tir.Var, tir.Expr], inner: set[
         case relax.ShapeStructInfo(values=values, ndim=ndim):
             return relax.ShapeStructInfo(known(values), ndim)
         case relax.PrimStructInfo(dtype=dtype, value=value):
-            found = known(None if value is None else (value,))
-            return relax.PrimStructInfo(dtype, None if found is None else found[0])
+            bound_value = known(None if value is None else (value,))
+            return relax.PrimStructInfo(dtype, None if bound_value is None else bound_value[0])
         case relax.TupleStructInfo(fields=fields):
             return relax.TupleStructInfo(tuple(erase(f, bound, inner) for f in fields))
         case _:

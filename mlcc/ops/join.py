@@ -244,11 +244,11 @@ def _lower_split(call: relax.Call, x: te.Tensor) -> Any:
     parts = call.attrs["indices_or_sections"]
     at = call.attrs["axis"] % x.ndim
     name = "T_split_sections" if isinstance(parts, int) else "T_split"
-    made = []
+    pieces = []
     for begin, extent in split_parts(call, x.buffer.shape[at], parts):
         shape = [*x.buffer.shape[:at], extent, *x.buffer.shape[at + 1 :]]
-        made.append(topi.compute_ax(shape, _moved(x, at, begin), name))
-    return made[0] if len(made) == 1 else tuple(made)
+        pieces.append(topi.compute_ax(shape, _moved(x, at, begin), name))
+    return pieces[0] if len(pieces) == 1 else tuple(pieces)
 
 
 def _moved(x: te.Tensor, at: int, begin: tir.Expr) -> Any:
@@ -274,8 +274,8 @@ def _np_split(call: relax.Call, x: Any) -> Any:
     if isinstance(parts, int):
         each = -(-x.shape[at] // parts)
         parts = [each * i for i in range(1, parts)]
-    made = np.split(x, [max(0, tir.const_int(p) or 0) for p in parts], at)
-    return made[0] if len(made) == 1 else tuple(made)
+    pieces = np.split(x, [max(0, tir.const_int(p) or 0) for p in parts], at)
+    return pieces[0] if len(pieces) == 1 else tuple(pieces)
 
 
 OPS: dict[str, Impl] = {

@@ -36,10 +36,10 @@ def normalize_layout(call: relax.Call) -> relax.Call:
         return call
     ndim = info.ndim if isinstance(info, relax.TensorStructInfo) and info.ndim >= 0 else None
     try:
-        made = from_func(given, ndim, dtype=INT64, wrap=Scalar)
+        index_map = from_func(given, ndim, dtype=INT64, wrap=Scalar)
     except (IndexMapError, TypeError, ValueError) as problem:
         fail(call, "E0442", f"`index_map` is none: {problem}")
-    return replace(call, attrs=Attrs({**call.attrs, "index_map": made}))
+    return replace(call, attrs=Attrs({**call.attrs, "index_map": index_map}))
 
 
 def _wide(index_map: tir.IndexMap) -> tir.IndexMap:

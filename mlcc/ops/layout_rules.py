@@ -229,15 +229,15 @@ def concat(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision
     parts, info = given[0].parts, call.args[0].struct_info
     if not parts or not isinstance(info, relax.TupleStructInfo):
         return None
-    made: Layout = parts[0]
+    layout: Layout = parts[0]
     split = next(filter(is_split, parts), None)
     if split is not None:
         if all(can_split(field, split) for field in info.fields):
-            made = split
+            layout = split
         else:
-            made = next((p for p in parts if not is_split(p)), tuple(range(outer_axes(made))))
-    attrs = call.attrs.with_item("axis", _place(made, call.attrs["axis"] or 0))
-    return Decision((Fields((made,) * len(parts)),), made, attrs)
+            layout = next((p for p in parts if not is_split(p)), tuple(range(outer_axes(layout))))
+    attrs = call.attrs.with_item("axis", _place(layout, call.attrs["axis"] or 0))
+    return Decision((Fields((layout,) * len(parts)),), layout, attrs)
 
 
 def concat_as_turned(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision | None:
@@ -258,9 +258,9 @@ def split_axis(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Deci
     fields = call.struct_info.fields if isinstance(call.struct_info, relax.TupleStructInfo) else ()
     if is_split(given[0]) and not all(can_split(field, given[0]) for field in fields):
         given = (initial(call.args[0].struct_info),)
-    made = _along_axis(call, given, wanted)
+    decision = _along_axis(call, given, wanted)
     count = len(call.struct_info.fields) if isinstance(call.struct_info, relax.TupleStructInfo) else 0
-    return Decision(made.inputs, Fields(made.inputs * count) if count else made.output, made.attrs)
+    return Decision(decision.inputs, Fields(decision.inputs * count) if count else decision.output, decision.attrs)
 
 
 @unsplit
@@ -355,17 +355,17 @@ def conv(call: relax.Call, given: tuple[Any, ...], wanted: Wanted) -> Decision |
     if any(is_blocked(call.attrs[name]) for name in names):
         return None
     data, weight = (_whole(g, a) for g, a in zip(given, call.args, strict=True))
-    made: tuple[Any, ...] = (data, weight, data)
+    layouts: tuple[Any, ...] = (data, weight, data)
     if call.op.name in wanted:
         asked = (*wanted[call.op.name], wanted[call.op.name][0])[:3]
-        made = tuple(entries_of(a, call.attrs[n]) for n, a in zip(names, asked, strict=True))
-        if not all(can_split(a.struct_info, layout) for a, layout in zip((*call.args, call), made, strict=True)):
+        layouts = tuple(entries_of(a, call.attrs[n]) for n, a in zip(names, asked, strict=True))
+        if not all(can_split(a.struct_info, layout) for a, layout in zip((*call.args, call), layouts, strict=True)):
             data, weight = (initial(a.struct_info) for a in call.args)
-            made = (data, weight, data)
+            layouts = (data, weight, data)
     attrs = call.attrs
-    for name, layout in zip(names, made, strict=True):
+    for name, layout in zip(names, layouts, strict=True):
         attrs = attrs.with_item(name, spelled(attrs[name], layout))
-    return Decision(made[:2], made[2], attrs)
+    return Decision(layouts[:2], layouts[2], attrs)
 
 
 # By rule that takes a wish: the attributes that name the layouts of data, weight and result, as far as there are such.

@@ -108,18 +108,18 @@ def matmul(a: te.Tensor, b: te.Tensor, dtype: DType, name: str = "matmul") -> te
         at_b = [*_lead(batch_b, batch, lead), k, *column]
         return te.sum(_cast(a(*at_a), dtype) * _cast(b(*at_b), dtype), axis=k)
 
-    made: te.Tensor = te.compute([*batch, *rows, *columns], element, name=name)
-    return made
+    products: te.Tensor = te.compute([*batch, *rows, *columns], element, name=name)
+    return products
 
 
 def _lead(own: Sequence[tir.Expr], batch: Sequence[tir.Expr], at: Sequence[Any]) -> list[Any]:
     """Indices into the leading dimensions of one operand, whose extents of 1 repeat."""
     offset = len(batch) - len(own)
-    made = []
+    indices = []
     for position, extent in enumerate(own):
         repeated = tir.const_int(extent) == 1 and tir.const_int(batch[position + offset]) != 1
-        made.append(construct.const(0, extent.dtype) if repeated else at[position + offset])
-    return made
+        indices.append(construct.const(0, extent.dtype) if repeated else at[position + offset])
+    return indices
 
 
 def _cast(value: Scalar, dtype: DType) -> Scalar:
@@ -134,19 +134,19 @@ def _lower_matmul(call: relax.Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
 def _lower_dense(call: relax.Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     """The weight may be stored in another layout: nobody else sees it."""
     k = te.reduce_axis((0, a.shape[-1]), "k")
-    made: te.Tensor = te.compute(
+    products: te.Tensor = te.compute(
         (*a.buffer.shape[:-1], b.buffer.shape[0]),
         lambda *i: te.sum(a(*i[:-1], k) * b(i[-1], k), axis=k),
         name="T_matmul_NT",
         attrs={"layout_free_placeholders": [b]},
         varargs_names=["i", "j"] if a.ndim == 2 else None,
     )
-    return made
+    return products
 
 
 def _lower_outer(call: relax.Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
-    made: te.Tensor = te.compute((raw(a.shape[0]), raw(b.shape[0])), lambda i, j: a(i) * b(j), name="outer")
-    return made
+    outer: te.Tensor = te.compute((raw(a.shape[0]), raw(b.shape[0])), lambda i, j: a(i) * b(j), name="outer")
+    return outer
 
 
 # ---------------------------------------------------------------- NumPy

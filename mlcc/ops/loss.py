@@ -127,8 +127,8 @@ def _lower_nll_loss_backward(
         hit = Scalar(construct.equal(raw(i[own]), raw(targets(*place))))
         return te.select(hit, Scalar(construct.negate(raw(used(*place)))) * share, te.const(0, dtype))
 
-    made: te.Tensor = te.compute(predictions.shape, element, name="pred_grad")
-    return made
+    pred_grad: te.Tensor = te.compute(predictions.shape, element, name="pred_grad")
+    return pred_grad
 
 
 # ---------------------------------------------------------------- NumPy
@@ -162,9 +162,11 @@ def _np_nll_loss_backward(call: relax.Call, gradient: Any, predictions: Any, tar
     classes, used = _np_weights(call, predictions, targets, weights)
     own = 0 if predictions.ndim == 1 else 1
     share = gradient / np.sum(used) if call.attrs["reduction"] == "mean" else gradient
-    made = np.zeros_like(predictions)
-    np.put_along_axis(made, np.expand_dims(classes, own), np.expand_dims(-used * share, own).astype(made.dtype), own)
-    return made
+    pred_grad = np.zeros_like(predictions)
+    np.put_along_axis(
+        pred_grad, np.expand_dims(classes, own), np.expand_dims(-used * share, own).astype(pred_grad.dtype), own
+    )
+    return pred_grad
 
 
 OPS: dict[str, Impl] = {

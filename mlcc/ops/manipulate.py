@@ -43,8 +43,10 @@ def infer_permute_dims(call: relax.Call) -> Tensor:
         fail(call, "E0445", "the number of dimensions must be known where `axes` are given")
     if len(order) != data.ndim:
         fail(call, "E0446", f"{len(order)} axes for a tensor of {data.ndim} dimensions")
-    made = axes(call, order, data.ndim)
-    return result(None if data.dims is None else [data.dims[a] for a in made], data.dtype, data.ndim, data.vdevice)
+    permutation = axes(call, order, data.ndim)
+    return result(
+        None if data.dims is None else [data.dims[a] for a in permutation], data.dtype, data.ndim, data.vdevice
+    )
 
 
 def infer_reshape(call: relax.Call) -> Tensor:
@@ -77,12 +79,12 @@ def normalize_reshape(call: relax.Call) -> relax.Call:
     dims = info.dims if isinstance(info, relax.TensorStructInfo) else None
     if dims is not None and 0 in numbers and _is_empty(dims) and -1 not in numbers:
         return call  # a tensor without elements: 0 is an extent here
-    made = list(target.values)
+    extents = list(target.values)
     for at, number in enumerate(numbers):
         if number == 0:
             if dims is None or at >= len(dims):
                 fail(call, "E0445", f"there is no dimension {at} whose extent 0 could stand for")
-            made[at] = dims[at]
+            extents[at] = dims[at]
         elif number is not None and number < -1:
             fail(call, "E0445", f"an extent of {number} in the shape {shape_text(target.values)}")
     if numbers.count(-1) > 1:
@@ -91,12 +93,12 @@ def normalize_reshape(call: relax.Call) -> relax.Call:
         if dims is None:
             fail(call, "E0445", "an extent of -1 needs a tensor of known shape")
         at = numbers.index(-1)
-        left, given = _cancel(list(dims), [v for i, v in enumerate(made) if i != at])
+        left, given = _cancel(list(dims), [v for i, v in enumerate(extents) if i != at])
         others = product(given)
         if tir.const_int(others) == 0:
             fail(call, "E0445", f"-1 is ambiguous in {shape_text(target.values)}: the other extents multiply to 0")
-        made[at] = simplify(construct.floordiv(product(left), others))
-    return replace(call, args=(call.args[0], shape_expr(made, target.span)))
+        extents[at] = simplify(construct.floordiv(product(left), others))
+    return replace(call, args=(call.args[0], shape_expr(extents, target.span)))
 
 
 def _cancel(have: list[tir.Expr], given: list[tir.Expr]) -> tuple[list[tir.Expr], list[tir.Expr]]:
@@ -231,8 +233,8 @@ def infer_tile(call: relax.Call) -> Tensor:
         return result(None, data.dtype, ndim, data.vdevice)
     dims = (int64(1),) * (ndim - data.ndim) + data.dims
     factors = (1,) * (ndim - len(times)) + times
-    made = [simplify(construct.mul(d, int64(t))) for d, t in zip(dims, factors, strict=True)]
-    return result(made, data.dtype, vdevice=data.vdevice)
+    extents = [simplify(construct.mul(d, int64(t))) for d, t in zip(dims, factors, strict=True)]
+    return result(extents, data.dtype, vdevice=data.vdevice)
 
 
 # ---------------------------------------------------------------- lowering
@@ -260,11 +262,11 @@ def _ravel(indices: Sequence[Any], dims: Sequence[tir.Expr]) -> tir.Expr:
 
 
 def _unravel(flat: tir.Expr, dims: Sequence[tir.Expr]) -> list[Scalar]:
-    made: list[Scalar] = []
+    indices: list[Scalar] = []
     for extent in reversed(dims):
-        made.append(Scalar(construct.floormod(flat, extent)))
+        indices.append(Scalar(construct.floormod(flat, extent)))
         flat = construct.floordiv(flat, extent)
-    return made[::-1]
+    return indices[::-1]
 
 
 def _lower_reshape(call: relax.Call, x: te.Tensor, *shape: Any) -> te.Tensor:
@@ -274,10 +276,10 @@ def _lower_reshape(call: relax.Call, x: te.Tensor, *shape: Any) -> te.Tensor:
 def _lower_expand_dims(call: relax.Call, x: te.Tensor) -> te.Tensor:
     ndim = x.ndim + len(call.attrs["axis"])
     new = {a % ndim for a in call.attrs["axis"]}
-    made: te.Tensor = te.compute(
+    expanded: te.Tensor = te.compute(
         result_dims(call), lambda *i: x(*(v for at, v in enumerate(i) if at not in new)), name="expand_dims"
     )
-    return made
+    return expanded
 
 
 def _lower_squeeze(call: relax.Call, x: te.Tensor) -> te.Tensor:

@@ -89,7 +89,7 @@ class Scan:
 
     def _steps(self, cells: Cells) -> Any:
         """Each of THREADS totals becomes that of all up to it; the result is where the start was, in half 0."""
-        made = []
+        steps = []
         for step in range(THREADS.bit_length() - 1):
             half, by = step % 2, 1 << step
 
@@ -98,8 +98,8 @@ class Scan:
                 more = [cells.set(Scalar(self._joined(cells[half, t - by], mine)), 1 - half, t)]
                 return code.when(t >= by, more, [cells.set(mine, 1 - half, t)])
 
-            made.append(self._threads(one))
-        return made
+            steps.append(self._threads(one))
+        return steps
 
     def _before(self, cells: Cells, t: Scalar) -> Any:
         """The total of all threads before one."""
@@ -138,12 +138,12 @@ class Scan:
 
             def store(t: Scalar) -> Any:
                 at = number * THREADS + t
-                made = Scalar(self._joined(self.carry[0], self._before(self.heads, t)))
-                return code.when(at < self.chunks, self.totals.set(made, row, at))
+                total = Scalar(self._joined(self.carry[0], self._before(self.heads, t)))
+                return code.when(at < self.chunks, self.totals.set(total, row, at))
 
             def keep(t: Scalar) -> Any:
-                made = Scalar(self._joined(self.carry[0], self.heads[0, THREADS - 1]))
-                return code.when(t < 1, self.carry.set(made, 0))
+                total = Scalar(self._joined(self.carry[0], self.heads[0, THREADS - 1]))
+                return code.when(t < 1, self.carry.set(total, 0))
 
             return self._threads(load), self._steps(self.heads), self._threads(store), self._threads(keep)
 

@@ -47,21 +47,21 @@ class Rows:
 
     def at(self, row: Any, k: Any) -> tuple[Any, ...]:
         """The indices of element k of a row."""
-        found = self._split(row, self.axes) | self._split(k, self.gone)
-        return tuple(found[a] for a in range(len(self.shape)))
+        indices = self._split(row, self.axes) | self._split(k, self.gone)
+        return tuple(indices[a] for a in range(len(self.shape)))
 
     def outer(self, row: Any, keep: bool) -> tuple[Any, ...]:
         """The indices of a row's one result: 0 along the axes that are gone, if those are kept."""
-        found = self._split(row, self.axes)
-        return tuple(found.get(a, 0) for a in range(len(self.shape)) if keep or a in found)
+        indices = self._split(row, self.axes)
+        return tuple(indices.get(a, 0) for a in range(len(self.shape)) if keep or a in indices)
 
     def _split(self, flat: Any, axes: Sequence[int]) -> dict[int, Any]:
-        made: dict[int, Any] = {}
+        indices: dict[int, Any] = {}
         for number, axis in enumerate(reversed(axes)):
             last = number == len(axes) - 1
-            made[axis] = flat if last else flat % self.shape[axis]
+            indices[axis] = flat if last else flat % self.shape[axis]
             flat = flat // self.shape[axis]
-        return made
+        return indices
 
 
 class Order:
@@ -106,8 +106,8 @@ class Order:
         return self.places[0, row, k]
 
     def _put(self, half: Any, row: Any, to: Any, key: Scalar, place: Any) -> Any:
-        made = [self.keys.set(key, half, row, to)]
-        return [*made, self.places.set(place.astype(self.places.dtype), half, row, to)] if self.places else made
+        stores = [self.keys.set(key, half, row, to)]
+        return [*stores, self.places.set(place.astype(self.places.dtype), half, row, to)] if self.places else stores
 
     def _count(self, value: Callable[[Scalar, Scalar], Scalar], row: Scalar, k: Scalar) -> Any:
         start = k // RUN * RUN
@@ -177,8 +177,8 @@ def _ordered(call: relax.Call, x: te.Tensor, name: str, dtype: DType, places: bo
         data, out = Cells(ins[0]), Cells(outs[0])
 
         def store(row: Scalar, k: Scalar) -> Any:
-            found = order.place(row, k) if places else order.key(row, k)
-            return out.set(found.astype(dtype), *rows.at(row, k))
+            value = order.place(row, k) if places else order.key(row, k)
+            return out.set(value.astype(dtype), *rows.at(row, k))
 
         return order.sort(lambda row, k: data[rows.at(row, k)]), order.each(store)
 
@@ -198,22 +198,22 @@ def topk(call: relax.Call, x: te.Tensor) -> Any:
     parts += [place] if kind != "values" else []
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, made = Cells(ins[0]), [Cells(b) for b in outs]
+        data, cells = Cells(ins[0]), [Cells(b) for b in outs]
 
         def store(i: Scalar) -> Any:
             row, j = i // wanted, i % wanted
-            found = [order.key(row, j)] if kind != "indices" else []
-            found += [order.place(row, j).astype(place)] if kind != "values" else []
+            values = [order.key(row, j)] if kind != "indices" else []
+            values += [order.place(row, j).astype(place)] if kind != "values" else []
             lacking = [construct.const(0, x.dtype), construct.const(-1, place)][kind == "indices" :]
             where = rows.at(row, j)
-            there = [o.set(v, *where) for o, v in zip(made, found, strict=True)]
-            return code.when(j < rows.extent, there, [o.set(v, *where) for o, v in zip(made, lacking, strict=False)])
+            there = [o.set(v, *where) for o, v in zip(cells, values, strict=True)]
+            return code.when(j < rows.extent, there, [o.set(v, *where) for o, v in zip(cells, lacking, strict=False)])
 
         load = order.sort(lambda row, k: data[rows.at(row, k)])
         return load, code.threads(rows.count * wanted, store)
 
-    made = te.extern([info.dims] * len(parts), [x], body, "T_topk", parts, scratch=order.buffers)
-    return made if kind == "both" else made[0]
+    results = te.extern([info.dims] * len(parts), [x], body, "T_topk", parts, scratch=order.buffers)
+    return results if kind == "both" else results[0]
 
 
 def median(call: relax.Call, x: te.Tensor) -> Any:
@@ -227,14 +227,14 @@ def median(call: relax.Call, x: te.Tensor) -> Any:
     nothing = [construct.const(float("nan") if x.dtype.is_float else 0, x.dtype), construct.const(-1, INT64)]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, made = Cells(ins[0]), [Cells(b) for b in outs]
+        data, cells = Cells(ins[0]), [Cells(b) for b in outs]
         middle = (rows.extent - 1) // 2
 
         def store(row: Scalar) -> Any:
-            found = [order.key(row, middle), *([order.place(row, middle).astype(INT64)] if single else [])]
+            values = [order.key(row, middle), *([order.place(row, middle).astype(INT64)] if single else [])]
             where = rows.outer(row, keep)
-            there = [o.set(v, *where) for o, v in zip(made, found, strict=True)]
-            return code.when(rows.extent > 0, there, [o.set(v, *where) for o, v in zip(made, nothing, strict=False)])
+            there = [o.set(v, *where) for o, v in zip(cells, values, strict=True)]
+            return code.when(rows.extent > 0, there, [o.set(v, *where) for o, v in zip(cells, nothing, strict=False)])
 
         return order.sort(lambda row, k: data[rows.at(row, k)]), code.threads(rows.count, store)
 

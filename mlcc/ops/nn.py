@@ -128,10 +128,10 @@ def softmax(x: te.Tensor, at: int, seen: Element = itself) -> te.Tensor:
     most = te.compute(outer, lambda *i: te.max(seen(x(*_insert(i, at, k1))), axis=k1), name="T_softmax_maxelem")
     power = te.compute(x.shape, lambda *i: te.exp(x(*i) - most(*_drop(i, at))), name="T_softmax_exp")
     total = te.compute(outer, lambda *i: te.sum(power(*_insert(i, at, k2)), axis=k2), name="T_softmax_expsum")
-    made: te.Tensor = te.compute(
+    probabilities: te.Tensor = te.compute(
         x.shape, lambda *i: power(*i) / total(*_drop(i, at)), name="T_softmax_norm", attrs={"axis": at}
     )
-    return made
+    return probabilities
 
 
 def _lower_softmax(call: relax.Call, x: te.Tensor, seen: Element = itself) -> te.Tensor:
@@ -145,13 +145,13 @@ def _lower_log_softmax(call: relax.Call, x: te.Tensor, seen: Element = itself) -
     outer = _without(x, at)
     most = te.compute(outer, lambda *i: te.max(seen(x(*_insert(i, at, k1))), axis=k1), name="T_softmax_maxelem")
     total = te.compute(outer, lambda *i: te.sum(te.exp(x(*_insert(i, at, k2)) - most(*i)), axis=k2), name="compute")
-    made: te.Tensor = te.compute(
+    log_probabilities: te.Tensor = te.compute(
         x.shape,
         lambda *i: x(*i) - most(*_drop(i, at)) - te.log(total(*_drop(i, at))),
         name="compute",
         attrs={"axis": at},
     )
-    return made
+    return log_probabilities
 
 
 # ---------------------------------------------------------------- lowering: the rest
@@ -180,8 +180,8 @@ def _lower_pixel_shuffle(call: relax.Call, x: te.Tensor) -> te.Tensor:
         return x(*batch, channel, h // factor, w // factor)
 
     assert isinstance(call.struct_info, relax.TensorStructInfo)
-    made: te.Tensor = te.compute(call.struct_info.dims, element, name="PixelShuffle")
-    return made
+    shuffled: te.Tensor = te.compute(call.struct_info.dims, element, name="PixelShuffle")
+    return shuffled
 
 
 # ---------------------------------------------------------------- NumPy
@@ -203,8 +203,8 @@ def _np_pixel_shuffle(call: relax.Call, x: Any) -> Any:
     factor = call.attrs["upscale_factor"]
     *batch, channels, height, width = x.shape
     parts = np.reshape(x, (*batch, channels // factor**2, factor, factor, height, width))
-    made = np.moveaxis(parts, (-4, -3), (-3, -1))
-    return np.reshape(made, (*batch, channels // factor**2, height * factor, width * factor))
+    shuffled = np.moveaxis(parts, (-4, -3), (-3, -1))
+    return np.reshape(shuffled, (*batch, channels // factor**2, height * factor, width * factor))
 
 
 def _np_cross_entropy(call: relax.Call, x: Any, y: Any) -> Any:

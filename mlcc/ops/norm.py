@@ -207,8 +207,8 @@ def _by_moments(
         rest = _kept(i, places)
         mean = sums(*rest) / number
         spread = squares(*rest) / number - mean * mean
-        made = (wide(*i) - mean) * te.rsqrt(spread + topi.number(epsilon, dtype))
-        return made.astype(x.dtype) * scale(i) + shift(i)
+        normalized = (wide(*i) - mean) * te.rsqrt(spread + topi.number(epsilon, dtype))
+        return normalized.astype(x.dtype) * scale(i) + shift(i)
 
     return topi.compute_ax(x.shape, element, names[1])
 
@@ -230,7 +230,7 @@ def _lower_group_norm(call: relax.Call, x: te.Tensor, gamma: te.Tensor, beta: te
     places = sorted({at + 1, *((a % x.ndim) + (a % x.ndim > at) for a in call.attrs["axes"])})
     scale, shift = (reshape(p, [int64(groups), each]) for p in (gamma, beta))
     names = (f"{x.name}_red_temp", "T_group_norm")
-    made = _by_moments(
+    normalized = _by_moments(
         split,
         places,
         lambda i: scale(i[at], i[at + 1]),
@@ -238,7 +238,7 @@ def _lower_group_norm(call: relax.Call, x: te.Tensor, gamma: te.Tensor, beta: te
         call.attrs["epsilon"],
         names,
     )
-    return reshape(made, dims)
+    return reshape(normalized, dims)
 
 
 # ---------------------------------------------------------------- NumPy
@@ -248,8 +248,8 @@ def _np_layer_norm(call: relax.Call, x: Any, gamma: Any, beta: Any) -> Any:
     places = tuple(a % x.ndim for a in call.attrs["axes"])
     mean = np.mean(x, axis=places, keepdims=True)
     var = np.mean((x - mean) ** 2, axis=places, keepdims=True)
-    made = (x - mean) / np.sqrt(var + call.attrs["epsilon"])
-    return made * _spread(gamma, places, x.ndim) + _spread(beta, places, x.ndim)
+    normalized = (x - mean) / np.sqrt(var + call.attrs["epsilon"])
+    return normalized * _spread(gamma, places, x.ndim) + _spread(beta, places, x.ndim)
 
 
 def _spread(value: Any, places: Sequence[int], ndim: int) -> Any:
@@ -290,16 +290,16 @@ def _np_group_norm(call: relax.Call, x: Any, gamma: Any, beta: Any) -> Any:
     split = x.reshape([*x.shape[:at], groups, x.shape[at] // groups, *x.shape[at + 1 :]])
     places = tuple(sorted({at + 1, *((a % x.ndim) + (a % x.ndim > at) for a in call.attrs["axes"])}))
     mean, var = np.mean(split, axis=places, keepdims=True), np.var(split, axis=places, keepdims=True)
-    made = ((split - mean) / np.sqrt(var + call.attrs["epsilon"])).reshape(x.shape)
-    return made * _spread(gamma, (at,), x.ndim) + _spread(beta, (at,), x.ndim)
+    normalized = ((split - mean) / np.sqrt(var + call.attrs["epsilon"])).reshape(x.shape)
+    return normalized * _spread(gamma, (at,), x.ndim) + _spread(beta, (at,), x.ndim)
 
 
 def _np_instance_norm(call: relax.Call, x: Any, gamma: Any, beta: Any) -> Any:
     places = tuple(a % x.ndim for a in call.attrs["axes"])
     at = call.attrs["channel_axis"] % x.ndim
     mean, var = np.mean(x, axis=places, keepdims=True), np.var(x, axis=places, keepdims=True)
-    made = (x - mean) / np.sqrt(var + call.attrs["epsilon"])
-    return made * _spread(gamma, (at,), x.ndim) + _spread(beta, (at,), x.ndim)
+    normalized = (x - mean) / np.sqrt(var + call.attrs["epsilon"])
+    return normalized * _spread(gamma, (at,), x.ndim) + _spread(beta, (at,), x.ndim)
 
 
 _SCALED = "epsilon: float = 1e-05, center: bool = True, scale: bool = True"

@@ -47,8 +47,8 @@ def _lower_unpack_bits(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
     shape = list(x.buffer.shape)
     shape[at] = construct.mul(shape[at], int64(each))
-    made: te.Tensor = te.compute(shape, element, name="unpacked")
-    return made
+    unpacked: te.Tensor = te.compute(shape, element, name="unpacked")
+    return unpacked
 
 
 def _np_unpack_bits(call: relax.Call, x: Any) -> Any:
@@ -56,8 +56,8 @@ def _np_unpack_bits(call: relax.Call, x: Any) -> Any:
     at = call.attrs["axis"] % x.ndim
     parts = [(x >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
     shape = (*x.shape[:at], x.shape[at] * len(parts), *x.shape[at + 1 :])
-    made = np.stack(parts, at + 1).reshape(shape).astype("int16")
-    return (made - (made >> (bits - 1) << bits) if dtype == "int8" else made).astype(dtype)
+    unpacked = np.stack(parts, at + 1).reshape(shape).astype("int16")
+    return (unpacked - (unpacked >> (bits - 1) << bits) if dtype == "int8" else unpacked).astype(dtype)
 
 
 OPS: dict[str, Impl] = {

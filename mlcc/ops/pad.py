@@ -60,8 +60,8 @@ def pad(
 
     if ax:
         return topi.compute_ax(shape, element, name)
-    made: te.Tensor = te.compute(shape, element, name=name)
-    return made
+    padded: te.Tensor = te.compute(shape, element, name=name)
+    return padded
 
 
 def _is_zero(width: tir.Expr) -> bool:

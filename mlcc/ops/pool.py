@@ -48,10 +48,10 @@ def _pool(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
         if data.extents is None:
             return data.result(None, data.data.dtype)
         positive(call, "pool_size", "strides", "dilation")
-        made = dict(data.extents)
+        result_extents = dict(data.extents)
         for at, letter in enumerate(data.space):
-            made[letter] = pool_extent(call, made[letter], at, ndim)
-        return data.result(made, data.data.dtype)
+            result_extents[letter] = pool_extent(call, result_extents[letter], at, ndim)
+        return data.result(result_extents, data.data.dtype)
 
     return infer
 
@@ -79,12 +79,12 @@ def _adaptive(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
         data = frame(call, ndim, "layout")
         if data.extents is None:
             return data.result(None, data.data.dtype)
-        made = dict(data.extents)
+        result_extents = dict(data.extents)
         for letter, extent in zip(data.space, call.attrs["output_size"] or (), strict=False):
             if extent <= 0:
                 fail(call, "E0442", f"`output_size` must be positive, not {list(call.attrs['output_size'])}")
-            made[letter] = int64(extent)
-        return data.result(made, data.data.dtype)
+            result_extents[letter] = int64(extent)
+        return data.result(result_extents, data.data.dtype)
 
     return infer
 
@@ -129,8 +129,8 @@ def _window_index(call: relax.Call, i: Sequence[Any], places: Sequence[int], win
 def _compute(shape: Any, fn: Callable[..., Any], name: str, rule: str) -> te.Tensor:
     names = [f"ax{i}" for i in range(len(shape))]
     attrs = {"schedule_rule": f"meta_schedule.{rule}"}
-    made: te.Tensor = te.compute(tuple(shape), fn, name=name, attrs=attrs, varargs_names=names)
-    return made
+    pooled: te.Tensor = te.compute(tuple(shape), fn, name=name, attrs=attrs, varargs_names=names)
+    return pooled
 
 
 def _windows_unsplit(call: relax.Call) -> bool:
@@ -253,8 +253,8 @@ def _np_pool(ndim: int, largest: bool) -> Callable[..., Any]:
             seen = values[(slice(None), slice(None), *at)]
             total = np.maximum(total, seen) if largest else total + seen
             number = number + inside[tuple(at)]
-        made = total if largest else (total / np.maximum(number, 1)).astype(x.dtype)
-        return canonical(made, "NC" + space, call.attrs["out_layout"])
+        pooled = total if largest else (total / np.maximum(number, 1)).astype(x.dtype)
+        return canonical(pooled, "NC" + space, call.attrs["out_layout"])
 
     return reference
 
@@ -264,15 +264,15 @@ def _np_adaptive(ndim: int) -> Callable[..., Any]:
         space = letters(ndim)
         x = canonical(x, call.attrs["layout"], "NC" + space)
         sizes = call.attrs["output_size"] or x.shape[2:]
-        made = np.zeros((*x.shape[:2], *sizes), x.dtype)
+        means = np.zeros((*x.shape[:2], *sizes), x.dtype)
         for place in np.ndindex(*sizes):
             at = [
                 slice(p * x.shape[2 + i] // sizes[i], -(-(p + 1) * x.shape[2 + i] // sizes[i]))
                 for i, p in enumerate(place)
             ]
             seen = x[(slice(None), slice(None), *at)]
-            made[(slice(None), slice(None), *place)] = np.mean(seen, axis=tuple(range(2, 2 + ndim)))
-        return canonical(made, "NC" + space, call.attrs["out_layout"])
+            means[(slice(None), slice(None), *place)] = np.mean(seen, axis=tuple(range(2, 2 + ndim)))
+        return canonical(means, "NC" + space, call.attrs["out_layout"])
 
     return reference
 

@@ -105,8 +105,8 @@ def _lower_quantize(call: relax.Call, x: te.Tensor, scale: Any, zero_point: Any)
         rounded = te.round(scaled) if dtype.is_int else scaled
         return _clipped(rounded + _parameter(call, zero_point, x, i), dtype)
 
-    made: te.Tensor = te.compute(x.shape, element, name="quantized")
-    return made
+    quantized: te.Tensor = te.compute(x.shape, element, name="quantized")
+    return quantized
 
 
 def _lower_dequantize(call: relax.Call, x: te.Tensor, scale: Any, zero_point: Any) -> te.Tensor:
@@ -122,8 +122,8 @@ def _lower_dequantize(call: relax.Call, x: te.Tensor, scale: Any, zero_point: An
         real = moved * _parameter(call, scale, x, i).astype("float32")
         return real if str(dtype) == "float32" else _clipped(real, dtype)
 
-    made: te.Tensor = te.compute(x.shape, element, name="dequantized")
-    return made
+    dequantized: te.Tensor = te.compute(x.shape, element, name="dequantized")
+    return dequantized
 
 
 # ---------------------------------------------------------------- NumPy
@@ -143,8 +143,8 @@ def _np_quantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any:
     scaled = x / _np_parameter(call, scale, x)
     moved = (np.round(scaled) if dtype.is_int else scaled) + _np_parameter(call, zero_point, x).astype(x.dtype)
     low, high = construct.min_value(dtype), construct.max_value(dtype)
-    made = np.clip(moved, low.value, high.value)  # type: ignore[attr-defined]
-    return made.astype(str(dtype)) if dtype.is_int else made
+    quantized = np.clip(moved, low.value, high.value)  # type: ignore[attr-defined]
+    return quantized.astype(str(dtype)) if dtype.is_int else quantized
 
 
 def _np_dequantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any:
@@ -152,8 +152,8 @@ def _np_dequantize(call: relax.Call, x: Any, scale: Any, zero_point: Any) -> Any
     exact = np.issubdtype(x.dtype, np.integer) and np.issubdtype(point.dtype, np.integer)
     wide = "int32" if exact else "float32"
     moved = (x.astype(wide) - point.astype(wide)).astype("float32")
-    made = moved * _np_parameter(call, scale, x).astype("float32")
-    return made if call.attrs["out_dtype"] == "float32" else np.clip(made, -65504, 65504)
+    dequantized = moved * _np_parameter(call, scale, x).astype("float32")
+    return dequantized if call.attrs["out_dtype"] == "float32" else np.clip(dequantized, -65504, 65504)
 
 
 OPS: dict[str, Impl] = {

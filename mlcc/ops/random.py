@@ -122,17 +122,17 @@ def _lowering(elements: Elements, many: bool) -> Any:
     def lowering(call: relax.Call, key: te.Tensor, shape: Any) -> te.Tensor:
         dims, dtype, philox = result_dims(call), DType.of(call.attrs["dtype"]), _Philox()
         total = Scalar(product(dims))
-        made = elements(call, philox.words, dtype)
+        numbers = elements(call, philox.words, dtype)
 
         def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
             seeds, out = Cells(ins[0]), Cells(outs[0])
 
             def block(b: Scalar) -> Any:
-                places = [b * len(made) + i for i in range(len(made))]
-                stores = [out.set(v, *_indices(p, dims)) for p, v in zip(places, made, strict=True)]
+                places = [b * len(numbers) + i for i in range(len(numbers))]
+                stores = [out.set(v, *_indices(p, dims)) for p, v in zip(places, numbers, strict=True)]
                 return philox.make(seeds, b), [code.when(p < total, s) for p, s in zip(places, stores, strict=True)]
 
-            count = (total + (len(made) - 1)) // len(made)
+            count = (total + (len(numbers) - 1)) // len(numbers)
             return code.threads(count, block) if many else code.loop(count, block, "block")
 
         name = f"T_random_{call.op.name.rpartition('.')[2]}"
@@ -143,14 +143,14 @@ def _lowering(elements: Elements, many: bool) -> Any:
 
 def _indices(place: Scalar, dims: tuple[tir.Expr, ...]) -> list[Scalar]:
     """The indices of an element by its number, row by row."""
-    made: list[Scalar] = []
+    indices: list[Scalar] = []
     for axis in reversed(range(len(dims))):
         extent = Scalar(
             dims[axis] if tir.const_int(dims[axis]) != 0 else construct.const(1, "int64")
         )  # no division by 0
-        made.insert(0, place % extent if axis else place)
+        indices.insert(0, place % extent if axis else place)
         place = place // extent
-    return made
+    return indices
 
 
 def _bits(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
@@ -179,12 +179,12 @@ def _normal(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
     """Box and Muller's: two numbers of a radius and an angle, which take a fraction each."""
     real = DType.of("float64" if dtype.bits > 32 else "float32")
     step, one = (2 if dtype.bits > 32 else 1), te.const(1.0, real)
-    made: list[Scalar] = []
+    normals: list[Scalar] = []
     for at in range(0, 4, 2 * step):
         radius = te.sqrt(te.const(-2.0, real) * te.log(one - _fraction(words, at, real)))
         angle = te.const(2 * math.pi, real) * _fraction(words, at + step, real)
-        made += [(radius * te.cos(angle)).astype(dtype), (radius * te.sin(angle)).astype(dtype)]
-    return made
+        normals += [(radius * te.cos(angle)).astype(dtype), (radius * te.sin(angle)).astype(dtype)]
+    return normals
 
 
 def _integers(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
@@ -242,8 +242,8 @@ def _np_integers(call: relax.Call, words: Any, dtype: str) -> Any:
 def _reference(elements: Callable[..., Any]) -> Callable[..., Any]:
     def reference(call: relax.Call, key: Any, shape: Any) -> Any:
         total = math.prod(shape)
-        made = elements(call, np_philox(key, np.arange(-(-total // 2))), call.attrs["dtype"])
-        return np.reshape(np.reshape(made, -1)[:total], tuple(shape))
+        numbers = elements(call, np_philox(key, np.arange(-(-total // 2))), call.attrs["dtype"])
+        return np.reshape(np.reshape(numbers, -1)[:total], tuple(shape))
 
     return reference
 

@@ -154,8 +154,8 @@ def expand_layer(cell: Cell) -> Any:
         columns = product((directions, gates))
         rows = emit("reshape", x, relax_shape(product((sequence, batch)), inputs))
         weights = emit("permute_dims", emit("reshape", w, relax_shape(columns, inputs)), None)
-        made = emit("matmul", rows, weights, "float32" if dtype.bits < 32 else None)
-        every = emit("reshape", made, relax_shape(sequence, batch, columns))
+        products = emit("matmul", rows, weights, "float32" if dtype.bits < 32 else None)
+        every = emit("reshape", products, relax_shape(sequence, batch, columns))
         left_out = [None] * (2 + len(cell.states) + len(cell.extras) - len(rest))
         return bind_call(f"nn.{cell.name}_steps", (every, *rest, *left_out), dict(call.attrs.items()), call.span)
 
@@ -236,15 +236,15 @@ def _np_gru(
     else:
         past = r[2 * size :] @ (reset * h) + second[2 * size :]
     new = acts[1].numpy(layer.np_clip(x[2 * size :] + first[2 * size :] + past))
-    made = (1 - z) * new + z * h
-    return made, made
+    state = (1 - z) * new + z * h
+    return state, state
 
 
 def _np_rnn(
     layer: Layer, acts: Sequence[Activation], x: Any, r: Any, b: Any, h: Any, c: Any, holes: Any
 ) -> tuple[Any, Any]:
-    made = acts[0].numpy(layer.np_clip(x + b[: len(x)] + r @ h + b[len(x) :]))
-    return made, made
+    state = acts[0].numpy(layer.np_clip(x + b[: len(x)] + r @ h + b[len(x) :]))
+    return state, state
 
 
 _NP_CELLS = {"lstm": _np_lstm, "gru": _np_gru, "rnn": _np_rnn}

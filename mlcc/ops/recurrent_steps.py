@@ -306,10 +306,10 @@ def steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
             def load(name: str) -> Any:
                 return each(lambda j: held[name].set(cells[f"{name}0"][d, n, j], n, j))
 
-            made = [load(name) for name in last]
+            loads = [load(name) for name in last]
             if "lengths" not in cells or "past" not in held:
-                return made
-            return made, each(lambda j: held["past"].set(te.const(0, given.real), n, j))  # rows that have no step
+                return loads
+            return loads, each(lambda j: held["past"].set(te.const(0, given.real), n, j))  # rows that have no step
 
         def end(d: int, n: Scalar) -> Any:
             def store(name: str) -> Any:
@@ -361,8 +361,8 @@ def _at(
 ) -> Any:  # fmt: skip
     """`body` of the place in time that a step stands for, where the row has one."""
     length = _length(cells, sequence, n)
-    made = body(length - 1 - step if layer.backward(d) else step)
-    return code.when(step < length, made) if "lengths" in cells else made
+    stmt = body(length - 1 - step if layer.backward(d) else step)
+    return code.when(step < length, stmt) if "lengths" in cells else stmt
 
 
 def _silent(d: int, cells: dict[str, Cells], step: Scalar, n: Scalar, each: Each) -> Any:

@@ -123,8 +123,8 @@ def reduce_with(reducer: Any, x: te.Tensor, places: Sequence[int], keepdims: boo
         return _empty(reducer, x, places, keepdims)
     if reducer is te.sum and x.dtype.is_bool:
         reducer = ANY
-    made: te.Tensor = comm_reduce(x, places, keepdims, lambda i, k: reducer(x(*i), axis=k), f"{x.name}_red")
-    return made
+    reduced: te.Tensor = comm_reduce(x, places, keepdims, lambda i, k: reducer(x(*i), axis=k), f"{x.name}_red")
+    return reduced
 
 
 def _empty(reducer: Any, x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
@@ -273,11 +273,11 @@ def _filled_if_empty(identity: int) -> Callable[[relax.Call, Emit], relax.Call |
         data = tensor(call, 0)
         if not any(tir.const_int(data.dims[a]) == 0 for a in _places(call, data.ndim)):  # type: ignore[index]
             return None
-        made = reduced_info(call, data, call.attrs["axis"], data.dtype)
-        assert made.dims is not None and made.dtype is not None
-        value = TensorData(made.dtype, (), encode(np.asarray(identity), made.dtype))
-        fill = relax.Constant(value, result((), made.dtype))
-        return bind_call("full", (made.dims, fill, made.dtype), span=call.span)
+        info = reduced_info(call, data, call.attrs["axis"], data.dtype)
+        assert info.dims is not None and info.dtype is not None
+        value = TensorData(info.dtype, (), encode(np.asarray(identity), info.dtype))
+        fill = relax.Constant(value, result((), info.dtype))
+        return bind_call("full", (info.dims, fill, info.dtype), span=call.span)
 
     return expand
 
@@ -304,8 +304,8 @@ def _np_reduce(name: str) -> Callable[..., Any]:
             start = {"initial": extreme(call, name == "max")}
         elif x.size == 0 and name in ("mean", "var", "std"):  # NaN without NumPy's warning
             return np.sum(x, axis=given, keepdims=call.attrs["keepdims"]) * np.asarray(np.nan, x.dtype)
-        made = getattr(np, name)(x, axis=given, keepdims=call.attrs["keepdims"], **start)
-        return made.astype(x.dtype) if made.dtype != x.dtype else made
+        reduced = getattr(np, name)(x, axis=given, keepdims=call.attrs["keepdims"], **start)
+        return reduced.astype(x.dtype) if reduced.dtype != x.dtype else reduced
 
     return reference
 

@@ -36,8 +36,8 @@ def infer_regions(call: relax.Call) -> Tensor:
     if data.dims is None or regions.dims is None:
         return result(None, data.dtype, 4, data.vdevice)
     height, width = (int64(v) for v in call.attrs["pooled_size"])
-    made = {"N": regions.dims[0], "C": data.dims[layout.index("C")], "H": height, "W": width}
-    return result([made[c] for c in layout], data.dtype, vdevice=data.vdevice)
+    extents = {"N": regions.dims[0], "C": data.dims[layout.index("C")], "H": height, "W": width}
+    return result([extents[c] for c in layout], data.dtype, vdevice=data.vdevice)
 
 
 # ---------------------------------------------------------------- lowering: roi_align
@@ -101,8 +101,10 @@ def _lower_align(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tenso
         return te.max(value, axis=[steps["H"], steps["W"]])
 
     names = {"N": "i", "C": "c", "H": "ph", "W": "pw"}
-    made: te.Tensor = te.compute(result_dims(call), element, name="compute", varargs_names=[names[c] for c in layout])
-    return made
+    samples: te.Tensor = te.compute(
+        result_dims(call), element, name="compute", varargs_names=[names[c] for c in layout]
+    )
+    return samples
 
 
 def _sampled(
@@ -132,15 +134,15 @@ def _lower_pool(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tensor
         return te.floor(regions(i, number) * factor + te.const(0.5, dtype)).astype("int32")
 
     def bounds(i: Any, ph: Any, pw: Any) -> dict[str, tuple[Scalar, Scalar]]:
-        made = {}
+        ranges = {}
         for c, bin_, first in (("H", ph, 2), ("W", pw, 1)):
             begin, end = corner(i, first), corner(i, first + 2)
             span = Scalar(construct.maximum((end - begin + 1).expr, construct.const(1, "int32")))
             step = span.astype(dtype) / te.const(sizes[c], dtype)
             low = te.floor(Scalar(raw(bin_)).astype(dtype) * step).astype("int32") + begin
             high = te.ceil((bin_ + 1).astype(dtype) * step).astype("int32") + begin
-            made[c] = (_inside(low, extents[c]), _inside(high, extents[c]))
-        return made
+            ranges[c] = (_inside(low, extents[c]), _inside(high, extents[c]))
+        return ranges
 
     window = {c: te.reduce_axis((0, Scalar(extents[c])), f"r{c.lower()}") for c in "HW"}
 
@@ -160,8 +162,8 @@ def _lower_pool(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tensor
         empty = te.any(*(limits[s][1] <= limits[s][0] for s in "HW"))
         return te.if_then_else(empty, te.const(0, x.dtype), pooled(i, c, ph, pw))
 
-    made: te.Tensor = te.compute(dims, element, name="compute")
-    return made
+    maxima: te.Tensor = te.compute(dims, element, name="compute")
+    return maxima
 
 
 def _inside(place: Scalar, extent: tir.Expr) -> Scalar:
@@ -194,7 +196,7 @@ def _image(x: Any, region: Any) -> int:
 def _np_align(call: relax.Call, x: Any, regions: Any) -> Any:
     x = canonical(x, call.attrs["layout"], "NCHW")
     f, (rows, columns) = regions.dtype.type, call.attrs["pooled_size"]
-    made = np.zeros((len(regions), x.shape[1], rows, columns), x.dtype)
+    aligned = np.zeros((len(regions), x.shape[1], rows, columns), x.dtype)
     for n, region in enumerate(regions):
         begin, end = (region[a:b][::-1] * f(call.attrs["spatial_scale"]) for a, b in ((1, 3), (3, 5)))
         span = end - begin if call.attrs["aligned"] else np.maximum(end - begin, f(1))
@@ -210,13 +212,13 @@ def _np_align(call: relax.Call, x: Any, regions: Any) -> Any:
             ]
             y, x_ = np.meshgrid(*places, indexing="ij")
             samples = np.reshape(_np_sample(x[_image(x, region)], y, x_), (x.shape[1], -1))
-            made[n, :, ph, pw] = np.mean(samples, 1) if call.attrs["mode"] == "avg" else np.max(samples, 1)
-    return canonical(made, "NCHW", call.attrs["layout"])
+            aligned[n, :, ph, pw] = np.mean(samples, 1) if call.attrs["mode"] == "avg" else np.max(samples, 1)
+    return canonical(aligned, "NCHW", call.attrs["layout"])
 
 
 def _np_pool(call: relax.Call, x: Any, regions: Any) -> Any:
     f, sizes = regions.dtype.type, call.attrs["pooled_size"]
-    made = np.zeros((len(regions), x.shape[1], *sizes), x.dtype)
+    pooled = np.zeros((len(regions), x.shape[1], *sizes), x.dtype)
     for n, region in enumerate(regions):
         corners = np.floor(region[1:] * f(call.attrs["spatial_scale"]) + f(0.5)).astype(int)
         begin, end = corners[1::-1], corners[:1:-1]
@@ -227,8 +229,8 @@ def _np_pool(call: relax.Call, x: Any, regions: Any) -> Any:
                 low, high = int(np.floor(f(p) * step)) + begin[a], int(np.ceil(f(p + 1) * step)) + begin[a]
                 at.append(slice(*(min(max(v, 0), x.shape[2 + a]) for v in (low, high))))
             seen = x[(_image(x, region), slice(None), *at)]
-            made[(n, slice(None), *place)] = np.max(seen, (1, 2)) if seen.size else 0
-    return made
+            pooled[(n, slice(None), *place)] = np.max(seen, (1, 2)) if seen.size else 0
+    return pooled
 
 
 OPS: dict[str, Impl] = {

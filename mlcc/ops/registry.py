@@ -224,14 +224,14 @@ def bind_call(
     expand = _EXPAND.get(short)
     if expand is not None:
         return expand(tuple(positional), keywords, span)
-    made = binding.bind(short, tuple(positional), keywords, span)
+    call = binding.bind(short, tuple(positional), keywords, span)
     from mlcc.ops.infer import infer_operator
 
     op = get(short)
     if op is not None and op.impl.normalize is not None:
-        made = op.impl.normalize(made)
-    info = infer_operator(made)
-    return made if info is None else replace(made, struct_info=info)
+        call = op.impl.normalize(call)
+    info = infer_operator(call)
+    return call if info is None else replace(call, struct_info=info)
 
 
 def _linear(args: tuple[Any, ...], kwargs: dict[str, Any], span: Span | None) -> relax.Call:

@@ -67,8 +67,8 @@ def _shapes_meet(
 
 
 def _never_equal(a: tir.Expr, b: tir.Expr) -> bool:
-    found = Analyzer().compare(a, b)
-    return found.min > 0 or found.max < 0
+    bounds = Analyzer().compare(a, b)
+    return bounds.min > 0 or bounds.max < 0
 
 
 def _worst(found: Iterable[Fit]) -> Fit:
@@ -96,15 +96,15 @@ def _fit_dims(said: tuple[tir.Expr, ...] | None, known: tuple[tir.Expr, ...] | N
 
 
 def _fit_tensor(said: relax.TensorStructInfo, known: relax.TensorStructInfo) -> Fit:
-    found = _fit_ndim(said.ndim, known.ndim)
+    relation = _fit_ndim(said.ndim, known.ndim)
     if said.dtype is not None and said.dtype is not known.dtype:
-        found = max(found, Fit.NARROWS if known.dtype is None else Fit.CONTRADICTS)
+        relation = max(relation, Fit.NARROWS if known.dtype is None else Fit.CONTRADICTS)
     if said.vdevice is not None and known.vdevice is not None and said.vdevice != known.vdevice:
         return Fit.CONTRADICTS
     if said.shape is None or said.shape is known.shape:
-        return found
+        return relation
     mine, theirs = _values(said.shape), _values(known.shape)
-    return max(found, Fit.NARROWS if mine is None or theirs is None else _fit_dims(mine, theirs))
+    return max(relation, Fit.NARROWS if mine is None or theirs is None else _fit_dims(mine, theirs))
 
 
 def _values(shape: relax.Expr | None) -> tuple[tir.Expr, ...] | None:
@@ -116,17 +116,17 @@ def _values(shape: relax.Expr | None) -> tuple[tir.Expr, ...] | None:
 
 
 def _fit_function(said: relax.FuncStructInfo, known: relax.FuncStructInfo) -> Fit:
-    found = Fit.NARROWS if said.purity and not known.purity else Fit.COVERS
+    relation = Fit.NARROWS if said.purity and not known.purity else Fit.COVERS
     if said.params is None:
-        return max(found, fit(said.ret, known.ret))
+        return max(relation, fit(said.ret, known.ret))
     if known.params is None:
         return Fit.NARROWS
     if len(said.params) != len(known.params):
         return Fit.CONTRADICTS
     if variables(*said.params) or variables(*known.params):
-        return found  # each has symbolic variables of its own
+        return relation  # each has symbolic variables of its own
     inputs = _worst(fit(b, a) for a, b in zip(said.params, known.params, strict=True))
-    return max(found, inputs, fit(said.ret, known.ret))
+    return max(relation, inputs, fit(said.ret, known.ret))
 
 
 # ---------------------------------------------------------------- dimensions
@@ -182,10 +182,10 @@ def evaluate(expr: tir.Expr, known: dict[tir.Var, int]) -> int | None:
             return None if chosen is None else evaluate(yes if chosen else no, known)
         case tir.Call(op=tir.Op(name=name), args=(a, b)) if name in _BITS:
             one, two = evaluate(a, known), evaluate(b, known)
-            made = None
+            folded = None
             if one is not None and two is not None:
-                made = _BITS[name](tir.IntImm(expr.dtype, one), tir.IntImm(expr.dtype, two))
-            return made.value if isinstance(made, tir.IntImm) else None
+                folded = _BITS[name](tir.IntImm(expr.dtype, one), tir.IntImm(expr.dtype, two))
+            return folded.value if isinstance(folded, tir.IntImm) else None
         case tir.Not():
             value = evaluate(expr.value, known)
             return None if value is None else 1 - value

@@ -41,11 +41,11 @@ def _resize(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
         dtype = data.data.dtype if wanted is None else DType.of(wanted)
         if data.extents is None or size.values is None:
             return data.result(None, dtype)
-        made = data.extents | dict(zip(data.space, size.values, strict=True))
-        empty = [c for c in data.space if tir.const_int(data.extents[c]) == 0 and tir.const_int(made[c]) != 0]
+        extents = data.extents | dict(zip(data.space, size.values, strict=True))
+        empty = [c for c in data.space if tir.const_int(data.extents[c]) == 0 and tir.const_int(extents[c]) != 0]
         if empty:
             fail(call, "E0445", f"{shape_text(data.data.dims)} has no pixels to make others from")
-        return data.result(made, dtype)
+        return data.result(extents, dtype)
 
     return infer
 
@@ -209,8 +209,8 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
                     value = te.if_then_else(at < 0, plan.outside, beyond)
             return value.astype(dtype)
 
-        made: te.Tensor = te.compute(result_dims(call), element, name="resize")
-        return made
+        resized: te.Tensor = te.compute(result_dims(call), element, name="resize")
+        return resized
 
     return lowering
 
@@ -275,26 +275,26 @@ def _np_resize(ndim: int) -> Callable[..., Any]:
         """One dimension after the other."""
         plan, layout = Plan.of(call, ndim), call.attrs["layout"]
         order = "NC" + letters(ndim)
-        made = canonical(x, layout, order)
-        kept = made.dtype
+        resized = canonical(x, layout, order)
+        kept = resized.dtype
         if plan.method != "nearest_neighbor":
-            made = made.astype(np.float64 if kept == np.float64 else np.float32)
+            resized = resized.astype(np.float64 if kept == np.float64 else np.float32)
         crops = []
         for axis, (m, span) in enumerate(zip(size, plan.roi, strict=True), 2):
-            n, shape = made.shape[axis], [-1 if a == axis else 1 for a in range(ndim + 2)]
+            n, shape = resized.shape[axis], [-1 if a == axis else 1 for a in range(ndim + 2)]
             at = _np_coordinates(plan, n, m, span)
             parts = [
-                (np.take(made, np.clip(place, 0, n - 1).astype(int), axis), weight)
+                (np.take(resized, np.clip(place, 0, n - 1).astype(int), axis), weight)
                 for place, weight in _np_taps(plan, at, n)
             ]
-            made = sum(p if w is None else p * np.reshape(w, shape) for p, w in parts)
+            resized = sum(p if w is None else p * np.reshape(w, shape) for p, w in parts)
             crops.append(np.reshape((at < 0) | (at > n - 1), shape))
         if plan.mode == CROP:
             for crop in crops:
-                made = np.where(crop, np.float32(plan.outside), made)
+                resized = np.where(crop, np.float32(plan.outside), resized)
         wanted = call.attrs["out_dtype"]
-        made = canonical(made, order, layout)
-        return made.astype(kept) if wanted is None else made
+        resized = canonical(resized, order, layout)
+        return resized.astype(kept) if wanted is None else resized
 
     return reference
 

@@ -48,8 +48,8 @@ def infer_grid_sample(call: relax.Call) -> Tensor:
         fail(call, "E0445", f"{shapes} differ in batch")
     if any(tir.const_int(data.extents[c]) == 0 for c in data.space):
         fail(call, "E0445", f"{shape_text(data.data.dims)} has no pixels to sample")
-    made = data.extents | dict(zip(data.space, grid.dims[2:], strict=True))
-    return data.result(made, data.data.dtype)
+    extents = data.extents | dict(zip(data.space, grid.dims[2:], strict=True))
+    return data.result(extents, data.data.dtype)
 
 
 def infer_affine_grid(call: relax.Call) -> Tensor:
@@ -154,8 +154,10 @@ def _lower_grid_sample(call: relax.Call, x: te.Tensor, grid: te.Tensor) -> te.Te
         return _linear(there, pixel).astype(x.dtype)
 
     names = {"N": "n"} | {c: c.lower() for c in "CDHW"}
-    made: te.Tensor = te.compute(result_dims(call), element, name="compute", varargs_names=[names[c] for c in layout])
-    return made
+    sampled: te.Tensor = te.compute(
+        result_dims(call), element, name="compute", varargs_names=[names[c] for c in layout]
+    )
+    return sampled
 
 
 def _linear(there: dict[str, Scalar], pixel: Callable[..., Scalar]) -> Any:
@@ -207,8 +209,8 @@ def _lower_affine_grid(call: relax.Call, x: te.Tensor, size: Sequence[tir.Expr])
         return value
 
     names = [f"i{i}" for i in range(ndim)]
-    made: te.Tensor = te.compute(result_dims(call), element, name="compute", varargs_names=names)
-    return made
+    coordinates: te.Tensor = te.compute(result_dims(call), element, name="compute", varargs_names=names)
+    return coordinates
 
 
 def _ends(call: relax.Call, x: te.Tensor, extent: tir.Expr) -> tuple[Any, Any]:
@@ -279,7 +281,7 @@ def _np_grid_sample(call: relax.Call, x: Any, grid: Any) -> Any:
     low = [np.floor(a) for a in ats]
     part = [a - b for a, b in zip(ats, low, strict=True)]
     taps = (0, 1) if method == "bilinear" else (-1, 0, 1, 2)
-    made: Any = 0
+    sampled: Any = 0
     for offsets in np.ndindex(*[len(taps)] * len(spatial)):
         places = [b + taps[o] for b, o in zip(low, offsets, strict=True)]
         if method == "bicubic":
@@ -288,18 +290,18 @@ def _np_grid_sample(call: relax.Call, x: Any, grid: Any) -> Any:
         for o, t in zip(offsets, part, strict=True):
             linear = method == "bilinear"
             weight = weight * ((1 - t, t) if linear else (_far(t + 1), _near(t), _near(1 - t), _far(2 - t)))[o]
-        made = made + pixel(places) * weight[:, None]
-    return canonical(made, order, layout)
+        sampled = sampled + pixel(places) * weight[:, None]
+    return canonical(sampled, order, layout)
 
 
 def _np_affine_grid(call: relax.Call, x: Any, size: Sequence[int]) -> Any:
     ndim = len(size)
-    made = np.reshape(x[:, :, ndim], (*x.shape[:2], *[1] * ndim))
+    coordinates = np.reshape(x[:, :, ndim], (*x.shape[:2], *[1] * ndim))
     for r, count in enumerate(size):
         start, step = (x.dtype.type(v) for v in _np_ends(call.attrs["align_corners"], count))
         line = np.reshape(start + np.arange(count).astype(x.dtype) * step, [-1 if a == r else 1 for a in range(ndim)])
-        made = made + np.reshape(x[:, :, ndim - 1 - r], (*x.shape[:2], *[1] * ndim)) * line
-    return np.broadcast_to(made, (*x.shape[:2], *size))
+        coordinates = coordinates + np.reshape(x[:, :, ndim - 1 - r], (*x.shape[:2], *[1] * ndim)) * line
+    return np.broadcast_to(coordinates, (*x.shape[:2], *size))
 
 
 OPS: dict[str, Impl] = {

@@ -181,12 +181,14 @@ def _np_scan(name: str) -> Any:
     def reference(call: relax.Call, x: Any) -> Any:
         wanted, at = call.attrs["dtype"], call.attrs["axis"]
         narrow = wanted is None or np.dtype(x.dtype).kind == "f" and wanted in ("float16", "bfloat16")
-        made = getattr(np, name)(x, axis=at, dtype=x.dtype if narrow else wanted)
+        scanned = getattr(np, name)(x, axis=at, dtype=x.dtype if narrow else wanted)
         if not call.attrs["exclusive"]:
-            return made
+            return scanned
         at = 0 if at is None else at
-        start = np.full_like(made[(slice(None),) * (at % made.ndim) + (slice(0, 1),)], 0 if name == "cumsum" else 1)
-        return np.concatenate([start, np.take(made, range(max(made.shape[at] - 1, 0)), at)], at)
+        start = np.full_like(
+            scanned[(slice(None),) * (at % scanned.ndim) + (slice(0, 1),)], 0 if name == "cumsum" else 1
+        )
+        return np.concatenate([start, np.take(scanned, range(max(scanned.shape[at] - 1, 0)), at)], at)
 
     return reference
 

@@ -27,14 +27,14 @@ def infer_nonzero(call: relax.Call) -> Tensor:
 
 def _flags(call: relax.Call) -> list[bool]:
     """Return which optional results of `R.unique` are requested: indices, inverse indices and counts."""
-    made = []
+    flags = []
     for index in (2, 3, 4):
         value = scalar_argument(call, index)
         number = None if value is None else tir.const_int(value)
         if number is None:
             fail(call, "E0442", "what `R.unique` returns must be constants")
-        made.append(bool(number))
-    return made
+        flags.append(bool(number))
+    return flags
 
 
 def infer_unique(call: relax.Call) -> relax.StructInfo:
@@ -65,8 +65,8 @@ def _np_unique(call: relax.Call, x: Any, ordered: Any, index: Any, inverse: Any,
         values = np.take(values, order, 0 if given is None else given)
         first, back, times = first[order], moved[back], times[order]
     wanted = [a for a, flag in ((first, index), (back, inverse), (times, counts)) if flag]
-    made = (values, *(a.astype(np.int64) for a in wanted))
-    return made if wanted else values
+    results = (values, *(a.astype(np.int64) for a in wanted))
+    return results if wanted else values
 
 
 def _np_nonzero(call: relax.Call, x: Any) -> Any:
@@ -147,11 +147,11 @@ class _Groups:
         """The indices of an element of a slice."""
         dims = self.shape if self.along is None else self.inner
         flat = number if self.along is None else column
-        made: list[Any] = []
+        indices: list[Any] = []
         for extent in reversed(dims):
-            made.insert(0, flat % extent)
+            indices.insert(0, flat % extent)
             flat = flat // extent
-        return tuple(made) if self.along is None else (*made[: self.along], number, *made[self.along :])
+        return tuple(indices) if self.along is None else (*indices[: self.along], number, *indices[self.along :])
 
     def over_columns(self, body: Callable[[Scalar], Any], name: str = "column") -> Any:
         """A loop over the elements of a slice; nothing where there are none, and so no place to speak of."""
@@ -237,8 +237,8 @@ def _lower_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
         def one(k: Scalar) -> Any:
             group = groups.group[k]
             to = name[group]
-            made = [] if back is None else [back.set(to, k)]
-            made += [] if times is None else [times.set(times[to] + 1, to)]
+            stores = [] if back is None else [back.set(to, k)]
+            stores += [] if times is None else [times.set(times[to] + 1, to)]
 
             def copy(column: Scalar) -> Any:
                 at = groups.place(k, column)
@@ -247,7 +247,7 @@ def _lower_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
 
             taken = [groups.over_columns(copy)]
             taken += [] if first is None else [first.set(k, to)]
-            return *made, code.when(groups.first[group] == k, taken)
+            return *stores, code.when(groups.first[group] == k, taken)
 
         known = ordered is not None and bool(tir.const_int(ordered))
         by_value = code.loop(groups.count[0], lambda g: name.set(g, g), "g")
@@ -257,8 +257,8 @@ def _lower_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
 
     shapes = [i.dims for i in infos]  # type: ignore[union-attr]
     scratch = (*groups.buffers, name.buffer, next_name.buffer)
-    made = te.extern(shapes, [x], body, "T_unique", [i.dtype for i in infos], scratch=scratch)  # type: ignore[union-attr]
-    return made if len(infos) > 1 else made[0]
+    outputs = te.extern(shapes, [x], body, "T_unique", [i.dtype for i in infos], scratch=scratch)  # type: ignore[union-attr]
+    return outputs if len(infos) > 1 else outputs[0]
 
 
 OPS: dict[str, Impl] = {

@@ -132,11 +132,11 @@ def axis(call: relax.Call, value: int, ndim: int, extra: int = 0) -> int:
 
 def axes(call: relax.Call, values: Sequence[int], ndim: int, extra: int = 0) -> tuple[int, ...]:
     """Several axes, none of them twice."""
-    made = tuple(axis(call, v, ndim, extra) for v in values)
-    for at, value in enumerate(made):
-        if value in made[:at]:
+    places = tuple(axis(call, v, ndim, extra) for v in values)
+    for at, value in enumerate(places):
+        if value in places[:at]:
             fail(call, "E0446", f"axis {value} is given twice: {list(values)}")
-    return made
+    return places
 
 
 # ---------------------------------------------------------------- results
@@ -153,8 +153,8 @@ def result(dims: Iterable[tir.Expr] | None, dtype: DType | None, ndim: int = -1,
     """A tensor of the shape, or of `ndim` dimensions."""
     if dims is None:
         return relax.TensorStructInfo(None, dtype, ndim, vdevice)
-    made = tensor_info(tuple(dims), dtype)
-    return made if vdevice is None else relax.TensorStructInfo(made.shape, dtype, made.ndim, vdevice)
+    info = tensor_info(tuple(dims), dtype)
+    return info if vdevice is None else relax.TensorStructInfo(info.shape, dtype, info.ndim, vdevice)
 
 
 def shapes_known(call: relax.Call) -> bool:
@@ -216,12 +216,12 @@ def simplify(value: tir.Expr, known: Analyzer | None = None) -> tir.Expr:
 
 def extents(call: relax.Call) -> Analyzer:
     """That variables in the shapes of the call's tensors are not negative."""
-    made = Analyzer()
+    analyzer = Analyzer()
     for argument in call.args:
         for part in walk(argument.struct_info) if isinstance(argument.struct_info, relax.TensorStructInfo) else ():
             if isinstance(part, tir.Var):
-                made.bind_bound(part, 0, 2**62)
-    return made
+                analyzer.bind_bound(part, 0, 2**62)
+    return analyzer
 
 
 def prove_equal(a: tir.Expr, b: tir.Expr) -> bool:
@@ -305,22 +305,22 @@ def _common_extent(a: tir.Expr, b: tir.Expr) -> tir.Expr:
 
 def broadcast(call: relax.Call, left: Dims, right: Dims, what: str = "the shapes") -> Dims | None:
     """The shape that both broadcast to by NumPy's rule; None if it cannot be known (see `common_extents`)."""
-    made: list[tir.Expr] = []
+    dims: list[tir.Expr] = []
     longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
     offset = len(longer) - len(shorter)
     for at, extent in enumerate(longer):
         other = shorter[at - offset] if at >= offset else int64(1)
         if is_one(other):
-            made.append(extent)
+            dims.append(extent)
         elif is_one(extent):
-            made.append(other)
+            dims.append(other)
         elif prove_equal(extent, other):
-            made.append(extent)
+            dims.append(extent)
         elif known_different(extent, other):
             text = f"{what} {shape_text(left)} and {shape_text(right)} do not broadcast"
             fail(call, "E0445", f"{text}: {shape_text((extent,))[1:-2]} against {shape_text((other,))[1:-2]}")
         elif _common.get():
-            made.append(_common_extent(extent, other))
+            dims.append(_common_extent(extent, other))
         else:
             return None
-    return tuple(made)
+    return tuple(dims)

@@ -158,9 +158,9 @@ def _np_dft(call: relax.Call, x: Any, *length: Any) -> Any:
     count = int(length[0]) if length else x.shape[at]
     if count == 0:
         return np.zeros((*x.shape[:at], int(call.attrs["onesided"]), *x.shape[at + 1 : -1], 2), x.dtype)
-    made = (np.fft.ifft if call.attrs["inverse"] else np.fft.fft)(signal, count, at)
-    made = np.take(made, range(count // 2 + 1), at) if call.attrs["onesided"] else made
-    return np.stack([made.real, made.imag], -1).astype(x.dtype)
+    spectrum = (np.fft.ifft if call.attrs["inverse"] else np.fft.fft)(signal, count, at)
+    spectrum = np.take(spectrum, range(count // 2 + 1), at) if call.attrs["onesided"] else spectrum
+    return np.stack([spectrum.real, spectrum.imag], -1).astype(x.dtype)
 
 
 OPS: dict[str, Impl] = {

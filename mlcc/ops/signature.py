@@ -120,10 +120,10 @@ def _split(text: str) -> list[str]:
 def _param(text: str) -> Param:
     head, _, default_text = (part.strip() for part in text.partition("="))
     name, _, kind_text = (part.strip() for part in head.partition(":"))
-    found = _KIND.match(kind_text or "expr")
-    if found is None or found[1] not in ARGUMENT_KINDS | ATTRIBUTE_KINDS:
+    match = _KIND.match(kind_text or "expr")
+    if match is None or match[1] not in ARGUMENT_KINDS | ATTRIBUTE_KINDS:
         raise ValueError(f"`{text}` is no parameter of an operator")
-    kind, count, marks = found.groups()
+    kind, count, marks = match.groups()
     default, default_from = REQUIRED, None
     if default_text.isidentifier() and default_text not in ("None", "True", "False"):
         default_from = default_text

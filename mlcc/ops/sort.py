@@ -169,10 +169,10 @@ class Row:
 
         def take(cursor: Cells, to: Scalar) -> list[Any]:
             source, at = self.half[0], cursor[0]
-            made = [self.keys.set(self.keys[source, at], 1 - source, to)]
+            stores = [self.keys.set(self.keys[source, at], 1 - source, to)]
             if self.places:
-                made.append(self.places.set(self.places[source, at], 1 - source, to))
-            return [*made, cursor.set(at + 1, 0)]
+                stores.append(self.places.set(self.places[source, at], 1 - source, to))
+            return [*stores, cursor.set(at + 1, 0)]
 
         return code.loop((self.count + (width * 2 - 1)) // (width * 2), pair, "pair")
 
@@ -239,10 +239,10 @@ def _lower_topk(call: relax.Call, x: te.Tensor) -> Any:
     parts += [DType.of(call.attrs["dtype"])] if kind != "values" else []
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, made = Cells(ins[0]), [Cells(b) for b in outs]
+        data, cells = Cells(ins[0]), [Cells(b) for b in outs]
 
         def put(place: Any, key: Any, index: Any) -> Any:
-            return [o.set(v, *place) for o, v in zip(made, (key, index)[kind == "indices" :], strict=False)]
+            return [o.set(v, *place) for o, v in zip(cells, (key, index)[kind == "indices" :], strict=False)]
 
         def one(place: Any) -> Any:
             def store(j: Scalar) -> Any:
@@ -255,8 +255,8 @@ def _lower_topk(call: relax.Call, x: te.Tensor) -> Any:
 
         return _rows(x, at, one)
 
-    made = te.extern([info.dims] * len(parts), [x], body, "T_topk", parts, scratch=row.buffers)
-    return made if kind == "both" else made[0]
+    results = te.extern([info.dims] * len(parts), [x], body, "T_topk", parts, scratch=row.buffers)
+    return results if kind == "both" else results[0]
 
 
 def _best(row: Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar]) -> Any:
@@ -292,7 +292,7 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
     nothing = [construct.const(float("nan") if x.dtype.is_float else 0, x.dtype), construct.const(-1, INT64)]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, made = Cells(ins[0]), [Cells(b) for b in outs]
+        data, cells = Cells(ins[0]), [Cells(b) for b in outs]
         middle = (count - 1) // 2
 
         def one(*i: Scalar) -> Any:
@@ -305,9 +305,9 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
                 key = row.keys.set(data[tuple(whole[a] for a in range(x.ndim))], 0, place)
                 return key, row.places.set(place, 0, place) if row.places else ()
 
-            found = [row.sorted_key(middle), *([row.sorted_place(middle)] if single else [])]
-            there = [o.set(v, *where) for o, v in zip(made, found, strict=True)]
-            lacking = [o.set(v, *where) for o, v in zip(made, nothing, strict=False)]
+            values = [row.sorted_key(middle), *([row.sorted_place(middle)] if single else [])]
+            there = [o.set(v, *where) for o, v in zip(cells, values, strict=True)]
+            lacking = [o.set(v, *where) for o, v in zip(cells, nothing, strict=False)]
             return code.grid(extents, fill, "k"), row.sort(), code.when(count > 0, there, lacking)
 
         return code.grid([x.shape[a] for a in outer], one, "i")

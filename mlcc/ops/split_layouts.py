@@ -21,17 +21,17 @@ _PART = re.compile(r"([A-Z])|([1-9]\d{0,8})([a-z])")
 
 def parts_of(layout: str) -> Parts | None:
     """The axes of a layout; None for what is none: axes that come twice, inner parts without an axis."""
-    found: list[tuple[str, int | None]] = []
+    parts: list[tuple[str, int | None]] = []
     at = 0
     for match in _PART.finditer(layout):
         if match.start() != at:
             return None
         at = match.end()
-        found.append((match[1], None) if match[1] else (match[3].upper(), int(match[2])))
-    outer = [letter for letter, factor in found if factor is None]
-    inner = [letter for letter, factor in found if factor is not None]
+        parts.append((match[1], None) if match[1] else (match[3].upper(), int(match[2])))
+    outer = [letter for letter, factor in parts if factor is None]
+    inner = [letter for letter, factor in parts if factor is not None]
     doubled = len(set(outer)) < len(outer) or len(set(inner)) < len(inner)
-    return None if at < len(layout) or doubled or not set(inner) <= set(outer) else tuple(found)
+    return None if at < len(layout) or doubled or not set(inner) <= set(outer) else tuple(parts)
 
 
 def is_blocked(layout: Any) -> bool:

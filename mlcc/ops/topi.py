@@ -54,8 +54,8 @@ def is_exact_constant(node: Any) -> bool:
 
 def elementwise(x: Tensor, fn: Callable[[Scalar], Any], name: str = "compute") -> Tensor:
     """fn over every element; axes are i0, i1, ..."""
-    made: Tensor = te.compute(x.shape, lambda *i: fn(x(*i)), name=name)
-    return made
+    mapped: Tensor = te.compute(x.shape, lambda *i: fn(x(*i)), name=name)
+    return mapped
 
 
 def elementwise_ax(x: Tensor, fn: Callable[[Scalar], Any], name: str) -> Tensor:
@@ -66,8 +66,8 @@ def elementwise_ax(x: Tensor, fn: Callable[[Scalar], Any], name: str) -> Tensor:
 def compute_ax(shape: Sequence[Any], fn: Callable[..., Any], name: str) -> Tensor:
     """A compute whose axes are ax0, ax1, ..."""
     names = [f"ax{i}" for i in range(len(shape))]
-    made: Tensor = te.compute(tuple(shape), fn, name=name, varargs_names=names) if names else te.compute((), fn, name)
-    return made
+    tensor: Tensor = te.compute(tuple(shape), fn, name=name, varargs_names=names) if names else te.compute((), fn, name)
+    return tensor
 
 
 def cast(x: Tensor, dtype: DType | str) -> Tensor:
@@ -78,15 +78,15 @@ def cast(x: Tensor, dtype: DType | str) -> Tensor:
 def broadcast_shape(*shapes: Sequence[Any]) -> tuple[tir.Expr, ...]:
     """The common shape by NumPy's rule; where two symbolic extents meet they are taken to be equal."""
     rank = max(len(s) for s in shapes)
-    made: list[tir.Expr] = []
+    dims: list[tir.Expr] = []
     for at in range(rank):
         extents = [raw(s[at - rank + len(s)]) for s in shapes if at - rank + len(s) >= 0]
-        found = extents[0]
+        common = extents[0]
         for extent in extents[1:]:
-            if is_one(found) or not is_one(extent) and isinstance(extent, tir.IntImm):
-                found = extent
-        made.append(found)
-    return tuple(made)
+            if is_one(common) or not is_one(extent) and isinstance(extent, tir.IntImm):
+                common = extent
+        dims.append(common)
+    return tuple(dims)
 
 
 def broadcast_index(
@@ -97,17 +97,17 @@ def broadcast_index(
     Symbolic extents are assumed equal where that is not provable; unless `equal`, that of `x` may also be 1.
     """
     offset = len(shape) - x.ndim
-    made: list[Any] = []
+    indices: list[Any] = []
     for position, extent in enumerate(x.buffer.shape):
         out, index = shape[position + offset], at[position + offset]
         first = construct.const(0, extent.dtype)
         if is_one(out) or prove_equal(extent, out):
-            made.append(index)
+            indices.append(index)
         elif is_one(extent):
-            made.append(first)
+            indices.append(first)
         else:
-            made.append(index if equal else calls.if_then_else(construct.equal(extent, 1), first, raw(index)))
-    return made
+            indices.append(index if equal else calls.if_then_else(construct.equal(extent, 1), first, raw(index)))
+    return indices
 
 
 def broadcast(fn: Callable[..., Any], *operands: Operand, name: str) -> Tensor:

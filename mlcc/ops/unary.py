@@ -207,8 +207,8 @@ def _lower_prelu(call: relax.Call, x: TeTensor, slope: TeTensor) -> TeTensor:
     def element(*i: te.Scalar) -> te.Scalar:
         return te.select(x(*i) > _const(x, 0), x(*i), x(*i) * slope(i[channel]))
 
-    made: TeTensor = te.compute(x.shape, element, name="compute")
-    return made
+    activated: TeTensor = te.compute(x.shape, element, name="compute")
+    return activated
 
 
 def _lower_clip(call: relax.Call, x: TeTensor, low: Any, high: Any) -> TeTensor:

@@ -59,10 +59,10 @@ def tensor_info(dims: Any, dtype: DType | str | None) -> relax.TensorStructInfo:
 
 def tuple_expr(fields: Any, span: Span | None = None) -> relax.Tuple:
     """A tuple; its struct info is known if that of every field is."""
-    made = tuple(expr(f, span) for f in fields)
-    infos = [f.struct_info for f in made]
+    exprs = tuple(expr(f, span) for f in fields)
+    infos = [f.struct_info for f in exprs]
     known = None if any(i is None for i in infos) else relax.TupleStructInfo(tuple(i for i in infos if i is not None))
-    return relax.Tuple(made, known, span=span)
+    return relax.Tuple(exprs, known, span=span)
 
 
 def expr(value: Any, span: Span | None = None) -> relax.Expr:
@@ -227,28 +227,28 @@ def _sequence(value: Any) -> tuple[Any, ...]:
 
 
 def _ints(value: Any, count: int) -> tuple[int, ...]:
-    made = tuple(_int(v) for v in value) if isinstance(value, tuple) else (_int(value),)
+    numbers = tuple(_int(v) for v in value) if isinstance(value, tuple) else (_int(value),)
     if count:
-        made = made * count if len(made) == 1 else made
-        if len(made) != count:
-            raise BadValue(f"takes 1 or {count} integers, not {len(made)}")
-    return made
+        numbers = numbers * count if len(numbers) == 1 else numbers
+        if len(numbers) != count:
+            raise BadValue(f"takes 1 or {count} integers, not {len(numbers)}")
+    return numbers
 
 
 def _pads(value: Any, count: int) -> tuple[int, ...]:
-    made = tuple(_int(v) for v in value) if isinstance(value, tuple) else (_int(value),)
-    if len(made) == 1:
-        return made * count
-    if len(made) == count // 2:
-        return made * 2
-    if len(made) != count:
-        raise BadValue(f"takes 1, {count // 2} or {count} integers, not {len(made)}")
-    return made
+    numbers = tuple(_int(v) for v in value) if isinstance(value, tuple) else (_int(value),)
+    if len(numbers) == 1:
+        return numbers * count
+    if len(numbers) == count // 2:
+        return numbers * 2
+    if len(numbers) != count:
+        raise BadValue(f"takes 1, {count // 2} or {count} integers, not {len(numbers)}")
+    return numbers
 
 
 def _floats(value: Any, count: int) -> tuple[float, ...]:
-    made = tuple(_float(v) for v in value) if isinstance(value, tuple) else (_float(value),)
-    return made * count if len(made) == 1 and count else made
+    numbers = tuple(_float(v) for v in value) if isinstance(value, tuple) else (_float(value),)
+    return numbers * count if len(numbers) == 1 and count else numbers
 
 
 def _sections(value: Any, count: int) -> Any:

@@ -91,8 +91,8 @@ def canonical(x: Any, layout: str, wanted: str) -> Any:
 
 
 def strided(call: relax.Call, place: Sequence[int], out: Sequence[int]) -> list[slice]:
-    made = []
+    slices = []
     for i, (offset, count) in enumerate(zip(place, out, strict=True)):
         begin, stride = offset * call.attrs["dilation"][i], call.attrs["strides"][i]
-        made.append(slice(begin, begin + stride * (count - 1) + 1 if count else begin, stride))
-    return made
+        slices.append(slice(begin, begin + stride * (count - 1) + 1 if count else begin, stride))
+    return slices
