@@ -114,8 +114,8 @@ class ObjectArtifact(Artifact):
         return "mlcc" if path is None else c_identifier(os.path.splitext(os.path.basename(path))[0])
 
     def _facts(self, prefix: str) -> dict[str, Any]:
-        made: dict[str, Any] = json.loads(json.dumps(self.facts).replace(PLACEHOLDER_PREFIX, prefix))
-        return made
+        facts: dict[str, Any] = json.loads(json.dumps(self.facts).replace(PLACEHOLDER_PREFIX, prefix))
+        return facts
 
     def _pieces(self, kind: str, prefix: str) -> list[Buffer]:
         if kind not in KINDS:
@@ -161,8 +161,8 @@ class ObjectArtifact(Artifact):
         if self.natives.texts:
             size = sum(len(p) for p in self._constant_pieces())
             declared = f"@{CONSTANTS} = {constants_declaration(size >= FAR_CONSTANTS)}"
-            made = self._with_natives(self.text.replace(declared, self._constants_ir()), kind)
-            return made.asm if kind == "asm" else made.llvm_ir
+            compiled = self._with_natives(self.text.replace(declared, self._constants_ir()), kind)
+            return compiled.asm if kind == "asm" else compiled.llvm_ir
         units = [(unit.text, unit.code) for unit in self.units]
         if self.constants:
             units.append((self._constants_ir(), Code.HOST))

@@ -64,7 +64,7 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         units = KernelUnits(text, compiler)
         if not natives.texts:
             ctx.finished = units.finished
-        made = emit_host(shared)
+        host_functions = emit_host(shared)
         if natives.texts:
             compiler.units.append(Unit(tuple(ctx.kernels), text.text(), Code.LOOPS))
         else:
@@ -85,7 +85,7 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
         "pipeline": asked.pipeline, "opt_level": asked.opt_level, **sanitized,
     }  # fmt: skip
     facts = object_facts(
-        {f.name: function_facts(f, symbol_of(f.name)) for f in made}, shared, about, source,
+        {f.name: function_facts(f, symbol_of(f.name)) for f in host_functions}, shared, about, source,
         POOL_VERSION if carries_pool(text) else 0,
     )  # fmt: skip
     artifact = ObjectArtifact(
@@ -99,18 +99,21 @@ def _compile(module: IRModule, target: LlvmTarget, asked: BuildOptions) -> Objec
 def _versions(functions: Iterable[tir.PrimFunc], target: LlvmTarget) -> dict[str, Version]:
     """The CPUs that functions are versions for, the best last: in the order of the target, then as they come. Those
     that do no more than the object's own are left out. Raises CompileError for a CPU of another architecture."""
-    found = {cpu: func for func in functions for cpu in [cpu_of(func)] if cpu is not None}
-    for cpu, func in found.items():
+    requested = {cpu: func for func in functions for cpu in [cpu_of(func)] if cpu is not None}
+    for cpu, func in requested.items():
         if cpu not in CPUS.get(target.arch, ()):
             message = f"this version of a kernel is for `{cpu}`, which is no CPU of {target.arch}"
             help = "compile for the architecture whose CPU the attribute `mlcc.cpu` names"
             raise CompileError(error("E0706", message, func.span, help=help))
     own = Machine.of(target).enabled
-    made = {}
-    for cpu in [*(c for c in target.version_cpus if c in found), *(c for c in found if c not in target.version_cpus)]:
+    versions = {}
+    for cpu in [
+        *(c for c in target.version_cpus if c in requested),
+        *(c for c in requested if c not in target.version_cpus),
+    ]:
         machine = Machine.of(target.for_version(cpu))
         if machine.enabled <= own:
             continue
         plain = Version(cpu, machine.enabled, machine.function_attrs)
-        made[cpu] = replace(plain, function_attrs=plain.function_attrs + plain.helper_attrs)
-    return made
+        versions[cpu] = replace(plain, function_attrs=plain.function_attrs + plain.helper_attrs)
+    return versions

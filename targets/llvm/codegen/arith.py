@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def variable(e: Emitter, node: tir.Var) -> Value:
-    found = e.values.get(node)
-    if found is None:
+    value = e.values.get(node)
+    if value is None:
         raise unsupported(f"`{node.name}` has no value here", node.span)
-    return found
+    return value
 
 
 def int_imm(e: Emitter, node: tir.IntImm) -> Value:
@@ -231,8 +231,8 @@ def _extreme(e: Emitter, node: tir.Min | tir.Max, strict: type[tir.CompareOp], r
         return fn.select(_compare(fn, strict, node.dtype, lhs, rhs), lhs, rhs)
     if _never_nan(node.lhs):
         return fn.select(fn.fcmp(f"o{reached}", lhs, rhs), lhs, rhs)
-    made = fn.select(fn.fcmp(f"u{reached}", lhs, rhs), lhs, rhs)
-    return made if _never_nan(node.rhs) else fn.select(fn.fcmp("uno", rhs, rhs), rhs, made)
+    chosen = fn.select(fn.fcmp(f"u{reached}", lhs, rhs), lhs, rhs)
+    return chosen if _never_nan(node.rhs) else fn.select(fn.fcmp("uno", rhs, rhs), rhs, chosen)
 
 
 def _never_nan(expr: tir.Expr) -> bool:
@@ -368,10 +368,10 @@ def shuffle(e: Emitter, node: tir.Shuffle) -> Value:
             picked.append(value if lane is None else fn.extract(value, lane))
     if node.dtype.lanes == 1:
         return picked[0]
-    made = Value(register_type(node.dtype), "poison")
+    shuffled = Value(register_type(node.dtype), "poison")
     for at, value in enumerate(picked):
-        made = fn.insert(made, value, at)
-    return made
+        shuffled = fn.insert(shuffled, value, at)
+    return shuffled
 
 
 def _dynamic_lane(e: Emitter, node: tir.Shuffle, index: tir.Expr) -> Value:

@@ -33,10 +33,10 @@ def call(e: Emitter, node: tir.Call) -> Value:
     emit = e.CALLS.get(name)
     if emit is None:
         raise unsupported(f"the {e.TARGET} target has no `T.{name}`", node.span, help=did_you_mean(name, e.CALLS))
-    made = emit(e, node)
-    if made.type != register_type(node.dtype) and not node.dtype.is_handle:
+    value = emit(e, node)
+    if value.type != register_type(node.dtype) and not node.dtype.is_handle:
         raise unsupported(f"`T.{name}` of these arguments is not {node.dtype}", node.span)
-    return made
+    return value
 
 
 # ---------------------------------------------------------------- functions
@@ -148,10 +148,10 @@ def _libm(e: Emitter, symbol: str, types: tuple[str, ...], args: tuple[tir.Expr,
     callee = e.ctx.module.declare(symbol, types[0], types[1:], "nounwind willreturn memory(none)")
     if lanes == 1:
         return fn.call(types[0], callee, values)
-    made = Value(register_type(node.dtype), "poison")
+    results = Value(register_type(node.dtype), "poison")
     for lane in range(lanes):
-        made = fn.insert(made, fn.call(types[0], callee, [fn.extract(v, lane) for v in values]), lane)
-    return made
+        results = fn.insert(results, fn.call(types[0], callee, [fn.extract(v, lane) for v in values]), lane)
+    return results
 
 
 def _foreign(e: Emitter, symbol: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
@@ -230,10 +230,10 @@ def _llvm_intrinsic(e: Emitter, node: tir.Call) -> Value:
     if node.dtype.is_float and (base in vmath.UNARY or base in vmath.ROUNDING or base == "pow"):
         return vmath.call(e, base, values, node.dtype.lanes)
     if base == "bswap" and e.ctx.is_gpu and node.dtype.lanes > 1:  # LLVM cannot select it for vectors
-        made = Value(values[0].type, "poison")
+        swapped = Value(values[0].type, "poison")
         for lane in range(node.dtype.lanes):
-            made = e.fn.insert(made, e.intrinsic("llvm.bswap", e.fn.extract(values[0], lane)), lane)
-        return made
+            swapped = e.fn.insert(swapped, e.intrinsic("llvm.bswap", e.fn.extract(values[0], lane)), lane)
+        return swapped
     return e.intrinsic(f"llvm.{base}", *values)
 
 

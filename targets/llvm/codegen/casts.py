@@ -51,8 +51,8 @@ def _to_float(e: Emitter, value: Value, source: DType, target: DType) -> Value:
     fn = e.fn
     type = register_type(target)
     if not source.is_float:
-        made = fn.convert("sitofp" if source.kind == "int" else "uitofp", value, type)
-        return small_float.rounded(e, made, target)
+        converted = fn.convert("sitofp" if source.kind == "int" else "uitofp", value, type)
+        return small_float.rounded(e, converted, target)
     if is_small_float(target):
         return (small_float.from_double if source.bits == 64 else small_float.rounded)(e, value, target)
     return fn.convert("fptrunc" if source.bits == 64 else "fpext", value, type)
@@ -77,14 +77,14 @@ def _to_int(e: Emitter, value: Value, target: DType) -> Value:
     near = fn.select(fn.fcmp("olt", near, low), low, near)
     near = fn.select(fn.fcmp("ogt", near, high), high, near)
     narrow = target.bits < 32  # by int32, for which CPUs have an instruction
-    made = fn.convert(
+    converted = fn.convert(
         "fptoui" if target.is_uint and not narrow else "fptosi", near, vector("i32", lanes) if narrow else type
     )
     if narrow:
-        return fn.convert("trunc", made, type)
+        return fn.convert("trunc", converted, type)
     if highest == greatest:
-        return made
-    return fn.select(fn.fcmp("ogt", value, high), fn.splat(integer(f"i{target.bits}", greatest), lanes), made)
+        return converted
+    return fn.select(fn.fcmp("ogt", value, high), fn.splat(integer(f"i{target.bits}", greatest), lanes), converted)
 
 
 def _converted_by_gpu(e: Emitter, value: Value, target: DType) -> Value:
@@ -93,7 +93,7 @@ def _converted_by_gpu(e: Emitter, value: Value, target: DType) -> Value:
     name = f"llvm.nvvm.f2{'ui' if target.is_uint and wide else 'i'}.rz"
     convert = e.ctx.module.declare(name, "i32", ["float"])
     least = 0 if target.is_uint else -(1 << (target.bits - 1))
-    made = Value(register_type(target), "poison")
+    converted = Value(register_type(target), "poison")
     for lane in range(target.lanes):
         one = fn.call("i32", convert, [fn.extract(value, lane) if target.lanes > 1 else value])
         if not wide:
@@ -101,8 +101,8 @@ def _converted_by_gpu(e: Emitter, value: Value, target: DType) -> Value:
                 callee = e.ctx.module.declare(f"llvm.{op}.i32", "i32", ["i32", "i32"])
                 one = fn.call("i32", callee, [one, Value("i32", str(limit))])
             one = fn.convert("trunc", one, f"i{target.bits}")
-        made = fn.insert(made, one, lane) if target.lanes > 1 else one
-    return made
+        converted = fn.insert(converted, one, lane) if target.lanes > 1 else one
+    return converted
 
 
 def mangled(type: str) -> str:

@@ -117,8 +117,8 @@ class ModuleContext:
         from mlcc.targets.llvm.codegen.kernel import emit_kernel
 
         name = self._own_version(name)
-        made = self.kernels.get(name) or emit_kernel(name, self)
-        return self.direct.get(name, made) if self.emitting else made
+        kernel = self.kernels.get(name) or emit_kernel(name, self)
+        return self.direct.get(name, kernel) if self.emitting else kernel
 
     def _own_version(self, name: str) -> str:
         """The version of a kernel for the CPU of the one under way, which calls it; itself if it has none."""

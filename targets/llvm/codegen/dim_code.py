@@ -40,10 +40,10 @@ class DimCode:
         if isinstance(expr, tir.Var):
             return self.symbols[expr]
         key = self.dims.key(expr)
-        found = self._done.get(key)
-        if found is None:
-            found = self._done[key] = self._compute(expr)
-        return found
+        value = self._done.get(key)
+        if value is None:
+            value = self._done[key] = self._compute(expr)
+        return value
 
     def _compute(self, expr: Any) -> Value:
         fn = self.fn
@@ -105,16 +105,16 @@ class DimCode:
         safe = fn.select(special, one, b)
         remainder = fn.binary("srem", a, safe)
         if isinstance(expr, (tir.Div, tir.FloorDiv)):
-            made = fn.select(special, fn.binary("mul", a, b), fn.binary("sdiv", a, safe))
+            result = fn.select(special, fn.binary("mul", a, b), fn.binary("sdiv", a, safe))
         else:
-            made = remainder
+            result = remainder
         if isinstance(expr, (tir.Div, tir.Mod)):
-            return made
+            return result
         signs = fn.icmp("slt", fn.binary("xor", remainder, b), zero)
         below = fn.binary("and", signs, fn.icmp("ne", remainder, zero))
         if isinstance(expr, tir.FloorDiv):
-            return fn.binary("sub", made, fn.convert("zext", below, "i64"))
-        return fn.select(below, fn.binary("add", made, b), made)
+            return fn.binary("sub", result, fn.convert("zext", below, "i64"))
+        return fn.select(below, fn.binary("add", result, b), result)
 
 
 _PREDICATES: dict[type, str] = {

@@ -46,8 +46,8 @@ def dot(e: Emitter, node: tir.Call) -> Value:
     values = _operand(e, one, group, lanes), _operand(e, other, group, lanes)
     known = _instructions(e, one.dtype.is_uint, other.dtype.is_uint, bits) if lanes > 1 else []
     if not known:
-        made = _by_widening(e, values, (one.dtype.is_uint, other.dtype.is_uint), group, lanes)
-        return made if sums is None else e.fn.binary("add", made, sums)
+        product = _by_widening(e, values, (one.dtype.is_uint, other.dtype.is_uint), group, lanes)
+        return product if sums is None else e.fn.binary("add", product, sums)
     if sums is None:
         sums = Value(vector("i32", lanes), "zeroinitializer")
     parts: list[Value] = []
@@ -141,15 +141,15 @@ def _parts_of(value: Value) -> tuple[str, int]:
 
 
 def _joined(e: Emitter, parts: list[Value], lanes: int) -> Value:
-    made = parts[0]
+    joined = parts[0]
     for part in parts[1:]:
-        (scalar, have), more = _parts_of(made), _parts_of(part)[1]
-        wide = [_lanes(e, v, 0, have + more) for v in (made, part)]
+        (scalar, have), more = _parts_of(joined), _parts_of(part)[1]
+        wide = [_lanes(e, v, 0, have + more) for v in (joined, part)]
         picks = [*range(have), *range(have + more, have + more + more)]
         mask = ", ".join(f"i32 {n}" for n in picks)
         text = f"shufflevector {wide[0]}, {wide[1]}, <{have + more} x i32> <{mask}>"
-        made = e.fn.op(vector(scalar, have + more), text)
-    return _lanes(e, made, 0, lanes)
+        joined = e.fn.op(vector(scalar, have + more), text)
+    return _lanes(e, joined, 0, lanes)
 
 
 def _by_widening(

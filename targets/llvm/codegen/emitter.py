@@ -142,10 +142,10 @@ class Emitter:
 
     def _note(self, stmt: tir.Stmt, problem: CompileError) -> None:
         """Keep what is wrong with a statement and go on, to find what else is; the kernel is refused in the end."""
-        for found in problem.diagnostics:
-            if found.primary.span is None:
-                found = replace(found, primary=Label(stmt.span, found.primary.text))
-            self.ctx.problems.append(found)
+        for diagnostic in problem.diagnostics:
+            if diagnostic.primary.span is None:
+                diagnostic = replace(diagnostic, primary=Label(stmt.span, diagnostic.primary.text))
+            self.ctx.problems.append(diagnostic)
         if isinstance(stmt, tir.Bind):
             self.bind(stmt.var, Value("i8", "poison"))  # never compiled: it only keeps its uses from being reported
         elif isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer)):

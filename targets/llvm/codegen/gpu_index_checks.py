@@ -34,11 +34,11 @@ def settle(
         return _settle_one(e, record, index, place, inside, extent, number)
     if e.mask is not None and e.mask.type == inside.type:
         inside = fn.binary("or", inside, fn.binary("xor", e.mask, Value(inside.type, "splat (i1 true)")))
-    made = Value(place.type, "poison")
+    settled = Value(place.type, "poison")
     for lane in range(int(place.type[1:].split(" ")[0])):
         one, there, good, size = (fn.extract(v, lane) for v in (index, place, inside, extent))
-        made = fn.insert(made, _settle_one(e, record, one, there, good, size, number), lane)
-    return made
+        settled = fn.insert(settled, _settle_one(e, record, one, there, good, size, number), lane)
+    return settled
 
 
 def _settle_one(

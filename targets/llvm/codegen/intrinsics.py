@@ -210,11 +210,11 @@ def _extended(e: Emitter, node: tir.Call, count: int) -> list[Value]:
     if any(not a.dtype.is_int or a.dtype.lanes not in (1, lanes) for a in node.args):
         given = ", ".join(str(a.dtype) for a in node.args)
         raise unsupported(f"`T.{name_of(node)}` takes integers, not ({given})", node.span)
-    made: list[Value] = []
+    values: list[Value] = []
     for value, arg in zip(_arguments(e, node, count), node.args, strict=True):
         wide = fn.convert("zext" if arg.dtype.is_uint else "sext", value, vector("i64", arg.dtype.lanes))
-        made.append(fn.splat(wide, lanes) if arg.dtype.lanes == 1 else wide)
-    return made
+        values.append(fn.splat(wide, lanes) if arg.dtype.lanes == 1 else wide)
+    return values
 
 
 def _lane_mask(e: Emitter, node: tir.Call) -> Value:

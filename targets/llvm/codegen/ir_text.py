@@ -97,9 +97,9 @@ class ModuleText:
         param_attrs: Sequence[str] = (), attrs: str = "nounwind",
     ) -> FunctionText:  # fmt: skip
         """Begin a function definition; `params` are (type, name hint), `linkage` may be empty for an exported one."""
-        made = FunctionText(self, ret, symbol, params, linkage, param_attrs, attrs)
-        self.functions.append(made)
-        return made
+        fn = FunctionText(self, ret, symbol, params, linkage, param_attrs, attrs)
+        self.functions.append(fn)
+        return fn
 
     def declare(self, symbol: str, ret: str, params: Iterable[str], attrs: str = "") -> str:
         """Declare an external function or an intrinsic once; gives `@symbol`."""
@@ -240,13 +240,13 @@ def _defined(texts: Iterable[str]) -> set[str]:
 
 def _declarations(text: str) -> dict[str, str]:
     """The declaration of every function that a text defines, by `@symbol`."""
-    found = {}
+    declarations = {}
     for ret, name, params, rest in _DEFINITION.findall(text):
         attrs = rest.replace("optnone", "").replace("noinline", "")  # they say how to compile it
         hidden = "" if "weak" in ret else "hidden "
         ret = re.sub(r"\b(weak|internal) ", "", ret)
-        found[name] = f"declare {hidden}{ret} {name}({params}){attrs}".rstrip()
-    return found
+        declarations[name] = f"declare {hidden}{ret} {name}({params}){attrs}".rstrip()
+    return declarations
 
 
 class FunctionText:
@@ -369,12 +369,12 @@ class FunctionText:
         """`op` for an instruction that has no effects and reads no memory."""
         if not self._numbers_values:
             return self.op(type, text, hint)
-        found = self._known.get(text)
-        if found is not None and found[1] in self._dominators and found[0].type == type:
-            return found[0]
-        made = self.op(type, text, hint)
-        self._known[text] = made, self.block
-        return made
+        known = self._known.get(text)
+        if known is not None and known[1] in self._dominators and known[0].type == type:
+            return known[0]
+        value = self.op(type, text, hint)
+        self._known[text] = value, self.block
+        return value
 
     def _close(self, text: str, *targets: str) -> None:
         if self._open:

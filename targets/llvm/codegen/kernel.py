@@ -36,19 +36,19 @@ def emit_kernel(name: str, ctx: ModuleContext) -> Kernel:
     try:
         working_on = working("emit", name, len(ctx.kernels), len(ctx.functions))
         with deep_recursion(), ctx.for_cpu(cpu_of(func)), working_on:
-            made = _emit(name, func, ctx)
+            kernel = _emit(name, func, ctx)
             if version_names(func):
-                made = with_versions(name, func, made, ctx)
+                kernel = with_versions(name, func, kernel, ctx)
         if ctx.problems:
             raise CompileError(_first_of_each(ctx.problems))
     except CompileError as exc:
-        raise CompileError([placed(found, func) for found in exc.diagnostics]) from None
+        raise CompileError([placed(diagnostic, func) for diagnostic in exc.diagnostics]) from None
     finally:
         ctx.emitting.pop()
         ctx.problems, ctx.module.owner = outer, outer_owner
-    ctx.kernels[name] = made
+    ctx.kernels[name] = kernel
     ctx.finished(name)
-    return made
+    return kernel
 
 
 def _emit(name: str, func: tir.PrimFunc, ctx: ModuleContext) -> Kernel:

@@ -14,13 +14,13 @@ _BINARY = ("atan2", "copysign", "fdim", "fmax", "fmin", "fmod", "hypot", "nextaf
 
 
 def _table() -> dict[str, tuple[str, ...]]:
-    made: dict[str, tuple[str, ...]] = {}
+    table: dict[str, tuple[str, ...]] = {}
     for suffix, type in (("", "double"), ("f", "float")):
-        made.update({f"{name}{suffix}": (type, type) for name in _UNARY})
-        made.update({f"{name}{suffix}": (type, type, type) for name in _BINARY})
-        made[f"fma{suffix}"] = (type, type, type, type)
-        made[f"ldexp{suffix}"] = (type, type, "i32")
-    return made
+        table.update({f"{name}{suffix}": (type, type) for name in _UNARY})
+        table.update({f"{name}{suffix}": (type, type, type) for name in _BINARY})
+        table[f"fma{suffix}"] = (type, type, type, type)
+        table[f"ldexp{suffix}"] = (type, type, "i32")
+    return table
 
 
 # name -> LLVM types: result, then parameters

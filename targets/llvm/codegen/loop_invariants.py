@@ -37,10 +37,10 @@ _CHANGING = (tir.For, tir.Bind, tir.Let, tir.BufferStore, tir.AllocBuffer, tir.D
 
 def _changed(loop: tir.For) -> frozenset[tir.Var | tir.Buffer]:
     """The variables that iterations bind, and the buffers that they store to."""
-    found: set[tir.Var | tir.Buffer] = {loop.var}
+    changed: set[tir.Var | tir.Buffer] = {loop.var}
     for node in find(loop.body, *_CHANGING):
         if isinstance(node, (tir.For, tir.Bind, tir.Let)):
-            found.add(node.var)
+            changed.add(node.var)
         else:
-            found.add(node.buffer)
-    return frozenset(found)
+            changed.add(node.buffer)
+    return frozenset(changed)

@@ -40,11 +40,11 @@ def choose(e: Emitter, condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> 
 def _side(e: Emitter, mask: Value, node: tir.Expr) -> Value:
     if e.speculatable(node):
         return e.expr(node)
-    made: list[Value] = []
-    before, after = under(e, mask, (node,), lambda: made.append(e.expr(node)))
+    values: list[Value] = []
+    before, after = under(e, mask, (node,), lambda: values.append(e.expr(node)))
     if before == after:
-        return made[0]
-    inside = made[0]
+        return values[0]
+    inside = values[0]
     # the block in which `inside` was made falls into the current one
     return e.fn.phi(inside.type, [(inside, after), (Value(inside.type, "poison"), before)])
 
@@ -101,7 +101,7 @@ def load(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Valu
         return _loaded_by_lane(e, type, pointer, mask, align)
     lanes, scalar = _parts(type)
     step = _lanes_at_once(e, type)
-    made: Value | None = None
+    loaded: Value | None = None
     for start in range(0, lanes, step):
         part = vector(scalar, step)
         name = f"llvm.masked.load.{mangled(part)}.p0"
@@ -109,9 +109,9 @@ def load(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Valu
         callee = e.ctx.module.declare(name, part, ["ptr", "i32", some.type, part])
         at = e.fn.gep(scalar, pointer, integer("i64", start), flags="") if start else pointer
         value = e.fn.call(part, callee, [at, integer("i32", align), some, Value(part, "zeroinitializer")])
-        made = value if made is None else _joined(e, made, value)
-    assert made is not None
-    return picked(e, made, 0, lanes)
+        loaded = value if loaded is None else _joined(e, loaded, value)
+    assert loaded is not None
+    return picked(e, loaded, 0, lanes)
 
 
 def store(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
@@ -130,16 +130,16 @@ def store(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> 
 
 def _loaded_by_lane(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
     lanes, scalar = _parts(type)
-    made = Value(type, "zeroinitializer")
+    loaded = Value(type, "zeroinitializer")
     for lane in range(lanes):
         at = e.fn.gep(scalar, pointer, integer("i64", lane), flags="") if lane else pointer
         off, then, done = e.fn.block, e.fn.label("lane"), e.fn.label("next")
         e.fn.cond_br(e.fn.extract(mask, lane), then, done)
         e.fn.start(then)
-        more = e.fn.insert(made, e.fn.load(scalar, at, align), lane)
+        more = e.fn.insert(loaded, e.fn.load(scalar, at, align), lane)
         e.fn.start(done)
-        made = e.fn.phi(type, [(more, then), (made, off)])
-    return made
+        loaded = e.fn.phi(type, [(more, then), (loaded, off)])
+    return loaded
 
 
 def _stored_by_lane(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:

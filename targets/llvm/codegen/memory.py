@@ -151,7 +151,7 @@ def _load_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int) -
     type = vector(memory_type(element), lanes)
     last = (lanes - 1) * stride  # no run goes beyond it
     starts = [min(at, last + 1 - lanes) for at in range(0, last + 1, lanes)]
-    base, made = e.index(index.base), Value(type, "poison")
+    base, gathered = e.index(index.base), Value(type, "poison")
     taken = 0
     for start in starts:
         end = start + lanes
@@ -160,16 +160,16 @@ def _load_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int) -
         for lane in range(lanes):
             mine = taken <= lane * stride < end
             picks.append(f"i32 {lanes + lane * stride - start if mine else lane}")
-        made = fn.op(type, f"shufflevector {made}, {run}, <{lanes} x i32> <{', '.join(picks)}>")
+        gathered = fn.op(type, f"shufflevector {gathered}, {run}, <{lanes} x i32> <{', '.join(picks)}>")
         taken = end
-    return made
+    return gathered
 
 
 def _masked_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int, mask: Value) -> Value:
     """Every second to fourth element where a mask is on: runs of which nothing else is read; other lanes are zero."""
     fn, lanes, element = e.fn, index.lanes, buffer.dtype
     type = vector(memory_type(element), lanes)
-    base, made = e.index(index.base), Value(type, "zeroinitializer")
+    base, gathered = e.index(index.base), Value(type, "zeroinitializer")
     for start in range(0, (lanes - 1) * stride + 1, lanes):
         places = [divmod(start + n, stride) for n in range(lanes)]
         wanted = ", ".join(f"i32 {lane if not off and lane < lanes else lanes}" for lane, off in places)
@@ -178,8 +178,8 @@ def _masked_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int,
         run = masks.load(e, type, first, on, element.bytes)
         mine = [start <= lane * stride < start + lanes for lane in range(lanes)]
         picks = ", ".join(f"i32 {lanes + n * stride - start if own else n}" for n, own in enumerate(mine))
-        made = fn.op(type, f"shufflevector {made}, {run}, <{lanes} x i32> <{picks}>")
-    return made
+        gathered = fn.op(type, f"shufflevector {gathered}, {run}, <{lanes} x i32> <{picks}>")
+    return gathered
 
 
 def _lane_addresses(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> list[Value]:
@@ -215,13 +215,13 @@ def load(e: Emitter, node: tir.BufferLoad) -> Value:
     stride = _spread(index, element)
     if stride:
         return casts.from_memory(e, _load_spread(e, buffer, index, stride), dtype)  # type: ignore[arg-type]
-    made = Value(memory_type(dtype), "poison")
+    loaded = Value(memory_type(dtype), "poison")
     scalar = memory_type(element.element)
     for at, place in enumerate(_lane_addresses(e, buffer, index)):
         for part in range(element.lanes):
             where = fn.gep(scalar, place, integer("i64", part)) if part else place
-            made = fn.insert(made, fn.load(scalar, where, element.bytes), at * element.lanes + part)
-    return casts.from_memory(e, made, dtype)
+            loaded = fn.insert(loaded, fn.load(scalar, where, element.bytes), at * element.lanes + part)
+    return casts.from_memory(e, loaded, dtype)
 
 
 def store(e: Emitter, node: tir.BufferStore) -> None:

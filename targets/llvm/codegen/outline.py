@@ -88,16 +88,16 @@ def _movable(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
     """The variables that a statement mentions and does not bind, in order; None if it has to stay."""
     if not isinstance(stmt, (tir.For, tir.While, tir.IfThenElse)):
         return None
-    found: dict[tir.Var, None] = {}
+    mentioned: dict[tir.Var, None] = {}
     bound: set[tir.Var] = set()
     stack: list[tuple[Node, bool]] = [(stmt, False)]  # with: inside a loop of the statement
     while stack:
         node, in_loop = stack.pop()
         if isinstance(node, tir.Var):
-            found.setdefault(node)
+            mentioned.setdefault(node)
             continue
         if isinstance(node, tir.Buffer):
-            found.setdefault(node.data)
+            mentioned.setdefault(node.data)
             continue
         if isinstance(node, tir.AllocBuffer) and not (e.storage is not None and e.storage.is_fixed(node.buffer)):
             return None
@@ -112,4 +112,4 @@ def _movable(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
                 bound.add(buffer.data)
         in_loop = in_loop or isinstance(node, (tir.For, tir.While))
         stack.extend((child, in_loop) for child in reversed(list(children(node))))
-    return {var: None for var in found if var not in bound}
+    return {var: None for var in mentioned if var not in bound}

@@ -189,14 +189,14 @@ class _Part:
     def _memory(self, fn: FunctionText, size: Value) -> Value:
         """Memory for the temporaries of a piece."""
         allocate = fn.module.declare("aligned_alloc", "ptr", ["i64", "i64"])
-        made = fn.call("ptr", allocate, [integer("i64", self.storage.alignment), size])
+        memory = fn.call("ptr", allocate, [integer("i64", self.storage.alignment), size])
         failed, go_on = fn.label("failed"), fn.label("ok")
-        fn.cond_br(fn.icmp("eq", made, NULL), failed, go_on)
+        fn.cond_br(fn.icmp("eq", memory, NULL), failed, go_on)
         fn.start(failed)
         code = self.e.ctx.error_code("MemoryError", "no memory for the temporary buffers of a parallel loop")
         fn.ret(integer("i32", code))
         fn.start(go_on)
-        return made
+        return memory
 
 
 def _is_computed(value: Value) -> bool:
@@ -206,18 +206,18 @@ def _is_computed(value: Value) -> bool:
 
 def _variables(stmt: tir.For) -> dict[tir.Var, None]:
     """The variables that a loop mentions, in order; with those in the shapes of what it allocates."""
-    found: dict[tir.Var, None] = {}
+    variables: dict[tir.Var, None] = {}
     seen: set[int] = set()  # expressions that iterations written out share
     stack: list[Node] = [stmt]
     while stack:
         node = stack.pop()
         if isinstance(node, tir.Var):
-            found.setdefault(node)
+            variables.setdefault(node)
         elif isinstance(node, tir.Buffer):
-            found.setdefault(node.data)
+            variables.setdefault(node.data)
         elif id(node) not in seen:
             seen.add(id(node))
             if isinstance(node, tir.AllocBuffer):
                 stack.extend(node.buffer.shape)
             stack.extend(reversed(children(node)))
-    return found
+    return variables

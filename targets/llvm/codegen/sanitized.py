@@ -52,9 +52,9 @@ def _sanitize_index(e: Emitter, node: tir.Call) -> Value:
     def settle(given: Value, place: Value, inside: Value, size: Value) -> Value:
         return e.settle_index(given, place, inside, size, code)
 
-    made = index_checks.settled(e, index, extent, False, node.dtype.lanes, settle)
+    settled = index_checks.settled(e, index, extent, False, node.dtype.lanes, settle)
     type = vector(f"i{node.dtype.bits}", node.dtype.lanes)
-    return made if made.type == type else e.fn.convert("trunc", made, type)
+    return settled if settled.type == type else e.fn.convert("trunc", settled, type)
 
 
 def _sanitize_view(e: Emitter, node: tir.Call) -> Value:
@@ -150,12 +150,12 @@ def _elements(e: Emitter, node: tir.Call, like: str) -> tuple[Value, list[Elemen
         here, there = (fn.convert("ptrtoint", e.expr(pointer), "i64") for pointer in args[1:3])
         start = fn.binary("sub", here, there)
     mask = e.mask if e.mask is not None and e.mask.type == vector("i1", lanes) else None
-    made = []
+    elements = []
     for lane in range(lanes):
         number = index if lanes == 1 else fn.extract(index, lane)
         offset = fn.binary("add", start, fn.binary("mul", number, integer("i64", _number(args[3]))))
-        made.append(Element(number, offset, None if mask is None or lanes == 1 else fn.extract(mask, lane)))
-    return index, made
+        elements.append(Element(number, offset, None if mask is None or lanes == 1 else fn.extract(mask, lane)))
+    return index, elements
 
 
 def _cells(e: Emitter, node: tir.Call, element: Element) -> Iterator[Value]:

@@ -41,8 +41,8 @@ def param_type(param: KernelParam) -> str:
 
 def llvm_params(signature: KernelSignature) -> list[tuple[str, str]]:
     """(type, name hint) of every parameter of the LLVM function."""
-    made = [(param_type(p), p.buffer.name if p.buffer is not None else p.var.name) for p in signature.params]
-    made += [("i64", s.name) for s in signature.symbols]
+    params = [(param_type(p), p.buffer.name if p.buffer is not None else p.var.name) for p in signature.params]
+    params += [("i64", s.name) for s in signature.symbols]
     if signature.result is not None:
-        made.append(("ptr", "result"))
-    return [*made, ("ptr", "workspace")]
+        params.append(("ptr", "result"))
+    return [*params, ("ptr", "workspace")]

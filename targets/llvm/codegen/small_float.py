@@ -147,8 +147,8 @@ def _round(b: _Bits, x: Value) -> Value:
         magic = b.f32(2.0 ** (form.least - form.mantissa + 23))
         tiny = b.bits(fn.binary("fsub", fn.binary("fadd", b.float(size), magic), magic))
         near = fn.select(fn.icmp("ult", size, b.i32(_bits_of(2.0**form.least))), tiny, near)
-    made = fn.select(fn.icmp("ugt", size, b.i32(_INFINITY)), b.i32(_QUIET_NAN), near)
-    return b.float(fn.binary("or", made, sign))
+    rounded_bits = fn.select(fn.icmp("ugt", size, b.i32(_INFINITY)), b.i32(_QUIET_NAN), near)
+    return b.float(fn.binary("or", rounded_bits, sign))
 
 
 def _pack(b: _Bits, x: Value) -> Value:
@@ -157,18 +157,18 @@ def _pack(b: _Bits, x: Value) -> Value:
         return b.narrow(b.op("lshr", b.bits(x), 32 - form.bits), form.bits)
     sign, size = b.split(x)
     bias = 1 - form.least
-    made = b.op("sub", b.op("lshr", size, form.shift), (127 - bias) << form.mantissa)
+    packed = b.op("sub", b.op("lshr", size, form.shift), (127 - bias) << form.mantissa)
     if form.most != 127:
         scaled = fn.binary("fmul", b.float(size), b.f32(2.0 ** (form.mantissa - form.least)))
         small = fn.icmp("ult", size, b.i32(_bits_of(2.0**form.least)))
         safe = fn.select(small, scaled, b.f32(0.0))
-        made = fn.select(small, fn.convert("fptoui", safe, vector("i32", b.lanes)), made)
+        packed = fn.select(small, fn.convert("fptoui", safe, vector("i32", b.lanes)), packed)
     top = (1 << (form.bits - 1)) - 1
     infinity = top if form.finite else top >> form.mantissa << form.mantissa
     nan = top if form.finite else infinity | 1 << (form.mantissa - 1)
-    made = fn.select(fn.icmp("eq", size, b.i32(_INFINITY)), b.i32(infinity), made)
-    made = fn.select(fn.icmp("ugt", size, b.i32(_INFINITY)), b.i32(nan), made)
-    return b.narrow(fn.binary("or", made, b.op("lshr", sign, 32 - form.bits)), form.bits)
+    packed = fn.select(fn.icmp("eq", size, b.i32(_INFINITY)), b.i32(infinity), packed)
+    packed = fn.select(fn.icmp("ugt", size, b.i32(_INFINITY)), b.i32(nan), packed)
+    return b.narrow(fn.binary("or", packed, b.op("lshr", sign, 32 - form.bits)), form.bits)
 
 
 def _unpack(b: _Bits, x: Value) -> Value:
@@ -180,16 +180,16 @@ def _unpack(b: _Bits, x: Value) -> Value:
     sign = b.op("shl", b.op("lshr", wide, form.bits - 1), 31)
     size = b.op("and", wide, top)
     shifted = b.op("shl", size, form.shift)
-    made = shifted
+    unpacked = shifted
     if form.most != 127:
         bias = 1 - form.least
-        made = b.bits(fn.binary("fmul", b.float(shifted), b.f32(2.0 ** (127 - bias))))
+        unpacked = b.bits(fn.binary("fmul", b.float(shifted), b.f32(2.0 ** (127 - bias))))
         if form.finite:
-            made = fn.select(fn.icmp("eq", size, b.i32(top)), b.i32(_QUIET_NAN), made)
+            unpacked = fn.select(fn.icmp("eq", size, b.i32(top)), b.i32(_QUIET_NAN), unpacked)
         else:
             special = fn.icmp("uge", size, b.i32(top >> form.mantissa << form.mantissa))
-            made = fn.select(special, b.op("or", shifted, _INFINITY), made)
-    return b.float(fn.binary("or", made, sign))
+            unpacked = fn.select(special, b.op("or", shifted, _INFINITY), unpacked)
+    return b.float(fn.binary("or", unpacked, sign))
 
 
 def _odd(b: _Bits, x: Value) -> Value:

@@ -197,11 +197,11 @@ class Storage:
         wanted = fn.select(fn.icmp("slt", wanted, one), one, wanted)
         module = e.ctx.module
         fn.call("void", module.declare("free", "void", ["ptr"]), [fn.load("ptr", slot)])
-        made = fn.call("ptr", module.declare("malloc", "ptr", ["i64"]), [wanted], "", "")
-        fn.store(made, slot)
+        pointer = fn.call("ptr", module.declare("malloc", "ptr", ["i64"]), [wanted], "", "")
+        fn.store(pointer, slot)
         code = e.ctx.error_code("MemoryError", f"no memory for the temporary buffer {buffer.name}")
-        e.fail_unless(fn.icmp("ne", made, NULL), code)
-        return made
+        e.fail_unless(fn.icmp("ne", pointer, NULL), code)
+        return pointer
 
     def leave(self, e: Emitter, code: Value) -> None:
         """Return, by way of the common exit if there is something to give back."""

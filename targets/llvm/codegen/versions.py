@@ -58,18 +58,18 @@ def with_versions(name: str, func: tir.PrimFunc, least: Kernel, ctx: ModuleConte
             raise CompileError(error("E0702", f"the module has no version `{other}` of `{name}`", func.span))
         if cpu not in ctx.versions:  # the object's own code does as much
             continue
-        made = kernels[cpu] = ctx.kernel(other)
-        if [t for t, _ in llvm_params(made.signature)] != [t for t, _ in llvm_params(least.signature)]:
+        kernel = kernels[cpu] = ctx.kernel(other)
+        if [t for t, _ in llvm_params(kernel.signature)] != [t for t, _ in llvm_params(least.signature)]:
             message = f"`{other}` takes other arguments than `{name}`, of which it is a version"
             raise CompileError(error("E0708", message, version.span))
-        ours, theirs = ([p.var for p in k.signature.params] + [*k.signature.symbols] for k in (least, made))
-        workspace = c.maximum(workspace, substitute(made.workspace, dict(zip(theirs, ours, strict=True))))
+        ours, theirs = ([p.var for p in k.signature.params] + [*k.signature.symbols] for k in (least, kernel))
+        workspace = c.maximum(workspace, substitute(kernel.workspace, dict(zip(theirs, ours, strict=True))))
     if not kernels:
         return least
-    made = Kernel(f"kernel.{name}", least.signature, workspace)
+    kernel = Kernel(f"kernel.{name}", least.signature, workspace)
     ctx.direct[name] = least
-    _emit_jump(made.symbol, least, kernels, ctx)
-    return made
+    _emit_jump(kernel.symbol, least, kernels, ctx)
+    return kernel
 
 
 def _emit_jump(symbol: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> None:
@@ -101,13 +101,13 @@ def _emit_jump(symbol: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: M
 
 def _best(cpu: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> Kernel:
     """The version that runs where the object's level is that of a CPU: its own, or the last before that it can run."""
-    features, found = ctx.versions[cpu].features, least
+    features, best = ctx.versions[cpu].features, least
     for other, version in ctx.versions.items():
         if other in kernels and version.features <= features:
-            found = kernels[other]
+            best = kernels[other]
         if other == cpu:
             break
-    return found
+    return best
 
 
 def refusal(cpus: Sequence[str]) -> str:

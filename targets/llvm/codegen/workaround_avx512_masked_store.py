@@ -40,5 +40,5 @@ def mended(text: str) -> str | None:
             f"  store {element} {at}, ptr {at}.place, align {align or old_align or 1}"
         )
 
-    made = _STORE.sub(scalar, text)
-    return made if count else None
+    rewritten = _STORE.sub(scalar, text)
+    return rewritten if count else None

@@ -25,13 +25,13 @@ def c_type(leaf: Leaf) -> tuple[str, str]:
 
 def emit_c_functions(func: HostFunction, shared: Shared, symbol: Callable[[str], str]) -> None:
     """Add `f`, `f_ws`, `f_ws_size`, `f_shape` (for functions with results) and `f_error`."""
-    made = _CFunctions(func, shared, symbol)
-    made.call()
-    made.call_with_workspace()
-    made.workspace_size()
+    emitter = _CFunctions(func, shared, symbol)
+    emitter.call()
+    emitter.call_with_workspace()
+    emitter.workspace_size()
     if func.outputs():
-        made.shapes()
-    made.error()
+        emitter.shapes()
+    emitter.error()
 
 
 class _CFunctions:

@@ -171,17 +171,17 @@ plain:
 
 def emit_host(shared: Shared) -> list[HostFunction]:
     """Plan and emit every public function. Raises CompileError with all that has no native form."""
-    made: list[HostFunction] = []
+    functions: list[HostFunction] = []
     wrong: list[Diagnostic] = []
     for name, func in public_functions(shared).items():
         try:
-            made.append(_emit(name, func, shared))
+            functions.append(_emit(name, func, shared))
         except CompileError as exc:
             wrong += [d for d in exc.diagnostics if d not in wrong]
     if wrong:
         raise CompileError(together(wrong))
     _module_wide(shared)
-    return made
+    return functions
 
 
 def _emit(name: str, func: relax.Function | tir.PrimFunc, shared: Shared) -> HostFunction:
@@ -258,10 +258,10 @@ def error_text(shared: Shared) -> str:
     module.global_(
         "mlcc_error_table", f"private unnamed_addr constant [{len(known)} x {{ i32, i32 }}] [{table}], align 4"
     )
-    found = "  ret ptr %text"
+    ending = "  ret ptr %text"
     if carries_faults(module):
-        found = _FILLED.format(name=add_fault_text(module, known.values()), slots=SLOTS)
+        ending = _FILLED.format(name=add_fault_text(module, known.values()), slots=SLOTS)
     mask = (1 << SLOT_SHIFT) - 1
     return _ERROR_TEXT.format(
-        count=len(known), unknown=offsets["unknown error"], found=found, mask=mask, shift=SLOT_SHIFT
+        count=len(known), unknown=offsets["unknown error"], found=ending, mask=mask, shift=SLOT_SHIFT
     )

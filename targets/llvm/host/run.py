@@ -146,13 +146,13 @@ class Run:
         if memory.place is Place.CONSTANT:
             self.shared.ctx.module.global_(CONSTANTS, constants_declaration(self.shared.has_far_constants))
             at = self.shared.offsets[memory.index]
-            made = fn.gep("i8", Operand("ptr", f"@{CONSTANTS}"), integer("i64", at))
+            address = fn.gep("i8", Operand("ptr", f"@{CONSTANTS}"), integer("i64", at))
         elif memory.place is Place.TEMPORARY:
             assert memory.offset is not None
-            made = fn.gep("i8", self.workspace, self.code.value(memory.offset))
+            address = fn.gep("i8", self.workspace, self.code.value(memory.offset))
         else:
-            made = self._argument(memory)
-        self._pointers[memory] = made
+            address = self._argument(memory)
+        self._pointers[memory] = address
 
     def _argument(self, memory: Memory) -> Operand:
         fn = self.fn
@@ -163,11 +163,11 @@ class Run:
             return pointer
         data = fn.load("ptr", fn.gep("i8", pointer, integer("i64", OFFSET["data"])), 8)
         offset = fn.load("i64", fn.gep("i8", pointer, integer("i64", OFFSET["byte_offset"])), 8)
-        made = fn.gep("i8", data, offset, flags="")
+        address = fn.gep("i8", data, offset, flags="")
         back = offset_bytes(leaf)
         if tir.const_int(back) != 0:
-            made = fn.gep("i8", made, fn.binary("sub", integer("i64", 0), self.code.value(back)), flags="")
-        return made
+            address = fn.gep("i8", address, fn.binary("sub", integer("i64", 0), self.code.value(back)), flags="")
+        return address
 
     # ------------------------------------------------------------ values
 

@@ -29,24 +29,24 @@ def row(leaf: Leaf, bound: Sequence[bool], shared: Shared) -> list[int]:
     assert dtype is not None
     mask = dtype.bytes - 1
     code = shared.code
-    made = [ndim, dtype_word(dtype_code(str(dtype))), dtype.bytes * dtype.lanes, mask, int(leaf.strides is None)]
-    made.append(code("NULL", f"`{name}` is null"))
-    made.append(code("NDIM", f"`{name}` must have {ndim} dimension{'s' if ndim != 1 else ''}"))
-    made.append(code("DTYPE", f"`{name}` must be {dtype}"))
-    made.append(code("DEVICE", f"`{name}` must be in the memory of the CPU"))
-    made.append(code("NULL", f"the shape of `{name}` is null") if ndim else 0)
-    made.append(code("NULL", f"the data of `{name}` are null"))
-    made.append(code("ALIGN", f"`{name}` must be aligned to {dtype.bytes} bytes") if mask else 0)
-    made.append(code("STRIDES", f"`{name}` must be contiguous") if ndim and leaf.strides is None else 0)
+    words = [ndim, dtype_word(dtype_code(str(dtype))), dtype.bytes * dtype.lanes, mask, int(leaf.strides is None)]
+    words.append(code("NULL", f"`{name}` is null"))
+    words.append(code("NDIM", f"`{name}` must have {ndim} dimension{'s' if ndim != 1 else ''}"))
+    words.append(code("DTYPE", f"`{name}` must be {dtype}"))
+    words.append(code("DEVICE", f"`{name}` must be in the memory of the CPU"))
+    words.append(code("NULL", f"the shape of `{name}` is null") if ndim else 0)
+    words.append(code("NULL", f"the data of `{name}` are null"))
+    words.append(code("ALIGN", f"`{name}` must be aligned to {dtype.bytes} bytes") if mask else 0)
+    words.append(code("STRIDES", f"`{name}` must be contiguous") if ndim and leaf.strides is None else 0)
     for index, (dim, binds) in enumerate(zip(leaf.dims, bound, strict=True)):
         what = f"dimension {index} of `{name}`"
         if isinstance(dim, tir.IntImm):
-            made += [dim.value, code("SHAPE", f"{what} must be {dim.value}")]
+            words += [dim.value, code("SHAPE", f"{what} must be {dim.value}")]
         elif binds:
-            made += [NOT_NEGATIVE, code("SHAPE", f"{what} is negative")]
+            words += [NOT_NEGATIVE, code("SHAPE", f"{what} is negative")]
         else:
-            made += [ANY, 0]
-    return made
+            words += [ANY, 0]
+    return words
 
 
 def _field(name: str, type: str) -> str:

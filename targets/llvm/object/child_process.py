@@ -63,10 +63,10 @@ def _answer(job: Callable[[], Any], answer: BinaryIO, said: BinaryIO) -> NoRetur
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.dup2(said.fileno(), 2)
         try:
-            made = (True, job())
+            outcome = (True, job())
         except Exception as exc:  # noqa: BLE001 - the parent raises it
-            made = (False, exc)
-        answer.write(pickle.dumps(made))
+            outcome = (False, exc)
+        answer.write(pickle.dumps(outcome))
         answer.flush()
         os._exit(0)
     finally:

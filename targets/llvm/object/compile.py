@@ -52,10 +52,10 @@ class Machine:
     def of(target: LlvmTarget) -> Machine:
         """The machine of a target; its own CPU is taken as LLVM finds it. Raises CompileError."""
         full = target.resolved()
-        made = Machine(machines.normal_triple(full.triple), full.cpu, full.features)
+        machine = Machine(machines.normal_triple(full.triple), full.cpu, full.features)
         if not target.is_native:
-            made.check()
-        return made
+            machine.check()
+        return machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +217,6 @@ def _worked_around(module: Any, machine: Machine, context: Any) -> Any:
     rewritten = lone_lanes.mended(text)
     if rewritten is None:
         return module
-    made = unlocked.parse(rewritten, context)
-    unlocked.verify(made)
-    return made
+    patched = unlocked.parse(rewritten, context)
+    unlocked.verify(patched)
+    return patched

@@ -131,12 +131,12 @@ _KEYWORDS = frozenset(
 
 def _unique(name: str, taken: set[str]) -> str:
     """A C parameter name of its own."""
-    base = made = c_identifier(name)
+    base = unique = c_identifier(name)
     number = 1
-    while made in taken or made in _KEYWORDS:
-        made, number = f"{base}_{number}", number + 1
-    taken.add(made)
-    return made
+    while unique in taken or unique in _KEYWORDS:
+        unique, number = f"{base}_{number}", number + 1
+    taken.add(unique)
+    return unique
 
 
 def _describe(leaf: Value) -> str:

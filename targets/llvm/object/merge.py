@@ -104,30 +104,30 @@ class _Linker:
         self, data: bytes, table: elf.Section, strings: elf.Strings, placed: dict[int, tuple[_Merged, int]]
     ) -> list[tuple[_Symbol, int]]:
         """The symbols of an object as those of the result, each with what its relocations add."""
-        found: list[tuple[_Symbol, int]] = []
+        symbols: list[tuple[_Symbol, int]] = []
         content = memoryview(data)[table.offset : table.offset + table.size]
         for name_at, info, other, section, value, size in SYMBOL.iter_unpack(content):
             bind, kind = info >> 4, info & 15
             target, start = placed.get(section, (None, 0))
             name = strings.at(name_at) if name_at else ""
             if kind == _SECTION and target is not None:
-                found.append((self._section_symbol(target), start))
+                symbols.append((self._section_symbol(target), start))
                 continue
-            made = _Symbol(name, bind, kind, other, target, value + start, size)
+            symbol = _Symbol(name, bind, kind, other, target, value + start, size)
             if bind == elf.LOCAL:
                 if target is not None:
-                    self.local.append(made)
-                found.append((made, 0))
+                    self.local.append(symbol)
+                symbols.append((symbol, 0))
             else:
-                found.append((self._resolved(made), 0))
-        return found
+                symbols.append((self._resolved(symbol), 0))
+        return symbols
 
     def _section_symbol(self, section: _Merged) -> _Symbol:
-        made = self.of_section.get(id(section))
-        if made is None:
-            made = self.of_section[id(section)] = _Symbol("", elf.LOCAL, _SECTION, 0, section)
-            self.local.append(made)
-        return made
+        symbol = self.of_section.get(id(section))
+        if symbol is None:
+            symbol = self.of_section[id(section)] = _Symbol("", elf.LOCAL, _SECTION, 0, section)
+            self.local.append(symbol)
+        return symbol
 
     def _resolved(self, symbol: _Symbol) -> _Symbol:
         known = self.outside.setdefault(symbol.name, symbol)

@@ -39,20 +39,20 @@ def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], 
     Raises CompileError: E0709 if native code is not permitted or not LLVM IR, E0710 for a text that may not be linked,
     E0711 for a function that is already defined.
     """
-    found = _texts(module)
-    if not found:
+    spans = _texts(module)
+    if not spans:
         return Natives()
     if not permitted:
-        span = next(iter(found.values()))
+        span = next(iter(spans.values()))
         help = "--allow-native permits it: such code runs with your rights, so read it before"
         raise CompileError(error("E0709", f"the program brings native code along (`{PRAGMA}`)", span, help=help))
-    texts = list(found)
+    texts = list(spans)
     reachable = sorted({*externs.ALLOWED, *allowed})
-    answer = _child({"kind": "check", "texts": texts, "allowed": reachable}, machine, SECONDS, list(found.values())[0])
+    answer = _child({"kind": "check", "texts": texts, "allowed": reachable}, machine, SECONDS, list(spans.values())[0])
     if "wrong" in answer:
         number, why = json.loads(answer["wrong"])
         code = "E0711" if "and so does another kernel" in why else "E0710"
-        raise CompileError(error(code, f"native code (`{PRAGMA}`): {why}", found[texts[number]], help=_help(why)))
+        raise CompileError(error(code, f"native code (`{PRAGMA}`): {why}", spans[texts[number]], help=_help(why)))
     functions: dict[str, NativeFunction] = {}
     for text, kernel in zip(texts, answer["kernels"], strict=True):
         for name, facts in kernel["defines"].items():
@@ -63,7 +63,7 @@ def import_kernels(module: IRModule, machine: Machine, allowed: frozenset[str], 
             )  # fmt: skip
             if taken:
                 message = f"native code (`{PRAGMA}`): it defines `{name}`, which is {taken}"
-                raise CompileError(error("E0711", message, found[text], help="give it another name"))
+                raise CompileError(error("E0711", message, spans[text], help="give it another name"))
             functions[name] = NativeFunction(name, facts["result"], tuple(facts["params"]), facts["varargs"])
     called = {name: None for k in answer["kernels"] for name in k["calls"] if name not in externs.ALLOWED}
     return Natives(tuple(k["text"] for k in answer["kernels"]), functions, tuple(called))
@@ -79,7 +79,7 @@ def _help(why: str) -> str | None:
 
 def _texts(module: IRModule) -> dict[str, Span | None]:
     """Every text once, with its first place."""
-    found: dict[str, Span | None] = {}
+    spans: dict[str, Span | None] = {}
     for func in module.functions.values():
         if not isinstance(func, tir.PrimFunc):
             continue
@@ -95,8 +95,8 @@ def _texts(module: IRModule) -> dict[str, Span | None]:
                 if not isinstance(text, str) or "define" not in text:
                     what = "a string that defines functions in LLVM IR; files are not read"
                     raise CompileError(error("E0710", f"native code (`{PRAGMA}`) is {what}", span))
-                found.setdefault(text, span)
-    return found
+                spans.setdefault(text, span)
+    return spans
 
 
 def _annotations(node: Any) -> Iterable[tuple[str, Any]]:
@@ -115,10 +115,10 @@ def compile_with(
     seconds = SECONDS + len(text) // 20_000
     job = {"kind": "compile", "text": text, "texts": natives.texts, "level": level, "emit": sorted(emit)}
     answer = _child(job, machine, seconds, None)
-    made = Compiled(base64.b64decode(answer["obj"]), answer["asm"], answer["llvm_ir"])
-    if made.obj:
-        _check_object(made.obj, allowed)
-    return made
+    compiled = Compiled(base64.b64decode(answer["obj"]), answer["asm"], answer["llvm_ir"])
+    if compiled.obj:
+        _check_object(compiled.obj, allowed)
+    return compiled
 
 
 def _check_object(obj: bytes, allowed: frozenset[str]) -> None:

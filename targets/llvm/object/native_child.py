@@ -67,8 +67,8 @@ def _limit(seconds: int, size: int) -> None:
 
 
 def compiled(job: dict[str, Any], machine: Machine) -> dict[str, Any]:
-    made = compile_text(job["text"], machine, job["level"], frozenset(job["emit"]), job["texts"])
-    return {"obj": base64.b64encode(made.obj).decode(), "asm": made.asm, "llvm_ir": made.llvm_ir}
+    output = compile_text(job["text"], machine, job["level"], frozenset(job["emit"]), job["texts"])
+    return {"obj": base64.b64encode(output.obj).decode(), "asm": output.asm, "llvm_ir": output.llvm_ir}
 
 
 # ---------------------------------------------------------------- checks
@@ -79,24 +79,24 @@ def check(texts: Sequence[str], machine: Machine, allowed: frozenset[str]) -> di
 
     Raises Wrong.
     """
-    made: list[dict[str, Any]] = []
+    kernels: list[dict[str, Any]] = []
     modules = []
     for number, text in enumerate(texts):
         try:
             module = _parsed(text, machine)
-            made.append({"defines": _examined(module)})
+            kernels.append({"defines": _examined(module)})
             modules.append(module)
         except Wrong as exc:
             raise Wrong(json.dumps([number, str(exc)])) from None
     owner: dict[str, int] = {}
-    for number, found in enumerate(made):
-        for name in found["defines"]:
+    for number, kernel in enumerate(kernels):
+        for name in kernel["defines"]:
             if name in owner:
                 raise Wrong(json.dumps([number, f"it defines `{name}`, and so does another kernel"]))
             owner[name] = number
     for number, module in enumerate(modules):
         try:
-            made[number]["calls"] = _declarations(module, allowed, owner)
+            kernels[number]["calls"] = _declarations(module, allowed, owner)
         except Wrong as exc:
             raise Wrong(json.dumps([number, str(exc)])) from None
         for function in list(module.functions):
@@ -104,8 +104,8 @@ def check(texts: Sequence[str], machine: Machine, allowed: frozenset[str]) -> di
                 if not function.is_declaration:
                     function.linkage, function.visibility, function.storage_class = "external", "default", "default"
                 function.name = NATIVE_PREFIX + function.name
-        made[number]["text"] = str(module)
-    return {"kernels": made}
+        kernels[number]["text"] = str(module)
+    return {"kernels": kernels}
 
 
 def _parsed(text: str, machine: Machine) -> Any:
@@ -171,8 +171,8 @@ def _plain(text: str, machine: Machine) -> Iterator[str]:
             continue
         if line.startswith("attributes #"):
             head, _, rest = line.partition(" = {")
-            found = _ATTRIBUTE.findall(rest.rpartition("}")[0])
-            kept = [a for a in found if re.split(r"[=(]", a)[0] in _KEPT]
+            attributes = _ATTRIBUTE.findall(rest.rpartition("}")[0])
+            kept = [a for a in attributes if re.split(r"[=(]", a)[0] in _KEPT]
             yield f"{head} = {{ {' '.join([*kept, extra])} }}"
         elif line.startswith(("define", "@")):
             yield re.sub(r",? comdat(\(\$(\"[^\"]*\"|[-a-zA-Z$._0-9]+)\))?(?=[ ,]|$)", "", line)

@@ -100,11 +100,11 @@ class StringTable:
         self._bytes = bytearray(b"\0")
 
     def add(self, name: str) -> int:
-        found = self._at.get(name)
-        if found is None:
-            found = self._at[name] = len(self._bytes)
+        offset = self._at.get(name)
+        if offset is None:
+            offset = self._at[name] = len(self._bytes)
             self._bytes += name.encode() + b"\0"
-        return found
+        return offset
 
     def content(self) -> bytes:
         return bytes(self._bytes)

@@ -116,8 +116,8 @@ class UnitCompiler:
             self._close()
         elif memory_is_limited():
             compiled = run_apart(lambda: self._all(quietly=True))
-            for unit, made in zip(self._same.values(), compiled, strict=True):
-                unit.obj, unit.compilation, unit.known = made
+            for unit, result in zip(self._same.values(), compiled, strict=True):
+                unit.obj, unit.compilation, unit.known = result
                 self._wrote = self._wrote or not unit.known
                 self._tell(unit)
         else:
@@ -152,10 +152,10 @@ class UnitCompiler:
 
     def _all(self, quietly: bool = False) -> list[tuple[bytes, float, bool]]:
         """Compile what waits, here and now; `quietly` in a child, whose parent tells of it."""
-        made: dict[int, Any] = {}
+        machines: dict[int, Any] = {}
         while self._waiting:
             unit = self._waiting.popleft()
-            self._compile(unit, made)
+            self._compile(unit, machines)
             if not quietly:
                 self._tell(unit)
         return [(unit.obj, unit.compilation, unit.known) for unit in self._same.values()]
@@ -170,7 +170,7 @@ class UnitCompiler:
         self._threads.append(thread)
 
     def _work(self) -> None:
-        made: dict[int, Any] = {}
+        machines: dict[int, Any] = {}
         while True:
             with self._changed:
                 while not self._waiting and not self._is_closed:
@@ -179,7 +179,7 @@ class UnitCompiler:
                     return
                 unit = self._waiting.popleft()
             try:
-                self._compile(unit, made)
+                self._compile(unit, machines)
                 self._tell(unit)
             except BaseException as exc:  # noqa: BLE001 - raised where the objects are asked for
                 with self._changed:

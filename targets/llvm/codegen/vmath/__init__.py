@@ -141,8 +141,8 @@ def _in_pieces(e: Emitter, fn: FunctionText, name: str, form: Format, lanes: int
     while start < lanes:
         count = piece if lanes - start >= piece else min(_native_lanes(e, form), lanes - start)
         parts = [_slice(fn, p, form, start, count) for p in fn.params]
-        made = fn.call(vector(form.type, count), _helper(e, name, form, count, len(parts)), parts)
-        whole = _placed(fn, whole, made, start, count, lanes)
+        values = fn.call(vector(form.type, count), _helper(e, name, form, count, len(parts)), parts)
+        whole = _placed(fn, whole, values, start, count, lanes)
         start += count
     return whole
 
@@ -162,8 +162,8 @@ def _in_loop(e: Emitter, fn: FunctionText, name: str, form: Format, lanes: int, 
     fn.cond_br(fn.icmp("ult", at, integer("i64", count)), body, done)
     fn.start(body)
     parts = [fn.load(type, fn.gep(form.type, place, at), size * piece) for place in places]
-    made = fn.call(type, _helper(e, name, form, piece, len(parts)), parts)
-    fn.store(made, fn.gep(form.type, places[0], at), size * piece)
+    values = fn.call(type, _helper(e, name, form, piece, len(parts)), parts)
+    fn.store(values, fn.gep(form.type, places[0], at), size * piece)
     fn.start(latch)
     fn.line(f"{step.ref} = add nuw nsw i64 {at.ref}, {piece}")
     again = fn.module.metadata('!"llvm.loop.unroll.disable"')

@@ -171,8 +171,8 @@ def angle(c: Code, size: Num) -> tuple[Num, Int]:
     wide = c.other(DOUBLE)
     value = size.v if c.format.bits == 64 else size.to(wide).v
     type = "{ double, i64 }"
-    made = fn.call(type, "@mlcc.angle", [value])
-    r, n = Num(wide, fn.extract_value("double", made, 0)), Int(wide, fn.extract_value("i64", made, 1))
+    reduced = fn.call(type, "@mlcc.angle", [value])
+    r, n = Num(wide, fn.extract_value("double", reduced, 0)), Int(wide, fn.extract_value("i64", reduced, 1))
     return (r, n) if c.format.bits == 64 else (r.to(c), n.to(c))
 
 
@@ -182,8 +182,8 @@ def remainder(c: Code, x: Num, y: Num) -> Num:
     c.fn.module.helper("mlcc.remainder", _REMAINDER.strip())
     wide = c.other(DOUBLE)
     values = [v.v if c.format.bits == 64 else v.to(wide).v for v in (x, y)]
-    made = Num(wide, c.fn.call("double", "@mlcc.remainder", values))
-    return made if c.format.bits == 64 else made.to(c)
+    rest = Num(wide, c.fn.call("double", "@mlcc.remainder", values))
+    return rest if c.format.bits == 64 else rest.to(c)
 
 
 def _declare(module: ModuleText, **names: int) -> None:

@@ -64,8 +64,8 @@ def _placed(c: Code, size: Num) -> tuple[Num, Int]:
         rest, multiple = angle(c, size)
         return [rest.v, multiple.v]
 
-    made = aside(c, size > (_FAR_IN_FLOATS if in_floats else _FAR), [r.v, quarter.v], far)
-    return Num(c, made[0]), Int(c, made[1])
+    reduced = aside(c, size > (_FAR_IN_FLOATS if in_floats else _FAR), [r.v, quarter.v], far)
+    return Num(c, reduced[0]), Int(c, reduced[1])
 
 
 def _unless_far(c: Code, size: Num, made: Num, name: str, x: Num) -> Num:
@@ -84,18 +84,18 @@ def sin(c: Code, x: Num) -> Num:
     size = abs(x)
     r, quarter = _placed(c, size)
     sine, cosine = _sine_and_cosine(c, r)
-    made = c.choose((quarter & 1).equals(0), sine, cosine)
+    value = c.choose((quarter & 1).equals(0), sine, cosine)
     turned = ((quarter & 2) << (c.format.bits - 2)) ^ (x.as_bits() & c.format.sign)
-    return _unless_far(c, size, (made.as_bits() ^ turned).as_number(), "sin", x)
+    return _unless_far(c, size, (value.as_bits() ^ turned).as_number(), "sin", x)
 
 
 def cos(c: Code, x: Num) -> Num:
     size = abs(x)
     r, quarter = _placed(c, size)
     sine, cosine = _sine_and_cosine(c, r)
-    made = c.choose((quarter & 1).equals(0), cosine, sine)
+    value = c.choose((quarter & 1).equals(0), cosine, sine)
     turned = ((quarter + 1) & 2) << (c.format.bits - 2)
-    return _unless_far(c, size, (made.as_bits() ^ turned).as_number(), "cos", x)
+    return _unless_far(c, size, (value.as_bits() ^ turned).as_number(), "cos", x)
 
 
 def tan(c: Code, x: Num) -> Num:
@@ -103,9 +103,9 @@ def tan(c: Code, x: Num) -> Num:
     r, quarter = _placed(c, size)
     sine, cosine = _sine_and_cosine(c, r)
     even = (quarter & 1).equals(0)
-    made = c.choose(even, sine, cosine) / c.choose(even, cosine, sine)
+    value = c.choose(even, sine, cosine) / c.choose(even, cosine, sine)
     turned = (quarter << (c.format.bits - 1)) ^ (x.as_bits() & c.format.sign)
-    return _unless_far(c, size, (made.as_bits() ^ turned).as_number(), "tan", x)
+    return _unless_far(c, size, (value.as_bits() ^ turned).as_number(), "tan", x)
 
 
 def atan(c: Code, x: Num) -> Num:
@@ -145,8 +145,8 @@ def atan2(c: Code, y: Num, x: Num) -> Num:
     start, rest = c.choose(steep, half[0] - start, start), c.choose(steep, half[1] - rest, rest)
     left = x.as_bits() < 0
     start, rest = c.choose(left, whole[0] - start, start), c.choose(left, whole[1] - rest, rest)
-    made = start + (c.choose(steep ^ left, -arc, arc) + rest)
-    return c.choose(x.unordered(y), x + y, made.sign_of(y))
+    quadrant_angle = start + (c.choose(steep ^ left, -arc, arc) + rest)
+    return c.choose(x.unordered(y), x + y, quadrant_angle.sign_of(y))
 
 
 def _arcsine(c: Code, x: Num) -> tuple[Num, Num]:

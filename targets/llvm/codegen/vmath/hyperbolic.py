@@ -23,8 +23,8 @@ def acosh(c: Code, x: Num) -> Num:
     big = x > 2.0**c.format.fraction
     t = x - 1.0
     near = t + c.intrinsic("sqrt", t * (t + 2.0))
-    made = log1p(c, c.choose(big, x, near)) + c.choose(big, LN2[0], 0.0)
-    return c.choose(x < 1.0, math.nan, made)
+    value = log1p(c, c.choose(big, x, near)) + c.choose(big, LN2[0], 0.0)
+    return c.choose(x < 1.0, math.nan, value)
 
 
 def atanh(c: Code, x: Num) -> Num:

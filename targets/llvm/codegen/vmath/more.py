@@ -16,8 +16,8 @@ def expm1(c: Code, x: Num) -> Num:
     """exp(x) - 1 as 2**n * p + (2**n - 1), where p = exp(r) - 1 keeps its digits; near 0 n is 0, and this is p."""
     p, _, power = reduced(c, x.clamp(-_EXP_IS_MORE, _EXP_IS_MORE))
     scale = c.power_of_two(power)
-    made = c.choose(x > _EXP_IS_MORE, exp(c, x), c.fma(scale, p, scale - 1.0))
-    return made.sign_of(x)
+    value = c.choose(x > _EXP_IS_MORE, exp(c, x), c.fma(scale, p, scale - 1.0))
+    return value.sign_of(x)
 
 
 def cbrt(c: Code, x: Num) -> Num:
@@ -30,9 +30,9 @@ def cbrt(c: Code, x: Num) -> Num:
     square, rest = c.product(y, y)
     over = c.fma(square, y, -near) + rest * y
     y = y - over / (square * 3.0)
-    made = y * c.choose(small, 2.0**-root, c.choose(large, 2.0**root, 1.0))
+    value = y * c.choose(small, 2.0**-root, c.choose(large, 2.0**root, 1.0))
     is_plain = (size > 0.0) & (size < math.inf)
-    return c.choose(is_plain, made.sign_of(x), x)
+    return c.choose(is_plain, value.sign_of(x), x)
 
 
 def round_away(c: Code, x: Num) -> Num:

@@ -116,10 +116,10 @@ class Code:
 
     def polynomial(self, x: Num, coefficients: Sequence[float]) -> Num:
         """By Horner's rule, lowest coefficient first."""
-        made = self.number(coefficients[-1])
+        accumulator = self.number(coefficients[-1])
         for c in reversed(coefficients[:-1]):
-            made = self.fma(made, x, c)
-        return made
+            accumulator = self.fma(accumulator, x, c)
+        return accumulator
 
     def choose(self, condition: Mask, true: Number, false: Number) -> Num:
         return Num(self, self.fn.select(condition.v, self.lift(true).v, self.lift(false).v))

@@ -31,14 +31,14 @@ def hypot(c: Code, x: Num, y: Num) -> Num:
     if c.format.bits == 32:
         wide = c.other(DOUBLE)
         u, v = a.to(wide), b.to(wide)
-        made = wide.intrinsic("sqrt", wide.fma(u, u, v * v)).to(c)
+        length = wide.intrinsic("sqrt", wide.fma(u, u, v * v)).to(c)
     else:
         steep = b > a
         least, most = c.choose(steep, a, b), c.choose(steep, b, a)
         quotient = least / c.choose(most.equals(0.0), 1.0, most)
-        made = most * c.intrinsic("sqrt", c.fma(quotient, quotient, 1.0))
-        made = c.choose(x.unordered(y), x + y, made)
-    return c.choose(a.equals(math.inf) | b.equals(math.inf), math.inf, made)
+        length = most * c.intrinsic("sqrt", c.fma(quotient, quotient, 1.0))
+        length = c.choose(x.unordered(y), x + y, length)
+    return c.choose(a.equals(math.inf) | b.equals(math.inf), math.inf, length)
 
 
 def pow(c: Code, x: Num, y: Num) -> Num:
@@ -54,10 +54,10 @@ def _with_signs(c: Code, x: Num, y: Num, size: Num) -> Num:
     moved = ay + whole  # rounded to an integer, whose last bit is that of one
     integer = large | (moved - whole).equals(ay)
     odd = (c.choose(large, ay, moved).as_bits() & 1).equals(1) & integer & (ay < 2.0 * whole)
-    made = c.choose((x.as_bits() < 0) & odd, -size, size)
-    made = c.choose((x < 0.0) & (x > -math.inf) & ~integer, math.nan, made)
-    made = c.choose(x.unordered(y), x + y, made)
-    return c.choose(y.equals(0.0) | x.equals(1.0), 1.0, made)
+    power = c.choose((x.as_bits() < 0) & odd, -size, size)
+    power = c.choose((x < 0.0) & (x > -math.inf) & ~integer, math.nan, power)
+    power = c.choose(x.unordered(y), x + y, power)
+    return c.choose(y.equals(0.0) | x.equals(1.0), 1.0, power)
 
 
 def _float_power(c: Code, x: Num, y: Num) -> Num:

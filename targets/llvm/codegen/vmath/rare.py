@@ -21,10 +21,10 @@ def aside(c: Code, rare: Mask, usual: Sequence[Value], make: Callable[[], Sequen
     before = fn.block
     fn.cond_br(_any(c, rare), away, done, fn.module.metadata('!"branch_weights", i32 1, i32 2000'))
     fn.start(away)
-    made = [fn.select(rare.v, m, u) for m, u in zip(make(), usual, strict=True)]
+    merged = [fn.select(rare.v, m, u) for m, u in zip(make(), usual, strict=True)]
     after = fn.block
     fn.start(done)
-    return [fn.phi(m.type, [(u, before), (m, after)]) for m, u in zip(made, usual, strict=True)]
+    return [fn.phi(m.type, [(u, before), (m, after)]) for m, u in zip(merged, usual, strict=True)]
 
 
 def _any(c: Code, mask: Mask) -> Value:
@@ -46,9 +46,9 @@ def _from_libm(c: Code, name: str, args: list[Value]) -> Value:
         params = [(type, hint) for hint in ("x", "y")[: len(args)]]
         attrs = "noinline cold nounwind willreturn memory(none)" + module.helper_attrs
         fn = FunctionText(module, type, helper, params, "internal", (), attrs)
-        made = Value(type, "poison")
+        result = Value(type, "poison")
         for lane in range(c.lanes):
-            made = fn.insert(made, fn.call(scalar, callee, [fn.extract(p, lane) for p in fn.params]), lane)
-        fn.ret(made)
+            result = fn.insert(result, fn.call(scalar, callee, [fn.extract(p, lane) for p in fn.params]), lane)
+        fn.ret(result)
         module.helper(helper, fn.text())
     return c.fn.call(type, f"@{helper}", args)

@@ -49,11 +49,11 @@ def fmod(c: Code, x: Num, y: Num) -> Num:
     left = (a - product) - rest
     left = wide.choose(left < 0.0, left + b, left)
     usual = (quotient < 2.0**28) & (a < 2.0**990) & (b < 2.0**990) & (b > 2.0**-900)
-    made = left if c.format.bits == 64 else left.to(c)
+    residue = left if c.format.bits == 64 else left.to(c)
     if not c.libm:
-        (found,) = aside(c, ~usual, [made.v], lambda: [remainder(c, abs(x), abs(y)).v])
-        return Num(c, found).sign_of(x)
-    return unless(c, ~usual, made.sign_of(x), "fmod", x, y)
+        (exact,) = aside(c, ~usual, [residue.v], lambda: [remainder(c, abs(x), abs(y)).v])
+        return Num(c, exact).sign_of(x)
+    return unless(c, ~usual, residue.sign_of(x), "fmod", x, y)
 
 
 def fma(c: Code, x: Num, y: Num, z: Num) -> Num:
@@ -74,19 +74,19 @@ def nextafter(c: Code, x: Num, y: Num) -> Num:
     bits = x.as_bits()
     outward = (x < y) ^ (bits < 0)
     moved = c.choose(outward, (bits + 1).as_number(), (bits - 1).as_number())
-    made = c.choose(x.equals(0.0), c.integer(1).as_number().sign_of(y), moved)
-    return c.choose(x.unordered(y), x + y, c.choose(x.equals(y), y, made))
+    neighbour = c.choose(x.equals(0.0), c.integer(1).as_number().sign_of(y), moved)
+    return c.choose(x.unordered(y), x + y, c.choose(x.equals(y), y, neighbour))
 
 
 def ldexp(c: Code, x: Num, n: Int) -> Num:
     """x * 2**n in three steps. Going down, the first leaves room for a denormal: nothing rounds twice."""
     most, least = c.format.bias, 1 - c.format.bias
     room = least + c.format.fraction + 1
-    made, left = x, n
+    scaled, left = x, n
     for _ in range(2):
         low = left < least
         high = c.choose_int(left < most, left, c.integer(most))
         step = c.choose_int(low, c.integer(room), high)
-        made, left = made * c.power_of_two(step), left - step
+        scaled, left = scaled * c.power_of_two(step), left - step
     step = c.choose_int(left < most, left, c.integer(most))
-    return made * c.power_of_two(c.choose_int(step < least, c.integer(least), step))
+    return scaled * c.power_of_two(c.choose_int(step < least, c.integer(least), step))
