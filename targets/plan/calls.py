@@ -61,11 +61,11 @@ def call(p: Planner, expr: relax.Call, scope: Scope) -> Value:
 
 
 def _find(p: Planner, name: str, span: Span | None) -> relax.Function | tir.PrimFunc:
-    found = p.shared.module.functions.get(name)
-    if found is None:
+    func = p.shared.module.functions.get(name)
+    if func is None:
         hint = did_you_mean(name, p.shared.module.functions)
         raise refuse(f"the module has no function `{name}`", span, "E0758", hint)
-    return found
+    return func
 
 
 def _call_module(p: Planner, name: str, expr: relax.Call, scope: Scope) -> Value:
@@ -100,9 +100,9 @@ def _callee(p: Planner, expr: relax.Expr) -> tuple[str, tir.PrimFunc | None]:
             raise refuse(f"`{expr.name}` is no PrimFunc", expr.span, "E0752")
         return expr.name, func
     if isinstance(expr, relax.ExternFunc):
-        found = functions.get(expr.name)
-        if isinstance(found, tir.PrimFunc):
-            return expr.name, found
+        callee = functions.get(expr.name)
+        if isinstance(callee, tir.PrimFunc):
+            return expr.name, callee
         for name, func in functions.items():
             if isinstance(func, tir.PrimFunc) and func.attrs.get("global_symbol") == expr.name:
                 return name, func
@@ -215,12 +215,12 @@ def _bind_extents(func: tir.PrimFunc, args: list[Value], known: dict[tir.Var, ti
 
 def compact_strides(dims: tuple[tir.Expr, ...]) -> list[tir.Expr]:
     """The strides, in elements, of a compact tensor."""
-    made: list[tir.Expr] = []
+    strides: list[tir.Expr] = []
     step: tir.Expr = tir.IntImm(INT64, 1)
     for dim in reversed(dims):
-        made.insert(0, step)
+        strides.insert(0, step)
         step = c.mul(step, dim)
-    return made
+    return strides
 
 
 def _kernel_argument(
@@ -257,23 +257,23 @@ def _kernel_argument(
 
 
 def _kinds(name: str, args: list[Value], span: Span | None) -> tuple[str, ...]:
-    made = []
+    kinds = []
     for index, arg in enumerate(args):
         match arg:
             case Tensor():
-                made.append("tensor")
+                kinds.append("tensor")
             case Scalar(value=value):
-                made.append("bool" if value.dtype.is_bool else "float" if value.dtype.is_float else "int")
+                kinds.append("bool" if value.dtype.is_bool else "float" if value.dtype.is_float else "int")
             case Shape():
-                made.append("shape")
+                kinds.append("shape")
             case Text():
-                made.append("str")
+                kinds.append("str")
             case Unknown(reason=None):
                 raise CompileError(())
             case _:
                 why = f": {arg.reason}" if isinstance(arg, Unknown) else ""
                 raise refuse(f"argument {index} of packed function `{name}` has no native form{why}", span)
-    return tuple(made)
+    return tuple(kinds)
 
 
 def _packed(p: Planner, name: str, args: list[Value], outs: list[Value], style: str, span: Span | None) -> None:
@@ -375,9 +375,9 @@ def _view(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     if not isinstance(info, relax.TensorStructInfo) or info.dims is None:
         raise refuse("the shape of this view is not known", expr.span, "E0757")
     dims = tuple(p.dim(d, scope) for d in info.dims)
-    made = Tensor(source.memory, dims, source.dtype, source.offset)
-    p.require_equal(p.dims.simplify(made.size), p.dims.simplify(source.size), "the size of the view", expr.span)
-    return made
+    view = Tensor(source.memory, dims, source.dtype, source.offset)
+    p.require_equal(p.dims.simplify(view.size), p.dims.simplify(source.size), "the size of the view", expr.span)
+    return view
 
 
 def _memory_view(p: Planner, expr: relax.Call, scope: Scope) -> Value:
@@ -389,12 +389,12 @@ def _memory_view(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     start = p.value(expr.args[3], scope) if len(expr.args) > 3 else Tuple(())
     shift = start.value if isinstance(start, Scalar) else tir.IntImm(INT64, 0)
     dims = tuple(p.dim(d, scope) for d in info.dims)
-    made = Tensor(source.memory, dims, info.dtype, p.dims.simplify(c.add(source.offset, shift)))
-    inside = c.logical_and(c.greater_equal(shift, 0), c.less_equal(c.add(shift, made.size), source.size))
+    view = Tensor(source.memory, dims, info.dtype, p.dims.simplify(c.add(source.offset, shift)))
+    inside = c.logical_and(c.greater_equal(shift, 0), c.less_equal(c.add(shift, view.size), source.size))
     code = p.shared.code("CAST", f"{p.name}: a view lies outside of its tensor")
     if not p.dims.analyzer.prove(inside):
         p.steps.append(Check(Scalar(inside), code, any(map(p.measured.has, dims))))
-    return made
+    return view
 
 
 def _shape_of(p: Planner, expr: relax.Call, scope: Scope) -> Value:

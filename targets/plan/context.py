@@ -67,30 +67,30 @@ class Planning(Generic[C]):
     @functools.cached_property
     def has_far_constants(self) -> bool:
         """True if the constants of the module take at least `FAR_CONSTANTS` bytes, too many for 32-bit addresses."""
-        found = {id(n.data): n.data.nbytes for f in self.module.functions.values() for n in find(f, relax.Constant)}
-        return bool(sum(found.values()) >= FAR_CONSTANTS)
+        sizes = {id(n.data): n.data.nbytes for f in self.module.functions.values() for n in find(f, relax.Constant)}
+        return bool(sum(sizes.values()) >= FAR_CONSTANTS)
 
     def constant(self, data: TensorData) -> int:
         """The number of a constant; equal ones are kept once. `offsets` says where in the section it lies."""
         assert data.sha256 is not None
         key = (data.sha256, data.nbytes)
-        found = self._by_content.get(key)
-        if found is None:
-            found = self._by_content[key] = len(self.constants)
+        number = self._by_content.get(key)
+        if number is None:
+            number = self._by_content[key] = len(self.constants)
             self.constants.append(data)
             self.offsets.append(self.constant_bytes)
             self.constant_bytes += -(-data.nbytes // ALIGNMENT) * ALIGNMENT
-        return found
+        return number
 
     def code(self, kind: str, text: str) -> int:
         """The error code of a check: its kind, and a number for the text. Equal texts share one."""
         if kind == "ASSERT":
             return self.ctx.error_code("AssertionError", text)
-        found = self.texts.get((kind, text))
-        if found is None:
+        code = self.texts.get((kind, text))
+        if code is None:
             number = self._counts[kind] = self._counts.get(kind, 0) + 1
-            found = self.texts[kind, text] = KIND_BY_NAME[kind].code | number << DETAIL_SHIFT
-        return found
+            code = self.texts[kind, text] = KIND_BY_NAME[kind].code | number << DETAIL_SHIFT
+        return code
 
     def packed(self, name: str, args: tuple[str, ...], results: int, style: str) -> int:
         """The slot of a packed function that is called from the graph with arguments of these kinds."""
@@ -98,15 +98,15 @@ class Planning(Generic[C]):
 
     def packed_specs(self) -> list[PackedSpec]:
         """Return the signature of every slot's packed function; kernels pass any number of tensors."""
-        made = []
+        specs = []
         for key in self.ctx.packed:
             name, _, how = key.partition("\0")
             if how:
                 args, results, style = json.loads(how)
-                made.append(PackedSpec(name, tuple(args), results, style))
+                specs.append(PackedSpec(name, tuple(args), results, style))
             else:
-                made.append(PackedSpec(name, None, 0, "dps"))
-        return made
+                specs.append(PackedSpec(name, None, 0, "dps"))
+        return specs
 
 
 AnyPlanning = Planning[Any]  # planning looks at nothing of the context but what `PlanContext` has

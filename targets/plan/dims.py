@@ -39,10 +39,10 @@ def widen(expr: tir.Expr, symbols: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
         case tir.IntImm(value=value):
             return tir.IntImm(INT64, value)
         case tir.Var():
-            found = symbols.get(expr)
-            if found is None:
+            replacement = symbols.get(expr)
+            if replacement is None:
                 raise _refused(f"`{expr.name}` is not known when the function is entered", expr.span)
-            return c.not_equal(found, 0) if expr.dtype.is_bool and not found.dtype.is_bool else found
+            return c.not_equal(replacement, 0) if expr.dtype.is_bool and not replacement.dtype.is_bool else replacement
         case tir.Cast(value=value) if (value.dtype.is_int or value.dtype.is_bool) and expr.dtype.is_int:
             inner = widen(value, symbols)
             return as_number(inner)
@@ -64,15 +64,15 @@ def widen(expr: tir.Expr, symbols: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
                 left, right = as_number(widen(a, symbols)), as_number(widen(b, symbols))
                 if type(expr) in MIRROR:
                     return _mirrored(expr, left, right)
-                made: tir.Expr = type(expr)(INT64 if type(expr) in ARITHMETIC else expr.dtype, left, right)
-                return made
+                wide: tir.Expr = type(expr)(INT64 if type(expr) in ARITHMETIC else expr.dtype, left, right)
+                return wide
     raise _refused(f"`{expr}` is no integer arithmetic that a shape can be computed by", expr.span)
 
 
 def _mirrored(expr: tir.BinaryOp, left: tir.Expr, right: tir.Expr) -> tir.Expr:
     """a > b is b < a."""
-    made: tir.Expr = MIRROR[type(expr)](expr.dtype, right, left)
-    return made
+    mirrored: tir.Expr = MIRROR[type(expr)](expr.dtype, right, left)
+    return mirrored
 
 
 def _refused(message: str, span: Span | None) -> CompileError:
@@ -121,10 +121,10 @@ class Dims:
             with c.exact_integers():
                 if self.analyzer.prove_equal(a, b):
                     return True
-                found = self.analyzer.compare(a, b)
+                difference = self.analyzer.compare(a, b)
         except OverflowError:
             return None
-        return False if found.min > 0 or found.max < 0 else None
+        return False if difference.min > 0 or difference.max < 0 else None
 
     def never_negative(self, expr: tir.Expr) -> bool:
         return self.analyzer.prove_at_least(expr, 0)

@@ -28,8 +28,8 @@ def numbered(errors: dict[tuple[str, str], int], kind: str, message: str) -> int
 
 def c_identifier(name: str) -> str:
     """`name` with every character that C does not take in names made `_`."""
-    made = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return f"_{made}" if not made or made[0].isdigit() else made
+    identifier = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"_{identifier}" if not identifier or identifier[0].isdigit() else identifier
 
 
 def symbol_of(name: str, suffix: str = "") -> str:
@@ -39,10 +39,10 @@ def symbol_of(name: str, suffix: str = "") -> str:
 
 def public_functions(shared: AnyPlanning) -> dict[str, relax.Function | tir.PrimFunc]:
     """The functions that the artifact exports, in order. Raises CompileError where two would have one C symbol."""
-    found = {name: f for name, f in shared.module.functions.items() if not f.is_private and not _is_composite(f)}
+    functions = {name: f for name, f in shared.module.functions.items() if not f.is_private and not _is_composite(f)}
     taken: dict[str, str] = {f"{PLACEHOLDER_PREFIX}_{word}": "" for word in MODULE_WIDE}
     wrong: list[Diagnostic] = []
-    for name, func in found.items():
+    for name, func in functions.items():
         for suffix in SUFFIXES:
             symbol = symbol_of(name, suffix)
             other = taken.setdefault(symbol, name)
@@ -51,12 +51,12 @@ def public_functions(shared: AnyPlanning) -> dict[str, relax.Function | tir.Prim
                 message = (
                     f"`{name}` and {what} would both be the C symbol `{symbol.replace(PLACEHOLDER_PREFIX, 'PREFIX')}`"
                 )
-                related = (Label(found[other].span, "the other function"),) if other in found else ()
+                related = (Label(functions[other].span, "the other function"),) if other in functions else ()
                 wrong.append(error("E0750", message, func.span, related=related, help="rename one, or make it private"))
                 break
     if wrong:
         raise CompileError(wrong)
-    return found
+    return functions
 
 
 def _is_composite(func: relax.Function | tir.PrimFunc) -> bool:

@@ -116,9 +116,9 @@ def _carried(p: Planner, value: Value, name: str) -> Value:
         return Tuple(tuple(_carried(p, f, name) for f in value.fields))
     if not isinstance(value, Tensor):
         return value
-    made = p.temporary(value.dims, value.dtype, name)
-    p.steps.append(Copy(made, value))
-    return made
+    copy = p.temporary(value.dims, value.dtype, name)
+    p.steps.append(Copy(copy, value))
+    return copy
 
 
 def _pair(

@@ -30,15 +30,15 @@ def symbol_names(func: HostFunction) -> dict[tir.Var, str]:
 def function_facts(func: HostFunction, symbol: str) -> dict[str, Any]:
     """One function, as the manifest has it."""
     names = symbol_names(func)
-    made: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "kind": func.kind, "symbol": symbol, "symbols": list(names.values()),
         "params": [_param(p, names) for p in func.params],
     }  # fmt: skip
     if func.results is not None:
-        made["results"] = _param(func.results, names)
-    made["workspace"] = _workspace(func, names)
+        facts["results"] = _param(func.results, names)
+    facts["workspace"] = _workspace(func, names)
     if func.constraints:
-        made["constraints"] = [
+        facts["constraints"] = [
             {
                 "what": c.what,
                 "line": c.line,
@@ -49,8 +49,8 @@ def function_facts(func: HostFunction, symbol: str) -> dict[str, Any]:
             for c in func.constraints
         ]
     if func.lines:
-        made["lines"] = [list(pair) for pair in func.lines.items()]
-    return made
+        facts["lines"] = [list(pair) for pair in func.lines.items()]
+    return facts
 
 
 def _workspace(func: HostFunction, names: dict[tir.Var, str]) -> Any:
@@ -70,22 +70,22 @@ def _param(param: Param, names: dict[tir.Var, str]) -> dict[str, Any]:
 
 
 def _leaf(leaf: Leaf, names: dict[tir.Var, str]) -> dict[str, Any]:
-    made: dict[str, Any] = {"kind": leaf.kind, "name": leaf.name}
+    facts: dict[str, Any] = {"kind": leaf.kind, "name": leaf.name}
     if leaf.kind == "pointer":
-        return made
+        return facts
     if leaf.kind == "shape":
-        return made | {"values": [as_json(d, names) for d in leaf.dims]}
-    made["dtype"] = str(leaf.dtype)
+        return facts | {"values": [as_json(d, names) for d in leaf.dims]}
+    facts["dtype"] = str(leaf.dtype)
     if leaf.kind == "scalar":
         known = leaf.value is not None and not leaf.value.dtype.is_float and not leaf.written
-        return made | ({"value": as_json(leaf.value, names)} if known and leaf.value is not None else {})
-    made["shape"] = [as_json(d, names) for d in leaf.dims]
-    made["role"] = ("inout" if leaf.read else "out") if leaf.written else "in"
+        return facts | ({"value": as_json(leaf.value, names)} if known and leaf.value is not None else {})
+    facts["shape"] = [as_json(d, names) for d in leaf.dims]
+    facts["role"] = ("inout" if leaf.read else "out") if leaf.written else "in"
     if leaf.actual is not None:
-        made["at_most"] = True
+        facts["at_most"] = True
     if leaf.strides is not None:
-        made["strides"] = [as_json(s, names) for s in leaf.strides]
-    return made
+        facts["strides"] = [as_json(s, names) for s in leaf.strides]
+    return facts
 
 
 def object_facts(

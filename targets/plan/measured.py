@@ -23,10 +23,10 @@ class Measured:
         self.symbols: set[tir.Var] = set()
 
     def symbol(self, name: str) -> tir.Var:
-        made = tir.Var(name, INT64)
-        self.dims.extent(made)
-        self.symbols.add(made)
-        return made
+        symbol = tir.Var(name, INT64)
+        self.dims.extent(symbol)
+        self.symbols.add(symbol)
+        return symbol
 
     def has(self, expr: tir.Expr) -> bool:
         """Return True if an expression depends on a measured symbol."""
@@ -37,8 +37,8 @@ class Measured:
         if not self.has(expr):
             return expr
         zero = tir.IntImm(INT64, 0)
-        found = eval_set(expr, {s: Interval(zero, None) for s in self.symbols}, self.dims.analyzer).high
-        if found is None or self.has(found):
+        upper = eval_set(expr, {s: Interval(zero, None) for s in self.symbols}, self.dims.analyzer).high
+        if upper is None or self.has(upper):
             message = f"how large {what} gets is not known before it runs: `{plain(expr)}` has no bound"
             raise CompileError(error("E0757", message, span, help="bound the extent, as in `T.min(n, 100)`"))
-        return self.dims.simplify(found)
+        return self.dims.simplify(upper)

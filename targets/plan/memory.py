@@ -40,7 +40,7 @@ def lay_out(func: HostFunction) -> None:
 
 def drop_needless(steps: list[Step]) -> list[Step]:
     """Copies of memory onto itself, and branches with nothing in them."""
-    made: list[Step] = []
+    kept: list[Step] = []
     for step in steps:
         if isinstance(step, Copy) and _same_place(step):
             continue
@@ -51,8 +51,8 @@ def drop_needless(steps: list[Step]) -> list[Step]:
                 continue
         if isinstance(step, Loop):
             step.steps = drop_needless(step.steps)
-        made.append(step)
-    return made
+        kept.append(step)
+    return kept
 
 
 def _same_place(step: Copy) -> bool:
@@ -65,7 +65,7 @@ def lifetimes(func: HostFunction) -> list[Memory]:
 
     What a loop uses that was there before it is used until its end, as the next pass wants it again.
     """
-    found: dict[Memory, None] = {}
+    used: dict[Memory, None] = {}
     steps = list(walk_steps(func.steps))
     for number, step in enumerate(steps):
         step.number = number
@@ -76,16 +76,16 @@ def lifetimes(func: HostFunction) -> list[Memory]:
             root = memory.root()
             if root.place is not Place.TEMPORARY:
                 continue
-            found.setdefault(root)
+            used.setdefault(root)
             root.first = number if root.first < 0 else root.first
             root.last = number
     loops = [step for step in steps if isinstance(step, Loop)]
     for step in reversed(loops):  # inner ones first
         end = max([step.number, *(s.number for s in walk_steps(step.steps))])
-        for memory in found:
+        for memory in used:
             if memory.first < step.number <= memory.last < end:
                 memory.last = end
-    return list(found)
+    return list(used)
 
 
 def pack_fixed(memories: list[Memory]) -> int:

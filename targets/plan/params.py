@@ -54,11 +54,11 @@ class Parameters:
 
     def symbol(self, name: str, extent: bool) -> tir.Var:
         """A new symbol; an extent is never negative."""
-        made = tir.Var(name, INT64)
-        self.symbols.append(made)
+        symbol = tir.Var(name, INT64)
+        self.symbols.append(symbol)
         if extent:
-            self.dims.extent(made)
-        return made
+            self.dims.extent(symbol)
+        return symbol
 
     def declare(self, name: str, info: relax.StructInfo | None, scope: Scope, span: Span | None) -> tuple[Param, Value]:
         """A parameter as its caller passes it, and as the body sees it."""

@@ -100,11 +100,11 @@ class Planner:
             return None
 
     def _parameter(self, var: relax.Var, scope: Scope) -> Param:
-        made = self._collect(lambda: self.params.declare(var.name, var.struct_info, scope, var.span))
-        if made is None:
+        declared = self._collect(lambda: self.params.declare(var.name, var.struct_info, scope, var.span))
+        if declared is None:
             return Param(var.name, None)
-        scope.values[var] = made[1]
-        return made[0]
+        scope.values[var] = declared[1]
+        return declared[0]
 
     # ------------------------------------------------------------ results
 
@@ -156,8 +156,8 @@ class Planner:
         for block in body.blocks:
             for binding in block.bindings:
                 self._binding(binding, scope)
-        made = self._collect(lambda: self.value(body.body, scope))
-        return Unknown() if made is None else made
+        value = self._collect(lambda: self.value(body.body, scope))
+        return Unknown() if value is None else value
 
     def _binding(self, binding: relax.Binding, scope: Scope) -> None:
         def work() -> Value:
@@ -170,8 +170,8 @@ class Planner:
             assert isinstance(binding, relax.VarBinding)
             return self.value(binding.value, scope)
 
-        made = self._collect(work)
-        scope.values[binding.var] = Unknown() if made is None else made
+        result = self._collect(work)
+        scope.values[binding.var] = Unknown() if result is None else result
 
     def value(self, expr: relax.Expr, scope: Scope) -> Value:
         """Plan an expression and give its value. Raises CompileError."""
@@ -212,8 +212,8 @@ class Planner:
         """A scalar expression over symbols and scalar parameters; integers in int64."""
         if expr.dtype.is_int or expr.dtype.is_bool:
             return self.dims.simplify(widen(expr, scope.symbols))
-        made: tir.Expr = substitute(expr, scope.symbols)
-        return made
+        replaced: tir.Expr = substitute(expr, scope.symbols)
+        return replaced
 
     def _constant(self, data: TensorData, expr: relax.Constant) -> Tensor:
         if data.array is None or data.dtype.is_void:
@@ -291,19 +291,19 @@ class Planner:
     def measure(self, source: Tensor, count: int, name: str) -> Shape:
         """The first `count` numbers of an int64 vector, as extents that are known when the steps so far have run."""
         code = self.shared.code("CAST", f"{self.name}: an extent that the data give is negative")
-        made = []
+        symbols = []
         for index in range(count):
             symbol = self.measured.symbol(f"{name}_{index}")
             offset = self.dims.simplify(c.add(source.offset, 8 * index))
             self.steps.append(Measure(symbol, Tensor(source.memory, (), INT64, offset), code))
-            made.append(symbol)
-        return Shape(tuple(made))
+            symbols.append(symbol)
+        return Shape(tuple(symbols))
 
     def memory(self, size: tir.Expr, name: str = "") -> Memory:
         size = self.measured.bound(size, None, name or "a value") if self.measured.has(size) else size
-        made = Memory(Place.TEMPORARY, self.dims.simplify(size), name)
-        self.memories.append(made)
-        return made
+        memory = Memory(Place.TEMPORARY, self.dims.simplify(size), name)
+        self.memories.append(memory)
+        return memory
 
     def fresh(self, info: relax.StructInfo | None, scope: Scope, span: Span | None, name: str = "") -> Value:
         """Memory for a result of known struct info. Raises CompileError where it is not known."""

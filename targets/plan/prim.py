@@ -36,9 +36,9 @@ def plan_prim(name: str, func: tir.PrimFunc, shared: AnyPlanning) -> HostFunctio
     size = dims.simplify(as_number(widen(kernel.workspace, symbols)))
     workspace = None if tir.const_int(size) == 0 else Memory(Place.TEMPORARY, size, name)
     step = CallKernel(name, tuple(args), tuple(symbols[s] for s in kernel.signature.symbols), workspace)
-    made = HostFunction(name, "prim", tuple(params), None, _entry_symbols(symbols), [step], dims, func.span)
-    made.memories = [] if workspace is None else [workspace]
-    return made
+    host = HostFunction(name, "prim", tuple(params), None, _entry_symbols(symbols), [step], dims, func.span)
+    host.memories = [] if workspace is None else [workspace]
+    return host
 
 
 def _entry_symbols(symbols: dict[tir.Var, tir.Expr]) -> tuple[tir.Var, ...]:

@@ -48,10 +48,10 @@ class Memory:
 
     def root(self) -> Memory:
         """The piece that stands for this one."""
-        found = self
-        while found.into is not None:
-            found = found.into
-        return found
+        memory = self
+        while memory.into is not None:
+            memory = memory.into
+        return memory
 
 
 # ---------------------------------------------------------------- values
