@@ -77,8 +77,8 @@ def kind_of(code: int) -> Kind | None:
 
 def filled(text: str, first: int, second: int) -> str:
     """The text of a check with the numbers that it reports, both int64."""
-    made = text.replace(FIRST, str(first)).replace(SECOND, str(second))
-    return made.replace(FIRST_UNSIGNED, str(first % (1 << 64)))
+    message = text.replace(FIRST, str(first)).replace(SECOND, str(second))
+    return message.replace(FIRST_UNSIGNED, str(first % (1 << 64)))
 
 
 # ---------------------------------------------------------------- element types
@@ -95,10 +95,10 @@ _SPELLING = re.compile(
 
 def dtype_code(name: str) -> tuple[int, int, int]:
     """DLDataType (code, bits, lanes) of a dtype's name, such as `float32x4`. Raises ValueError."""
-    found = _SPELLING.fullmatch(name)
-    if found is None:
+    match = _SPELLING.fullmatch(name)
+    if match is None:
         raise ValueError(f"`{name}` has no DLPack type")
-    base, *parts, lanes = found.groups()
+    base, *parts, lanes = match.groups()
     kind_and_bits = [p for p in parts if p is not None]
     if not kind_and_bits:
         return _CODES[base], 64 if base == "handle" else 8, int(lanes or 1)

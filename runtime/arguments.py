@@ -89,19 +89,19 @@ def convert_tensor(leaf: Value, value: Any, label: str, writes: bool) -> Argumen
         raise Refused("E0808", f"{label} is read-only, but the function writes it")
     if writes and overlaps_itself(tensor.shape, tensor.strides):
         raise Refused("E0809", f"{label} overlaps itself: elements share memory, but the function writes each")
-    made = Argument(leaf, label, tensor=tensor, exotic=exotic, located=located)
+    argument = Argument(leaf, label, tensor=tensor, exotic=exotic, located=located)
     if located is not None:
-        return made  # how it lies is the device's affair
+        return argument  # how it lies is the device's affair
     strided = tensor.strides is not None and leaf.strides is None
     width = max(1, element_bytes((leaf.code[0], leaf.code[1], 1)))
     if strided or tensor.address % width:
         original = as_array(tensor)
         copy = np.empty(original.shape, original.dtype)
         copied = Tensor(copy.__array_interface__["data"][0], tensor.shape, None, tensor.code, False, copy)
-        made.tensor = copied
-        made.before = original if leaf.role != "out" else None
-        made.after = original if writes else None
-    return made
+        argument.tensor = copied
+        argument.before = original if leaf.role != "out" else None
+        argument.after = original if writes else None
+    return argument
 
 
 def array_judge(leaf: Value, label: str) -> Callable[[tuple[int, ...], np.dtype[Any]], bool]:
@@ -188,12 +188,12 @@ def convert_scalar(leaf: Value, value: Any, label: str) -> int:
 def convert_shape(leaf: Value, value: Any, label: str) -> tuple[int, ...]:
     """The values of a shape argument."""
     try:
-        made = tuple(int(v) for v in value)
+        extents = tuple(int(v) for v in value)
     except (TypeError, ValueError):
         raise Refused("E0803", f"{label} is {value!r}, expected a shape of {len(leaf.dims)} integers") from None
-    if len(made) != len(leaf.dims) or any(not -(1 << 63) <= v < 1 << 63 for v in made):
-        raise Refused("E0805", f"{label} is {made}, expected a shape of {len(leaf.dims)} integers")
-    return made
+    if len(extents) != len(leaf.dims) or any(not -(1 << 63) <= v < 1 << 63 for v in extents):
+        raise Refused("E0805", f"{label} is {extents}, expected a shape of {len(leaf.dims)} integers")
+    return extents
 
 
 def flatten(spec: Value, value: Any, function: str, name: str, into: list[Argument], wrong: list[Diagnostic]) -> None:

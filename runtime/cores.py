@@ -21,7 +21,7 @@ def num_cores() -> int:
 
 def cgroup_quota(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> float | None:
     """The least CPU quota, in cores, of this process's control groups (versions 1 and 2); None: no limit."""
-    found = []
+    quotas = []
     for line in _lines(own):
         _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
         if not controllers:
@@ -32,9 +32,9 @@ def cgroup_quota(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -
             continue
         folder = os.path.normpath(os.path.join(top, path.strip("/")))
         while folder.startswith(top):
-            found += [q for q in (_quota(folder),) if q is not None]
+            quotas += [q for q in (_quota(folder),) if q is not None]
             folder = os.path.dirname(folder)
-    return min(found, default=None)
+    return min(quotas, default=None)
 
 
 def _quota(folder: str) -> float | None:

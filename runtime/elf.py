@@ -202,7 +202,7 @@ def read_symbols(data: Data, sections: tuple[Section, ...], table: Section) -> t
         raise damaged("the symbol table has no string table")
     names = sections[table.link]
     strings = Strings(data, names.offset, names.size)
-    found = []
+    symbols = []
     content = memoryview(data)[table.offset : table.offset + table.size]
     for name, info, _, section, value, size in SYMBOL.iter_unpack(content):
         bind, kind = info >> 4, info & 15
@@ -214,22 +214,22 @@ def read_symbols(data: Data, sections: tuple[Section, ...], table: Section) -> t
             raise damaged("a symbol is absolute, common, or in a section that does not exist")
         if section and (value > sections[section].size or size > sections[section].size - value):
             raise damaged("a symbol lies outside its section")
-        found.append(Symbol(strings.at(name) if name else "", bind, kind, section, value, size))
-    return tuple(found)
+        symbols.append(Symbol(strings.at(name) if name else "", bind, kind, section, value, size))
+    return tuple(symbols)
 
 
 def read_relocations(data: Data, section: Section, target: Section, symbols: int) -> tuple[Relocation, ...]:
     """The relocations of one section; places and symbols exist. Widths are checked where they are applied."""
     if section.size % RELOCATION.size or section.entsize != RELOCATION.size:
         raise damaged("a relocation section has a wrong size")
-    found = []
+    relocations = []
     content = memoryview(data)[section.offset : section.offset + section.size]
     for offset, info, addend in RELOCATION.iter_unpack(content):
         symbol = info >> 32
         if symbol >= symbols or offset + 4 > target.size:
             raise damaged("a relocation lies outside its section")
-        found.append(Relocation(offset, info & 0xFFFFFFFF, symbol, addend))
-    return tuple(found)
+        relocations.append(Relocation(offset, info & 0xFFFFFFFF, symbol, addend))
+    return tuple(relocations)
 
 
 def find_section(data: Data, name: str) -> bytes | None:

@@ -32,11 +32,11 @@ class Executable:
         return Timer(self[name], number, repeat, min_seconds)
 
     def __getitem__(self, name: str) -> Function:
-        found = self.functions.get(name)
-        if found is None:
+        function = self.functions.get(name)
+        if function is None:
             hint = did_you_mean(name, self.functions) or f"it has {', '.join(self.functions) or 'none'}"
             raise CallError(error("E0801", f"the artifact has no function `{name}`", help=hint))
-        return found
+        return function
 
     def __contains__(self, name: object) -> bool:
         return name in self.functions

@@ -32,39 +32,39 @@ def bind_symbols(arguments: Sequence[Argument]) -> dict[str, int]:
 
 
 def _bound(arguments: Sequence[Argument]) -> dict[str, tuple[int, Argument]]:
-    found: dict[str, tuple[int, Argument]] = {}
+    bound: dict[str, tuple[int, Argument]] = {}
     for argument in arguments:
         for _, dim, value in given_dims(argument):
             if isinstance(dim, str):
-                found.setdefault(dim, (value, argument))
-    return found
+                bound.setdefault(dim, (value, argument))
+    return bound
 
 
 def differences(function: str, arguments: Sequence[Argument]) -> list[Diagnostic]:
     """Every dimension that is not as declared, each with what it should be."""
     bound = _bound(arguments)
     symbols = {name: value for name, (value, _) in bound.items()}
-    found = []
+    diagnostics = []
     for argument in arguments:
         for index, dim, value in given_dims(argument):
             if isinstance(dim, str):
                 first, where = bound[dim]
                 if first != value:
                     message = f"dim {dim} of `{where.name}` is {first}, of `{argument.name}` is {value}"
-                    found.append(error("E0806", f"`{function}`: {message}"))
+                    diagnostics.append(error("E0806", f"`{function}`: {message}"))
                 continue
             try:
                 expected = evaluate(dim, symbols)
             except (KeyError, ValueError):
                 continue
             if expected != value:
-                found.append(
+                diagnostics.append(
                     error(
                         "E0805",
                         f"`{function}`: {_place(argument, index)} is {value}, {_wanted(argument, dim, expected)}",
                     )
                 )
-    return found
+    return diagnostics
 
 
 def violated(constraint: Constraint, symbols: Mapping[str, int]) -> str | None:

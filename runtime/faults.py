@@ -232,10 +232,10 @@ class _Symbols:
         """The function whose code an address lies in."""
         if not any(start <= address < end for start, end in self._ranges):
             return None
-        found = image.symbol_at(address)
+        symbol = image.symbol_at(address)
         info = _DlInfo()
-        if found is not None or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info)):
-            return found
+        if symbol is not None or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info)):
+            return symbol
         if info.path not in self._libraries:
             self._libraries[info.path] = _functions(info.path)
         offset = address - (info.base or 0)
@@ -270,13 +270,13 @@ def _functions(path: bytes) -> list[tuple[int, int, str]]:
 
 
 def _word(address: int) -> int:
-    found: int = struct.unpack("<Q", ctypes.string_at(address, 8))[0]
-    return found
+    word: int = struct.unpack("<Q", ctypes.string_at(address, 8))[0]
+    return word
 
 
 def _return_addresses(stack: int) -> tuple[int, ...]:
     """The words of the stack, innermost first: some are addresses that functions return to."""
     with contextlib.suppress(OSError, OverflowError), open("/proc/self/mem", "rb", buffering=0) as memory:
-        found = os.pread(memory.fileno(), _SCANNED, stack)
-        return struct.unpack(f"<{len(found) // 8}Q", found[: len(found) // 8 * 8])
+        words = os.pread(memory.fileno(), _SCANNED, stack)
+        return struct.unpack(f"<{len(words) // 8}Q", words[: len(words) // 8 * 8])
     return ()

@@ -43,7 +43,7 @@ class Layout:
 
 def lay_out(obj: ObjectFile) -> Layout:
     """Text and stubs, then constants and slots, then data, then far constants; each group starts on a page."""
-    made = Layout()
+    layout = Layout()
     loaded = [s for s in obj.sections if s.is_loaded]
     text = [s for s in loaded if s.flags & elf.EXECINSTR]
     data = [s for s in loaded if s.flags & elf.WRITE and not s.name.startswith(".data.rel.ro")]
@@ -53,22 +53,22 @@ def lay_out(obj: ObjectFile) -> Layout:
         {r.symbol for rs in obj.relocations.values() for r in rs if obj.symbols[r.symbol].section == elf.UNDEFINED}
     )
     slotted = {r.symbol for rs in obj.relocations.values() for r in rs if r.type in SLOT_TYPES[obj.machine]}
-    at = _place(made, text, 0)
+    at = _place(layout, text, 0)
     at = _align(at, STUB)
     for symbol in outside:
-        made.stub[symbol] = at
+        layout.stub[symbol] = at
         at += STUB
-    made.text_end = at = _align(at, PAGE)
-    at = _align(_place(made, constants, at), 8)
+    layout.text_end = at = _align(at, PAGE)
+    at = _align(_place(layout, constants, at), 8)
     for symbol in sorted(slotted | set(outside)):
-        made.slot[symbol] = at
+        layout.slot[symbol] = at
         at += 8
-    made.constant_end = at = _align(at, PAGE)
-    made.far = max(_align(_place(made, data, at), PAGE), PAGE)
-    if made.far > elf.MOST_MEMORY - PAGE:
+    layout.constant_end = at = _align(at, PAGE)
+    layout.far = max(_align(_place(layout, data, at), PAGE), PAGE)
+    if layout.far > elf.MOST_MEMORY - PAGE:
         raise damaged("it needs more than 2 GiB beside its constants")
-    made.end = _align(_place(made, far, made.far), PAGE)
-    return made
+    layout.end = _align(_place(layout, far, layout.far), PAGE)
+    return layout
 
 
 def _place(made: Layout, sections: list[Section], at: int) -> int:
@@ -132,11 +132,11 @@ class Linker:
         missing = []
         for index in self.layout.stub:
             symbol = self.obj.symbols[index]
-            found = self.resolve(symbol.name, symbol.bind == elf.WEAK) if symbol.name else None
-            if found is None:
+            address = self.resolve(symbol.name, symbol.bind == elf.WEAK) if symbol.name else None
+            if address is None:
                 missing.append(symbol.name or "(no name)")
             else:
-                self.outside[index] = found
+                self.outside[index] = address
         if missing:
             raise LoadError([undefined(name) for name in missing])
         for index, at in self.layout.slot.items():
@@ -336,15 +336,15 @@ def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None], file: Lar
         if s.type == elf.FUNC and s.section in layout.section
     )
     end = layout.end if layout.end > layout.far else layout.constant_end
-    made = Image(base, functions, (base + layout.text_end, base + end), code)
-    _IMAGES.append((made, pages))
-    return made
+    image = Image(base, functions, (base + layout.text_end, base + end), code)
+    _IMAGES.append((image, pages))
+    return image
 
 
 def symbol_at(address: int) -> str | None:
     """The function of a loaded object whose code an address lies in; None if it is none's."""
-    for made, _ in _IMAGES:
-        for start, size, name in made.code if made.base <= address < made.constants[0] else ():
+    for image, _ in _IMAGES:
+        for start, size, name in image.code if image.base <= address < image.constants[0] else ():
             if start <= address < start + size:
                 return name
     return None

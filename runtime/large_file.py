@@ -43,10 +43,10 @@ class LargeFile:
 
     def fill(self, memory: memoryview, offset: int) -> bool:
         """Read what the file has from `offset` on, if that was left out of `data`. Raises OSError."""
-        found = any(start <= offset and offset + len(memory) <= end for start, end in self._left_out)
-        if found:
+        left_out = any(start <= offset and offset + len(memory) <= end for start, end in self._left_out)
+        if left_out:
             self._read(memory, offset)
-        return found
+        return left_out
 
     def crc32(self, start: int, end: int, value: int = 0) -> int:
         """The CRC-32 of a part of the file, going on from `value`. Raises OSError."""
@@ -98,11 +98,11 @@ def _large_constants(handle: int, size: int) -> tuple[tuple[int, int], ...]:
     if fields[1] != elf.RELOCATABLE or fields[11] != elf.SECTION_HEADER.size or fields[6] > size:
         return ()
     table = os.pread(handle, fields[12] * elf.SECTION_HEADER.size, fields[6])
-    found = []
+    ranges = []
     for at in range(0, len(table) - elf.SECTION_HEADER.size + 1, elf.SECTION_HEADER.size):
         _, kind, flags, _, offset, length, *_ = elf.SECTION_HEADER.unpack_from(table, at)
         if kind == elf.PROGBITS and flags & ~elf.FAR == elf.ALLOC and length >= LARGE and offset + length <= size:
-            found.append((offset, offset + length))
-    found.sort()
-    apart = all(before[1] <= after[0] for before, after in zip(found, found[1:], strict=False))
-    return tuple(found) if apart else ()
+            ranges.append((offset, offset + length))
+    ranges.sort()
+    apart = all(before[1] <= after[0] for before, after in zip(ranges, ranges[1:], strict=False))
+    return tuple(ranges) if apart else ()

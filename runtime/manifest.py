@@ -220,11 +220,11 @@ def verify_checksum(data: elf.Data, file: LargeFile | None = None) -> None:
     if at < 0:
         raise elf.damaged("it has no checksum")
     if file is not None:
-        found = file.crc32(at + 8, len(data), zlib.crc32(b"00000000", file.crc32(0, at)))
+        checksum = file.crc32(at + 8, len(data), zlib.crc32(b"00000000", file.crc32(0, at)))
     else:
         view = memoryview(data)
-        found = zlib.crc32(view[at + 8 :], zlib.crc32(b"00000000", zlib.crc32(view[:at])))
-    if data[at : at + 8] != b"%08x" % found:
+        checksum = zlib.crc32(view[at + 8 :], zlib.crc32(b"00000000", zlib.crc32(view[:at])))
+    if data[at : at + 8] != b"%08x" % checksum:
         raise elf.damaged("its content does not match its checksum")
 
 
@@ -252,10 +252,10 @@ class _Reader:
         return value
 
     def strings(self, raw: Any, key: str) -> tuple[str, ...]:
-        found = self.get(raw, key, list)
-        if not all(isinstance(s, str) for s in found):
+        values = self.get(raw, key, list)
+        if not all(isinstance(s, str) for s in values):
             raise invalid(f"`{key}` of {self.where} holds more than strings")
-        return tuple(found)
+        return tuple(values)
 
 
 def read(raw: dict[str, Any]) -> Manifest:

@@ -52,8 +52,8 @@ class Entry:
 
     def text(self, code: int) -> str | None:
         """Return the machine code's text for an error code."""
-        found = self.error(code)
-        return found.decode("utf-8", "replace") if found else None
+        message = self.error(code)
+        return message.decode("utf-8", "replace") if message else None
 
 
 class NativeExecutor:
@@ -217,11 +217,11 @@ def take_workspace(name: str, size: int, spare: list[Workspace] | None) -> Works
         return NO_WORKSPACE
     while spare:
         try:
-            found = spare.pop()
+            workspace = spare.pop()
         except IndexError:  # another thread was faster
             break
-        if found.size >= size:
-            return found
+        if workspace.size >= size:
+            return workspace
     try:
         return Workspace(size)
     except (MemoryError, ValueError):

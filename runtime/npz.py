@@ -91,10 +91,10 @@ class Archive:
         """The content of a member that is not packed, held against its checksum."""
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
             raise Damaged(f"`{entry.filename}` is packed, or of two sizes")
-        found = self.raw(entry)
-        if zlib.crc32(found) != entry.CRC:
+        content = self.raw(entry)
+        if zlib.crc32(content) != entry.CRC:
             raise Damaged(f"`{entry.filename}` does not match its checksum")
-        return found
+        return content
 
     def unpacked(self, entry: zipfile.ZipInfo) -> Iterator[bytes]:
         """The content of a packed member in pieces of at most `CHUNK`; as long as it says, and of its checksum."""
@@ -193,11 +193,11 @@ def read_header(head: bytes, name: str) -> Header:
     text = head[fields:start].decode("latin1")
     if re.search(r"""['"]\|?O\d*['"]""", text):
         raise Damaged(f"`{name}` holds Python objects, which are never loaded")
-    found = _DICT.fullmatch(text)
-    if found is None:
+    match = _DICT.fullmatch(text)
+    if match is None:
         kind = "a structured dtype, which no tensor has" if re.search(r"descr['\"]\s*:\s*[\[(]", text) else None
         raise Damaged(f"`{name}` has {kind}" if kind else f"the header of `{name}` is damaged")
-    words = [w for w in found.groups() if w is not None]
+    words = [w for w in match.groups() if w is not None]
     fields_by_name = dict(zip(words[::2], words[1::2], strict=True))
     if len(fields_by_name) != 3:
         raise Damaged(f"the header of `{name}` is damaged")
@@ -214,10 +214,10 @@ def _shape(text: str, name: str) -> tuple[int, ...]:
     is_number = len(parts) == 1 and "," not in text  # `(8)` is no tuple
     if is_number or len(parts) > 32 or not all(re.fullmatch(r"\d{1,19}L?", p) for p in parts):
         raise Damaged(f"`{name}` has a malformed shape")
-    found = tuple(int(p.rstrip("L")) for p in parts)
-    if math.prod(max(d, 1) for d in found) >= 1 << 60:
+    shape = tuple(int(p.rstrip("L")) for p in parts)
+    if math.prod(max(d, 1) for d in shape) >= 1 << 60:
         raise Damaged(f"`{name}` says that it is an array of {' x '.join(parts)} elements")
-    return found
+    return shape
 
 
 def _dtype(text: str, name: str) -> np.dtype[Any]:
@@ -226,12 +226,12 @@ def _dtype(text: str, name: str) -> np.dtype[Any]:
             raise ValueError(text)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = np.dtype(text)
+            dtype = np.dtype(text)
     except (TypeError, ValueError, OverflowError, MemoryError, Warning):
         raise Damaged(f"`{name}` has the dtype `{text[:40]}`, which is not known") from None
-    if not 0 < found.itemsize < 1 << 20:
-        raise Damaged(f"`{name}` has elements of {found.itemsize} bytes")
-    return found
+    if not 0 < dtype.itemsize < 1 << 20:
+        raise Damaged(f"`{name}` has elements of {dtype.itemsize} bytes")
+    return dtype
 
 
 class Arrays:
@@ -276,12 +276,12 @@ class Arrays:
     def _head(self, entry: zipfile.ZipInfo) -> bytes:
         if entry.compress_type == zipfile.ZIP_STORED:
             return bytes(self._archive.raw(entry)[:HEAD])
-        found = b""
+        head = b""
         for piece in _unpack(self._archive.raw(entry), entry):
-            found += piece
-            if len(found) >= HEAD:
+            head += piece
+            if len(head) >= HEAD:
                 break
-        return found[:HEAD]
+        return head[:HEAD]
 
     def _header(self, entry: zipfile.ZipInfo, data: bytes) -> Header:
         head = read_header(data, entry.filename)
@@ -305,13 +305,13 @@ class Arrays:
         return view_or_copy(np.frombuffer(content, head.dtype, math.prod(head.shape), head.start))
 
     def _unpacked(self, entry: zipfile.ZipInfo, head: Header) -> np.ndarray:
-        found = np.empty(math.prod(head.shape), head.dtype)
-        into, at = memoryview(found.view(np.uint8).data), -head.start  # before 0: in the header
+        elements = np.empty(math.prod(head.shape), head.dtype)
+        into, at = memoryview(elements.view(np.uint8).data), -head.start  # before 0: in the header
         for piece in self._archive.unpacked(entry):
             skip = min(max(-at, 0), len(piece))
             into[at + skip : at + len(piece)] = piece[skip:]
             at += len(piece)
-        return found
+        return elements
 
 
 def view_or_copy(elements: np.ndarray) -> np.ndarray:

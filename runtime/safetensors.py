@@ -79,21 +79,21 @@ def _header(data: memoryview) -> dict[str, Any]:
         raise Damaged("its header is cut off")
     try:
         text = bytes(data[LENGTH : LENGTH + size]).decode()
-        found = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_number)
+        header = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_number)
     except (ValueError, RecursionError) as exc:
         raise Damaged("its header is not JSON") from exc
-    if not isinstance(found, dict):
+    if not isinstance(header, dict):
         raise Damaged("its header is no map of names to tensors")
-    return found
+    return header
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise Damaged(f"its header says `{twice[:200]}` twice")
-    return made
+    return mapping
 
 
 def _no_number(text: str) -> NoReturn:
@@ -112,10 +112,10 @@ def _tensor(name: str, entry: Any, start: int, room: int) -> Header:
         raise Damaged(f"`{name}` has a malformed shape")
     if offsets is None or len(offsets) != 2 or not offsets[0] <= offsets[1] <= room:
         raise Damaged(f"`{name}` does not lie inside the file")
-    found = Header(shape, storage(DTYPES[dtype]), False, start + offsets[0])
-    if found.nbytes != offsets[1] - offsets[0]:
-        raise Damaged(f"`{name}` takes {found.nbytes} bytes, and has {offsets[1] - offsets[0]}")
-    return found
+    header = Header(shape, storage(DTYPES[dtype]), False, start + offsets[0])
+    if header.nbytes != offsets[1] - offsets[0]:
+        raise Damaged(f"`{name}` takes {header.nbytes} bytes, and has {offsets[1] - offsets[0]}")
+    return header
 
 
 def _integers(value: Any) -> tuple[int, ...] | None:

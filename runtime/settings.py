@@ -34,7 +34,7 @@ VARIABLES: Mapping[str, Variable] = {
 
 def problems(environment: Mapping[str, str], names: Collection[str] = VARIABLES) -> list[Diagnostic]:
     """One finding for each of the variables that says nonsense; one that is empty counts as not set."""
-    found = []
+    diagnostics = []
     for name in names:
         text, variable = environment.get(name, ""), VARIABLES[name]
         sound = re.fullmatch(variable.pattern, text, re.IGNORECASE | re.DOTALL | re.ASCII) is not None
@@ -42,15 +42,15 @@ def problems(environment: Mapping[str, str], names: Collection[str] = VARIABLES)
             sound = not os.path.lexists(text) or os.path.isdir(text)
         if text.strip() and not sound:
             message = f"{name} is `{shown(text)}`: it should be {variable.words}"
-            found.append(error(variable.code, message, help=f"unset {name}, or correct it"))
-    return found
+            diagnostics.append(error(variable.code, message, help=f"unset {name}, or correct it"))
+    return diagnostics
 
 
 def check(*names: str) -> None:
     """Raises LoadError for variables of this process that say nonsense; all of them where none are named."""
-    found = problems(os.environ, names or VARIABLES)
-    if found:
-        raise LoadError(found)
+    diagnostics = problems(os.environ, names or VARIABLES)
+    if diagnostics:
+        raise LoadError(diagnostics)
 
 
 def is_on(name: str) -> bool:

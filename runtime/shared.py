@@ -110,20 +110,20 @@ class _Library:
 
     def _tags(self) -> tuple[list[int], dict[int, int]]:
         needed: list[int] = []
-        found: dict[int, int] = {}
+        tags: dict[int, int] = {}
         at, size = self.dynamic
         for index in range(size // 16):
             tag, value = struct.unpack_from("<QQ", self.data, at + 16 * index)
             if tag == 0:
                 if any(self.data[at + 16 * index : at + size]):
                     raise damaged("its dynamic section ends early")
-                return needed, found
+                return needed, tags
             if tag == NEEDED:
                 needed.append(value)
                 continue
-            if tag in found:
+            if tag in tags:
                 raise damaged("its dynamic section says something twice")
-            found[tag] = value
+            tags[tag] = value
         raise damaged("its dynamic section does not end")
 
     def _refuse_tags(self) -> None:
@@ -273,27 +273,27 @@ def _segments(data: bytes, fields: tuple[int, ...]) -> tuple[list[Segment], tupl
     table, entry, count = fields[5], fields[9], fields[10]
     if entry != elf.PROGRAM_HEADER.size or not count or table + count * entry > len(data):
         raise damaged("its program headers lie outside the file")
-    found: list[Segment] = []
+    segments: list[Segment] = []
     dynamic: list[tuple[int, int, int]] = []
     for kind, flags, offset, address, _, size, memory, align in elf.PROGRAM_HEADER.iter_unpack(
         data[table : table + count * entry]
     ):
         if kind == LOAD:
-            found.append(_segment(data, Segment(flags, offset, address, size, memory), align, found))
+            segments.append(_segment(data, Segment(flags, offset, address, size, memory), align, segments))
         elif kind == DYNAMIC:
             dynamic.append((address, offset, size))
         elif kind == STACK and flags & EXECUTE:
             raise _unexpected("it asks for a stack that can be executed")
         elif kind not in (0, NOTE, PHDR, EH_FRAME, STACK, RELRO, PROPERTY):
             raise _unexpected(f"it has a segment of the unexpected kind {kind:#x}")
-        elif kind == RELRO and not any(s.holds(address, memory, in_file=False) for s in found):
+        elif kind == RELRO and not any(s.holds(address, memory, in_file=False) for s in segments):
             raise damaged("a segment lies outside the file")
     if len(dynamic) != 1:
         raise damaged("it has no dynamic section of its own")
     address, offset, size = dynamic[0]
-    for segment in found:
+    for segment in segments:
         if segment.holds(address, size, in_file=True) and offset - segment.offset == address - segment.address:
-            return found, (offset, size)
+            return segments, (offset, size)
     raise damaged("its dynamic section lies outside the file")
 
 

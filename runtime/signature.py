@@ -148,9 +148,9 @@ class Signature:
             allowed = f"{most}" if not self.output_names else f"{most - len(self.output_names)} or {most}"
             text = f"`{self.name}` takes {allowed} argument{'s' if allowed != '1' else ''} ({names}), got {count}"
             raise CallError(error("E0802", text))
-        made: list[Argument] = []
-        self._add(params[:count], args, made)
-        return made
+        arguments: list[Argument] = []
+        self._add(params[:count], args, arguments)
+        return arguments
 
     def _add(self, params: Sequence[Value], args: Sequence[Any], into: list[Argument]) -> None:
         wrong: list[Diagnostic] = []
@@ -194,14 +194,14 @@ class Signature:
 
     def _results(self, spec: Value, given: list[Argument], out: Any) -> tuple[list[Argument], Any]:
         """The places of the results and, nested as declared, what the call returns (None: a scalar, read later)."""
-        made: list[Argument] = []
+        results: list[Argument] = []
         if out is None:
-            return made, self._made(spec, bind_symbols(given), given, made)
+            return results, self._made(spec, bind_symbols(given), given, results)
         wrong: list[Diagnostic] = []
-        self._flatten(spec, out, "out", made, wrong)
+        self._flatten(spec, out, "out", results, wrong)
         if wrong:
             raise CallError(wrong)
-        return made, _cut(spec, out, iter(made))
+        return results, _cut(spec, out, iter(results))
 
     def _made(self, value: Value, symbols: dict[str, int], given: list[Argument], into: list[Argument]) -> Any:
         """A fresh result, or a tuple of them, whose places go to `into`."""

@@ -71,8 +71,8 @@ def adopt_library(library: ctypes.CDLL) -> None:
     Where one of the two is of a time when pools were not told the work, loops of the library are for the shared pool of
     unknown work.
     """
-    found = {name: _address(library, name) for name in (*_FUNCTIONS, RUN_WORK, _SET_SHARED_RUN)}
-    own = {name: address for name, address in found.items() if address is not None}
+    addresses = {name: _address(library, name) for name in (*_FUNCTIONS, RUN_WORK, _SET_SHARED_RUN)}
+    own = {name: address for name, address in addresses.items() if address is not None}
     if not all(name in own for name in _FUNCTIONS):
         return
     shared = image.share_symbols(own)

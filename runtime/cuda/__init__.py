@@ -34,8 +34,8 @@ def find_driver() -> Driver:
         if asked and asked != name:
             continue
         try:
-            found: Driver = importlib.import_module(module).open_driver()
-            return found
+            driver: Driver = importlib.import_module(module).open_driver()
+            return driver
         except NoDriver as exc:
             reasons.append(str(exc))
     reason = "; ".join(dict.fromkeys(reasons)) or f"MLCC_CUDA_DRIVER is `{asked}`: it names no package"

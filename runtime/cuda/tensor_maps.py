@@ -23,14 +23,14 @@ _CODES = {1: "INVALID_VALUE", 3: "NOT_INITIALIZED", 4: "DEINITIALIZED", 201: "IN
 def _function() -> Any:
     """Raises DriverError where the driver has no tensor maps (before CUDA 12)."""
     try:
-        found = ctypes.CDLL(LIBRARY).cuTensorMapEncodeTiled
+        encode_tiled = ctypes.CDLL(LIBRARY).cuTensorMapEncodeTiled
     except (OSError, AttributeError) as exc:
         raise DriverError("cuTensorMapEncodeTiled", "NOT_FOUND", f"the driver has no tensor maps: {exc}") from None
     p = ctypes.c_void_p
     c = ctypes.c_uint32
-    found.argtypes = [p, ctypes.c_int, c, p, p, p, p, p, *[ctypes.c_int] * 4]
-    found.restype = ctypes.c_int
-    return found
+    encode_tiled.argtypes = [p, ctypes.c_int, c, p, p, p, p, p, *[ctypes.c_int] * 4]
+    encode_tiled.restype = ctypes.c_int
+    return encode_tiled
 
 
 def encode(made: TensorMap, function: Any = None) -> bytes:

@@ -103,8 +103,8 @@ class BindingsDriver:
         self._call("cuStreamSynchronize", stream)
 
     def event(self) -> object:
-        made: object = self._call("cuEventCreate", 0)
-        return made
+        event: object = self._call("cuEventCreate", 0)
+        return event
 
     def record(self, event: object, stream: int) -> None:
         self._call("cuEventRecord", event, stream)
@@ -117,12 +117,12 @@ class BindingsDriver:
         log = bytearray(_LOG)
         option = self.cuda.CUjit_option
         options = [option.CU_JIT_ERROR_LOG_BUFFER, option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
-        made: object = self._call("cuModuleLoadDataEx", code + b"\0", 2, options, [log, len(log)], log=log)
-        return made
+        module: object = self._call("cuModuleLoadDataEx", code + b"\0", 2, options, [log, len(log)], log=log)
+        return module
 
     def function(self, module: object, name: str) -> object:
-        made: object = self._call("cuModuleGetFunction", module, name.encode())
-        return made
+        kernel: object = self._call("cuModuleGetFunction", module, name.encode())
+        return kernel
 
     def set_dynamic_shared(self, function: object, size: int) -> None:
         kind = self.cuda.CUfunction_attribute(FUNCTION_MAX_DYNAMIC_SHARED)
@@ -143,10 +143,10 @@ class BindingsDriver:
     def end_capture(self, stream: int) -> object | None:
         graph = self._call("cuStreamEndCapture", stream)
         try:
-            made: object = self._call("cuGraphInstantiate", graph, 0)
+            executable: object = self._call("cuGraphInstantiate", graph, 0)
         finally:
             self._call("cuGraphDestroy", graph)
-        return made
+        return executable
 
     def replay(self, graph: object, stream: int) -> None:
         self._call("cuGraphLaunch", graph, stream)

@@ -92,14 +92,14 @@ class PycudaDriver:
             self._call("cuCtxDestroy", current.detach)
 
     def alloc(self, size: int) -> int:
-        made = self._call("cuMemAlloc", self.cuda.mem_alloc, size)
-        self._memory[int(made)] = made
-        return int(made)
+        allocation = self._call("cuMemAlloc", self.cuda.mem_alloc, size)
+        self._memory[int(allocation)] = allocation
+        return int(allocation)
 
     def free(self, address: int) -> None:
-        made = self._memory.pop(address, None)
-        if made is not None:
-            self._call("cuMemFree", made.free)
+        allocation = self._memory.pop(address, None)
+        if allocation is not None:
+            self._call("cuMemFree", allocation.free)
 
     def memory_info(self) -> tuple[int, int]:
         free, total = self._call("cuMemGetInfo", self.cuda.mem_get_info)
@@ -120,16 +120,16 @@ class PycudaDriver:
         self._call("cuMemsetD8Async", self.cuda.memset_d8_async, target, value, size, self._on(stream))
 
     def stream(self) -> int:
-        made = self._call("cuStreamCreate", self.cuda.Stream)
-        self._streams[int(made.handle)] = made
-        return int(made.handle)
+        stream = self._call("cuStreamCreate", self.cuda.Stream)
+        self._streams[int(stream.handle)] = stream
+        return int(stream.handle)
 
     def synchronize(self, stream: int) -> None:
         self._call("cuStreamSynchronize", self._on(stream).synchronize)
 
     def event(self) -> object:
-        made: object = self._call("cuEventCreate", self.cuda.Event)
-        return made
+        event: object = self._call("cuEventCreate", self.cuda.Event)
+        return event
 
     def record(self, event: object, stream: int) -> None:
         self._call("cuEventRecord", event.record, self._on(stream))  # type: ignore[attr-defined]
@@ -139,12 +139,12 @@ class PycudaDriver:
         return float(self._call("cuEventElapsedTime", stop.time_since, start))  # type: ignore[attr-defined]
 
     def load(self, code: bytes) -> object:
-        made: object = self._call("cuModuleLoadDataEx", self.cuda.module_from_buffer, code)
-        return made
+        module: object = self._call("cuModuleLoadDataEx", self.cuda.module_from_buffer, code)
+        return module
 
     def function(self, module: object, name: str) -> object:
-        made: object = self._call("cuModuleGetFunction", module.get_function, name)  # type: ignore[attr-defined]
-        return made
+        kernel: object = self._call("cuModuleGetFunction", module.get_function, name)  # type: ignore[attr-defined]
+        return kernel
 
     def set_dynamic_shared(self, function: object, size: int) -> None:
         kind = self.cuda.function_attribute.values[FUNCTION_MAX_DYNAMIC_SHARED]

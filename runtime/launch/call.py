@@ -172,10 +172,10 @@ class LaunchCall:
         if argument.tensor is None:
             return argument.word  # an address that was given as such; a scalar's is not used
         shift = self.launcher.plan.shifts.get(index)
-        made = transfer(argument, loaded, 0 if shift is None else shift(self.values), self._is_result(argument))
-        if made.moves:
-            self.transfers.append(made)
-        return made.address
+        placed = transfer(argument, loaded, 0 if shift is None else shift(self.values), self._is_result(argument))
+        if placed.moves:
+            self.transfers.append(placed)
+        return placed.address
 
     def _fetch(self) -> None:
         """The arguments' content as it is now, to the device."""
@@ -207,8 +207,8 @@ class LaunchCall:
                 self._new_run(loaded).check()
             return values
         except Failure as exc:
-            text, found = self._text(exc.code), self._differences()
-            raise self.signature.failure(exc.code, text, found, self.arguments, exc.numbers) from None
+            text, mismatches = self._text(exc.code), self._differences()
+            raise self.signature.failure(exc.code, text, mismatches, self.arguments, exc.numbers) from None
 
     def _new_run(self, loaded: Loaded) -> Run:
         return self.launcher.run(loaded, self.addresses, self.room.address, self.workspace)
@@ -235,8 +235,8 @@ class LaunchCall:
             return self._cut(item, tuple(d(values) for d in self.launcher.plan.actual[places[id(item.argument)]]))
         if not isinstance(item, Argument):
             return item
-        found = numbers.get(places[id(item)], [])
-        return tuple(found) if item.leaf.kind == "shape" else _scalar(item.leaf.dtype, found[0])
+        scalars = numbers.get(places[id(item)], [])
+        return tuple(scalars) if item.leaf.kind == "shape" else _scalar(item.leaf.dtype, scalars[0])
 
     def _cut(self, item: Cut, shape: tuple[int, ...]) -> Any:
         """The part of a result that was written."""
@@ -254,9 +254,9 @@ def _scalar(dtype: str, value: Any) -> Any:
 
 
 def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
-    made: list[int] = []
+    strides: list[int] = []
     step = 1
     for extent in reversed(shape):
-        made.insert(0, step)
+        strides.insert(0, step)
         step *= extent
-    return tuple(made)
+    return tuple(strides)

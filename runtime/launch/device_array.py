@@ -56,9 +56,9 @@ class DeviceArray:
         except NotATensor as exc:
             raise CallError(error("E0803", f"the value is {exc}")) from None
         array = np.ascontiguousarray(as_array(source))
-        made = DeviceArray.empty(pool, source.shape, source.dtype)
-        pool.device.copy_in(made.tensor.address, of_array(array).address, array.nbytes)
-        return made
+        device_copy = DeviceArray.empty(pool, source.shape, source.dtype)
+        pool.device.copy_in(device_copy.tensor.address, of_array(array).address, array.nbytes)
+        return device_copy
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -78,16 +78,16 @@ class DeviceArray:
         self.require()
         name, _, lanes = self.dtype.partition("x")
         shape = (*self.shape, int(lanes)) if lanes else self.shape
-        made = np.empty(shape, STORAGE.get(name, name))
-        if made.nbytes:
-            self.device.copy_out(made.__array_interface__["data"][0], self.address, made.nbytes)
-        return made
+        array = np.empty(shape, STORAGE.get(name, name))
+        if array.nbytes:
+            self.device.copy_out(array.__array_interface__["data"][0], self.address, array.nbytes)
+        return array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("an array in a device's memory becomes a NumPy array by copying")
-        made = self.numpy()
-        return made if dtype is None else made.astype(dtype)
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
 
     def view(self, shape: tuple[int, ...]) -> DeviceArray:
         """The first elements under another shape."""

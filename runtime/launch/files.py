@@ -102,11 +102,11 @@ def _beside(plan: Mapping[str, Any], path: str) -> str:
     if named is None:
         return f"{os.path.splitext(path)[0]}.npz"
     home = os.path.dirname(path) or "."
-    made = os.path.join(home, named) if isinstance(named, str) and "\0" not in named else ""
+    data_path = os.path.join(home, named) if isinstance(named, str) and "\0" not in named else ""
     root = os.path.realpath(home)
-    if not made or os.path.commonpath([root, os.path.realpath(made)]) != root:
+    if not data_path or os.path.commonpath([root, os.path.realpath(data_path)]) != root:
         raise damaged("the file that it names for its constants does not lie in its folder")
-    return made
+    return data_path
 
 
 def write_text(parts: Parts) -> bytes:
@@ -123,12 +123,12 @@ def _sum(head: bytes, code: bytes) -> bytes:
 
 def _json(text: bytes, what: str, kind: type = dict) -> Any:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         raise _broken(f"its {what} is no JSON") from None
-    if not isinstance(found, kind):
+    if not isinstance(value, kind):
         raise _broken(f"its {what} is JSON of another kind")
-    return found
+    return value
 
 
 def _missing(message: str) -> LoadError:
@@ -140,8 +140,8 @@ def _missing(message: str) -> LoadError:
 
 def write_archive(parts: Parts) -> bytes:
     """The zip of an artifact; equal parts give equal bytes."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
 
         def add(name: str, content: bytes) -> None:
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content)
@@ -154,7 +154,7 @@ def write_archive(parts: Parts) -> bytes:
             part = io.BytesIO()
             np.lib.format.write_array(part, np.asanyarray(array), allow_pickle=False)
             add(_constant_name(index), part.getvalue())
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def _constant_name(index: int) -> str:
@@ -194,10 +194,10 @@ class _Archive:
         start += 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
         if start + entry.file_size > len(self.data):
             raise _broken(f"{self.name} is cut off")
-        found = memoryview(self.data)[start : start + entry.file_size]
-        if zlib.crc32(found) != entry.CRC:
+        content = memoryview(self.data)[start : start + entry.file_size]
+        if zlib.crc32(content) != entry.CRC:
             raise _broken(f"`{name}` of {self.name} does not match its checksum")
-        return found
+        return content
 
 
 def _archive(data: bytes, with_constants: bool) -> Parts:
@@ -219,21 +219,21 @@ def _archive(data: bytes, with_constants: bool) -> Parts:
 
 
 def _wanted(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = plan.get("constants")
+    specs = plan.get("constants")
     fields = {"dtype": str, "shape": list, "bytes": int, "sha256": str}
-    sound = isinstance(found, list) and all(
-        isinstance(c, dict) and all(isinstance(c.get(k), kind) for k, kind in fields.items()) for c in found
+    sound = isinstance(specs, list) and all(
+        isinstance(c, dict) and all(isinstance(c.get(k), kind) for k, kind in fields.items()) for c in specs
     )
     if not sound:
         raise damaged("its list of constants is malformed")
-    return found  # type: ignore[return-value]
+    return specs  # type: ignore[return-value]
 
 
 def _constants(
     wanted: list[dict[str, Any]], archive: _Archive, name_of: Callable[[dict[str, Any]], str]
 ) -> list[memoryview]:
     """The bytes of all constants, each held against its hash. Raises LoadError."""
-    made = []
+    contents = []
     for entry in wanted:
         name = name_of(entry)
         data = _elements(archive.read(name), name)
@@ -241,8 +241,8 @@ def _constants(
         digest.update(data)
         if data.nbytes != entry["bytes"] or digest.hexdigest() != entry["sha256"]:
             raise _missing(f"`{name}` of {archive.name} is not the constant that the launch plan was made with")
-        made.append(data)
-    return made
+        contents.append(data)
+    return contents
 
 
 def _elements(member: memoryview, name: str) -> memoryview:

@@ -32,15 +32,15 @@ class Launcher:
     ) -> Recording:
         """Return the cached recording for these addresses and values, or record one. Raises Failure."""
         key = (loaded.generation, room, tuple(addresses), tuple(values.items()))
-        found = self._recordings.get(key)
-        if found is not None:
+        recording = self._recordings.get(key)
+        if recording is not None:
             self._recordings.move_to_end(key)
-            return found
-        run, made = self.run(loaded, addresses, room, workspace), dict(values)
+            return recording
+        run, final_values = self.run(loaded, addresses, room, workspace), dict(values)
         recorder = run.sink = Recorder()
-        run(made)
+        run(final_values)
         recorder.blocks = run.blocks
-        found = self._recordings[key] = Recording(recorder, made, loaded.device)
+        recording = self._recordings[key] = Recording(recorder, final_values, loaded.device)
         if len(self._recordings) > _MOST_RECORDINGS:
             self._recordings.popitem(last=False)
-        return found
+        return recording

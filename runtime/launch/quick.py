@@ -61,20 +61,20 @@ class QuickCalls:
 
     def key(self, args: tuple[Any, ...], device: Device) -> Any:
         """Return the cache key of a call: its arguments' shapes; None if one is not compact or of another dtype."""
-        made: list[Any] = []
+        shapes: list[Any] = []
         for value, dtype, code in zip(args, self.dtypes, self.codes, strict=True):
             if type(value) is np.ndarray:
                 if value.dtype is not dtype or value.flags.num & _COMPACT != _COMPACT:
                     return None
-                made.append(value.shape)
+                shapes.append(value.shape)
             elif type(value) is DeviceArray and value.device is device and value.generation == device.generation:
                 tensor = value.tensor
                 if tensor.code != code or tensor.strides is not None or tensor.address % POINTER_ALIGNMENT:
                     return None
-                made.append((tensor.shape,))
+                shapes.append((tensor.shape,))
             else:
                 return None
-        return tuple(made)
+        return tuple(shapes)
 
     def remember(self, key: Any, values: Values, workspace: int, on_device: bool) -> None:
         """Note what the long way found out for a key; `on_device`: whether an argument lies there."""
@@ -99,11 +99,11 @@ class QuickCalls:
             addresses.append(blocks[-1].address)
             if value.nbytes:
                 device.copy_in(blocks[-1].address, address_of(value), value.nbytes)
-        made: list[Any] = []
+        results: list[Any] = []
         for spec, shape, size in zip(self.results, known.shapes, known.sizes, strict=True):
             if known.on_device:
-                made.append(DeviceArray.empty(pool, shape, spec.dtype))
-                addresses.append(made[-1].tensor.address)
+                results.append(DeviceArray.empty(pool, shape, spec.dtype))
+                addresses.append(results[-1].tensor.address)
             else:
                 blocks.append(pool.take(size))
                 addresses.append(blocks[-1].address)
@@ -113,7 +113,7 @@ class QuickCalls:
             launcher.run(loaded, addresses, room.address, known.workspace).check()
         if not known.on_device:
             for at, (shape, dtype) in enumerate(zip(known.shapes, self.result_dtypes, strict=True)):
-                made.append(np.empty(shape, dtype))
-                if made[-1].nbytes:
-                    device.copy_out(address_of(made[-1]), addresses[self.count + at], made[-1].nbytes)
-        return made[0] if self.single else tuple(made)
+                results.append(np.empty(shape, dtype))
+                if results[-1].nbytes:
+                    device.copy_out(address_of(results[-1]), addresses[self.count + at], results[-1].nbytes)
+        return results[0] if self.single else tuple(results)

@@ -42,10 +42,10 @@ def read_plan(raw: Any, functions: Mapping[str, FunctionSpec], packed: Sequence[
 
 
 def _integer(value: Any) -> int:
-    found = constant(value)
-    if found is None:
+    number = constant(value)
+    if number is None:
         raise damaged(f"`{value}` is no integer")
-    return found
+    return number
 
 
 class _Reader:
@@ -71,10 +71,10 @@ class _Reader:
         )
         for name, entry in raw["programs"].items():
             self.programs[name] = _Program(self, entry)
-        made = {name: self.function(self.specs[name], raw["functions"][name]) for name in self.specs}
+        functions = {name: self.function(self.specs[name], raw["functions"][name]) for name in self.specs}
         errors = {_integer(code): str(text) for code, text in raw["errors"]}
         words = sum(k.word >= 0 for k in self.kernels.values())
-        return Plan(made, self.kernels, self.constants, errors, words)
+        return Plan(functions, self.kernels, self.constants, errors, words)
 
     def kernel(self, name: str, raw: Any) -> Kernel:
         params = tuple(map(str, raw["params"]))
@@ -116,10 +116,10 @@ class _Reader:
         )
 
     def index(self, value: Any) -> int:
-        found = _integer(value)
-        if not 0 <= found < self.arguments:
-            raise damaged(f"there is no argument {found}")
-        return found
+        number = _integer(value)
+        if not 0 <= number < self.arguments:
+            raise damaged(f"there is no argument {number}")
+        return number
 
     def steps(self, raw: Any, names: Collection[str], depth: int) -> tuple[Operation, ...]:
         if depth > DEPTH:

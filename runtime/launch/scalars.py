@@ -112,10 +112,10 @@ def _float(
     parts = [compute(t, names, depth + 1) for t in operands]
     if word == "round" and len(parts) == 1:
         return lambda values: _quiet(rounded, float, parts, values)
-    found = MATH.get(word)
-    if found is None or found[0] != len(parts):
+    operation = MATH.get(word)
+    if operation is None or operation[0] != len(parts):
         raise damaged(f"it has the scalar operation `{word}`")
-    apply = found[1]
+    apply = operation[1]
     return lambda values: _quiet(rounded, apply, parts, values)
 
 

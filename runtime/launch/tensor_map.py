@@ -52,9 +52,9 @@ class TensorMap(NamedTuple):
 
 def tensor_map(spec: MapSpec, address: int, dims: Sequence[int], strides: Sequence[int]) -> TensorMap:
     """A map whose limits hold; extents below 0 are 0. Raises CallError E0879."""
-    made = TensorMap(spec, address, tuple(max(d, 0) for d in dims), tuple(strides))
-    if made.is_empty:
-        return made
+    descriptor = TensorMap(spec, address, tuple(max(d, 0) for d in dims), tuple(strides))
+    if descriptor.is_empty:
+        return descriptor
     if address % STRIDE_UNIT:
         raise _refused(spec, f"it begins at {address:#x}, which is no multiple of {STRIDE_UNIT}")
     for extent in dims:
@@ -66,7 +66,7 @@ def tensor_map(spec: MapSpec, address: int, dims: Sequence[int], strides: Sequen
             raise _refused(spec, f"its rows are {stride} bytes apart, which is no multiple of {STRIDE_UNIT}", help)
         if not 0 <= stride < MOST_STRIDE:
             raise _refused(spec, f"its rows are {stride} bytes apart; up to {MOST_STRIDE} can be")
-    return made
+    return descriptor
 
 
 def plain(made: TensorMap) -> bytes:

@@ -82,9 +82,9 @@ def transfer(argument: Argument, loaded: Loaded, shift: int, is_result: bool) ->
     written = is_result or leaf.role != "in" or leaf.kind == "pointer"
     fetched = not fresh or (lead > 0 or tensor.strides is not None)
     target = block.address + gap
-    made = Transfer(target + lead, block, argument.located is None, low, target, size, fetched, written)
-    made.strided = tensor if strided else None
-    return made
+    placed = Transfer(target + lead, block, argument.located is None, low, target, size, fetched, written)
+    placed.strided = tensor if strided else None
+    return placed
 
 
 def span(tensor: Tensor) -> tuple[int, int]:
