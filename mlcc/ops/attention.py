@@ -81,7 +81,7 @@ def _check_bias(call: relax.Call, bias: Tensor, wanted: Dims) -> None:
 
 
 def scale(call: relax.Call) -> float | None:
-    """The factor of the scores that the call gives."""
+    """Return the scale factor of the scores that the call states, None for the default."""
     value = call.attrs["scale"]
     return value if value is None else float(getattr(value, "value", value))
 
@@ -112,7 +112,7 @@ def _heads_first(x: te.Tensor, heads: tir.Expr) -> te.Tensor:
 
 
 def _matmul(a: te.Tensor, b: te.Tensor, transposed: bool) -> te.Tensor:
-    """a @ b.T or a @ b, matrix by matrix; 0 where there is nothing to sum."""
+    """Return the batched product a @ b.T or a @ b; 0 for an empty reduction axis."""
     batch, rows, inner = a.buffer.shape
     columns = b.buffer.shape[1 if transposed else 2]
     name = f"T_batch_matmul_N{'T' if transposed else 'N'}"

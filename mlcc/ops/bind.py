@@ -1,4 +1,4 @@
-"""From the arguments of an operator's call, as text gives them, to a normalised `relax.Call`, and back."""
+"""Conversion between the arguments of an operator's call in text and a normalised `relax.Call`."""
 
 from __future__ import annotations
 

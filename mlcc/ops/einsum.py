@@ -88,7 +88,7 @@ def _output(call: relax.Call, term: str, ellipsis: Labels, inputs: tuple[Labels,
 
 
 def _common(call: relax.Call, label: str, known: tir.Expr | None, extent: tir.Expr) -> tir.Expr:
-    """The extent of a label; one of 1 goes with any."""
+    """Return the extent of a label; an extent of 1 broadcasts."""
     if known is None or is_one(known):
         return extent
     if not is_one(extent) and known_different(known, extent):

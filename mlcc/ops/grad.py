@@ -23,7 +23,7 @@ from mlcc.te.scalar import Scalar, raw
 
 
 def infer_pool_backward(call: relax.Call) -> relax.StructInfo:
-    """The data's own shape; what comes back has the shape of the pool."""
+    """Infer the shape of the data; the incoming gradient has the shape of the pool's result."""
     gradient = tensor(call, 0)
     data = frame(call, 2, "layout", index=1)
     positive(call, "pool_size", "strides", "dilation")
@@ -139,7 +139,7 @@ def _lower_avg(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
 
 
 def _lower_max(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor:
-    """The first of the greatest elements of a window takes what comes back to it."""
+    """Send the gradient of a window to its maximum, the first one of equal ones."""
     windows = _Windows(call, gradient, x)
     layout, pads = windows.layout, call.attrs["padding"]
     before, after = [0] * x.ndim, [0] * x.ndim

@@ -30,7 +30,7 @@ def result_dtype(call: relax.Call, infos: Sequence[Tensor]) -> DType | None:
 
 
 def infer_matmul(call: relax.Call) -> Tensor:
-    """NumPy's rule: the inner extents are equal, what is left of them broadcasts, vectors lose their dimension."""
+    """Infer by NumPy's rule: inner extents are equal, batch dimensions broadcast, vectors lose their dimension."""
     left, right = tensor(call, 0), tensor(call, 1)
     dtype = result_dtype(call, (left, right))
     device = device_of((left, right))

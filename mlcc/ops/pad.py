@@ -1,4 +1,4 @@
-"""Borders around a tensor: of one value, or of what stands at its edges."""
+"""Padding of tensors: with one value, or with elements from the edges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Width = int | tir.Expr
 
 
 def infer_pad(call: relax.Call) -> Tensor:
-    """Extents grow by what is put before and after."""
+    """Infer extents that grow by the padding before and after."""
     data = tensor(call, 0)
     widths, mode = call.attrs["pad_width"], call.attrs["pad_mode"]
     if mode != "constant" and mode not in _PLACES:

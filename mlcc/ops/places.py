@@ -1,4 +1,4 @@
-"""Indices that stand in the data, in the NumPy references: which are taken, and what is said of the others."""
+"""Indices from data in the NumPy references: the valid ones, and the errors for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling: the greatest or the mean of what a sliding window sees."""
+"""Pooling: the maximum or the mean of a sliding window."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def commutative_names() -> frozenset[str]:
 
 
 def _guarded(impl: Impl) -> Impl:
-    """The entry with complaints about dtypes around what it computes (see `mlcc.ops.guard`)."""
+    """Return the entry with its reference and lowerings wrapped to report unsupported dtypes (see `mlcc.ops.guard`)."""
     return dataclasses.replace(
         impl,
         numpy=None if impl.numpy is None else guard.reference(impl.numpy),

@@ -66,7 +66,7 @@ def tuple_expr(fields: Any, span: Span | None = None) -> relax.Tuple:
 
 
 def expr(value: Any, span: Span | None = None) -> relax.Expr:
-    """Any value as a graph-level expression. Raises BadValue for what is none."""
+    """Return any value as a graph-level expression. Raises BadValue if that is impossible."""
     if isinstance(value, relax.Expr):
         return value
     if isinstance(value, tir.StringImm):
