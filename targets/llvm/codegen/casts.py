@@ -116,7 +116,7 @@ def mangled(type: str) -> str:
 
 
 def to_memory(e: Emitter, value: Value, dtype: DType) -> Value:
-    """A register value as it lies in memory."""
+    """Convert a register value to its memory type."""
     if dtype.is_bool:
         return e.fn.convert("zext", value, memory_type(dtype))
     return small_float.to_memory(e, value, dtype) if is_small_float(dtype) else value

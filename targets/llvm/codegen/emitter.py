@@ -105,7 +105,7 @@ class Emitter:
         return self.fn.call(type, declared, args)
 
     def speculatable(self, node: tir.Expr) -> bool:
-        """Evaluating it for nothing neither faults nor costs much."""
+        """Return True if an expression may be speculated: evaluation neither faults nor costs much."""
         found = self._cheap.get(id(node))
         if found is not None:
             return found[1]
@@ -128,7 +128,7 @@ class Emitter:
             self.plain_body(statements)
 
     def plain_body(self, statements: tuple[tir.Stmt, ...]) -> None:
-        """Statements in order; what follows an end of the function or a jump is not emitted."""
+        """Emit statements in order; dead code after a return or a jump is skipped."""
         for stmt in statements:
             if not self.fn.is_open:
                 return
@@ -170,7 +170,7 @@ class Emitter:
         return self.storage.allocate(self, buffer)
 
     def leave(self, code: Value) -> None:
-        """Return a code, giving back what came from the heap."""
+        """Emit the return of a code, after freeing the heap memory of the function."""
         if self.storage is None or self.is_part:
             self.fn.ret(code)
         else:

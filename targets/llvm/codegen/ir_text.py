@@ -102,7 +102,7 @@ class ModuleText:
         return fn
 
     def declare(self, symbol: str, ret: str, params: Iterable[str], attrs: str = "") -> str:
-        """Declare an external function or an intrinsic once; gives `@symbol`."""
+        """Declare an external function or an intrinsic once; return `@symbol`."""
         name = global_name(symbol)
         if symbol not in self._declarations:
             self._declarations[symbol] = f"declare {ret} {name}({', '.join(params)})" + (f" {attrs}" if attrs else "")
@@ -404,7 +404,7 @@ class FunctionText:
         self._close("unreachable")
 
     def cold(self, hint: str, lines: Iterable[str]) -> str:
-        """A block of finished lines at the end of the function (failure exits); gives its label."""
+        """Add a block of finished lines at the end of the function (failure exits); return its label."""
         label = self._named(hint)
         self._tail.append(f"{label}:")
         self._tail.extend(f"  {line}" for line in lines)

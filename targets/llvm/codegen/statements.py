@@ -21,7 +21,7 @@ def bind(e: Emitter, stmt: tir.Bind) -> None:
 
 
 def evaluate(e: Emitter, stmt: tir.Evaluate) -> None:
-    """An expression for its effect; a constant (`T.evaluate(0)`) is nothing."""
+    """Emit an expression for its side effects; nothing for a constant (`T.evaluate(0)`)."""
     if not isinstance(stmt.value, (tir.IntImm, tir.FloatImm, tir.StringImm, tir.Var)):
         e.expr(stmt.value)
 

@@ -189,7 +189,7 @@ class Storage:
         return self._from_heap(e, buffer)
 
     def _from_heap(self, e: Emitter, buffer: tir.Buffer) -> Value:
-        """New memory; what the slot held from an earlier turn of a loop is given back first."""
+        """Allocate heap memory; free the block of an earlier loop iteration in the same slot first."""
         fn, slot = e.fn, self._slots[buffer.data]
         size = byte_size(buffer)
         assert not isinstance(size, int)

@@ -38,7 +38,7 @@ class Version:
 
     @property
     def helper_attrs(self) -> str:
-        """The attributes of functions that are for the CPU, beside what they do."""
+        """The target attributes of helper functions for the CPU."""
         return f' "target-features"="{",".join(f"+{f}" for f in sorted(self.features))}"'
 
     @property
@@ -73,7 +73,7 @@ def with_versions(name: str, func: tir.PrimFunc, least: Kernel, ctx: ModuleConte
 
 
 def _emit_jump(symbol: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> None:
-    """The function that a kernel is called by. One load and a jump that is predicted, besides the call."""
+    """Emit the dispatcher by which a kernel is called: one load and a well-predicted jump, besides the call."""
     add_choice(ctx)
     owner, ctx.module.owner = ctx.module.owner, ""  # host code, and so all that reads the level is in one unit
     fn = ctx.module.function("i32", symbol, llvm_params(least.signature), attrs=f"noinline {ctx.function_attrs}")

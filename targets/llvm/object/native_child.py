@@ -109,7 +109,7 @@ def check(texts: Sequence[str], machine: Machine, allowed: frozenset[str]) -> di
 
 
 def _parsed(text: str, machine: Machine) -> Any:
-    """The module, without what does not concern its code."""
+    """Parse a module, without the parts that do not concern its code."""
     import llvmlite.binding as llvm
 
     tm = target_machine(machine, 2)

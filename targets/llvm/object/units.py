@@ -151,7 +151,7 @@ class UnitCompiler:
     # ------------------------------------------------------------ parts
 
     def _all(self, quietly: bool = False) -> list[tuple[bytes, float, bool]]:
-        """Compile what waits, here and now; `quietly` in a child, whose parent tells of it."""
+        """Compile all queued units in this thread; `quietly` in a child, whose parent announces them."""
         machines: dict[int, Any] = {}
         while self._waiting:
             unit = self._waiting.popleft()

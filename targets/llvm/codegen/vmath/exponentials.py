@@ -60,7 +60,7 @@ def exp10(c: Code, x: Num) -> Num:
 
 
 def sigmoid(c: Code, x: Num) -> Num:
-    """1 / (1 + exp(-x)), by exp(-|x|): nothing overflows, and what is small keeps its digits."""
+    """Return 1 / (1 + exp(-x)) by exp(-|x|): no overflow, and full relative precision of small results."""
     small = exp(c, -abs(x))
     return c.choose(x < 0.0, small, 1.0) / (small + 1.0)
 

@@ -1,4 +1,4 @@
-"""asinh, acosh, atanh: by log1p of what keeps its digits near 0."""
+"""asinh, acosh, atanh by log1p, without cancellation near 0."""
 
 from __future__ import annotations
 

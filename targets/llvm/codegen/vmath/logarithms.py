@@ -77,7 +77,7 @@ def log10(c: Code, x: Num) -> Num:
 
 
 def log1p(c: Code, x: Num) -> Num:
-    """log of 1 + x, with what the sum rounds off brought into f."""
+    """Return log(1 + x); the rounding error of the sum is added back to f."""
     total, rest = sum_of(c.number(1.0), x)
     k, m, power = split(c, total, denormals=False)
     inverse = ((c.integer(2 * c.format.bias) - power) << c.format.fraction).as_number()
