@@ -111,7 +111,7 @@ def _passed_on(callee: Closure) -> set[relax.Var]:
 
 
 def _carried(p: Planner, value: Value, name: str) -> Value:
-    """The value in memory of the loop; what is no tensor does not change."""
+    """Copy a loop-carried value into memory of the loop; values other than tensors do not change."""
     if isinstance(value, Tuple):
         return Tuple(tuple(_carried(p, f, name) for f in value.fields))
     if not isinstance(value, Tensor):

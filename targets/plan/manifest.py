@@ -17,7 +17,7 @@ from mlcc.targets.plan.steps import HostFunction, Leaf, Param
 
 
 def symbol_names(func: HostFunction) -> dict[tir.Var, str]:
-    """A name of its own for every symbol of a function."""
+    """Return a unique name for every symbol of a function."""
     names: dict[tir.Var, str] = {}
     for symbol in func.symbols:
         name, number = symbol.name, 1

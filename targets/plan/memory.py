@@ -1,4 +1,4 @@
-"""One workspace for all temporaries of a plan: memory is used again as soon as nobody needs what lies in it.
+"""Workspace packing: temporaries of a plan with disjoint live ranges share memory.
 
 Temporaries of constant size are packed by offset, largest first, each at the lowest place that is free for the steps in
 which it is in use. Those of symbolic size share slots: a slot is as large as the largest that ever lies in it, which is
@@ -39,7 +39,7 @@ def lay_out(func: HostFunction) -> None:
 
 
 def drop_needless(steps: list[Step]) -> list[Step]:
-    """Copies of memory onto itself, and branches with nothing in them."""
+    """Return the steps without copies of memory onto itself and without empty branches."""
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, Copy) and _same_place(step):
@@ -89,7 +89,7 @@ def lifetimes(func: HostFunction) -> list[Memory]:
 
 
 def pack_fixed(memories: list[Memory]) -> int:
-    """Offsets for temporaries of constant size; gives the bytes needed."""
+    """Assign offsets to temporaries of constant size; return the bytes needed."""
     placed: list[tuple[int, int, int, int]] = []  # start, end, first and last step, in order of start
     top = 0
     for memory in sorted(memories, key=lambda m: (-_bytes(m), m.first)):

@@ -1,4 +1,4 @@
-"""Functions of a module to plans: what a native function does, step by step.
+"""Planning of functions: from a module's functions to the steps of native functions.
 
 A relax function that another one calls is planned into its caller, so that one workspace serves all. Whatever the graph
 says that native code cannot do is a finding; all of a function are gathered.
