@@ -142,7 +142,7 @@ def borrow_from(value: Any, stream: int) -> Tensor:
 
 
 def device_of(value: Any) -> tuple[int, int] | None:
-    """DLPack's device type and number of an array; None for what is no DLPack array."""
+    """Return DLPack's device type and number of an array; None for any other value."""
     if not hasattr(value, "__dlpack_device__"):
         return None
     kind, number = value.__dlpack_device__()

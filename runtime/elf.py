@@ -195,7 +195,7 @@ def refuse_section(section: Section) -> None:
 
 
 def read_symbols(data: Data, sections: tuple[Section, ...], table: Section) -> tuple[Symbol, ...]:
-    """All symbols; a defined one lies inside its section."""
+    """Read all symbols; check that defined ones are inside their sections."""
     if table.size % SYMBOL.size or table.entsize != SYMBOL.size or not table.size:
         raise damaged("the symbol table has a wrong size")
     if table.link >= len(sections) or sections[table.link].type != STRTAB:

@@ -41,7 +41,7 @@ def _bound(arguments: Sequence[Argument]) -> dict[str, tuple[int, Argument]]:
 
 
 def differences(function: str, arguments: Sequence[Argument]) -> list[Diagnostic]:
-    """Every dimension that is not as declared, each with what it should be."""
+    """Return one diagnostic per dimension that differs from its declaration, with the expected extent."""
     bound = _bound(arguments)
     symbols = {name: value for name, (value, _) in bound.items()}
     diagnostics = []

@@ -229,7 +229,7 @@ class _Symbols:
         self._ranges = _executable_ranges()
 
     def at(self, address: int) -> str | None:
-        """The function whose code an address lies in."""
+        """Return the name of the function whose code contains an address."""
         if not any(start <= address < end for start, end in self._ranges):
             return None
         symbol = image.symbol_at(address)

@@ -146,7 +146,7 @@ class Linker:
 
 
 def undefined(name: str) -> Diagnostic:
-    """The finding for an outside symbol that nobody provides."""
+    """Return the diagnostic for an undefined symbol."""
     return error(
         "E0855", f"the object needs the C symbol `{name}`, which is not allowed or not there",
         help="pass allow_extern=(name,) or --allow-extern to let the object call it; it must be in a loaded library",
@@ -342,7 +342,7 @@ def _link_image(obj: ObjectFile, resolve: Callable[[str], int | None], file: Lar
 
 
 def symbol_at(address: int) -> str | None:
-    """The function of a loaded object whose code an address lies in; None if it is none's."""
+    """Return the name of the loaded function whose code contains an address; None if there is none."""
     for image, _ in _IMAGES:
         for start, size, name in image.code if image.base <= address < image.constants[0] else ():
             if start <= address < start + size:
@@ -378,7 +378,7 @@ def bind_shared(obj: ObjectFile, known: Mapping[str, int]) -> ObjectFile:
 
 
 def protect(address: int, size: int, rights: int) -> None:
-    """Set what pages may be used for. Raises LoadError."""
+    """Set the access rights of pages. Raises LoadError."""
     libc = ctypes.CDLL(None, use_errno=True)
     call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, use_errno=True)(
         ("mprotect", libc)

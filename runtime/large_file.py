@@ -63,7 +63,7 @@ class LargeFile:
         return value
 
     def _read(self, memory: memoryview, offset: int) -> None:
-        """Fill memory from the file; what was cut off stays as it is, and the checksum tells."""
+        """Fill memory from the file; after truncation the rest is left unchanged, and the checksum fails."""
         while memory:
             count = os.preadv(self.handle, [memory], offset)
             if not count:

@@ -47,7 +47,7 @@ def arch() -> str:
 
 @functools.lru_cache(maxsize=1)
 def cpu_words() -> frozenset[str] | None:
-    """The kernel's list of CPU features; None where it gives none."""
+    """Return the operating system's list of CPU features; None if it has none."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             for line in file:

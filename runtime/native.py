@@ -199,7 +199,7 @@ class NativeCall:
         return argument.word - ctypes.addressof(self.memory)
 
     def _refuse(self, code: int) -> NoReturn:
-        """Raise the error for a code of native code, with what the arguments show of its cause."""
+        """Raise the error for a native error code, with the cause as far as the arguments show it."""
         signature = self.executor.signature
         seen = [a for a in self.arguments if a.leaf.kind == "tensor" or not a.is_result]
         raise signature.failure(code, self.executor.entry.text(code), differences(signature.name, seen), seen)

@@ -75,7 +75,7 @@ class Archive:
             self.members[entry.filename] = entry
 
     def raw(self, entry: zipfile.ZipInfo) -> memoryview:
-        """The bytes of a member as they lie in the archive."""
+        """Return the bytes of a member as stored in the archive, perhaps compressed."""
         name, at = entry.filename, entry.header_offset
         if entry.flag_bits & _ENCRYPTED:
             raise Damaged(f"`{name}` is encrypted")

@@ -127,7 +127,7 @@ def decode(kind: str, tensor: Tensor, readonly: tuple[tuple[int, int], ...]) -> 
 
 
 def accept(name: str, value: Any, outputs: list[Tensor]) -> None:
-    """Copy what a value-returning function gave into the places of its results."""
+    """Copy the values returned by a function into its result buffers."""
     values = list(value) if isinstance(value, (tuple, list)) and len(outputs) != 1 else [value]
     if not outputs:
         return

@@ -90,6 +90,6 @@ def version() -> int:
 
 
 def missing(name: str) -> CallError:
-    """The error for a packed function that nobody registered."""
+    """Return the error for an unregistered packed function."""
     hint = did_you_mean(name, registered()) or 'register it: mlcc.register_func("' + name + '", f), or pass --env FILE'
     return CallError(error("E0811", f"no packed function `{name}` is registered", help=hint))

@@ -119,14 +119,14 @@ def _tensor(name: str, entry: Any, start: int, room: int) -> Header:
 
 
 def _integers(value: Any) -> tuple[int, ...] | None:
-    """A list of integers from 0 on; None for anything else."""
+    """Return a list of non-negative integers; None for any other value."""
     if not isinstance(value, list) or not all(type(n) is int and 0 <= n < 1 << 63 for n in value):
         return None
     return tuple(value)
 
 
 def _check_tiling(members: Mapping[str, Header], start: int, end: int) -> None:
-    """Raises Damaged unless the tensors lie one behind the other from `start` to `end`."""
+    """Raise Damaged unless the tensors fill the range from `start` to `end` without gaps or overlap."""
     at = start
     for name, head in sorted(members.items(), key=lambda item: (item[1].start, item[1].nbytes)):
         if head.start != at:

@@ -1,4 +1,4 @@
-"""The environment variables that mlcc reads, and what they may say."""
+"""The environment variables that mlcc reads, and their valid values."""
 
 from __future__ import annotations
 

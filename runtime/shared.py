@@ -46,7 +46,7 @@ _PLAIN_SYMBOLS = frozenset((0, 1, elf.FUNC, 3))  # no type, object, function, se
 
 
 class Segment(NamedTuple):
-    """A part of the file and where it goes; addresses are relative to that of the library."""
+    """A part of the file and its address in memory, relative to that of the library."""
 
     flags: int
     offset: int

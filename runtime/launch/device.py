@@ -98,7 +98,7 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def load_module(self, code: bytes, kernels: Mapping[str, KernelSpec]) -> Mapping[str, Any]:
-        """Load code; gives for each key of `kernels` what `launch` takes. Raises LoadError."""
+        """Load code; return for each key of `kernels` the handle that `launch` takes. Raises LoadError."""
 
     @abc.abstractmethod
     def launch(
@@ -112,7 +112,7 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def synchronize(self) -> None:
-        """Wait until everything is done. Raises CallError for what went wrong meanwhile."""
+        """Wait until all operations are done. Raises CallError for what failed meanwhile."""
 
     @abc.abstractmethod
     def record(self) -> Any:

@@ -66,7 +66,7 @@ class Pool:
                 bisect.insort(self._free, (size, address))
 
     def clear(self) -> bool:
-        """Give what is free back to the device; whether there was something."""
+        """Return free memory to the device; True if there was any."""
         with self._lock:
             free, self._free = self._free, []
         if self.generation == self.device.generation:

@@ -77,7 +77,7 @@ class QuickCalls:
         return tuple(shapes)
 
     def remember(self, key: Any, values: Values, workspace: int, on_device: bool) -> None:
-        """Note what the long way found out for a key; `on_device`: whether an argument lies there."""
+        """Cache the results of the full checks for a key; `on_device`: True if an argument is on the device."""
         if len(self.known) >= _MOST:
             self.known.clear()
         shapes = tuple(tuple(evaluate(d, values) for d in r.dims) for r in self.results)

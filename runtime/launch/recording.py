@@ -15,7 +15,7 @@ from mlcc.runtime.launch.scalars import Values
 
 
 class Recorder:
-    """Notes what it is asked to do. `blocks` is memory that this needs."""
+    """A sink that records operations. `blocks` is the memory that they need."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []

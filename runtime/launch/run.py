@@ -38,7 +38,7 @@ class Sink(Protocol):
 
 
 class Run:
-    """One call under way: where its arguments and its workspace lie, and where its work goes."""
+    """One call in progress: the addresses of its arguments and workspace, and the sink of its operations."""
 
     def __init__(self, loaded: Loaded, function: FunctionPlan, args: Sequence[int], work: int, size: int) -> None:
         """`work` is the address of a workspace of `size` bytes, with room for error records behind it."""
