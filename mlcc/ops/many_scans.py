@@ -1,8 +1,8 @@
-"""Running sums and products by many threads: blocks scan their part of a row, then what lies before each is put to it.
+"""Prefix sums and products by many threads: blocks scan chunks of a row, then apply the total of the chunks before.
 
-A block takes CHUNK elements, EACH of them a thread; the threads' totals are scanned in shared memory (each is added to
-the one 1, 2, 4, ... further on). A second kernel scans the totals of a row's blocks, a third one adds them. Sums of
-floats are rounded in another order than one after the other: in log2(n) steps, with less error.
+A block scans CHUNK elements, EACH of them a thread; the threads' totals are scanned in shared memory (Hillis and
+Steele: each is added to the one 1, 2, 4, ... further on). A second kernel scans the totals of a row's blocks, a third
+one adds them. Sums of floats are rounded in another order than a serial scan: in log2(n) steps, with less error.
 """
 
 from __future__ import annotations

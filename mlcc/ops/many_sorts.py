@@ -137,7 +137,7 @@ class Order:
         return passes if tir.const_int(self.extent.expr) is not None else code.when(width < self.extent, passes)
 
     def _merge(self, width: Any, half: int, row: Scalar, k: Scalar) -> Any:
-        """Element k of a run goes to its place in the run that this and its neighbour become."""
+        """Merge step: store element k of a run at its position in the run merged from this one and its neighbour."""
         at = self.states[half]
         here, place, start, middle, end, low, high = (at[n] for n in range(_STATE))
         between = (low + high) // 2
@@ -217,7 +217,7 @@ def topk(call: relax.Call, x: te.Tensor) -> Any:
 
 
 def median(call: relax.Call, x: te.Tensor) -> Any:
-    """The element in the middle, the lower one of two; of nothing NaN (or 0) at place -1."""
+    """Return the median, the lower of two middle elements; NaN (or 0) at index -1 for an empty row."""
     given, keep = call.attrs["axis"], call.attrs["keepdims"]
     gone = list(range(x.ndim)) if given is None else [a % x.ndim for a in given]
     single = given is not None and len(given) == 1

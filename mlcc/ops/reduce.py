@@ -63,7 +63,7 @@ def infer_arg(call: relax.Call) -> Tensor:
 
 
 def infer_collapse_sum_like(call: relax.Call) -> Tensor:
-    """The shape of the second tensor, to which the first's is what broadcasting made of it."""
+    """Infer the shape of the second tensor, which must broadcast to the shape of the first."""
     data, target = tensor(call, 0), tensor(call, 1)
     _check_collapse(call, data.dims, target.dims)
     return relax.TensorStructInfo(target.shape, data.dtype, target.ndim, target.vdevice)
@@ -197,7 +197,7 @@ def _lower_std(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 
 def _lower_collapse(call: relax.Call, x: te.Tensor, target: Sequence[Any]) -> te.Tensor:
-    """Sum over what broadcasting repeated; where that cannot be known the extents are taken to be equal."""
+    """Sum over the axes that broadcasting repeated; extents are assumed equal where that is unknown."""
     shape = [construct.cast("int64", raw(d)) for d in target]
     extra = x.ndim - len(shape)
     gone = [a for a in range(x.ndim) if a < extra or (is_one(shape[a - extra]) and not is_one(x.buffer.shape[a]))]

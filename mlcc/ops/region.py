@@ -44,7 +44,7 @@ def infer_regions(call: relax.Call) -> Tensor:
 
 
 def _bilinear(x: te.Tensor, layout: str, image: Any, channel: Any, y: Scalar, x_: Scalar) -> Any:
-    """The value between four pixels, of which those outside count nothing."""
+    """Interpolate bilinearly between four pixels; those outside count as 0."""
     low = {"H": te.floor(y).astype("int32"), "W": te.floor(x_).astype("int32")}
     part = {"H": y - low["H"], "W": x_ - low["W"]}
     last = {c: Scalar(construct.sub(x.buffer.shape[layout.index(c)], 1)) for c in "HW"}

@@ -280,7 +280,7 @@ def _best(row: Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar
 
 
 def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
-    """The element in the middle of the sorted elements, the lower one of two; of nothing NaN (or 0) at place -1."""
+    """Return the median of sorted elements, the lower of two middle ones; NaN (or 0) at index -1 if there are none."""
     given, keep = call.attrs["axis"], call.attrs["keepdims"]
     gone = range(x.ndim) if given is None else [a % x.ndim for a in given]
     single = given is not None and len(given) == 1
