@@ -276,7 +276,7 @@ class Query:
     # ------------------------------------------------------------ sizes, results
 
     def _sizes(self) -> None:
-        """Workspace bytes and symbols to `out`; whatever does not fit 64 bits is an error."""
+        """Store workspace bytes and symbols to `out`; overflow of 64 bits is an error."""
         fn, func = self.fn, self.func
         code = self.code
         fits: Value = integer("i1", 1)

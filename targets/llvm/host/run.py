@@ -1,4 +1,4 @@
-"""`PREFIX_f_run`: the steps of a plan as straight code, with nothing checked that the query checked.
+"""`PREFIX_f_run`: the steps of a plan as straight-line code, without the checks that the query has made.
 
     i32 run(ptr args, ptr symbols, ptr workspace)
 
@@ -263,7 +263,7 @@ class Run:
         return self.fn.binary("and", holds, self.fn.binary("xor", code.failed, integer("i1", 1)))
 
     def _succeed(self, code: Operand) -> None:
-        """Leave with the code of what was called, unless it is 0."""
+        """Return the error code of a callee, unless it is 0."""
         fn = self.fn
         failed = fn.cold("failed", [f"ret {code}"])
         go_on = fn.label("ok")

@@ -1,4 +1,4 @@
-"""LLVM in a process of its own, where memory is limited: it ends the process that it runs in when it gets none."""
+"""Run LLVM in a child process if memory is limited, because LLVM ends its process when an allocation fails."""
 
 from __future__ import annotations
 

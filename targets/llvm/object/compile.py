@@ -208,7 +208,7 @@ def _optimised(llvm: Any, text: str, machine: Machine, level: int, code: Code, t
 
 
 def _worked_around(module: Any, machine: Machine, context: Any) -> Any:
-    """The optimised module, without what LLVM mistakes. Functions may use AVX-512 by an attribute of their own."""
+    """Return the optimised module with workarounds for LLVM's miscompiles. Function attributes may enable AVX-512."""
     if not machine.triple.startswith("x86_64") or not lone_lanes.has_masked_stores(f.name for f in module.functions):
         return module
     text = str(module)

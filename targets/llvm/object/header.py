@@ -130,7 +130,7 @@ _KEYWORDS = frozenset(
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    """A C parameter name of its own."""
+    """Return a C parameter name that is not taken, and add it to `taken`."""
     base = unique = c_identifier(name)
     number = 1
     while unique in taken or unique in _KEYWORDS:

@@ -48,7 +48,7 @@ class _Merged:
     relocations: list[tuple[int, int, _Symbol, int]] = field(default_factory=list)  # offset, type, symbol, addend
 
     def add(self, content: bytes | memoryview, size: int, align: int) -> int:
-        """Append a section of an input; gives its offset."""
+        """Append a section of an input; return its offset."""
         gap = -self.size % align
         self.align = max(self.align, align)
         if self.type != elf.NOBITS:

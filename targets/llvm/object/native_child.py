@@ -75,7 +75,7 @@ def compiled(job: dict[str, Any], machine: Machine) -> dict[str, Any]:
 
 
 def check(texts: Sequence[str], machine: Machine, allowed: frozenset[str]) -> dict[str, Any]:
-    """The texts as they may be linked, each with what it defines: name -> result and parameter types.
+    """Return the texts in linkable form, each with its definitions: name -> result and parameter types.
 
     Raises Wrong.
     """

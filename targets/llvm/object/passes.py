@@ -30,7 +30,7 @@ def codegen_level(level: int, code: Code) -> int:
 
 
 def optimise(llvm: Any, tm: Any, module: Any, level: int, code: Code) -> None:
-    """Run the passes of a level: at 0 next to none, at 1 a few, at 2 what the kind of code gains from, at 3 all."""
+    """Run the passes of a level: at 0 hardly any, at 1 a few, at 2 those that the kind of code needs, at 3 all."""
     if level in (1, 2) and code is Code.HOST:
         run_pipeline(llvm, tm, module, 0, vectorize=False)
     elif level == 1 or (level == 2 and code is Code.VECTORS):

@@ -28,7 +28,7 @@ JOBS = "MLCC_JOBS"
 
 @dataclass(eq=False)
 class Unit:
-    """A complete LLVM module, the kernels in it, and what became of it.
+    """A complete LLVM module, the kernels in it, and the result of its compilation.
 
     `compilation` is the CPU seconds of LLVM; 0 for an object that was `known`.
     """
@@ -111,7 +111,7 @@ class UnitCompiler:
             self._start()
 
     def objects(self) -> list[bytes]:
-        """The objects of all units, in order. Raises what the compilation of the first faulty one raised."""
+        """Return the objects of all units, in order. Re-raises the exception of the first faulty one."""
         if self._threads:
             self._close()
         elif memory_is_limited():
