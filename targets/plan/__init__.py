@@ -1,1 +1,1 @@
-"""A graph function as steps over memory that is planned ahead, for any target, and what its manifest says."""
+"""Plans of graph functions for any target: steps over preallocated memory, and entries of the manifest."""
