@@ -27,7 +27,7 @@ _SCALARS = {"int": "<q", "float": "<d", "bool": "<?", "pointer": "<Q"}
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """One native call in progress: what keeps its memory alive, what of it is read-only, and what went wrong in it."""
+    """One native call in progress: the owners of its memory, its read-only parts, and errors raised in it."""
 
     owner: Any = None
     readonly: tuple[tuple[int, int], ...] = ()  # address ranges

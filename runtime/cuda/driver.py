@@ -110,7 +110,7 @@ class Driver(Protocol):
     def begin_capture(self, stream: int) -> None: ...
 
     def end_capture(self, stream: int) -> object | None:
-        """An executable graph; None where what was captured cannot be one."""
+        """End the capture and return an executable graph; None if the capture cannot become one."""
 
     def replay(self, graph: object, stream: int) -> None: ...
 

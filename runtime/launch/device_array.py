@@ -42,7 +42,7 @@ class DeviceArray:
 
     @staticmethod
     def empty(pool: Pool, shape: tuple[int, ...], dtype: str) -> DeviceArray:
-        """Fresh memory with nothing in it yet. Raises CallError E0865."""
+        """Allocate an uninitialized array. Raises CallError E0865."""
         code = dtype_code(dtype)
         size = math.prod(shape) * ((code[1] + 7) // 8) * code[2]
         block = pool.take(size)

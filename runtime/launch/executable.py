@@ -1,4 +1,4 @@
-"""A launch plan on a device: the executable that `mlcc.load` gives for code that does not run on the CPU."""
+"""A launch plan on a device: the executable that `mlcc.load` returns for device code."""
 
 from __future__ import annotations
 
