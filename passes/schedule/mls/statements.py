@@ -278,12 +278,12 @@ class Script(Expressions):
                 raise Wrong("E0605", f"`{param.name}` without a default stands behind a parameter with one", at=stmt)
 
         def run(values: tuple[Any, ...]) -> Any:
-            return self.call_function(function, list(values), {}, None)
+            return self.call_function(definition, list(values), {}, None)
 
-        function = Function(name, run, names)
-        function.body, function.defaults = stmt.body, defaults
-        function.scopes = self.frames[-1].scopes
-        self.frames[-1].names[name] = function
+        definition = Function(name, run, names)
+        definition.body, definition.defaults = stmt.body, defaults
+        definition.scopes = self.frames[-1].scopes
+        self.frames[-1].names[name] = definition
         return Next.STATEMENT
 
     def call_function(self, fn: Function, args: list[Any], kwargs: dict[str, Any], cst: tree.Call | None) -> Any:
