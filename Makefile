@@ -49,7 +49,7 @@ test: $(VENV)/.test
 	@$(TESTS) --function-seconds 1 --fuzz-seconds 6
 
 test-quick: $(VENV)/.test
-	@$(TESTS) --file-seconds 0.3
+	@$(TESTS) --file-seconds 0.1
 
 test-all: $(VENV)/.test
 	@$(TESTS) --fuzz-seconds 20
