@@ -43,19 +43,19 @@ run: $(VENV)/.run
 	@$(MAKE) --no-print-directory -C samples/digits MLCC='$(abspath $(BIN))/mlcc' PYTHON='$(abspath $(BIN))/python'
 
 # Worksteal: a worker runs neighbours, which share fixtures.
-TESTS = $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_FLAGS)
+TESTS = $(BIN)/python -m pytest -n auto --dist worksteal
 
 test: $(VENV)/.test
-	@$(TESTS) --function-seconds 1 --fuzz-seconds 6
+	@$(TESTS) --function-seconds 1 --fuzz-seconds 6 $(PYTEST_FLAGS)
 
 test-quick: $(VENV)/.test
-	@$(TESTS) --file-seconds 0.1
+	@$(TESTS) --file-seconds 0.1 $(PYTEST_FLAGS)
 
 test-all: $(VENV)/.test
-	@$(TESTS) --fuzz-seconds 20
+	@$(TESTS) --fuzz-seconds 20 $(PYTEST_FLAGS)
 
 test-durations: $(VENV)/.test
-	@$(TESTS) --write-durations
+	@$(TESTS) --write-durations $(PYTEST_FLAGS)
 
 check: $(VENV)/.test
 	@$(BIN)/ruff format --check .
