@@ -73,10 +73,11 @@ class Database:
             self._link.close()
 
     def _prepare(self, reads_only: bool) -> None:
+        # the tables first: another process may create them now, together with the marks that are read next
+        empty = not self._link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         known, schema = (
             self._link.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
-        empty = not self._link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if empty and not reads_only:
             self._link.execute("PRAGMA journal_mode=WAL")
             with self._transaction():

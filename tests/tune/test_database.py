@@ -9,10 +9,13 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from mlcc.errors import CompileError
+from mlcc.records import database
 from mlcc.records.database import MEMORY, Database
 from mlcc.records.record import FINAL, TVM, Record, Setting
 
@@ -129,6 +132,32 @@ def test_eight_writers(tmp_path: Path) -> None:
         assert {f"{w}-{n}" for w in range(1, 8) for n in range(60)} <= {*names}
         assert {f"0-{n}" for n in range(19)} | {f"0-{n}" for n in said[0]} <= {*names}
         assert db._all("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_another_process_creates_the_tables_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, connected = str(tmp_path / "t.db"), database._connected
+
+    class Overtaken:
+        """A connection; after its first statement another one has created the tables."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._link, self._is_first = connected(*args, **kwargs), True
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._link, name)
+
+        def execute(self, *args: Any) -> Any:
+            cursor = self._link.execute(*args)
+            if not self._is_first:
+                return cursor
+            self._is_first, row = False, cursor.fetchone()
+            monkeypatch.undo()
+            Database(path).close()
+            return SimpleNamespace(fetchone=lambda: row)
+
+    monkeypatch.setattr(database, "_connected", Overtaken)
+    with Database(path) as db:
+        assert db.records() == []
 
 
 def test_files_that_are_something_else(tmp_path: Path) -> None:
