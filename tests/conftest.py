@@ -27,8 +27,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--function-seconds", type=float, help="of each test function the cases that take as long")
     parser.addoption("--file-seconds", type=float, help="of each file the tests that take as long")
     today = datetime.date.today().toordinal()
-    parser.addoption("--share-seed", type=int, default=today, help="which share these two draw (each day another)")
+    parser.addoption("--share-seed", type=int, default=today, help="which share these two draw, and what Hypothesis draws (each day another)")
     parser.addoption("--write-durations", action="store_true", help="write tests/durations.txt")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let what Hypothesis draws follow the seed of the share, so that a run can be repeated."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(config.option.share_seed)
 
 
 def _bounded(config: pytest.Config) -> bool:
