@@ -48,7 +48,7 @@ def prepare(folder: str, against: Path | None) -> dict[str, Sequence[str]]:
     with open(f"{folder}/free.mlc", "w") as file:
         file.write(workload.text.source)
     python = [sys.executable]
-    mlcc = [*python, "-m", "mlcc"]
+    mlcc = [*python, "-P", "-m", "mlcc"]  # the tree that PYTHONPATH names, not the current folder's
     text, object_file = f"{folder}/mlp.mlc", f"{folder}/mlp.o"
     bind = f"bind-params{{params={folder}/w.npz}}"
     commands({"bind": [*mlcc, "passes", f"{folder}/free.mlc", "-p", bind, "-o", text]}, rounds=1)
@@ -101,6 +101,7 @@ def main(argv: list[str] | None = None) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages have theirs written; ours are by the first run
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MLCC_CACHE_DIR"] = f"{folder}/cache"
+        os.environ["PYTHONPATH"] = str(ROOT)
         # in another process: the memory of this one would count for each that it starts
         tree = [] if options.against is None else [str(options.against.resolve())]
         done = subprocess.run(
