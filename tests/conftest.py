@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from mlcc import driver
 from tests.shares import Durations
@@ -27,13 +28,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--function-seconds", type=float, help="of each test function the cases that take as long")
     parser.addoption("--file-seconds", type=float, help="of each file the tests that take as long")
     today = datetime.date.today().toordinal()
-    parser.addoption("--share-seed", type=int, default=today, help="which share these two draw, and what Hypothesis draws (each day another)")
+    seed_help = "which share these two draw, and what Hypothesis draws (each day another)"
+    parser.addoption("--share-seed", type=int, default=today, help=seed_help)
     parser.addoption("--write-durations", action="store_true", help="write tests/durations.txt")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Let what Hypothesis draws follow the seed of the share, so that a run can be repeated."""
+    """Let what Hypothesis draws follow the seed of the share, so that a run can be repeated; no test is timed."""
+    settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("untimed")
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(config.option.share_seed)
 
