@@ -11,25 +11,45 @@ from mlcc.errors import Diagnostic, LoadError, error
 
 
 class Variable(NamedTuple):
-    """The valid values of an environment variable: a pattern for its lower-case text, and a description in words."""
+    """The valid values of an environment variable: a pattern for its lower-case text, and a description in words.
+
+    `meaning` says what the variable does, for the reference.
+    """
 
     pattern: str
     words: str
+    meaning: str
     code: str = "E0015"
 
 
-_SWITCH = Variable(r"0|1|off|on|no|yes|false|true", "0 or 1")
+_SWITCH, _SWITCH_WORDS = r"0|1|off|on|no|yes|false|true", "0 or 1"
 VARIABLES: Mapping[str, Variable] = {
-    "MLCC_CACHE": _SWITCH,
-    "MLCC_CACHE_DIR": Variable(r".*", "a folder"),
-    "MLCC_CACHE_SIZE": Variable(r"\d{1,9}", "a number of MiB"),
-    "MLCC_CPU": Variable(r"[\w.+-]*", "a CPU that kernels have versions for, such as x86-64-v3"),
-    "MLCC_CUDA_DEVICE": Variable(r"\d{1,4}", "the number of a device"),
-    "MLCC_CUDA_DRIVER": Variable(r"bindings|pycuda", "`bindings` or `pycuda`"),
-    "MLCC_JOBS": Variable(r"\s*0*[1-9]\d{0,3}\s*", "a number of threads that compile, from 1 on"),
-    "MLCC_NUM_THREADS": Variable(r"\s*0*[1-9]\d*\s*", "a number of threads, an integer from 1 on", "E0817"),
-    "MLCC_TRACEBACK": _SWITCH,
-}
+    "MLCC_CACHE": Variable(_SWITCH, _SWITCH_WORDS, "0: compiled texts and kernels are neither kept nor looked up."),
+    "MLCC_CACHE_DIR": Variable(r".*", "a folder", "Where the cache is (default: mlcc in the user's cache folder)."),
+    "MLCC_CACHE_SIZE": Variable(
+        r"\d{1,9}", "a number of MiB", "The bound of the cache (default 1024); the least recently used go first."
+    ),
+    "MLCC_CPU": Variable(
+        r"[\w.+-]*", "a CPU that kernels have versions for, such as x86-64-v3",
+        "The version of kernels to run in place of the best one for this CPU, to test each of them.",
+    ),
+    "MLCC_CUDA_DEVICE": Variable(r"\d{1,4}", "the number of a device", "The GPU to use (default 0)."),
+    "MLCC_CUDA_DRIVER": Variable(
+        r"bindings|pycuda", "`bindings` or `pycuda`",
+        "The package that calls the CUDA driver (default: cuda-bindings, else pycuda).",
+    ),
+    "MLCC_JOBS": Variable(
+        r"\s*0*[1-9]\d{0,3}\s*", "a number of threads that compile, from 1 on",
+        "The threads that LLVM compiles on (default: the cores of the process). The output does not depend on it.",
+    ),
+    "MLCC_NUM_THREADS": Variable(
+        r"\s*0*[1-9]\d*\s*", "a number of threads, an integer from 1 on",
+        "The threads that compiled code runs on (default: the CPUs that the process may use).", "E0817",
+    ),
+    "MLCC_TRACEBACK": Variable(
+        _SWITCH, _SWITCH_WORDS, "1: an internal error shows Python's traceback, for reports of faults."
+    ),
+}  # fmt: skip
 
 
 def problems(environment: Mapping[str, str], names: Collection[str] = VARIABLES) -> list[Diagnostic]:

@@ -1,27 +1,61 @@
-"""`mlcc explain E0312`."""
+"""`mlcc explain R.nn.conv2d`, `mlcc explain E0312`."""
 
 from __future__ import annotations
 
 import click
 
 
-@click.command("explain")
-@click.argument("code", required=False)
-def command(code: str | None) -> None:
-    """Say what a diagnostic CODE means and what to do; without one, list all codes."""
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Topics and codes that begin so."""
     from mlcc.codes import codes
-    from mlcc.errors import CompileError, did_you_mean, error
+    from mlcc.reference.pages import topics
 
-    if code is None:
+    return [topic for topic in (*topics(), *codes()) if topic.startswith(incomplete)]
+
+
+@click.command("explain", context_settings={"ignore_unknown_options": True})
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...", shell_complete=_complete)
+@click.option("--list", "listed", is_flag=True, help="List everything that has a page.")
+def command(topics: tuple[str, ...], listed: bool) -> None:
+    """Explain an operator (R.nn.conv2d), an intrinsic (T.exp), a pass (fuse), a schedule primitive (sch.split), a
+    target (llvm), an optimization level (-O2), a variable (MLCC_JOBS), `exit-codes`, or a diagnostic code (E0312).
+
+    Without a topic, list all codes.
+    """
+    if listed:
+        from mlcc.reference.pages import topics as known
+
+        click.echo("\n".join(known()))
+        return
+    if not topics:
+        from mlcc.codes import codes
+
         for name, (title, _) in sorted(codes().items()):
             click.echo(f"{name}  {title}")
         return
-    wanted = code.strip("[]").upper()
-    entry = codes().get(wanted)
-    if entry is None:
-        raise CompileError(
-            error("E0006", f"there is no code {code}", help=did_you_mean(wanted, codes()) or "`mlcc explain` lists all")
-        )
-    title, text = entry
-    click.echo(f"{wanted}: {title}\n")
-    click.echo(click.wrap_text(text, width=100))
+    for number, topic in enumerate(topics):
+        click.echo(("\n" if number else "") + "\n\n".join(_pages(topic)))
+
+
+def _pages(topic: str) -> list[str]:
+    """The pages of a topic. Raises CompileError (E0006) if there are none."""
+    from mlcc.codes import codes
+    from mlcc.errors import CompileError, did_you_mean, error
+
+    code = topic.strip("[]").upper()
+    if code[:1] in ("E", "W") and code[1:].isdigit():
+        entry = codes().get(code)
+        if entry is None:
+            help = did_you_mean(code, codes()) or "`mlcc explain` lists all"
+            raise CompileError(error("E0006", f"there is no code {topic}", help=help))
+        title, text = entry
+        return [f"{code}: {title}\n\n{click.wrap_text(text, width=100)}"]
+    from mlcc.reference.pages import pages, topics
+
+    found = pages(topic)
+    if not found:
+        known = list(topics())
+        bare = {name.partition(".")[2] or name: name for name in known}
+        help = did_you_mean(topic, [*known, *bare]) or "`mlcc explain --list` lists all topics"
+        raise CompileError(error("E0006", f"there is no page about `{topic}`", help=help))
+    return found

@@ -30,8 +30,10 @@ CODES: dict[str, tuple[str, str]] = {
         "The module or artifact has no public function of the name given with --func.",
     ),
     "E0006": (
-        "no such diagnostic code",
-        "`mlcc explain` takes a code as messages show it in brackets, such as E0312.",
+        "no such topic",
+        "`mlcc explain` takes a diagnostic code as messages show it in brackets, such as E0312, or the name of an "
+        "operator (R.nn.conv2d), an intrinsic (T.exp), a pass (fuse), a schedule primitive (sch.split), a target "
+        "(llvm), a level (-O2) or a variable (MLCC_JOBS). `mlcc explain --list` lists all of them.",
     ),
     "E0007": (
         "nested too deeply",

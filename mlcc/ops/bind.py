@@ -9,7 +9,7 @@ from mlcc.errors import CompileError, Span, did_you_mean, error
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.node import EMPTY, Attrs
 from mlcc.ops import values
-from mlcc.ops.signature import REQUIRED, Param, Signature, names, short_name, signature
+from mlcc.ops.signature import REQUIRED, Param, Signature, names, short_name, signature, signature_text
 from mlcc.ops.values import BadValue
 
 # Parameter names that older or newer texts give in place of the entry's.
@@ -81,13 +81,15 @@ def _assign(
         elif remaining and not (param.kind == "string" and _has_rest(sig)):
             given[param.name] = remaining.pop(0)
     if remaining:
-        raise _error("E0441", f"`R.{name}` takes {_count(sig)}, {len(args)} were given", span)
+        raise _error("E0441", f"`R.{name}` takes {_count(sig)}, {len(args)} were given", span, _usage(name))
     takes_types = any(p.is_types for p in sig.params)
     for key, value in _renamed(kwargs).items():
         key = _other_name(key, sig)
         if sig.param(key) is None and not (key == "dtype" and takes_types):
             known = [p.name for p in sig.params]
-            raise _error("E0441", f"`R.{name}` has no parameter `{key}`", span, help=did_you_mean(key, known))
+            raise _error(
+                "E0441", f"`R.{name}` has no parameter `{key}`", span, did_you_mean(key, known) or _usage(name)
+            )
         if key in given:
             raise _error("E0441", f"`R.{name}`: `{key}` is given twice", span)
         given[key] = tuple(value) if isinstance(value, list) else value
@@ -135,8 +137,13 @@ def _value(name: str, param: Param, given: dict[str, Any], span: Span | None) ->
     if param.default is REQUIRED:
         if param.kind == "string":
             return ""
-        raise _error("E0441", f"`R.{name}` lacks its argument `{param.name}`", span)
+        raise _error("E0441", f"`R.{name}` lacks its argument `{param.name}`", span, _usage(name))
     return param.default
+
+
+def _usage(name: str) -> str:
+    """How an operator is called, as the help of an error."""
+    return f"call it as `R.{signature_text(name)}`"
 
 
 def _empty() -> Signature:

@@ -111,6 +111,23 @@ def stated_signature(entry: Any) -> Signature:
     return Signature(params, entry.attr_order or tuple(p.name for p in params if p.is_attr))
 
 
+def signature_text(name: str) -> str:
+    """The call of an operator as its reference writes it: `nn.relu(data)`, `sum(x, axis=None, keepdims=False)`."""
+    sig = signature(name)
+    parts = [] if sig is None else [_parameter_text(param) for param in sig.params]
+    return f"{short_name(name)}({', '.join(parts)})"
+
+
+def _parameter_text(param: Param) -> str:
+    if param.kind == "rest":
+        return f"*{param.name}"
+    if param.required:
+        return param.name
+    if param.default_from is not None:
+        return f"{param.name}={param.default_from}"
+    return f"{param.name}=" + (f'"{param.default}"' if isinstance(param.default, str) else repr(param.default))
+
+
 def _split(text: str) -> list[str]:
     """The parts between commas that are not inside quotes."""
     parts = re.findall(r'(?:[^,"]|"[^"]*")+', text)

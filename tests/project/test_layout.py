@@ -79,6 +79,7 @@ STOREYS = """
     mlcc.loading
     mlcc.driver mlcc.passes.check_each
     mlcc.tune mlcc.frontend
+    mlcc.reference
     mlcc.cli
     mlcc.__main__
 """

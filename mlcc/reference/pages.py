@@ -1,0 +1,234 @@
+"""The page of a topic, as `mlcc explain` prints it.
+
+A topic is written as a user meets it: `R.nn.conv2d`, `T.exp`, `fuse`, `sch.split`, `llvm`, `cpu`, `MLCC_JOBS`, `-O2`,
+`E0312`, `exit-codes`. A name that several kinds have gives all of their pages.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+
+from mlcc.reference.sections import Section, intrinsic_section, operator_section
+
+WIDTH = 100
+EXIT_CODES = {
+    0: "success",
+    1: "an input is wrong: a text, a model, an array, a file",
+    2: "the command line is wrong",
+    3: "results differ from the expected ones (`--expect`, `--compare`, `--check-each`)",
+    6: "this machine lacks what the code needs: a CPU feature, a GPU, a driver, a C compiler",
+    70: "a fault of mlcc itself; please report it",
+    130: "interrupted by SIGINT; 143 by SIGTERM, 129 by SIGHUP",
+}
+
+
+# how `fuse` treats an operator, by its kind
+_FUSION = {
+    0: "computed element by element, fuses with what comes before and after",
+    1: "computed element by element with broadcasting, fuses with what comes before and after",
+    2: "each element of the result is one of an operand, fuses with what comes before and after",
+    3: "a reduction, takes what comes before it in",
+    4: "takes in what is computed element by element from its result",
+    7: "a tuple",
+    8: "a kernel of its own",
+}
+
+
+def pages(topic: str) -> list[str]:
+    """The pages of a topic, the most likely first; an empty list for an unknown one."""
+    finders: list[Callable[[str], str | None]] = [_operator, _intrinsic, _pass, _primitive, _level, _setting, _target]
+    found = [finder(topic) for finder in finders]
+    return [page for page in found if page is not None]
+
+
+def topics() -> Iterator[str]:
+    """All topics, each in the spelling that names one page."""
+    from mlcc import backends
+    from mlcc.ir.intrinsics import INTRINSICS
+    from mlcc.ops.signature import EXPANDED, names
+    from mlcc.passes import PASSES
+    from mlcc.passes.manage.levels import LEVELS
+    from mlcc.passes.schedule import registry
+    from mlcc.runtime.settings import VARIABLES
+
+    yield from (f"R.{name.removeprefix('relax.')}" for name in names())
+    yield from (f"R.{name}" for name in EXPANDED)
+    yield from (f"T.{name}" for name in INTRINSICS)
+    yield from PASSES
+    yield from (f"sch.{name}" for name in registry.names())
+    yield from (f"-{name}" for name in LEVELS)
+    yield from VARIABLES
+    yield from (backend.kind for backend in backends.every())
+    yield "exit-codes"
+
+
+def _filled(text: str) -> str:
+    """Paragraphs filled to the width of a terminal; indented lines stay."""
+    parts = []
+    for part in text.strip().split("\n\n"):
+        keep = any(line.startswith((" ", "```", "- ", "|")) for line in part.splitlines())
+        parts.append(part if keep else "\n".join(textwrap.wrap(" ".join(part.split()), WIDTH)))
+    return "\n\n".join(parts)
+
+
+def _section_text(section: Section) -> str:
+    """What a section says: meaning, facts, example."""
+    lines = [_filled(section.meaning)]
+    if section.facts:
+        column = max(len(what) for what, _ in section.facts) + 5
+        lines.append("")
+        for what, text in section.facts:
+            head = f"  {what}:".ljust(column)
+            lines += textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * column)
+    if section.example:
+        lines += ["", "Example:", "", textwrap.indent(section.example.rstrip(), "    ")]
+    if section.judge:
+        lines += ["", "The same in Python:", "", textwrap.indent(section.judge.rstrip(), "    ")]
+    return "\n".join(lines)
+
+
+def _operator(topic: str) -> str | None:
+    from mlcc import ops
+    from mlcc.ops.signature import EXPANDED, aliases, short_name, signature, signature_text
+
+    short = short_name(topic)
+    section = operator_section(short)
+    if signature(short) is None:
+        return None if short not in EXPANDED or section is None else f"R.{short}\n\n{_section_text(section)}"
+    lines = [f"R.{signature_text(short)}", ""]
+    if section is not None:
+        lines += [_section_text(section), ""]
+    others = sorted(alias for alias, known in aliases().items() if known == short)
+    if others:
+        lines.append(f"Also written {', '.join(f'R.{name}' for name in others)}.")
+    op = ops.get(short)
+    if op is not None and op.impl.lower is None and op.impl.expand is None:
+        lines.append("It has no loops of its own: passes and the runtime handle its calls.")
+    elif op is not None:
+        lines.append(f"Fusion: {_FUSION[op.kind]}.")
+    return "\n".join(lines).rstrip()
+
+
+def _intrinsic(topic: str) -> str | None:
+    from mlcc.ir import intrinsics
+
+    name = topic.removeprefix("T.")
+    found = intrinsics.find(name)
+    if found is None or (name == topic and operator_section(name) is not None):
+        return None
+    result = {
+        "same": "the dtype of its first argument", "second": "the dtype of its second argument",
+        "explicit": "the dtype that is written before its arguments", "last": "the dtype that is written last",
+        "groups": "an int32 for each 32 bits of its arguments", "place": "int64",
+    }.get(found.result, found.result)  # fmt: skip
+    effect = {
+        "PURE": "none", "READ": "reads memory", "UPDATE": "changes memory or the outside",
+        "OPAQUE": "ends or redirects the control flow",
+    }[found.effect.name]  # fmt: skip
+    lines = [f"T.{found.name}", ""]
+    section = intrinsic_section(found.name)
+    if section is not None:
+        lines += [_section_text(section), ""]
+    lines += [
+        f"  arguments: {found.arity}, {_operands(found.operands)}",
+        f"  result:    {result}",
+        f"  effects:   {effect}",
+    ]
+    others = sorted(alias for alias, known in intrinsics.ALIASES.items() if known == found.name)
+    if others:
+        lines += ["", f"Also written {', '.join(f'T.{other}' for other in others)}."]
+    return "\n".join(lines)
+
+
+def _operands(kind: str) -> str:
+    return {"float": "floats", "integer": "integers or bool", "match": "numbers of one dtype"}.get(kind, "of any dtype")
+
+
+def _pass(topic: str) -> str | None:
+    from mlcc.options.typed import kebab
+    from mlcc.passes import ALIASES, PASSES
+    from mlcc.passes.manage.manager import help_text
+
+    name = kebab(topic)
+    return help_text(name) if name in PASSES or name in ALIASES else None
+
+
+def _primitive(topic: str) -> str | None:
+    from mlcc.passes.schedule import registry
+
+    name = topic.rpartition(".")[2] if topic.startswith(("sch.", "Schedule.")) else topic
+    if name not in registry.names() and name not in registry.ALIASES:
+        return None
+    primitive = registry.find(name)
+    given = ", ".join(_parameter(p) for p in primitive.signature.parameters.values())
+    return f"sch.{name}({given})\n\n{_filled(inspect.cleandoc(primitive.doc or ''))}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+    default = parameter.default
+    stated = "" if default is parameter.empty else "=" + (f'"{default}"' if isinstance(default, str) else repr(default))
+    return star + parameter.name + stated
+
+
+def _level(topic: str) -> str | None:
+    from mlcc import backends
+    from mlcc.passes.manage.levels import DEFAULT, LEVELS, MEANING
+
+    name = topic.lstrip("-")
+    if name not in LEVELS:
+        return None
+    lines = [f"-{name}: {dict(part.split(' ', 1) for part in MEANING.split(', '))[name[1:]]}"]
+    lines += ["", f"Levels are {MEANING}; {DEFAULT} is the default.", ""]
+    for backend in backends.every():
+        lines += [f"The passes for {backend.kind}:", *_listed(backend.groups[name]), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _listed(pipeline: str) -> list[str]:
+    """The text of a pipeline in lines that end between passes."""
+    spaced = re.sub(r",(?![^{}]*\})", ", ", pipeline).replace(" }", "}")
+    return textwrap.wrap(spaced, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _setting(topic: str) -> str | None:
+    from mlcc.runtime.settings import VARIABLES
+
+    if topic.replace("_", "-").lower() == "exit-codes":
+        return "\n".join(["Exit codes", "", *(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES.items())])
+    variable = VARIABLES.get(topic.upper())
+    if variable is None:
+        return None
+    return f"{topic.upper()}: {variable.words}\n\n{_filled(variable.meaning)}"
+
+
+def _target(topic: str) -> str | None:
+    from mlcc import backends
+
+    for backend in backends.every():
+        if topic == backend.kind:
+            return (
+                f"The target {backend.kind}\n\n{_filled(inspect.cleandoc(backend.options.__doc__ or ''))}\n\n"
+                + _options(backend.options)
+            )
+    return None
+
+
+def _options(cls: type) -> str:
+    """The options of a kind of target with their types and defaults."""
+    import dataclasses
+    import typing
+
+    from mlcc.options.text import format_value
+    from mlcc.options.typed import describe_type, kebab
+
+    hints = typing.get_type_hints(cls)
+    lines = ["Options:"]
+    for field in dataclasses.fields(cls):
+        if field.name != "kind":
+            kind, default = describe_type(hints[field.name]), format_value(field.default)
+            lines.append(f"  {kebab(field.name)}: {kind} (default {default})")
+    return "\n".join(lines)

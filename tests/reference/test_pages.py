@@ -1,0 +1,58 @@
+"""`mlcc explain TOPIC` has a page for everything, with the facts of the records."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from mlcc.cli.main import cli
+from mlcc.reference.pages import EXIT_CODES, pages, topics
+
+
+def test_every_topic_has_a_page() -> None:
+    without = [topic for topic in topics() if not pages(topic)]
+    assert not without
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        ("R.nn.conv2d", 'R.nn.conv2d(data, weight, strides=1, padding=0, dilation=1, groups=1, data_layout="NCHW"'),
+        ("relax.op.matmul", "out_dtype: "),
+        ("R.transpose", "Also written R.transpose."),
+        ("T.fma", "arguments: 3, numbers of one dtype"),
+        ("T.tvm_call_packed", "T.call_packed"),
+        ("lower-to-tir", "check-indices: "),
+        ("lower_to_tir", "check-indices: "),
+        ("sch.split", "sch.split(loop, factors, "),
+        ("-O1", "lower-to-tir{accurate=true check-indices=true}, annotate-op-pattern"),
+        ("mlcc_jobs", "MLCC_JOBS: a number of threads"),
+        ("exit-codes", "results differ"),
+        ("cuda", "sm-count: an integer (default 0)"),
+        ("e0312", "E0312: no such dtype"),
+    ],
+)
+def test_page_states(topic: str, said: str) -> None:
+    result = CliRunner().invoke(cli, ["explain", topic])
+    assert result.exit_code == 0
+    assert said in result.output
+
+
+def test_name_of_two_things_gives_both_pages() -> None:
+    operator, primitive = pages("split")
+    assert operator.startswith("R.split(")
+    assert primitive.startswith("sch.split(")
+
+
+def test_exit_codes_are_those_of_the_command() -> None:
+    from mlcc.cli import main
+
+    named = {value for name, value in vars(main).items() if name.startswith("EXIT_")}
+    assert named < set(EXIT_CODES)
+
+
+def test_ops_lists_signatures_of_the_operators_asked_for() -> None:
+    output = CliRunner().invoke(cli, ["ops", "matmul"]).output
+    assert "R.matmul(x1, x2, out_dtype=None)\n" in output
+    assert "R.nn.grouped_matmul(" in output
+    assert "R.add(" not in output
