@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from mlcc.ir import relax, tir
 from mlcc.ops.signature import EXPANDED, signature
 from mlcc.reference.sections import FOLDER, Section, sections
 
+TABLES = Path(__file__).resolve().parents[2] / "docs" / "ops-tables.md"
 PAGES = sorted((FOLDER / "operators").glob("*.md"))
-DTYPES = {"floats", "integers", "numbers", "all", "bool"}
 # what only the runtime, other devices or several processes give a meaning, or a result that may not be compared
 NO_EXAMPLE = re.compile(r"(builtin|ccl|dist|hint|inspect|memory|vm|grad\.(no|start|end))\b|random\.")
 
@@ -99,3 +100,27 @@ def test_facts_name_parameters(section: Section) -> None:
         assert {what for what, _ in section.facts} - allowed <= names
     assert section.meaning
     assert section.fact("returns") or NO_EXAMPLE.match(section.name)
+
+
+def passing_dtypes() -> dict[str, set[str]]:
+    """The dtypes that docs/ops-tables.md lists as passing, by operator."""
+    lines = TABLES.read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    head = next(row for row in rows if "float32" in row)
+    return {
+        row[0].strip("`"): {dtype for dtype, cell in zip(head, row, strict=True) if "s" in cell and dtype != "operator"}
+        for row in rows
+        if len(row) == len(head) and row[0].startswith("`")
+    }
+
+
+@pytest.mark.parametrize("section", every(), ids=lambda s: s.name)
+def test_dtypes_are_those_that_pass(section: Section) -> None:
+    passing = passing_dtypes().get(section.name)
+    if passing is None:
+        return
+    kinds = {"floats": "float32", "integers": "int32", "bool": "bool"}
+    stated = section.fact("dtypes")
+    words = {"all": "floats, integers, bool", "numbers": "floats, integers"}.get(stated, stated).split(", ")
+    if stated and set(words) <= set(kinds):
+        assert {kinds[word] for word in words} == passing & set(kinds.values())
