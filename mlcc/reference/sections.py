@@ -45,7 +45,7 @@ class Section:
     judge: str
     source: Path
 
-    def fact(self, what: str) -> str:
+    def stated(self, what: str) -> str:
         """The text of a fact, or an empty string."""
         return dict(self.facts).get(what, "")
 

@@ -99,7 +99,7 @@ def test_facts_name_parameters(section: Section) -> None:
         names = {param.name for param in sig.params}
         assert {what for what, _ in section.facts} - allowed <= names
     assert section.meaning
-    assert section.fact("returns") or NO_EXAMPLE.match(section.name)
+    assert section.stated("returns") or NO_EXAMPLE.match(section.name)
 
 
 def passing_dtypes() -> dict[str, set[str]]:
@@ -120,7 +120,7 @@ def test_dtypes_are_those_that_pass(section: Section) -> None:
     if passing is None:
         return
     kinds = {"floats": "float32", "integers": "int32", "bool": "bool"}
-    stated = section.fact("dtypes")
+    stated = section.stated("dtypes")
     words = {"all": "floats, integers, bool", "numbers": "floats, integers"}.get(stated, stated).split(", ")
     if stated and set(words) <= set(kinds):
         assert {kinds[word] for word in words} == passing & set(kinds.values())
