@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import mlcc
-from mlcc.ir import relax, tir
+from mlcc.ir import tir
+from mlcc.ir.intrinsics import INTRINSICS
 from mlcc.ops.signature import EXPANDED, signature
 from mlcc.reference.sections import FOLDER, Section, sections
 
@@ -25,23 +26,24 @@ def every() -> list[Section]:
     return [section for page in PAGES for section in sections(page).values()]
 
 
+def intrinsics() -> list[Section]:
+    return list(sections(FOLDER / "intrinsics.md").values())
+
+
 def arrays(module: mlcc.IRModule) -> dict[str, Any]:
     """Random arguments for `main`, by name."""
-    rng = np.random.default_rng(0)
-    found = {}
-    for param in module["main"].params:
-        info = param.struct_info
-        if not isinstance(info, relax.TensorStructInfo):
-            continue
-        shape = [int(dim.value) if isinstance(dim, tir.IntImm) else 3 for dim in info.shape.values]
-        dtype = str(info.dtype)
-        if dtype == "bool":
-            found[param.name_hint] = rng.random(shape) < 0.5
-        elif "int" in dtype:
-            found[param.name_hint] = rng.integers(0, 3, shape).astype(dtype)
-        else:
-            found[param.name_hint] = rng.standard_normal(shape).astype(dtype)
-    return found
+    main = module["main"]
+    if isinstance(main, tir.PrimFunc):
+        return {b.name: drawn(b.name, str(b.dtype), [int(n.value) for n in b.shape]) for b in main.buffers}
+    tensors = {param.name_hint: param.struct_info for param in main.params}
+    return {name: drawn(name, str(t.dtype), [int(n.value) for n in t.shape.values]) for name, t in tensors.items()}
+
+
+def drawn(name: str, dtype: str, shape: list[int]) -> Any:
+    rng = np.random.default_rng([*name.encode()])
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    return (rng.integers(0, 3, shape) if "int" in dtype else rng.standard_normal(shape)).astype(dtype)
 
 
 def judged(source: str, names: dict[str, Any]) -> Any:
@@ -78,6 +80,22 @@ def test_example_computes_what_its_python_says(section: Section) -> None:
     parameters = [param.name_hint for param in module["main"].params]
     expected = judged(section.judge, names)
     compare(mlcc.load(mlcc.build(module))["main"](*(names[name] for name in parameters)), expected)
+
+
+@pytest.mark.parametrize("section", [s for s in intrinsics() if s.example], ids=lambda s: s.name)
+def test_example_of_an_intrinsic_computes_what_its_python_says(section: Section) -> None:
+    module = mlcc.parse(section.example)
+    names: dict[str, Any] = {"np": np, **arrays(module)}
+    *inputs, result = [buffer.name for buffer in module["main"].buffers]
+    out = np.zeros_like(names.pop(result))
+    expected = judged(section.judge, names)
+    mlcc.load(mlcc.build(module))["main"](*(names[name] for name in inputs), out)
+    assert f"T.{section.name}(" in section.example
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_every_intrinsic_has_a_section() -> None:
+    assert sorted(INTRINSICS) == sorted(section.name for section in intrinsics())
 
 
 @pytest.mark.parametrize("section", every(), ids=lambda s: s.name)
