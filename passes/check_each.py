@@ -1,4 +1,4 @@
-"""Finding the pass that changes numbers: the module runs before the first pass and after each one."""
+"""Find the pass that changes results: run the module before the first pass and after each one."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ Write = Callable[[str], None]
 Compiled = Callable[[IRModule, str, "list[np.ndarray]"], "list[np.ndarray]"]
 
 
-class _Missing(CompileError):
+class _MissingArrays(CompileError):
     """Some parameters have no array."""
 
 
 class CheckEach(Observer):
-    """Runs a function of the module on given arrays around every pass and compares the results with the first ones.
+    """Run a function of the module before and after every pass, and compare its results with the first ones.
 
-    Up to `limit` operations the interpreter runs it, past that `compiled`, if there is one, which is to check accesses
-    as the interpreter does; the report says which. What is lowered in part `emulated` runs, if there is one: code of
-    one thread among many.
-    `guilty` is the first pass after which a result left the tolerance. Arrays that a pass has bound as constants are
-    not passed; where some are bound by a pass and not given, checking begins behind it. Of a TIR function the results
-    are the buffers that it writes; those need no array.
+    The interpreter runs it if it takes at most `limit` operations; otherwise `compiled` does, if given, which must
+    check accesses as the interpreter does. The report says which. `emulated`, if given, runs modules that are partly
+    lowered to code of one thread among many.
+
+    `culprit` is the first pass after which a result is outside the tolerance. Arrays that a pass has bound as constants
+    are not passed; where a pass binds parameters that have no array, checking begins after it. The results of a TIR
+    function are the buffers that it writes; those need no array.
     """
 
     def __init__(
@@ -61,13 +62,13 @@ class CheckEach(Observer):
         self._begin(module, "", is_last=self._last < 0)
 
     def _begin(self, module: IRModule, behind: str, is_last: bool) -> None:
-        """Get the results that all others are compared with, unless arrays are missing that a pass may yet bind."""
+        """Compute the reference results, unless arrays are missing that a later pass may bind."""
         work = module_work(module, self.func, self._shapes(module))
-        within = self.limit > 0 if work is None else work <= self.limit
-        self._interpret = self.compiled is None or within
+        within_limit = self.limit > 0 if work is None else work <= self.limit
+        self._interpret = self.compiled is None or within_limit
         try:
             self._expected = self._run(module)
-        except _Missing:
+        except _MissingArrays:
             if is_last:
                 raise
             return
@@ -104,34 +105,34 @@ class CheckEach(Observer):
             from mlcc.interp import run_function
 
             returned = run_function(module, self.func, arrays)
-        return results or _flat(returned)
+        return results or _flatten(returned)
 
     def _shapes(self, module: IRModule) -> list[tuple[int, ...] | None]:
-        """The shapes of the arguments that are given."""
+        """Return the shapes of the given arguments, None for those without an array."""
         func = module.functions.get(self.func)
         given = [self.inputs.get(name) for name, _ in _parameters(func)] if func is not None else []
         return [None if array is None else array.shape for array in given]
 
     def _arrays(self, func: Func, module: IRModule) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The arguments by name, and those of them that the call fills."""
+        """Return the arguments by parameter name, and those of them that the call writes."""
         arrays: list[np.ndarray] = []
-        filled = []
-        wrong = []
-        written = _written(func, module)
+        outputs = []
+        errors = []
+        written = _written_data(func, module)
         for name, buffer in _parameters(func):
-            given = self.inputs.get(name)
+            array = self.inputs.get(name)
             is_result = buffer is not None and buffer.data in written
-            if given is None and is_result and buffer is not None:
-                given = _zeros(buffer)
-            if given is None:
-                wrong.append(error("E0512", f"no array for parameter `{name}` of `{self.func}`", func.span))
+            if array is None and is_result and buffer is not None:
+                array = _zeros(buffer)
+            if array is None:
+                errors.append(error("E0512", f"no array for parameter `{name}` of `{self.func}`", func.span))
                 continue
-            arrays.append(given.copy() if is_result else given)
+            arrays.append(array.copy() if is_result else array)
             if is_result:
-                filled.append(arrays[-1])
-        if wrong:
-            raise _Missing(wrong)
-        return arrays, filled
+                outputs.append(arrays[-1])
+        if errors:
+            raise _MissingArrays(errors)
+        return arrays, outputs
 
     def _difference(self, results: list[np.ndarray], expected: list[np.ndarray]) -> str | None:
         """Describe the largest difference between results, or return None if all are within the tolerance."""
@@ -142,40 +143,42 @@ class CheckEach(Observer):
         for number, (got, want) in enumerate(zip(results, expected, strict=True)):
             if got.shape != want.shape:
                 return f"result {number} has shape {list(got.shape)} instead of {list(want.shape)}"
-            close = np.isclose(_wide(got), _wide(want), rtol=self.rtol, atol=self.atol, equal_nan=True)
+            close = np.isclose(_as_float64(got), _as_float64(want), rtol=self.rtol, atol=self.atol, equal_nan=True)
             if not close.all():
-                gap = np.where(close, 0, np.abs(_wide(got) - _wide(want)))
-                worst = tuple(int(i) for i in np.unravel_index(np.nan_to_num(gap, nan=np.inf).argmax(), gap.shape))
+                error = np.where(close, 0, np.abs(_as_float64(got) - _as_float64(want)))
+                position = tuple(
+                    int(i) for i in np.unravel_index(np.nan_to_num(error, nan=np.inf).argmax(), error.shape)
+                )
                 return (
                     f"{int((~close).sum())} of {close.size} elements of result {number} differ; "
-                    f"worst at {list(worst)}: {got[worst]} instead of {want[worst]}"
+                    f"worst at {list(position)}: {got[position]} instead of {want[position]}"
                 )
         return None
 
 
-def _wide(array: np.ndarray) -> np.ndarray:
+def _as_float64(array: np.ndarray) -> np.ndarray:
     import numpy as np
 
     return array.astype(np.float64)
 
 
 def _parameters(func: Func) -> list[tuple[str, tir.Buffer | None]]:
-    """The names under which parameters take arrays, with the buffers of a TIR function."""
+    """Return the names under which parameters take arrays, with the buffers of a TIR function."""
     if isinstance(func, relax.Function):
         return [(p.name, None) for p in func.params]
     pairs = zip(func.params, func.buffers, strict=True)
     return [(b.name if b is not None else p.name, b) for p, b in pairs]
 
 
-def _written(func: Func, module: IRModule) -> set[tir.Var]:
-    """The data of the buffers that a TIR function writes, itself or through views of them."""
+def _written_data(func: Func, module: IRModule) -> set[tir.Var]:
+    """Return the data variables of the buffers that a TIR function writes, directly or through views."""
     if not isinstance(func, tir.PrimFunc):
         return set()
     return {data for data, use in effects(func, certain=True, functions=module.functions).items() if use & WRITE}
 
 
 def _zeros(buffer: tir.Buffer) -> np.ndarray | None:
-    """An array for a buffer of known shape."""
+    """Return an array of zeros for a buffer of known shape."""
     import numpy as np
 
     from mlcc.ir.tensor_data import storage_dtype
@@ -184,9 +187,9 @@ def _zeros(buffer: tir.Buffer) -> np.ndarray | None:
     return None if None in dims else np.zeros(dims, storage_dtype(buffer.dtype))  # type: ignore[arg-type]
 
 
-def _flat(value: Any) -> list[np.ndarray]:
+def _flatten(value: Any) -> list[np.ndarray]:
     import numpy as np
 
     if isinstance(value, (tuple, list)):
-        return [a for v in value for a in _flat(v)]
+        return [a for v in value for a in _flatten(v)]
     return [np.asarray(value)]

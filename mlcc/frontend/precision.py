@@ -102,11 +102,11 @@ class _Narrow(RelaxMutator):
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         """Narrow the results of a sequence, so that both branches of an `if` have one dtype."""
         visited = super().visit_seq(seq)
-        self._made.append([])
+        self._binding_stack.append([])
         before, self._casts = self._casts, {}
         body = self.narrow(visited.body)
         self._casts = before
-        rest = flat(relax.BindingBlock(tuple(self._made.pop())))
+        rest = flat(relax.BindingBlock(tuple(self._binding_stack.pop())))
         return visited if body is visited.body else replace(make_seq([*visited.blocks, *rest], body), span=seq.span)
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:

@@ -1,7 +1,7 @@
-"""Attention as one kernel of a GPU: softmax(score(q @ k.T)) @ v, tile of keys by tile of keys.
+"""Attention as one GPU kernel: softmax(score(q @ k.T)) @ v, one tile of keys after another.
 
-The softmax is computed online (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018): a running
-maximum and a running sum for each query, by which what is added up so far is scaled where the maximum grows. So the
-scores of a tile of keys live in registers, and never in memory (T. Dao et al., "FlashAttention", 2022); the division by
-the sum comes last.
+The softmax is computed online (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018): each
+query keeps a running maximum and a running sum, and the accumulated result is rescaled whenever the maximum grows. The
+scores of a tile of keys stay in registers and never reach memory (T. Dao et al., "FlashAttention", 2022). The division
+by the sum comes last.
 """

@@ -1,4 +1,4 @@
-"""Attention becomes one kernel of a GPU."""
+"""The pass `fuse-attention`: replace attention by one GPU kernel."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mlcc.ir.module import IRModule
 from mlcc.ir.visit import substitute
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.ops.shapes import shapes_known
-from mlcc.passes.attention.kernel import kernel
+from mlcc.passes.attention.kernel import attention_function
 from mlcc.passes.attention.operands import Operands
-from mlcc.passes.attention.operator import NAMES, from_operator
+from mlcc.passes.attention.operator import ATTENTION_OPERATORS, from_operator
 from mlcc.passes.attention.spec import Attention
-from mlcc.passes.attention.tail import Tail
-from mlcc.passes.attention.written_out import WrittenOut, find, from_graph
+from mlcc.passes.attention.tail import ResultLayout
+from mlcc.passes.attention.written_out import AttentionMatch, from_match, match_attention
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.patterns.pattern_match import Index
@@ -27,9 +27,10 @@ from mlcc.relax.queries import Uses
 
 @dataclass(frozen=True)
 class FuseAttention(Pass):
-    """Make attention one kernel of a GPU that never has all scores in memory.
+    """Replace attention by one GPU kernel that never stores the full score matrix.
 
-    It goes over tiles of keys with a running maximum and sum for each query ("online softmax", as FlashAttention does).
+    The kernel visits tiles of keys with a running maximum and sum for each query (online softmax, as in
+    FlashAttention).
 
     Before:  lv = R.nn.attention(q, k, v, causal_mask="TopLeft")
     After:   lv = R.call_tir(cls.attention, (q, k, v), ...)
@@ -58,50 +59,60 @@ class _Fuser(RelaxMutator):
         self.index = Index.of(func)
         self.uses = Uses.of(func)
         # what is to be fused, by the variable of the last result
-        self.found: dict[relax.Var, tuple[Tail, WrittenOut | relax.Call]] = {}
+        self.matches: dict[relax.Var, tuple[ResultLayout, AttentionMatch | relax.Call]] = {}
         for var, value in self.index.value.items():
-            one = value if _is_attention(value) else find(value, self.index, self.uses)
-            if one is not None:
-                tail = Tail.of(var, self.index, self.uses)
-                self.found[tail.last] = tail, one  # type: ignore[assignment]
+            match = value if _is_attention(value) else match_attention(value, self.index, self.uses)
+            if match is not None:
+                tail = ResultLayout.of(var, self.index, self.uses)
+                self.matches[tail.last] = tail, match  # type: ignore[assignment]
 
     def visit_binding(self, binding: relax.Binding) -> None:
-        tail, one = self.found.get(binding.var, (None, None))
-        if tail is None or one is None:
+        tail, match = self.matches.get(binding.var, (None, None))
+        if tail is None or match is None:
             super().visit_binding(binding)
             return
         operands = Operands(self.index)
-        if isinstance(one, WrittenOut):
-            call = self.fused(from_graph(one, tail, operands), operands, "attention", binding.var)
+        if isinstance(match, AttentionMatch):
+            call = self.kernel_call(from_match(match, tail, operands), operands, "attention", binding.var)
         else:
-            call = self.fused(from_operator(one, tail, operands), operands, one.op.name.rpartition(".")[2], binding.var)
+            call = self.kernel_call(
+                from_operator(match, tail, operands), operands, match.op.name.rpartition(".")[2], binding.var
+            )
         if call is None:
             super().visit_binding(binding)
         else:
             self.rebind(binding, call)
 
-    def fused(self, what: Attention | None, operands: Operands, hint: str, var: relax.Var) -> relax.Expr | None:
-        """Return the call of a kernel for an attention, or None if no kernel is available."""
-        if what is None or not supported(what):
+    def kernel_call(
+        self, attention: Attention | None, operands: Operands, hint: str, var: relax.Var
+    ) -> relax.Expr | None:
+        """Return the call of a kernel that computes an attention, or None if no kernel is available."""
+        if attention is None or not is_supported(attention):
             return None
-        func = kernel(what, self.facts)
+        func = attention_function(attention, self.facts)
         if func is None:
             return None
         name = self.builder.add(func, hint)
-        given = operands.given
-        back = {new: old for old, new in given.fresh.items()}
-        passed = [self.visit(e) for e in given.passed]
-        sizes = [prim_value(substitute(p, back)) for p, b in zip(what.params, what.buffers, strict=True) if b is None]
+        arguments = operands.arguments
+        original_vars = {new: old for old, new in arguments.fresh.items()}
+        passed = [self.visit(e) for e in arguments.passed]
+        sizes = [
+            prim_value(substitute(p, original_vars))
+            for p, b in zip(attention.params, attention.buffers, strict=True)
+            if b is None
+        ]
         assert var.struct_info is not None
         return call_tir(name, func, [*passed, *sizes], var.struct_info)
 
 
 def _is_attention(value: relax.Expr) -> bool:
-    """Return True for a call of an attention operator whose shapes are known."""
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") in NAMES and shapes_known(value)
+    """Return True for a call of an attention operator with known shapes."""
+    return (
+        isinstance(value, relax.Call) and getattr(value.op, "name", "") in ATTENTION_OPERATORS and shapes_known(value)
+    )
 
 
-def supported(what: Attention) -> bool:
-    if what.dtype.kind not in ("float", "bfloat") or what.dtype.bits not in (16, 32):
+def is_supported(attention: Attention) -> bool:
+    if attention.dtype.kind not in ("float", "bfloat") or attention.dtype.bits not in (16, 32):
         return False
-    return 0 < what.width <= 256 and 0 < what.columns <= 256
+    return 0 < attention.width <= 256 and 0 < attention.columns <= 256

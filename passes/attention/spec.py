@@ -1,6 +1,6 @@
-"""The description of an attention, as functions from indices to expressions.
+"""The description of an attention as functions from indices to expressions.
 
-They cover whatever the graph computes around the two products: a view of an operand, a mask, a bias.
+It covers what the graph computes around the two products: views of operands, masks, a bias.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ Element = Callable[[Expr, Expr, Expr, Expr], Expr]  # of (batch, head, place, co
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Limits:
-    """The range of keys that count for a query, `low <= j < high`; a query without keys gives zeros.
+class KeyBounds:
+    """The range of unmasked keys of a query, `low <= j < high`; the result of a query without keys is zero.
 
-    `bounds(i, low, high, place)` gives statements that store both, int64, at `place` of two buffers. `reach(first,
-    rows, thread)` gives the range of keys that queries `first` to `first + rows` see together, as a begin and an end
-    within 0 and the number of keys; tiles outside are skipped. It also gives the statements that compute the range, for
-    one of the threads.
+    `bounds(i, low, high, place)` returns statements that store both bounds, int64, at index `place` of two buffers.
+    `tile_range(first, rows, thread)` returns the union of the ranges of queries `first` to `first + rows`, clamped to
+    the keys there are, so that tiles outside can be skipped; it also returns the statements that one thread runs to
+    compute it.
     """
 
     bounds: Callable[[Expr, tir.Buffer, tir.Buffer, Expr], list[Stmt]]
-    reach: Callable[[Expr, int, Expr], tuple[Expr, Expr, list[Stmt]]]
+    tile_range: Callable[[Expr, int, Expr], tuple[Expr, Expr, list[Stmt]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
     """softmax over keys j of `score(q[b, h, i, :] @ k[b, h, j, :], b, h, i, j)`, times v[b, h, j, :].
 
-    Extents are int64 expressions over the variables of the parameters; `width` is that of queries and keys, `columns`
-    that of values. Elements have the dtype `dtype`, scores are float32. All keys count, and without any the results are
-    zeros, unless there are `limits`. `result` is where a result is stored.
+    Extents are int64 expressions over the variables of the parameters. `width` is that of queries and keys, `columns`
+    that of values. Elements have the dtype `dtype`, scores are float32. Without `limits` every key is unmasked, and the
+    results are zeros if there are no keys. `result` returns where a result is stored.
 
-    `params` are the function's, in order, with the `buffers` of those that are tensors; the result is the last.
+    `params` are the parameters of the function in order, with the `buffers` of the tensors among them; the result is
+    last.
     """
 
     batch: Expr
@@ -51,7 +52,7 @@ class Attention:
     key: Element
     value: Element
     score: Callable[[Expr, Expr, Expr, Expr, Expr], Expr]
-    limits: Limits | None
+    limits: KeyBounds | None
     result: Callable[[Expr, Expr, Expr, Expr], tuple[tir.Buffer, tuple[Expr, ...]]]
     params: tuple[tir.Var, ...]
     buffers: tuple[tir.Buffer | None, ...]

@@ -1,4 +1,4 @@
-"""The layout operators after an attention: its kernel stores the result in their layout at once."""
+"""Layout operators after an attention, folded into its kernel's stores."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ _PERMUTE, _RESHAPE = "relax.permute_dims", "relax.reshape"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tail:
-    """`steps` are the calls in order, `last` is the variable of the last one: that of the attention, if there are
-    none."""
+class ResultLayout:
+    """The transposes and reshapes after an attention, in order.
 
-    steps: tuple[relax.Call, ...]
+    `last` is the variable of the final one, or that of the attention itself if there are none.
+    """
+
+    layout_calls: tuple[relax.Call, ...]
     last: relax.Var
 
     @staticmethod
-    def of(var: relax.Var, index: Index, uses: Uses) -> Tail:
-        """Collect the transposes and reshapes after a variable, while each value in between has a single use."""
-        steps: list[relax.Call] = []
+    def of(var: relax.Var, index: Index, uses: Uses) -> ResultLayout:
+        """Collect the transposes and reshapes after a variable, as long as each value has a single use."""
+        layout_calls: list[relax.Call] = []
         while uses.count.get(var) == 1 and len(index.users.get(var, ())) == 1:
             (user,) = index.users[var]
             value = index.value.get(user)
@@ -38,17 +40,17 @@ class Tail:
                 break
             if index.block.get(user) is not index.block.get(var):
                 break
-            steps.append(value)
+            layout_calls.append(value)
             var = user
-        return Tail(tuple(steps), var)
+        return ResultLayout(tuple(layout_calls), var)
 
     def shape(self, operands: Operands) -> tuple[Expr, ...]:
-        """The shape of the result."""
+        """Return the shape of the final result."""
         return _shape(self.last, operands)
 
     def place(self, at: Sequence[Expr], shape: Sequence[Expr], operands: Operands) -> tuple[Expr, ...]:
-        """Map the indices of the attention's own result, of shape `shape`, to indices of the last value."""
-        for call in self.steps:
+        """Map the indices of the attention's own result, of shape `shape`, to indices of the final result."""
+        for call in self.layout_calls:
             if call.op.name == _PERMUTE:
                 axes = call.attrs["axes"]
                 order = [a % len(at) for a in axes] if axes is not None else list(range(len(at)))[::-1]
@@ -62,4 +64,4 @@ class Tail:
 def _shape(expr: relax.Expr, operands: Operands) -> tuple[Expr, ...]:
     info = expr.struct_info
     assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
-    return tuple(c.cast(INT64, operands.given.renew(n)) for n in info.dims)
+    return tuple(c.cast(INT64, operands.arguments.renew(n)) for n in info.dims)

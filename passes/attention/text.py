@@ -1,4 +1,4 @@
-"""Kernels given as text: sizes replace placeholders, and code replaces calls of externs."""
+"""Kernel templates: sizes replace placeholders, and code replaces calls of externs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mlcc.ir.tir import Expr, Stmt
 from mlcc.passes.lowering.folding import Folding
 
 
-def read(name: str, **values: object) -> tir.PrimFunc:
-    """Return the function of a text, with values in place of its placeholders."""
-    return _read(name, tuple(sorted(values.items())))
+def load_template(name: str, **values: object) -> tir.PrimFunc:
+    """Return the TIR function of a template, with values substituted for its placeholders."""
+    return _parse_template(name, tuple(sorted(values.items())))
 
 
 @functools.lru_cache(maxsize=64)
-def _read(name: str, values: tuple[tuple[str, object], ...]) -> tir.PrimFunc:
+def _parse_template(name: str, values: tuple[tuple[str, object], ...]) -> tir.PrimFunc:
     from mlcc.grammar.parser import parse
 
     source = (files(__package__) / f"{name}.mlc").read_text(encoding="utf-8")
@@ -30,9 +30,12 @@ def _read(name: str, values: tuple[tuple[str, object], ...]) -> tir.PrimFunc:
     return func
 
 
-class Text(Folding):
-    """A copy of a text's kernel, with expressions for its parameters. Methods `call_NAME` give what stands for calls of
-    externs in expressions, `do_NAME` statements for those that stand alone."""
+class KernelTemplate(Folding):
+    """Copy a template's kernel, with expressions for its parameters.
+
+    A method `call_NAME` returns the replacement of a call of the extern NAME in an expression; `do_NAME` returns the
+    statements that replace a call of its own.
+    """
 
     def __init__(self, text: tir.PrimFunc, given: Sequence[Expr]) -> None:
         super().__init__(dict(zip(text.params, given, strict=True)))
@@ -58,7 +61,7 @@ class Text(Folding):
             self.buffers[node] = self.by_data[renewed.data] = renewed
         return self.buffers[node]
 
-    def code(self) -> tuple[tuple[tir.Buffer, ...], tuple[Stmt, ...]]:
+    def instantiate(self) -> tuple[tuple[tir.Buffer, ...], tuple[Stmt, ...]]:
         """Return the buffers and the statements of the kernel."""
         root = self.text.root
         assert root is not None
@@ -71,18 +74,18 @@ class Text(Folding):
     def expr_call(self, node: tir.Call) -> Expr:
         call = super().expr_call(node)
         assert isinstance(call, tir.Call)
-        name, args = _extern(call)
+        name, args = _template_call(call)
         return getattr(self, f"call_{name}")(*args) if name else call
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
-        name, args = _extern(node.value)
+        name, args = _template_call(node.value)
         if not name:
             return super().stmt_evaluate(node)
-        given = self.exprs(tuple(args))
-        return getattr(self, f"do_{name}")(*given)  # type: ignore[no-any-return]
+        arguments = self.exprs(tuple(args))
+        return getattr(self, f"do_{name}")(*arguments)  # type: ignore[no-any-return]
 
 
-def _extern(node: Any) -> tuple[str, Sequence[Expr]]:
+def _template_call(node: Any) -> tuple[str, Sequence[Expr]]:
     match node:
         case tir.Call(op=tir.Op("tir.call_extern" | "tir.call_pure_extern"), args=(tir.StringImm(value=name), *args)):
             return ("", ()) if name.startswith("__") else (name, args)  # those are CUDA's own

@@ -1,4 +1,4 @@
-"""The choice of tile sizes by the resources of the GPU."""
+"""Choice of attention tile sizes by the resources of the GPU."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from mlcc.ir import tir
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.attention.spec import Attention
 
-PIECE = 4  # floats that a thread loads from shared memory at a time
-ACROSS = 16  # threads of a row of queries
-SUMS, FEW_SUMS = 64, 32  # results that a thread has registers for; beside long rows of values, which it needs too
-WIDE = 8  # columns of a thread from which on rows are long
+VECTOR = 4  # floats that a thread loads from shared memory at a time
+THREADS_PER_ROW = 16  # threads of a row of queries
+MAX_SUMS, MAX_SUMS_LONG_ROWS = (
+    64,
+    32,
+)  # results that a thread has registers for; beside long rows of values, which it needs too
+LONG_ROW_COLUMNS = 8  # columns of a thread from which on rows are long
 QUERIES, KEYS = (64, 32, 16, 8), (64, 32, 16)
-MMA = 16  # rows, columns and depth of a step of tensor cores
-KEPT = 128  # columns of a query of which a thread keeps its part in registers
-SHARED_OUT = 32  # keys of a tile where blocks share them out
-_FEWEST = {"fma": 8, "mma": 16}  # queries of a tile
-_KINDS = {"float16": "fp16", "bfloat16": "bf16"}
+MMA_SIZE = 16  # rows, columns and depth of a step of tensor cores
+MAX_REGISTER_WIDTH = 128  # columns of a query of which a thread keeps its part in registers
+SPLIT_TILE_KEYS = 32  # keys of a tile where blocks share them out
+_MIN_QUERIES = {"fma": 8, "mma": 16}  # queries of a tile
+_MMA_TYPES = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True)
 class Tile(ABC):
-    """`rows` queries by `keys` keys, `width` wide, and the keys' values of `columns`: both padded."""
+    """A tile of `rows` queries by `keys` keys; `width` and `columns` (of the values) are padded."""
 
     rows: int
     keys: int
@@ -36,7 +39,7 @@ class Tile(ABC):
     @property
     @abstractmethod
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
 
     @property
     @abstractmethod
@@ -44,13 +47,13 @@ class Tile(ABC):
         """Bytes of shared memory."""
 
     @abstractmethod
-    def values(self) -> Mapping[str, object]:
-        """Return the values of the placeholders in the text."""
+    def placeholders(self) -> Mapping[str, object]:
+        """Return the values of the template's placeholders."""
 
 
 @dataclass(frozen=True)
 class FmaTile(Tile):
-    """In a block of `ty` x `tx` threads; a thread stores `chunks` times `lanes` columns of each of its rows."""
+    """A tile of fused multiply-adds in `ty` x `tx` threads; a thread stores vectors of `lanes` columns."""
 
     ty: int
     tx: int
@@ -62,25 +65,25 @@ class FmaTile(Tile):
         return self.ty * self.tx
 
     @property
-    def sums(self) -> int:
-        """Results of a thread in a row."""
+    def sums_per_row(self) -> int:
+        """Results of a thread in each of its rows."""
         return self.columns // self.tx
 
     @property
-    def pieces(self) -> int:
+    def rows_per_thread(self) -> int:
         """Rows of a thread."""
         return self.rows // self.ty
 
     @property
     def shared(self) -> int:
-        wide = (self.rows + self.keys) * (self.width + PIECE)  # the piece behind each row spreads columns over banks
-        return 4 * (wide + self.keys * self.columns + self.rows * (self.keys + PIECE))
+        wide = (self.rows + self.keys) * (self.width + VECTOR)  # the piece behind each row spreads columns over banks
+        return 4 * (wide + self.keys * self.columns + self.rows * (self.keys + VECTOR))
 
-    def values(self) -> Mapping[str, object]:
+    def placeholders(self) -> Mapping[str, object]:
         return {
-            "rows": self.rows, "keys": self.keys, "ty": self.ty, "tx": self.tx, "pieces": self.pieces,
-            "step": self.keys // self.tx, "chunks": self.sums // self.lanes, "lanes": self.lanes,
-            "depth": self.width // PIECE, "width_row": self.width + PIECE, "weight_row": self.keys + PIECE,
+            "rows": self.rows, "keys": self.keys, "ty": self.ty, "tx": self.tx, "pieces": self.rows_per_thread,
+            "step": self.keys // self.tx, "chunks": self.sums_per_row // self.lanes, "lanes": self.lanes,
+            "depth": self.width // VECTOR, "width_row": self.width + VECTOR, "weight_row": self.keys + VECTOR,
             "result_row": self.columns, "rounds": self.tx.bit_length() - 1,
         }  # fmt: skip
 
@@ -90,14 +93,14 @@ class FmaTile(Tile):
 
 @dataclass(frozen=True)
 class MmaTile(Tile):
-    """On tensor cores, a warp for each 16 queries."""
+    """A tile computed on tensor cores, one warp for every 16 queries."""
 
     dtype: str
     text: ClassVar[str] = "mma"
 
     @property
     def warps(self) -> int:
-        return self.rows // MMA
+        return self.rows // MMA_SIZE
 
     @property
     def threads(self) -> int:
@@ -107,78 +110,82 @@ class MmaTile(Tile):
     def shared(self) -> int:
         return 2 * ((self.rows + self.keys) * (self.width + 8) + self.keys * (self.columns + 8))
 
-    def values(self) -> Mapping[str, object]:
-        steps = self.width // MMA
-        kept = steps if self.width <= KEPT else 1
+    def placeholders(self) -> Mapping[str, object]:
+        steps = self.width // MMA_SIZE
+        kept_steps = steps if self.width <= MAX_REGISTER_WIDTH else 1
         return {
             "rows": self.rows, "keys": self.keys, "warps": self.warps, "width": self.width, "columns": self.columns,
             # 16 bytes behind each row put the rows of a matrix of `ldmatrix` into different banks
             "width_row": self.width + 8, "result_row": self.columns + 8, "dtype": self.dtype,
-            "kind": _KINDS[self.dtype], "kept": kept, "before": steps if kept == steps else 0,
-            "again": int(kept < steps),
+            "kind": _MMA_TYPES[self.dtype], "kept": kept_steps, "before": steps if kept_steps == steps else 0,
+            "again": int(kept_steps < steps),
         }  # fmt: skip
 
     def __str__(self) -> str:
         return f"tiles of {self.rows} queries by {self.keys} keys on tensor cores, {self.warps} warps"
 
 
-def tile_for(what: Attention, facts: GpuFacts) -> Tile | None:
+def tile_for(attention: Attention, facts: GpuFacts) -> Tile | None:
     """Return the largest tile of which two fit a multiprocessor, else one; None if not even the smallest fits.
 
-    Tiles have fewer queries if there are few queries, or too few tiles for all multiprocessors.
+    Smaller tiles are preferred for few queries, and where larger ones would leave multiprocessors idle.
     """
-    candidates = _possible(what, facts)
+    candidates = _candidates(attention, facts)
     if not candidates:
         return None
-    twice = [t for t in candidates if 2 * (t.shared + 1024) <= facts.shared_per_sm] or candidates
-    return max(twice, key=lambda t: (_busy(what, t, facts), t.rows, t.keys))
+    two_per_sm = [t for t in candidates if 2 * (t.shared + 1024) <= facts.shared_per_sm] or candidates
+    return max(two_per_sm, key=lambda t: (_utilization(attention, t, facts), t.rows, t.keys))
 
 
-def small_tile_for(what: Attention, facts: GpuFacts) -> Tile | None:
-    """Return the tile with the fewest queries, for problems with so few that blocks can split the keys; else None."""
-    candidates = [t for t in _possible(what, facts) if t.rows == _FEWEST[t.text]]
-    queries, keys = tir.const_int(what.queries), tir.const_int(what.keys)
+def small_tile_for(attention: Attention, facts: GpuFacts) -> Tile | None:
+    """Return the tile with the fewest queries if the problem is so small that blocks should split the keys, else
+    None.
+    """
+    candidates = [t for t in _candidates(attention, facts) if t.rows == _MIN_QUERIES[t.text]]
+    queries, keys = tir.const_int(attention.queries), tir.const_int(attention.keys)
     if not candidates or queries is not None and queries > candidates[0].rows:
         return None
-    tile = min(candidates, key=lambda t: abs(t.keys - SHARED_OUT))
+    tile = min(candidates, key=lambda t: abs(t.keys - SPLIT_TILE_KEYS))
     return None if keys is not None and keys <= 2 * tile.keys else tile
 
 
-def _possible(what: Attention, facts: GpuFacts) -> list[Tile]:
-    mma = str(what.dtype) in _KINDS and facts.arch.number >= 80
-    return [t for t in (_mma(what) if mma else _fma(what)) if t.shared <= facts.shared_per_block]
+def _candidates(attention: Attention, facts: GpuFacts) -> list[Tile]:
+    mma = str(attention.dtype) in _MMA_TYPES and facts.arch.number >= 80
+    return [t for t in (_mma_tiles(attention) if mma else _fma_tiles(attention)) if t.shared <= facts.shared_per_block]
 
 
-def _busy(what: Attention, tile: Tile, facts: GpuFacts) -> float:
+def _utilization(attention: Attention, tile: Tile, facts: GpuFacts) -> float:
     """Estimate the utilization of the multiprocessors and of the tile's rows, as a fraction of 1."""
-    queries, times = tir.const_int(what.queries), 1
-    for extent in (what.batch, what.heads):
-        times *= tir.const_int(extent) or 4
+    queries, head_count = tir.const_int(attention.queries), 1
+    for extent in (attention.batch, attention.heads):
+        head_count *= tir.const_int(extent) or 4
     if queries is None:
         return 1.0
-    tiles = -(-queries // tile.rows)
-    return min(1.0, tiles * times / facts.sm_count) * min(1.0, queries / (tiles * tile.rows))
+    tile_count = -(-queries // tile.rows)
+    return min(1.0, tile_count * head_count / facts.sm_count) * min(1.0, queries / (tile_count * tile.rows))
 
 
-def _up(value: int, step: int) -> int:
+def _round_up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def _fma(what: Attention) -> Iterator[FmaTile]:
-    width = _up(what.width, PIECE)
-    tx = ACROSS // 2 if what.columns <= ACROSS // 2 else ACROSS
-    lanes = min((4, 2, 1), key=lambda n: (_up(what.columns, n * tx), -n))
-    columns = _up(what.columns, lanes * tx)
-    most = SUMS if columns // tx <= WIDE else FEW_SUMS
+def _fma_tiles(attention: Attention) -> Iterator[FmaTile]:
+    width = _round_up(attention.width, VECTOR)
+    tx = THREADS_PER_ROW // 2 if attention.columns <= THREADS_PER_ROW // 2 else THREADS_PER_ROW
+    lanes = min((4, 2, 1), key=lambda n: (_round_up(attention.columns, n * tx), -n))
+    columns = _round_up(attention.columns, lanes * tx)
+    max_sums = MAX_SUMS if columns // tx <= LONG_ROW_COLUMNS else MAX_SUMS_LONG_ROWS
     for rows in QUERIES:
         for keys in KEYS:
             tile = FmaTile(rows, keys, width, columns, min(8, rows), tx, lanes)
-            if tile.pieces * tile.sums <= most:
+            if tile.rows_per_thread * tile.sums_per_row <= max_sums:
                 yield tile
 
 
-def _mma(what: Attention) -> Iterator[MmaTile]:
-    width, columns = _up(what.width, MMA), _up(what.columns, MMA)
+def _mma_tiles(attention: Attention) -> Iterator[MmaTile]:
+    width, columns = _round_up(attention.width, MMA_SIZE), _round_up(attention.columns, MMA_SIZE)
     for rows in QUERIES[:-1]:
-        for keys in KEYS if columns <= KEPT else KEYS[1:]:  # registers: keys of scores, and columns of results
-            yield MmaTile(rows, keys, width, columns, str(what.dtype))
+        for keys in (
+            KEYS if columns <= MAX_REGISTER_WIDTH else KEYS[1:]
+        ):  # registers: keys of scores, and columns of results
+            yield MmaTile(rows, keys, width, columns, str(attention.dtype))

@@ -1,4 +1,4 @@
-"""Recognition of attention in a graph: a product, elementwise operators, a softmax, and another product."""
+"""Recognition of attention written as two products with elementwise operators and a softmax between them."""
 
 from __future__ import annotations
 
@@ -15,57 +15,61 @@ from mlcc.ops.registry import Cost, FusionKind
 from mlcc.ops.topi import broadcast_index
 from mlcc.passes.attention.operands import Operands, element, regroup
 from mlcc.passes.attention.spec import Attention, Element
-from mlcc.passes.attention.tail import Tail
-from mlcc.passes.attention.wide import widened
+from mlcc.passes.attention.tail import ResultLayout
+from mlcc.passes.attention.wide import in_float32
 from mlcc.passes.patterns.pattern_match import Index
 from mlcc.relax.queries import Uses, is_call
 from mlcc.te.scalar import raw
 from mlcc.te.tensor import Tensor
 
 _MATMUL, _SOFTMAX, _ASTYPE = "relax.matmul", "relax.nn.softmax", "relax.astype"
-_DEEPEST = 16  # operators between a product and its softmax
+_MAX_PATH = 16  # operators between a product and its softmax
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WrittenOut:
-    """`scores` is the first product's variable, `logits` what the softmax is of, `way` what leads from one to the
-    other."""
+class AttentionMatch:
+    """A matched attention: both products, the variable `scores` of the first, and the operand `logits` of the softmax.
+
+    `path` holds the values between `scores` and `logits`.
+    """
 
     scores: relax.Var
-    first: relax.Call
+    query_key_product: relax.Call
     logits: relax.Expr
-    way: tuple[relax.Expr, ...]
-    second: relax.Call
+    path: tuple[relax.Expr, ...]
+    value_product: relax.Call
 
 
-def find(second: relax.Expr, index: Index, uses: Uses) -> WrittenOut | None:
-    """Match an attention by its last product; None if it is none, or a value in between has another use."""
-    if not is_call(second, _MATMUL):
+def match_attention(value_product: relax.Expr, index: Index, uses: Uses) -> AttentionMatch | None:
+    """Match an attention by its last product; return None if an intermediate value has another use."""
+    if not is_call(value_product, _MATMUL):
         return None
-    weights = _only_used_here(second.args[0], index, uses)  # type: ignore[attr-defined]
+    weights = _single_use_value(value_product.args[0], index, uses)  # type: ignore[attr-defined]
     if is_call(weights, _ASTYPE):
-        weights = _only_used_here(weights.args[0], index, uses)  # type: ignore[union-attr]
+        weights = _single_use_value(weights.args[0], index, uses)  # type: ignore[union-attr]
     if not is_call(weights, _SOFTMAX):
         return None
     logits = weights.args[0]  # type: ignore[union-attr]
     dims = _dims(logits)
     if dims is None or len(dims) < 2 or weights.attrs["axis"] % len(dims) != len(dims) - 1:  # type: ignore[union-attr]
         return None
-    matched = _product(logits, index, uses, _DEEPEST)
-    if matched is None:
+    product = _product_below(logits, index, uses, _MAX_PATH)
+    if product is None:
         return None
-    way, first = matched
-    scores = way[0]
-    operands = (*first.args, second.args[1])  # type: ignore[attr-defined]
+    path, query_key_product = product
+    scores = path[0]
+    operands = (*query_key_product.args, value_product.args[1])  # type: ignore[attr-defined]
     if any(len(_dims(o) or ()) < 2 for o in operands):
         return None
-    shapes = _dims(scores), _dims(second)
-    if not _same(shapes[0], dims) or not _same(shapes[1], dims, 1):  # heads that appear on the way, or with the values
+    shapes = _dims(scores), _dims(value_product)
+    if not _same_shape(shapes[0], dims) or not _same_shape(
+        shapes[1], dims, 1
+    ):  # heads that appear on the way, or with the values
         return None
-    values = {_dtype(e) for e in (*operands, second.args[0])}  # type: ignore[attr-defined]
-    if len(values) != 1 or not {_dtype(e) for e in (scores, logits, second)} <= {*values, FLOAT32}:
+    values = {_dtype(e) for e in (*operands, value_product.args[0])}  # type: ignore[attr-defined]
+    if len(values) != 1 or not {_dtype(e) for e in (scores, logits, value_product)} <= {*values, FLOAT32}:
         return None
-    return WrittenOut(scores, first, logits, tuple(way[1:]), second)  # type: ignore[arg-type]
+    return AttentionMatch(scores, query_key_product, logits, tuple(path[1:]), value_product)  # type: ignore[arg-type]
 
 
 def _dims(expr: relax.Expr) -> tuple[Expr, ...] | None:
@@ -78,23 +82,25 @@ def _dtype(expr: relax.Expr) -> DType | None:
     return info.dtype if isinstance(info, relax.TensorStructInfo) else None
 
 
-def _same(one: Sequence[Expr] | None, two: Sequence[Expr], but: int = 0) -> bool:
-    """Return True if two shapes are equal, not counting the last `but` extents."""
-    if one is None or len(one) != len(two):
+def _same_shape(shape: Sequence[Expr] | None, other: Sequence[Expr], ignored_last: int = 0) -> bool:
+    """Return True if two shapes are equal, not counting the last `ignored_last` extents."""
+    if shape is None or len(shape) != len(other):
         return False
-    return all(Analyzer().prove_equal(a, b) for a, b in zip(one[: len(one) - but], two, strict=False))
+    return all(Analyzer().prove_equal(a, b) for a, b in zip(shape[: len(shape) - ignored_last], other, strict=False))
 
 
-def _only_used_here(expr: relax.Expr, index: Index, uses: Uses) -> relax.Expr | None:
+def _single_use_value(expr: relax.Expr, index: Index, uses: Uses) -> relax.Expr | None:
     """Return the value of an operand that has no other use, or None."""
     if not isinstance(expr, relax.Var) or uses.count.get(expr) != 1:
         return None
     return index.value.get(expr)
 
 
-def _product(expr: relax.Expr, index: Index, uses: Uses, depth: int) -> tuple[list[relax.Expr], relax.Call] | None:
-    """Find the product below elementwise operators; return the variables between, and its call."""
-    value = _only_used_here(expr, index, uses)
+def _product_below(
+    expr: relax.Expr, index: Index, uses: Uses, depth: int
+) -> tuple[list[relax.Expr], relax.Call] | None:
+    """Find the product below elementwise operators; return its call, and the variables from it up to `expr`."""
+    value = _single_use_value(expr, index, uses)
     if not isinstance(value, relax.Call) or not isinstance(value.op, tir.Op) or depth == 0:
         return None
     if value.op.name == _MATMUL:
@@ -103,7 +109,7 @@ def _product(expr: relax.Expr, index: Index, uses: Uses, depth: int) -> tuple[li
     if op is None or op.kind > FusionKind.BROADCAST:
         return None
     for operand in value.args:
-        path = _product(operand, index, uses, depth - 1)
+        path = _product_below(operand, index, uses, depth - 1)
         if path is not None:
             path[0].append(expr)
             return path
@@ -113,49 +119,62 @@ def _product(expr: relax.Expr, index: Index, uses: Uses, depth: int) -> tuple[li
 # ---------------------------------------------------------------- what it computes
 
 
-def from_graph(found: WrittenOut, tail: Tail, operands: Operands) -> Attention | None:
+def from_match(match: AttentionMatch, tail: ResultLayout, operands: Operands) -> Attention | None:
     """Describe the attention of a match, with the result layout of `tail`; None if it is not supported."""
-    q, k = (operands.tensor(a, Cost.VIEW) for a in found.first.args)
-    v = operands.tensor(found.second.args[1], Cost.VIEW)
-    scores_info = found.scores.struct_info
+    q, k = (operands.tensor(a, Cost.VIEW) for a in match.query_key_product.args)
+    v = operands.tensor(match.value_product.args[1], Cost.VIEW)
+    scores_info = match.scores.struct_info
     assert isinstance(scores_info, relax.TensorStructInfo)
-    dims = tuple(c.cast(INT64, operands.given.renew(n)) for n in scores_info.dims or ())
+    dims = tuple(c.cast(INT64, operands.arguments.renew(n)) for n in scores_info.dims or ())
     scores = te.placeholder(dims, scores_info.dtype, "scores")
-    operands.known[found.scores] = scores
-    operands.free = frozenset(found.way)
-    logits = operands.tensor(found.logits, Cost.CHEAP)
+    operands.tensors[match.scores] = scores
+    operands.always_recomputed = frozenset(match.path)
+    logits = operands.tensor(match.logits, Cost.CHEAP)
     *outer, queries, keys = dims
     columns = c.cast(INT64, v.buffer.shape[-1])
-    width, deep = tir.const_int(q.buffer.shape[-1]), tir.const_int(columns)
-    if width is None or deep is None or logits.op.is_placeholder and logits is not scores:
+    width, value_width = tir.const_int(q.buffer.shape[-1]), tir.const_int(columns)
+    if width is None or value_width is None or logits.op.is_placeholder and logits is not scores:
         return None
-    batch, heads = _two(outer)
+    batch, heads = _batch_and_heads(outer)
 
-    def of(x: Tensor, rows: Expr, across: Expr, turned: bool = False) -> Element:
+    def accessor(x: Tensor, rows: Expr, across: Expr, turned: bool = False) -> Element:
         shape = (*outer, across, rows) if turned else (*outer, rows, across)
 
         def get(b: Expr, h: Expr, i: Expr, d: Expr) -> Expr:
-            place = (*_places(b, h, outer), *((d, i) if turned else (i, d)))
+            place = (*_outer_indices(b, h, outer), *((d, i) if turned else (i, d)))
             return element(x, [raw(a) for a in broadcast_index(x, shape, place)])
 
         return get
 
     def score(s: Expr, b: Expr, h: Expr, i: Expr, j: Expr) -> Expr:
-        given = element(logits, (*_places(b, h, outer), i, j))
-        return widened(given, {scores.buffer: s})
+        logit = element(logits, (*_outer_indices(b, h, outer), i, j))
+        return in_float32(logit, {scores.buffer: s})
 
     shape = (*outer, queries, columns)
-    dtype = _result_dtype(found.second)
+    dtype = _result_dtype(match.value_product)
     result, params, buffers = operands.parameters(tail.shape(operands), dtype)
 
     def store(b: Expr, h: Expr, i: Expr, e: Expr) -> tuple[tir.Buffer, tuple[Expr, ...]]:
-        return result, tail.place((*_places(b, h, outer), i, e), shape, operands)
+        return result, tail.place((*_outer_indices(b, h, outer), i, e), shape, operands)
 
-    wide = c.const(width, INT64)
+    width_expr = c.const(width, INT64)
     return Attention(
-        batch, heads, queries, keys, width, deep, q.dtype, of(q, queries, wide), of(k, keys, wide, True),
-        of(v, keys, columns), score, None, store, params, buffers,
-    )  # fmt: skip
+        batch,
+        heads,
+        queries,
+        keys,
+        width,
+        value_width,
+        q.dtype,
+        accessor(q, queries, width_expr),
+        accessor(k, keys, width_expr, True),
+        accessor(v, keys, columns),
+        score,
+        None,
+        store,
+        params,
+        buffers,
+    )
 
 
 def _result_dtype(call: relax.Call) -> DType:
@@ -164,8 +183,8 @@ def _result_dtype(call: relax.Call) -> DType:
     return info.dtype or FLOAT32
 
 
-def _two(outer: Sequence[Expr]) -> tuple[Expr, Expr]:
-    """Collapse the outer dimensions to batch and heads: the first of several, and the product of all others."""
+def _batch_and_heads(outer: Sequence[Expr]) -> tuple[Expr, Expr]:
+    """Collapse the outer dimensions into batch and heads: the first of several, and the product of all others."""
     batch: Expr = outer[0] if len(outer) > 1 else c.const(1, INT64)
     heads: Expr = c.const(1, INT64)
     for n in outer[1:] if len(outer) > 1 else outer:
@@ -173,6 +192,6 @@ def _two(outer: Sequence[Expr]) -> tuple[Expr, Expr]:
     return batch, heads
 
 
-def _places(b: Expr, h: Expr, outer: Sequence[Expr]) -> list[Expr]:
+def _outer_indices(b: Expr, h: Expr, outer: Sequence[Expr]) -> list[Expr]:
     """Return the indices of a batch and a head in the dimensions before the last two."""
-    return regroup((b, h), _two(outer), outer)
+    return regroup((b, h), _batch_and_heads(outer), outer)

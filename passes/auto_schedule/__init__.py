@@ -1,5 +1,5 @@
-"""Schedules chosen by rules: what a kernel looks like and what the CPU has decide, nothing is measured.
+"""Rule-based schedules: chosen by analysis of the kernel and the facts of the target, without measurements.
 
-`kernel` is what a rule sees of a function, `rules` the table of rules in the order in which they are asked, `choose`
-asks them. A rule is a file with one function; docs/auto-schedule.md says how one is written.
+`kernel` is the view that a rule has of a function. `rules` is the table of rules in the order in which they are tried,
+and `choose` tries them. A rule is a file with one function; docs/auto-schedule.md describes how to write one.
 """

@@ -1,4 +1,4 @@
-"""The pass `apply-tuned`: schedules that `mlcc tune` found, from its database."""
+"""The pass `apply-tuned`: schedules from the database of `mlcc tune`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from mlcc.runtime.threads import get_num_threads
 
 @dataclass(frozen=True)
 class ApplyTuned(Pass):
-    """Schedule TIR functions as `mlcc tune` found to be faster than the rules do, by the records of a database.
+    """Schedule TIR functions by the tuning records of a database, where these are faster than the rules.
 
-    A record fits a function with the same loops, for the same target, machine, number of threads, level and version of
-    mlcc, if it is certain to gain at least `min-gain`. Where none fits, `auto-schedule` does what it does. `threads` 0
-    is what `mlcc run` takes by default.
+    A record applies to a function with the same loops, and to the same target, machine, number of threads, level and
+    version of mlcc, if it is certain to gain at least `min-gain`. Functions without a record are left to
+    `auto-schedule`. `threads=0` stands for the default of `mlcc run`.
 
     Before:  for i in range(1024): ...
     After:   for i_0 in T.parallel(4): ...   # mlcc.made_by = "record 1f0c: 0.86 of ...", tir.is_scheduled
@@ -59,7 +59,7 @@ class ApplyTuned(Pass):
                     scheduled.update_func(name, tuned(func, choice.record))
                     applied += 1
                 except CompileError as exc:
-                    ctx.warned.append(_refused(name, exc))
+                    ctx.warned.append(_record_error(name, exc))
         if elsewhere and not applied:
             name, why = next(iter(elsewhere.items()))
             ctx.warned.append(_warning("W1101", f"no record of {self.database} is for this build: {name}: {why}"))
@@ -67,27 +67,27 @@ class ApplyTuned(Pass):
 
 
 def setting_for(target: Target, threads: int, level: int) -> Setting:
-    """The conditions under which records of builds for a target are found."""
-    count = 1 if target.kind == "cuda" else threads
-    return Setting(measured_on(target), str(target), count, level, mlcc.__version__)
+    """Return the conditions that records of builds for a target must have been measured under."""
+    thread_count = 1 if target.kind == "cuda" else threads
+    return Setting(measured_on(target), str(target), thread_count, level, mlcc.__version__)
 
 
 def tuned(func: tir.PrimFunc, record: Record) -> tir.PrimFunc:
-    """A function scheduled as a record says. Raises CompileError for a script that does not fit it."""
+    """Return a function scheduled as a record says. Raise CompileError if the script does not fit the function."""
     replayed = apply_schedule(module_of(func), record.trace, f"<record {record.candidate[:8]}>")[MAIN]
     assert isinstance(replayed, tir.PrimFunc)
-    scheduled: tir.PrimFunc = named_as(replayed, func).with_attr({SCHEDULED: True, MADE_BY: described(record)})
+    scheduled: tir.PrimFunc = named_as(replayed, func).with_attr({SCHEDULED: True, MADE_BY: describe_record(record)})
     return scheduled
 
 
-def described(record: Record) -> str:
-    """A record in a few words: its name, gain, and date."""
+def describe_record(record: Record) -> str:
+    """Describe a record in a few words: its name, gain and date."""
     bound = f" (at most {record.bound:.2f})" if record.bound is not None else ""
     ratio = f"{record.ratio:.2f} of the rules' time{bound}" if record.ratio is not None else "not measured"
     return f"apply-tuned: record {record.candidate[:8]}, {ratio}, {record.made[:10]}"
 
 
-def _refused(name: str, exc: CompileError) -> Diagnostic:
+def _record_error(name: str, exc: CompileError) -> Diagnostic:
     first = exc.diagnostics[0]
     return _warning("W1102", f"the record of {name} does not fit it: {first.code}: {first.message}")
 

@@ -17,10 +17,10 @@ from mlcc.relax.origins import kernel_origins
 
 @dataclass(frozen=True)
 class AutoSchedule(Pass):
-    """Schedule TIR functions by rules that go by what the target has: vectors, caches, cores; threads, shared memory.
+    """Schedule TIR functions by rules for the target: vectors, caches, cores; threads, shared memory.
 
-    Functions whose loops somebody has scheduled, or that have the attribute tir.is_scheduled, stay. Nothing is
-    measured. `mlcc schedule --auto` prints what is chosen as a script; `mlcc passes --why-schedule` says why.
+    Functions that are scheduled already, or have the attribute tir.is_scheduled, are left alone. Nothing is measured.
+    `mlcc schedule --auto` prints the schedules as a script; `mlcc passes --why-schedule` explains them.
 
     Before:  for i in range(1024): ...
     After:   for i_0 in T.parallel(4): for i_1, i_2 in T.grid(16, 16): ...   # i_2 vectorized; tir.is_scheduled
@@ -32,15 +32,15 @@ class AutoSchedule(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         facts_of(ctx.target)  # refuses a target that there are no rules for, with or without functions
         scheduled = module.copy()
-        for one in answers(module, lambda func: function_facts(func, ctx.target)):
-            if one.func is not None:
-                scheduled.update_func(one.name, one.func)
+        for outcome in answers(module, lambda func: function_facts(func, ctx.target)):
+            if outcome.func is not None:
+                scheduled.update_func(outcome.name, outcome.func)
         return scheduled
 
 
 @dataclass
 class WhySchedule(Observer):
-    """Writes, before every `auto-schedule` of a pipeline, what it will do with each function and why."""
+    """Write, before every `auto-schedule` of a pipeline, how it will schedule each function and why."""
 
     write: Callable[[str], None]
     target: Target

@@ -1,4 +1,4 @@
-"""A rule with chosen options as a step of a schedule: what plans that are written as scripts end with."""
+"""The schedule step `schedule_by_rule`: apply a rule with given choices. Plans written as scripts end with it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 def schedule_by_rule(
     sch: Schedule, name: str, rule: str | None, choices: Mapping[str, Any] | None, target: Target | str
 ) -> None:
-    """Schedule the untouched function `name` by a rule and replay the steps on `sch`.
+    """Schedule the unscheduled function `name` by a rule and replay the steps on `sch`.
 
     See `Schedule.schedule_by_rule`. Raise CompileError (E0698) if no rule takes the function.
     """
     func = sch.state.func(name)
     facts = function_facts(func, Target.parse(target))
     plans = Plans(func, facts, constant_parameters(sch.mod).get(name, frozenset()), name)
-    planned = plans.default if rule is None else plans.apply(Plan(rule, _numbers(sch, choices or {})))
+    planned = plans.default if rule is None else plans.apply(Plan(rule, _integer_choices(sch, choices or {})))
     if planned is None:
         raise CompileError(error("E0698", f"no rule takes `{name}`"))
     assert planned.answer.trace is not None
     planned.answer.trace.apply_to_schedule(sch)
 
 
-def _numbers(sch: Schedule, choices: Mapping[str, Any]) -> dict[str, int]:
-    """Choices as integers; sampled ones are what was decided."""
+def _integer_choices(sch: Schedule, choices: Mapping[str, Any]) -> dict[str, int]:
+    """Return choices as integers, sampled ones by their decisions."""
     numbers = {}
     for name, value in choices.items():
         number = sch.get(value) if isinstance(value, ExprRV) else value

@@ -1,4 +1,4 @@
-"""Asks the rules for a function, and keeps what each had to say."""
+"""Application of the rules: try them in order, and record the outcome for each function."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
-from mlcc.passes.auto_schedule.kernel import AnyKernel, NotThis
-from mlcc.passes.auto_schedule.offers import Offer, Wanted
+from mlcc.passes.auto_schedule.kernel import AnyKernel, RuleNotApplicable
+from mlcc.passes.auto_schedule.offers import RequestedChoices, TuningChoice
 from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
 from mlcc.passes.auto_schedule.widen_half import compute_halves_in_float32
@@ -31,9 +31,9 @@ Facts = CpuFacts | GpuFacts
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome for one function: the rule that took it, and why the others did not.
+    """The outcome for one function: the rule that scheduled it, and why the others did not.
 
-    `rule` is None if none took it. `offers` are the choices that the rule made, `passed` the rules that refused, each
+    `rule` is None if none applied. `offers` are the choices that the rule made, `passed` the rules that refused, each
     with its reason, and `broken` is the exception of a rule that failed because of a bug.
     """
 
@@ -45,7 +45,7 @@ class Answer:
     broken: Exception | None = None
     func: tir.PrimFunc | None = None
     trace: Trace | None = None
-    offers: tuple[Offer, ...] = ()
+    offers: tuple[TuningChoice, ...] = ()
 
 
 def answers(
@@ -53,30 +53,39 @@ def answers(
 ) -> list[Answer]:
     """Schedule each TIR function of a module by the first rule that takes it; return the outcomes.
 
-    `rules` are by default those for the kind of machine. `facts` describe the machine, or return the facts for a
-    function.
+    `rules` defaults to those for the kind of machine. `facts` describes the machine, or is a function that returns the
+    facts for a TIR function.
     """
     functions = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
-    known = constant_parameters(module)
+    constants = constant_parameters(module)
     outcomes: list[Answer] = []
     with uncollected():  # a fifth of the time went into looking for garbage among trees that are all in use
         for at, (name, func) in enumerate(functions.items()):
-            own = facts(func) if callable(facts) else facts
-            usual = GPU_RULES if isinstance(own, GpuFacts) else RULES
+            function_facts = facts(func) if callable(facts) else facts
+            default_rules = GPU_RULES if isinstance(function_facts, GpuFacts) else RULES
             with working("auto-schedule", name, at, len(functions)):
                 outcomes.append(
-                    answer(func, name, own, usual if rules is None else rules, known.get(name, frozenset()))
+                    answer(
+                        func,
+                        name,
+                        function_facts,
+                        default_rules if rules is None else rules,
+                        constants.get(name, frozenset()),
+                    )
                 )
-            if at % _UNCOLLECTED == _UNCOLLECTED - 1:
+            if at % _GC_INTERVAL == _GC_INTERVAL - 1:
                 gc.collect(1)
     return outcomes
 
 
-_UNCOLLECTED = 32  # functions after which garbage is looked for: of each there is 0.2 MB
+_GC_INTERVAL = 32  # functions after which garbage is looked for: of each there is 0.2 MB
 
 
 def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
-    """The parameters for which every `call_tir` of a private function gives a constant, for it and its versions."""
+    """Return, for private functions, the indices of the parameters that are constants in every `call_tir`.
+
+    Versions of a function have those of the function.
+    """
     constants: dict[str, frozenset[int]] = {}
     for func in module.functions.values():
         for binding, _ in all_bindings(func.body) if isinstance(func, relax.Function) else ():
@@ -85,10 +94,10 @@ def constant_parameters(module: IRModule) -> dict[str, frozenset[int]]:
             callee = module.functions.get(name or "")
             if name is None or callee is None or not callee.is_private:
                 continue
-            given = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else ()
-            constant = frozenset(n for n, a in enumerate(given) if isinstance(a, relax.Constant))
-            for one in (name, *version_names(callee)):
-                constants[one] = constants.get(one, constant) & constant
+            arguments = call.args[1].fields if isinstance(call.args[1], relax.Tuple) else ()
+            constant_indices = frozenset(n for n, a in enumerate(arguments) if isinstance(a, relax.Constant))
+            for version in (name, *version_names(callee)):
+                constants[version] = constants.get(version, constant_indices) & constant_indices
     return constants
 
 
@@ -96,59 +105,67 @@ def answer(
     func: tir.PrimFunc, name: str, facts: Facts, rules: Sequence[Rule] = RULES,
     constants: frozenset[int] = frozenset(),
 ) -> Answer:  # fmt: skip
-    """Schedule a function by the first rule that takes it, unless it is left alone. `constants`: see `Kernel.of`."""
-    alone = why_left_alone(func)
-    if alone is not None:
-        return Answer(name, None, f"left alone: {alone}")
-    return ask(prepared(func, name, facts, constants), rules)
+    """Schedule a function by the first rule that takes it, unless it is left alone. `constants`: see `AnyKernel.of`."""
+    ineligible = why_left_alone(func)
+    if ineligible is not None:
+        return Answer(name, None, f"left alone: {ineligible}")
+    return apply_first_rule(prepare_kernel(func, name, facts, constants), rules)
 
 
-def ask(start: AnyKernel[Any], rules: Sequence[Rule], wanted: Wanted | None = None) -> Answer:
-    """Schedule a copy of a `prepared` kernel by the first of `rules` that takes it. `wanted`: the choices requested."""
+def apply_first_rule(start: AnyKernel[Any], rules: Sequence[Rule], wanted: RequestedChoices | None = None) -> Answer:
+    """Schedule a copy of a prepared kernel by the first of `rules` that takes it. `wanted`: the requested choices."""
     name = start.name
-    passed: list[tuple[str, str]] = []
-    broken: Exception | None = None
+    refusals: list[tuple[str, str]] = []
+    failure: Exception | None = None
     for rule in rules:
-        kernel = start.fresh(wanted)
+        kernel = start.copy_for_rule(wanted)
         try:
             why = rule.function()(kernel)
             kernel.sch.mark_scheduled(func_name=name)
-        except NotThis as exc:
-            passed.append((rule.name, str(exc)))
+        except RuleNotApplicable as exc:
+            refusals.append((rule.name, str(exc)))
         except CompileError as exc:
             first = exc.diagnostics[0]
-            passed.append((rule.name, f"a step was refused: {first.code}: {first.message}"))
+            refusals.append((rule.name, f"a step was refused: {first.code}: {first.message}"))
         except (RecursionError, MemoryError):
             raise
         except Exception as exc:
             # a bug of a rule must not cost anyone their program: it is compiled by the rules that remain
-            broken = broken or exc
-            passed.append((rule.name, f"failed: {type(exc).__name__}: {exc}"))
+            failure = failure or exc
+            refusals.append((rule.name, f"failed: {type(exc).__name__}: {exc}"))
         else:
             trace, offers = kernel.sch.trace.simplified(), tuple(kernel.offers)
-            return Answer(name, rule.name, why, tuple(kernel.used), tuple(passed), broken, kernel.func, trace, offers)
-    return Answer(name, None, "no rule takes it", (), tuple(passed), broken)
+            return Answer(
+                name, rule.name, why, tuple(kernel.notes), tuple(refusals), failure, kernel.func, trace, offers
+            )
+    return Answer(name, None, "no rule takes it", (), tuple(refusals), failure)
 
 
-def prepared(func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> AnyKernel[Facts]:
-    """A function that nobody has scheduled as rules see it. `constants`: see `Kernel.of`."""
+def prepare_kernel(
+    func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset()
+) -> AnyKernel[Facts]:
+    """Return the kernel of an unscheduled function, as all rules see it. `constants`: see `AnyKernel.of`."""
     kernel = AnyKernel.of(func, name, facts, constants)
-    wide = kernel.fresh()
+    widened = kernel.copy_for_rule()
     try:
-        return wide if compute_halves_in_float32(wide) else kernel
+        return widened if compute_halves_in_float32(widened) else kernel
     except CompileError:  # a step was refused: it stays as it is
         return kernel
 
 
-def report(found: Sequence[Answer], origins: Mapping[str, str] = MappingProxyType({})) -> str:
+def report(outcomes: Sequence[Answer], origins: Mapping[str, str] = MappingProxyType({})) -> str:
     """List for each function the rule that took it and why, and the reasons of the rules that did not.
 
     `origins` names the part of the source model that a function comes from.
     """
     lines = ["# --- why schedule"]
-    for one in found:
-        lines.append(f"{one.name}: {one.why}" if one.rule is None else f"{one.name}: rule {one.rule}: {one.why}")
-        lines += [f"  from {origins[one.name]}"] if one.name in origins else []
-        lines += [f"  {choice}" for choice in one.choices]
-        lines += [f"  not {rule}: {why}" for rule, why in one.passed]
+    for outcome in outcomes:
+        lines.append(
+            f"{outcome.name}: {outcome.why}"
+            if outcome.rule is None
+            else f"{outcome.name}: rule {outcome.rule}: {outcome.why}"
+        )
+        lines += [f"  from {origins[outcome.name]}"] if outcome.name in origins else []
+        lines += [f"  {choice}" for choice in outcome.choices]
+        lines += [f"  not {rule}: {why}" for rule, why in outcome.passed]
     return "\n".join(lines) + "\n"

@@ -1,10 +1,9 @@
-"""Reductions whose results lie side by side: sums over windows (pooling, depthwise and grouped convolutions), sums over
-other axes than the last, softmax over channels, and what surrounds them.
+"""Reductions with contiguous results: pooling, depthwise convolutions, sums over outer axes, softmax over channels.
 
-The sums of a tile, some vectors along what is stored consecutively and perhaps some rows of them, stay in registers
-while everything that is summed up goes by. All other stages are computed for the same tile, before and after. Data that
-are read at windows along the vectors are copied before, with what surrounds them and as far as whole vectors reach
-(`padded_copies`); elsewhere, padding is chosen where it is read.
+The sums of a tile (some vectors along the contiguous axis, perhaps of several rows) stay in registers during the whole
+reduction. All other stages are computed for the same tile, before and after. Data that are read at windows along the
+vectors are copied beforehand with their padding, rounded up to whole vectors (`padded_copies`); elsewhere padding is
+selected where it is read.
 """
 
 from __future__ import annotations
@@ -17,24 +16,29 @@ from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
-from mlcc.passes.auto_schedule.nests import owned, share_out, vector_place, worth_threads
-from mlcc.passes.auto_schedule.offers import around
+from mlcc.passes.auto_schedule.nests import (
+    is_worth_parallelizing,
+    parallelize_outer,
+    stores_disjointly,
+    vectorizable_loop,
+)
+from mlcc.passes.auto_schedule.offers import nearest_first
 from mlcc.passes.auto_schedule.padded_copies import copied_windows, place_copies, windows_along
 from mlcc.passes.auto_schedule.stage import CALL_OPERATIONS, Access, Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-MOST_OPTIONS = 6  # numbers of vectors or rows of a tile that are offered, those nearest to the best guess
-UNROLLED = 16  # elements of a window that are written out one after the other
-HALF = 0.6  # what a vector of half the width costs of a whole one
+MAX_OPTIONS = 6  # numbers of vectors or rows of a tile that are offered, those nearest to the best guess
+UNROLL_LIMIT = 16  # elements of a window that are written out one after the other
+HALF_VECTOR_COST = 0.6  # what a vector of half the width costs of a whole one
 
 
 def columns(kernel: Kernel) -> str:
-    """The rule: tiles of results side by side, as the module says."""
+    """Schedule reductions with contiguous results in tiles of vectors; see the module."""
     inline_cheap(kernel)
-    sums = _reducing(kernel)
-    width = _width(kernel, kernel.stage(sums[0]))
+    sums = _reductions(kernel)
+    width = _choose_width(kernel, kernel.stage(sums[0]))
     windows = windows_along(kernel.stage(sums[0]), width.along) if len(sums) == 1 else []
-    if windows and not kernel.either("padded", "data read at windows are copied with their padding", True):
+    if windows and not kernel.choose_bool("padded", "data read at windows are copied with their padding", True):
         windows = []
     copies = copied_windows(kernel, sums[0], width.along, width.lanes * width.vectors, windows) if windows else []
     if not copies:
@@ -42,21 +46,21 @@ def columns(kernel: Kernel) -> str:
     last = kernel.blocks()[-1]
     if kernel.stage(last).reduced:
         last = kernel.sch.cache_write(last, 0, "local")
-    tile = _tile(kernel, sums, kernel.stage(last), width)
+    tile = _choose_tile(kernel, sums, kernel.stage(last), width)
     kernel.say(str(tile))
-    many = any(worth_threads(kernel, s) for s in kernel.stages())
-    apart = [kernel.sch.get(b) for b in (last, *copies)]
-    others = [b for b in kernel.blocks() if not any(kernel.sch.get(b) is other for other in apart)]
-    outer = _tiled(kernel, last, tile)
+    parallel = any(is_worth_parallelizing(kernel, s) for s in kernel.stages())
+    placed = [kernel.sch.get(b) for b in (last, *copies)]
+    others = [b for b in kernel.blocks() if not any(kernel.sch.get(b) is other for other in placed)]
+    outer = _tile_output(kernel, last, tile)
     for block in reversed(others):
         kernel.sch.compute_at(block, outer[-1])
     for block in sums:
         kernel.sch.set_scope(block, 0, "local")
-    first = [(block, _nest(kernel, block, len(outer), tile)) for block in others]
+    reduction_loops = [(block, _schedule_stage(kernel, block, len(outer), tile)) for block in others]
     level = place_copies(kernel, copies, outer, width.lanes) if copies else 0
-    if many:
-        share_out(kernel, outer[:level] or outer)
-    for block, loop in first:
+    if parallel:
+        parallelize_outer(kernel, outer[:level] or outer)
+    for block, loop in reduction_loops:
         if loop is not None:
             kernel.sch.decompose_reduction(block, loop)
     return f"{len(sums)} reductions, results side by side"
@@ -65,8 +69,8 @@ def columns(kernel: Kernel) -> str:
 # ---------------------------------------------------------------- looking
 
 
-def _reducing(kernel: Kernel) -> list[BlockRV]:
-    """Return the blocks that reduce. Raise NotThis for kernels that the rule does not take."""
+def _reductions(kernel: Kernel) -> list[BlockRV]:
+    """Return the blocks that reduce. Raise RuleNotApplicable for kernels that the rule does not take."""
     reductions = []
     stages = kernel.stages()
     if any(kernel.is_output(s) for s in stages[:-1]):
@@ -86,7 +90,7 @@ def _reducing(kernel: Kernel) -> list[BlockRV]:
 def _inline_padding(kernel: Kernel) -> None:
     """Inline padding and cheap stages, so that padding is selected where windows are read.
 
-    Away from the edges of the data there is nothing to select.
+    Away from the edges of the data nothing has to be selected.
     """
     for block in kernel.blocks():
         stage = kernel.stage(block)
@@ -109,61 +113,65 @@ def _is_padding(stage: Stage) -> bool:
 
 @dataclass(frozen=True)
 class Width:
-    """`vectors` of `lanes` along the loop `along` of a stage."""
+    """The width of a tile: `vectors` vectors of `lanes` elements along the loop `along` of a stage."""
 
     along: int
     lanes: int
     vectors: int
 
 
-def _width(kernel: Kernel, stage: Stage) -> Width:
-    """Choose the width of tiles, in vectors along the axis that a stage stores consecutively."""
-    along = vector_place(stage, [n for n in stage.spatial if owned(stage, n)])
+def _choose_width(kernel: Kernel, stage: Stage) -> Width:
+    """Choose the width of tiles, in vectors along the axis that a stage stores contiguously."""
+    along = vectorizable_loop(stage, [n for n in stage.spatial if stores_disjointly(stage, n)])
     if along is None:
         not_this(f"block `{stage.block.name}` stores no axis consecutively")
-    size = stage.extents[along]
-    group = _group(stage, along) or size
-    lanes = _lanes(kernel, kernel.facts.lanes(max(s.element_bytes for s in kernel.stages())), group)
+    extent = stage.extents[along]
+    period = _reuse_period(stage, along) or extent
+    lanes = _lanes(kernel, kernel.facts.lanes(max(s.element_bytes for s in kernel.stages())), period)
     if lanes < 2:
         not_this("one column only")
-    most = _sums(kernel)
-    if any(_again(stage, n) for n in stage.spatial if n != along):
-        most = max(most // 4, 1)  # the others are rows, for which vectors are loaded once
-    vectors = max(most // 2, 1) if group is None else _parts(-(-group // lanes), most)
-    options = around(vectors, range(1, 2 * _sums(kernel) + 1) if group is None else range(1, -(-group // lanes) + 1))
-    fitting = [n for n in options[:MOST_OPTIONS] if n == vectors or group == size or group and group % (lanes * n) == 0]
-    vectors = kernel.choose("vectors", "vectors of a tile", fitting)
-    if group != size and group is not None and group % (lanes * vectors):
+    max_vectors = _accumulator_count(kernel)
+    if any(_shared_loads(stage, n) for n in stage.spatial if n != along):
+        max_vectors = max(max_vectors // 4, 1)  # the others are rows, for which vectors are loaded once
+    vectors = max(max_vectors // 2, 1) if period is None else _least_waste_group(-(-period // lanes), max_vectors)
+    options = nearest_first(
+        vectors, range(1, 2 * _accumulator_count(kernel) + 1) if period is None else range(1, -(-period // lanes) + 1)
+    )
+    candidates = [
+        n for n in options[:MAX_OPTIONS] if n == vectors or period == extent or period and period % (lanes * n) == 0
+    ]
+    vectors = kernel.choose("vectors", "vectors of a tile", candidates)
+    if period != extent and period is not None and period % (lanes * vectors):
         not_this("groups of channels are no whole vectors")
-    _check_loads(kernel)
+    _check_contiguous_loads(kernel)
     return Width(along, lanes, vectors)
 
 
-def _sums(kernel: Kernel) -> int:
+def _accumulator_count(kernel: Kernel) -> int:
     """Return the number of vector accumulators: enough to hide the latency of an addition."""
     return max(kernel.facts.vector_registers // 4, 1)
 
 
-def _lanes(kernel: Kernel, whole: int, extent: int | None) -> int:
+def _lanes(kernel: Kernel, full_lanes: int, extent: int | None) -> int:
     """Return the lanes of a vector: all of them, or a half or a quarter where that wastes less."""
     if extent is None:
-        return whole
-    choices = [lanes for lanes in (whole, whole // 2, whole // 4) if lanes >= 2]
-    cost = {lanes: -(-extent // lanes) * (1.0 if lanes == whole else HALF) for lanes in choices}
-    if extent < 2 or not choices:
+        return full_lanes
+    candidates = [lanes for lanes in (full_lanes, full_lanes // 2, full_lanes // 4) if lanes >= 2]
+    cost = {lanes: -(-extent // lanes) * (1.0 if lanes == full_lanes else HALF_VECTOR_COST) for lanes in candidates}
+    if extent < 2 or not candidates:
         return 1
     return kernel.choose(
-        "lanes", "elements of a vector", {n: cost[n] for n in sorted(choices, key=lambda n: (cost[n], -n))}
+        "lanes", "elements of a vector", {n: cost[n] for n in sorted(candidates, key=lambda n: (cost[n], -n))}
     )
 
 
-def _parts(count: int, most: int) -> int:
-    """Return the group size, at most `most`, that covers `count` items with little waste in the last group."""
-    return min(range(1, most + 1), key=lambda n: (-(-count // n) * (n + 1), -n))
+def _least_waste_group(items: int, max_size: int) -> int:
+    """Return the group size, at most `max_size`, that covers `items` items with little waste in the last group."""
+    return min(range(1, max_size + 1), key=lambda n: (-(-items // n) * (n + 1), -n))
 
 
-def _group(stage: Stage, place: int) -> int | None:
-    """Return how many consecutive iterations load the same element (`channel // 32`); None if no load does."""
+def _reuse_period(stage: Stage, place: int) -> int | None:
+    """Return how many consecutive iterations load the same element (`channel // 32`), or None."""
     var = stage.loops[place].var
     divisors = [
         tir.const_int(node.rhs)
@@ -175,112 +183,118 @@ def _group(stage: Stage, place: int) -> int | None:
     return reduce(gcd, (n for n in divisors if n), 0) or None
 
 
-def _check_loads(kernel: Kernel) -> None:
-    """Raise NotThis if a reduction reads along its results with a large stride."""
+def _check_contiguous_loads(kernel: Kernel) -> None:
+    """Raise RuleNotApplicable if a reduction reads with a large stride along the axis of its results."""
     for stage in kernel.stages():
         if stage.reduced:
-            place = vector_place(stage, list(stage.spatial))
+            place = vectorizable_loop(stage, list(stage.spatial))
             if place is None:
                 not_this(f"block `{stage.block.name}` does not store its results side by side")
-            by_groups = _group(stage, place) is not None
+            by_groups = _reuse_period(stage, place) is not None
             if any(s is None and not by_groups or s is not None and not 0 <= s <= 4 for s in stage.steps_by(place)):
                 not_this(f"block `{stage.block.name}` does not read side by side")
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A width, and `rows` of it along the loop `down` (or None) of the last stage; `shared` are the loops that tell
-    results of reductions apart."""
+    """A tile of `rows` rows along the loop `row_axis` (or None) of the last stage, each as wide as `width`.
+
+    `shared_axes` are the loops that index the results of the reductions.
+    """
 
     width: Width
-    down: int | None
+    row_axis: int | None
     rows: int
-    shared: tuple[int, ...]
+    shared_axes: tuple[int, ...]
 
     def __str__(self) -> str:
         rows = f"{self.rows} rows of " if self.rows > 1 else ""
         return f"tiles of {rows}{self.width.vectors} vectors of {self.width.lanes}"
 
 
-def _tile(kernel: Kernel, sums: list[BlockRV], last: Stage, width: Width) -> Tile:
-    if not all(owned(last, n) for n in range(len(last.loops))):
+def _choose_tile(kernel: Kernel, sums: list[BlockRV], last: Stage, width: Width) -> Tile:
+    if not all(stores_disjointly(last, n) for n in range(len(last.loops))):
         not_this(f"block `{last.block.name}` is not proven to write each element once")
     results = {kernel.stage(b).stores[0].buffer for b in sums}
     reads = [a for a in last.accesses if a.buffer in results and not a.stored]
     shared = [n for n, loop in enumerate(last.loops) if all(loop.var in a.variables for a in reads)]
-    along = vector_place(last, shared)
+    along = vectorizable_loop(last, shared)
     if along is None:
         not_this("no axis of the results is stored consecutively")
     width = Width(along, width.lanes, width.vectors)
-    most = _sums(kernel)
-    inside = [n for n in shared if n != along and last.extents[n] != 1]
+    max_vectors = _accumulator_count(kernel)
+    row_axes = [n for n in shared if n != along and last.extents[n] != 1]
     stage = kernel.stage(sums[0])
-    down = max(inside, key=lambda n: (_again(stage, n) if len(sums) == 1 else 0, n), default=None)
-    if down is None:
+    row_axis = max(row_axes, key=lambda n: (_shared_loads(stage, n) if len(sums) == 1 else 0, n), default=None)
+    if row_axis is None:
         return Tile(width, None, 1, tuple(shared))
-    size = last.extents[down]
-    rows = 1 if width.vectors > most // 2 else _parts(most if size is None else size, most // width.vectors)
-    group = _group(stage, down) if down < len(stage.loops) else None
+    size = last.extents[row_axis]
+    rows = (
+        1
+        if width.vectors > max_vectors // 2
+        else _least_waste_group(max_vectors if size is None else size, max_vectors // width.vectors)
+    )
+    group = _reuse_period(stage, row_axis) if row_axis < len(stage.loops) else None
     while group is not None and group % rows:
         rows -= 1
-    fitting = [n for n in around(rows, range(1, size or most)) if (group or n) % n == 0]
-    rows = kernel.choose("rows", "rows of a tile", fitting[:MOST_OPTIONS])
-    return Tile(width, down if rows > 1 else None, rows, tuple(shared))
+    candidates = [n for n in nearest_first(rows, range(1, size or max_vectors)) if (group or n) % n == 0]
+    rows = kernel.choose("rows", "rows of a tile", candidates[:MAX_OPTIONS])
+    return Tile(width, row_axis if rows > 1 else None, rows, tuple(shared))
 
 
-def _again(stage: Stage, place: int) -> int:
+def _shared_loads(stage: Stage, place: int) -> int:
     """Count the vector loads of a reduction that all rows of a tile along the loop at `place` can share."""
     if place not in stage.spatial:
         return 0
-    along = vector_place(stage, list(stage.spatial))
-    group = _group(stage, place) is not None
+    along = vectorizable_loop(stage, list(stage.spatial))
+    has_period = _reuse_period(stage, place) is not None
 
-    def stays(access: Access) -> bool:
+    def is_invariant(access: Access) -> bool:
         step = stage.step(access, place)
-        return tir.const_int(step) == 0 if step is not None else group
+        return tir.const_int(step) == 0 if step is not None else has_period
 
     steps = stage.steps_by(along) if along is not None and along != place else []
-    return sum(step == 1 and not a.stored and stays(a) for step, a in zip(steps, stage.accesses, strict=False))
+    return sum(step == 1 and not a.stored and is_invariant(a) for step, a in zip(steps, stage.accesses, strict=False))
 
 
 # ---------------------------------------------------------------- scheduling
 
 
-def _tiled(kernel: Kernel, last: BlockRV, tile: Tile) -> list[LoopRV]:
-    """Tile the loops of the last stage; return the loops around tiles."""
+def _tile_output(kernel: Kernel, last: BlockRV, tile: Tile) -> list[LoopRV]:
+    """Tile the loops of the last stage; return the loops over tiles."""
     sch, loops, width = kernel.sch, kernel.loops(last), tile.width
     panel, vectors, lane = sch.split(loops[width.along], [None, width.vectors, width.lanes])
-    strip, row = sch.split(loops[tile.down], [None, tile.rows]) if tile.down is not None else (None, None)
-    at = {width.along: panel, tile.down: strip}
-    outer = [at.get(n) or loops[n] for n in tile.shared]
-    own = [loop for n, loop in enumerate(loops) if n not in tile.shared]
+    strip, row = sch.split(loops[tile.row_axis], [None, tile.rows]) if tile.row_axis is not None else (None, None)
+    at = {width.along: panel, tile.row_axis: strip}
+    outer = [at.get(n) or loops[n] for n in tile.shared_axes]
+    other_loops = [loop for n, loop in enumerate(loops) if n not in tile.shared_axes]
     inner = [*([row] if row is not None else []), vectors]
-    sch.reorder(*outer, *own, *inner, lane)
+    sch.reorder(*outer, *other_loops, *inner, lane)
     for loop in inner:
         sch.unroll(loop)
     sch.vectorize(lane)
     return outer
 
 
-def _nest(kernel: Kernel, block: BlockRV, above: int, tile: Tile) -> LoopRV | None:
-    """Schedule the loops of another stage for one tile; return the first that reduces."""
+def _schedule_stage(kernel: Kernel, block: BlockRV, outer_count: int, tile: Tile) -> LoopRV | None:
+    """Schedule the loops of another stage within one tile; return its first reduction loop."""
     sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
-    reduced = [n for n in stage.reduced if n >= above]
-    spatial = [n for n in range(above, len(loops)) if n not in reduced]
-    along = vector_place(stage, spatial)
-    rest = [n for n in spatial if n != along]
+    reduced = [n for n in stage.reduced if n >= outer_count]
+    spatial = [n for n in range(outer_count, len(loops)) if n not in reduced]
+    along = vectorizable_loop(stage, spatial)
+    other_spatial = [n for n in spatial if n != along]
     parts: list[LoopRV] = []
     if along is not None:
         width, size = tile.width, stage.extents[along]
-        whole = size is not None and size <= width.vectors * width.lanes
-        parts = sch.split(loops[along], [None, width.lanes] if whole else [None, width.vectors, width.lanes])
+        fits_one_tile = size is not None and size <= width.vectors * width.lanes
+        parts = sch.split(loops[along], [None, width.lanes] if fits_one_tile else [None, width.vectors, width.lanes])
     if reduced:
-        sch.reorder(*(loops[n] for n in (*reduced, *rest)), *parts)
-        for n in rest:
+        sch.reorder(*(loops[n] for n in (*reduced, *other_spatial)), *parts)
+        for n in other_spatial:
             sch.unroll(loops[n])
         _unroll_window(kernel, stage, [(n, loops[n]) for n in reduced])
     elif parts:
-        sch.reorder(*(loops[n] for n in rest), *parts)
+        sch.reorder(*(loops[n] for n in other_spatial), *parts)
     if parts:
         sch.unroll(parts[-2])
         sch.vectorize(parts[-1])
@@ -288,16 +302,16 @@ def _nest(kernel: Kernel, block: BlockRV, above: int, tile: Tile) -> LoopRV | No
 
 
 def _unroll_window(kernel: Kernel, stage: Stage, reduced: list[tuple[int, LoopRV]]) -> None:
-    """Unroll the innermost loops of a reduction as far as they are short."""
-    times, counts = 1, [0]
+    """Unroll the innermost loops of a reduction as long as their product is small."""
+    iterations, candidates = 1, [0]
     for number, (place, _) in enumerate(reversed(reduced), 1):
-        times *= stage.extents[place] or 2 * UNROLLED + 1
-        if times > 2 * UNROLLED:
+        iterations *= stage.extents[place] or 2 * UNROLL_LIMIT + 1
+        if iterations > 2 * UNROLL_LIMIT:
             break
-        counts.append(number)
-        if times <= UNROLLED:
-            counts[0] = number
+        candidates.append(number)
+        if iterations <= UNROLL_LIMIT:
+            candidates[0] = number
     about = f"innermost loops of `{stage.block.name}` that are written out"
-    count = kernel.choose("unrolled", about, list(dict.fromkeys((*counts, 0))))
+    count = kernel.choose("unrolled", about, list(dict.fromkeys((*candidates, 0))))
     for _, loop in [*reversed(reduced)][:count]:
         kernel.sch.unroll(loop)

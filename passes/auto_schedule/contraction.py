@@ -1,4 +1,4 @@
-"""Matching of contractions (sums of products of two tensors): the role of each axis. Convolutions are included."""
+"""Matching of contractions (sums of products of two tensors) and the role of each axis. Convolutions are included."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mlcc.passes.auto_schedule.stage import Stage
 
 @dataclass(frozen=True)
 class Operand:
-    """A factor: its buffer, and for each dimension the axis that indexes it, or None for a constant index.
+    """A factor of a contraction: its buffer, and the axis that indexes each dimension (None: a constant index).
 
-    Axes are places among the loops. `windows` are the dimensions indexed by sums of axes, as in a convolution, with the
-    stride of each axis there.
+    Axes are positions among the loops. `windows` are the dimensions indexed by sums of axes, as in a convolution, with
+    the stride of each axis.
     """
 
     buffer: tir.Buffer
@@ -31,10 +31,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Contraction:
-    """`C[o, m, n] += A[o, m, k] * B[o, k, n]`; each axis is a place among the loops.
+    """`C[o, m, n] += A[o, m, k] * B[o, k, n]`; each axis is a position among the loops.
 
-    Results are consecutive along `n`. `outer` are all other spatial axes but `m`, whichever operands have them. `m` is
-    None if A has no free axis: a vector-matrix product.
+    Results are contiguous along `n`. `outer` are all spatial axes other than `m` and `n`, whichever operands they
+    index. `m` is None if A has no free axis: a vector-matrix product.
     """
 
     stage: Stage
@@ -68,25 +68,25 @@ class Contraction:
         """The number of times that each element of the right operand is used, or None if unknown."""
         return self.count(tuple(p for p in self.stage.spatial if not self.rhs.has(p)))
 
-    def consecutive(self, operand: Operand) -> int | None:
+    def contiguous_axis(self, operand: Operand) -> int | None:
         """Return the axis along which an operand is contiguous, or None.
 
-        Of several axes of a window it is a spatial one, if there is one.
+        Among several axes of a window a spatial one is preferred.
         """
-        for at in reversed(range(len(operand.places))):
-            window = operand.windows.get(at, {})
-            by_one = [place for place, step in window.items() if step == 1]
-            if by_one:
-                return min(by_one, key=lambda place: place in self.k)
-            if operand.places[at] is not None:
-                return operand.places[at]
-            if window or tir.const_int(operand.buffer.shape[at]) != 1:
+        for dimension in reversed(range(len(operand.places))):
+            window = operand.windows.get(dimension, {})
+            unit_stride_axes = [place for place, step in window.items() if step == 1]
+            if unit_stride_axes:
+                return min(unit_stride_axes, key=lambda place: place in self.k)
+            if operand.places[dimension] is not None:
+                return operand.places[dimension]
+            if window or tir.const_int(operand.buffer.shape[dimension]) != 1:
                 return None
         return None
 
 
-def contraction(stage: Stage) -> Contraction | str:
-    """Match a stage as a contraction; return the reason, as text, if it is none."""
+def match_contraction(stage: Stage) -> Contraction | str:
+    """Match a stage as a contraction; return the reason as text if it is not one."""
     block = stage.block
     if block.init is None or not stage.reduced or len(block.body) != 1:
         return f"block `{block.name}` is no plain sum"
@@ -103,15 +103,15 @@ def contraction(stage: Stage) -> Contraction | str:
         return f"block `{block.name}` indexes its operands by more than axes"
     if result.windows:  # type: ignore[union-attr]
         return f"block `{block.name}` stores at sums of axes"
-    return _parts(stage, operands[0], operands[1], result)  # type: ignore[arg-type]
+    return _assign_axes(stage, operands[0], operands[1], result)  # type: ignore[arg-type]
 
 
 def _factors(store: tir.BufferStore) -> tuple[tir.BufferLoad, tir.BufferLoad] | None:
     if not isinstance(store.value, tir.Add):
         return None
-    for before, product in ((store.value.lhs, store.value.rhs), (store.value.rhs, store.value.lhs)):
-        own = isinstance(before, tir.BufferLoad) and before.buffer is store.buffer
-        if own and all(same_expr(a, b) for a, b in zip(before.indices, store.indices, strict=True)):  # type: ignore[attr-defined]
+    for accumulator, product in ((store.value.lhs, store.value.rhs), (store.value.rhs, store.value.lhs)):
+        accumulates = isinstance(accumulator, tir.BufferLoad) and accumulator.buffer is store.buffer
+        if accumulates and all(same_expr(a, b) for a, b in zip(accumulator.indices, store.indices, strict=True)):  # type: ignore[attr-defined]
             product = uncast(product)
             if isinstance(product, tir.Mul):
                 lhs, rhs = uncast(product.lhs), uncast(product.rhs)
@@ -121,26 +121,26 @@ def _factors(store: tir.BufferStore) -> tuple[tir.BufferLoad, tir.BufferLoad] | 
 
 
 def _operand(stage: Stage, load: tir.BufferLoad) -> Operand | None:
-    """Match an access indexed by axes, each at most once, and constants; None for another one."""
-    of_axis = {axis.var: value for axis, value in zip(stage.block.iter_vars, stage.realize.values, strict=True)}
-    of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
+    """Match an access indexed by axes, each at most once, and constants; return None for any other access."""
+    axis_values = {axis.var: value for axis, value in zip(stage.block.iter_vars, stage.realize.values, strict=True)}
+    loop_positions = {loop.var: n for n, loop in enumerate(stage.loops)}
     places: list[int | None] = []
     windows: dict[int, dict[int, int]] = {}
     for index in load.indices:
-        if isinstance(index, tir.Var) and index in of_axis:
-            places.append(of_loop[of_axis[index]])  # type: ignore[index]
+        if isinstance(index, tir.Var) and index in axis_values:
+            places.append(loop_positions[axis_values[index]])  # type: ignore[index]
             continue
         places.append(None)
         parts = linear_parts(index)
-        if parts is None or not parts[0].keys() <= of_axis.keys() or any(k <= 0 for k in parts[0].values()):
+        if parts is None or not parts[0].keys() <= axis_values.keys() or any(k <= 0 for k in parts[0].values()):
             return None
         if parts[0]:
-            windows[len(places) - 1] = {of_loop[of_axis[v]]: k for v, k in parts[0].items()}  # type: ignore[index]
+            windows[len(places) - 1] = {loop_positions[axis_values[v]]: k for v, k in parts[0].items()}  # type: ignore[index]
     used = [p for p in places if p is not None] + [p for window in windows.values() for p in window]
     return Operand(load.buffer, tuple(places), windows) if len(set(used)) == len(used) else None
 
 
-def _parts(stage: Stage, one: Operand, other: Operand, result: Operand) -> Contraction | str:
+def _assign_axes(stage: Stage, one: Operand, other: Operand, result: Operand) -> Contraction | str:
     name = stage.block.name
     k = tuple(stage.reduced)
     if not all(one.has(p) and other.has(p) for p in k):
@@ -149,31 +149,31 @@ def _parts(stage: Stage, one: Operand, other: Operand, result: Operand) -> Contr
         return f"block `{name}` does not store by all its spatial axes"
     if not all(one.has(p) or other.has(p) or stage.extents[p] == 1 for p in stage.spatial):
         return f"block `{name}` has an axis that no operand has"
-    n = _along(stage, one, other, result)
+    n = _vector_axis(stage, one, other, result)
     if n is None:
         return f"block `{name}` stores no axis that only one operand has consecutively"
     lhs, rhs = (one, other) if other.has(n) else (other, one)
-    own = [p for p in stage.spatial if lhs.has(p) and not rhs.has(p)]
-    m = max(own, key=lambda p: _size(stage, p)) if own else None
+    lhs_axes = [p for p in stage.spatial if lhs.has(p) and not rhs.has(p)]
+    m = max(lhs_axes, key=lambda p: _extent_or_large(stage, p)) if lhs_axes else None
     outer = tuple(p for p in stage.spatial if p not in (m, n))
     return Contraction(stage, lhs, rhs, outer, m, n, k)
 
 
-def _along(stage: Stage, one: Operand, other: Operand, result: Operand) -> int | None:
-    """The axis to put in vectors: stored consecutively, in one operand alone; dimensions of 1 do not count."""
-    best = None
+def _vector_axis(stage: Stage, one: Operand, other: Operand, result: Operand) -> int | None:
+    """Return the axis to vectorize: stored contiguously, and indexing only one operand. Dimensions of 1 are skipped."""
+    axis = None
     for place, size in zip(result.places[::-1], result.buffer.shape[::-1], strict=True):
         if place is not None and one.has(place) != other.has(place):
-            if best is None or _size(stage, best) == 1:
-                best = place
+            if axis is None or _extent_or_large(stage, axis) == 1:
+                axis = place
             if stage.extents[place] != 1:
                 break
         elif tir.const_int(size) != 1:
             break
-    return best
+    return axis
 
 
-def _size(stage: Stage, place: int) -> int:
-    """Return the extent of a loop, a large number if it is unknown."""
+def _extent_or_large(stage: Stage, place: int) -> int:
+    """Return the extent of a loop, or a large number if it is unknown."""
     known = stage.extents[place]
     return 1 << 20 if known is None else known

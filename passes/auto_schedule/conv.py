@@ -1,9 +1,8 @@
-"""Convolutions as they stand, without a matrix of all windows: sums of products of data, read at windows such as
-`y * 2 + r`, and weights.
+"""Direct convolutions, without im2col: products of weights and data, which are read at windows (`y * 2 + r`).
 
-Weights stand in panels as wide as a register tile, which costs nothing where they are known. Data are read where they
-are: element by element where results are consecutive over channels (NHWC), in vectors where they are over columns
-(NCHW). What a tile has beyond the end is computed from zeros, and not stored.
+Weights are packed into panels as wide as a register tile, at no cost where they are constants. Data are read in place:
+element by element where the results are contiguous over channels (NHWC), in vectors where they are contiguous over
+columns (NCHW). The part of a tile past the end is computed from zeros and not stored.
 """
 
 from __future__ import annotations
@@ -16,53 +15,62 @@ from math import prod
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
-from mlcc.passes.auto_schedule.groups import Groups, fill, grouped, inline_into, side_by_side, sum_nests
+from mlcc.passes.auto_schedule.groups import (
+    DotGroups,
+    form_dot_groups,
+    grouped_panel_indices,
+    inline_into,
+    schedule_corrections,
+    schedule_panel_copy,
+)
 from mlcc.passes.auto_schedule.inlining import try_inline
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
-from mlcc.passes.auto_schedule.nests import share_out, worth_threads
+from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_outer
 from mlcc.passes.auto_schedule.products import (
+    accumulate_locally,
     element_lanes,
-    in_registers,
-    number_of,
     only_product,
-    padding_of,
+    padding_copy,
+    read_index,
     schedule_others,
+    schedule_tile_stores,
     shared_columns,
-    tile_stores,
 )
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.auto_schedule.tiles import PARTS, Tile, tiles
-from mlcc.passes.auto_schedule.widen_half import widened
+from mlcc.passes.auto_schedule.widen_half import widened_dtype
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-MOST_UNROLLED = 16  # steps of the sums that are written out one after the other
+MAX_UNROLLED = 16  # steps of the sums that are written out one after the other
 
 
 def conv(kernel: Kernel) -> str:
-    """The rule: tiles over panels of weights, as the module says."""
+    """Schedule a direct convolution in tiles over panels of weights; see the module."""
     block, product = only_product(kernel, windows=True)
     _check(product)
-    product, groups = grouped(kernel, block, product)
-    product, tile = _tiled(kernel, product, groups)
-    step = _shared(kernel, product) or tile.columns
+    product, groups = form_dot_groups(kernel, block, product)
+    product, tile = _choose_tile(kernel, product, groups)
+    panel_columns = _shared_panel_columns(kernel, product) or tile.columns
     weights, data = (product.lhs, product.rhs) if product.rhs.windows else (product.rhs, product.lhs)
-    in_groups = f"; {groups}" if groups else ""
+    group_note = f"; {groups}" if groups else ""
     kernel.say(
-        f"tiles of {tile.rows} rows and {tile.vectors} vectors of {tile.lanes}; panels of the weights{in_groups}"
+        f"tiles of {tile.rows} rows and {tile.vectors} vectors of {tile.lanes}; panels of the weights{group_note}"
     )
     others = [b for b in kernel.blocks() if kernel.sch.get(b) is not kernel.sch.get(block)]
-    many = worth_threads(kernel, product.stage)
-    deep = {groups.place: groups.size} if groups else None
-    epilogue = in_registers(kernel, block, product, max(tile.columns, step), tile.rows, deep)
-    others += _data(kernel, block, product, data, groups)
-    others += _panels(kernel, block, weights, product, step if weights is product.rhs else tile.rows, groups)
+    parallel = is_worth_parallelizing(kernel, product.stage)
+    depth_multiples = {groups.place: groups.size} if groups else None
+    epilogue = accumulate_locally(kernel, block, product, max(tile.columns, panel_columns), tile.rows, depth_multiples)
+    others += _prepare_data(kernel, block, product, data, groups)
+    others += _pack_weights(
+        kernel, block, weights, product, panel_columns if weights is product.rhs else tile.rows, groups
+    )
     order = _outer_axes(kernel, product, weights, data, tile)
-    outer, depth = _tiles(kernel, block, epilogue, product, tile, order, groups)
-    if many:
-        share_out(kernel, outer)
+    outer, depth = _schedule_tiles(kernel, block, epilogue, product, tile, order, groups)
+    if parallel:
+        parallelize_outer(kernel, outer)
     kernel.sch.decompose_reduction(block, depth)
     if groups is not None:
-        others = sum_nests(kernel, others, epilogue, tile, step, groups)
+        others = schedule_corrections(kernel, others, epilogue, tile, panel_columns, groups)
     schedule_others(kernel, others, epilogue)
     return f"`{product.stage.block.name}` is a convolution"
 
@@ -71,61 +79,61 @@ def conv(kernel: Kernel) -> str:
 
 
 def _check(product: Contraction) -> None:
-    """Raise NotThis for products that no tile fits."""
-    if product.rhs.windows and product.consecutive(product.rhs) != product.n and not _stride(product):
+    """Raise RuleNotApplicable for products that no tile fits."""
+    if product.rhs.windows and product.contiguous_axis(product.rhs) != product.n and not _stride(product):
         not_this("the columns of the data are not neighbours")
-    if not _own(product):
+    if not _row_axes(product):
         not_this("nothing but the window moves")
 
 
-def _own(product: Contraction) -> list[int]:
-    """Return the axes along which a tile may have its rows."""
+def _row_axes(product: Contraction) -> list[int]:
+    """Return the axes that a tile may have its rows along."""
     return [p for p in product.stage.spatial if product.lhs.has(p) and not product.rhs.has(p)]
 
 
-def _tiled(kernel: Kernel, product: Contraction, groups: Groups | None) -> tuple[Contraction, Tile]:
-    """Choose the tile that wastes least, over all axes of the left operand along which it may have its rows."""
+def _choose_tile(kernel: Kernel, product: Contraction, groups: DotGroups | None) -> tuple[Contraction, Tile]:
+    """Choose the tile that wastes least, over all axes of the left operand that may provide its rows."""
     lanes, n = element_lanes(kernel, product), product.extent(product.n)
-    spare = groups.spare(kernel) if groups else None
-    shared, anywhere = _shared(kernel, product), _anywhere(product)
+    reserved = groups.reserved_registers(kernel) if groups else None
+    panel_columns, unaligned = _shared_panel_columns(kernel, product), _has_unaligned_vectors(product)
     by_axis = []
-    for place in _own(product):
+    for place in _row_axes(product):
         size = product.extent(place)
-        fitting = tiles(kernel.facts, size, n, lanes, spare, groups is None, shared, anywhere)
-        by_axis.append([(tile.efficiency(size, n), (place, tile)) for tile in fitting])
+        candidates = tiles(kernel.facts, size, n, lanes, reserved, groups is None, panel_columns, unaligned)
+        by_axis.append([(tile.efficiency(size, n), (place, tile)) for tile in candidates])
     by_axis.sort(key=lambda of_axis: (of_axis[0][0], of_axis[0][1][0]), reverse=True)
-    parts = [(name, about, partial(_of_tile, value)) for name, about, value in PARTS]
-    along = ("row_axis", "the loop that a tile has its rows along", _axis)
+    parts = [(name, about, partial(_tile_dimension, value)) for name, about, value in PARTS]
+    row_choice = ("row_axis", "the loop that a tile has its rows along", _row_axis)
     row, tile = choose_tile(
-        kernel, [(1 / worth, one) for of_axis in by_axis for worth, one in of_axis], [along, *parts]
+        kernel, [(1 / worth, one) for of_axis in by_axis for worth, one in of_axis], [row_choice, *parts]
     )
     outer = tuple(p for p in product.stage.spatial if p not in (row, product.n))
     return replace(product, m=row, outer=outer), tile
 
 
-def _axis(pair: tuple[int, Tile]) -> int:
+def _row_axis(pair: tuple[int, Tile]) -> int:
     return pair[0]
 
 
-def _of_tile(value: Callable[[Tile], int], pair: tuple[int, Tile]) -> int:
+def _tile_dimension(value: Callable[[Tile], int], pair: tuple[int, Tile]) -> int:
     return value(pair[1])
 
 
-def _shared(kernel: Kernel, product: Contraction) -> int:
-    """The columns of panels of weights that versions of the kernel share: whichever axis gives a tile its rows."""
+def _shared_panel_columns(kernel: Kernel, product: Contraction) -> int:
+    """Return the columns of the weight panels that versions of the kernel share, whichever axis provides the rows."""
     return 0 if product.rhs.windows else shared_columns(kernel, product, None)
 
 
-def _anywhere(product: Contraction) -> bool:
+def _has_unaligned_vectors(product: Contraction) -> bool:
     """Return True if vectors of data may begin at any element of a window."""
-    along = product.rhs.windows.get(len(product.rhs.places) - 1, {})
-    return not _stride(product) and any(p != product.n and product.extent(p) != 1 for p in along)
+    window = product.rhs.windows.get(len(product.rhs.places) - 1, {})
+    return not _stride(product) and any(p != product.n and product.extent(p) != 1 for p in window)
 
 
 def _stride(product: Contraction) -> int:
     """Return the stride of the data between neighbouring columns of the result, or 0 if they are contiguous.
 
-    It is the step along a window in the last dimension.
+    It is the stride of the window in the last dimension.
     """
     last = len(product.rhs.places) - 1
     step = product.rhs.windows.get(last, {}).get(product.n, 1)
@@ -133,28 +141,32 @@ def _stride(product: Contraction) -> int:
 
 
 def _outer_axes(kernel: Kernel, product: Contraction, weights: Operand, data: Operand, tile: Tile) -> list[int]:
-    """Return the axes around tiles, outermost first: those of `weights` first, unless that moves more memory.
+    """Return the axes over tiles, outermost first: those of `weights` first, unless that moves more memory.
 
-    Compared are reading the data again for each of these axes, and the weights for each tile of the data.
+    The comparison is between rereading the data for each of these axes, and the weights for each tile of the data.
     """
     places = [*product.outer, *([product.m] if product.m is not None else []), product.n]
-    steps = {product.m: tile.rows, product.n: tile.columns}
+    tile_extents = {product.m: tile.rows, product.n: tile.columns}
 
-    def again(own: list[int], other: Operand) -> float:
+    def bytes_read(axes: list[int], other: Operand) -> float:
         """Return the bytes read from beyond the L2 cache if `other` is read for each tile along some axes."""
         size = _bytes(other)
-        extents = [product.extent(p) for p in own]
+        extents = [product.extent(p) for p in axes]
         if size is None or None in extents:
             return 0.0
-        times = prod(-(-n // steps.get(p, 1)) for n, p in zip(extents, own, strict=True) if n is not None)
+        times = prod(-(-n // tile_extents.get(p, 1)) for n, p in zip(extents, axes, strict=True) if n is not None)
         return float(size * (times if size > kernel.facts.l2_bytes // 2 else 1))
 
-    by_weights = [p for p in places if weights.has(p) and not data.has(p)]
-    rest = [p for p in places if p not in by_weights]
-    outside = again(rest, weights) + again([], data) >= again(by_weights, data) + again([], weights)
-    if by_weights and rest:
-        outside = kernel.either("weights_outside", "the axes of the weights are around those of the data", outside)
-    return [*by_weights, *rest] if outside else [*rest, *by_weights]
+    weight_axes = [p for p in places if weights.has(p) and not data.has(p)]
+    other_axes = [p for p in places if p not in weight_axes]
+    weights_outer = bytes_read(other_axes, weights) + bytes_read([], data) >= bytes_read(
+        weight_axes, data
+    ) + bytes_read([], weights)
+    if weight_axes and other_axes:
+        weights_outer = kernel.choose_bool(
+            "weights_outside", "the axes of the weights are around those of the data", weights_outer
+        )
+    return [*weight_axes, *other_axes] if weights_outer else [*other_axes, *weight_axes]
 
 
 def _bytes(operand: Operand) -> int | None:
@@ -165,108 +177,113 @@ def _bytes(operand: Operand) -> int | None:
 # ---------------------------------------------------------------- the operands
 
 
-def _data(
-    kernel: Kernel, block: BlockRV, product: Contraction, data: Operand, groups: Groups | None
+def _prepare_data(
+    kernel: Kernel, block: BlockRV, product: Contraction, data: Operand, groups: DotGroups | None
 ) -> list[BlockRV]:  # fmt: skip
-    """Data that are padded for the tile, and were padded for the convolution before, are padded once. Columns that are
-    read every few elements come to stand side by side: first all even ones, then all odd ones, if that is 2. So do the
-    members of a group, where vectors go over columns. Where vectors of data begin where those of results do, what is
-    beyond the end is left out as they are loaded."""
+    """Pad and rearrange the data where the tile needs it; return the copies that are still to be scheduled.
+
+    Padding for the tile and padding of the convolution itself are merged into one copy. Columns that are read with a
+    stride are split by phase (for stride 2 the even ones, then the odd ones), so that each phase is contiguous. The
+    members of a dot-product group become contiguous, too, where vectors run along columns. Where vectors of data begin
+    at the same columns as those of results, elements past the end are masked as they are loaded.
+    """
     stride = _stride(product)
-    apart = groups is not None and data is product.rhs
-    copy = padding_of(kernel, block, data.buffer)
-    wide = groups.dtype if groups else widened(product)
-    if copy is None and wide and not stride and not apart:
-        made_before = [
+    data_in_groups = groups is not None and data is product.rhs
+    copy = padding_copy(kernel, block, data.buffer)
+    copy_dtype = groups.dtype if groups else widened_dtype(product)
+    if copy is None and copy_dtype and not stride and not data_in_groups:
+        data_producers = [
             p for p in kernel.sch.get_producers(block) if kernel.stage(p).block.writes[0].buffer is data.buffer
         ]
-        if made_before:
-            kernel.sch.widen(made_before[0], 0, wide)
+        if data_producers:
+            kernel.sch.widen(data_producers[0], 0, copy_dtype)
             return []
-    if copy is None and not stride and not apart and not wide:
+    if copy is None and not stride and not data_in_groups and not copy_dtype:
         return []
-    spare = copy is not None and not stride and not groups and not wide and _goes_along(product, data)
-    if spare and not kernel.either("padded", "data are copied with their padding", False):
+    could_inline = (
+        copy is not None and not stride and not groups and not copy_dtype and _reads_own_column(product, data)
+    )
+    if could_inline and not kernel.choose_bool("padded", "data are copied with their padding", False):
         assert copy is not None
         if try_inline(kernel, copy):
             return []
     if copy is None:
-        number = number_of(kernel, block, data.buffer)
+        number = read_index(kernel, block, data.buffer)
         copy = kernel.sch.cache_read(block, number, "global")
     inline_into(kernel, copy)
-    if wide and wide != str(kernel.stage(copy).block.writes[0].buffer.dtype):
-        kernel.sch.widen(copy, 0, wide)
-    if stride or apart:
+    if copy_dtype and copy_dtype != str(kernel.stage(copy).block.writes[0].buffer.dtype):
+        kernel.sch.widen(copy, 0, copy_dtype)
+    if stride or data_in_groups:
         written = kernel.stage(copy).block.writes[0].buffer
-        number = number_of(kernel, block, written)
-        given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
-        indices: list[tir.Expr] = list(given)
+        number = read_index(kernel, block, written)
+        index_vars = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
+        indices: list[tir.Expr] = list(index_vars)
         if stride:
-            indices[-1:] = [c.floormod(given[-1], stride), c.floordiv(given[-1], stride)]
-        if groups is not None and apart:
-            at = data.places.index(groups.place)
-            indices[at] = c.floordiv(given[at], groups.size)
-            indices.append(c.floormod(given[at], groups.size))
+            indices[-1:] = [c.floormod(index_vars[-1], stride), c.floordiv(index_vars[-1], stride)]
+        if groups is not None and data_in_groups:
+            dimension = data.places.index(groups.place)
+            indices[dimension] = c.floordiv(index_vars[dimension], groups.size)
+            indices.append(c.floormod(index_vars[dimension], groups.size))
         zero = c.const(0, written.dtype)
-        index_map = tir.IndexMap(given, tuple(indices))
-        if stride and (tir.const_int(written.shape[-1]) or 1) % stride == 0 and not apart:
+        index_map = tir.IndexMap(index_vars, tuple(indices))
+        if stride and (tir.const_int(written.shape[-1]) or 1) % stride == 0 and not data_in_groups:
             kernel.sch.transform_block_layout(copy, index_map)  # else rows are filled up, by loops of that kind
         kernel.sch.transform_layout(block, ("read", number), index_map, zero)
     return [copy]
 
 
-def _goes_along(product: Contraction, data: Operand) -> bool:
+def _reads_own_column(product: Contraction, data: Operand) -> bool:
     """Return True if each column of the result reads the data at one column only."""
     window = data.windows.get(len(data.places) - 1, {data.places[-1]: 1})
     return all(place == product.n or product.extent(place) == 1 for place in window)
 
 
-def _panels(
-    kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, step: int, groups: Groups | None
+def _pack_weights(
+    kernel: Kernel, block: BlockRV, weights: Operand, product: Contraction, panel_columns: int, groups: DotGroups | None
 ) -> list[BlockRV]:  # fmt: skip
-    """Pack the weights into panels as wide as a tile; return the blocks that copy and are still to be scheduled."""
+    """Pack the weights into panels as wide as a tile; return the copies that are still to be scheduled."""
     place = product.n if weights is product.rhs else product.m
-    copy = padding_of(kernel, block, weights.buffer)
+    copy = padding_copy(kernel, block, weights.buffer)
     if place is None or not weights.has(place):
         return [] if copy is None else [copy]
     if copy is None:
-        number = number_of(kernel, block, weights.buffer)
+        number = read_index(kernel, block, weights.buffer)
         copy = kernel.sch.cache_read(block, number, "global")
     if groups is not None:
         inline_into(kernel, copy)
         if groups.dtype:
             kernel.sch.widen(copy, 0, groups.dtype)
     written = kernel.stage(copy).block.writes[0].buffer
-    number = number_of(kernel, block, written)
-    given = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
+    number = read_index(kernel, block, written)
+    index_vars = tuple(tir.Var(f"i{n}", size.dtype) for n, size in enumerate(written.shape))
     if groups is not None:
-        indices = side_by_side(given, weights, place, step, product.k, groups)
-        kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(given, indices))
-        many = worth_threads(kernel, kernel.stage(copy))
-        around = fill(kernel, copy, weights, place, step, groups, 0)
-        if many:
-            share_out(kernel, around)
+        indices = grouped_panel_indices(index_vars, weights, place, panel_columns, product.k, groups)
+        kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(index_vars, indices))
+        parallel = is_worth_parallelizing(kernel, kernel.stage(copy))
+        outer_loops = schedule_panel_copy(kernel, copy, weights, place, panel_columns, groups, 0)
+        if parallel:
+            parallelize_outer(kernel, outer_loops)
         return []
-    by_place = dict(zip(weights.places, given, strict=True))
-    own = by_place.pop(place)
-    deep = [by_place.pop(k) for k in product.k]
-    outer = [v for v in given if any(v is rest for rest in by_place.values())]
-    indices = (*outer, c.floordiv(own, step), *deep, c.floormod(own, step))
-    kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(given, indices))
+    by_place = dict(zip(weights.places, index_vars, strict=True))
+    panel_index = by_place.pop(place)
+    depth_indices = [by_place.pop(k) for k in product.k]
+    outer = [v for v in index_vars if any(v is rest for rest in by_place.values())]
+    indices = (*outer, c.floordiv(panel_index, panel_columns), *depth_indices, c.floormod(panel_index, panel_columns))
+    kernel.sch.transform_layout(block, ("read", number), tir.IndexMap(index_vars, indices))
     return [copy]
 
 
 # ---------------------------------------------------------------- the tiles
 
 
-def _tiles(
+def _schedule_tiles(
     kernel: Kernel,
     block: BlockRV,
     epilogue: BlockRV,
     product: Contraction,
     tile: Tile,
-    order: list[int],
-    groups: Groups | None,
+    axis_order: list[int],
+    groups: DotGroups | None,
 ) -> tuple[list[LoopRV], LoopRV]:
     """Schedule the sums over the window and the stores, tile by tile.
 
@@ -276,8 +293,8 @@ def _tiles(
     loops = kernel.loops(block)
     panel, vectors, lane = sch.split(loops[product.n], [None, tile.vectors, tile.lanes])
     strip, row = sch.split(loops[product.m], [None, tile.rows])  # type: ignore[index]
-    at = {product.n: panel, product.m: strip}
-    outer = [at.get(p) or loops[p] for p in order]
+    tile_loops = {product.n: panel, product.m: strip}
+    outer = [tile_loops.get(p) or loops[p] for p in axis_order]
     members: list[LoopRV] = []
     if groups is not None:
         loops[groups.place], *members = sch.split(loops[groups.place], [None, groups.size])
@@ -285,19 +302,19 @@ def _tiles(
     inner = [row, vectors] if tile.vectors <= tile.rows else [vectors, row]
     sch.reorder(*outer, *depth, *inner, lane, *members)
     sch.reverse_compute_at(epilogue, outer[-1])
-    written = _written_out(kernel, product) if groups is None else 0
-    for loop in (*depth[len(depth) - written :], *inner, *members):
+    unroll_count = _unrolled_loops(kernel, product) if groups is None else 0
+    for loop in (*depth[len(depth) - unroll_count :], *inner, *members):
         sch.unroll(loop)
     sch.vectorize(lane)
-    tile_stores(kernel, epilogue, len(outer), tile)
+    schedule_tile_stores(kernel, epilogue, len(outer), tile)
     return outer, depth[0]
 
 
-def _written_out(kernel: Kernel, product: Contraction) -> int:
+def _unrolled_loops(kernel: Kernel, product: Contraction) -> int:
     """Choose how many of the innermost loops over the window to unroll; none by default."""
-    fitting, steps = [0], 1
+    candidates, steps = [0], 1
     for count, place in enumerate(reversed(product.k[1:]), 1):
-        steps *= product.extent(place) or MOST_UNROLLED + 1
-        if 1 < steps <= MOST_UNROLLED:
-            fitting.append(count)
-    return kernel.choose("unrolled", "innermost loops over the window that are written out", fitting)
+        steps *= product.extent(place) or MAX_UNROLLED + 1
+        if 1 < steps <= MAX_UNROLLED:
+            candidates.append(count)
+    return kernel.choose("unrolled", "innermost loops over the window that are written out", candidates)

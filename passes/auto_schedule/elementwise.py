@@ -1,4 +1,4 @@
-"""Kernels without reductions: element-wise, broadcast, and whatever else is one expression per element."""
+"""Kernels without reductions: elementwise, broadcast, and other stages that compute one expression per element."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mlcc.passes.auto_schedule.nests import spatial_nest
 
 
 def elementwise(kernel: Kernel) -> str:
-    """Stages become one where nothing is computed more often for it; each runs in vectors along what it stores."""
+    """Fuse stages where that recomputes nothing, and vectorize each along the axis that it stores contiguously."""
     for stage in kernel.stages():
         if stage.reduced:
             not_this(f"block `{stage.block.name}` reduces")

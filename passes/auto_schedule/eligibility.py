@@ -1,4 +1,4 @@
-"""The eligibility check for rules: they schedule only functions that nobody has scheduled."""
+"""The eligibility check for rules: they schedule only functions that are not scheduled yet."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from mlcc.passes.schedule.tree import child_realizes
 
 SCHEDULED = "tir.is_scheduled"
 MADE_BY = "mlcc.made_by"  # the pass that wrote a function's loops, and what it chose
-_A_PERSON_S = ("pragma_", "meta_schedule", "schedule_rule", "auto_copy", "tir.")  # annotations of blocks that decide
+_USER_ANNOTATIONS = (
+    "pragma_",
+    "meta_schedule",
+    "schedule_rule",
+    "auto_copy",
+    "tir.",
+)  # annotations of blocks that decide
 
 
 def why_left_alone(func: tir.PrimFunc) -> str | None:
-    """Return why rules must leave a function alone, or None if it is as lowering left it.
+    """Return why rules must not schedule a function, or None if it is as lowering produced it.
 
-    Such functions have plain serial loops without annotations, bound one to one to the axes of their blocks.
+    Eligible functions have plain serial loops without annotations, bound one to one to the axes of their blocks.
     """
     if func.attrs.get(MADE_BY):
         return f"its loops are those of {func.attrs[MADE_BY]}"
@@ -28,31 +34,35 @@ def why_left_alone(func: tir.PrimFunc) -> str | None:
     if not child_realizes(root.body):
         return "it has no blocks"
     for stmt in root.body:
-        reason = _in_nest(stmt, [])
+        reason = _nest_ineligibility(stmt, [])
         if reason is not None:
             return reason
     return None
 
 
-def _in_nest(stmt: tir.Stmt, loops: list[tir.For]) -> str | None:
+def _nest_ineligibility(stmt: tir.Stmt, loops: list[tir.For]) -> str | None:
     match stmt:
         case tir.For(var=var, body=(inner,)):
             plain = stmt.kind is tir.ForKind.SERIAL and not stmt.annotations and tir.const_int(stmt.min) == 0
             if not plain or tir.const_int(stmt.step) not in (None, 1):
                 return f"loop `{var.name}` is not a plain serial one"
-            return _in_nest(inner, [*loops, stmt])
+            return _nest_ineligibility(inner, [*loops, stmt])
         case tir.BlockRealize():
-            return _block(stmt, loops)
+            return _block_ineligibility(stmt, loops)
         case tir.For(var=var):
             return f"loop `{var.name}` has several statements in it"
     return f"a {type(stmt).__name__} stands outside of blocks"
 
 
-def _block(realize: tir.BlockRealize, loops: list[tir.For]) -> str | None:
+def _block_ineligibility(realize: tir.BlockRealize, loops: list[tir.For]) -> str | None:
     block = realize.block
     name = f"block `{block.name}`"
-    driven = [v for v in realize.values if isinstance(v, tir.Var)]
-    if len(driven) != len(realize.values) or set(driven) != {loop.var for loop in loops} or len(driven) != len(loops):
+    bound_vars = [v for v in realize.values if isinstance(v, tir.Var)]
+    if (
+        len(bound_vars) != len(realize.values)
+        or set(bound_vars) != {loop.var for loop in loops}
+        or len(bound_vars) != len(loops)
+    ):
         return f"{name} is not bound one to one by its loops"
     if tir.const_int(realize.predicate) != 1:
         return f"{name} has a predicate"
@@ -61,12 +71,12 @@ def _block(realize: tir.BlockRealize, loops: list[tir.For]) -> str | None:
     kinds = {axis.kind for axis in block.iter_vars}
     if not kinds <= {tir.IterKind.SPATIAL, tir.IterKind.REDUCE}:
         return f"{name} has an axis that is neither spatial nor reduced"
-    if any(key.startswith(_A_PERSON_S) and not _names_operator(key, v) for key, v in block.annotations.items()):
+    if any(key.startswith(_USER_ANNOTATIONS) and not _names_operator(key, v) for key, v in block.annotations.items()):
         return f"{name} is annotated"
     return None
 
 
 def _names_operator(key: str, value: object) -> bool:
-    """Lowering marks what some operators become, for rules to know it by."""
+    """Return True for an annotation with which lowering marks the operator that a block comes from."""
     text = value.value if isinstance(value, tir.StringImm) else value
     return key == "schedule_rule" and isinstance(text, str) and text.startswith("meta_schedule.")

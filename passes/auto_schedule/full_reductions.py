@@ -1,7 +1,8 @@
-"""One reduction by itself, over axes that end with the data's last: sums of everything, statistics of channels.
+"""One reduction by itself, over axes that include the innermost of the data: full sums, statistics of channels.
 
-Results are few and the data many: partial results of chunks, in the lanes of vectors, run in parallel and are put
-together at the end. How the data are divided follows from their sizes alone, so results do not depend on threads.
+The results are few and the data many: chunks of the data are reduced in parallel, in the lanes of vectors, and the
+partial results are combined at the end. The chunks depend on the sizes alone, so that results do not depend on the
+number of threads.
 """
 
 from __future__ import annotations
@@ -9,25 +10,28 @@ from __future__ import annotations
 from math import prod
 
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
-from mlcc.passes.auto_schedule.nests import owned, reduce_nest, share_out, worth_threads
-from mlcc.passes.auto_schedule.rows import partial_results, vectors_of_row
+from mlcc.passes.auto_schedule.nests import is_worth_parallelizing, parallelize_outer, reduce_nest, stores_disjointly
+from mlcc.passes.auto_schedule.rows import schedule_row_stage, split_reduction
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-CHUNK = 1 << 14  # elements that one partial result comes from
-MANY = 64  # results for which there is enough to share out without chunks
+CHUNK_ELEMENTS = 1 << 14  # elements that one partial result comes from
+ENOUGH_RESULTS = 64  # results for which there is enough to share out without chunks
 
 
-def total(kernel: Kernel, block: BlockRV) -> str:
-    """Schedule a block that reduces along memory; NotThis for another one, and refusals as they come."""
+def full_reduction_nest(kernel: Kernel, block: BlockRV) -> str:
+    """Schedule a block that reduces contiguous memory; raise RuleNotApplicable for any other block.
+
+    Steps may be refused with a CompileError.
+    """
     sch, stage = kernel.sch, kernel.stage(block)
     if not stage.plain or len(stage.stores) != 1 or stage.block.init is None:
         not_this("no reduction of one expression")
-    if not all(owned(stage, n) for n in stage.spatial):
+    if not all(stores_disjointly(stage, n) for n in stage.spatial):
         not_this("results are not proven to be written once")
-    inner = _along_memory(stage)
+    inner = _contiguous_reduce_loops(stage)
     outer = [n for n in stage.reduced if n not in inner and stage.extents[n] != 1]
-    many, name = worth_threads(kernel, stage), stage.block.name
+    parallel, name = is_worth_parallelizing(kernel, stage), stage.block.name
     loops = kernel.loops(block)
     spatial = [n for n in stage.spatial if stage.extents[n] != 1]
     partial = block
@@ -36,54 +40,63 @@ def total(kernel: Kernel, block: BlockRV) -> str:
                     *(loops[n] for n in inner))  # fmt: skip
         partial = sch.rfactor(kernel.fused([loops[n] for n in outer]), 0)
     else:
-        results = prod(stage.extents[n] or MANY for n in spatial)
-        chunk = _chunks(kernel, stage, [loops[n] for n in inner], inner, many and results < MANY, not spatial)
+        results = prod(stage.extents[n] or ENOUGH_RESULTS for n in spatial)
+        chunk = _split_chunks(
+            kernel, stage, [loops[n] for n in inner], inner, parallel and results < ENOUGH_RESULTS, not spatial
+        )
         partial = sch.rfactor(chunk, 0) if chunk is not None else block
     partial_stage = kernel.stage(partial)
-    own = kernel.loops(partial)
-    rows = [own[n] for n in partial_stage.spatial]
+    partial_loops = kernel.loops(partial)
+    rows = [partial_loops[n] for n in partial_stage.spatial]
     if not rows:
         not_this("too little to share out")
     if [*partial_stage.spatial, *partial_stage.reduced] != sorted([*partial_stage.spatial, *partial_stage.reduced]):
-        sch.reorder(*rows, *(own[n] for n in partial_stage.reduced))
-    parts = partial_results(kernel, partial, kernel.stage(partial))
+        sch.reorder(*rows, *(partial_loops[n] for n in partial_stage.reduced))
+    parts = split_reduction(kernel, partial, kernel.stage(partial))
     if len(parts) < 2:
         not_this("too little to be summed up in lanes")
     row = kernel.fused(kernel.loops(parts[-1][0])[: len(rows)])
     for part, _ in reversed(parts[:-1]):
         sch.compute_at(part, row)
-    if many:
-        share_out(kernel, [row])
+    if parallel:
+        parallelize_outer(kernel, [row])
     for part, kind in parts:
-        vectors_of_row(kernel, part, kind)
+        schedule_row_stage(kernel, part, kind)
     return f"`{name}`: partial results" + (f"; {reduce_nest(kernel, block)}" if partial is not block else "")
 
 
-def _chunks(
-    kernel: Kernel, stage: Stage, loops: list[LoopRV], places: list[int], several: bool, wanted: bool
+def _split_chunks(
+    kernel: Kernel, stage: Stage, loops: list[LoopRV], places: list[int], split_many: bool, required: bool
 ) -> LoopRV | None:
-    """The loop over chunks of loops that go through memory as one: `several` if there are enough of them, or one if
-    any is `wanted`. Parts of a size that divide it; else rows, or a rest that contributes nothing."""
+    """Return the loop over chunks of reduction loops that are contiguous together, or None if chunks do not pay.
+
+    There are several chunks with `split_many` and enough elements, or a single one if a chunk is `required`. The chunk
+    size divides the extent if possible; otherwise chunks are rows, or the tail is padded with neutral elements.
+    """
     sch, lanes = kernel.sch, kernel.facts.lanes(stage.element_bytes)
     known = [stage.extents[n] for n in places]
     size = None if None in known else prod(n for n in known if n is not None)
-    several = several and (size is None or size >= 2 * CHUNK)
-    if not several and not wanted:
+    split_many = split_many and (size is None or size >= 2 * CHUNK_ELEMENTS)
+    if not split_many and not required:
         return None
     if size is not None:
-        near = [size] if not several else [n for n in range(2 * CHUNK, CHUNK // 4, -1) if size % n == 0]
-        exact = [n for n in near if n % lanes == 0]
-        if exact:
-            return sch.split(kernel.fused(loops), [None, exact[0]])[0]
+        candidates = (
+            [size]
+            if not split_many
+            else [n for n in range(2 * CHUNK_ELEMENTS, CHUNK_ELEMENTS // 4, -1) if size % n == 0]
+        )
+        divisible = [n for n in candidates if n % lanes == 0]
+        if divisible:
+            return sch.split(kernel.fused(loops), [None, divisible[0]])[0]
     if len(loops) > 1:
         return kernel.fused(loops[:-1])
-    step = CHUNK if several or size is None else -(-size // lanes) * lanes
+    step = CHUNK_ELEMENTS if split_many or size is None else -(-size // lanes) * lanes
     sch.pad_reduction(loops[0], step)
     return sch.split(loops[0], [None, step])[0]
 
 
-def _along_memory(stage: Stage) -> list[int]:
-    """The innermost loops that reduce, as far as everything that is read moves along them as along one."""
+def _contiguous_reduce_loops(stage: Stage) -> list[int]:
+    """Return the innermost reduction loops that every load traverses like a single loop."""
     inner: list[int] = []
     for place in reversed([n for n in stage.reduced if stage.extents[n] != 1]):
         if inner and not stage.fusable(place, inner[0]):

@@ -1,4 +1,4 @@
-"""Inlining of stages into those that read them."""
+"""Inlining of stages into their readers."""
 
 from __future__ import annotations
 
@@ -16,46 +16,47 @@ from mlcc.passes.schedule.handles import BlockRV
 
 
 def inline_cheap(kernel: AnyKernel[Any]) -> int:
-    """Inline every stage that is computed no more often for it, or so cheaply that this is less than a trip through
-    memory; gives how many."""
-    return kernel.begin("inline", lambda: _inline_cheap(kernel))
+    """Inline every stage where that recomputes nothing, or less than a round trip through memory costs; return the
+    count.
+    """
+    return kernel.memoized("inline", lambda: _inline_cheap(kernel))
 
 
-def inline_all_but(kernel: AnyKernel[Any], kept: BlockRV) -> int:
-    """The same for every stage but one."""
-    return _inline_cheap(kernel, kernel.sch.get(kept).name)
+def inline_all_but(kernel: AnyKernel[Any], excluded: BlockRV) -> int:
+    """Inline every cheap stage except one; return the count."""
+    return _inline_cheap(kernel, kernel.sch.get(excluded).name)
 
 
-def _inline_cheap(kernel: AnyKernel[Any], kept: str = "") -> int:
-    done = 0
+def _inline_cheap(kernel: AnyKernel[Any], excluded: str = "") -> int:
+    inlined_count = 0
     for block in kernel.blocks():
-        if kept and kernel.sch.get(block).name == kept:
+        if excluded and kernel.sch.get(block).name == excluded:
             continue
-        if _pays(kernel, kernel.stage(block)) and try_inline(kernel, block):
-            done += 1
-    for block in kernel.blocks() if done else ():
+        if _is_worth_inlining(kernel, kernel.stage(block)) and try_inline(kernel, block):
+            inlined_count += 1
+    for block in kernel.blocks() if inlined_count else ():
         stage = kernel.stage(block)
         if stage.reduced and any(divisions(i) for region in stage.block.reads for i in (r.min for r in region.region)):
             kernel.sch.simplify_indices(block)  # reductions are told by their indices
-    return done
+    return inlined_count
 
 
 def inline_reshapes(kernel: AnyKernel[Any]) -> None:
     """Inline stages that only reshape their operand."""
     if not any(_reshapes(stage) for stage in kernel.stages()):
         return
-    done = False
+    inlined = False
     for block in kernel.blocks():
         stage = kernel.stage(block)
         if not _reshapes(stage):
             continue
         if not kernel.is_output(stage):
-            done = try_inline(kernel, block) or done
+            inlined = try_inline(kernel, block) or inlined
             continue
         with suppress(CompileError):
             kernel.sch.reverse_compute_inline(block)
-            done = True
-    for block in kernel.blocks() if done else ():
+            inlined = True
+    for block in kernel.blocks() if inlined else ():
         kernel.sch.simplify_indices(block)
 
 
@@ -73,7 +74,7 @@ def _reshapes(stage: Stage) -> bool:
 
 
 def try_inline(kernel: AnyKernel[Any], block: BlockRV) -> bool:
-    """Inline a stage into its readers where that is possible."""
+    """Inline a stage into its readers; return False if a step is refused."""
     try:
         kernel.sch.compute_inline(block)
     except CompileError:
@@ -81,21 +82,21 @@ def try_inline(kernel: AnyKernel[Any], block: BlockRV) -> bool:
     return True
 
 
-def _pays(kernel: AnyKernel[Any], stage: Stage) -> bool:
+def _is_worth_inlining(kernel: AnyKernel[Any], stage: Stage) -> bool:
     if kernel.is_output(stage) or stage.reduced or not stage.plain or len(stage.stores) != 1:
         return False
     readers = kernel.consumers(stage)
-    now = {s.block: s for s in kernel.stages()}
+    stages_by_block = {s.block: s for s in kernel.stages()}
     if not readers:
         return False
-    cheap = stage.operations < CALL_OPERATIONS and not _guarded(stage)
+    cheap = stage.operations < CALL_OPERATIONS and not _has_calls_or_selects(stage)
     for block in readers:
-        reader = now.get(block)
+        reader = stages_by_block.get(block)
         if reader is None or not reader.plain:
             return False
         times = sum(a.buffer is stage.stores[0].buffer for a in reader.accesses)
-        once = times == 1 and len(readers) == 1 and _as_often(stage, reader)
-        if not once and not (cheap and not reader.reduced) and not _copies(stage) and not _widens(stage):
+        read_once = times == 1 and len(readers) == 1 and _runs_no_more_often(stage, reader)
+        if not read_once and not (cheap and not reader.reduced) and not _copies(stage) and not _widens(stage):
             return False
     return True
 
@@ -107,8 +108,8 @@ def _widens(stage: Stage) -> bool:
     if not isinstance(loaded, tir.BufferLoad) or loaded is store.value:
         return False
     narrower = loaded.dtype.bits < store.buffer.dtype.bits and store.buffer.dtype.is_float
-    every = [*loaded.indices, *store.indices]
-    return narrower and all(isinstance(i, tir.Var) for i in every) and set(loaded.indices) == set(store.indices)
+    indices = [*loaded.indices, *store.indices]
+    return narrower and all(isinstance(i, tir.Var) for i in indices) and set(loaded.indices) == set(store.indices)
 
 
 def _copies(stage: Stage) -> bool:
@@ -117,16 +118,16 @@ def _copies(stage: Stage) -> bool:
     return isinstance(store.value, tir.BufferLoad) and store.value.indices == store.indices
 
 
-def _as_often(one: Stage, other: Stage) -> bool:
-    """Return True if `other` runs no more often than `one`, as far as is known."""
-    if one.iterations is not None and other.iterations is not None:
-        return other.iterations <= one.iterations
-    return len(one.loops) == len(other.loops) or other.reads_once(one.stores[0].buffer)
+def _runs_no_more_often(producer: Stage, reader: Stage) -> bool:
+    """Return True if `reader` provably runs no more often than `producer`."""
+    if producer.iterations is not None and reader.iterations is not None:
+        return reader.iterations <= producer.iterations
+    return len(producer.loops) == len(reader.loops) or reader.reads_once(producer.stores[0].buffer)
 
 
-def _guarded(stage: Stage) -> bool:
+def _has_calls_or_selects(stage: Stage) -> bool:
     """Return True if a stage has calls or selections, as padding does.
 
-    They are cheap once, and in the way of vectors in an inner loop.
+    They are cheap once, but prevent vectorization in an inner loop.
     """
     return any(isinstance(n, (tir.Call, tir.Select)) for n in walk(stage.block.body))

@@ -9,7 +9,7 @@ from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.offers import OTHER, Offer, Wanted
+from mlcc.passes.auto_schedule.offers import UNRATED_COST, RequestedChoices, TuningChoice
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.analysis.scope import consumers, is_output, producers
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
@@ -17,13 +17,13 @@ from mlcc.passes.schedule.schedule import Schedule
 from mlcc.passes.schedule.tree import Tree
 
 
-class NotThis(Exception):
-    """Raised by a rule that has nothing to say on a kernel; the message is why."""
+class RuleNotApplicable(Exception):
+    """Raised by a rule that does not apply to a kernel; the message is the reason."""
 
 
 def not_this(why: str) -> NoReturn:
-    """Leave the kernel to the next rule."""
-    raise NotThis(why)
+    """Leave the kernel to the next rule, for the given reason."""
+    raise RuleNotApplicable(why)
 
 
 Facts = TypeVar("Facts")
@@ -31,16 +31,18 @@ T = TypeVar("T")
 
 
 class AnyKernel(Generic[Facts]):
-    """A function that a rule schedules through `sch`; `facts` are the machine's. Stages are looked up anew after
-    steps."""
+    """A function that a rule schedules through `sch`, with the facts of the machine.
+
+    Stages are looked up anew after each step.
+    """
 
     def __init__(self, sch: Schedule, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> None:
         self.sch, self.name, self.facts, self._constants = sch, name, facts, constants
-        self.used: list[str] = []  # what was done, for whoever asks why
-        self.offers: list[Offer] = []  # choices, in the order in which they were made
-        self._wanted = Wanted()
+        self.notes: list[str] = []  # what was done, for whoever asks why
+        self.offers: list[TuningChoice] = []  # choices, in the order in which they were made
+        self._requested = RequestedChoices()
         self._steps = len(sch.trace)  # before the rule began
-        self._begun: dict[str, tuple[Schedule, Any]] = {}  # shared by the kernels of all rules
+        self._memo: dict[str, tuple[Schedule, Any]] = {}  # shared by the kernels of all rules
 
     @staticmethod
     def of(func: tir.PrimFunc, name: str, facts: Facts, constants: frozenset[int] = frozenset()) -> AnyKernel[Facts]:
@@ -52,69 +54,72 @@ class AnyKernel(Generic[Facts]):
         sch.work_on(name)
         return AnyKernel(sch, name, facts, constants)
 
-    def fresh(self, wanted: Wanted | None = None) -> AnyKernel[Facts]:
-        """Return a copy of the kernel for another rule, with the choices `wanted` of it."""
+    def copy_for_rule(self, requested: RequestedChoices | None = None) -> AnyKernel[Facts]:
+        """Return a copy of the kernel for another rule, with the requested choices."""
         kernel = AnyKernel(self.sch.copy(), self.name, self.facts, self._constants)
-        kernel.used += self.used
-        kernel._begun = self._begun
-        kernel._wanted = wanted or self._wanted
+        kernel.notes += self.notes
+        kernel._memo = self._memo
+        kernel._requested = requested or self._requested
         return kernel
 
-    def begin(self, name: str, step: Callable[[], T]) -> T:
-        """Run `step`, with which several rules begin, on an untouched kernel; memoize its schedule and result.
+    def memoized(self, name: str, step: Callable[[], T]) -> T:
+        """Run a first `step` that several rules share on an unscheduled kernel; memoize its schedule and result.
 
-        Other rules take these over. `name` identifies the step. A kernel that has steps already runs it anew.
+        Other rules reuse both. `name` identifies the step. A kernel that has steps already runs it anew.
         """
         if len(self.sch.trace) != self._steps:
             return step()
-        if name in self._begun:
-            sch, result = self._begun[name]
+        if name in self._memo:
+            sch, result = self._memo[name]
             self.sch = sch.copy()
             return result  # type: ignore[no-any-return]
         result = step()
-        self._begun[name] = (self.sch.copy(), result)
+        self._memo[name] = (self.sch.copy(), result)
         return result
 
     def say(self, choice: str) -> None:
-        """Note a choice and what it was made from."""
-        self.used.append(choice)
+        """Record a choice and its reason, for reports."""
+        self.notes.append(choice)
 
     def choose(self, name: str, about: str, options: Mapping[int, float] | Sequence[int], group: str = "") -> int:
-        """Choose one of `options`: the first, unless another one is wanted. A single option is no choice.
+        """Choose one of `options`: the first, unless another is requested. A single option is not recorded as a choice.
 
-        `options` may map each option to the expected time of the whole, relative to one another. `name` is an
-        identifier; a second choice of that name, for another stage perhaps, gets a number. `group`: see `Offer`.
+        `options` may map each option to the expected time of the whole kernel, relative to one another. `name` is an
+        identifier; a second choice of the same name, say for another stage, gets a numbered one. `group`: see
+        `TuningChoice`.
         """
-        costs = options if isinstance(options, Mapping) else dict.fromkeys(options, OTHER)
+        costs = options if isinstance(options, Mapping) else dict.fromkeys(options, UNRATED_COST)
         numbers = tuple(costs)
         if len(numbers) == 1:
             return numbers[0]
-        same = sum(o.name == name or o.name.startswith(f"{name}_") for o in self.offers)
-        name = f"{name}_{same + 1}" if same else name
-        first = costs[numbers[0]] if isinstance(options, Mapping) else 1.0
-        relative = (1.0, *(costs[n] / first for n in numbers[1:]))
-        taken = self._wanted.choices.get(name, numbers[0])
-        self.offers.append(Offer(name, numbers, relative, taken if taken in numbers else numbers[0], about, group))
+        same_named = sum(o.name == name or o.name.startswith(f"{name}_") for o in self.offers)
+        name = f"{name}_{same_named + 1}" if same_named else name
+        first_cost = costs[numbers[0]] if isinstance(options, Mapping) else 1.0
+        relative = (1.0, *(costs[n] / first_cost for n in numbers[1:]))
+        chosen = self._requested.choices.get(name, numbers[0])
+        self.offers.append(
+            TuningChoice(name, numbers, relative, chosen if chosen in numbers else numbers[0], about, group)
+        )
         return self.offers[-1].taken
 
-    def either(self, name: str, about: str, guess: bool, other: float = OTHER) -> bool:
-        """A choice of yes or no: 1 or 0. `other`: what is expected to become of the time if the guess is not taken."""
+    def choose_bool(self, name: str, about: str, guess: bool, other: float = UNRATED_COST) -> bool:
+        """Choose yes (1) or no (0). `other` is the expected time, relative to the guess, if the guess is not taken."""
         return bool(self.choose(name, about, {int(guess): 1.0, int(not guess): other}))
 
-    def rather_not(self, why: str) -> None:
-        """Leave the kernel to the next rule, unless it is this one that somebody wants."""
-        if not self._wanted.named:
+    def prefer_next_rule(self, why: str) -> None:
+        """Leave the kernel to the next rule, unless this rule was requested by name."""
+        if not self._requested.named:
             not_this(why)
 
     def checkpoint(self) -> Callable[[], None]:
         """Return a function that restores the kernel's present state."""
-        sch, used, offers = self.sch.copy(), len(self.used), len(self.offers)
+        sch, note_count, offer_count = self.sch.copy(), len(self.notes), len(self.offers)
 
-        def back() -> None:
+        def restore() -> None:
             self.sch = sch
-            del self.used[used:], self.offers[offers:]
+            del self.notes[note_count:], self.offers[offer_count:]
 
-        return back
+        return restore
 
     # ------------------------------------------------------------ looking
 
@@ -123,42 +128,42 @@ class AnyKernel(Generic[Facts]):
         return self.sch.state.func(self.name)
 
     def stages(self) -> list[Stage]:
-        """The blocks as they stand, in order."""
+        """Return the blocks in order, as they are now."""
         tree = self.sch.state.tree(self.name)
         root = tree.root
         assert root is not None
         return [_stage(tree, r) for r in tree.child_realizes(root.body)]
 
     def stage(self, block: BlockRV) -> Stage:
-        """A block as it stands now."""
+        """Return a block as it is now."""
         tree = self.sch.state.tree(self.name)
         return _stage(tree, tree.realize(self.sch.get(block)))
 
     def consumers(self, stage: Stage) -> list[tir.Block]:
-        """The blocks that read what a stage writes."""
+        """Return the blocks that read what a stage writes."""
         return consumers(self.sch.state.tree(self.name), stage.block)
 
     def producers(self, stage: Stage) -> list[tir.Block]:
-        """The blocks that write what a stage reads."""
+        """Return the blocks that write what a stage reads."""
         return producers(self.sch.state.tree(self.name), stage.block)
 
     def is_output(self, stage: Stage) -> bool:
-        """Return True if a stage writes a buffer that the caller sees."""
+        """Return True if a stage writes a buffer that is visible to the caller."""
         tree = self.sch.state.tree(self.name)
         assert tree.root is not None
         return is_output(tree, stage.block, tree.root)
 
     def is_constant(self, buffer: tir.Buffer) -> bool:
-        """Return True if a buffer is a parameter with a value known at compile time.
+        """Return True if a buffer is a parameter whose value is known at compile time.
 
-        Whatever is computed from such buffers alone costs nothing at run time.
+        Values computed from such buffers alone cost nothing at run time.
         """
         return any(self.func.buffers[n] is buffer for n in self._constants)
 
     # ------------------------------------------------------------ handles
 
     def blocks(self) -> list[BlockRV]:
-        """Handles of all blocks in order: by their names, or by their places where several share a name."""
+        """Return handles of all blocks in order, looked up by name, or by position if several share a name."""
         names = [s.block.name for s in self.stages()]
         if len(set(names)) == len(names) and "root" not in names:
             return [self.sch.get_block(name, func_name=self.name) for name in names]
@@ -174,7 +179,7 @@ class AnyKernel(Generic[Facts]):
 
 
 def _stage(tree: Tree, realize: tir.BlockRealize) -> Stage:
-    """A block as rules look at it. What was found out about it holds until a step changes the block or its loops."""
+    """Return the stage of a block; facts derived about it are cached until a step changes the block or its loops."""
     loops = tuple(tree.loops_above(realize))
     return tree.fact(("stage", realize, *loops), lambda: Stage(realize, loops))  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""The choices that rules offer: what each may be, best guess first, and what somebody wants instead."""
+"""The choices that rules make: the options of each, best guess first, and requests that override the guesses."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-OTHER = 1.1  # how long a rule expects the whole to take with an option that it has no figure for, relative to the first
+UNRATED_COST = (
+    1.1  # how long a rule expects the whole to take with an option that it has no figure for, relative to the first
+)
 
 
 @dataclass(frozen=True)
-class Offer:
+class TuningChoice:
     """A choice that a rule made: `taken` is one of its `options`, of which the first is the best guess.
 
-    `costs` are the expected times of the whole with each option, relative to the first. `about` describes the choice in
-    a few words. The options of a choice depend on earlier choices of the same `group`.
+    `costs` are the expected times of the whole kernel with each option, relative to the first. `about` describes the
+    choice in a few words. The options of a choice depend on earlier choices of the same `group`.
     """
 
     name: str
@@ -26,29 +28,29 @@ class Offer:
 
     @property
     def cost(self) -> float:
-        """The cost of what was taken."""
+        """The cost of the option taken."""
         return self.costs[self.options.index(self.taken)]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedChoices:
     """A request to a rule: `choices`, by name, that replace its best guesses.
 
-    A rule that is `named` also takes kernels that it would rather leave to the next.
+    A rule that is `named` also takes kernels that it would rather leave to the next rule.
     """
 
     choices: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     named: bool = False
 
 
-def around(guess: int, others: Iterable[int]) -> list[int]:
-    """A guess, then the others, nearest first."""
-    return [guess, *sorted(set(others) - {guess}, key=lambda n: (abs(n - guess), n))]
+def nearest_first(guess: int, candidates: Iterable[int]) -> list[int]:
+    """Return a guess, then the candidates, nearest first."""
+    return [guess, *sorted(set(candidates) - {guess}, key=lambda n: (abs(n - guess), n))]
 
 
-def halves(most: int) -> list[int]:
-    """A power of two and all smaller ones, largest first."""
-    return [most, *(halves(most // 2) if most > 1 else [])]
+def descending_powers_of_two(most: int) -> list[int]:
+    """Return a power of two and all smaller ones, largest first."""
+    return [most, *(descending_powers_of_two(most // 2) if most > 1 else [])]
 
 
 def divisors(size: int, most: int | None = None) -> list[int]:

@@ -13,15 +13,15 @@ from mlcc.errors import CompileError, error
 from mlcc.ir import tir
 from mlcc.ir.module import IRModule
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.choose import Answer, Facts, ask, constant_parameters, prepared
+from mlcc.passes.auto_schedule.choose import Answer, Facts, apply_first_rule, constant_parameters, prepare_kernel
 from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.gpu.rules import GPU_RULES
-from mlcc.passes.auto_schedule.offers import Wanted
+from mlcc.passes.auto_schedule.offers import RequestedChoices
 from mlcc.passes.auto_schedule.rule import Rule
 from mlcc.passes.auto_schedule.rules import RULES
 from mlcc.records.workload import candidate_key
 
-ANOTHER_RULE = 2.0  # how long a kernel is expected to take with a rule that is not its own, relative to its own
+OTHER_RULE_COST = 2.0  # how long a kernel is expected to take with a rule that is not its own, relative to its own
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,18 @@ class Plans:
         self, func: tir.PrimFunc, facts: Facts, constants: frozenset[int] = frozenset(), name: str = "main"
     ) -> None:
         """Raises CompileError (E0697) for a function that rules leave alone."""
-        alone = why_left_alone(func)
-        if alone is not None:
-            raise CompileError(error("E0697", f"`{name}` has no plans: {alone}", func.span))
+        ineligible = why_left_alone(func)
+        if ineligible is not None:
+            raise CompileError(error("E0697", f"`{name}` has no plans: {ineligible}", func.span))
         self.name = name
         self.rules = GPU_RULES if isinstance(facts, GpuFacts) else RULES
-        self._start = prepared(func, name, facts, constants)
+        self._start = prepare_kernel(func, name, facts, constants)
         self._start.sch.share_steps()
 
     @cached_property
     def default(self) -> Planned | None:
         """The plan that the pass `auto-schedule` follows; None if no rule takes the function."""
-        return _planned(ask(self._start, self.rules), 1.0)
+        return _applied_plan(apply_first_rule(self._start, self.rules), 1.0)
 
     def apply(self, plan: Plan) -> Planned:
         """Apply a plan to the function.
@@ -92,7 +92,7 @@ class Plans:
             raise CompileError(
                 error("E0698", f"there is no rule `{plan.rule}` for this target", help=f"rules: {names}")
             )
-        planned = self._with(rule, plan.choices)
+        planned = self._apply_rule(rule, plan.choices)
         if isinstance(planned, str):
             raise CompileError(error("E0698", f"rule `{plan.rule}` does not take `{self.name}`: {planned}"))
         offers = {offer.name: offer for offer in planned.answer.offers}
@@ -111,11 +111,11 @@ class Plans:
 
         Plans with the result of an earlier one are left out.
         """
-        known: set[str] = set()
+        seen_keys: set[str] = set()
         frontier = Frontier(self)
         while (planned := frontier.next()) is not None:
-            if planned.key not in known:
-                known.add(planned.key)
+            if planned.key not in seen_keys:
+                seen_keys.add(planned.key)
                 yield planned
 
     def neighbours(self, planned: Planned) -> list[tuple[str, Plan, float]]:
@@ -127,15 +127,17 @@ class Plans:
         by_plan: dict[str, tuple[str, Plan, float]] = {}
         offers = planned.answer.offers
         for number, offer in enumerate(offers):
-            later = {o.name: o.cost for o in offers[number + 1 :] if offer.group and o.group == offer.group}
+            dependent_costs = {o.name: o.cost for o in offers[number + 1 :] if offer.group and o.group == offer.group}
             for option, cost in zip(offer.options, offer.costs, strict=True):
                 if option == offer.taken:
                     continue
                 choices = {**planned.plan.choices, offer.name: option}
                 expected = planned.predicted * cost / offer.cost
-                guessed = Plan(planned.plan.rule, {name: v for name, v in choices.items() if name not in later})
+                with_defaults = Plan(
+                    planned.plan.rule, {name: v for name, v in choices.items() if name not in dependent_costs}
+                )
                 for plan, time in (
-                    (guessed, expected / prod(later.values())),
+                    (with_defaults, expected / prod(dependent_costs.values())),
                     (Plan(planned.plan.rule, choices), expected),
                 ):
                     by_plan.setdefault(str(plan), (offer.name, plan, time))
@@ -144,17 +146,17 @@ class Plans:
     def repair(self, plan: Plan) -> Planned | None:
         """Apply a plan, with best guesses for choices that are not offered; None if the rule refuses the function."""
         rule = next((r for r in self.rules if r.name == plan.rule), None)
-        planned = None if rule is None else self._with(rule, plan.choices)
+        planned = None if rule is None else self._apply_rule(rule, plan.choices)
         return planned if isinstance(planned, Planned) else None
 
     def rule_cost(self, rule: str) -> float:
         """Return the expected time of a rule's best guess, relative to the default rule."""
-        return 1.0 if self.default is None or rule == self.default.plan.rule else ANOTHER_RULE
+        return 1.0 if self.default is None or rule == self.default.plan.rule else OTHER_RULE_COST
 
-    def _with(self, rule: Rule, choices: Mapping[str, int]) -> Planned | str:
+    def _apply_rule(self, rule: Rule, choices: Mapping[str, int]) -> Planned | str:
         """Apply a rule with some choices; return the reason, as text, if it refuses."""
-        answer = ask(self._start, (rule,), Wanted(choices, named=True))
-        return _planned(answer, self.rule_cost(rule.name)) or answer.passed[0][1]
+        answer = apply_first_rule(self._start, (rule,), RequestedChoices(choices, named=True))
+        return _applied_plan(answer, self.rule_cost(rule.name)) or answer.passed[0][1]
 
 
 def best_plans(module: IRModule, facts: Facts, most: int) -> dict[str, list[Planned]]:
@@ -178,7 +180,7 @@ class Frontier:
     def __init__(self, plans: Plans) -> None:
         self.plans = plans
         self._numbers = count()
-        self._waiting: list[tuple[float, int, Plan]] = []
+        self._queue: list[tuple[float, int, Plan]] = []
         rules = [rule.name for rule in plans.rules]
         own = plans.default.plan.rule if plans.default is not None else ""
         for rule in sorted(rules, key=lambda name: name != own):
@@ -186,31 +188,31 @@ class Frontier:
 
     def next(self) -> Planned | None:
         """Return the next plan that applies; None at the end."""
-        while self._waiting:
-            _, _, begun = heapq.heappop(self._waiting)
-            planned = self.plans.repair(begun)
+        while self._queue:
+            _, _, prefix = heapq.heappop(self._queue)
+            planned = self.plans.repair(prefix)
             if planned is not None:
-                self._branch(planned, len(begun.choices))
+                self._branch(planned, len(prefix.choices))
                 return planned
         return None
 
-    def _branch(self, made: Planned, given: int) -> None:
-        """Add what else could be chosen, from the choice number `given` on."""
+    def _branch(self, applied: Planned, fixed_count: int) -> None:
+        """Add what else could be chosen, from the choice number `fixed_count` on."""
         chosen: dict[str, int] = {}
-        cost = self.plans.rule_cost(made.plan.rule)
-        for number, offer in enumerate(made.answer.offers):
-            if number >= given:
-                for option, other in zip(offer.options, offer.costs, strict=True):
+        cost = self.plans.rule_cost(applied.plan.rule)
+        for number, offer in enumerate(applied.answer.offers):
+            if number >= fixed_count:
+                for option, option_cost in zip(offer.options, offer.costs, strict=True):
                     if option != offer.taken:
-                        self._add(cost * other, Plan(made.plan.rule, {**chosen, offer.name: option}))
+                        self._add(cost * option_cost, Plan(applied.plan.rule, {**chosen, offer.name: option}))
             chosen[offer.name] = offer.taken
             cost *= offer.cost
 
     def _add(self, cost: float, plan: Plan) -> None:
-        heapq.heappush(self._waiting, (cost, next(self._numbers), plan))
+        heapq.heappush(self._queue, (cost, next(self._numbers), plan))
 
 
-def _planned(answer: Answer, cost: float) -> Planned | None:
+def _applied_plan(answer: Answer, cost: float) -> Planned | None:
     if answer.rule is None or answer.func is None:
         return None
     choices = {offer.name: offer.taken for offer in answer.offers}

@@ -8,10 +8,10 @@ from typing import Any
 from mlcc.arith.keys import same_expr
 from mlcc.errors import CompileError
 from mlcc.ir import tir
-from mlcc.passes.auto_schedule.contraction import Contraction, contraction
+from mlcc.passes.auto_schedule.contraction import Contraction, match_contraction
 from mlcc.passes.auto_schedule.inlining import inline_cheap, try_inline
 from mlcc.passes.auto_schedule.kernel import AnyKernel, Kernel, not_this
-from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest, vector_place
+from mlcc.passes.auto_schedule.nests import reduce_nest, spatial_nest, vectorizable_loop
 from mlcc.passes.auto_schedule.tiles import Tile
 from mlcc.passes.schedule.handles import BlockRV
 
@@ -23,27 +23,27 @@ def only_product(kernel: AnyKernel[Any], windows: bool = False) -> tuple[BlockRV
     `windows` are wanted.
     """
     products = []
-    why = "it has no reduction"
+    reason = "it has no reduction"
     if not any(stage.reduced for stage in kernel.stages()):
-        not_this(why)
+        not_this(reason)
     inline_cheap(kernel)
     for block in kernel.blocks():
         stage = kernel.stage(block)
         if stage.reduced:
-            matched = contraction(stage)
+            matched = match_contraction(stage)
             if isinstance(matched, str):
-                why = matched
+                reason = matched
             else:
                 products.append((block, matched))
     if len(products) != 1:
-        not_this(f"{len(products)} products" if products else why)
+        not_this(f"{len(products)} products" if products else reason)
     ((block, product),) = products
     if (bool(product.lhs.windows) != bool(product.rhs.windows)) != windows:
         not_this("no operand is read at windows" if windows else "an operand is read at windows")
     return block, product
 
 
-def only_reader(kernel: AnyKernel[Any], block: BlockRV) -> BlockRV | None:
+def elementwise_consumer(kernel: AnyKernel[Any], block: BlockRV) -> BlockRV | None:
     """Return the only block that reads a block's result, if it reads it element by element."""
     readers = kernel.sch.get_consumers(block)
     stage = kernel.stage(block)
@@ -52,10 +52,10 @@ def only_reader(kernel: AnyKernel[Any], block: BlockRV) -> BlockRV | None:
     reader = kernel.stage(readers[0])
     buffer = stage.block.writes[0].buffer
     loads = [a for a in reader.accesses if a.buffer is buffer and not a.stored]
-    same = all(
+    same_indices = all(
         len(x.indices) == len(loads[0].indices) and all(map(same_expr, x.indices, loads[0].indices)) for x in loads
     )
-    by_axes = bool(loads) and same and all(isinstance(i, tir.Var) for i in loads[0].indices)
+    by_axes = bool(loads) and same_indices and all(isinstance(i, tir.Var) for i in loads[0].indices)
     if reader.reduced or not reader.plain or not by_axes or len(set(loads[0].indices)) != len(reader.loops):
         return None
     return readers[0]
@@ -81,11 +81,11 @@ def shared_columns(kernel: Kernel, product: Contraction, rows: int | None) -> in
 def schedule_others(kernel: Kernel, blocks: Sequence[BlockRV], epilogue: BlockRV) -> None:
     """Schedule the stages apart from the product and its epilogue, each by itself."""
     for block in blocks:
-        if stands(kernel, block) and kernel.sch.get(block) is not kernel.sch.get(epilogue):
+        if exists(kernel, block) and kernel.sch.get(block) is not kernel.sch.get(epilogue):
             kernel.say((reduce_nest if kernel.stage(block).reduced else spatial_nest)(kernel, block))
 
 
-def stands(kernel: AnyKernel[Any], block: BlockRV) -> bool:
+def exists(kernel: AnyKernel[Any], block: BlockRV) -> bool:
     """Return True if a block still exists."""
     try:
         kernel.sch.get(block)
@@ -94,7 +94,7 @@ def stands(kernel: AnyKernel[Any], block: BlockRV) -> bool:
     return True
 
 
-def in_registers(
+def accumulate_locally(
     kernel: Kernel, block: BlockRV, product: Contraction, columns: int, rows: int = 1,
     depth: Mapping[int, int] | None = None,
 ) -> BlockRV:  # fmt: skip
@@ -104,21 +104,23 @@ def in_registers(
     """
     sch, stage = kernel.sch, product.stage
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
-    steps: dict[int | None, int] = {product.m: rows, product.n: columns}
-    steps.update((depth or {}).items())
-    sch.pad_einsum(block, [steps.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars])  # type: ignore[index]
-    last = only_reader(kernel, block)
-    if last is not None and kernel.stage(last).block.name.endswith("_pad"):  # the copy out of padded memory
-        after = only_reader(kernel, last)
-        if after is not None and try_inline(kernel, last):
-            last = after
-    if last is None:
+    multiples: dict[int | None, int] = {product.m: rows, product.n: columns}
+    multiples.update((depth or {}).items())
+    sch.pad_einsum(block, [multiples.get(of_loop[stage.axes[a.var]], 1) for a in stage.block.iter_vars])  # type: ignore[index]
+    storing_block = elementwise_consumer(kernel, block)
+    if storing_block is not None and kernel.stage(storing_block).block.name.endswith(
+        "_pad"
+    ):  # the copy out of padded memory
+        next_reader = elementwise_consumer(kernel, storing_block)
+        if next_reader is not None and try_inline(kernel, storing_block):
+            storing_block = next_reader
+    if storing_block is None:
         return sch.cache_write(block, 0, "local")
     sch.set_scope(block, 0, "local")
-    return last
+    return storing_block
 
 
-def padding_of(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> BlockRV | None:
+def padding_copy(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> BlockRV | None:
     """Return the block that copies an operand into padded memory, or None."""
     for producer in kernel.sch.get_producers(block):
         writer = kernel.sch.get(producer)
@@ -127,24 +129,24 @@ def padding_of(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> Bl
     return None
 
 
-def number_of(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> int:
+def read_index(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> int:
     """Return the place of a buffer among those that a block reads."""
     return [r.buffer for r in kernel.stage(block).block.reads].index(buffer)
 
 
-def tile_stores(kernel: Kernel, epilogue: BlockRV, above: int, tile: Tile) -> None:
+def schedule_tile_stores(kernel: Kernel, epilogue: BlockRV, outer_count: int, tile: Tile) -> None:
     """The loops of what is stored of a tile: in vectors, the rest written out."""
     sch = kernel.sch
     stage, loops = kernel.stage(epilogue), kernel.loops(epilogue)
-    own = list(range(above, len(loops)))
-    vector = vector_place(stage, own)
-    for place in own:
+    tile_loops = list(range(outer_count, len(loops)))
+    vector = vectorizable_loop(stage, tile_loops)
+    for place in tile_loops:
         if place != vector:
             sch.unroll(loops[place])
     if vector is None:
         return
-    if vector != own[-1]:
-        sch.reorder(*(loops[p] for p in own if p != vector), loops[vector])
+    if vector != tile_loops[-1]:
+        sch.reorder(*(loops[p] for p in tile_loops if p != vector), loops[vector])
     first, last = sch.split(loops[vector], [None, tile.lanes])
     sch.unroll(first)
     sch.vectorize(last)

@@ -8,13 +8,13 @@ from math import prod
 from mlcc.errors import CompileError
 from mlcc.passes.auto_schedule.inlining import inline_cheap, inline_reshapes
 from mlcc.passes.auto_schedule.kernel import Kernel, not_this
-from mlcc.passes.auto_schedule.nests import worth_threads
+from mlcc.passes.auto_schedule.nests import is_worth_parallelizing
 from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.handles import BlockRV
 
 ACCUMULATORS = 4  # vectors that add up side by side: an addition takes about that many times as long as it keeps a unit
-PAIR = 2  # vectors at a time of a stage that computes: what one waits for is done for the other meanwhile
-JOINED = 4  # partial results that one step puts together at the end of a row
+VECTORS_AT_A_TIME = 2  # vectors at a time of a stage that computes: what one waits for is done for the other meanwhile
+LANES_PER_STEP = 4  # partial results that one step puts together at the end of a row
 
 
 def rows(kernel: Kernel) -> str:
@@ -25,36 +25,38 @@ def rows(kernel: Kernel) -> str:
     inline_reshapes(kernel)
     inline_cheap(kernel)
     stages = kernel.stages()
-    axes = _row_axes(kernel, stages)
-    threads = any(worth_threads(kernel, s) for s in stages)
+    axes = _shared_row_axes(kernel, stages)
+    parallel = any(is_worth_parallelizing(kernel, s) for s in stages)
     parts: list[tuple[BlockRV, str]] = []
     for block, stage in zip(kernel.blocks(), stages, strict=True):
         if stage.reduced:
-            on_the_way = parts and _reads(stage, kernel.stage(parts[-1][0]))
-            most = _at_once(kernel, stage, stage.reduced, PAIR) if on_the_way else ACCUMULATORS
-            parts += partial_results(kernel, block, stage, most)
+            fusable = parts and _reduces_row_of(stage, kernel.stage(parts[-1][0]))
+            max_vectors = (
+                _vectors_at_a_time(kernel, stage, stage.reduced, VECTORS_AT_A_TIME) if fusable else ACCUMULATORS
+            )
+            parts += split_reduction(kernel, block, stage, max_vectors)
         else:
             parts.append((block, "stored"))
     *before, (last, _) = parts
-    row = kernel.fused(kernel.loops(last)[: _last_row_loop(stages[-1], axes) + 1])
+    row = kernel.fused(kernel.loops(last)[: _last_row_axis(stages[-1], axes) + 1])
     for block, _ in reversed(before):
         kernel.sch.compute_at(block, row)
-    if threads and stages[-1].extents[:axes] != (1,) * axes:
+    if parallel and stages[-1].extents[:axes] != (1,) * axes:
         kernel.sch.parallel(row)
     while parts:
         (block, kind), *parts = parts
-        if kind == "stored" and parts and _adds_up(kernel, block, parts[0]):
-            add_up_on_the_way(kernel, block, parts.pop(0)[0])
+        if kind == "stored" and parts and _reduces_stores_of(kernel, block, parts[0]):
+            fuse_reduction_into_producer(kernel, block, parts.pop(0)[0])
         else:
-            vectors_of_row(kernel, block, kind)
+            schedule_row_stage(kernel, block, kind)
     return f"{sum(bool(s.reduced) for s in stages)} reductions along rows"
 
 
-def _last_row_loop(stage: Stage, axes: int) -> int:
-    return stage.long[axes - 1]
+def _last_row_axis(stage: Stage, axes: int) -> int:
+    return stage.nonunit_loops[axes - 1]
 
 
-def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
+def _shared_row_axes(kernel: Kernel, stages: list[Stage]) -> int:
     """Return the number of outer loops that all stages share, not counting loops of extent 1.
 
     Leave the kernel to the next rule if its stages do not run over the same rows.
@@ -64,15 +66,15 @@ def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
         not_this("no block reduces")
     if any(kernel.is_output(s) for s in stages[:-1]):
         not_this("there are several outputs")
-    count = min(sum(n in s.spatial for n in s.long) for s in reducing)
+    count = min(sum(n in s.spatial for n in s.nonunit_loops) for s in reducing)
     if count == 0:
         not_this("there is one row only")
-    first = [stages[-1].loops[n] for n in stages[-1].long[:count]]
+    first = [stages[-1].loops[n] for n in stages[-1].nonunit_loops[:count]]
     for stage in stages:
         name = f"block `{stage.block.name}`"
         if not (stage.straight if stage.reduced else stage.plain and len(stage.stores) == 1):
             not_this(f"{name} does more than store one expression")
-        long = stage.long
+        long = stage.nonunit_loops
         own = [stage.loops[n] for n in long[:count]]
         same = (stage.same_extent(a, b) for a, b in zip(own, first, strict=False))
         if not len(own) == len(first) == count or not all(same):
@@ -81,35 +83,44 @@ def _row_axes(kernel: Kernel, stages: list[Stage]) -> int:
         if any(n not in long[:count] for n in long if n not in inner):
             not_this(f"{name} reduces one part of its rows only")
         along = [n for n in inner if stage.extents[n] != 1]
-        regular = not stage.reduced or _as_one(stage, along) == along
+        regular = not stage.reduced or _innermost_fusable(stage, along) == along
         if not regular or (along and not set(stage.steps_by(along[-1])) <= {0, 1}):
             not_this(f"{name} does not run along its rows")
     return count
 
 
-def partial_results(
-    kernel: Kernel, block: BlockRV, stage: Stage, most: int = ACCUMULATORS
+def split_reduction(
+    kernel: Kernel, block: BlockRV, stage: Stage, max_vectors: int = ACCUMULATORS
 ) -> list[tuple[BlockRV, str]]:
-    """Split a reduction into partial results in vector lanes (rfactor), at most `most` vectors, and combining steps."""
+    """Split a reduction into partial results in vector lanes (rfactor) and steps that combine them.
+
+    At most `max_vectors` vectors accumulate side by side.
+    """
     lanes = kernel.facts.lanes(stage.element_bytes)
     extents = [stage.extents[n] for n in stage.reduced]
-    times = None if None in extents else prod(n for n in extents if n is not None)
-    if lanes < 2 or (times is not None and times < 2 * lanes):
+    iterations = None if None in extents else prod(n for n in extents if n is not None)
+    if lanes < 2 or (iterations is not None and iterations < 2 * lanes):
         return [(block, "short")]
     loops = [kernel.loops(block)[n] for n in stage.reduced]
-    ways = [_vectors_at_once(times, extents[-1], lanes, n) for n in (most, 2 * most, most // 2, 1) if n]
-    several = kernel.choose("accumulators", f"vectors that add up `{stage.block.name}` side by side", _firsts(ways))
-    if dict(reversed(ways))[several]:
+    options = [
+        _accumulators_and_fit(iterations, extents[-1], lanes, n)
+        for n in (max_vectors, 2 * max_vectors, max_vectors // 2, 1)
+        if n
+    ]
+    vectors = kernel.choose(
+        "accumulators", f"vectors that add up `{stage.block.name}` side by side", _distinct_counts(options)
+    )
+    if dict(reversed(options))[vectors]:
         loop = kernel.fused(loops)
     elif len(loops) > 1 and extents[-1] is not None and 2 * extents[-1] < lanes - 2:
         return [(block, "short")]
     else:  # the last loop with a rest that contributes nothing; others around it
         loop = loops[-1]
-        kernel.sch.pad_reduction(loop, several * lanes)
-    kernel.say(f"`{stage.block.name}`: partial results in {several} vectors of {lanes}")
-    widths = [several * lanes, *([lanes] if several > 1 else [])]
-    while widths[-1] > JOINED:
-        widths.append(widths[-1] // JOINED)
+        kernel.sch.pad_reduction(loop, vectors * lanes)
+    kernel.say(f"`{stage.block.name}`: partial results in {vectors} vectors of {lanes}")
+    widths = [vectors * lanes, *([lanes] if vectors > 1 else [])]
+    while widths[-1] > LANES_PER_STEP:
+        widths.append(widths[-1] // LANES_PER_STEP)
     steps: list[tuple[BlockRV, str]] = []
     for width in widths:
         _, lane = kernel.sch.split(loop, factors=[None, width])
@@ -121,31 +132,31 @@ def partial_results(
     return [*steps, (block, "last")]
 
 
-def _vectors_at_once(times: int | None, last: int | None, lanes: int, most: int) -> tuple[int, bool]:
+def _accumulators_and_fit(times: int | None, last: int | None, lanes: int, most: int) -> tuple[int, bool]:
     """Return the number of vector accumulators, and True if the loops fuse into one without a tail.
 
     `times` is the number of iterations of the loops together, `last` that of the innermost one.
     """
-    several = _accumulators(times, lanes, most)
-    for fitting in (several, several // 2):
-        if fitting and times is not None and times % (fitting * lanes) == 0:
-            return fitting, True
+    accumulators = _accumulators(times, lanes, most)
+    for candidate in (accumulators, accumulators // 2):
+        if candidate and times is not None and times % (candidate * lanes) == 0:
+            return candidate, True
     return _accumulators(last, lanes, most), False
 
 
-def _firsts(ways: Sequence[tuple[int, bool]]) -> list[int]:
+def _distinct_counts(ways: Sequence[tuple[int, bool]]) -> list[int]:
     return list(dict.fromkeys(number for number, _ in ways))
 
 
-def _accumulators(times: int | None, lanes: int, most: int) -> int:
-    """Return the number of vector accumulators for sums of `times` elements."""
-    several = 1
-    while several < most and (times is None or times >= 4 * several * lanes):
-        several *= 2
-    return several
+def _accumulators(iterations: int | None, lanes: int, max_count: int) -> int:
+    """Return the number of vector accumulators for sums of `iterations` elements."""
+    count = 1
+    while count < max_count and (iterations is None or iterations >= 4 * count * lanes):
+        count *= 2
+    return count
 
 
-def _as_one(stage: Stage, places: list[int]) -> list[int]:
+def _innermost_fusable(stage: Stage, places: list[int]) -> list[int]:
     """The innermost of some loops that run through memory as one."""
     first = len(places) - 1
     while first > 0 and stage.fusable(places[first - 1], places[first]):
@@ -153,7 +164,7 @@ def _as_one(stage: Stage, places: list[int]) -> list[int]:
     return places[max(first, 0) :]
 
 
-def _reads(stage: Stage, before: Stage) -> bool:
+def _reduces_row_of(stage: Stage, before: Stage) -> bool:
     """Return True if a stage reduces the row that `before` stores, all extents of it known."""
     if None in before.extents[1:]:
         return False
@@ -162,29 +173,33 @@ def _reads(stage: Stage, before: Stage) -> bool:
     return not before.reduced and any(a.buffer is row and not a.stored and a.variables & along for a in stage.accesses)
 
 
-def _adds_up(kernel: Kernel, block: BlockRV, after: tuple[BlockRV, str]) -> bool:
+def _reduces_stores_of(kernel: Kernel, block: BlockRV, after: tuple[BlockRV, str]) -> bool:
     """Return True if the stage `after` reduces the stores of `block` to partial results."""
     stage = kernel.stage(block)
     inner = list(range(1, len(stage.loops)))
-    return after[1] == "partial" and _as_one(stage, inner) == inner and _reads(kernel.stage(after[0]), stage)
+    return (
+        after[1] == "partial"
+        and _innermost_fusable(stage, inner) == inner
+        and _reduces_row_of(kernel.stage(after[0]), stage)
+    )
 
 
-def add_up_on_the_way(kernel: Kernel, block: BlockRV, partial: BlockRV) -> None:
+def fuse_reduction_into_producer(kernel: Kernel, block: BlockRV, partial: BlockRV) -> None:
     """Schedule a stage within a row, and accumulate partial results of it as soon as each vector is computed."""
     sch, loops = kernel.sch, kernel.loops(block)
-    width = _width(kernel.stage(partial))
+    width = _useful_lanes(kernel.stage(partial))
     step, lane = sch.split(kernel.fused(loops[1:]), factors=[None, width])
     sch.vectorize(lane)
     try:
         sch.reverse_compute_at(partial, step)
     except CompileError:  # it reads more than this stage makes at a step
-        vectors_of_row(kernel, partial, "partial")
+        schedule_row_stage(kernel, partial, "partial")
         return
     sch.vectorize(kernel.fused(kernel.loops(partial)[2:]))
     sch.decompose_reduction(partial, step)
 
 
-def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
+def schedule_row_stage(kernel: Kernel, block: BlockRV, kind: str) -> None:
     """Schedule the loops of a stage within a row."""
     sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
     reduced = [loops[n] for n in stage.reduced]
@@ -193,13 +208,15 @@ def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
         sch.unroll(reduced[0])
     if kind in ("short", "last") or not spatial:
         return
-    inner = _as_one(stage, [n for n in range(1, len(loops)) if n not in stage.reduced])
+    inner = _innermost_fusable(stage, [n for n in range(1, len(loops)) if n not in stage.reduced])
     along = kernel.fused([loops[n] for n in inner] if not reduced else spatial)
     if reduced:
         sch.reorder(*reduced, along)
-    lanes = min(kernel.facts.lanes(stage.element_bytes), _width(stage))
+    lanes = min(kernel.facts.lanes(stage.element_bytes), _useful_lanes(stage))
     if not reduced:
-        lanes *= _vectors(kernel, stage, _at_once(kernel, stage, inner, 2 * PAIR, unknown=1))
+        lanes *= _choose_vectors(
+            kernel, stage, _vectors_at_a_time(kernel, stage, inner, 2 * VECTORS_AT_A_TIME, unknown=1)
+        )
     accumulator, lane = sch.split(along, factors=[None, lanes])
     sch.vectorize(lane)
     if reduced:
@@ -209,7 +226,9 @@ def vectors_of_row(kernel: Kernel, block: BlockRV, kind: str) -> None:
             sch.unroll(reduced[0])
 
 
-def _at_once(kernel: Kernel, stage: Stage, places: Sequence[int], most: int, unknown: int = PAIR) -> int:
+def _vectors_at_a_time(
+    kernel: Kernel, stage: Stage, places: Sequence[int], most: int, unknown: int = VECTORS_AT_A_TIME
+) -> int:
     """Return how many vectors along some loops to compute at a time: the most with little padding."""
     extents = [stage.extents[n] for n in places]
     if None in extents:
@@ -218,12 +237,12 @@ def _at_once(kernel: Kernel, stage: Stage, places: Sequence[int], most: int, unk
     return next(n for n in (4, 2, 1) if n <= most and -vectors % n <= vectors // 16)
 
 
-def _vectors(kernel: Kernel, stage: Stage, guess: int) -> int:
+def _choose_vectors(kernel: Kernel, stage: Stage, guess: int) -> int:
     """Choose how many vectors of a stage to compute at a time."""
     return kernel.choose("vectors", f"vectors of `{stage.block.name}` at a time", list(dict.fromkeys((guess, 2, 1, 4))))
 
 
-def _width(stage: Stage) -> int:
+def _useful_lanes(stage: Stage) -> int:
     """Return the most lanes of use: the next power of two of a short row."""
     extents = [n for place, n in enumerate(stage.extents) if place and place not in stage.reduced]
     if any(n is None for n in extents):

@@ -142,7 +142,7 @@ class Stage:
         return None if None in extents else prod(n for n in extents if n is not None)
 
     @property
-    def long(self) -> list[int]:
+    def nonunit_loops(self) -> list[int]:
         """The places of the loops that run more than once."""
         return [n for n, extent in enumerate(self.extents) if extent != 1]
 
@@ -159,14 +159,14 @@ class Stage:
             if index is var:
                 total = c.add(total, c.cast(dtype, stride))
             elif var in used_vars(index):
-                moved = c.sub(substitute(index, {var: c.add(var, 1)}), index)
-                total = c.add(total, c.mul(c.cast(dtype, moved), c.cast(dtype, stride)))
+                difference = c.sub(substitute(index, {var: c.add(var, 1)}), index)
+                total = c.add(total, c.mul(c.cast(dtype, difference), c.cast(dtype, stride)))
         total = analyzer.simplify(total)  # as a whole: what quotients and remainders give cancels out
-        inside = {loop.var for loop in self.loops}
-        return None if used_vars(total) & inside or _loads(total) else total
+        loop_vars = {loop.var for loop in self.loops}
+        return None if used_vars(total) & loop_vars or _has_loads_or_calls(total) else total
 
     @cached_property
-    def shown(self) -> frozenset[tir.Var]:
+    def value_vars(self) -> frozenset[tir.Var]:
         """The variables of loops that occur in values and conditions, not in indices alone."""
         used: set[tir.Var] = set()
         stack: list[Any] = [*self.block.body, *(self.block.init or ())]
@@ -203,7 +203,7 @@ class Stage:
     def same_extent(self, one: tir.For, other: tir.For) -> bool:
         return self._analyzer.prove_equal(one.extent, c.cast(one.extent.dtype, other.extent))
 
-    def step_of_store(self, place: int) -> int | None:
+    def store_stride(self, place: int) -> int | None:
         """Return the stride of the stores along a loop; None if it is not one known number."""
         steps = {s for s, a in zip(self.steps_by(place), self.accesses, strict=True) if a.stored}
         return steps.pop() if len(steps) == 1 else None
@@ -213,7 +213,7 @@ class Stage:
 
         False if anything else is computed from either loop variable.
         """
-        if {self.loops[outer].var, self.loops[inner].var} & self.shown:
+        if {self.loops[outer].var, self.loops[inner].var} & self.value_vars:
             return False
         extent = self.loops[inner].extent
         for access in self.accesses:
@@ -235,5 +235,5 @@ def stages_of(func: tir.PrimFunc) -> list[Stage]:
 CALL_OPERATIONS = 16  # what exp, a division of vectors and their kin cost, in simple operations
 
 
-def _loads(expr: tir.Expr) -> bool:
+def _has_loads_or_calls(expr: tir.Expr) -> bool:
     return any(isinstance(n, (tir.BufferLoad, tir.Call)) for n in walk(expr))

@@ -7,23 +7,23 @@ from typing import Any, TypeVar
 
 from mlcc.passes.auto_schedule.kernel import AnyKernel
 
-WORST = 1.6  # times as long as with the best tile: what is expected to take longer is not offered
+MAX_SLOWDOWN = 1.6  # times as long as with the best tile: what is expected to take longer is not offered
 T = TypeVar("T")
 
 
 def choose_tile(
-    kernel: AnyKernel[Any], found: Sequence[tuple[float, T]], parts: Sequence[tuple[str, str, Callable[[T], int]]]
+    kernel: AnyKernel[Any], candidates: Sequence[tuple[float, T]], parts: Sequence[tuple[str, str, Callable[[T], int]]]
 ) -> T:
     """One of some tiles, given best first, each with the time that is expected with it.
 
     `parts` tell tiles apart: names of choices, what they are, and their values. Each is offered as far as it goes with
     those before it.
     """
-    left = [one for one in found if one[0] <= WORST * found[0][0]]
+    remaining = [one for one in candidates if one[0] <= MAX_SLOWDOWN * candidates[0][0]]
     for name, about, value in parts:
         costs: dict[int, float] = {}
-        for time, tile in left:  # the first with a value is the best with it
+        for time, tile in remaining:  # the first with a value is the best with it
             costs.setdefault(value(tile), time)
-        taken = kernel.choose(name, about, costs, "tile")
-        left = [one for one in left if value(one[1]) == taken]
-    return left[0][1]
+        chosen = kernel.choose(name, about, costs, "tile")
+        remaining = [one for one in remaining if value(one[1]) == chosen]
+    return remaining[0][1]

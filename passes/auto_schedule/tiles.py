@@ -8,9 +8,9 @@ from operator import attrgetter
 
 from mlcc.machine.cpu_tables import CpuFacts
 
-LATENCY = 8  # sums under way at once that keep the multipliers busy: latency 4, two of them
+SUMS_IN_FLIGHT = 8  # sums under way at once that keep the multipliers busy: latency 4, two of them
 ROW_LOAD, VECTOR_LOAD = 0.2, 0.35  # in multiplications: one element from L1, spread out; a vector of a panel from L2
-USUAL_SIZES = (1, 8, 32, 100, 1000)  # what a size that is not known may turn out to be
+TYPICAL_SIZES = (1, 8, 32, 100, 1000)  # what a size that is not known may turn out to be
 
 
 @dataclass(frozen=True, order=True)
@@ -40,33 +40,37 @@ class Tile:
         width = self.columns if n is None else n
         vectors = -(-width // self.lanes)
         time = sum(
-            down * across * _time(r, v, self.cost, self.lines)
-            for r, down in _parts(height, self.rows)
-            for v, across in _parts(vectors, self.vectors)
+            down * across * _step_cost(r, v, self.cost, self.lines)
+            for r, down in _tiles_along(height, self.rows)
+            for v, across in _tiles_along(vectors, self.vectors)
         )
-        known = height * width / self.lanes * self.cost / time
-        return known * (_used(self.rows) if m is None else 1.0) * (_used(self.columns) if n is None else 1.0)
+        efficiency_known = height * width / self.lanes * self.cost / time
+        return (
+            efficiency_known
+            * (_mean_utilization(self.rows) if m is None else 1.0)
+            * (_mean_utilization(self.columns) if n is None else 1.0)
+        )
 
 
-def _fits(columns: int, panel: int) -> bool:
+def _matches_panels(columns: int, panel: int) -> bool:
     """Return True if a tile reads whole panels, or several tiles read one whole panel."""
     return panel == 0 or columns % panel == 0 or panel % columns == 0
 
 
-def _time(rows: int, vectors: int, cost: float, lines: float) -> float:
+def _step_cost(rows: int, vectors: int, cost: float, lines: float) -> float:
     """Of one step of the sums of a tile, in multiplications of whole vectors."""
     sums = rows * vectors
-    return (cost * sums + ROW_LOAD * rows + cost * VECTOR_LOAD * lines * vectors) * max(1.0, LATENCY / sums)
+    return (cost * sums + ROW_LOAD * rows + cost * VECTOR_LOAD * lines * vectors) * max(1.0, SUMS_IN_FLIGHT / sums)
 
 
-def _parts(size: int, step: int) -> list[tuple[int, int]]:
+def _tiles_along(size: int, step: int) -> list[tuple[int, int]]:
     """The tiles along a size, each with how often it occurs."""
     return [(step, size // step), *([(size % step, 1)] if size % step else [])]
 
 
-def _used(step: int) -> float:
+def _mean_utilization(step: int) -> float:
     """The share of whole steps that sizes which are not known use."""
-    return sum(s / (-(-s // step) * step) for s in USUAL_SIZES) / len(USUAL_SIZES)
+    return sum(s / (-(-s // step) * step) for s in TYPICAL_SIZES) / len(TYPICAL_SIZES)
 
 
 def tiles(
@@ -81,21 +85,25 @@ def tiles(
     none); a tile reads whole ones, or a part of one. `anywhere`: vectors begin anywhere in a cache line, and may cross
     it; then a tile of one vector, which needs a load for each multiplication, would be bound by loads.
     """
-    room = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
+    registers = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
     # half a vector holds all columns: no CPU takes longer for it, and those that work in halves take half the time
-    few = n is not None and n * 2 <= lanes
-    may = halves and (facts.in_halves or few) and lanes > 2 and n is not None
-    unit = 0.5 if facts.in_halves else 1.0  # of a vector, that is loaded at a time
-    widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * may
+    fits_half_vector = n is not None and n * 2 <= lanes
+    try_halves = halves and (facts.in_halves or fits_half_vector) and lanes > 2 and n is not None
+    load_width = 0.5 if facts.in_halves else 1.0  # of a vector, that is loaded at a time
+    widths = [(lanes, 1.0)] + [(lanes // 2, 0.5)] * try_halves
     candidates = [
         Tile(
-            rows, vectors, width, cost, 1 + anywhere * min(width / lanes, unit) * facts.vector_bytes / facts.line_bytes
+            rows,
+            vectors,
+            width,
+            cost,
+            1 + anywhere * min(width / lanes, load_width) * facts.vector_bytes / facts.line_bytes,
         )
         for width, cost in widths
-        for vectors in range(1, max(min(room // 2, room if n is None else -(-n // width)), 1) + 1)
-        for rows in range(1, min(room, m or room) + 1)
-        if rows * vectors + min(rows, vectors) <= room
-        and _fits(vectors * width, panel)
+        for vectors in range(1, max(min(registers // 2, registers if n is None else -(-n // width)), 1) + 1)
+        for rows in range(1, min(registers, m or registers) + 1)
+        if rows * vectors + min(rows, vectors) <= registers
+        and _matches_panels(vectors * width, panel)
         and (vectors > 1 or not anywhere or (n is not None and n <= width))
     ]
 

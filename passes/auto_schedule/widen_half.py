@@ -18,7 +18,7 @@ from mlcc.passes.auto_schedule.stage import Stage
 from mlcc.passes.schedule.rewrite.wide_floats import is_narrow
 
 WIDE = "float32"
-_EXACT = (tir.Max, tir.Min, tir.CompareOp)
+_EXACT_OPS = (tir.Max, tir.Min, tir.CompareOp)
 _EXACT_CALLS = (tir.Op("tir.if_then_else"), tir.Op("tir.assume_number"))
 
 
@@ -26,9 +26,9 @@ def compute_halves_in_float32(kernel: AnyKernel[Any]) -> bool:
     """Compute half precision in float32 within a kernel, to round less often; return True if anything changed."""
     sch = kernel.sch
     stages = kernel.stages()
-    if not any(map(_rounds, stages)) or any(map(_makes_integers, stages)):
+    if not any(map(_rounds_intermediates, stages)) or any(map(_converts_to_integers, stages)):
         return False
-    chosen = [block for block in kernel.blocks() if _rounds(kernel.stage(block))]
+    chosen = [block for block in kernel.blocks() if _rounds_intermediates(kernel.stage(block))]
     for block in chosen:
         stage = kernel.stage(block)
         if stage.reduced and kernel.is_output(stage) and _one_narrow_store(stage):
@@ -47,26 +47,26 @@ def _one_narrow_store(stage: Stage) -> bool:
     return len(stage.block.writes) == 1 and is_narrow(stage.block.writes[0].buffer.dtype)
 
 
-def _makes_integers(stage: Stage) -> bool:
+def _converts_to_integers(stage: Stage) -> bool:
     return any(
         isinstance(n, tir.Cast) and is_narrow(n.value.dtype) and not n.dtype.is_float for n in walk(stage.block.body)
     )
 
 
-def _rounds(stage: Stage) -> bool:
+def _rounds_intermediates(stage: Stage) -> bool:
     """Return True if a block rounds intermediate results to narrow floats."""
     rounds = False
     if has_block(stage.block.body):
         return False
     for node in walk((*stage.block.body, *(stage.block.init or ()))):
-        narrow = isinstance(node, tir.Expr) and is_narrow(node.dtype)
-        exact = isinstance(node, _EXACT) or isinstance(node, tir.Call) and node.op in _EXACT_CALLS
-        if narrow and isinstance(node, (tir.BinaryOp, tir.Call)) and not exact:
+        is_narrow_expr = isinstance(node, tir.Expr) and is_narrow(node.dtype)
+        is_exact = isinstance(node, _EXACT_OPS) or isinstance(node, tir.Call) and node.op in _EXACT_CALLS
+        if is_narrow_expr and isinstance(node, (tir.BinaryOp, tir.Call)) and not is_exact:
             rounds = True
     return rounds
 
 
-def widened(product: Contraction) -> str:
+def widened_dtype(product: Contraction) -> str:
     """The type that halves which are multiplied as float32 are copied as, where copies are made; empty for others."""
     operands = (product.lhs.buffer.dtype, product.rhs.buffer.dtype)
     return WIDE if str(product.stage.stores[0].buffer.dtype) == WIDE and any(map(is_narrow, operands)) else ""

@@ -9,38 +9,40 @@ from __future__ import annotations
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ops import FusionKind
-from mlcc.passes.auto_schedule.contraction import Contraction, contraction
+from mlcc.passes.auto_schedule.contraction import Contraction, match_contraction
 from mlcc.passes.auto_schedule.stage import stages_of
 from mlcc.passes.fusion.fusion_graph import Group
 from mlcc.relax.queries import call_arguments, tir_callee, used_vars
 
-MOST_ROWS = 32  # of products: with more of them, an operand that stands decoded in memory is worth its bytes
-LEAST_GAIN = 2  # times as many bytes as it is made from has an operand that is decoded
+MAX_ROWS = 32  # of products: with more of them, an operand that stands decoded in memory is worth its bytes
+MIN_GAIN = 2  # times as many bytes as it is made from has an operand that is decoded
 
 
-def with_decoders(block: relax.DataflowBlock, groups: list[Group], module: IRModule) -> list[Group]:
+def fuse_decoders(block: relax.DataflowBlock, groups: list[Group], module: IRModule) -> list[Group]:
     """The group of each binding, where groups that decode an operand for one product alone are part of the product's.
 
     The operand is the right one, of whose elements vectors are loaded, and it is a matrix.
     """
     merged = list(groups)
     bindings = dict(enumerate(block.bindings))
-    at = {b.var: n for n, b in bindings.items()}
+    index_of = {b.var: n for n, b in bindings.items()}
     users: dict[int, set[int]] = {}
     for n, binding in bindings.items():
         for var in used_vars(binding.value):  # type: ignore[attr-defined]
-            if var in at:
-                users.setdefault(at[var], set()).add(n)
+            if var in index_of:
+                users.setdefault(index_of[var], set()).add(n)
     for n, binding in bindings.items():
         operand = _decoded_operand(binding, module)
-        source = at.get(operand) if operand is not None else None
+        source = index_of.get(operand) if operand is not None else None
         if source is None or users[source] != {n} or not isinstance(operand, relax.DataflowVar):
             continue
         members = [i for i, group in enumerate(merged) if group is merged[source]]
-        inside = set(members)
-        if n in inside or any(users[i] - inside for i in members if i != source):
+        member_set = set(members)
+        if n in member_set or any(users[i] - member_set for i in members if i != source):
             continue
-        if all(_is_injective(groups[i]) for i in members) and _gains([bindings[i] for i in members], operand):
+        if all(_is_injective(groups[i]) for i in members) and _is_worth_decoding(
+            [bindings[i] for i in members], operand
+        ):
             for i in members:
                 merged[i] = merged[n]
     return merged
@@ -57,28 +59,28 @@ def _decoded_operand(binding: relax.Binding, module: IRModule) -> relax.Var | No
     if not isinstance(value, relax.Call) or not isinstance(func, tir.PrimFunc):
         return None
     stages = stages_of(func)
-    product = contraction(stages[0]) if len(stages) == 1 and stages[0].reduced else "no product"
+    product = match_contraction(stages[0]) if len(stages) == 1 and stages[0].reduced else "no product"
     if not isinstance(product, Contraction) or product.rhs.windows or len(product.rhs.places) != 2:
         return None
-    if product.reuse is not None and product.reuse > MOST_ROWS:
+    if product.reuse is not None and product.reuse > MAX_ROWS:
         return None
-    given = dict(zip(func.buffers, call_arguments(value), strict=False))
-    operand = given.get(product.rhs.buffer)
+    arguments = dict(zip(func.buffers, call_arguments(value), strict=False))
+    operand = arguments.get(product.rhs.buffer)
     return operand if isinstance(operand, relax.Var) else None
 
 
-def _gains(bindings: list[relax.Binding], operand: relax.Var) -> bool:
+def _is_worth_decoding(bindings: list[relax.Binding], operand: relax.Var) -> bool:
     """Return True if an operand is computed from so few bytes that decoding it at its use pays off."""
-    inner = {b.var for b in bindings}
+    internal_vars = {b.var for b in bindings}
     leaves: dict[relax.Expr, None] = {}
     for binding in bindings:
         value = binding.value  # type: ignore[attr-defined]
         for argument in call_arguments(value) if isinstance(value, relax.Call) else ():
-            if argument not in inner:
+            if argument not in internal_vars:
                 leaves[argument] = None
     sizes = [_bytes(leaf) for leaf in leaves]
-    whole = _bytes(operand)
-    return whole is not None and None not in sizes and sum(n for n in sizes if n) * LEAST_GAIN <= whole
+    operand_bytes = _bytes(operand)
+    return operand_bytes is not None and None not in sizes and sum(n for n in sizes if n) * MIN_GAIN <= operand_bytes
 
 
 def _bytes(expr: relax.Expr) -> int | None:

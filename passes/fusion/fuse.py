@@ -11,9 +11,9 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ops import FusionKind
 from mlcc.ops.shapes import shapes_known
-from mlcc.passes.fusion.decoders import with_decoders
+from mlcc.passes.fusion.decoders import fuse_decoders
 from mlcc.passes.fusion.fusion_graph import Group, Node, Refusal, partition
-from mlcc.passes.fusion.grouping import Grouper, waits, written_in_place
+from mlcc.passes.fusion.grouping import Grouper, ordering_dependences, written_in_place
 from mlcc.passes.fusion.op_pattern import kind_of
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import same_info
@@ -86,8 +86,8 @@ def _packed_weights(func: relax.Function) -> tuple[relax.Var, ...]:
     """The parameters behind the inputs that the attribute `num_input` counts: to take a weight out of a tuple of them
     is no operation of a kernel, as in TVM."""
     count = func.attrs.get("num_input")
-    value = count.value if isinstance(count, tir.IntImm) else count
-    return func.params[value:] if isinstance(value, int) and value >= 0 else ()
+    input_count = count.value if isinstance(count, tir.IntImm) else count
+    return func.params[input_count:] if isinstance(input_count, int) and input_count >= 0 else ()
 
 
 def _operator_kind(call: relax.Call) -> FusionKind:
@@ -118,7 +118,7 @@ class _Fuser(Grouper):
 
     def groups(self, block: relax.DataflowBlock) -> list[Group]:
         groups = fused_groups(block, self.kinds)[1]
-        return with_decoders(block, groups, self.module) if self.dequantize else groups
+        return fuse_decoders(block, groups, self.module) if self.dequantize else groups
 
     def style(self, group: Group) -> None:
         """Single operations stay as they are."""
@@ -136,41 +136,41 @@ def fused_groups(
     A call that works in place may only write into what its own kernel computes and nothing else uses: values never
     change at the graph level. Any other is left alone.
     """
-    alone: set[relax.Var] = set()
+    excluded_vars: set[relax.Var] = set()
     while True:
-        nodes = _block_nodes(block, kinds, alone)
+        nodes = _block_nodes(block, kinds, excluded_vars)
         groups = partition(nodes, refusals)
-        excluded = set(_writing_outside(block, nodes, groups)) - alone
+        excluded = set(_escaping_writes(block, nodes, groups)) - excluded_vars
         if not excluded:
             return nodes, groups
-        alone |= excluded
+        excluded_vars |= excluded
         if refusals is not None:
             refusals.clear()
 
 
-def _writing_outside(block: relax.DataflowBlock, nodes: list[Node], groups: list[Group]) -> Iterable[relax.Var]:
+def _escaping_writes(block: relax.DataflowBlock, nodes: list[Node], groups: list[Group]) -> Iterable[relax.Var]:
     """The calls in a group that write in place into something that is not the group's own, or is used elsewhere."""
-    at = {b.var: n for b, n in zip(block.bindings, nodes, strict=True)}
+    node_of = {b.var: n for b, n in zip(block.bindings, nodes, strict=True)}
     for binding, node, group in zip(block.bindings, nodes, groups, strict=True):
         if node.kind is FusionKind.OPAQUE:
             continue
         for target in written_in_place(binding.value):  # type: ignore[attr-defined]
-            source = at.get(target)
-            own = source is not None and groups[source.index] is group and not source.exposed
-            is_own_call = own and isinstance(block.bindings[source.index].value, relax.Call)  # type: ignore
+            source = node_of.get(target)
+            is_internal = source is not None and groups[source.index] is group and not source.exposed
+            is_own_call = is_internal and isinstance(block.bindings[source.index].value, relax.Call)  # type: ignore
             if not is_own_call or len(source.users) != 1:  # type: ignore[union-attr]
                 yield binding.var
 
 
-def _block_nodes(block: relax.DataflowBlock, kinds: Kinds, alone: Collection[relax.Var]) -> list[Node]:
-    """The data flow of a block: one node for each binding; those of `alone` are opaque."""
-    after = waits(block)
+def _block_nodes(block: relax.DataflowBlock, kinds: Kinds, excluded_vars: Collection[relax.Var]) -> list[Node]:
+    """The data flow of a block: one node for each binding; those of `excluded_vars` are opaque."""
+    dependences = ordering_dependences(block)
     nodes: list[Node] = []
     producer: dict[relax.Var, Node] = {}
     for index, binding in enumerate(block.bindings):
-        kind = FusionKind.OPAQUE if binding.var in alone else kinds.of_binding(binding)
+        kind = FusionKind.OPAQUE if binding.var in excluded_vars else kinds.of_binding(binding)
         node = Node(index, kind, not isinstance(binding.var, relax.DataflowVar))
-        for var in (*used_vars(binding.value), *after.get(binding.var, ())):  # type: ignore[attr-defined]
+        for var in (*used_vars(binding.value), *dependences.get(binding.var, ())):  # type: ignore[attr-defined]
             if var in producer:
                 producer[var].users.append((node, kind))
         nodes.append(node)

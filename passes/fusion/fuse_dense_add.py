@@ -27,8 +27,8 @@ class _FusePair(Pass):
         new_module = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function) and not is_primitive(func):
-                done = _PairFuser(new_module, Uses.of(func), self.producer, self.prefix).visit_function(func)
-                new_module.functions[name] = remove_unused(done, new_module) if done is not func else func
+                fused = _PairFuser(new_module, Uses.of(func), self.producer, self.prefix).visit_function(func)
+                new_module.functions[name] = remove_unused(fused, new_module) if fused is not func else func
         return new_module
 
 
@@ -82,7 +82,7 @@ class _PairFuser(RelaxMutator):
             return expr
         if not isinstance(first, relax.DataflowVar) or self.uses.count[first] != 1:
             return expr
-        fused = self.fused(producer, expr)
+        fused = self.fused_function(producer, expr)
         if fused is None:
             return expr
         number = 0
@@ -93,7 +93,7 @@ class _PairFuser(RelaxMutator):
         args = (*(self.remap.get(a, a) for a in producer.args), expr.args[1])  # type: ignore[call-overload]
         return replace(call_function(name, self.module[name], args), span=expr.span)
 
-    def fused(self, producer: relax.Call, add: relax.Call) -> relax.Function | None:
+    def fused_function(self, producer: relax.Call, add: relax.Call) -> relax.Function | None:
         """The function of both; None if a size in it is known only outside."""
         x, w = (relax.Var(n, a.struct_info) for n, a in zip("xw", producer.args, strict=True))
         b = relax.Var("b", add.args[1].struct_info)

@@ -67,7 +67,7 @@ class FuseTir(Pass):
             if isinstance(func, relax.Function) and name not in kernels:
                 new_func = _Caller(module, kernels, builder).visit_function(func)
                 builder.module.functions[name] = new_func
-        return _in_order(_complete(builder.module, module, kernels, self.keep_public), module)
+        return _in_module_order(_link_functions(builder.module, module, kernels, self.keep_public), module)
 
 
 def _kernels(module: IRModule, keep_public: bool) -> dict[str, FusedKernel]:
@@ -134,14 +134,18 @@ class _Caller(RelaxMutator):
                 tensors.append(argument)
 
 
-def _complete(made: IRModule, module: IRModule, kernels: dict[str, FusedKernel], keep_public: bool) -> IRModule:
+def _link_functions(fused: IRModule, module: IRModule, kernels: dict[str, FusedKernel], keep_public: bool) -> IRModule:
     """Add what is still to be reached, and drop what is not."""
     entries = {n for n, f in module.functions.items() if not f.is_private and n not in kernels}
-    inner = {callee for name in kernels for callee in callees(module[name])}
-    outer = {callee for name, func in module.functions.items() if name not in kernels for callee in callees(func)}
+    called_by_kernels = {callee for name in kernels for callee in callees(module[name])}
+    called_by_others = {
+        callee for name, func in module.functions.items() if name not in kernels for callee in callees(func)
+    }
     if not keep_public:
-        entries -= {n for n in inner - outer if isinstance(module.functions.get(n), tir.PrimFunc)}
-    result = made.copy()
+        entries -= {
+            n for n in called_by_kernels - called_by_others if isinstance(module.functions.get(n), tir.PrimFunc)
+        }
+    result = fused.copy()
     for name, func in module.functions.items():
         if name not in result and name not in kernels:
             result.functions[name] = func
@@ -149,9 +153,9 @@ def _complete(made: IRModule, module: IRModule, kernels: dict[str, FusedKernel],
     return keep_reachable(result, entries)
 
 
-def _in_order(made: IRModule, module: IRModule) -> IRModule:
+def _in_module_order(fused: IRModule, module: IRModule) -> IRModule:
     """The functions in the order of the original module."""
-    result = made.copy()
-    result.functions = {n: made[n] for n in module if n in made}
-    result.functions.update(made.functions)
+    result = fused.copy()
+    result.functions = {n: fused[n] for n in module if n in fused}
+    result.functions.update(fused.functions)
     return result

@@ -25,7 +25,7 @@ class FusedKernel:
     constants: list[relax.Expr]
 
 
-class _Unsuitable(Exception):
+class _NotFusible(Exception):
     """The function is not made of TIR calls that can stand one after the other."""
 
 
@@ -33,7 +33,7 @@ def fuse_calls(func: relax.Function, module: IRModule) -> FusedKernel | None:
     """The TIR function that computes what `func` does; None if `func` does more than call TIR functions with blocks."""
     try:
         return _Builder(module).build(func)
-    except _Unsuitable:
+    except _NotFusible:
         return None
 
 
@@ -50,30 +50,30 @@ class _Builder:
     scalar_params: list[tir.Var] = field(default_factory=list)
     allocated: list[tir.Buffer] = field(default_factory=list)
     body: list[tir.Stmt] = field(default_factory=list)
-    one_kind: bool = True  # no function of the text stands beside one of an operator, where one has narrow floats
+    same_origin: bool = True  # no function of the text stands beside one of an operator, where one has narrow floats
 
     def build(self, func: relax.Function) -> FusedKernel:
         views = _views_of(func, self.module)
-        narrow = [f for f in _called(func, self.module) if uses_narrow_floats(f)]
-        self.one_kind = len({is_operator(f) for f in narrow}) == 1
+        narrow_callees = [f for f in _called(func, self.module) if uses_narrow_floats(f)]
+        self.same_origin = len({is_operator(f) for f in narrow_callees}) == 1
         for param in func.params:
             self.parameter(param, views)
         for block in func.body.blocks:
             for binding in block.bindings:
                 if not isinstance(binding, relax.VarBinding):
-                    raise _Unsuitable
+                    raise _NotFusible
                 self.values[binding.var] = self.value(binding.value)
         outputs = self.value(func.body.body)
         if len(set(outputs)) != len(outputs) or not set(outputs) <= set(self.allocated):
-            raise _Unsuitable  # a result that is an argument, or twice the same
-        given = [*self.inputs, *self.constants.values()]
-        params = [*map(handle, given), *self.scalar_params, *map(handle, outputs)]
-        buffers = [*given, *(None for _ in self.scalar_params), *outputs]
-        inside = tuple(b for b in self.allocated if b not in set(outputs))
-        root = tir.Block("root", (), (), (), _unique_blocks(tuple(self.body)), alloc_buffers=inside)
+            raise _NotFusible  # a result that is an argument, or twice the same
+        inputs = [*self.inputs, *self.constants.values()]
+        params = [*map(handle, inputs), *self.scalar_params, *map(handle, outputs)]
+        buffers = [*inputs, *(None for _ in self.scalar_params), *outputs]
+        internal = tuple(b for b in self.allocated if b not in set(outputs))
+        root = tir.Block("root", (), (), (), _unique_blocks(tuple(self.body)), alloc_buffers=internal)
         body = (tir.BlockRealize((), tir.TRUE, root),)
         kernel = tir.PrimFunc(tuple(params), tuple(buffers), Attrs({"tir.noalias": True}), body)
-        if self.one_kind and any(map(is_operator, narrow)):
+        if self.same_origin and any(map(is_operator, narrow_callees)):
             kernel = kernel.with_attr(OPERATOR, True)
         return FusedKernel(renew_vars(kernel), list(self.constants))
 
@@ -99,7 +99,7 @@ class _Builder:
 
     def scalar_param(self, value: tir.Expr) -> None:
         if not isinstance(value, tir.Var):
-            raise _Unsuitable
+            raise _NotFusible
         if value not in self.scalar_params:
             self.scalar_params.append(value)
 
@@ -115,12 +115,12 @@ class _Builder:
                 return (self.constant(expr),)
             case relax.Call(op=op) if op in (CALL_TIR, CALL_TIR_INPLACE):
                 return self.call(expr)
-        raise _Unsuitable
+        raise _NotFusible
 
     def item(self, value: relax.Expr, index: int) -> Values:
         info = value.struct_info
         if not isinstance(info, relax.TupleStructInfo) or index >= len(info.fields):
-            raise _Unsuitable
+            raise _NotFusible
         sizes = [len(list(_tensors(f))) for f in info.fields]
         start = sum(sizes[:index])
         return self.value(value)[start : start + sizes[index]]
@@ -138,36 +138,36 @@ class _Builder:
         callee, arguments = call.args[:2]
         func = self.module.functions.get(callee.name) if isinstance(callee, relax.GlobalVar) else None
         if not isinstance(func, tir.PrimFunc) or func.root is None or not isinstance(arguments, relax.Tuple):
-            raise _Unsuitable
+            raise _NotFusible
         written = self.written(call, arguments.fields)
-        if not self.one_kind and is_operator(func):
+        if not self.same_origin and is_operator(func):
             func = promoted(func)
         result_buffers = self.results(call, func, len(arguments.fields), written)
         remaining = iter(result_buffers)
         outputs = tuple(next(remaining) if w is None else w for w in written)
         root = func.root
         assert root is not None
-        fresh: dict[Any, Any] = {n: _fresh(n) for n in set(walk(func)) if isinstance(n, tir.Var)}
-        given: list[Any] = [self.argument(a) for a in arguments.fields] + list(result_buffers)
+        substitutions: dict[Any, Any] = {n: _fresh(n) for n in set(walk(func)) if isinstance(n, tir.Var)}
+        actuals: list[Any] = [self.argument(a) for a in arguments.fields] + list(result_buffers)
         symbolic = call.args[2] if len(call.args) > 2 else None
         if symbolic is not None:
-            given += list(symbolic.values) if isinstance(symbolic, relax.ShapeExpr) else []
-        if len(given) != len(func.params):
-            raise _Unsuitable
+            actuals += list(symbolic.values) if isinstance(symbolic, relax.ShapeExpr) else []
+        if len(actuals) != len(func.params):
+            raise _NotFusible
         symbols: dict[tir.Var, tir.Expr] = {}
-        for param, buffer, argument in zip(func.params, func.buffers, given, strict=True):
+        for param, buffer, argument in zip(func.params, func.buffers, actuals, strict=True):
             if isinstance(argument, tir.Buffer) != (buffer is not None):
-                raise _Unsuitable
+                raise _NotFusible
             if buffer is None:
                 symbols[param] = c.cast(param.dtype, argument)
             else:
                 _bind_shape(buffer, argument, symbols)
-                fresh[buffer] = argument
-                fresh[buffer.data] = argument.data
-        fresh.update(symbols)
-        done = substitute(root, fresh)
-        self.allocated += (*done.alloc_buffers, *result_buffers)
-        self.body += map(_join_regions, done.body)
+                substitutions[buffer] = argument
+                substitutions[buffer.data] = argument.data
+        substitutions.update(symbols)
+        inlined = substitute(root, substitutions)
+        self.allocated += (*inlined.alloc_buffers, *result_buffers)
+        self.body += map(_merge_regions, inlined.body)
         return outputs
 
     def argument(self, expr: relax.Expr) -> tir.Buffer | tir.Expr:
@@ -177,7 +177,7 @@ class _Builder:
             return expr.value
         values = self.value(expr)
         if len(values) != 1:
-            raise _Unsuitable
+            raise _NotFusible
         return values[0]
 
     def written(self, call: relax.Call, arguments: tuple[relax.Expr, ...]) -> list[tir.Buffer | None]:
@@ -188,10 +188,10 @@ class _Builder:
         for index in call.attrs.get("inplace_indices", ()):
             target = self.argument(arguments[index]) if 0 <= index < len(arguments) else None
             if target is not None and target not in self.allocated:
-                raise _Unsuitable  # an argument, which the caller still has
+                raise _NotFusible  # an argument, which the caller still has
             targets.append(target)
         if len(targets) != len(list(_outputs(call))):
-            raise _Unsuitable
+            raise _NotFusible
         return targets
 
     def results(self, call: relax.Call, func: tir.PrimFunc, inputs: int, written: list[tir.Buffer | None]) -> Values:
@@ -202,7 +202,7 @@ class _Builder:
         for tensor, param in zip(tensors, params, strict=False):
             dims = tensor.dims
             if param is None or dims is None:
-                raise _Unsuitable
+                raise _NotFusible
             data = tir.Var(f"{param.name}_intermediate", param.data.dtype, param.data.pointer)
             buffers.append(replace(param, name=data.name, data=data, shape=dims))
         return tuple(buffers)
@@ -230,7 +230,7 @@ def _tensors(info: Any) -> Iterable[relax.TensorStructInfo]:
     elif isinstance(info, relax.TensorStructInfo) and info.dims is not None and info.dtype is not None:
         yield info
     else:
-        raise _Unsuitable
+        raise _NotFusible
 
 
 def _buffer_like(tensor: relax.TensorStructInfo, name: str, view: tir.Buffer | None) -> tir.Buffer:
@@ -256,34 +256,34 @@ def _views_of(func: relax.Function, module: IRModule) -> dict[relax.Var, tir.Buf
     return views
 
 
-def _bind_shape(param: tir.Buffer, given: tir.Buffer, symbols: dict[tir.Var, tir.Expr]) -> None:
+def _bind_shape(param: tir.Buffer, argument: tir.Buffer, symbols: dict[tir.Var, tir.Expr]) -> None:
     """Variables of a parameter's shape stand for the dimensions of what is passed."""
-    if len(param.shape) != len(given.shape) or param.dtype is not given.dtype:
-        raise _Unsuitable
+    if len(param.shape) != len(argument.shape) or param.dtype is not argument.dtype:
+        raise _NotFusible
     layout = (*param.strides, *(() if param.elem_offset is None else (param.elem_offset,)))
     if param.strides or any(isinstance(n, tir.Var) for e in layout for n in walk(e)):
-        raise _Unsuitable  # the body may depend on a layout that intermediate results do not have
-    for want, have in zip(param.shape, given.shape, strict=True):
+        raise _NotFusible  # the body may depend on a layout that intermediate results do not have
+    for want, have in zip(param.shape, argument.shape, strict=True):
         if isinstance(want, tir.Var):
             symbols.setdefault(want, c.cast(want.dtype, have))
 
 
-def part_of(
+def extract_function(
     root: tir.Block, body: Sequence[tir.Stmt], params: Sequence[tuple[tir.Var, tir.Buffer | None]],
     local: Collection[tir.Buffer],
 ) -> tir.PrimFunc:  # fmt: skip
     """A function of some statements of a root block, in variables of its own. `params` are its parameters and their
     buffers; of the buffers that the root block allocates, those of `local` stay inside."""
-    given = {b for _, b in params}
-    inside = tuple(b for b in root.alloc_buffers if b in local and b not in given)
-    block = replace(root, body=tuple(body), alloc_buffers=inside)
-    part = tir.PrimFunc(
+    parameter_buffers = {b for _, b in params}
+    internal = tuple(b for b in root.alloc_buffers if b in local and b not in parameter_buffers)
+    block = replace(root, body=tuple(body), alloc_buffers=internal)
+    extracted = tir.PrimFunc(
         tuple(p for p, _ in params),
         tuple(b for _, b in params),
         Attrs({"tir.noalias": True}),
         (tir.BlockRealize((), tir.TRUE, block),),
     )
-    return renew_vars(part)
+    return renew_vars(extracted)
 
 
 def handle(buffer: tir.Buffer) -> tir.Var:
@@ -301,15 +301,15 @@ def renew_vars(func: tir.PrimFunc) -> tir.PrimFunc:
     return substitute(func, {v: _fresh(v) for v in variables})
 
 
-def _join_regions(node: Any) -> Any:
+def _merge_regions(node: Any) -> Any:
     """Every buffer once in the reads and writes of each block, also where two arguments are the same tensor."""
-    new_node = map_children(node, _join_regions) if not isinstance(node, (tir.Expr, tir.Buffer)) else node
+    new_node = map_children(node, _merge_regions) if not isinstance(node, (tir.Expr, tir.Buffer)) else node
     if not isinstance(new_node, tir.Block):
         return new_node
-    return replace(new_node, reads=_joined(new_node.reads), writes=_joined(new_node.writes))
+    return replace(new_node, reads=_merged_regions(new_node.reads), writes=_merged_regions(new_node.writes))
 
 
-def _joined(regions: tuple[tir.BufferRegion, ...]) -> tuple[tir.BufferRegion, ...]:
+def _merged_regions(regions: tuple[tir.BufferRegion, ...]) -> tuple[tir.BufferRegion, ...]:
     if len({r.buffer for r in regions}) == len(regions):
         return regions
     from mlcc.arith.analyzer import Analyzer
@@ -324,7 +324,7 @@ def _joined(regions: tuple[tir.BufferRegion, ...]) -> tuple[tir.BufferRegion, ..
 
 def _unique_blocks(body: tuple[tir.Stmt, ...]) -> tuple[tir.Stmt, ...]:
     """Blocks of equal names are numbered: `T_add`, `T_add1`, ..."""
-    taken: set[str] = set()
+    names: set[str] = set()
 
     def visit(node: Any) -> Any:
         if isinstance(node, (tir.Expr, tir.Buffer)):
@@ -333,12 +333,12 @@ def _unique_blocks(body: tuple[tir.Stmt, ...]) -> tuple[tir.Stmt, ...]:
         if not isinstance(new_node, tir.Block):
             return new_node
         name = new_node.name
-        if name in taken:
+        if name in names:
             stem, number = name.rstrip("0123456789"), 1
-            while f"{stem}{number}" in taken:
+            while f"{stem}{number}" in names:
                 number += 1
             name = f"{stem}{number}"
-        taken.add(name)
+        names.add(name)
         return replace(new_node, name=name)
 
     return tuple(visit(s) for s in body)

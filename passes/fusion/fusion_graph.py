@@ -39,9 +39,9 @@ class Group:
         top = self
         while top.parent is not None:
             top = top.parent
-        below = self
-        while below.parent is not None and below.parent is not top:
-            below.parent, below = top, below.parent
+        node = self
+        while node.parent is not None and node.parent is not top:
+            node.parent, node = top, node.parent
         return top
 
 
@@ -109,12 +109,12 @@ def _post_dominators(nodes: list[Node]) -> list[_Dominator]:
     return tree  # type: ignore[return-value]
 
 
-def _common_user(node: Node, made: list[_Dominator | None]) -> tuple[_Dominator | None, FusionKind]:
+def _common_user(node: Node, tree: list[_Dominator | None]) -> tuple[_Dominator | None, FusionKind]:
     """The nearest node on all paths from `node`, and the most complex kind on the way."""
     kind = FusionKind.ELEMWISE
     common: _Dominator | None = None
     for number, (user, edge) in enumerate(node.users):
-        here = made[user.index]
+        here = tree[user.index]
         if number == 0:
             common = here
         else:
@@ -160,12 +160,15 @@ def _sink(node: Node, group: Group, place: _Dominator, groups: list[Group], phas
             return None  # it has had its turn
         wanted, allowed = place.kind is FusionKind.ELEMWISE, _at_most_broadcast
     elif kind <= FusionKind.BROADCAST:
-        wanted, allowed = place.kind <= FusionKind.INJECTIVE or place.kind is FusionKind.COMM_REDUCE, _into_anything
+        wanted, allowed = (
+            place.kind <= FusionKind.INJECTIVE or place.kind is FusionKind.COMM_REDUCE,
+            _at_most_fusable_sink,
+        )
     elif kind is FusionKind.INJECTIVE:
         wanted, allowed = phase == 1, _at_most_injective
     else:
         return Refusal(Rule.REDUCTION, kind, sink)
-    blocking = _blocking(node, sink, groups, allowed)
+    blocking = _first_blocking(node, sink, groups, allowed)
     if wanted and blocking is None:
         return sink
     return Refusal(Rule.PATH if blocking is None else Rule.BLOCKED, kind, sink, blocking)
@@ -179,7 +182,7 @@ def _at_most_injective(kind: FusionKind, is_sink: bool) -> bool:
     return kind <= FusionKind.INJECTIVE
 
 
-def _into_anything(kind: FusionKind, is_sink: bool) -> bool:
+def _at_most_fusable_sink(kind: FusionKind, is_sink: bool) -> bool:
     """Injective work on the way, any fusible kernel at its end."""
     return kind <= (FusionKind.OUT_EWISE_FUSABLE if is_sink else FusionKind.INJECTIVE)
 
@@ -196,7 +199,9 @@ def _between(node: Node, sink: Node) -> list[Node]:
     return list(seen)
 
 
-def _blocking(node: Node, sink: Node, groups: list[Group], allowed: Callable[[FusionKind, bool], bool]) -> Node | None:
+def _first_blocking(
+    node: Node, sink: Node, groups: list[Group], allowed: Callable[[FusionKind, bool], bool]
+) -> Node | None:
     """The first node from `node` to `sink` of a kind that is not allowed there."""
     for other in (*_between(node, sink), sink):
         if not allowed(groups[other.index].root().kind, other is sink):

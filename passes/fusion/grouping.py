@@ -75,22 +75,22 @@ class Grouper(RelaxMutator):
         for binding, group in zip(block.bindings, groups, strict=True):
             members.setdefault(group, []).append(binding)
         styles = {
-            group: self.style(group) if len(some) == 1 else self.style(group) or FUSED
-            for group, some in members.items()
+            group: self.style(group) if len(bindings) == 1 else self.style(group) or FUSED
+            for group, bindings in members.items()
         }
         if not any(styles.values()):
             return super().visit_block(block)
-        needed = _needed(block, groups)
-        self._made.append([])
+        escaping = _escaping_vars(block, groups)
+        self._binding_stack.append([])
         self.in_dataflow = True
-        for group in _by_dependence(block, groups):
+        for group in _topological_order(block, groups):
             style = styles[group]
             if style is None:
                 self.visit_binding(members[group][0])
-            elif needed[group]:
-                self.call_kernel(members[group], needed[group], style)  # a kernel that nothing uses is dropped
+            elif escaping[group]:
+                self.call_kernel(members[group], escaping[group], style)  # a kernel that nothing uses is dropped
         self.in_dataflow = False
-        return replace(block, bindings=tuple(self._made.pop()))
+        return replace(block, bindings=tuple(self._binding_stack.pop()))
 
     def call_kernel(self, bindings: list[relax.VarBinding], outputs: list[relax.Var], style: Style) -> None:
         """Emit the call that replaces the bindings of one group; other groups use the variables `outputs`."""
@@ -112,38 +112,38 @@ class Grouper(RelaxMutator):
                 self.rebind(binding, get_item(results, outputs.index(binding.var)))
 
 
-def _needed(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> dict[Hashable, list[relax.Var]]:
+def _escaping_vars(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> dict[Hashable, list[relax.Var]]:
     """The variables of each group that others need: those visible outside the block, and those that others use."""
     group_of = {b.var: g for b, g in zip(block.bindings, groups, strict=True)}
-    needed: dict[Hashable, dict[relax.Var, None]] = {group: {} for group in groups}
+    escaping: dict[Hashable, dict[relax.Var, None]] = {group: {} for group in groups}
     for binding, group in zip(block.bindings, groups, strict=True):
         for var in used_vars(binding.value):  # type: ignore[attr-defined]
-            other = group_of.get(var, group)
-            if other is not group:
-                needed[other].setdefault(var)
+            producer = group_of.get(var, group)
+            if producer is not group:
+                escaping[producer].setdefault(var)
         if not isinstance(binding.var, relax.DataflowVar):
-            needed[group].setdefault(binding.var)
-    return {group: list(some) for group, some in needed.items()}
+            escaping[group].setdefault(binding.var)
+    return {group: list(variables) for group, variables in escaping.items()}
 
 
-def waits(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
+def ordering_dependences(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
     """Return, for each binding, the earlier bindings that it depends on other than by using their values.
 
     These are anti and flow dependences of calls that write in place: reads of the overwritten value before the call
     stay before it, later reads stay behind it. A binding that mentions a symbol also depends on the cast that defines
     it.
     """
-    earlier = _symbols_defined(block)
+    dependences = _symbols_defined(block)
     written = [set(written_in_place(b.value)) for b in block.bindings]  # type: ignore[attr-defined]
     if not any(written):
-        return earlier
+        return dependences
     uses = [set(used_vars(b.value)) for b in block.bindings]  # type: ignore[attr-defined]
-    for at, targets in enumerate(written):
+    for index, targets in enumerate(written):
         for other, used in enumerate(uses if targets else ()):
-            if other != at and used & targets:
-                first, second = sorted((at, other))
-                earlier.setdefault(block.bindings[second].var, []).append(block.bindings[first].var)
-    return earlier
+            if other != index and used & targets:
+                first, second = sorted((index, other))
+                dependences.setdefault(block.bindings[second].var, []).append(block.bindings[first].var)
+    return dependences
 
 
 def _symbols_defined(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
@@ -169,31 +169,31 @@ def written_in_place(value: Any) -> list[relax.Var]:
     return [v for v in chosen if isinstance(v, relax.Var)]
 
 
-def _by_dependence(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> list[Hashable]:
+def _topological_order(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> list[Hashable]:
     """The groups in an order in which each stands behind those it uses, as near to the order of bindings as can be."""
     group_of = {b.var: g for b, g in zip(block.bindings, groups, strict=True)}
-    after = waits(block)
+    dependences = ordering_dependences(block)
     uses: dict[Hashable, list[Hashable]] = {}
     for binding, group in zip(block.bindings, groups, strict=True):
-        before = after.get(binding.var, ())
+        before = dependences.get(binding.var, ())
         for var in (*used_vars(binding.value), *before):  # type: ignore[attr-defined]
             other = group_of.get(var)
             if other is not None and other is not group:
                 uses.setdefault(group, []).append(other)
-    done: dict[Hashable, None] = {}
+    ordered: dict[Hashable, None] = {}
     for first in groups:
         stack = [(first, iter(uses.get(first, ())))]
         entered = {first}
         while stack:
             group, remaining = stack[-1]
-            following = next((g for g in remaining if g not in done and g not in entered), None)
+            following = next((g for g in remaining if g not in ordered and g not in entered), None)
             if following is None:
-                done.setdefault(group)
+                ordered.setdefault(group)
                 stack.pop()
             else:
                 entered.add(following)
                 stack.append((following, iter(uses.get(following, ()))))
-    return list(done)
+    return list(ordered)
 
 
 # ---------------------------------------------------------------- the function of a group
@@ -214,13 +214,13 @@ def make_kernel(bindings: list[relax.VarBinding], outputs: list[relax.Var], styl
     Operands from outside become parameters, in order of first use. Of a tuple of which only fields are used, the
     fields are passed. Symbolic variables that no parameter defines are passed as a shape.
     """
-    outer = _outer_operands(bindings, style)
-    stands_for: dict[relax.Expr, relax.Expr] = {}
+    external = _external_operands(bindings, style)
+    substitutions: dict[relax.Expr, relax.Expr] = {}
     fields: dict[tuple[relax.Expr, int], relax.Var] = {}
     params: list[relax.Var] = []
     arguments: list[relax.Expr] = []
     constants = 0
-    for operand, used_fields in outer.items():
+    for operand, used_fields in external.items():
         if isinstance(operand, relax.Var):
             name = operand.name
         else:
@@ -231,10 +231,10 @@ def make_kernel(bindings: list[relax.VarBinding], outputs: list[relax.Var], styl
             params.append(param)
             arguments.append(argument)
             if index is None:
-                stands_for[operand] = param
+                substitutions[operand] = param
             else:
                 fields[operand, index] = param
-    body = _body(bindings, outputs, stands_for, fields)
+    body = _function_body(bindings, outputs, substitutions, fields)
     function = make_function(tuple(params), body, style.attrs)
     symbols = free_symbols(function)
     if symbols:
@@ -246,7 +246,7 @@ def make_kernel(bindings: list[relax.VarBinding], outputs: list[relax.Var], styl
     return Kernel(renew_symbols(function), name, arguments)
 
 
-def _outer_operands(bindings: list[relax.VarBinding], style: Style) -> dict[relax.Expr, list[int] | None]:
+def _external_operands(bindings: list[relax.VarBinding], style: Style) -> dict[relax.Expr, list[int] | None]:
     """Variables and constants from outside, in order of first use; with the fields used, if not used as a whole."""
     inner = {b.var for b in bindings}
     operands: dict[relax.Expr, list[int] | None] = {}
@@ -284,38 +284,38 @@ def _is_bound(expr: relax.Expr, user: relax.Expr, style: Style) -> bool:
     return in_operator and isinstance(expr, relax.Constant) and expr.data.shape == ()
 
 
-def _body(
-    bindings: list[relax.VarBinding], outputs: list[relax.Var], stands_for: dict[relax.Expr, relax.Expr],
+def _function_body(
+    bindings: list[relax.VarBinding], outputs: list[relax.Var], substitutions: dict[relax.Expr, relax.Expr],
     fields: dict[tuple[relax.Expr, int], relax.Var],
 ) -> relax.SeqExpr:  # fmt: skip
     new_bindings = []
     for binding in bindings:
         value = binding.value
         if isinstance(value, relax.TupleGetItem) and (value.tuple_value, value.index) in fields:
-            stands_for[binding.var] = fields[value.tuple_value, value.index]
+            substitutions[binding.var] = fields[value.tuple_value, value.index]
             continue
-        last = binding.var in outputs
-        kind = relax.Var if last else relax.DataflowVar
-        var = kind("gv" if last else binding.var.name, binding.var.struct_info)
-        new_bindings.append(relax.VarBinding(var, _with_operands(value, stands_for)))
-        stands_for[binding.var] = var
-    results = [stands_for[v] for v in outputs]
+        is_output = binding.var in outputs
+        kind = relax.Var if is_output else relax.DataflowVar
+        var = kind("gv" if is_output else binding.var.name, binding.var.struct_info)
+        new_bindings.append(relax.VarBinding(var, _with_operands(value, substitutions)))
+        substitutions[binding.var] = var
+    results = [substitutions[v] for v in outputs]
     return make_seq(
         [relax.DataflowBlock(tuple(new_bindings))], results[0] if len(results) == 1 else make_tuple(results)
     )
 
 
-def _with_operands(expr: Any, stands_for: dict[relax.Expr, relax.Expr]) -> Any:
+def _with_operands(expr: Any, substitutions: dict[relax.Expr, relax.Expr]) -> Any:
     """An operation with other operands of the same struct info."""
-    if expr in stands_for:
-        return stands_for[expr]
+    if expr in substitutions:
+        return substitutions[expr]
     match expr:
         case relax.Call(args=args):
-            return replace(expr, args=tuple(_with_operands(a, stands_for) for a in args))
+            return replace(expr, args=tuple(_with_operands(a, substitutions) for a in args))
         case relax.Tuple(fields=fields):
-            return replace(expr, fields=tuple(_with_operands(f, stands_for) for f in fields))
+            return replace(expr, fields=tuple(_with_operands(f, substitutions) for f in fields))
         case relax.TupleGetItem(tuple_value=value):
-            return replace(expr, tuple_value=_with_operands(value, stands_for))
+            return replace(expr, tuple_value=_with_operands(value, substitutions))
     return expr
 
 

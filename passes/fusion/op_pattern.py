@@ -70,7 +70,7 @@ def _block_kind(block: tir.Block) -> FusionKind:
     kind = FusionKind.ELEMWISE
     has_elemwise = False
     for load in loads:
-        if _same(store.indices, load.indices) and not _pads(store, load):
+        if _same(store.indices, load.indices) and not _is_padded(store, load):
             has_elemwise = True
         elif _is_broadcast(store, load) and not _same(store.indices, load.indices):
             kind = max(kind, FusionKind.BROADCAST)
@@ -88,7 +88,7 @@ def _reduction_kind(block: tir.Block, loads: list[tir.BufferLoad]) -> FusionKind
         return FusionKind.OPAQUE
     if len(block.body) == 1 and _is_multiply_add(block.body[0]):
         return FusionKind.OUT_EWISE_FUSABLE
-    if all(_reduces_plainly(load, reduced) for load in loads):
+    if all(_is_plain_reduction(load, reduced) for load in loads):
         return FusionKind.COMM_REDUCE
     return FusionKind.OUT_EWISE_FUSABLE  # pooling: an axis of the load mixes spatial and reduced variables
 
@@ -98,7 +98,7 @@ def _same(a: tuple[tir.Expr, ...], b: tuple[tir.Expr, ...]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
-def _pads(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
+def _is_padded(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
     """Return True if the result is provably larger than the operand at the same indices: padding behind the data."""
     extents = zip(store.buffer.shape, load.buffer.shape, strict=True)
     return any(written is not read and _is_larger(written, read) for written, read in extents)
@@ -124,10 +124,10 @@ def _is_injective(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
     if not all(isinstance(i, tir.Var) for i in store.indices):
         return False
     known = set(store.indices)
-    return all(v in known for i in load.indices for v in _vars(_plain(i)))
+    return all(v in known for i in load.indices for v in _vars(_unchecked_index(i)))
 
 
-def _plain(index: tir.Expr) -> tir.Expr:
+def _unchecked_index(index: tir.Expr) -> tir.Expr:
     """The index that a check is of: what it is checked against does not count."""
     check = checked_index(index)
     return index if check is None else check.index
@@ -156,7 +156,7 @@ def _is_reused(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
     return bool(set(store.indices) - {v for i in load.indices for v in _vars(i)})
 
 
-def _reduces_plainly(load: tir.BufferLoad, reduced: set[tir.Var]) -> bool:
+def _is_plain_reduction(load: tir.BufferLoad, reduced: set[tir.Var]) -> bool:
     return all(index in reduced or not any(v in reduced for v in _vars(index)) for index in load.indices)
 
 

@@ -11,10 +11,10 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.visit import substitute, used_vars
-from mlcc.passes.auto_schedule.contraction import contraction
+from mlcc.passes.auto_schedule.contraction import match_contraction
 from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.stage import Stage
-from mlcc.passes.fusion.fused_kernel import handle, part_of
+from mlcc.passes.fusion.fused_kernel import extract_function, handle
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.lowering.narrow_floats import OPERATOR, is_operator, with_wide_intermediates
@@ -44,7 +44,7 @@ class SplitKernels(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         splitter = _Splitter(module)
         new_module = map_relax_functions(module, lambda _, func: splitter.visit_function(func), primitive=False)
-        if not splitter.found:
+        if not splitter.changed:
             return module
         new_module.functions = {
             name: new_module.functions.get(name, func) for name, func in splitter.builder.module.functions.items()
@@ -68,7 +68,7 @@ class _Splitter(RelaxMutator):
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
         self.builder = ModuleBuilder(module)
-        self.found = False
+        self.changed = False
         self._parts: dict[str, list[_Part] | None] = {}
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
@@ -83,19 +83,19 @@ class _Splitter(RelaxMutator):
         if len(arguments.fields) != len(func.params) - 1 or not all(_has_dims(a.struct_info) for a in arguments.fields):
             return expr
         if callee not in self._parts:
-            self._parts[callee] = parts_of(func, callee)
+            self._parts[callee] = split_function(func, callee)
         parts = self._parts[callee]
         if parts is None:
             return expr
-        self.found = True
+        self.changed = True
         return self.calls(parts, func, arguments.fields, out)  # type: ignore[arg-type]
 
     def calls(
-        self, parts: list[_Part], func: tir.PrimFunc, given: tuple[relax.Expr, ...], out: relax.TensorStructInfo
+        self, parts: list[_Part], func: tir.PrimFunc, arguments: tuple[relax.Expr, ...], out: relax.TensorStructInfo
     ) -> relax.Expr:
         """The calls of the parts; the last one is given back."""
-        values: dict[tir.Buffer, relax.Expr] = dict(zip(func.buffers, given, strict=False))  # type: ignore[arg-type]
-        sizes = _sizes(func, [*(a.struct_info for a in given), out])  # type: ignore[list-item]
+        values: dict[tir.Buffer, relax.Expr] = dict(zip(func.buffers, arguments, strict=False))  # type: ignore[arg-type]
+        sizes = _sizes(func, [*(a.struct_info for a in arguments), out])  # type: ignore[list-item]
         analyzer = Analyzer()
         for part in parts:
             last = part is parts[-1]
@@ -130,7 +130,7 @@ def _sizes(func: tir.PrimFunc, infos: list[relax.TensorStructInfo]) -> dict[tir.
 # ---------------------------------------------------------------- taking a function apart
 
 
-def parts_of(func: tir.PrimFunc, name: str) -> list[_Part] | None:
+def split_function(func: tir.PrimFunc, name: str) -> list[_Part] | None:
     """The parts in the order in which they run; None for a function that stays whole."""
     if is_operator(func):
         func = with_wide_intermediates(func)
@@ -139,50 +139,61 @@ def parts_of(func: tir.PrimFunc, name: str) -> list[_Part] | None:
         return None
     tree = Tree(func)
     stages = [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]
-    products = [bool(s.reduced) and not isinstance(contraction(s), str) for s in stages]
+    products = [bool(s.reduced) and not isinstance(match_contraction(s), str) for s in stages]
     if len(stages) != len(root.body) or not any(products) or sum(bool(s.reduced) for s in stages) < 2:
         return None
     writers: dict[tir.Buffer, int] = {}
-    for at, stage in enumerate(stages):
+    for position, stage in enumerate(stages):
         stored = {a.buffer for a in stage.accesses if a.stored}
         if len(stored) != 1 or not stage.plain or not stored.isdisjoint(writers):
             return None
-        writers[stored.pop()] = at
+        writers[stored.pop()] = position
     reads = [
-        {a.buffer for a in s.accesses if not a.stored and writers.get(a.buffer) != at} for at, s in enumerate(stages)
+        {a.buffer for a in s.accesses if not a.stored and writers.get(a.buffer) != position}
+        for position, s in enumerate(stages)
     ]
-    before = [{writers[b] for b in used if b in writers} for used in reads]
-    if any(p > at for at, producers in enumerate(before) for p in producers) or func.buffers[-1] not in writers:
+    dependences = [{writers[b] for b in used if b in writers} for used in reads]
+    if (
+        any(p > position for position, producers in enumerate(dependences) for p in producers)
+        or func.buffers[-1] not in writers
+    ):
         return None
-    return _made(func, name, stages, _with_copies(_grouped(products, before), stages, products, before), writers, reads)
+    return _build_parts(
+        func,
+        name,
+        stages,
+        _merge_copies(_group_stages(products, dependences), stages, products, dependences),
+        writers,
+        reads,
+    )
 
 
-def _grouped(products: list[bool], before: list[set[int]]) -> list[list[int]]:
+def _group_stages(products: list[bool], dependences: list[set[int]]) -> list[list[int]]:
     """The stages of each part. Stages that are no products go together where one reads the other and equally many
     products lie behind both: so no part needs a result of one that needs its own."""
-    behind: list[int] = []
+    product_depth: list[int] = []
     group: list[int] = []
-    for at, producers in enumerate(before):
-        behind.append(max((behind[p] + products[p] for p in producers), default=0))
-        group.append(at)
-        if not products[at]:
+    for position, producers in enumerate(dependences):
+        product_depth.append(max((product_depth[p] + products[p] for p in producers), default=0))
+        group.append(position)
+        if not products[position]:
             for p in producers:
-                if not products[p] and behind[p] == behind[at]:
-                    group = [group[at] if g == group[p] else g for g in group]
-    order = sorted(set(group), key=lambda g: (behind[g], products[g], g))
-    return [[at for at, g in enumerate(group) if g == one] for one in order]
+                if not products[p] and product_depth[p] == product_depth[position]:
+                    group = [group[position] if g == group[p] else g for g in group]
+    order = sorted(set(group), key=lambda g: (product_depth[g], products[g], g))
+    return [[position for position, g in enumerate(group) if g == one] for one in order]
 
 
-def _with_copies(
-    groups: list[list[int]], stages: list[Stage], products: list[bool], before: list[set[int]]
+def _merge_copies(
+    groups: list[list[int]], stages: list[Stage], products: list[bool], dependences: list[set[int]]
 ) -> list[list[int]]:
     """Copies in another order go with a product that reads each of their elements once, as that of one query and all
     keys does: it may as well read what they copy. They are no part of their own then."""
-    readers = [{at for at, producers in enumerate(before) if p in producers} for p in range(len(stages))]
+    readers = [{at for at, producers in enumerate(dependences) if p in producers} for p in range(len(stages))]
     merged = [list(g) for g in groups]
     for group in groups:
         (reader, *more) = {r for at in group for r in readers[at]} - set(group) or {-1}
-        if more or reader < 0 or not products[reader] or not all(_moves(stages[at]) for at in group):
+        if more or reader < 0 or not products[reader] or not all(_only_moves_elements(stages[at]) for at in group):
             continue
         if stages[reader].reads_once(stages[max(group)].stores[0].buffer):
             merged.remove(group)
@@ -191,12 +202,12 @@ def _with_copies(
     return merged
 
 
-def _moves(stage: Stage) -> bool:
+def _only_moves_elements(stage: Stage) -> bool:
     """Return True for a stage that only moves elements: one store of a loaded value, no reduction."""
     return not stage.reduced and len(stage.stores) == 1 and isinstance(stage.stores[0].value, tir.BufferLoad)
 
 
-def _made(
+def _build_parts(
     func: tir.PrimFunc, name: str, stages: list[Stage], groups: list[list[int]], writers: dict[tir.Buffer, int],
     reads: list[set[tir.Buffer]],
 ) -> list[_Part] | None:  # fmt: skip
@@ -207,21 +218,21 @@ def _made(
     result = func.buffers[-1]
     parts = []
     for members in groups:
-        inside = {b for b, at in writers.items() if at in members}
-        elsewhere = {b for at, used in enumerate(reads) if at not in members for b in used}
-        used = {b for at in members for b in reads[at]} - inside
-        inputs = [b for b in order if b in used]
-        outputs = [b for b in order if b in inside and (b in elsewhere or b is result)]
-        if len(outputs) != 1 or len(inputs) != len(used):
+        written = {b for b, at in writers.items() if at in members}
+        read_elsewhere = {b for at, read in enumerate(reads) if at not in members for b in read}
+        read = {b for at in members for b in reads[at]} - written
+        inputs = [b for b in order if b in read]
+        outputs = [b for b in order if b in written and (b in read_elsewhere or b is result)]
+        if len(outputs) != 1 or len(inputs) != len(read):
             return None
         params = [*inputs, *outputs]
         body = [root.body[at] for at in members]
         bound = {n for b in params for n in b.shape}
         needed = used_vars((*body, *(n for b in params for n in b.shape))) - bound
         sizes = tuple(v for v in symbols if v in needed)
-        given = [*((handle(b), b) for b in params), *((v, None) for v in sizes)]
+        parameters = [*((handle(b), b) for b in params), *((v, None) for v in sizes)]
         hint = stages[members[-1]].block.name.removeprefix("T_")
-        part = part_of(root, body, given, inside)
+        part = extract_function(root, body, parameters, written)
         part = part.with_attr(OPERATOR, True) if is_operator(func) else part
         parts.append(_Part(part, f"{name}_{hint}", tuple(inputs), outputs[0], sizes))
     return parts if len(parts) > 1 and parts[-1].output is result else None

@@ -42,29 +42,29 @@ class VersionKernels(Pass):
         if not isinstance(ctx.target, LlvmTarget) or not ctx.target.version_cpus:
             return module
         cpus = ctx.target.version_cpus
-        fewer = cpus if ctx.target.versions else _without_byte_products(ctx.target)
+        distinct_cpus = cpus if ctx.target.versions else _without_byte_products(ctx.target)
         targets = [ctx.target, *map(ctx.target.for_version, cpus)]
         panel = max(facts.vector_bytes for facts in map(cpu_facts, targets) if facts is not None)
         new_module = module.copy()
         for name, func in module.functions.items():
-            if isinstance(func, tir.PrimFunc) and _is_worth_it(func, self.least):
-                _add_versions(new_module, name, func, cpus if _multiplies_bytes(func) else fewer, panel)
+            if isinstance(func, tir.PrimFunc) and _needs_versions(func, self.least):
+                _add_versions(new_module, name, func, cpus if _multiplies_bytes(func) else distinct_cpus, panel)
         return new_module
 
 
 def _without_byte_products(target: LlvmTarget) -> tuple[str, ...]:
     """The CPUs of a target that differ from the one before in more than how they add up products of bytes."""
     distinct = []
-    before = _abilities(target)
+    before = _vector_features(target)
     for cpu in target.version_cpus:
-        abilities = _abilities(target.for_version(cpu))
+        abilities = _vector_features(target.for_version(cpu))
         if abilities != before:
             distinct.append(cpu)
             before = abilities
     return tuple(distinct)
 
 
-def _abilities(target: LlvmTarget) -> tuple[object, ...]:
+def _vector_features(target: LlvmTarget) -> tuple[object, ...]:
     """Return the CPU features that every kernel profits from: vectors, registers, FMA, masks."""
     facts, options = cpu_facts(target), version_options(target, None)
     assert facts is not None
@@ -82,7 +82,7 @@ def _add_versions(module: IRModule, name: str, func: tir.PrimFunc, cpus: Sequenc
         module.functions[name] = func.with_attr({VERSIONS: tuple(names), PANEL_BYTES: panel})
 
 
-def _is_worth_it(func: tir.PrimFunc, least: int) -> bool:
+def _needs_versions(func: tir.PrimFunc, least: int) -> bool:
     """A function that has no versions, is none, and takes some time; what it brings along is for any CPU."""
     if version_names(func) or cpu_of(func) is not None or _steps(func.body) < least:
         return False

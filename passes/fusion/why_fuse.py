@@ -23,10 +23,12 @@ KIND_NAMES = {
     FusionKind.TUPLE: "tuple",
     FusionKind.OPAQUE: "opaque",
 }
-_SIMPLE = "takes what is element-wise, broadcast or injective on the way, and any kernel that is not opaque at its end"
+_INTO_FUSABLE = (
+    "takes what is element-wise, broadcast or injective on the way, and any kernel that is not opaque at its end"
+)
 _ALLOWED = {
-    FusionKind.ELEMWISE: _SIMPLE,
-    FusionKind.BROADCAST: _SIMPLE,
+    FusionKind.ELEMWISE: _INTO_FUSABLE,
+    FusionKind.BROADCAST: _INTO_FUSABLE,
     FusionKind.INJECTIVE: "takes only what is element-wise, broadcast or injective behind it",
     FusionKind.OUT_EWISE_FUSABLE: "takes only what is element-wise or broadcast behind it",
 }

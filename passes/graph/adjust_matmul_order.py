@@ -13,11 +13,11 @@ from mlcc.ir.module import IRModule
 from mlcc.ops import bind_call
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.graph.symbolic import info_symbols, mentioned_symbols
-from mlcc.passes.graph.tidy import tidied_after
+from mlcc.passes.graph.tidy import clean_up_rewritten
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import all_bindings, is_call, used_vars
 
-_LARGEST = 1 << 31  # what a size is taken to be less than, if the function states nothing
+_DEFAULT_UPPER_BOUND = 1 << 31  # what a size is taken to be less than, if the function states nothing
 
 
 @dataclass(frozen=True)
@@ -38,27 +38,27 @@ class AdjustMatmulOrder(Pass):
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         def change(_: str, func: relax.Function) -> relax.Function:
-            return tidied_after(_Adjuster(module, func).visit_function(func), func, module)
+            return clean_up_rewritten(_Adjuster(module, func).visit_function(func), func, module)
 
         return map_relax_functions(module, change)
 
 
 @dataclass
-class _Triple:
+class _ProductChain:
     """Three factors, their shapes, and which two are multiplied first."""
 
     factors: list[relax.Expr]
     left_first: bool
-    turned: list[bool] = field(default_factory=lambda: [False] * 3)
+    transposed: list[bool] = field(default_factory=lambda: [False] * 3)
 
     def shapes(self) -> list[list[tir.Expr]] | None:
         shapes = []
-        for factor, turned in zip(self.factors, self.turned, strict=True):
+        for factor, transposed in zip(self.factors, self.transposed, strict=True):
             info = factor.struct_info
-            if not isinstance(info, relax.TensorStructInfo) or info.dims is None or (turned and info.ndim < 2):
+            if not isinstance(info, relax.TensorStructInfo) or info.dims is None or (transposed and info.ndim < 2):
                 return None
             dims = list(info.dims)
-            shapes.append([*dims[:-2], dims[-1], dims[-2]] if turned else dims)
+            shapes.append([*dims[:-2], dims[-1], dims[-2]] if transposed else dims)
         return shapes
 
 
@@ -66,7 +66,7 @@ class _Adjuster(RelaxMutator):
     def __init__(self, module: IRModule, func: relax.Function) -> None:
         super().__init__(module)
         self.value: dict[relax.Var, relax.Expr] = {}
-        self.weights = _weights(func)
+        self.weights = _known_ahead(func)
         self.bounds = _bounds(func)
 
     def put(self, binding: relax.Binding) -> None:
@@ -78,19 +78,19 @@ class _Adjuster(RelaxMutator):
         return self.adjusted(expr) if is_call(expr, "relax.matmul") else expr
 
     def adjusted(self, call: relax.Expr) -> relax.Expr:
-        triple = self.triple(call)
-        if triple is None:
+        chain = self.chain(call)
+        if chain is None:
             return call
-        left_first = self.better(triple)
-        if left_first is None or (left_first == triple.left_first and not any(triple.turned)):
+        left_first = self.prefers_left_first(chain)
+        if left_first is None or (left_first == chain.left_first and not any(chain.transposed)):
             return call
-        a, b, d = (self.straight(f, t) for f, t in zip(triple.factors, triple.turned, strict=True))
+        a, b, d = (self.factor_maker(f, t) for f, t in zip(chain.factors, chain.transposed, strict=True))
         if left_first:
             return self.product(self.bound(a, b), d())
         first = a()
         return self.product(first, self.bound(b, d))
 
-    def straight(self, factor: relax.Expr, turned: bool) -> Any:
+    def factor_maker(self, factor: relax.Expr, turned: bool) -> Any:
         """Makes a factor, transposed where the product of which it is one was."""
         return lambda: self.emit(_transposed(factor)) if turned else factor
 
@@ -106,38 +106,38 @@ class _Adjuster(RelaxMutator):
         value = self.value.get(expr) if isinstance(expr, relax.Var) else None
         return list(value.args) if isinstance(value, relax.Call) and _is_plain_product(value) else None
 
-    def triple(self, call: Any) -> _Triple | None:
+    def chain(self, call: Any) -> _ProductChain | None:
         if not _is_plain_product(call):
             return None
         left, right = call.args
-        inner = self.factors(left)
-        if inner is not None:
-            return _Triple([*inner, right], True)
-        inner = self.factors(right)
-        if inner is not None:
-            return _Triple([left, *inner], False)
+        factors = self.factors(left)
+        if factors is not None:
+            return _ProductChain([*factors, right], True)
+        factors = self.factors(right)
+        if factors is not None:
+            return _ProductChain([left, *factors], False)
         for side, left_first in ((left, True), (right, False)):
-            turned = self.value.get(side) if isinstance(side, relax.Var) else None
-            inner = self.factors(turned.args[0]) if turned is not None and _is_transpose(turned) else None  # type: ignore[attr-defined]
-            if inner is not None and left_first:
-                return _Triple([inner[1], inner[0], right], True, [True, True, False])
-            if inner is not None:
-                return _Triple([left, inner[1], inner[0]], False, [False, True, True])
+            transpose = self.value.get(side) if isinstance(side, relax.Var) else None
+            factors = self.factors(transpose.args[0]) if transpose is not None and _is_transpose(transpose) else None  # type: ignore[attr-defined]
+            if factors is not None and left_first:
+                return _ProductChain([factors[1], factors[0], right], True, [True, True, False])
+            if factors is not None:
+                return _ProductChain([left, factors[1], factors[0]], False, [False, True, True])
         return None
 
-    def better(self, triple: _Triple) -> bool | None:
+    def prefers_left_first(self, chain: _ProductChain) -> bool | None:
         """Return True if multiplying the first two factors first is better, None if that is unknown."""
-        known = [isinstance(f, relax.Var) and f in self.weights for f in triple.factors]
-        shapes = triple.shapes()
-        if all(known) or shapes is None:
+        is_known = [isinstance(f, relax.Var) and f in self.weights for f in chain.factors]
+        shapes = chain.shapes()
+        if all(is_known) or shapes is None:
             return None
-        if known[0] and known[1]:
+        if is_known[0] and is_known[1]:
             return True
-        if known[1] and known[2]:
+        if is_known[1] and is_known[2]:
             return False
-        return self.cheaper(shapes, triple.left_first)
+        return self.left_first_is_cheaper(shapes, chain.left_first)
 
-    def cheaper(self, shapes: list[list[tir.Expr]], left_first: bool) -> bool | None:
+    def left_first_is_cheaper(self, shapes: list[list[tir.Expr]], left_first: bool) -> bool | None:
         one = c.const(1, "int64")
         a, b, d = shapes
         a = [one, *a] if len(a) == 1 else a
@@ -151,18 +151,18 @@ class _Adjuster(RelaxMutator):
         if outer[0] is None or outer[1] is None:
             return None
         n, r, m, k = a[-2], a[-1], d[-2], d[-1]
-        left = c.add(_times(*batches[0], n, r, m), _times(*outer[0], n, m, k))
-        right = c.add(_times(*batches[1], r, m, k), _times(*outer[1], n, r, k))
+        left = c.add(_product(*batches[0], n, r, m), _product(*outer[0], n, m, k))
+        right = c.add(_product(*batches[1], r, m, k), _product(*outer[1], n, r, k))
         analyzer = Analyzer()
         for shape in shapes:
             for symbol in (s for dim in shape for s in mentioned_symbols(dim)):
-                analyzer.bind_bound(symbol, *self.bounds.get(symbol, (1, _LARGEST)))
+                analyzer.bind_bound(symbol, *self.bounds.get(symbol, (1, _DEFAULT_UPPER_BOUND)))
         if analyzer.prove_at_least(c.sub(right, left), 1):
             return True
         return False if analyzer.prove_at_least(c.sub(left, right), 1) else None
 
 
-def _times(*values: tir.Expr) -> tir.Expr:
+def _product(*values: tir.Expr) -> tir.Expr:
     total: tir.Expr = c.const(1, "int64")
     for value in values:
         total = c.mul(total, value)
@@ -203,7 +203,7 @@ def _transposed(expr: relax.Expr) -> relax.Expr:
     return bind_call("permute_dims", (expr,), {"axes": axes})
 
 
-def _weights(func: relax.Function) -> set[relax.Var]:
+def _known_ahead(func: relax.Function) -> set[relax.Var]:
     """The variables that are known before the inputs are."""
     count = func.attrs.get("num_input")
     weights = set(func.params[int(getattr(count, "value", count)) :]) if count is not None else set()
@@ -221,6 +221,6 @@ def _bounds(func: relax.Function) -> dict[tir.Var, tuple[int, int]]:
     least, most = (func.attrs.get(f"tir_var_{side}_bound") or {} for side in ("lower", "upper"))
     bounds = {}
     for symbol in dict.fromkeys(s for p in func.params for s in info_symbols(p.struct_info)):
-        low, high = least.get(symbol.name, 1), most.get(symbol.name, _LARGEST)
+        low, high = least.get(symbol.name, 1), most.get(symbol.name, _DEFAULT_UPPER_BOUND)
         bounds[symbol] = max(int(getattr(low, "value", low)), 1), int(getattr(high, "value", high)) - 1
     return bounds

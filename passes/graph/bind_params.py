@@ -64,10 +64,10 @@ def load_arrays(path: str, ctx: PassContext) -> Mapping[str, np.ndarray]:
     from mlcc.array_files import load_arrays
     from mlcc.array_folders import array_files
 
-    full = ctx.path(path)
-    for part in array_files(full):
+    full_path = ctx.path(path)
+    for part in array_files(full_path):
         ctx.path(os.path.abspath(part))
-    return load_arrays(full)
+    return load_arrays(full_path)
 
 
 def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRModule) -> relax.Function:
@@ -78,7 +78,7 @@ def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRM
     by_name: dict[str, list[relax.Var]] = {}
     for param in func.params:
         by_name.setdefault(param.name, []).append(param)
-    wrong: list[Diagnostic] = []
+    errors: list[Diagnostic] = []
     constants: dict[relax.Var, relax.Constant] = {}
     sizes: dict[tir.Var, tir.Expr] = {}
     names = names_of_parameters(arrays, list(by_name))
@@ -88,26 +88,26 @@ def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRM
         rivals = [f"`{other}`" for other in names.get(owner.get(key, ""), []) if other != key]
         if rivals:
             help = f"`{key}` and {rivals[0]} are both spelled `{owner[key]}`: rename the parameter, or the arrays"
-            wrong.append(error("E0507", f"`{name}` has one parameter for two arrays", func.span, help=help))
+            errors.append(error("E0507", f"`{name}` has one parameter for two arrays", func.span, help=help))
             continue
         if len(params) != 1:
             what = "no parameter" if not params else "several parameters"
             help = did_you_mean(key, by_name) or f"its parameters are {', '.join(by_name) or 'none'}"
-            wrong.append(error("E0507", f"`{name}` has {what} `{key}`", func.span, help=help))
+            errors.append(error("E0507", f"`{name}` has {what} `{key}`", func.span, help=help))
             continue
         dtype = getattr(params[0].struct_info, "dtype", None)
         try:
-            data = as_tensor(read_array(arrays, key, _judge(params[0], dtype, sizes)), dtype, key)
+            data = as_tensor(read_array(arrays, key, _array_checker(params[0], dtype, sizes)), dtype, key)
         except CompileError as exc:
-            wrong += exc.diagnostics
+            errors += exc.diagnostics
             continue
         constants[params[0]] = relax.Constant(data, tensor_info(map(_int64, data.shape), data.dtype))
-    if wrong:
-        raise CompileError(wrong)
-    left = tuple(p for p in func.params if p not in constants)
-    partial = replace(func, params=left)
-    done = bind_symbols(partial, sizes, constants, module)
-    return make_function(done.params, done.body, done.attrs, done.ret_struct_info, done.is_pure)
+    if errors:
+        raise CompileError(errors)
+    remaining = tuple(p for p in func.params if p not in constants)
+    partial = replace(func, params=remaining)
+    bound = bind_symbols(partial, sizes, constants, module)
+    return make_function(bound.params, bound.body, bound.attrs, bound.ret_struct_info, bound.is_pure)
 
 
 def _int64(value: int) -> tir.Expr:
@@ -116,21 +116,21 @@ def _int64(value: int) -> tir.Expr:
     return const(value, "int64")
 
 
-def _judge(param: relax.Var, dtype: DType | None, sizes: dict[tir.Var, tir.Expr]) -> Judge:
+def _array_checker(param: relax.Var, dtype: DType | None, sizes: dict[tir.Var, tir.Expr]) -> Judge:
     """Return a function that checks an array against its parameter, before memory for the array is allocated.
 
     It raises CompileError E0507 for an array that does not fit, and returns True if the parameter's shape is constant.
     """
     from mlcc.grammar.constants import like
 
-    def judge(shape: tuple[int, ...], stored: np.dtype[Any]) -> bool:
+    def check(shape: tuple[int, ...], stored: np.dtype[Any]) -> bool:
         problem = _mismatch(param, *like(shape, stored, dtype, param.name), sizes)
         if problem:
             raise CompileError(error("E0507", f"the array for parameter `{param.name}` {problem}", param.span))
         dims = getattr(param.struct_info, "dims", None)
         return dims is not None and all(isinstance(d, tir.IntImm) for d in dims)
 
-    return judge
+    return check
 
 
 def _mismatch(param: relax.Var, dtype: DType, shape: tuple[int, ...], sizes: dict[tir.Var, tir.Expr]) -> str | None:
@@ -142,12 +142,12 @@ def _mismatch(param: relax.Var, dtype: DType, shape: tuple[int, ...], sizes: dic
         return f"has dtype {dtype}, not {info.dtype}"
     if info.ndim not in (-1, len(shape)):
         return f"has {len(shape)} dimensions, not {info.ndim}"
-    for want, size in zip(info.dims or (), shape, strict=True) if info.dims is not None else ():
-        if isinstance(want, tir.Var) and want not in sizes:
-            sizes[want] = _int64(size)
+    for expected, extent in zip(info.dims or (), shape, strict=True) if info.dims is not None else ():
+        if isinstance(expected, tir.Var) and expected not in sizes:
+            sizes[expected] = _int64(extent)
             continue
-        known = sizes[want] if isinstance(want, tir.Var) else want
-        if isinstance(known, tir.IntImm) and known.value != size:
-            name = f" for `{want.name}`" if isinstance(want, tir.Var) else ""
-            return f"has shape {shape}, where {known.value}{name} was expected, not {size}"
+        known = sizes[expected] if isinstance(expected, tir.Var) else expected
+        if isinstance(known, tir.IntImm) and known.value != extent:
+            name = f" for `{expected.name}`" if isinstance(expected, tir.Var) else ""
+            return f"has shape {shape}, where {known.value}{name} was expected, not {extent}"
     return None

@@ -48,22 +48,22 @@ class BindSymbolicVars(Pass):
 
     def _bound(self, module: IRModule, name: str, func: relax.Function, given: Mapping[str, int]) -> relax.Function:
         by_name = _by_name(func)
-        wrong = []
+        errors = []
         values: dict[tir.Var, tir.Expr] = {}
         for key, value in given.items():
             candidates = by_name.get(key, [])
             if len(candidates) != 1:
                 what = "several symbolic variables" if candidates else "no symbolic variable"
                 help = did_you_mean(key, by_name) or f"its variables are {', '.join(by_name) or 'none'}"
-                wrong.append(error("E0508", f"the parameters of `{name}` have {what} `{key}`", func.span, help=help))
+                errors.append(error("E0508", f"the parameters of `{name}` have {what} `{key}`", func.span, help=help))
             elif value < 0:
-                wrong.append(error("E0508", f"`{key}` cannot be {value}: sizes are not negative", func.span))
+                errors.append(error("E0508", f"`{key}` cannot be {value}: sizes are not negative", func.span))
             else:
                 values[candidates[0]] = c.const(value, candidates[0].dtype)
-        if wrong:
-            raise CompileError(wrong)
-        done: relax.Function = bind_symbols(func, values, {}, module)
-        return make_function(done.params, done.body, done.attrs, done.ret_struct_info, done.is_pure)
+        if errors:
+            raise CompileError(errors)
+        bound: relax.Function = bind_symbols(func, values, {}, module)
+        return make_function(bound.params, bound.body, bound.attrs, bound.ret_struct_info, bound.is_pure)
 
 
 def _by_name(func: relax.Function) -> dict[str, list[tir.Var]]:

@@ -41,11 +41,11 @@ class BroadcastOperands(Pass):
         cache: Cache = {}
         for name, func in module.functions.items():
             if isinstance(func, relax.Function):
-                builder.module.functions[name] = _Broadcasting(builder, cache).visit_function(func)
+                builder.module.functions[name] = _Broadcaster(builder, cache).visit_function(func)
         return builder.module
 
 
-class _Broadcasting(RelaxMutator):
+class _Broadcaster(RelaxMutator):
     def __init__(self, builder: ModuleBuilder, cache: Cache) -> None:
         super().__init__(builder.module)
         self.builder = builder
@@ -60,7 +60,7 @@ class _Broadcasting(RelaxMutator):
         if op.short == "broadcast_to":
             return self._broadcast_to(expr)
         if op.impl.kind is FusionKind.BROADCAST or op.short == "matmul":
-            return self._operator(op, expr, inner=2 if op.short == "matmul" else 0)
+            return self._operator(op, expr, matrix_axes=2 if op.short == "matmul" else 0)
         return expr
 
     def _broadcast_to(self, call: relax.Call) -> relax.Expr:
@@ -71,8 +71,8 @@ class _Broadcasting(RelaxMutator):
         stretched = self._stretch(call.args[0], data, target, call)
         return call if stretched is call.args[0] else stretched
 
-    def _operator(self, op: OpDef, call: relax.Call, inner: int) -> relax.Expr:
-        """A call whose operands broadcast but for the last `inner` axes of each."""
+    def _operator(self, op: OpDef, call: relax.Call, matrix_axes: int) -> relax.Expr:
+        """A call whose operands broadcast but for the last `matrix_axes` axes of each."""
         operands = [_dims(a) for a in call.args if isinstance(a.struct_info, relax.TensorStructInfo)]
         if _dims(call) is not None or None in operands:
             return call
@@ -82,39 +82,41 @@ class _Broadcasting(RelaxMutator):
             result = infer(call)
         if not isinstance(result, relax.TensorStructInfo) or result.dims is None:
             return call
-        kept = sum(len(dims or ()) > 1 for dims in operands) if inner else 0
-        whole = result.dims[: len(result.dims) - kept]
-        new_call: relax.Call = replace(call, args=tuple(self._operand(a, whole, inner, call) for a in call.args))
+        inner_dims = sum(len(dims or ()) > 1 for dims in operands) if matrix_axes else 0
+        outer_dims = result.dims[: len(result.dims) - inner_dims]
+        new_call: relax.Call = replace(
+            call, args=tuple(self._operand(a, outer_dims, matrix_axes, call) for a in call.args)
+        )
         return replace(new_call, struct_info=infer(new_call))
 
-    def _operand(self, operand: relax.Expr, whole: Dims, inner: int, user: relax.Call) -> relax.Expr:
-        """The operand, stretched to those extents of the result `whole` that it may not have."""
+    def _operand(self, operand: relax.Expr, outer_dims: Dims, matrix_axes: int, user: relax.Call) -> relax.Expr:
+        """The operand, stretched to those extents of the result `outer_dims` that it may not have."""
         dims = _dims(operand)
         if dims is None:
             return operand
-        outer = dims[: max(len(dims) - inner, 0)]
-        aligned = whole[len(whole) - len(outer) :]
-        target = tuple(have if is_one(have) else want for have, want in zip(outer, aligned, strict=True))
+        outer = dims[: max(len(dims) - matrix_axes, 0)]
+        wanted_dims = outer_dims[len(outer_dims) - len(outer) :]
+        target = tuple(have if is_one(have) else want for have, want in zip(outer, wanted_dims, strict=True))
         return self._stretch(operand, dims, (*target, *dims[len(outer) :]), user)
 
     def _stretch(self, operand: relax.Expr, dims: Dims, target: Dims, user: relax.Call) -> relax.Expr:
         """The operand of `user`, broadcast to `target` after a check that its extents allow that."""
         aligned = target[len(target) - len(dims) :]
-        unclear = [(a, b) for a, b in zip(dims, aligned, strict=True) if not is_one(a) and not prove_equal(a, b)]
-        if not unclear:
+        unproven = [(a, b) for a, b in zip(dims, aligned, strict=True) if not is_one(a) and not prove_equal(a, b)]
+        if not unproven:
             return operand
-        have = shape_expr([calls.if_then_else(construct.equal(a, 1), b, a) for a, b in unclear])
-        want = shape_expr([b for _, b in unclear])
+        checked = shape_expr([calls.if_then_else(construct.equal(a, 1), b, a) for a, b in unproven])
+        required = shape_expr([b for _, b in unproven])
         kind = relax.DataflowVar if self.in_dataflow else relax.Var
-        info = relax.ShapeStructInfo(want.values, len(want.values))
-        self.put(relax.MatchCast(kind("sizes", info), have, info, span=user.span))
+        info = relax.ShapeStructInfo(required.values, len(required.values))
+        self.put(relax.MatchCast(kind("sizes", info), checked, info, span=user.span))
         if not isinstance(operand, (relax.Var, relax.Constant)):
             operand = self.emit(operand)
         call = ops.bind_call("broadcast_to", (operand, shape_expr(target)), span=user.span)
-        return self.emit(lower_call(_STRETCH, call, self.builder, self.cache))
+        return self.emit(lower_call(_BROADCAST_OPERAND, call, self.builder, self.cache))
 
 
-def _lower_stretch(call: relax.Call, x: te.Tensor, *shape: Any) -> te.Tensor:
+def _lower_broadcast_operand(call: relax.Call, x: te.Tensor, *shape: Any) -> te.Tensor:
     dims = result_dims(call)
     return topi.compute_ax(dims, lambda *i: x(*topi.broadcast_index(x, dims, i, equal=False)), "T_broadcast_to")
 
@@ -122,7 +124,9 @@ def _lower_stretch(call: relax.Call, x: te.Tensor, *shape: Any) -> te.Tensor:
 _BROADCAST_TO = ops.get("broadcast_to")
 assert _BROADCAST_TO is not None
 # `R.broadcast_to` for extents that may be 1, which TVM's function takes to be equal
-_STRETCH = dataclasses.replace(_BROADCAST_TO, name="relax.broadcast_operand", impl=Impl("x", lower=_lower_stretch))
+_BROADCAST_OPERAND = dataclasses.replace(
+    _BROADCAST_TO, name="relax.broadcast_operand", impl=Impl("x", lower=_lower_broadcast_operand)
+)
 
 
 def _dims(expr: relax.Expr) -> Dims | None:

@@ -46,7 +46,7 @@ def canonical(func: relax.Function, module: IRModule) -> relax.Function:
 
 def renamed(func: relax.Function, module: IRModule) -> relax.Function:
     """The function without bindings that only rename."""
-    return _Renamer(module, _plan(func)).visit_function(func)
+    return _Renamer(module, _plan_renaming(func)).visit_function(func)
 
 
 # ---------------------------------------------------------------- symbolic variables
@@ -96,7 +96,7 @@ def _match(pattern: Any, info: Any, defined: Set[tir.Var], known: dict[tir.Var, 
 
 
 @dataclass
-class _Plan:
+class _Renaming:
     """The rewrites of variables: replacements at uses, replacements of bound variables, and bindings to drop."""
 
     use: dict[relax.Var, relax.Expr] = field(default_factory=dict)
@@ -115,120 +115,120 @@ class _Facts:
     used_elsewhere: set[relax.Var] = field(default_factory=set)
 
 
-def _facts(func: relax.Function) -> _Facts:
+def _collect_facts(func: relax.Function) -> _Facts:
     facts = _Facts()
     for binding, block in all_bindings(func.body):
-        _note(facts, binding, block)
-    _note_uses(facts, func.body, None)
+        _record_binding(facts, binding, block)
+    _record_uses(facts, func.body, None)
     return facts
 
 
-def _note(found: _Facts, binding: Any, block: relax.BindingBlock) -> None:
+def _record_binding(facts: _Facts, binding: Any, block: relax.BindingBlock) -> None:
     value = binding.value
     if isinstance(value, relax.TupleGetItem):
-        source = _resolved(found, value.tuple_value)
+        source = _look_through(facts, value.tuple_value)
         if isinstance(source, relax.Tuple):
             value = source.fields[value.index]
     if isinstance(value, relax.Tuple):
-        whole = _rebuilt(found, value)
-        if whole is not None and same_info(whole.struct_info, binding.var.struct_info):
-            value = whole
-    same = not isinstance(binding, relax.MatchCast) or same_info(binding.var.struct_info, value.struct_info)
-    if isinstance(value, relax.Var) and same:
-        found.renames[binding.var] = value
-    if isinstance(value, relax.Constant) and same:
-        found.constants[binding.var] = value
-    found.value[binding.var] = value
-    found.home[binding.var] = block
+        parameter = _rebuilt_parameter(facts, value)
+        if parameter is not None and same_info(parameter.struct_info, binding.var.struct_info):
+            value = parameter
+    keeps_info = not isinstance(binding, relax.MatchCast) or same_info(binding.var.struct_info, value.struct_info)
+    if isinstance(value, relax.Var) and keeps_info:
+        facts.renames[binding.var] = value
+    if isinstance(value, relax.Constant) and keeps_info:
+        facts.constants[binding.var] = value
+    facts.value[binding.var] = value
+    facts.home[binding.var] = block
 
 
-def _resolved(found: _Facts, expr: relax.Expr) -> relax.Expr:
+def _look_through(facts: _Facts, expr: relax.Expr) -> relax.Expr:
     """Return the value of a variable, looking through all renamings."""
-    while isinstance(expr, relax.Var) and expr in found.value:
-        expr = found.value[expr]
+    while isinstance(expr, relax.Var) and expr in facts.value:
+        expr = facts.value[expr]
     return expr
 
 
-def _rebuilt(found: _Facts, made: relax.Tuple) -> relax.Var | None:
+def _rebuilt_parameter(facts: _Facts, tuple_expr: relax.Tuple) -> relax.Var | None:
     """The parameter whose fields, all of them in order, a tuple is made of."""
     sources = set()
-    for index, field_ in enumerate(made.fields):
-        item = _resolved(found, field_)
+    for index, field_ in enumerate(tuple_expr.fields):
+        item = _look_through(facts, field_)
         if not isinstance(item, relax.TupleGetItem) or item.index != index:
             return None
-        sources.add(_resolved(found, item.tuple_value))
+        sources.add(_look_through(facts, item.tuple_value))
     source = sources.pop() if len(sources) == 1 else None
     info = source.struct_info if isinstance(source, relax.Var) else None
-    whole = isinstance(info, relax.TupleStructInfo) and len(info.fields) == len(made.fields)
-    return source if whole else None  # type: ignore[return-value]
+    is_complete = isinstance(info, relax.TupleStructInfo) and len(info.fields) == len(tuple_expr.fields)
+    return source if is_complete else None  # type: ignore[return-value]
 
 
-def _note_uses(found: _Facts, root: Any, block: relax.BindingBlock | None) -> None:
+def _record_uses(facts: _Facts, root: Any, block: relax.BindingBlock | None) -> None:
     """Note variables used outside the dataflow block that defines them; every other use is inside it."""
     if isinstance(root, relax.SeqExpr):
         for inner in root.blocks:
             for binding in inner.bindings:
-                _note_uses(found, binding.value, inner)  # type: ignore[attr-defined]
-        _note_uses(found, root.body, None)
+                _record_uses(facts, binding.value, inner)  # type: ignore[attr-defined]
+        _record_uses(facts, root.body, None)
     elif isinstance(root, relax.Function):
-        own = {*root.params, *(b.var for b, _ in all_bindings(root.body))}
-        found.used_elsewhere.update(v for v in used_vars(root.body) if v not in own)
-        _note_uses(found, root.body, None)
+        local_vars = {*root.params, *(b.var for b, _ in all_bindings(root.body))}
+        facts.used_elsewhere.update(v for v in used_vars(root.body) if v not in local_vars)
+        _record_uses(facts, root.body, None)
     elif isinstance(root, relax.If):
-        _note_uses(found, root.condition, block)
-        _note_uses(found, root.true_branch, None)
-        _note_uses(found, root.false_branch, None)
+        _record_uses(facts, root.condition, block)
+        _record_uses(facts, root.true_branch, None)
+        _record_uses(facts, root.false_branch, None)
     else:
         for var in used_vars(root):
-            if not isinstance(block, relax.DataflowBlock) or found.home.get(var, block) is not block:
-                found.used_elsewhere.add(var)
+            if not isinstance(block, relax.DataflowBlock) or facts.home.get(var, block) is not block:
+                facts.used_elsewhere.add(var)
 
 
-def _plan(func: relax.Function) -> _Plan:
-    facts = _facts(func)
-    plan = _Plan()
+def _plan_renaming(func: relax.Function) -> _Renaming:
+    facts = _collect_facts(func)
+    renaming = _Renaming()
     for var, block in facts.home.items():
         outside = isinstance(var, relax.DataflowVar) or var in facts.used_elsewhere
         if isinstance(block, relax.DataflowBlock) and not outside:
             local = relax.DataflowVar(var.name, var.struct_info, span=var.span)
-            plan.bind[var] = local
-            plan.use[var] = local
-    plan.use.update(facts.constants)
+            renaming.bind[var] = local
+            renaming.use[var] = local
+    renaming.use.update(facts.constants)
     for var in facts.renames:
         target: relax.Var = facts.renames[var]
         while target in facts.renames:
             target = facts.renames[target]
-        while target in plan.bind:
-            target = plan.bind[target]
+        while target in renaming.bind:
+            target = renaming.bind[target]
         exposed = var in facts.used_elsewhere and not isinstance(var, relax.DataflowVar)
         if isinstance(target, relax.DataflowVar) and exposed:
-            plan.bind[target] = var
-            plan.use[target] = var
+            renaming.bind[target] = var
+            renaming.use[target] = var
         else:
-            plan.use[var] = target
-        plan.drop.add(var)
-    return plan
+            renaming.use[var] = target
+        renaming.drop.add(var)
+    return renaming
 
 
 class _Renamer(RelaxMutator):
-    def __init__(self, module: IRModule, plan: _Plan) -> None:
+    def __init__(self, module: IRModule, renaming: _Renaming) -> None:
         super().__init__(module)
-        self.plan = plan
+        self.renaming = renaming
 
     def visit(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Var):
             renamed_expr: relax.Expr = expr
-            while isinstance(renamed_expr, relax.Var) and renamed_expr in self.plan.use:
-                renamed_expr = self.plan.use[renamed_expr]
+            while isinstance(renamed_expr, relax.Var) and renamed_expr in self.renaming.use:
+                renamed_expr = self.renaming.use[renamed_expr]
             return super().visit(renamed_expr)
         return super().visit(expr)
 
     def visit_binding(self, binding: relax.Binding) -> None:
-        if binding.var in self.plan.drop:
+        if binding.var in self.renaming.drop:
             return
         var = binding.var
-        while var in self.plan.bind:
-            var = self.plan.bind[var]
+        while var in self.renaming.bind:
+            var = self.renaming.bind[var]
         super().visit_binding(replace(binding, var=var))
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
@@ -240,20 +240,20 @@ def _bind_outputs_directly(block: relax.DataflowBlock) -> relax.DataflowBlock:
     """`lv = f(x); gv = lv` with no other use of `lv` becomes `gv = f(x)`, at the place of the output."""
     sources: dict[relax.Var, Any] = {}
     outputs: dict[relax.Var, Any] = {}
-    barred: set[relax.Var] = set()
+    otherwise_used: set[relax.Var] = set()
     for binding in reversed(block.bindings):
         var, value = binding.var, binding.value  # type: ignore[attr-defined]
         if isinstance(var, relax.DataflowVar):
-            barred.update(used_vars(value))
+            otherwise_used.update(used_vars(value))
             casts = isinstance(binding, relax.MatchCast) + isinstance(outputs.get(var), relax.MatchCast)
-            if var in outputs and var not in barred and casts < 2:
+            if var in outputs and var not in otherwise_used and casts < 2:
                 sources[var] = binding
         elif isinstance(value, relax.DataflowVar):
             if value in outputs:
-                barred.add(value)
+                otherwise_used.add(value)
             outputs[value] = binding
         else:
-            barred.update(used_vars(value))
+            otherwise_used.update(used_vars(value))
     bindings: list[relax.Binding] = []
     for binding in block.bindings:
         source = sources.get(binding.value)  # type: ignore[attr-defined]

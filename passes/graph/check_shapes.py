@@ -34,16 +34,16 @@ class CheckShapes(Pass):
     name: ClassVar[str] = "check-shapes"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        return map_relax_functions(module, lambda _, func: _Checks(module).visit_function(func), primitive=False)
+        return map_relax_functions(module, lambda _, func: _ShapeChecker(module).visit_function(func), primitive=False)
 
 
-class _Checks(RelaxMutator):
+class _ShapeChecker(RelaxMutator):
     """Puts a check before each call that needs one; the same one once in a sequence."""
 
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
         self.keys = Analyzer().keys
-        self.stated: set[tuple[int, int]] = set()
+        self.emitted: set[tuple[int, int]] = set()
         self.limits = SizeLimits(())
 
     def visit_function(self, func: relax.Function) -> relax.Function:
@@ -53,26 +53,26 @@ class _Checks(RelaxMutator):
         return new_func
 
     def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        before, self.stated = self.stated, set(self.stated)
+        before, self.emitted = self.emitted, set(self.emitted)
         new_seq = super().visit_scope(seq)
-        self.stated = before
+        self.emitted = before
         return new_seq
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and shapes_known(expr):
             op = ops.get(expr.op.name)
             if op is not None and op.impl.infer is not None:
-                self._state(expr, requirements(lambda: op.impl.infer(expr)))  # type: ignore[misc]
-                self._state(expr, [(c.minimum(count, most), count) for count, most in self.limits.unproven(expr)])
+                self._emit_check(expr, requirements(lambda: op.impl.infer(expr)))  # type: ignore[misc]
+                self._emit_check(expr, [(c.minimum(count, most), count) for count, most in self.limits.unproven(expr)])
         return expr
 
-    def _state(self, call: relax.Call, pairs: list[tuple[tir.Expr, tir.Expr]]) -> None:
-        new = {(self.keys.key(a), self.keys.key(b)): (a, b) for a, b in pairs}
-        pairs = [pair for key, pair in new.items() if key not in self.stated]
-        self.stated.update(new)
+    def _emit_check(self, call: relax.Call, pairs: list[tuple[tir.Expr, tir.Expr]]) -> None:
+        pairs_by_key = {(self.keys.key(a), self.keys.key(b)): (a, b) for a, b in pairs}
+        pairs = [pair for key, pair in pairs_by_key.items() if key not in self.emitted]
+        self.emitted.update(pairs_by_key)
         if not pairs:
             return
-        have, want = (shape_expr(side) for side in zip(*pairs, strict=True))
+        values, required = (shape_expr(side) for side in zip(*pairs, strict=True))
         kind = relax.DataflowVar if self.in_dataflow else relax.Var
-        info = relax.ShapeStructInfo(want.values, len(want.values))
-        self.put(relax.MatchCast(kind("sizes", info), have, info, span=call.span))
+        info = relax.ShapeStructInfo(required.values, len(required.values))
+        self.put(relax.MatchCast(kind("sizes", info), values, info, span=call.span))

@@ -83,14 +83,14 @@ class _Block:
             if isinstance(binding, relax.VarBinding) and isinstance(value, relax.Call) and value.args:
                 self.by_first.setdefault(value.args[0], []).append(binding)
 
-    def replace(self, first: int, last: int, made: list[Any]) -> None:
+    def replace(self, first: int, last: int, bindings: list[Any]) -> None:
         """Put bindings in the place of those of the slots from `first` to `last`."""
-        self.slots[first : last + 1] = [made, *([] for _ in range(last - first))]
-        for binding in made:
+        self.slots[first : last + 1] = [bindings, *([] for _ in range(last - first))]
+        for binding in bindings:
             self.by_var[binding.var] = binding
             self.slot_of[binding.var] = first
 
-    def follower(self, var: relax.Var, fits: Callable[[relax.Call], bool]) -> Any:
+    def first_user(self, var: relax.Var, fits: Callable[[relax.Call], bool]) -> Any:
         """The first binding of a call on a variable that fits."""
         return next((binding for binding in self.by_first.get(var, ()) if fits(binding.value)), None)
 
@@ -104,20 +104,20 @@ class _Block:
 
     def extended(self, branches: list[_Branch]) -> list[_Branch]:
         """The branches with their additions and activations, if all have the same."""
-        sums = [self.follower(b.product, lambda call: is_call(call, "relax.add")) for b in branches]
-        if all(s is not None and _can_join(s.value.args[1], b) for s, b in zip(sums, branches, strict=True)):
+        sums = [self.first_user(b.product, lambda call: is_call(call, "relax.add")) for b in branches]
+        if all(s is not None and _is_column_bias(s.value.args[1], b) for s, b in zip(sums, branches, strict=True)):
             biases = [s.value.args[1] for s in sums]
-            if _alike([_dims(b) for b in biases], 1):
+            if _equal_shapes([_dims(b) for b in biases], 1):
                 pairs = zip(branches, sums, strict=True)
                 branches = [replace_branch(b, bias=s.value.args[1], result=s.var) for b, s in pairs]
-        ends = [self.follower(b.result, _is_activation) for b in branches]
+        ends = [self.first_user(b.result, _is_activation) for b in branches]
         names = {e.value.op.name if e is not None else None for e in ends}
         if len(names) == 1 and None not in names:
             name = ends[0].value.op.name
             branches = [replace_branch(b, activation=name, result=e.var) for b, e in zip(branches, ends, strict=True)]
         return branches
 
-    def made_of(self, var: relax.Var) -> set[relax.Var]:
+    def transitive_operands(self, var: relax.Var) -> set[relax.Var]:
         """The variables of this block that a value is made of, directly or not."""
         operands: set[relax.Var] = set()
         stack = [var]
@@ -145,39 +145,43 @@ def _dims(expr: relax.Expr) -> tuple[tir.Expr, ...] | None:
     return expr.struct_info.dims if isinstance(expr.struct_info, relax.TensorStructInfo) else None
 
 
-def _can_join(bias: relax.Expr, branch: _Branch) -> bool:
+def _is_column_bias(bias: relax.Expr, branch: _Branch) -> bool:
     """A summand that has a column for each of the product's."""
     dims = _dims(bias)
     return isinstance(bias, relax.Var) and bool(dims) and Analyzer().prove_equal(dims[-1], branch.columns)  # type: ignore[index]
 
 
-def _alike(shapes: Sequence[tuple[tir.Expr, ...] | None], last: int) -> bool:
-    """Return True if the shapes are provably equal, apart from their last `last` dimensions."""
+def _equal_shapes(shapes: Sequence[tuple[tir.Expr, ...] | None], ignored_last: int) -> bool:
+    """Return True if the shapes are provably equal, apart from their last `ignored_last` dimensions."""
     analyzer = Analyzer()
     first = shapes[0]
     if first is None or any(s is None or len(s) != len(first) for s in shapes):
         return False
-    return all(analyzer.prove_equal(a, b) for s in shapes for a, b in zip(s[:-last], first[:-last], strict=True))  # type: ignore[index]
+    return all(
+        analyzer.prove_equal(a, b)
+        for s in shapes
+        for a, b in zip(s[:-ignored_last], first[:-ignored_last], strict=True)  # type: ignore[index]
+    )
 
 
 class _Combiner(RelaxMutator):
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         if isinstance(block, relax.DataflowBlock):
-            known = _Block(block.bindings)
+            indexed = _Block(block.bindings)
             changed = False
-            for lhs in list(known.by_first):
+            for lhs in list(indexed.by_first):
                 if isinstance(lhs, relax.Var) and len(_dims(lhs) or ()) >= 2:
-                    changed |= _combine(known, lhs)
+                    changed |= _combine(indexed, lhs)
             if changed:
-                block = replace(block, bindings=tuple(b for slot in known.slots for b in slot))
+                block = replace(block, bindings=tuple(b for slot in indexed.slots for b in slot))
         return super().visit_block(block)
 
 
-def _combine(known: _Block, lhs: relax.Var) -> bool:
+def _combine(block: _Block, lhs: relax.Var) -> bool:
     """Join the products of `lhs`, those whose right operands fit at a time; whether there were any."""
     by_rank: dict[int, list[_Branch]] = {}
-    products = known.branches(lhs)
-    branches = known.extended(products) if len(products) > 1 else []
+    products = block.branches(lhs)
+    branches = block.extended(products) if len(products) > 1 else []
     operands = [o for branch in branches for o in branch.operands()]
     if len(set(operands)) < len(operands):  # the same product twice is for `eliminate-common-subexpr`
         return False
@@ -185,20 +189,20 @@ def _combine(known: _Block, lhs: relax.Var) -> bool:
     for branch in branches:
         by_rank.setdefault(len(_dims(branch.rhs) or ()), []).append(branch)
     for group in by_rank.values():
-        if len(group) > 1 and _alike([_dims(b.rhs) for b in group], 2):
-            group = _splittable(_independent(known, group))
+        if len(group) > 1 and _equal_shapes([_dims(b.rhs) for b in group], 2):
+            group = _splittable(_independent(block, group))
             if len(group) > 1 and len({_dtype(b.product) for b in group}) == 1:
-                changed |= _join(known, lhs, group)
+                changed |= _join(block, lhs, group)
     return changed
 
 
-def _join(known: _Block, lhs: relax.Var, group: list[_Branch]) -> bool:
+def _join(block: _Block, lhs: relax.Var, group: list[_Branch]) -> bool:
     """Put one product in the place of a group; whether an order of the bindings allows it."""
-    places = [known.slot_of[v] for b in group for v in (b.product, b.result)]
-    first, last = min(places), max(places)
-    window = [b for slot in known.slots[first : last + 1] for b in slot]
-    new = _joined_product(lhs, group)
-    fields: dict[relax.Var, relax.Expr] = {b.result: get_item(new[-1].var, i) for i, b in enumerate(group)}
+    slots = [block.slot_of[v] for b in group for v in (b.product, b.result)]
+    first, last = min(slots), max(slots)
+    window = [b for slot in block.slots[first : last + 1] for b in slot]
+    joined = _joined_product(lhs, group)
+    fields: dict[relax.Var, relax.Expr] = {b.result: get_item(joined[-1].var, i) for i, b in enumerate(group)}
     sources = {lhs, *(o for b in group for o in b.operands())}
     bindings: list[relax.Binding] = []
     missing = {b.var for b in window}
@@ -207,21 +211,21 @@ def _join(known: _Block, lhs: relax.Var, group: list[_Branch]) -> bool:
     for binding in [*window, None]:
         if binding is not None:
             waiting.append(binding)
-        held = False  # a `match_cast` waits, which may bind symbolic variables
+        blocked_by_cast = False  # a `match_cast` waits, which may bind symbolic variables
         for other in list(waiting):  # in order, what all is there for
             replaced = other.var in fields
-            if held or (sources if replaced else set(used_vars(other))) & missing:
-                held |= isinstance(other, relax.MatchCast)
+            if blocked_by_cast or (sources if replaced else set(used_vars(other))) & missing:
+                blocked_by_cast |= isinstance(other, relax.MatchCast)
                 continue
             if replaced and not started:
-                bindings += new
+                bindings += joined
                 started = True
             waiting.remove(other)
             missing.discard(other.var)
             bindings.append(replace(other, value=fields[other.var]) if replaced else other)
     if waiting:
         return False
-    known.replace(first, last, bindings)
+    block.replace(first, last, bindings)
     return True
 
 
@@ -229,12 +233,12 @@ def _dtype(var: relax.Var) -> str:
     return str(getattr(var.struct_info, "dtype", None))
 
 
-def _independent(known: _Block, group: list[_Branch]) -> list[_Branch]:
+def _independent(block: _Block, group: list[_Branch]) -> list[_Branch]:
     """The branches whose operands are not made of the results of others."""
     branches: list[_Branch] = []
     replaced = {b.result for b in group}
     for branch in group:
-        if not any(known.made_of(o) & replaced for o in branch.operands()):
+        if not any(block.transitive_operands(o) & replaced for o in branch.operands()):
             branches.append(branch)
     return branches
 

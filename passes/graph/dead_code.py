@@ -47,26 +47,26 @@ def entry_functions(module: IRModule, named: Iterable[str], who: str) -> set[str
 
 def require_functions(module: IRModule, named: Iterable[str], who: str) -> None:
     """Raises CompileError E0506 listing the names that no function has."""
-    wrong = [
+    errors = [
         error("E0506", f"`{who}`: the module has no function `{n}`", help=did_you_mean(n, module))
         for n in sorted(set(named))
         if n not in module
     ]
-    if wrong:
-        raise CompileError(wrong)
+    if errors:
+        raise CompileError(errors)
 
 
 def keep_reachable(module: IRModule, entries: set[str]) -> IRModule:
     """The module without the functions that no entry calls, directly or not."""
-    reached = set(entries)
-    waiting = list(entries)
-    while waiting:
-        for name in callees(module[waiting.pop()]):
-            if name not in reached and name in module:
-                reached.add(name)
-                waiting.append(name)
+    reachable = set(entries)
+    worklist = list(entries)
+    while worklist:
+        for name in callees(module[worklist.pop()]):
+            if name not in reachable and name in module:
+                reachable.add(name)
+                worklist.append(name)
     new_module = module.copy()
-    new_module.functions = {name: func for name, func in module.functions.items() if name in reached}
+    new_module.functions = {name: func for name, func in module.functions.items() if name in reachable}
     return new_module
 
 

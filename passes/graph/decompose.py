@@ -64,7 +64,7 @@ def scalar(value: float, dtype: DType) -> relax.Constant:
     return relax.Constant(TensorData(dtype, (), encode(np.asarray(value), dtype)), tensor_info((), dtype))
 
 
-def _known(call: relax.Expr) -> bool:
+def _has_known_type(call: relax.Expr) -> bool:
     """Return True if rank and dtype of the data operand are known; constants and axes are derived from them."""
     assert isinstance(call, relax.Call)
     info = call.args[0].struct_info
@@ -88,7 +88,7 @@ class _Decomposer(RelaxMutator):
         return replace(super().infer(replace(call, args=known)), args=call.args)
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
-        if is_call(expr, "relax.nn.batch_norm") and _known(expr):
+        if is_call(expr, "relax.nn.batch_norm") and _has_known_type(expr):
             return self.batch_norm(expr)
         return self.tensor_to_shape(expr) if is_call(expr, "relax.tensor_to_shape") else expr
 
@@ -110,28 +110,28 @@ class _Decomposer(RelaxMutator):
         data, gamma, beta, mean, variance = call.args
         others = [i for i in range(data.struct_info.ndim) if i != call.attrs["axis"] % data.struct_info.ndim]
 
-        def wide(expr: relax.Expr) -> relax.Expr:
+        def expanded(expr: relax.Expr) -> relax.Expr:
             return self.emit_op("expand_dims", expr, axis=others)
 
-        out = _normalised(self, data, wide(mean), lambda: wide(variance), call.attrs["epsilon"])
+        out = _standardized(self, data, expanded(mean), lambda: expanded(variance), call.attrs["epsilon"])
         if call.attrs["scale"]:
-            out = bind_call("multiply", (self.emit(out), wide(gamma)))
+            out = bind_call("multiply", (self.emit(out), expanded(gamma)))
         if call.attrs["center"]:
-            out = bind_call("add", (self.emit(out), wide(beta)))
+            out = bind_call("add", (self.emit(out), expanded(beta)))
         return make_tuple((self.emit(out), mean, variance))
 
 
-def _normalised(mutator: RelaxMutator, data: Any, mean: relax.Expr, variance: Any, epsilon: float) -> relax.Call:
+def _standardized(mutator: RelaxMutator, data: Any, mean: relax.Expr, variance: Any, epsilon: float) -> relax.Call:
     centred = mutator.emit_op("subtract", data, mean)
-    moved = mutator.emit_op("add", variance(), scalar(epsilon, data.struct_info.dtype))
-    return bind_call("divide", (centred, mutator.emit_op("sqrt", moved)))
+    shifted = mutator.emit_op("add", variance(), scalar(epsilon, data.struct_info.dtype))
+    return bind_call("divide", (centred, mutator.emit_op("sqrt", shifted)))
 
 
 class _ForTraining(RelaxMutator):
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
-        if is_call(expr, "relax.nn.batch_norm") and _known(expr):
+        if is_call(expr, "relax.nn.batch_norm") and _has_known_type(expr):
             return self.batch_norm(expr)
-        if is_call(expr, "relax.nn.layer_norm") and _known(expr):
+        if is_call(expr, "relax.nn.layer_norm") and _has_known_type(expr):
             return self.layer_norm(expr)
         return expr
 
@@ -140,14 +140,14 @@ class _ForTraining(RelaxMutator):
         data, gamma, beta, *moving = call.args
         ndim = data.struct_info.ndim
         axes = [i for i in range(ndim) if i != call.attrs["axis"] % ndim]
-        now = [self.emit_op(name, data, axis=axes, keepdims=False) for name in ("mean", "variance")]
-        whole = self.emit(self.infer(replace(call, args=(data, gamma, beta, *now))))
-        out = self.emit(get_item(whole, 0))
-        share = scalar(call.attrs["momentum"], data.struct_info.dtype)
-        rest = scalar(1 - call.attrs["momentum"], data.struct_info.dtype)
-        pairs: Sequence[Any] = list(zip(moving, now, strict=True))
+        batch_statistics = [self.emit_op(name, data, axis=axes, keepdims=False) for name in ("mean", "variance")]
+        inference_form = self.emit(self.infer(replace(call, args=(data, gamma, beta, *batch_statistics))))
+        out = self.emit(get_item(inference_form, 0))
+        momentum = scalar(call.attrs["momentum"], data.struct_info.dtype)
+        retained = scalar(1 - call.attrs["momentum"], data.struct_info.dtype)
+        pairs: Sequence[Any] = list(zip(moving, batch_statistics, strict=True))
         statistics = [
-            self.emit_op("add", self.emit_op("multiply", rest, old), self.emit_op("multiply", share, new))
+            self.emit_op("add", self.emit_op("multiply", retained, old), self.emit_op("multiply", momentum, new))
             for old, new in pairs
         ]
         return make_tuple((out, *statistics))
@@ -160,7 +160,7 @@ class _ForTraining(RelaxMutator):
         def variance() -> relax.Expr:
             return self.emit_op("variance", data, axis=axes, keepdims=True)
 
-        out = _normalised(self, data, mean, variance, call.attrs["epsilon"])
+        out = _standardized(self, data, mean, variance, call.attrs["epsilon"])
         if call.attrs["scale"]:
             out = bind_call("multiply", (self.emit(out), gamma))
         return bind_call("add", (self.emit(out), beta)) if call.attrs["center"] else out

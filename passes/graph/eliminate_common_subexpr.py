@@ -51,13 +51,13 @@ class _Eliminator(RelaxMutator):
     def visit_binding(self, binding: relax.Binding) -> None:
         value = self.visit(binding.value)  # type: ignore[attr-defined]
         new_binding: Any = replace(binding, value=value)
-        if not self.counts(value):
+        if not self.is_candidate(value):
             self.put(new_binding)
             return
         # the hash takes all variables for the same, and all constants of a type
-        key = (structural_hash(value), *used_vars(value), *map(_sample, used_constants(value)))
+        key = (structural_hash(value), *used_vars(value), *map(_content_sample, used_constants(value)))
         for earlier in self.known.get(key, ()):
-            if _same(earlier, new_binding):
+            if _equal_bindings(earlier, new_binding):
                 self.put(relax.VarBinding(binding.var, earlier.var, span=binding.span))
                 self.remap[binding.var] = earlier.var
                 self.known[key].append(new_binding)  # behind a dataflow block only its outputs are left
@@ -65,7 +65,7 @@ class _Eliminator(RelaxMutator):
         self.put(new_binding)
         self.known.setdefault(key, []).append(new_binding)
 
-    def counts(self, value: relax.Expr) -> bool:
+    def is_candidate(self, value: relax.Expr) -> bool:
         if self.call_only and not isinstance(value, relax.Call):
             return False
         return not is_impure(value, self.module) and not _allocates(value)
@@ -92,7 +92,7 @@ class _Eliminator(RelaxMutator):
         return new_func
 
 
-def _sample(constant: relax.Constant) -> tuple[object, ...]:
+def _content_sample(constant: relax.Constant) -> tuple[object, ...]:
     """Some elements of a constant: most that differ are told apart without a look at all of them, or at each other."""
     array = constant.data.array
     if array is None:
@@ -107,7 +107,7 @@ def _allocates(value: relax.Expr) -> bool:
     return op is not None and op.impl.allocates
 
 
-def _same(a: Any, b: Any) -> bool:
+def _equal_bindings(a: Any, b: Any) -> bool:
     """Return True if two bindings bind equal values, and for `match_cast` also equal struct infos."""
     if isinstance(a, relax.MatchCast) != isinstance(b, relax.MatchCast):
         return False

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
-from mlcc.passes.graph.signatures import CallSites, change_callees, private_functions, tidied, with_params
+from mlcc.passes.graph.signatures import CallSites, canonicalized, change_callees, private_functions, with_params
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import get_item, make_seq, make_tuple, with_bound_result
 
@@ -30,7 +30,7 @@ class ExpandTupleArguments(Pass):
         }
         if expanded:
             module = change_callees(module, expanded, dict.fromkeys(expanded, _update))
-        return tidied(module, ctx)
+        return canonicalized(module, ctx)
 
 
 def _expanded(func: relax.Function) -> relax.Function:

@@ -10,7 +10,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
-from mlcc.passes.graph.tidy import tidied_after
+from mlcc.passes.graph.tidy import clean_up_rewritten
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import prim_value, shape_expr
 from mlcc.relax.queries import Uses, is_call, is_primitive
@@ -39,7 +39,7 @@ class FoldBatchNorm(Pass):
         def change(_: str, func: relax.Function) -> relax.Function:
             if is_primitive(func):
                 return func
-            return tidied_after(_Folder(module, Uses.of(func), self.strict).visit_function(func), func, module)
+            return clean_up_rewritten(_Folder(module, Uses.of(func), self.strict).visit_function(func), func, module)
 
         return map_relax_functions(module, change)
 
@@ -71,10 +71,12 @@ class _Folder(RelaxMutator):
         if is_call(total, "relax.add"):
             for source, bias in (total.args, total.args[::-1]):
                 bias_value: Any = self.uses.resolve(bias)
-                whole = self.uses.resolve(bias_value.args[0]) if is_call(bias_value, "relax.reshape") else bias_value
+                bias_constant = (
+                    self.uses.resolve(bias_value.args[0]) if is_call(bias_value, "relax.reshape") else bias_value
+                )
                 dims = getattr(bias.struct_info, "dims", None) or ()
                 by_channel = len(dims) == 4 and all(tir.const_int(dims[at]) == 1 for at in (0, 2, 3))
-                if isinstance(whole, relax.Constant) and by_channel:
+                if isinstance(bias_constant, relax.Constant) and by_channel:
                     return source, self.visit(bias)
         return expr, None
 
@@ -82,21 +84,23 @@ class _Folder(RelaxMutator):
         """conv(x, w * s) + (beta - mean * s + bias * s), where s is gamma / sqrt(variance + epsilon)."""
         weight, gamma, beta, mean, variance = constants
         channels, one = gamma.struct_info.dims[0], c.const(1, "int64")
-        at = conv.attrs["kernel_layout"].index("O")
+        channel_axis = conv.attrs["kernel_layout"].index("O")
         epsilon = prim_value(c.const(norm.attrs["epsilon"], gamma.struct_info.dtype))
-        root = self.emit_op("sqrt", self.emit_op("add", variance, epsilon))
-        scale = self.emit_op("divide", gamma, root)
-        wide = self.emit_op("reshape", scale, shape_expr(channels if i == at else one for i in range(4)))
-        scaled = self.emit_op("multiply", weight, wide)
+        deviation = self.emit_op("sqrt", self.emit_op("add", variance, epsilon))
+        scale = self.emit_op("divide", gamma, deviation)
+        channel_scale = self.emit_op(
+            "reshape", scale, shape_expr(channels if i == channel_axis else one for i in range(4))
+        )
+        scaled = self.emit_op("multiply", weight, channel_scale)
         product = ops.bind_call("nn.conv2d", (self.visit(conv.args[0]), scaled), dict(conv.attrs), span=conv.span)
-        out = self.emit(product)
+        convolved = self.emit(product)
         shift = self.emit_op("subtract", beta, self.emit_op("multiply", mean, scale))
         by_channel = shape_expr((one, channels, one, one))
         shift = self.emit_op("reshape", shift, by_channel)
         if bias is not None:
             scaled = self.emit_op("multiply", bias, self.emit_op("reshape", scale, by_channel))
             shift = self.emit_op("add", shift, scaled)
-        return ops.bind_call("add", (out, shift))
+        return ops.bind_call("add", (convolved, shift))
 
 
 def _can_fold(conv: Any, norm: Any, constants: list[Any]) -> bool:
@@ -104,5 +108,5 @@ def _can_fold(conv: Any, norm: Any, constants: list[Any]) -> bool:
         return False
     dtypes = {constant.struct_info.dtype for constant in constants} | {conv.struct_info.dtype}
     layouts = conv.attrs["kernel_layout"] in ("OIHW", "IOHW") and conv.attrs["out_layout"] == "NCHW"
-    whole = norm.attrs["scale"] and norm.attrs["center"] and norm.attrs["axis"] % 4 == 1
-    return layouts and whole and len(dtypes) == 1
+    is_full_norm = norm.attrs["scale"] and norm.attrs["center"] and norm.attrs["axis"] % 4 == 1
+    return layouts and is_full_norm and len(dtypes) == 1

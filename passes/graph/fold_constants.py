@@ -93,14 +93,14 @@ class _Folder(RelaxMutator):
         if not isinstance(func, tir.PrimFunc) or not isinstance(arguments, relax.Tuple) or len(call.args) > 2:
             return None
         constants = [a.data for a in arguments.fields if isinstance(a, relax.Constant) and a.data.array is not None]
-        if len(constants) != len(arguments.fields) or not worthwhile(call, self.limit, self.created):
+        if len(constants) != len(arguments.fields) or not is_worth_folding(call, self.limit, self.created):
             return None
         outputs = _results(call.struct_info)
         shapes = [*(d.shape for d in constants), *([tir.const_int(d) for d in info.dims or ()] for info in outputs)]
         work = module_work(self.module, name, shapes)
         if work is None or work > WORK_LIMIT:
             return None
-        folded = _run(func, constants, outputs)
+        folded = _interpret(func, constants, outputs)
         if folded is None or isinstance(call.struct_info, relax.TensorStructInfo):
             return None if folded is None else folded[0]
         return relax.Tuple(tuple(folded), call.struct_info)
@@ -113,8 +113,8 @@ def fold_call(call: relax.Call, limit: int = 1 << 16, created: int = 1 << 10) ->
     op = ops.get(call.op.name) if isinstance(call.op, tir.Op) else None
     if op is None or not op.pure:
         return None
-    values = [_value(a) for a in call.args]
-    if any(v is None for v in values) or not worthwhile(call, limit, created):
+    values = [_operand_value(a) for a in call.args]
+    if any(v is None for v in values) or not is_worth_folding(call, limit, created):
         return None
     if op.short == "shape_to_tensor":
         return _constant(values[0], call.struct_info)
@@ -130,16 +130,18 @@ def fold_call(call: relax.Call, limit: int = 1 << 16, created: int = 1 << 10) ->
     return constant
 
 
-def worthwhile(call: relax.Call, limit: int, created: int) -> bool:
+def is_worth_folding(call: relax.Call, limit: int, created: int) -> bool:
     """Return True if the result of a call is small enough to be folded to a constant; see FoldConstants."""
     sizes = [_size(info) for info in _results(call.struct_info)]
     if not sizes or any(size is None for size in sizes):
         return False
     size = sum(filter(None, sizes))
     leaves = [leaf for a in call.args for leaf in _leaves(a)]
-    given = 0 if _decodes(call) else sum(leaf.data.size for leaf in leaves if isinstance(leaf, relax.Constant))
+    operand_elements = (
+        0 if _decodes(call) else sum(leaf.data.size for leaf in leaves if isinstance(leaf, relax.Constant))
+    )
     has_tensors = any(isinstance(leaf.struct_info, relax.TensorStructInfo) for leaf in leaves)
-    return size <= max(limit if has_tensors else min(limit, created), given)
+    return size <= max(limit if has_tensors else min(limit, created), operand_elements)
 
 
 def _decodes(call: relax.Call) -> bool:
@@ -173,7 +175,7 @@ def _size(info: relax.StructInfo | None) -> int | None:
     return size
 
 
-def _value(expr: relax.Expr) -> Any:
+def _operand_value(expr: relax.Expr) -> Any:
     """An operand as a reference takes it: arrays, tuples, numbers; None if it is not known."""
     from mlcc.ir.narrow import decode
 
@@ -181,7 +183,7 @@ def _value(expr: relax.Expr) -> Any:
         case relax.Constant(data=data) if data.array is not None:
             return decode(data.array, data.dtype)
         case relax.Tuple(fields=fields):
-            values = tuple(map(_value, fields))
+            values = tuple(map(_operand_value, fields))
             return None if any(v is None for v in values) else values
         case relax.ShapeExpr(values=values) if all(isinstance(v, tir.IntImm) for v in values):
             return tuple(v.value for v in values)  # type: ignore[attr-defined]
@@ -208,11 +210,11 @@ def _constant(value: Any, info: relax.StructInfo | None) -> relax.Constant | Non
 
 
 def _tensor_to_shape(call: relax.Call) -> relax.Expr | None:
-    value = _value(call.args[0])
+    value = _operand_value(call.args[0])
     return None if value is None else shape_expr(c.const(int(n), "int64") for n in value)
 
 
-def _run(
+def _interpret(
     func: tir.PrimFunc, constants: list[TensorData], outputs: list[relax.TensorStructInfo]
 ) -> list[relax.Constant] | None:
     """Run a TIR function in the interpreter; None if the interpreter refuses it."""
@@ -231,11 +233,11 @@ def _run(
         run_prim_func(func, [*(d.array for d in constants), *results])
     except MlccError:
         return None
-    constants_out = []
+    result_constants = []
     for info, result in zip(outputs, results, strict=True):
         assert info.dtype is not None
         dims = (c.const(n, "int64") for n in result.shape)
-        constants_out.append(
+        result_constants.append(
             relax.Constant(TensorData(info.dtype, result.shape, result), tensor_info(dims, info.dtype))
         )
-    return constants_out
+    return result_constants

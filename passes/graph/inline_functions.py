@@ -12,11 +12,11 @@ from mlcc.ir.visit import substitute
 from mlcc.passes.graph.canonicalize import canonical
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable, remove_unused
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
-from mlcc.passes.graph.symbolic import bind_info, mentioned_symbols
+from mlcc.passes.graph.symbolic import mentioned_symbols, unify_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.queries import all_bindings, callees, is_primitive
 
-MOST_BINDINGS = 100_000  # in one function
+MAX_BINDINGS = 100_000  # in one function
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,20 @@ class InlineFunctions(Pass):
 def _check_growth(module: IRModule, chosen: set[str]) -> None:
     """Raise an error for inlining that grows exponentially: functions that each call the next one twice."""
     totals: dict[str, int] = {}
-    waiting = list(module)
-    while waiting:
-        name = waiting[-1]
+    worklist = list(module)
+    while worklist:
+        name = worklist[-1]
         calls = _inlined_calls(module[name], chosen)
         missing = [callee for callee in calls if callee not in totals and callee != name]
         if missing and name not in totals:
-            waiting += missing
+            worklist += missing
             continue
-        waiting.pop()
+        worklist.pop()
         func = module[name]
-        own = len(list(all_bindings(func.body))) if isinstance(func, relax.Function) else 0
-        totals[name] = own + sum(totals[callee] for callee in calls)
-        if totals[name] > MOST_BINDINGS:
-            message = f"`{name}` would have more than {MOST_BINDINGS} bindings with all calls inlined"
+        own_bindings = len(list(all_bindings(func.body))) if isinstance(func, relax.Function) else 0
+        totals[name] = own_bindings + sum(totals[callee] for callee in calls)
+        if totals[name] > MAX_BINDINGS:
+            message = f"`{name}` would have more than {MAX_BINDINGS} bindings with all calls inlined"
             raise CompileError(error("E0513", message, func.span, help="leave `inline-functions` out"))
 
 
@@ -86,12 +86,12 @@ def _recursive(module: IRModule) -> set[str]:
     recursive = set()
     for name in calls:
         seen: set[str] = set()
-        waiting = list(calls[name])
-        while waiting:
-            other = waiting.pop()
+        worklist = list(calls[name])
+        while worklist:
+            other = worklist.pop()
             if other not in seen:
                 seen.add(other)
-                waiting += calls.get(other, ())
+                worklist += calls.get(other, ())
         if name in seen:
             recursive.add(name)
     return recursive
@@ -116,10 +116,10 @@ class _Inliner(RelaxMutator):
         """Return the body of a function with arguments substituted for parameters and fresh variables."""
         values: dict[Any, Any] = {v: tir.Var(v.name, v.dtype) for v in mentioned_symbols(func)}
         for param, argument in zip(func.params, args, strict=True):
-            bind_info(param.struct_info, argument.struct_info, values)
+            unify_symbols(param.struct_info, argument.struct_info, values)
         symbols = dict(values)
         values.update(zip(func.params, args, strict=True))
-        for var in _variables(func):
+        for var in _bound_variables(func):
             info = var.struct_info
             fresh = substitute(info, symbols) if symbols and info is not None else info
             values[var] = type(var)(var.name, fresh)
@@ -127,7 +127,7 @@ class _Inliner(RelaxMutator):
         return inlined
 
 
-def _variables(func: relax.Function) -> list[relax.Var]:
+def _bound_variables(func: relax.Function) -> list[relax.Var]:
     """The variables that a body defines, parameters of the functions in it included."""
     variables = []
     for binding, _ in all_bindings(func.body):

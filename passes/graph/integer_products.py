@@ -19,8 +19,8 @@ from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import tensor_info
 from mlcc.relax.queries import Uses, is_call, is_primitive
 
-_LARGEST = 2**31  # what sums of int32 stay below
-_REACH = {"int8": 128, "uint8": 255}  # the greatest magnitude of an element
+_INT32_BOUND = 2**31  # what sums of int32 stay below
+_MAX_MAGNITUDE = {"int8": 128, "uint8": 255}  # the greatest magnitude of an element
 _LAYOUTS = {  # of the data and the weights, by convolution
     "nn.conv1d": ("NCW", "OIW"), "nn.conv2d": ("NCHW", "OIHW"), "nn.conv3d": ("NCDHW", "OIDHW"),
 }  # fmt: skip
@@ -103,13 +103,13 @@ class _Rewriter(RelaxMutator):
             return None
         data, weight = operands
         kernel = _dims(call.args[1])
-        plain = (call.attrs["data_layout"], call.attrs["kernel_layout"]) == _LAYOUTS[name]
-        usual = call.attrs["out_layout"] == call.attrs["data_layout"]
-        if kernel is None or not plain or not usual or weight.axis not in (None, 0):
+        default_layouts = (call.attrs["data_layout"], call.attrs["kernel_layout"]) == _LAYOUTS[name]
+        keeps_layout = call.attrs["out_layout"] == call.attrs["data_layout"]
+        if kernel is None or not default_layouts or not keeps_layout or weight.axis not in (None, 0):
             return None
         terms = 1
         for extent in kernel[1:]:
-            terms *= tir.const_int(extent) or _LARGEST
+            terms *= tir.const_int(extent) or _INT32_BOUND
         zero = _bounded_zero(data, weight, terms)
         if zero is None:
             return None
@@ -166,20 +166,20 @@ class _Rewriter(RelaxMutator):
         info = call.struct_info
         if not isinstance(info, relax.TensorStructInfo) or str(info.dtype) != "float32":
             return None
-        left, right = (self._source(arg) for arg in call.args)
-        right = None if right is None else self._centred(right)
+        left, right = (self._quantized_source(arg) for arg in call.args)
+        right = None if right is None else self._without_zero_point(right)
         if left is None or right is None or left.axis is not None or right.dtype != "int8":
             return None
         return left, right
 
-    def _source(self, expr: relax.Expr) -> _Quantized | None:
+    def _quantized_source(self, expr: relax.Expr) -> _Quantized | None:
         """The integers that a tensor is dequantized from, through views."""
         value = self.uses.resolve(expr)
         if is_call(value, "relax.dequantize"):
             assert isinstance(value, relax.Call)
             data, scale, zero = (self.visit(arg) for arg in value.args)
             dims = _dims(data)
-            known = dims is not None and _dtype(data) in _REACH and _dtype(scale) == "float32"
+            known = dims is not None and _dtype(data) in _MAX_MAGNITUDE and _dtype(scale) == "float32"
             grouped = any(len(_dims(part) or ()) > 1 and not _is_single(part) for part in (scale, zero))
             if dims is None or not known or grouped or value.attrs["out_dtype"] != "float32":
                 return None
@@ -187,7 +187,7 @@ class _Rewriter(RelaxMutator):
             return _Quantized(data, scale, zero, along, None if _is_single(scale) else along)
         if not isinstance(value, relax.Call) or not _is_view(value):
             return None
-        below = self._source(value.args[0])
+        below = self._quantized_source(value.args[0])
         if below is None:
             return None
         axis = below.axis
@@ -199,15 +199,15 @@ class _Rewriter(RelaxMutator):
             axis = [at % rank for at in axes].index(axis)
         return dataclasses.replace(below, axis=axis, views=(*below.views, value))
 
-    def _integers(self, found: _Quantized) -> relax.Expr:
+    def _integers(self, quantized: _Quantized) -> relax.Expr:
         """The integers in the shape that the product takes."""
-        data = found.data
-        for view in found.views:
-            bare = replace(view, args=(data, *(self.visit(arg) for arg in view.args[1:])))
-            data = self.emit(self.infer(bare))
+        data = quantized.data
+        for view in quantized.views:
+            integer_view = replace(view, args=(data, *(self.visit(arg) for arg in view.args[1:])))
+            data = self.emit(self.infer(integer_view))
         return data
 
-    def _centred(self, weight: _Quantized) -> _Quantized | None:
+    def _without_zero_point(self, weight: _Quantized) -> _Quantized | None:
         """Weights whose zero point is 0: as they are, or as other constants of int8."""
         import numpy as np
 
@@ -220,12 +220,12 @@ class _Rewriter(RelaxMutator):
         data = _array(constant)
         if data is None or weight.views and zero.size > 1:
             return None
-        wide = [-1 if axis == weight.along else 1 for axis in range(data.ndim)]
-        points = zero.reshape(() if zero.size == 1 else wide)
-        moved = data.astype(np.int64) - points
-        if moved.size and (moved.min() < -128 or moved.max() > 127):
+        broadcast_shape = [-1 if axis == weight.along else 1 for axis in range(data.ndim)]
+        zero_points = zero.reshape(() if zero.size == 1 else broadcast_shape)
+        shifted = data.astype(np.int64) - zero_points
+        if shifted.size and (shifted.min() < -128 or shifted.max() > 127):
             return None
-        centred = TensorData.of(moved.astype(np.int8), key=constant.data.key and f"{constant.data.key}.centred")  # type: ignore[attr-defined]
+        centred = TensorData.of(shifted.astype(np.int8), key=constant.data.key and f"{constant.data.key}.centred")  # type: ignore[attr-defined]
         info = tensor_info(_dims(constant) or (), centred.dtype)
         return dataclasses.replace(weight, data=relax.Constant(centred, info), zero=_constant(0, "int8"))
 
@@ -236,8 +236,8 @@ def _bounded_zero(left: _Quantized, right: _Quantized, terms: int | None) -> int
     if zero is None or zero.size != 1 or terms is None:
         return None
     point = int(zero.reshape(-1)[0])
-    reach = _REACH[left.dtype] + abs(point)
-    return point if terms * reach * _REACH[right.dtype] < _LARGEST else None
+    max_left = _MAX_MAGNITUDE[left.dtype] + abs(point)
+    return point if terms * max_left * _MAX_MAGNITUDE[right.dtype] < _INT32_BOUND else None
 
 
 def _is_single(value: relax.Expr) -> bool:

@@ -40,7 +40,7 @@ class LambdaLift(Pass):
     name: ClassVar[str] = "lambda-lift"
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        names = _names(module)
+        names = _unique_names(module)
         if not names:
             return module
         new_module = module.copy()
@@ -69,14 +69,14 @@ def _nested(module: IRModule) -> Iterator[tuple[relax.Function, _Place]]:
                 stack += [(child, place) for child in reversed(list(operands(top)))]
 
 
-def _names(module: IRModule) -> dict[relax.Function, str]:
+def _unique_names(module: IRModule) -> dict[relax.Function, str]:
     """Names for the functions to lift, the shortest that are unique. Raises CompileError E0516."""
-    left = dict(_nested(module))
+    nested = dict(_nested(module))
     names: dict[relax.Function, str] = {}
-    taken = set(module)
-    for func in left:
+    used_names = set(module)
+    for func in nested:
         symbol = func.attrs.get("global_symbol")
-        if symbol is not None and (symbol in taken or symbol in names.values()):
+        if symbol is not None and (symbol in used_names or symbol in names.values()):
             message = f"`lambda-lift`: the module has a function `{symbol}` already, and cannot have the inner one"
             raise CompileError(error("E0516", message, func.span))
         if symbol is not None:
@@ -91,19 +91,19 @@ def _names(module: IRModule) -> dict[relax.Function, str]:
     def long(place: _Place) -> str | None:
         return "_".join(place) if len(place) > 2 else None
 
-    ways: list[Callable[[_Place], str | None]] = [lambda p: f"{p[0]}_{p[-1]}", long, counted]
-    for way in ways:
-        proposed = {func: way(place) for func, place in left.items() if func not in names}
-        given = list(proposed.values())
-        used = taken | set(names.values())
+    naming_schemes: list[Callable[[_Place], str | None]] = [lambda p: f"{p[0]}_{p[-1]}", long, counted]
+    for scheme in naming_schemes:
+        proposed = {func: scheme(place) for func, place in nested.items() if func not in names}
+        proposals = list(proposed.values())
+        used = used_names | set(names.values())
         for func, name in proposed.items():
-            if name is not None and name not in used and given.count(name) == 1:
+            if name is not None and name not in used and proposals.count(name) == 1:
                 names[func] = name
-    for func, place in left.items():  # names of the module happen to look like ours
+    for func, place in nested.items():  # names of the module happen to look like ours
         number = 0
         while func not in names:
             name = f"{place[0]}_{place[-1]}_{number}"
-            if name not in taken and name not in names.values():
+            if name not in used_names and name not in names.values():
                 names[func] = name
             number += 1
     return names
@@ -112,7 +112,7 @@ def _names(module: IRModule) -> dict[relax.Function, str]:
 # ---------------------------------------------------------------- lifting
 
 
-class _Calls(RelaxMutator):
+class _ClosureCalls(RelaxMutator):
     """Calls of variables that hold closures, which are objects, become `invoke_closure`."""
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
@@ -140,13 +140,13 @@ class _Calls(RelaxMutator):
         return new_var
 
 
-class _Lifter(_Calls):
-    """`own` has the functions being lifted by their variables: name and what they capture."""
+class _Lifter(_ClosureCalls):
+    """`lifted` has the functions being lifted by their variables: name and what they capture."""
 
     def __init__(self, module: IRModule, names: dict[relax.Function, str]) -> None:
         super().__init__(module)
         self.names = names
-        self.own: dict[relax.Var, tuple[relax.GlobalVar, tuple[relax.Expr, ...]]] = {}
+        self.lifted: dict[relax.Var, tuple[relax.GlobalVar, tuple[relax.Expr, ...]]] = {}
 
     def visit_binding(self, binding: relax.Binding) -> None:
         if isinstance(binding, relax.VarBinding) and binding.value in self.names:
@@ -156,21 +156,21 @@ class _Lifter(_Calls):
             super().visit_binding(binding)
 
     def visit(self, expr: relax.Expr) -> relax.Expr:
-        if isinstance(expr, relax.Var) and expr in self.own:
-            callee, captured = self.own[expr]
+        if isinstance(expr, relax.Var) and expr in self.lifted:
+            callee, captured = self.lifted[expr]
             return self.emit(_closure(callee, captured)) if captured else callee
-        if isinstance(expr, relax.Call) and isinstance(expr.op, relax.Var) and expr.op in self.own:
-            callee, captured = self.own[expr.op]
+        if isinstance(expr, relax.Call) and isinstance(expr.op, relax.Var) and expr.op in self.lifted:
+            callee, captured = self.lifted[expr.op]
             return self.infer(replace(expr, op=callee, args=(*self._all(expr.args), *captured)))
         return super().visit(expr)
 
     def lift(self, binding: relax.VarBinding, func: relax.Function) -> None:
         name = self.names[func]
-        captured = [v for v in _captured(func) if v is not binding.var and v not in self.own]
-        known = {self.remap.get(v, v): None for v in captured}
+        captured = [v for v in _captured(func) if v is not binding.var and v not in self.lifted]
+        captured_values = {self.remap.get(v, v): None for v in captured}
         inner = {v: relax.Var(v.name, self.remap.get(v, v).struct_info) for v in captured}
-        lost = free_symbols(replace(func, params=(*func.params, *inner.values())))  # no parameter gives these
-        shapes = tuple(relax.Var(f"param_{s.name}", shape_expr((s,)).struct_info) for s in lost)
+        free = free_symbols(replace(func, params=(*func.params, *inner.values())))  # no parameter gives these
+        shapes = tuple(relax.Var(f"param_{s.name}", shape_expr((s,)).struct_info) for s in free)
         params = (*func.params, *inner.values(), *shapes)
         info = relax.FuncStructInfo(
             tuple(p.struct_info or relax.ObjectStructInfo() for p in params),
@@ -178,21 +178,21 @@ class _Lifter(_Calls):
             func.is_pure,
         )
         callee = relax.GlobalVar(name, info)
-        outer_remap, outer_own = dict(self.remap), dict(self.own)
+        outer_remap, outer_own = dict(self.remap), dict(self.lifted)
         self.remap.update(inner)
-        self.own[binding.var] = callee, (*inner.values(), *shapes)
+        self.lifted[binding.var] = callee, (*inner.values(), *shapes)
         body = self.visit_scope(func.body)
-        self.remap, self.own = outer_remap, outer_own
-        ret = None if isinstance(func.ret_struct_info, relax.FuncStructInfo) else func.ret_struct_info
-        lifted = renew_symbols(make_function(params, body, func.attrs, ret, func.is_pure, func.span))
+        self.remap, self.lifted = outer_remap, outer_own
+        result_info = None if isinstance(func.ret_struct_info, relax.FuncStructInfo) else func.ret_struct_info
+        lifted = renew_symbols(make_function(params, body, func.attrs, result_info, func.is_pure, func.span))
         self.module.functions[name] = lifted
         callee = relax.GlobalVar(name, function_info(lifted))
         if self._global_vars is not None:
             self._global_vars[name] = callee
-        if captured or lost:
-            self.rebind(binding, _closure(callee, (*known, *(shape_expr((s,)) for s in lost))))
+        if captured or free:
+            self.rebind(binding, _closure(callee, (*captured_values, *(shape_expr((s,)) for s in free))))
         else:
-            self.own[binding.var] = callee, ()
+            self.lifted[binding.var] = callee, ()
 
 
 def _closure(callee: relax.GlobalVar, captured: tuple[relax.Expr, ...]) -> relax.Call:
@@ -201,13 +201,13 @@ def _closure(callee: relax.GlobalVar, captured: tuple[relax.Expr, ...]) -> relax
 
 def _captured(func: relax.Function) -> list[relax.Var]:
     """The variables of its surroundings that a function uses, in the order of use."""
-    own = set(func.params)
+    local_vars = set(func.params)
     for binding, _ in all_bindings(func.body):
-        own.add(binding.var)
+        local_vars.add(binding.var)
         value = getattr(binding, "value", None)
         if isinstance(value, relax.Function):
-            own.update(value.params)
-    return [v for v in dict.fromkeys(used_vars(func.body)) if v not in own]
+            local_vars.update(value.params)
+    return [v for v in dict.fromkeys(used_vars(func.body)) if v not in local_vars]
 
 
 def _with_closures_from_calls(module: IRModule) -> IRModule:
@@ -216,8 +216,8 @@ def _with_closures_from_calls(module: IRModule) -> IRModule:
         new_module = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function):
-                changed = _Results(module).visit_function(func)
-                if isinstance(changed.ret_struct_info, relax.FuncStructInfo) and _gives_object(changed):
+                changed = _CallResultUpdater(module).visit_function(func)
+                if isinstance(changed.ret_struct_info, relax.FuncStructInfo) and _returns_object(changed):
                     changed = make_function(changed.params, changed.body, changed.attrs, None, changed.is_pure)
                 new_module.functions[name] = changed
         if new_module.functions == module.functions:
@@ -225,11 +225,11 @@ def _with_closures_from_calls(module: IRModule) -> IRModule:
         module = new_module
 
 
-def _gives_object(func: relax.Function) -> bool:
+def _returns_object(func: relax.Function) -> bool:
     return isinstance(func.body.struct_info, relax.ObjectStructInfo)
 
 
-class _Results(_Calls):
+class _CallResultUpdater(_ClosureCalls):
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar):
             callee = self.module.functions.get(expr.op.name)

@@ -60,33 +60,33 @@ class LowerToTir(Pass):
         builder = ModuleBuilder(module)
         skipped = _operator_names(self.skip)
         cache: Cache = {}
-        wrong: list[Diagnostic] = []
-        many = backends.of(ctx.target).many_threads
+        errors: list[Diagnostic] = []
+        many_threads = backends.of(ctx.target).many_threads
         for name in sorted(module):
             func = module[name]
             if isinstance(func, relax.Function):
-                settle = ctx.builds if self.check_indices is None else self.check_indices
-                how = Lowering(many, self.accurate, settle, ctx.target.check_indices)
-                lowering = _Lowering(builder, Uses.of(func), skipped, cache, wrong, how)
+                resolve_indices = ctx.builds if self.check_indices is None else self.check_indices
+                choice = Lowering(many_threads, self.accurate, resolve_indices, ctx.target.check_indices)
+                lowering = _Lowering(builder, Uses.of(func), skipped, cache, errors, choice)
                 builder.module.functions[name] = lowering.visit_function(func)
-        if wrong:
-            raise CompileError(together(wrong))
+        if errors:
+            raise CompileError(together(errors))
         return builder.module
 
 
 def _operator_names(names: Sequence[str]) -> set[str]:
     """Full names of operators. Raises CompileError E0503 for one that does not exist."""
-    wrong = []
+    errors = []
     full_names = set()
     for name in names:
-        known = ops.get(name)
-        if known is None:
+        operator = ops.get(name)
+        if operator is None:
             help = did_you_mean(name, ops.names())
-            wrong.append(error("E0503", f"`lower-to-tir`: there is no operator `{name}` to skip", help=help))
+            errors.append(error("E0503", f"`lower-to-tir`: there is no operator `{name}` to skip", help=help))
         else:
-            full_names.add(known.name)
-    if wrong:
-        raise CompileError(wrong)
+            full_names.add(operator.name)
+    if errors:
+        raise CompileError(errors)
     return full_names
 
 
@@ -94,13 +94,13 @@ def _operator_names(names: Sequence[str]) -> set[str]:
 class Lowering:
     """The choice among an operator's lowerings: for devices with `many` threads, or the most `accurate` one.
 
-    `settle_indices`: negative indices in the data count from the end, for operators that define it so. With
+    `resolve_indices`: negative indices in the data count from the end, for operators that define it so. With
     `check_indices`, indices out of bounds are errors.
     """
 
     many: bool = False
     accurate: bool = False
-    settle_indices: bool = False
+    resolve_indices: bool = False
     check_indices: bool = True
 
     def of(self, impl: Impl) -> Iterator[Callable[..., Any]]:
@@ -115,16 +115,16 @@ class Lowering:
 
 class _Lowering(RelaxMutator):
     def __init__(
-        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, wrong: list[Diagnostic],
-        how: Lowering,
+        self, builder: ModuleBuilder, uses: Uses, skipped: set[str], cache: Cache, errors: list[Diagnostic],
+        choice: Lowering,
     ) -> None:  # fmt: skip
         super().__init__(builder.module)
-        self.how = how
+        self.choice = choice
         self.builder = builder
         self.uses = uses
         self.skipped = skipped
         self.cache = cache
-        self.wrong = wrong
+        self.errors = errors
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op)) or expr.op.name in self.skipped:
@@ -143,9 +143,9 @@ class _Lowering(RelaxMutator):
         try:
             if measure is not None and not shapes_known(call):
                 call = self.measured(op, call, measure)
-            lowered = lower_call(op, call, self.builder, self.cache, self.how)
+            lowered = lower_call(op, call, self.builder, self.cache, self.choice)
         except CompileError as exc:
-            self.wrong += exc.diagnostics
+            self.errors += exc.diagnostics
             return expr
         return replace(lowered, span=expr.span)
 
@@ -156,19 +156,19 @@ class _Lowering(RelaxMutator):
     def measured(self, op: OpDef, call: relax.Call, found: Found) -> relax.Call:
         """The call with extents in its struct info, which a function that runs before it finds in the data."""
         short = f"{op.short}_extents"
-        first = OpDef(f"relax.{short}", op.signature, Impl(op.impl.parameters, lower=found.measure))
+        measuring_op = OpDef(f"relax.{short}", op.signature, Impl(op.impl.parameters, lower=found.measure))
         vector = relax.TensorStructInfo(None, INT64, 1)
         as_vector = replace(call, struct_info=vector)
-        how = replace_(self.how, many=False)
-        sizes = self.emit(lower_call(first, as_vector, self.builder, self.cache, how))
+        choice = replace_(self.choice, many=False)
+        sizes = self.emit(lower_call(measuring_op, as_vector, self.builder, self.cache, choice))
         info = sizes.struct_info
         assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
         count = tir.const_int(info.dims[0]) or 0
         shape = self.emit_op("tensor_to_shape", sizes)
         extents = tuple(tir.Var(f"{op.short.rpartition('.')[2]}_{i}", INT64) for i in range(count))
-        known = relax.ShapeStructInfo(extents, count)
-        var = (relax.DataflowVar if self.in_dataflow else relax.Var)("extents", known)
-        self.put(relax.MatchCast(var, shape, known))
+        extents_info = relax.ShapeStructInfo(extents, count)
+        var = (relax.DataflowVar if self.in_dataflow else relax.Var)("extents", extents_info)
+        self.put(relax.MatchCast(var, shape, extents_info))
         return replace(call, struct_info=found.sized(call, extents))
 
     def argument(self, expr: relax.Expr) -> relax.Expr:
@@ -190,7 +190,7 @@ class _Lowering(RelaxMutator):
 
 
 @dataclass(frozen=True)
-class _Made:
+class _LoweredCall:
     """A lowered call: the name of its TIR function, the result's struct info, and symbolic sizes passed as arguments.
 
     The sizes are expressions over the variables in `order`.
@@ -202,7 +202,7 @@ class _Made:
     order: tuple[tir.Var, ...]
 
 
-Cache = dict[Any, _Made]  # by what a call looks like, see _Key
+Cache = dict[Any, _LoweredCall]  # by what a call looks like, see _Key
 
 
 @dataclass
@@ -266,51 +266,53 @@ class Arguments:
 
 
 def lower_call(
-    op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache, how: Lowering = Lowering()
+    op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache, choice: Lowering = Lowering()
 ) -> relax.Expr:  # fmt: skip
     """The `call_tir` that computes a call of an operator; its TIR function is added to the builder."""
     from mlcc import te
 
-    given = Arguments()
-    operands = _operands(op, call, given)
-    looks = _Key({new: old for old, new in given.fresh.items()})
-    key = looks.of((op.name, call.attrs, call.struct_info, operands))
-    place = operator_place(op, call) if how.check_indices else ""
-    checked = (key, place, constant_ranges(given)) if how.settle_indices else key
-    shared = None if key is None else cache.get(key) or cache.get(checked)
+    arguments = Arguments()
+    operands = _operands(op, call, arguments)
+    key_builder = _KeyBuilder({new: old for old, new in arguments.fresh.items()})
+    key = key_builder.of((op.name, call.attrs, call.struct_info, operands))
+    location = operator_location(op, call) if choice.check_indices else ""
+    checked_key = (key, location, constant_ranges(arguments)) if choice.resolve_indices else key
+    shared = None if key is None else cache.get(key) or cache.get(checked_key)
     if shared is not None:
-        now = dict(zip(shared.order, looks.order, strict=True))
-        symbolic = [prim_value(substitute(v, now)) for v in shared.sizes]
-        passed = [*given.passed, *symbolic]
-        return call_tir(shared.name, builder.module[shared.name], passed, substitute(shared.info, now))  # type: ignore[arg-type]
-    own = given.renew(call)  # shapes and attributes over the function's own variables, too
-    result: Any = next(lowered for lower in how.of(op.impl) if (lowered := lower(own, *operands)) is not None)
+        current_symbols = dict(zip(shared.order, key_builder.order, strict=True))
+        symbolic = [prim_value(substitute(v, current_symbols)) for v in shared.sizes]
+        passed = [*arguments.passed, *symbolic]
+        return call_tir(shared.name, builder.module[shared.name], passed, substitute(shared.info, current_symbols))  # type: ignore[arg-type]
+    renewed_call = arguments.renew(call)  # shapes and attributes over the function's own variables, too
+    result: Any = next(
+        lowered for lower in choice.of(op.impl) if (lowered := lower(renewed_call, *operands)) is not None
+    )
     if isinstance(result, relax.Expr):
         return result
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
     _check_dtypes(call, [t.dtype for t in outputs])
-    unbound = given.unbound(outputs)
-    func = te.create_prim_func([*given.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
-    if not how.accurate:
+    unbound = arguments.unbound(outputs)
+    func = te.create_prim_func([*arguments.inputs, *unbound, *outputs], "int64").without_attr("global_symbol")
+    if not choice.accurate:
         func = with_rounded_constants(func)
     elif uses_narrow_floats(func):
         func = func.with_attr(OPERATOR, True)
-    if how.settle_indices:
-        rule = replace_(_index_rule(op, call, func, given), checked=how.check_indices)
-        plain, func = func, with_index_checks(func, rule)
-        key = checked if key is not None and func is not plain else key
+    if choice.resolve_indices:
+        rule = replace_(_index_rule(op, call, func, arguments), checked=choice.check_indices)
+        unchecked, func = func, with_index_checks(func, rule)
+        key = checked_key if key is not None and func is not unchecked else key
     name = builder.add(func, op.tir_name(call))
-    back = {new: old for old, new in given.fresh.items()}
+    original_symbols = {new: old for old, new in arguments.fresh.items()}
     infos = [
-        replace(tensor_info((_int64(substitute(d, back)) for d in t.buffer.shape), t.dtype), vdevice=device)
+        replace(tensor_info((_int64(substitute(d, original_symbols)) for d in t.buffer.shape), t.dtype), vdevice=device)
         for t, device in zip(outputs, _devices(call.struct_info, len(outputs)), strict=True)
     ]
     single = not isinstance(call.struct_info, relax.TupleStructInfo)
     out = infos[0] if single else relax.TupleStructInfo(tuple(infos))
-    sizes = tuple(substitute(v, back) for v in unbound)
-    if key is not None and set(back.values()) <= set(looks.order):
-        cache[key] = _Made(name, out, sizes, tuple(looks.order))
-    return call_tir(name, builder.module[name], [*given.passed, *map(prim_value, sizes)], out)  # type: ignore[arg-type]
+    sizes = tuple(substitute(v, original_symbols) for v in unbound)
+    if key is not None and set(original_symbols.values()) <= set(key_builder.order):
+        cache[key] = _LoweredCall(name, out, sizes, tuple(key_builder.order))
+    return call_tir(name, builder.module[name], [*arguments.passed, *map(prim_value, sizes)], out)  # type: ignore[arg-type]
 
 
 def _devices(info: relax.StructInfo | None, count: int) -> list[str | None]:
@@ -329,36 +331,38 @@ def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
     return rewrite_bottom_up(func, folded) if any(map(is_exact_constant, walk(func))) else func
 
 
-def operator_place(op: OpDef, call: relax.Call) -> str:
+def operator_location(op: OpDef, call: relax.Call) -> str:
     """Return the name of a call for messages: its operator, and its line if it was read from a text."""
     line = 0 if call.span is None else call.span.source.line_col(call.span.start)[0]
     return f"`R.{op.short}`" + (f" in line {line}" if line else "")
 
 
-def constant_ranges(given: Arguments) -> tuple[tuple[int, int] | None, ...]:
+def constant_ranges(arguments: Arguments) -> tuple[tuple[int, int] | None, ...]:
     """The least and greatest element of each tensor that is passed, for small constants of integers."""
-    return tuple(map(constant_indices, given.passed))
+    return tuple(map(constant_indices, arguments.passed))
 
 
-def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, given: Arguments) -> IndexRule:
-    inputs = [b.data for b in func.buffers[: len(given.inputs)] if b is not None]
-    ranges = constant_ranges(given)
-    known = {data: index_range for data, index_range in zip(inputs, ranges, strict=False) if index_range is not None}
+def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, arguments: Arguments) -> IndexRule:
+    inputs = [b.data for b in func.buffers[: len(arguments.inputs)] if b is not None]
+    ranges = constant_ranges(arguments)
+    known_ranges = {
+        data: index_range for data, index_range in zip(inputs, ranges, strict=False) if index_range is not None
+    }
     from_end = op.impl.from_end and call.attrs.get("mode") not in ("clip", "wrap")
     scalars = op.impl.checks_scalars
-    return IndexRule(operator_place(op, call), frozenset(inputs), from_end, from_end, known, scalars)
+    return IndexRule(operator_location(op, call), frozenset(inputs), from_end, from_end, known_ranges, scalars)
 
 
-def _check_dtypes(call: relax.Call, made: Sequence[DType]) -> None:
+def _check_dtypes(call: relax.Call, produced: Sequence[DType]) -> None:
     """Raise CompileError E0444 unless a lowering gives the dtypes that inference promised to the call's users."""
     info = call.struct_info
-    wanted = [i.dtype for i in (info.fields if isinstance(info, relax.TupleStructInfo) else (info,))]  # type: ignore[union-attr]
-    if wanted != list(made):
-        name, dtypes = call.op.name.removeprefix("relax."), ", ".join(map(str, wanted))
+    promised = [i.dtype for i in (info.fields if isinstance(info, relax.TupleStructInfo) else (info,))]  # type: ignore[union-attr]
+    if promised != list(produced):
+        name, dtypes = call.op.name.removeprefix("relax."), ", ".join(map(str, promised))
         raise CompileError(error("E0444", f"`R.{name}` has no implementation that gives {dtypes}", call.span))
 
 
-class _Key:
+class _KeyBuilder:
     """Calls as values that compare by content: tensors by shape and dtype, variables by name and first use."""
 
     def __init__(self, old: dict[tir.Var, tir.Var]) -> None:
@@ -401,7 +405,7 @@ def _int64(value: tir.Expr) -> tir.Expr:
     return c.cast("int64", value)
 
 
-def _operands(op: OpDef, call: relax.Call, given: Arguments) -> list[Any]:
+def _operands(op: OpDef, call: relax.Call, arguments: Arguments) -> list[Any]:
     numbers: dict[int, tir.Expr] = {}
     if op.impl.inline is Inline.ONE_OF_TWO:
         for index in (1, 0):
@@ -410,9 +414,9 @@ def _operands(op: OpDef, call: relax.Call, given: Arguments) -> list[Any]:
                 numbers[index] = value
     elif op.impl.inline is Inline.ALL:
         numbers = {i: v for i, a in enumerate(call.args) if (v := scalar_constant(a)) is not None}
-    shapes = {i: given.shape(call.args[i]) for i in op.impl.shape_only}
+    shapes = {i: arguments.shape(call.args[i]) for i in op.impl.shape_only}
     converted: dict[int, Any] = {**shapes, **numbers}
-    return [converted[i] if i in converted else given.convert(a) for i, a in enumerate(call.args)]
+    return [converted[i] if i in converted else arguments.convert(a) for i, a in enumerate(call.args)]
 
 
 def scalar_constant(expr: relax.Expr) -> tir.Expr | None:

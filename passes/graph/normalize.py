@@ -76,9 +76,9 @@ class _Normalizer(RelaxMutator):
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         blocks = [part for b in joined(seq.blocks) for part in flat(self.visit_block(b))]
-        self._made.append([])
+        self._binding_stack.append([])
         body = self.operand(self.visit(seq.body))
-        blocks += flat(relax.BindingBlock(tuple(self._made.pop())))
+        blocks += flat(relax.BindingBlock(tuple(self._binding_stack.pop())))
         new_seq = replace(make_seq(blocks, body), span=seq.span)
         same = len(new_seq.blocks) == len(seq.blocks) and all(
             a is b for a, b in zip(new_seq.blocks, seq.blocks, strict=True)

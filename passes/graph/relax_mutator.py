@@ -22,12 +22,12 @@ from mlcc.relax.construct import (
 from mlcc.relax.queries import is_primitive
 
 
-def map_relax_functions(module: IRModule, change: Any, primitive: bool = True) -> IRModule:
+def map_relax_functions(module: IRModule, rewrite: Any, primitive: bool = True) -> IRModule:
     """A copy with `change(name, func)` in place of every relax function; fused ones only if `primitive`."""
     new_module = module.copy()
     for name, func in module.functions.items():
         if isinstance(func, relax.Function) and (primitive or not is_primitive(func)):
-            new_module.functions[name] = change(name, func)
+            new_module.functions[name] = rewrite(name, func)
     return new_module
 
 
@@ -55,7 +55,7 @@ class RelaxMutator:
         self.remap: dict[relax.Var, relax.Expr] = {}
         self.in_dataflow = False
         self.span: Span | None = None  # of the binding in hand, which bindings before it come from
-        self._made: list[list[relax.Binding]] = []
+        self._binding_stack: list[list[relax.Binding]] = []
         self._global_vars: dict[str, relax.GlobalVar] | None = None
 
     # what subclasses override
@@ -75,7 +75,7 @@ class RelaxMutator:
 
     def put(self, binding: relax.Binding) -> None:
         """Append a binding as it is."""
-        self._made[-1].append(binding)
+        self._binding_stack[-1].append(binding)
 
     def emit(self, value: relax.Expr, name: str = "lv", output: bool = False) -> relax.Var:
         """Bind a new variable to `value`; one that is visible outside a dataflow block if `output`."""
@@ -122,11 +122,11 @@ class RelaxMutator:
 
     def visit_seq(self, seq: relax.SeqExpr) -> relax.SeqExpr:
         blocks = [part for b in joined(seq.blocks) for part in flat(self.visit_block(b))]
-        self._made.append([])
+        self._binding_stack.append([])
         body = self.visit(seq.body)
-        rest = self._made.pop()
-        if rest:
-            blocks += flat(relax.BindingBlock(tuple(rest)))
+        trailing = self._binding_stack.pop()
+        if trailing:
+            blocks += flat(relax.BindingBlock(tuple(trailing)))
         same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
         if same and body is seq.body and all(b.bindings for b in blocks):
             return seq
@@ -135,12 +135,12 @@ class RelaxMutator:
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         before, self.in_dataflow = self.in_dataflow, isinstance(block, relax.DataflowBlock)
-        self._made.append([])
+        self._binding_stack.append([])
         for binding in block.bindings:
             self.span = binding.span
             self.visit_binding(binding)
         self.span = None
-        bindings = tuple(self._made.pop())
+        bindings = tuple(self._binding_stack.pop())
         self.in_dataflow = before
         same = len(bindings) == len(block.bindings) and all(
             a is b for a, b in zip(bindings, block.bindings, strict=True)
@@ -161,8 +161,8 @@ class RelaxMutator:
                 operands = self._all(fields)
                 return self.rewrite(expr if operands is fields else replace(make_tuple(operands), span=expr.span))
             case relax.TupleGetItem(tuple_value=value, index=index):
-                done = self.visit(value)
-                return self.rewrite(expr if done is value else replace(get_item(done, index), span=expr.span))
+                visited = self.visit(value)
+                return self.rewrite(expr if visited is value else replace(get_item(visited, index), span=expr.span))
             case relax.If():
                 return self.rewrite(self._if(expr))
             case relax.SeqExpr():

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from mlcc.ir import construct as c
 from mlcc.ir import relax
 from mlcc.ir.module import IRModule
-from mlcc.passes.graph.signatures import CallSites, Update, change_callees, private_functions, tidied
+from mlcc.passes.graph.signatures import CallSites, Update, canonicalized, change_callees, private_functions
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import get_item, make_function, make_seq, make_tuple, prim_value
 from mlcc.relax.queries import all_bindings, operands
@@ -35,7 +35,7 @@ class RemoveUnusedOutputs(Pass):
                 reduced[name], updates[name] = _reduced(func, mask), _updater(mask)
         if reduced:
             module = change_callees(module, reduced, updates)
-        return tidied(module, ctx)
+        return canonicalized(module, ctx)
 
 
 def _used_fields(module: IRModule) -> dict[str, list[bool]]:
@@ -48,16 +48,16 @@ def _used_fields(module: IRModule) -> dict[str, list[bool]]:
     for func in module.functions.values():
         if masks and isinstance(func, relax.Function):
             values = {b.var: b.value for b, _ in all_bindings(func.body)}  # type: ignore[attr-defined]
-            _Looker(masks, values).look(func.body)
+            _UseMarker(masks, values).mark(func.body)
     return masks
 
 
 @dataclass
-class _Looker:
+class _UseMarker:
     masks: dict[str, list[bool]]
     values: dict[relax.Var, relax.Expr] = field(default_factory=dict)
 
-    def look(self, root: Any) -> None:
+    def mark(self, root: Any) -> None:
         stack = [root]
         while stack:
             top = stack.pop()
@@ -89,22 +89,22 @@ class _Looker:
 def _reduced(func: relax.Function, mask: list[bool]) -> relax.Function:
     before = relax.Var("previous_outputs", func.body.struct_info)
     last = relax.BindingBlock((relax.VarBinding(before, func.body.body),))
-    kept = [relax.Var("output", get_item(before, i).struct_info) for i, used in enumerate(mask) if used]
-    items = [get_item(before, i) for i, used in enumerate(mask) if used]
-    taken = relax.BindingBlock(tuple(relax.VarBinding(v, i) for v, i in zip(kept, items, strict=True)))
-    result = kept[0] if len(kept) == 1 else make_tuple(kept)
-    body = make_seq((*func.body.blocks, last, taken), result)
+    used_vars = [relax.Var("output", get_item(before, i).struct_info) for i, used in enumerate(mask) if used]
+    used_items = [get_item(before, i) for i, used in enumerate(mask) if used]
+    used_block = relax.BindingBlock(tuple(relax.VarBinding(v, i) for v, i in zip(used_vars, used_items, strict=True)))
+    result = used_vars[0] if len(used_vars) == 1 else make_tuple(used_vars)
+    body = make_seq((*func.body.blocks, last, used_block), result)
     return make_function(func.params, body, func.attrs, None, func.is_pure, func.span)
 
 
 def _updater(mask: list[bool]) -> Update:
     def update(sites: CallSites, call: relax.Call) -> relax.Expr:
         new_call = sites.emit(sites.call(call.op.name, call.args))
-        nothing = prim_value(c.const(float("nan"), "float64"))
+        placeholder = prim_value(c.const(float("nan"), "float64"))
         places = iter(range(sum(mask)))
         single = sum(mask) == 1
         fields = [
-            nothing if not used else new_call if single else sites.emit(get_item(new_call, next(places)))
+            placeholder if not used else new_call if single else sites.emit(get_item(new_call, next(places)))
             for used in mask
         ]
         return make_tuple(fields)

@@ -10,7 +10,7 @@ from mlcc.ir.module import IRModule
 from mlcc.passes.graph.dead_code import remove_unused
 from mlcc.passes.graph.relax_mutator import map_relax_functions
 from mlcc.passes.graph.signatures import CallSites, Update, change_callees, private_functions, with_params
-from mlcc.passes.graph.symbolic import bind_info, info_symbols, mentioned_symbols
+from mlcc.passes.graph.symbolic import info_symbols, mentioned_symbols, unify_symbols
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import shape_expr
 from mlcc.relax.queries import used_vars
@@ -38,18 +38,18 @@ class RemoveUnusedParameters(Pass):
                 continue
             kept = tuple(p for p in func.params if p in used)
             defined = {s for p in kept for s in info_symbols(p.struct_info)}
-            lost = _given(func) - defined
-            symbols = [s for s in reversed(mentioned_symbols(func.body)) if s in lost]
-            more = tuple(relax.Var(f"param_{s.name}", shape_expr((s,)).struct_info) for s in symbols)
-            reduced[name] = with_params(func, kept + more, func.body)
+            undefined = _parameter_symbols(func) - defined
+            symbols = [s for s in reversed(mentioned_symbols(func.body)) if s in undefined]
+            shape_params = tuple(relax.Var(f"param_{s.name}", shape_expr((s,)).struct_info) for s in symbols)
+            reduced[name] = with_params(func, kept + shape_params, func.body)
             updates[name] = _updater(func, used, symbols)
         if not reduced:
             return module
-        done = change_callees(module, reduced, updates)
-        return map_relax_functions(done, lambda _, func: remove_unused(func, done))
+        changed = change_callees(module, reduced, updates)
+        return map_relax_functions(changed, lambda _, func: remove_unused(func, changed))
 
 
-def _given(func: relax.Function) -> set[tir.Var]:
+def _parameter_symbols(func: relax.Function) -> set[tir.Var]:
     return {s for p in func.params for s in info_symbols(p.struct_info)}
 
 
@@ -57,7 +57,7 @@ def _updater(func: relax.Function, used: set[relax.Var], symbols: list[tir.Var])
     def update(sites: CallSites, call: relax.Call) -> relax.Expr:
         values: dict[Any, Any] = {}
         for param, arg in zip(func.params, call.args, strict=True):
-            bind_info(param.struct_info, arg.struct_info, values)
+            unify_symbols(param.struct_info, arg.struct_info, values)
         kept = [a for p, a in zip(func.params, call.args, strict=True) if p in used]
         return sites.call(call.op.name, (*kept, *(shape_expr((values[s],)) for s in symbols)))
 

@@ -99,15 +99,15 @@ def reshaped_parameter(func: tir.PrimFunc) -> int | None:
     for axis in blocks[0].iter_vars:
         analyzer.bind(axis.var, axis.dom)
     ranges = {axis.var: axis.dom for axis in blocks[0].iter_vars}
-    places = [_position(a.buffer, map(analyzer.simplify, a.indices)) for a in (store, load)]
-    same = analyzer.prove_equal(places[0], places[1])
-    if not same:
-        simple = [iter_map_simplify([place], ranges)[0] for place in places]
-        same = analyzer.prove_equal(simple[0], simple[1])
-    return func.buffers.index(load.buffer) if same else None
+    offsets = [_linear_offset(a.buffer, map(analyzer.simplify, a.indices)) for a in (store, load)]
+    is_reshape = analyzer.prove_equal(offsets[0], offsets[1])
+    if not is_reshape:
+        simplified = [iter_map_simplify([place], ranges)[0] for place in offsets]
+        is_reshape = analyzer.prove_equal(simplified[0], simplified[1])
+    return func.buffers.index(load.buffer) if is_reshape else None
 
 
-def _position(buffer: tir.Buffer, indices: Iterable[tir.Expr]) -> tir.Expr:
+def _linear_offset(buffer: tir.Buffer, indices: Iterable[tir.Expr]) -> tir.Expr:
     """The place of an element in memory, in the dtype of the indices: casts would hide the variables in them."""
     offset: tir.Expr = c.const(0, "int64")
     for at, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):

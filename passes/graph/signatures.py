@@ -38,14 +38,16 @@ def private_functions(module: IRModule) -> dict[str, relax.Function]:
     return private
 
 
-def change_callees(module: IRModule, made: Mapping[str, relax.Function], updates: Mapping[str, Update]) -> IRModule:
+def change_callees(
+    module: IRModule, replacements: Mapping[str, relax.Function], updates: Mapping[str, Update]
+) -> IRModule:
     """The module with changed functions and their calls brought up to date."""
     changed = module.copy()
-    changed.functions.update(made)
+    changed.functions.update(replacements)
     return map_relax_functions(changed, lambda _, func: CallSites(changed, updates).visit_function(func))
 
 
-def tidied(module: IRModule, ctx: PassContext) -> IRModule:
+def canonicalized(module: IRModule, ctx: PassContext) -> IRModule:
     """Return the module in canonical form, without bindings and functions that are then unused."""
     module = map_relax_functions(module, lambda _, func: canonical(func, module))
     return DeadCode().run(module, ctx)

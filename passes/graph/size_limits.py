@@ -26,13 +26,13 @@ class SizeLimits:
     def _bound(self, info: relax.TensorStructInfo) -> None:
         """Bound the product of a tensor's symbolic sizes by the size of memory, unless a constant extent is 0."""
         dims = info.dims or ()
-        others = _constants(dims)
-        if others == 0:
+        constant_elements = _constants(dims)
+        if constant_elements == 0:
             return
-        self.products[self._symbols(dims)] = _MEMORY // others
+        self.products[self._symbols(dims)] = _MEMORY // constant_elements
         symbols = [d for d in dims if not isinstance(d, tir.IntImm)]
         if len(symbols) == 1 and isinstance(symbols[0], tir.Var):
-            self.known.bind_bound(symbols[0], 0, _MEMORY // others)
+            self.known.bind_bound(symbols[0], 0, _MEMORY // constant_elements)
 
     def unproven(self, call: relax.Call) -> Iterator[tuple[tir.Expr, int]]:
         """Yield the element counts of results that may be too large, each with the largest count allowed."""
@@ -41,12 +41,12 @@ class SizeLimits:
             dims = known_dims(info) or ()
             if all(isinstance(d, tir.IntImm) for d in dims) or any(self._covers(o, dims) for o in operands):
                 continue
-            count, most = _count(dims), most_elements(info.dtype)
+            count, limit = _count(dims), most_elements(info.dtype)
             product_bound = self.products.get(self._symbols(dims))
-            if product_bound is not None and product_bound * _constants(dims) <= most:
+            if product_bound is not None and product_bound * _constants(dims) <= limit:
                 continue
-            if self.known.bound(count).max > most:
-                yield count, most
+            if self.known.bound(count).max > limit:
+                yield count, limit
 
     def _covers(self, operand: relax.TensorStructInfo, dims: Dims) -> bool:
         """Return True if a tensor with these extents provably has at most as many elements as the operand."""

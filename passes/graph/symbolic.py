@@ -12,7 +12,7 @@ from mlcc.ir.visit import Rewriter, substitute
 from mlcc.passes.graph.relax_mutator import RelaxMutator
 
 
-class _Bind(Rewriter):
+class _SymbolBinder(Rewriter):
     """Replace symbolic variables by expressions and simplify the expressions around them."""
 
     def __init__(self, values: Mapping[tir.Var, tir.Expr]) -> None:
@@ -34,7 +34,7 @@ def bind_symbols(
 ) -> relax.Function:
     """The function with symbolic and relax variables replaced; struct info that depends on them is inferred anew."""
     if values:
-        binder = _Bind(values)
+        binder = _SymbolBinder(values)
         for var in replaced:
             binder._memo[id(var)] = (var, var)
         func = binder.visit(func)
@@ -99,7 +99,7 @@ def renew_symbols(func: relax.Function) -> relax.Function:
     return substitute(func, fresh) if fresh else func
 
 
-def bind_info(pattern: Any, info: Any, values: dict[Any, Any]) -> None:
+def unify_symbols(pattern: Any, info: Any, values: dict[Any, Any]) -> None:
     """Symbolic variables of a parameter stand for what the argument has in their place."""
     match pattern, info:
         case relax.TensorStructInfo(), relax.TensorStructInfo():
@@ -112,7 +112,7 @@ def bind_info(pattern: Any, info: Any, values: dict[Any, Any]) -> None:
             pairs = zip((want,), (have,), strict=True)
         case relax.TupleStructInfo(fields=fields), relax.TupleStructInfo(fields=others):
             for a, b in zip(fields, others, strict=False):
-                bind_info(a, b, values)
+                unify_symbols(a, b, values)
             return
         case _:
             return

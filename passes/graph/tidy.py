@@ -9,7 +9,7 @@ from mlcc.passes.graph.dead_code import remove_unused
 from mlcc.passes.graph.eliminate_common_subexpr import deduplicated
 
 
-def tidied(func: relax.Function, module: IRModule) -> relax.Function:
+def clean_up(func: relax.Function, module: IRModule) -> relax.Function:
     """Return the function without renamings, common subexpressions and dead bindings."""
     while True:
         cleaned = remove_unused(deduplicated(canonical(func, module), module), module)
@@ -18,10 +18,10 @@ def tidied(func: relax.Function, module: IRModule) -> relax.Function:
         func = cleaned
 
 
-def tidied_after(made: relax.Function, func: relax.Function, module: IRModule) -> relax.Function:
-    """Return the rewritten form `made` of `func`, cleaned up as TVM's rewriter does.
+def clean_up_rewritten(rewritten: relax.Function, func: relax.Function, module: IRModule) -> relax.Function:
+    """Return the rewritten form `rewritten` of `func`, cleaned up as TVM's rewriter does.
 
     An unchanged function is cleaned up only if it has bindings outside dataflow blocks.
     """
-    plain = any(not isinstance(block, relax.DataflowBlock) for block in func.body.blocks)
-    return tidied(made, module) if plain or made is not func else func
+    has_plain_blocks = any(not isinstance(block, relax.DataflowBlock) for block in func.body.blocks)
+    return clean_up(rewritten, module) if has_plain_blocks or rewritten is not func else func

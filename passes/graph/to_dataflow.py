@@ -48,21 +48,21 @@ class _Grouper(RelaxMutator):
         seq = super().visit_seq(seq)
         blocks: list[relax.BindingBlock] = []
         run: list[relax.Binding] = []
-        is_block = False  # whether a part of the run is a dataflow block already
+        has_dataflow_part = False  # whether a part of the run is a dataflow block already
         for block in seq.blocks:
             for binding in block.bindings:
                 if isinstance(block, relax.DataflowBlock) or not self.has_effects(binding):
                     run.append(binding)
-                    is_block |= isinstance(block, relax.DataflowBlock)
+                    has_dataflow_part |= isinstance(block, relax.DataflowBlock)
                     continue
-                blocks += [*self.grouped(run, is_block), relax.BindingBlock((binding,))]
-                run, is_block = [], False
-        blocks = joined([*blocks, *self.grouped(run, is_block)])
+                blocks += [*self.grouped(run, has_dataflow_part), relax.BindingBlock((binding,))]
+                run, has_dataflow_part = [], False
+        blocks = joined([*blocks, *self.grouped(run, has_dataflow_part)])
         same = [(type(b), b.bindings) for b in blocks] == [(type(b), b.bindings) for b in seq.blocks]
         return seq if same else replace(seq, blocks=tuple(blocks))
 
-    def grouped(self, run: list[relax.Binding], is_block: bool) -> list[relax.BindingBlock]:
-        kind = relax.DataflowBlock if is_block or len(run) >= self.min_size else relax.BindingBlock
+    def grouped(self, run: list[relax.Binding], has_dataflow_part: bool) -> list[relax.BindingBlock]:
+        kind = relax.DataflowBlock if has_dataflow_part or len(run) >= self.min_size else relax.BindingBlock
         return [kind(tuple(run))] if run else []
 
     def has_effects(self, binding: Any) -> bool:

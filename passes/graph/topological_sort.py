@@ -51,9 +51,9 @@ class _Graph:
         graph = _Graph()
         graph.function(func, _OUTPUT)
         graph.add_symbols(func)
-        without = [v for v in graph.bound if v not in graph.needs]
+        sources = [v for v in graph.bound if v not in graph.needs]
         unused = [v for v in graph.bound if v not in graph.users]
-        for var in without:
+        for var in sources:
             graph.edge(_INPUT, var)
         for var in reversed(unused):
             graph.needs.setdefault(_OUTPUT, deque()).appendleft(var)
@@ -129,7 +129,7 @@ class _Sorter(RelaxMutator):
 
     def sorted(self, bindings: tuple[relax.Binding, ...]) -> tuple[relax.Binding, ...]:
         """Visit the whole graph; a value is visited after all that it is made of, or all that use it."""
-        waiting = {binding.var: binding for binding in bindings}
+        unplaced = {binding.var: binding for binding in bindings}
         forward, backward = self.graph.users, self.graph.needs
         queue: deque[Any] = deque([_INPUT])
         if not self.inputs:
@@ -137,12 +137,12 @@ class _Sorter(RelaxMutator):
         visited: set[Any] = set()
         order: list[relax.Binding] = []
         while queue:
-            now = queue.pop() if self.depth else queue.popleft()
-            if now in waiting:
-                order.append(waiting.pop(now))
-            visited.add(now)
-            for other in forward.get(now, ()):
+            current = queue.pop() if self.depth else queue.popleft()
+            if current in unplaced:
+                order.append(unplaced.pop(current))
+            visited.add(current)
+            for other in forward.get(current, ()):
                 if other not in visited and all(need in visited for need in backward[other]):
                     queue.append(other)
-        assert not waiting, f"left: {[v.name for v in waiting]}"
+        assert not unplaced, f"left: {[v.name for v in unplaced]}"
         return tuple(order if self.inputs else reversed(order))

@@ -51,27 +51,27 @@ class AutoLayout(Pass):
         facts = cpu_facts(ctx.target)
         if facts is None or not any(_convolutions(f) for f in module.functions.values()):
             return module
-        inside = ToDataflow().run(module, ctx)
+        dataflow_module = ToDataflow().run(module, ctx)
 
         def change(name: str, func: relax.Function) -> relax.Function:
-            before: Any = inside.functions[name]
-            converted = laid_out(before, module, facts, self.always)
+            before: Any = dataflow_module.functions[name]
+            converted = choose_layouts(before, module, facts, self.always)
             return func if converted is before else converted
 
         return map_relax_functions(module, change, primitive=False)
 
 
-def laid_out(func: relax.Function, module: IRModule, facts: CpuFacts, always: bool = False) -> relax.Function:
+def choose_layouts(func: relax.Function, module: IRModule, facts: CpuFacts, always: bool = False) -> relax.Function:
     """Return the function with the layouts that pay; the same object if none does."""
     groups = Groups.of(func)
     if not groups.convolutions:
         return func
-    trial = _Chooser(module, facts, groups, groups.convolutions)
+    trial = _LayoutChooser(module, facts, groups, groups.convolutions)
     converted = trial.visit_function(func)
-    worth = {g for g in groups.convolutions if trial.gained[g] > trial.spent[g]}
-    if always or worth == groups.convolutions:
+    profitable = {g for g in groups.convolutions if trial.saved_cycles[g] > trial.transpose_cost[g]}
+    if always or profitable == groups.convolutions:
         return converted
-    return _Chooser(module, facts, groups, worth).visit_function(func) if worth else func
+    return _LayoutChooser(module, facts, groups, profitable).visit_function(func) if profitable else func
 
 
 def _convolutions(func: Any) -> Iterator[relax.VarBinding]:
@@ -138,7 +138,7 @@ def _vars(expr: relax.Expr) -> list[relax.Var]:
     return [v for e in operands(expr) if isinstance(e, relax.Expr) for v in _vars(e)]
 
 
-class _Chooser(Converter):
+class _LayoutChooser(Converter):
     """Converts the groups in `chosen`, and counts by group what the convolutions gain and what transposes take."""
 
     rule = staticmethod(_rule)
@@ -146,89 +146,89 @@ class _Chooser(Converter):
     def __init__(self, module: IRModule, facts: CpuFacts, groups: Groups, chosen: Collection[relax.Var]) -> None:
         super().__init__(module, {})
         self.facts, self.groups, self.chosen = facts, groups, chosen
-        self.gained: defaultdict[relax.Var, float] = defaultdict(float)
-        self.spent: defaultdict[relax.Var, float] = defaultdict(float)
+        self.saved_cycles: defaultdict[relax.Var, float] = defaultdict(float)
+        self.transpose_cost: defaultdict[relax.Var, float] = defaultdict(float)
         self.var: relax.Var | None = None  # that is bound at the moment, and its group
         self.group: relax.Var | None = None
-        self._turned: dict[tuple[relax.Expr, Layout], relax.Expr] = {}
+        self._conversions: dict[tuple[relax.Expr, Layout], relax.Expr] = {}
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
-        outer, self._turned = self._turned, {}
+        outer, self._conversions = self._conversions, {}
         rewritten = super().visit_block(block)
-        self._turned = outer
+        self._conversions = outer
         return rewritten
 
     def visit_binding(self, binding: Any) -> None:
         self.var, self.group = binding.var, self.groups.find(binding.var)
         forward = self.group in self.chosen and isinstance(binding.var, relax.DataflowVar)
         if forward and is_call(binding.value, "relax.permute_dims"):
-            self.forward(binding.var, binding.value)
+            self.forward_transpose(binding.var, binding.value)
         else:
             super().visit_binding(binding)
 
-    def forward(self, var: relax.Var, call: Any) -> None:
+    def forward_transpose(self, var: relax.Var, call: Any) -> None:
         """Fold a transpose of the program into the layout of its result: the operand's data stay in place."""
         (operand,) = call.args
         layout: Any = self.layout(operand)
         axes = [int(a) for a in call.attrs["axes"] or range(len(layout) - 1, -1, -1)]
         axes = [a % len(layout) for a in axes]
         self.layouts[var] = tuple(axes.index(axis) for axis in layout)
-        self.remap[var] = self.turned(operand, layout)
-        self.spent[self.groups.find(var)] -= transpose_cycles(call.struct_info)
+        self.remap[var] = self.in_layout(operand, layout)
+        self.transpose_cost[self.groups.find(var)] -= transpose_cycles(call.struct_info)
 
-    def turned(self, expr: relax.Expr, to: Nested) -> relax.Expr:
+    def in_layout(self, expr: relax.Expr, to: Nested) -> relax.Expr:
         """Return a value in another layout; the conversion is emitted once for all its uses."""
         if not isinstance(expr, relax.Var) or not isinstance(to, tuple) or self.layout(expr) == to:
-            return super().turned(expr, to)
-        if (expr, to) not in self._turned:
-            self._turned[expr, to] = super().turned(expr, to)
-        return self._turned[expr, to]
+            return super().in_layout(expr, to)
+        if (expr, to) not in self._conversions:
+            self._conversions[expr, to] = super().in_layout(expr, to)
+        return self._conversions[expr, to]
 
-    def whole(self, var: relax.Var, have: Nested, to: Nested) -> relax.Expr:
+    def converted_back(self, var: relax.Var, have: Nested, to: Nested) -> relax.Expr:
         """Convert a result of a block back; later operators in the block may still read it unconverted."""
         if isinstance(have, tuple) and self.var is not None:
-            self._turned[self.var, have] = var
-        return super().whole(var, have, to)
+            self._conversions[self.var, have] = var
+        return super().converted_back(var, have, to)
 
     def permuted(self, expr: relax.Expr, have: Layout, to: Layout) -> relax.Expr:
         if self.group is not None and not isinstance(expr, relax.Constant):
-            self.spent[self.group] += transpose_cycles(expr.struct_info)
+            self.transpose_cost[self.group] += transpose_cycles(expr.struct_info)
         return super().permuted(expr, have, to)
 
     def decide(self, call: relax.Call) -> Decision | None:
         if self.group not in self.chosen:
             return None
-        given = [self.layout(a) for a in call.args]
+        layouts = [self.layout(a) for a in call.args]
         if is_convolution(call):
-            return self.convolution(call, given)
-        pairs = zip(given, call.args, strict=True)
+            return self.convolution(call, layouts)
+        pairs = zip(layouts, call.args, strict=True)
         if all(layout == initial(a.struct_info) for layout, a in pairs):
             return None
         rule = _rule(ops.get(call.op.name)) if isinstance(call.op, tir.Op) else None
-        return self.broadcast(call, given) if rule is layout_rules.broadcast else super().decide(call)
+        return self.broadcast(call, layouts) if rule is layout_rules.broadcast else super().decide(call)
 
-    def broadcast(self, call: relax.Call, given: list[Any]) -> Decision | None:
+    def broadcast(self, call: relax.Call, layouts: list[Any]) -> Decision | None:
         """Give the result the layout of the first operand of full rank that is not in the program's layout.
 
         Operands of lower rank get more axes.
         """
         result = initial(call.struct_info)
-        if not isinstance(result, tuple) or any(isinstance(g, Fields) for g in given):
+        if not isinstance(result, tuple) or any(isinstance(g, Fields) for g in layouts):
             return None
-        turned = [g for g in given if g is not None and len(g) == len(result) and g != result]
-        to = turned[0] if turned else result
-        inputs = [to if g is not None and len(g) == len(to) else g for g in given]
-        wide = {at: self.widened(call.args[at], to) for at, g in enumerate(inputs) if g and len(g) < len(to)}
-        return Decision(tuple(inputs), to, call.attrs, wide)
+        converted = [g for g in layouts if g is not None and len(g) == len(result) and g != result]
+        to = converted[0] if converted else result
+        inputs = [to if g is not None and len(g) == len(to) else g for g in layouts]
+        expanded = {at: self.widened(call.args[at], to) for at, g in enumerate(inputs) if g and len(g) < len(to)}
+        return Decision(tuple(inputs), to, call.attrs, expanded)
 
     def widened(self, expr: relax.Expr, to: Layout) -> relax.Expr:
         """Return an operand in a layout, with leading axes added up to its rank."""
-        source = self.as_given(expr)
+        source = self.in_original_layout(expr)
         rank: int = expr.struct_info.ndim  # type: ignore[union-attr]
         wide = self.emit_op("expand_dims", source, axis=list(range(len(to) - rank)))
         return self.emit(self.permuted(wide, initial(wide.struct_info), to))  # type: ignore[arg-type]
 
-    def convolution(self, call: relax.Call, given: list[Nested]) -> Decision:
+    def convolution(self, call: relax.Call, layouts: list[Nested]) -> Decision:
         """Compute a convolution with the channels last.
 
         Data of few channels in the layout of the program are read in that layout.
@@ -236,20 +236,20 @@ class _Chooser(Converter):
         attrs: Any = call.attrs
         letters, result = attrs["data_layout"], attrs["out_layout"]
         data, out = (tuple(x.index(axis) for axis in channels_last(x)) for x in (letters, result))
-        if given[0] == initial(call.args[0].struct_info) and self.few(call):
+        if layouts[0] == initial(call.args[0].struct_info) and self.has_few_channels(call):
             data = tuple(range(len(letters)))
-        weight: Any = given[1]
+        weight: Any = layouts[1]
         if attrs["groups"] > 1:  # these are not packed, but read as they lie
             kernel = attrs["kernel_layout"]
             weight = tuple(kernel.index(x) for x in (*(x for x in kernel if x not in "OI"), "I", "O"))
         changed = attrs.with_item("data_layout", spelled(letters, data)).with_item("out_layout", spelled(result, out))
         changed = changed.with_item("kernel_layout", spelled(attrs["kernel_layout"], weight))
         assert self.group is not None
-        self.gained[self.group] += convolution_cycles(call, result[-1], self.facts)
-        self.gained[self.group] -= convolution_cycles(call, "C", self.facts)
+        self.saved_cycles[self.group] += convolution_cycles(call, result[-1], self.facts)
+        self.saved_cycles[self.group] -= convolution_cycles(call, "C", self.facts)
         return Decision((data, weight), out, changed)
 
-    def few(self, call: relax.Call) -> bool:
+    def has_few_channels(self, call: relax.Call) -> bool:
         """Return True if the channels of a point fill at most a quarter of a cache line.
 
         Their stride does not matter then.

@@ -53,46 +53,46 @@ class ConvertLayout(Pass):
     layouts: Mapping[str, tuple[str, ...]]
 
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
-        wanted = _checked(self.layouts)
+        wanted = _check_layouts(self.layouts)
         return map_relax_functions(module, lambda _, func: Converter(module, wanted).visit_function(func))
 
 
-def _checked(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
+def _check_layouts(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
     """Return the layouts by full names of operators. Raise CompileError (E0514) for those that do not fit."""
     checked: dict[str, tuple[str, ...]] = {}
-    wrong: list[Diagnostic] = []
-    for given, asked in layouts.items():
-        op = ops.get(given)
-        names = _wishes(op)
+    errors: list[Diagnostic] = []
+    for name_given, requested in layouts.items():
+        op = ops.get(name_given)
+        names = _layout_attributes(op)
         if op is None or not names:
             what = "takes its layout from its operands" if op is not None else "is no operator"
-            choices = [name for name in ops.names() if _wishes(ops.get(name))]
-            help = did_you_mean(given, choices) or "layouts are chosen for convolutions"
-            wrong.append(error("E0514", f"`convert-layout`: `{given}` {what}", help=help))
+            choices = [name for name in ops.names() if _layout_attributes(ops.get(name))]
+            help = did_you_mean(name_given, choices) or "layouts are chosen for convolutions"
+            errors.append(error("E0514", f"`convert-layout`: `{name_given}` {what}", help=help))
             continue
         name = op.name
         known = {p.name: p.default for p in op.params}
         known["out_layout"] = known.get("data_layout")
-        least = min(2, len(names))
+        min_count = min(2, len(names))
         can_split = len(names) > 1
-        if not least <= len(asked) <= len(names):
-            count = "one layout" if least == 1 else "layouts for data, weight and, perhaps, result"
-            wrong.append(error("E0514", f"`convert-layout`: `{name}` takes {count}, not {len(asked)}"))
-        for attribute, layout in zip(names, asked, strict=False):
+        if not min_count <= len(requested) <= len(names):
+            count = "one layout" if min_count == 1 else "layouts for data, weight and, perhaps, result"
+            errors.append(error("E0514", f"`convert-layout`: `{name}` takes {count}, not {len(requested)}"))
+        for attribute, layout in zip(names, requested, strict=False):
             parts = parts_of(layout)
-            whole = parts is not None and (can_split or not is_blocked(layout))
-            if not whole or sorted(plain_letters(layout)) != sorted(known[attribute]):
+            is_valid = parts is not None and (can_split or not is_blocked(layout))
+            if not is_valid or sorted(plain_letters(layout)) != sorted(known[attribute]):
                 message = f"`convert-layout`: `{layout}` is no `{attribute}` of `{name}`"
                 help = f"it must order the letters of {known[attribute]}"
                 help += ", and may split some, as in NCHW4c" if can_split else ""
-                wrong.append(error("E0514", message, help=help))
-        checked[name] = asked
-    if wrong:
-        raise CompileError(wrong)
+                errors.append(error("E0514", message, help=help))
+        checked[name] = requested
+    if errors:
+        raise CompileError(errors)
     return checked
 
 
-def _wishes(op: OpDef | None) -> tuple[str, ...]:
+def _layout_attributes(op: OpDef | None) -> tuple[str, ...]:
     """Return the attributes of an operator that name layouts which may be requested."""
     rule = None if op is None else op.impl.layout
     return () if rule is None else WISHES.get(rule, ())
@@ -123,17 +123,17 @@ class Converter(RelaxMutator):
             case relax.VarBinding(value=relax.Call() as call):
                 decision = self.decide(call) if is_tensors(binding.var.struct_info) else None
                 if decision is None:
-                    self.rebind(binding, self.as_given(call))
+                    self.rebind(binding, self.in_original_layout(call))
                 else:
                     self.convert(binding, decision, local)
             case relax.VarBinding(value=relax.Tuple() as value) if local:
                 layout = self.layout(value)
                 self.layouts[binding.var] = layout
-                self.rebind(binding, self.turned(value, layout))
+                self.rebind(binding, self.in_layout(value, layout))
             case relax.VarBinding(value=relax.TupleGetItem() as value):
-                self.take(binding, value, local)
+                self.convert_field(binding, value, local)
             case _:
-                self.rebind(binding, self.as_given(binding.value))
+                self.rebind(binding, self.in_original_layout(binding.value))
 
     # ------------------------------------------------------------ layouts
 
@@ -144,16 +144,16 @@ class Converter(RelaxMutator):
             return self.layouts[expr]
         return initial(expr.struct_info)
 
-    def turned(self, expr: relax.Expr, to: Nested) -> relax.Expr:
+    def in_layout(self, expr: relax.Expr, to: Nested) -> relax.Expr:
         """Return an expression in a layout; the conversion is bound before."""
         if isinstance(to, Fields):
-            return self.turned_fields(expr, to)
+            return self.fields_in_layout(expr, to)
         have, value = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
         if have == to or not isinstance(have, tuple) or to is None:
             return value
         return self.emit(self.permuted(value, have, to))
 
-    def turned_fields(self, expr: relax.Expr, to: Fields) -> relax.Expr:
+    def fields_in_layout(self, expr: relax.Expr, to: Fields) -> relax.Expr:
         if not isinstance(expr, relax.Tuple):
             have, value = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr
             if have == to:
@@ -162,7 +162,7 @@ class Converter(RelaxMutator):
             parts = [get_item(value, at) for at in range(len(to.parts))]
             pairs = zip(parts, have.parts, to.parts, strict=True)
             return make_tuple(self.emit(p if h == t else self.permuted(p, h, t)) for p, h, t in pairs)
-        fields = tuple(self.turned(f, t) for f, t in zip(expr.fields, to.parts, strict=True))
+        fields = tuple(self.in_layout(f, t) for f, t in zip(expr.fields, to.parts, strict=True))
         return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else make_tuple(fields)
 
     def permuted(self, expr: relax.Expr, have: Layout, to: Layout) -> relax.Expr:
@@ -171,22 +171,22 @@ class Converter(RelaxMutator):
             return ops.bind_call("layout_transform", (source,), {"index_map": index_map(have, to)})
         return ops.bind_call("permute_dims", (source,), {"axes": list(transposed(have, to))})
 
-    def as_given(self, expr: relax.Expr) -> relax.Expr:
+    def in_original_layout(self, expr: relax.Expr) -> relax.Expr:
         """Rebuild an expression over operands in the layouts of the original program."""
         match expr:
             case relax.Var() | relax.Constant():
-                return self.turned(expr, initial(expr.struct_info))
+                return self.in_layout(expr, initial(expr.struct_info))
             case relax.Call(args=args):
-                converted = tuple(map(self.as_given, args))
+                converted = tuple(map(self.in_original_layout, args))
                 op = self.visit(expr.op) if isinstance(expr.op, relax.Expr) else expr.op
                 if op is expr.op and all(a is b for a, b in zip(converted, args, strict=True)):
                     return expr
                 return self.infer(replace(expr, op=op, args=converted))
             case relax.Tuple(fields=fields):
-                converted = tuple(map(self.as_given, fields))
+                converted = tuple(map(self.in_original_layout, fields))
                 return expr if all(a is b for a, b in zip(converted, fields, strict=True)) else make_tuple(converted)
             case relax.TupleGetItem(tuple_value=value, index=index):
-                source = self.as_given(value)
+                source = self.in_original_layout(value)
                 return expr if source is value else get_item(source, index)
         return self.visit(expr)
 
@@ -208,8 +208,8 @@ class Converter(RelaxMutator):
 
     def convert(self, binding: relax.VarBinding, decision: Decision, local: bool) -> None:
         call: Any = binding.value
-        args = [self.turned(a, to) for a, to in zip(call.args, decision.inputs, strict=False)]
-        args += [self.as_given(a) for a in call.args[len(args) :]]
+        args = [self.in_layout(a, to) for a, to in zip(call.args, decision.inputs, strict=False)]
+        args += [self.in_original_layout(a) for a in call.args[len(args) :]]
         for at, arg in decision.args.items():
             args[at] = arg
         changed = decision.attrs is not call.attrs or any(a is not b for a, b in zip(args, call.args, strict=True))
@@ -223,41 +223,41 @@ class Converter(RelaxMutator):
         else:
             between = self.emit(converted)
             self.layouts[between] = decision.output
-            self.rebind(binding, self.whole(between, decision.output, to))
+            self.rebind(binding, self.converted_back(between, decision.output, to))
 
-    def whole(self, var: relax.Var, have: Nested, to: Nested) -> relax.Expr:
+    def converted_back(self, var: relax.Var, have: Nested, to: Nested) -> relax.Expr:
         if isinstance(have, tuple) and isinstance(to, tuple):
             return self.permuted(var, have, to)
-        return self.turned(var, to)
+        return self.in_layout(var, to)
 
-    def take(self, binding: relax.VarBinding, value: relax.TupleGetItem, local: bool) -> None:
+    def convert_field(self, binding: relax.VarBinding, value: relax.TupleGetItem, local: bool) -> None:
         layout = self.layout(value.tuple_value)
         part = layout.parts[value.index] if isinstance(layout, Fields) else None
-        source = self.turned(value.tuple_value, layout)
+        source = self.in_layout(value.tuple_value, layout)
         field = value if source is value.tuple_value else get_item(source, value.index)
         if local or part == initial(binding.var.struct_info):
             self.layouts[binding.var] = part
             self.rebind(binding, field)
         else:
-            self.rebind(binding, self.whole(self.emit(field), part, initial(binding.var.struct_info)))
+            self.rebind(binding, self.converted_back(self.emit(field), part, initial(binding.var.struct_info)))
 
     def match_cast(self, binding: relax.MatchCast, local: bool) -> None:
         layout = self.layout(binding.value)
         split = isinstance(layout, tuple) and is_split(layout)
         if not local or split or layout == initial(binding.value.struct_info):
-            self.put(replace(binding, value=self.as_given(binding.value)))
+            self.put(replace(binding, value=self.in_original_layout(binding.value)))
             return
-        info = _turned_info(binding.struct_info, layout)
+        info = _info_in_layout(binding.struct_info, layout)
         var = self.retype(binding.var, info)
         self.layouts[binding.var] = layout
-        self.put(relax.MatchCast(var, self.turned(binding.value, layout), info, span=binding.span))
+        self.put(relax.MatchCast(var, self.in_layout(binding.value, layout), info, span=binding.span))
 
 
-def _turned_info(info: relax.StructInfo, layout: Nested) -> relax.StructInfo:
+def _info_in_layout(info: relax.StructInfo, layout: Nested) -> relax.StructInfo:
     """Return the struct info of a value in another layout."""
     if isinstance(info, relax.TupleStructInfo) and isinstance(layout, Fields):
         pairs = zip(info.fields, layout.parts, strict=True)
-        return relax.TupleStructInfo(tuple(_turned_info(i, part) for i, part in pairs))
+        return relax.TupleStructInfo(tuple(_info_in_layout(i, part) for i, part in pairs))
     if isinstance(info, relax.TensorStructInfo) and isinstance(layout, tuple):
         dims = info.dims
         if dims is not None:

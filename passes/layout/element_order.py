@@ -40,16 +40,16 @@ def in_element_order(stmt: tir.Stmt) -> tir.Stmt:
         spans = map_ranges(stored, tuple(axes.values()))
         if [(0, tir.const_int(n)) for n in store.buffer.shape] != [_bounds(span) for span in spans]:
             return stmt
-        back = inverse(stored, tuple(axes.values()))
+        inverse_map = inverse(stored, tuple(axes.values()))
     except IndexMapError:
         return stmt
-    known = Analyzer()
-    for var, extent in zip(back.indices, store.buffer.shape, strict=True):
-        known.bind(var, Range(c.const(0, extent.dtype), extent))
-    at = dict(zip(axes, back.result, strict=True))
-    value = known.simplify(substitute(store.value, at))
-    rebuilt: tir.Stmt = tir.BufferStore(store.buffer, value, back.indices)
-    for var, extent in reversed([*zip(back.indices, store.buffer.shape, strict=True)]):
+    analyzer = Analyzer()
+    for var, extent in zip(inverse_map.indices, store.buffer.shape, strict=True):
+        analyzer.bind(var, Range(c.const(0, extent.dtype), extent))
+    axis_values = dict(zip(axes, inverse_map.result, strict=True))
+    value = analyzer.simplify(substitute(store.value, axis_values))
+    rebuilt: tir.Stmt = tir.BufferStore(store.buffer, value, inverse_map.indices)
+    for var, extent in reversed([*zip(inverse_map.indices, store.buffer.shape, strict=True)]):
         rebuilt = tir.For(var, c.const(0, extent.dtype), extent, ForKind.SERIAL, (rebuilt,))
     return rebuilt
 

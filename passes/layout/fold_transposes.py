@@ -10,7 +10,7 @@ from mlcc.ir import relax, tir
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import replace
 from mlcc.ir.visit import Rewriter
-from mlcc.passes.auto_schedule.contraction import contraction
+from mlcc.passes.auto_schedule.contraction import match_contraction
 from mlcc.passes.auto_schedule.eligibility import why_left_alone
 from mlcc.passes.auto_schedule.stage import stages_of
 from mlcc.passes.fusion.fused_kernel import renew_vars
@@ -41,7 +41,7 @@ class FoldTransposes(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         folder = _Folder(module)
         folded = map_relax_functions(module, lambda _, func: folder.visit_function(func), primitive=False)
-        if not folder.found:
+        if not folder.changed:
             return module
         folded.functions = {
             name: folded.functions.get(name, func) for name, func in folder.builder.module.functions.items()
@@ -53,7 +53,7 @@ class _Folder(RelaxMutator):
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
         self.builder = ModuleBuilder(module)
-        self.found = False
+        self.changed = False
         self._copies: dict[relax.Expr, tuple[relax.Expr, Axes]] = {}  # of what, and how it was turned
         self._reading: dict[tuple[str, tuple[Axes | None, ...]], tir.PrimFunc | None] = {}
 
@@ -70,16 +70,16 @@ class _Folder(RelaxMutator):
         if func is None:
             return expr
         given = expr.args[1].fields  # type: ignore[attr-defined]
-        turned = tuple(self._copies[a][1] if a in self._copies else None for a in given)
+        permutations = tuple(self._copies[a][1] if a in self._copies else None for a in given)
         name = tir_callee(expr) or ""
-        if not any(turned) or len(func.params) != len(given) + 1:
+        if not any(permutations) or len(func.params) != len(given) + 1:
             return expr
-        if (name, turned) not in self._reading:
-            self._reading[name, turned] = _reading(func, turned)
-        product = self._reading[name, turned]
+        if (name, permutations) not in self._reading:
+            self._reading[name, permutations] = _fold_into_product(func, permutations)
+        product = self._reading[name, permutations]
         if product is None:
             return expr
-        self.found = True
+        self.changed = True
         arguments = [self._copies[a][0] if a in self._copies else a for a in given]
         return call_tir(self.builder.add(product, f"{name}_T"), product, arguments, expr.struct_info)  # type: ignore[arg-type]
 
@@ -112,30 +112,30 @@ def permutation(func: tir.PrimFunc) -> Axes | None:
     )
 
 
-def _reading(func: tir.PrimFunc, turned: tuple[Axes | None, ...]) -> tir.PrimFunc | None:
+def _fold_into_product(func: tir.PrimFunc, permutations: tuple[Axes | None, ...]) -> tir.PrimFunc | None:
     """Return a product that reads the sources of its operands that are transposed copies.
 
     None for other functions, and if the product uses the operand elsewhere.
     """
     stages = stages_of(func)
-    products = [s for s in stages if s.reduced and not isinstance(contraction(s), str)]
+    products = [s for s in stages if s.reduced and not isinstance(match_contraction(s), str)]
     if len(products) != 1:
         return None
-    product = contraction(products[0])
+    product = match_contraction(products[0])
     assert not isinstance(product, str)
     rewritten = func
-    for buffer, axes in zip(func.buffers, (*turned, None), strict=True):
+    for buffer, axes in zip(func.buffers, (*permutations, None), strict=True):
         if axes is None:
             continue
         readers = [s for s in stages if any(a.buffer is buffer for a in s.accesses)]
         operand = next((o for o in (product.lhs, product.rhs) if o.buffer is buffer), None)
         if buffer is None or readers != products or operand is None or operand.windows:
             return None
-        rewritten = _Turned(buffer, axes).visit(rewritten)
+        rewritten = _TransposeRewriter(buffer, axes).visit(rewritten)
     return renew_vars(rewritten)
 
 
-class _Turned(Rewriter):
+class _TransposeRewriter(Rewriter):
     """Replaces a transposed copy by its source, with permuted indices."""
 
     def __init__(self, copy: tir.Buffer, axes: Axes) -> None:

@@ -9,8 +9,8 @@ from mlcc.ir import relax, tir
 from mlcc.machine.cpu_tables import CpuFacts
 from mlcc.passes.auto_schedule.tiles import best_tile
 
-TRANSPOSED = 0.75  # cycles for each element that goes to another place
-COPIED = 0.5  # and for each one that is copied as it lies
+TRANSPOSE_CYCLES = 0.75  # cycles for each element that goes to another place
+COPY_CYCLES = 0.5  # and for each one that is copied as it lies
 USUAL_BATCH, USUAL_IMAGE = 1, 56  # what sizes that are not known are taken for
 
 
@@ -26,7 +26,7 @@ def extents(info: Any) -> list[int]:
 
 
 def transpose_cycles(info: Any) -> float:
-    return prod(extents(info)) * TRANSPOSED
+    return prod(extents(info)) * TRANSPOSE_CYCLES
 
 
 def convolution_cycles(call: relax.Call, last: str, facts: CpuFacts) -> float:
@@ -44,12 +44,14 @@ def convolution_cycles(call: relax.Call, last: str, facts: CpuFacts) -> float:
     work: int = prod(out.values()) * weight["I"] * prod(weight[x] for x in space)
     channels = max(out["C"] // max(attrs["groups"], 1), 1)  # those that are made from the same data
     if attrs["groups"] > 1 and channels == 1:
-        used = best_tile(facts, None, out[last], lanes).efficiency(None, out[last])
+        efficiency = best_tile(facts, None, out[last], lanes).efficiency(None, out[last])
     elif last == "C":
-        used = max(best_tile(facts, out[x], channels, lanes).efficiency(out[x], channels) for x in (*space, "N"))
+        efficiency = max(best_tile(facts, out[x], channels, lanes).efficiency(out[x], channels) for x in (*space, "N"))
     else:
         tile = best_tile(facts, channels, out[last], lanes)
-        used = tile.efficiency(channels, out[last])
+        efficiency = tile.efficiency(channels, out[last])
         if out[last] % tile.columns:  # data and result go through padded memory
-            return work / (2 * lanes * used) + COPIED * (prod(out.values()) + prod(extents(call.args[0].struct_info)))
-    return work / (2 * lanes * used)
+            return work / (2 * lanes * efficiency) + COPY_CYCLES * (
+                prod(out.values()) + prod(extents(call.args[0].struct_info))
+            )
+    return work / (2 * lanes * efficiency)

@@ -17,7 +17,7 @@ from mlcc.ir.node import replace, walk
 from mlcc.ir.tensor_data import TensorData, storage_dtype
 from mlcc.ir.versions import VERSIONS, version_names
 from mlcc.ir.visit import substitute
-from mlcc.passes.fusion.fused_kernel import part_of
+from mlcc.passes.fusion.fused_kernel import extract_function
 from mlcc.passes.graph.dead_code import entry_functions, keep_reachable
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
 from mlcc.passes.layout.element_order import in_element_order
@@ -49,7 +49,7 @@ class PackWeights(Pass):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         packer = _Packer(module, self.growth)
         packed = map_relax_functions(module, lambda _, func: packer.visit_function(func))
-        if not packer.found:
+        if not packer.changed:
             return module
         packed.functions = {
             name: packed.functions.get(name, func) for name, func in packer.builder.module.functions.items()
@@ -62,7 +62,7 @@ class _Split:
     """A kernel split into `prepare`, which packs constants, and the statements `later`, which read the results.
 
     `prepare` takes the `constants` (positions of arguments) and computes `packed`. `later` also reads the arguments at
-    the positions `kept`. `made` are the buffers computed before.
+    the positions `kept`. `computed` are the buffers computed before.
     """
 
     func: tir.PrimFunc
@@ -72,33 +72,35 @@ class _Split:
     prepare: tir.PrimFunc | None = None
     constants: tuple[int, ...] = ()
     packed: tuple[tir.Buffer, ...] = ()
-    made: frozenset[tir.Buffer] = frozenset()
+    computed: frozenset[tir.Buffer] = frozenset()
 
-    def prepares_as(self, other: _Split) -> bool:
+    def packs_like(self, other: _Split) -> bool:
         """Return True if both pack the same arguments in the same way."""
         return self.constants == other.constants and structural_equal(self.prepare, other.prepare)
 
-    def rest(self, kept: Sequence[int], panels: Sequence[_Panel | tir.Buffer], own: Sequence[int]) -> tir.PrimFunc:
+    def rest(
+        self, kept: Sequence[int], panels: Sequence[_Panel | tir.Buffer], positions: Sequence[int]
+    ) -> tir.PrimFunc:
         """Return the rest of the kernel, with packed arguments as parameters.
 
-        It takes the arguments at the positions `kept` and then `panels`; those at the places `own` are the ones that it
+        It takes the arguments at the positions `kept` and then `panels`; `positions` are those of the panels that it
         packed itself.
         """
         func, root = self.func, self.func.root
         assert root is not None
-        given = list(zip(func.params, func.buffers, strict=True))
+        parameters = list(zip(func.params, func.buffers, strict=True))
         buffers = [c.make_buffer(p.name, p.shape, p.dtype) for p in panels]
         handles = [(tir.Var(f"p_{b.name}", HANDLE), b) for b in buffers]
         renamed: dict[Any, Any] = {}
-        for old, at in zip(self.packed, own, strict=True):
+        for old, at in zip(self.packed, positions, strict=True):
             renamed |= {old: buffers[at], old.data: buffers[at].data}
-        params = [*(given[i] for i in kept), *handles, *given[self.inputs :]]
+        params = [*(parameters[i] for i in kept), *handles, *parameters[self.inputs :]]
         later = substitute(self.later, renamed)
-        kernel = part_of(root, later, params, set(root.alloc_buffers) - self.made)
+        kernel = extract_function(root, later, params, set(root.alloc_buffers) - self.computed)
         return replace(kernel, attrs=func.attrs, span=func.span)
 
 
-_COMPARED = 1 << 22  # bytes that are compared at a time
+_COMPARE_BYTES = 1 << 22  # bytes that are compared at a time
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ class _Panel:
     def shape(self) -> tuple[tir.Expr, ...]:
         return tuple(c.const(n, "int64") for n in self.data.shape)
 
-    def takes(self, dtype: DType, data: Any) -> bool:
+    def absorb(self, dtype: DType, data: Any) -> bool:
         """Return True if either data is a prefix of the other; this panel then holds the longer one."""
         mine = self.data
         if mine is data:
@@ -121,7 +123,7 @@ class _Panel:
         if self.dtype is not dtype or not data.ndim or mine.shape[1:] != data.shape[1:]:
             return False
         count = min(len(mine), len(data))
-        step = max(1, _COMPARED * count // max(mine[:count].nbytes, 1))  # copies of it all would be large
+        step = max(1, _COMPARE_BYTES * count // max(mine[:count].nbytes, 1))  # copies of it all would be large
         if any(
             mine[at : min(at + step, count)].tobytes() != data[at : min(at + step, count)].tobytes()
             for at in range(0, count, step)
@@ -139,7 +141,7 @@ class _Packer(RelaxMutator):
     def __init__(self, module: IRModule, growth: float) -> None:
         super().__init__(module)
         self.builder = ModuleBuilder(module)
-        self.found = False
+        self.changed = False
         self._growth = growth
         self._splits: dict[tuple[str, frozenset[int]], list[_Split] | None] = {}
         self._rests: dict[tuple[Any, ...], tuple[str, tir.PrimFunc]] = {}
@@ -156,25 +158,25 @@ class _Packer(RelaxMutator):
         known = {i: a.data for i, a in enumerate(given) if isinstance(a, relax.Constant) and a.data.array is not None}
         key = callee, frozenset(known)
         if key not in self._splits:
-            self._splits[key] = self._taken_apart(func, len(given), key[1])
+            self._splits[key] = self._split_versions(func, len(given), key[1])
         splits = self._splits[key]
         packed = None if splits is None else _pack(splits, known)
         if splits is None or packed is None:
             return expr
-        self.found = True
-        panels, own = packed
+        self.changed = True
+        panels, positions = packed
         kept = [i for i in range(len(given)) if any(i in split.kept for split in splits)]
-        what = (*key, *(p.data.shape for p in panels), *map(tuple, own))
-        if what not in self._rests:
-            self._rests[what] = self._rest(
-                callee, func, [s.rest(kept, panels, o) for s, o in zip(splits, own, strict=True)]
+        cache_key = (*key, *(p.data.shape for p in panels), *map(tuple, positions))
+        if cache_key not in self._rests:
+            self._rests[cache_key] = self._add_remaining(
+                callee, func, [s.rest(kept, panels, o) for s, o in zip(splits, positions, strict=True)]
             )
-        name, rest = self._rests[what]
-        call = call_tir(name, rest, [*(given[i] for i in kept), *(p.constant() for p in panels)], expr.struct_info)  # type: ignore[arg-type]
+        name, remaining = self._rests[cache_key]
+        call = call_tir(name, remaining, [*(given[i] for i in kept), *(p.constant() for p in panels)], expr.struct_info)  # type: ignore[arg-type]
         symbolic = expr.args[2:]  # type: ignore[attr-defined]
         return replace(call, args=(*call.args, *symbolic), span=expr.span)
 
-    def _taken_apart(self, func: tir.PrimFunc, inputs: int, known: frozenset[int]) -> list[_Split] | None:
+    def _split_versions(self, func: tir.PrimFunc, inputs: int, known: frozenset[int]) -> list[_Split] | None:
         """Split a kernel and its versions; None if none of them packs a known input."""
         kernels = [func]
         for name in version_names(func):
@@ -191,7 +193,7 @@ class _Packer(RelaxMutator):
             for split, kernel in zip(splits, kernels, strict=True)
         ]
 
-    def _rest(self, callee: str, func: tir.PrimFunc, rests: list[tir.PrimFunc]) -> tuple[str, tir.PrimFunc]:
+    def _add_remaining(self, callee: str, func: tir.PrimFunc, rests: list[tir.PrimFunc]) -> tuple[str, tir.PrimFunc]:
         """Add the rest of a kernel and its versions to the module; return its name and function."""
         names = [self.builder.add(r, v) for r, v in zip(rests[1:], version_names(func), strict=True)]
         rest = rests[0].with_attr(VERSIONS, tuple(names)) if names else rests[0]
@@ -204,10 +206,10 @@ def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Pan
     None if the interpreter refuses one. Equal panels are shared: versions for other CPUs cost code, but no weights.
     """
     panels: list[_Panel] = []
-    own: list[list[int]] = []
+    positions: list[list[int]] = []
     evaluated: list[tuple[_Split, list[Any]]] = []
     for split in splits:
-        arrays = next((arrays for other, arrays in evaluated if split.prepares_as(other)), None)
+        arrays = next((arrays for other, arrays in evaluated if split.packs_like(other)), None)
         if arrays is None:
             arrays = _evaluate(split, known)
             if arrays is None:
@@ -215,13 +217,13 @@ def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Pan
             evaluated.append((split, arrays))
         places: list[int] = []
         for buffer, data in zip(split.packed, arrays, strict=True):
-            free = [at for at in range(len(panels)) if at not in places]
-            place = next((at for at in free if panels[at].takes(buffer.dtype, data)), len(panels))
+            unused = [at for at in range(len(panels)) if at not in places]
+            place = next((at for at in unused if panels[at].absorb(buffer.dtype, data)), len(panels))
             if place == len(panels):
                 panels.append(_Panel(buffer.name, buffer.dtype, data))
             places.append(place)
-        own.append(places)
-    return panels, own
+        positions.append(places)
+    return panels, positions
 
 
 def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: float) -> _Split | None:
@@ -232,11 +234,11 @@ def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: fl
     root = func.root
     if root is None or not known or root.match_buffers or root.init:
         return None
-    uses = [_Uses.of(stmt) for stmt in root.body]
+    uses = [_StatementUses.of(stmt) for stmt in root.body]
     known_buffers = {func.buffers[i] for i in known}
     local = set(root.alloc_buffers)
     ready: set[Any] = set(known_buffers)
-    taken: list[int] = []
+    packing: list[int] = []
     for at, use in enumerate(uses):
         elsewhere = {b for other in range(len(uses)) if other != at for b in uses[other].writes}
         depends = use.reads - use.writes
@@ -247,31 +249,31 @@ def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: fl
             and use.writes <= local - elsewhere
             and all(_is_compact(b) for b in use.writes)
         ):
-            taken.append(at)
+            packing.append(at)
             ready |= use.writes
-    left = [at for at in range(len(uses)) if at not in taken]
-    if not taken or not left:
+    remaining = [at for at in range(len(uses)) if at not in packing]
+    if not packing or not remaining:
         return None
-    read_later = {b for at in left for b in uses[at].reads}
-    computed = {b for at in taken for b in uses[at].writes}
+    read_later = {b for at in remaining for b in uses[at].reads}
+    computed = {b for at in packing for b in uses[at].writes}
     packed = tuple(b for b in root.alloc_buffers if b in computed and b in read_later)
-    sources = tuple(i for i in sorted(known) if any(func.buffers[i] in uses[at].reads for at in taken))
+    sources = tuple(i for i in sorted(known) if any(func.buffers[i] in uses[at].reads for at in packing))
     if not packed or _bytes(packed) > growth * _bytes(func.buffers[i] for i in sources) + 4096:
         return None
     kept = tuple(i for i in range(inputs) if i not in sources or func.buffers[i] in read_later)
-    given = [(func.params[i], func.buffers[i]) for i in sources]
+    inputs_used = [(func.params[i], func.buffers[i]) for i in sources]
     handles = [(tir.Var(f"p_{b.name}", HANDLE), c.make_buffer(b.name, b.shape, b.dtype)) for b in packed]
     renamed: dict[Any, Any] = {}
     for old, (_, new) in zip(packed, handles, strict=True):
         renamed |= {old: new, old.data: new.data}
-    first = substitute(tuple(in_element_order(root.body[i]) for i in taken), renamed)
-    prepare = part_of(root, first, [*given, *handles], computed.difference(packed))
-    later = tuple(root.body[i] for i in left)
+    packing_body = substitute(tuple(in_element_order(root.body[i]) for i in packing), renamed)
+    prepare = extract_function(root, packing_body, [*inputs_used, *handles], computed.difference(packed))
+    later = tuple(root.body[i] for i in remaining)
     return _Split(func, inputs, kept, later, prepare, sources, packed, frozenset(computed))
 
 
 @dataclass(frozen=True, slots=True)
-class _Uses:
+class _StatementUses:
     """The buffers that a statement of a root block reads and writes; `plain` if it has no other effects."""
 
     reads: set[tir.Buffer]
@@ -279,7 +281,7 @@ class _Uses:
     plain: bool
 
     @staticmethod
-    def of(stmt: tir.Stmt) -> _Uses:
+    def of(stmt: tir.Stmt) -> _StatementUses:
         reads, writes, plain = set(), set(), isinstance(stmt, (tir.For, tir.BlockRealize))
         bound: set[tir.Var] = set()
         scalars: set[tir.Var] = set()
@@ -300,7 +302,7 @@ class _Uses:
                     plain = plain and effect_of(node) <= Effect.READ and not handles
                 case tir.Var() if not node.dtype.is_handle:
                     scalars.add(node)
-        return _Uses(reads, writes, plain and scalars <= bound)  # a size of another argument is not known
+        return _StatementUses(reads, writes, plain and scalars <= bound)  # a size of another argument is not known
 
 
 def _is_compact(buffer: tir.Buffer) -> bool:

@@ -47,10 +47,10 @@ class CompileTimes(Timing, Listener):
     def report(self) -> None:
         """Write the times so far: passes in their order, stages of generating code, then the kernels that took longest.
         Stages that several cores work on may take more than there is in all."""
-        whole = self.clock() - self._began
-        known = [*self.spent, *self.stages.items()]
-        rest = max(whole - sum(seconds for _, seconds in known), 0.0)
-        rows = time_rows([*known, ("verifying, planning, writing", rest), ("in all", whole)])
+        total = self.clock() - self._began
+        measured = [*self.spent, *self.stages.items()]
+        rest = max(total - sum(seconds for _, seconds in measured), 0.0)
+        rows = time_rows([*measured, ("verifying, planning, writing", rest), ("in all", total)])
         self.write("\n".join([*rows, *self._kernel_rows()]) + "\n")
 
     def _kernel_rows(self) -> list[str]:

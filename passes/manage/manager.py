@@ -44,12 +44,12 @@ class PassContext:
     def path(self, name: str) -> str:
         """The path of a file that an option names. Raises CompileError E0510 if the pipeline may not name it."""
         full = os.path.join(self.folder, name)
-        if self.confined and not inside(self.folder, full):
+        if self.confined and not is_inside(self.folder, full):
             raise CompileError(error("E0510", f"{name} lies outside the folder of the text that names it"))
         return full
 
 
-def inside(folder: str, path: str) -> bool:
+def is_inside(folder: str, path: str) -> bool:
     """Return True if a path, links resolved, is a folder or lies below it."""
     root = os.path.realpath(folder)
     return os.path.commonpath([root, os.path.realpath(path)]) == root
@@ -97,16 +97,16 @@ class Pipeline:
         of `target`.
         """
         passes: list[Pass] = []
-        wrong: list[Diagnostic] = []
+        errors: list[Diagnostic] = []
         groups = backends.get(target).groups
         for item in parse_list(text, source_name, "E0500"):
             group = None if item.options else groups.get(kebab(item.name))
             try:
-                passes += [_make(item, target)] if group is None else Pipeline.parse(group, target=target).passes
+                passes += [_parse_pass(item, target)] if group is None else Pipeline.parse(group, target=target).passes
             except CompileError as exc:
-                wrong += exc.diagnostics
-        if wrong:
-            raise CompileError(wrong)
+                errors += exc.diagnostics
+        if errors:
+            raise CompileError(errors)
         return Pipeline(tuple(passes))
 
     def __str__(self) -> str:
@@ -127,16 +127,16 @@ def pass_class(name: str) -> type[Pass]:
     return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
 
 
-def _make(item: Item, target: str) -> Pass:
+def _parse_pass(item: Item, target: str) -> Pass:
     """The pass that an item of a pipeline's text names. Raises CompileError."""
     name = kebab(item.name)
     if name not in PASSES and name not in ALIASES:
-        raise CompileError(_no_pass(item, target))
+        raise CompileError(_unknown_pass(item, target))
     cls = pass_class(name)
     return cls(**typed_fields(item, cls, _CODES, "pass"))
 
 
-def _no_pass(item: Item, target: str) -> Diagnostic:
+def _unknown_pass(item: Item, target: str) -> Diagnostic:
     """Return the error for an item that names no pass, and no group of the target without options."""
     name = kebab(item.name)
     groups = {group: backend.kind for backend in backends.every() for group in backend.groups}
@@ -166,8 +166,8 @@ def help_text(name: str) -> str:
     for option in dataclasses.fields(cls):
         default = format_item("", [("", option.default)])[2:-1] if option.default is not dataclasses.MISSING else ""
         note = f" (default {default})" if default not in ("", '""') else ""
-        needed = ", required" if option.default is dataclasses.MISSING else note
-        options.append(f"  {kebab(option.name)}: {describe_type(hints[option.name])}{needed}")
+        suffix = ", required" if option.default is dataclasses.MISSING else note
+        options.append(f"  {kebab(option.name)}: {describe_type(hints[option.name])}{suffix}")
     if options:
         lines += ["", "Options:", *options]
     others = [alias for alias, known in ALIASES.items() if known == cls.name]
@@ -233,7 +233,7 @@ def run_pipeline(
             observer.start(pipeline, module)
         with deep_recursion(MIXED):  # expressions are as deep as operators make them: `R.concat` of 1,000 tensors
             for at, current in enumerate(pipeline.passes):
-                module = _run_one(pipeline, at, current, module, ctx, observers)
+                module = _run_pass(pipeline, at, current, module, ctx, observers)
         if ctx.failed:
             raise CompileError(all_findings(ctx.failed))
     finally:
@@ -242,7 +242,7 @@ def run_pipeline(
     return module
 
 
-def _run_one(
+def _run_pass(
     pipeline: Pipeline, at: int, current: Pass, module: IRModule, ctx: PassContext, observers: Sequence[Observer]
 ) -> IRModule:
     if current.needs_blocks and stage_of(module) != BLOCKS:
@@ -250,18 +250,18 @@ def _run_one(
         raise CompileError(
             error("E0545", message, help=f"run it before the steps of lowering, `{module.attrs.get(STEP)}`")
         )
-    for need in current.requires:
-        missing = need.find(module)
-        if missing:
-            help = f"run `{need.provider}` before `{current.name}`"
-            raise CompileError([dataclasses.replace(d, help=d.help or help) for d in missing])
+    for requirement in current.requires:
+        violations = requirement.find(module)
+        if violations:
+            help = f"run `{requirement.provider}` before `{current.name}`"
+            raise CompileError([dataclasses.replace(d, help=d.help or help) for d in violations])
     for observer in observers:
         observer.before(at, current, module)
-    given = dict(module.functions)
+    functions_before = dict(module.functions)
     try:
         with uncollected():
             result = current.run(module, ctx)
-        if given != module.functions:  # functions compare by identity
+        if functions_before != module.functions:  # functions compare by identity
             raise AssertionError(f"`{current.name}` changed the module that it was given")
         for observer in observers:
             observer.after(at, current, module, result)

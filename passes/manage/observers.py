@@ -60,16 +60,16 @@ class Dump(Observer):
         if self.names_after is None or current.name in self.names_after:
             self._dump(at, "after", current, module)
 
-    def _dump(self, at: int, when: str, current: Pass, module: IRModule) -> None:
+    def _dump(self, at: int, phase: str, current: Pass, module: IRModule) -> None:
         text = dump_text(module)
         if self.folder is None:
-            self.write(f"# --- {when} {current.name}\n{text}")
+            self.write(f"# --- {phase} {current.name}\n{text}")
             return
         from mlcc.files import make_folder, write_atomic
 
         make_folder(self.folder)
-        path = os.path.join(self.folder, f"{at + 1:02}-{when}-{current.name}.mlc")
-        text = f"{_DUMP}{when} {current}\n{text}"
+        path = os.path.join(self.folder, f"{at + 1:02}-{phase}-{current.name}.mlc")
+        text = f"{_DUMP}{phase} {current}\n{text}"
         if self.save is None:
             write_atomic(path, text)
         else:
@@ -133,7 +133,7 @@ def time_rows(spent: Sequence[tuple[str, float]]) -> list[str]:
     return [f"{1e3 * s:10.2f} ms  {100 * s / whole if whole else 0:5.1f} %  {name}" for name, s in spent]
 
 
-_OF_SIZES = ("E0355", "E0492")  # what sizes found on the way can show
+_SIZE_ERRORS = ("E0355", "E0492")  # what sizes found on the way can show
 
 
 @dataclass
@@ -156,7 +156,7 @@ class VerifyEach(Observer):
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
         if current.name not in self.skipped and module.functions != before.functions:  # functions compare by identity
             errors = violations(module)
-            if any(d.code not in _OF_SIZES for d in errors):
+            if any(d.code not in _SIZE_ERRORS for d in errors):
                 raise IllFormed(errors)
             if errors:
                 raise CompileError(errors)
@@ -174,10 +174,10 @@ class VerifyOnce(Observer):
     until: Collection[str]
     each: Callable[[Pipeline], object]
     _pipeline: Pipeline = Pipeline()
-    _given: IRModule | None = None
+    _input: IRModule | None = None
 
     def start(self, pipeline: Pipeline, module: IRModule) -> None:
-        self._pipeline, self._given = pipeline, module
+        self._pipeline, self._input = pipeline, module
 
     def before(self, at: int, current: Pass, module: IRModule) -> None:
         if current.name in self.until:
@@ -188,10 +188,10 @@ class VerifyOnce(Observer):
             self._verify(at + 1, module)
 
     def _verify(self, at: int, module: IRModule) -> None:
-        if self._given is None:
+        if self._input is None:
             return
-        errors = violations(module) if module.functions != self._given.functions else []
-        self._given = None
+        errors = violations(module) if module.functions != self._input.functions else []
+        self._input = None
         if errors:
             self.each(Pipeline(self._pipeline.passes[:at]))
             raise IllFormed(errors)

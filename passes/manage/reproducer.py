@@ -29,7 +29,7 @@ def directive(text: str) -> str | None:
 
 
 def write_reproducer(
-    module: IRModule, rest: Pipeline, ctx: PassContext, exc: Exception, command: str | None = None
+    module: IRModule, pipeline: Pipeline, ctx: PassContext, exc: Exception, command: str | None = None
 ) -> str | None:
     """Write the file to the folder for temporary files and return its path; None if even that fails.
 
@@ -39,9 +39,9 @@ def write_reproducer(
     try:
         text = module.script()
         handle, path = tempfile.mkstemp(prefix="mlcc-bug-", suffix=".mlc")
-        passes = type(rest)(tuple(_with_files(p, ctx, path) for p in rest.passes))
-        where = "".join(traceback.format_exception(exc)).rstrip().splitlines()
-        notes = "\n".join(f"#   {line}" for line in where)
+        passes = type(pipeline)(tuple(_copy_option_files(p, ctx, path) for p in pipeline.passes))
+        trace = "".join(traceback.format_exception(exc)).rstrip().splitlines()
+        notes = "\n".join(f"#   {line}" for line in trace)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(f"# PASSES: {passes}\n# {command.replace('FILE', path)}\n{notes}\n{text}")
     except Exception:  # noqa: BLE001 - reporting a bug must not hide it behind another
@@ -49,7 +49,7 @@ def write_reproducer(
     return path
 
 
-def _with_files(current: Pass, ctx: PassContext, beside: str) -> Pass:
+def _copy_option_files(current: Pass, ctx: PassContext, beside: str) -> Pass:
     """The pass with every file that its options name copied beside the reproducer, whose folder confines it."""
     changes = {}
     for option in dataclasses.fields(current):

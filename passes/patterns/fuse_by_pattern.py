@@ -62,17 +62,17 @@ def fused(
         func = module[name]
         if not isinstance(func, relax.Function) or is_primitive(func) or CODEGEN in func.attrs:
             continue
-        chosen = _chosen(func, patterns, module)
+        chosen = _choose_matches(func, patterns, module)
         if chosen:
             grouper = _Grouper(builder, chosen, bind_constants)
             builder.module.functions[name] = grouper.visit_function(func)
-    return _annotated(builder.module, set(module)) if annotate_codegen else builder.module
+    return _wrap_for_codegen(builder.module, set(module)) if annotate_codegen else builder.module
 
 
-def _chosen(func: relax.Function, patterns: list[Pattern], module: IRModule) -> Mapping[relax.Var, Match]:
+def _choose_matches(func: relax.Function, patterns: list[Pattern], module: IRModule) -> Mapping[relax.Var, Match]:
     """Return the matches to fuse, by the variables of their bindings: earlier patterns, then earlier places first."""
     index = Index.of(func)
-    chosen = _Chosen(index)
+    chosen = _ChosenMatches(index)
     for pattern in patterns:
         matcher = Matcher(pattern, module, index)
         for var in index.value:
@@ -86,7 +86,7 @@ def _chosen(func: relax.Function, patterns: list[Pattern], module: IRModule) -> 
 
 
 @dataclass
-class _Chosen:
+class _ChosenMatches:
     """The matches that are to be fused, by the variables of their bindings.
 
     `covered` has for each place of a block how far the matches reach that stretch over it.
@@ -123,18 +123,18 @@ class _Chosen:
         last = max(index.place[m] for m in members)
         while covered.get(last, last) > last:  # from behind this place nothing leads back
             last = covered[last]
-        waiting = [u for m in members for u in index.users.get(m, ()) if u not in members]
+        worklist = [u for m in members for u in index.users.get(m, ()) if u not in members]
         seen: set[relax.Var] = set()
-        while waiting:
-            var = waiting.pop()
+        while worklist:
+            var = worklist.pop()
             if var in members:
                 return False
             if var in seen or index.block.get(var) is not block or index.place[var] > last:
                 continue
             other = self.match.get(var)
-            together = (*other.roots, *other.inner) if other is not None else (var,)
-            seen.update(together)
-            waiting += [u for v in together for u in index.users.get(v, ())]
+            members_of_other = (*other.roots, *other.inner) if other is not None else (var,)
+            seen.update(members_of_other)
+            worklist += [u for v in members_of_other for u in index.users.get(v, ())]
         return True
 
 
@@ -157,12 +157,12 @@ class _Grouper(Grouper):
 # ---------------------------------------------------------------- functions for a code generator
 
 
-def _annotated(module: IRModule, own: set[str]) -> IRModule:
+def _wrap_for_codegen(module: IRModule, original_names: set[str]) -> IRModule:
     """Wrap each new composite function in a public one that names its code generator."""
     wrapped: dict[str, str] = {}
     annotated = module.copy()
     for name, func in module.functions.items():
-        if name in own or not isinstance(func, relax.Function) or COMPOSITE not in func.attrs:
+        if name in original_names or not isinstance(func, relax.Function) or COMPOSITE not in func.attrs:
             continue
         codegen = str(func.attrs[COMPOSITE]).partition(".")[0]
         public = annotated.unique_name(f"{name}_{codegen}".replace(".", "_"))
@@ -170,7 +170,7 @@ def _annotated(module: IRModule, own: set[str]) -> IRModule:
         del annotated.functions[name]
         annotated.functions[public] = _wrapper(func, codegen, public)
     renamed = _Caller(annotated, wrapped)
-    for name in own:
+    for name in original_names:
         func = annotated[name]
         if isinstance(func, relax.Function):
             annotated.functions[name] = renamed.visit_function(func)

@@ -12,11 +12,11 @@ from mlcc.ir.equal import structural_equal
 from mlcc.ir.module import IRModule
 from mlcc.ir.node import Attrs
 from mlcc.ir.visit import substitute
-from mlcc.passes.fusion.grouping import waits, written_in_place
+from mlcc.passes.fusion.grouping import ordering_dependences, written_in_place
 from mlcc.passes.patterns.rules import Pattern
 from mlcc.relax.queries import all_bindings, used_vars
 
-MOST_STEPS = 100_000  # of one attempt to match
+MAX_STEPS = 100_000  # of one attempt to match
 
 
 class Symbols:
@@ -94,7 +94,7 @@ class Index:
             for var in dict.fromkeys(used_vars(value)):
                 index.users.setdefault(var, []).append(binding.var)
         for each in counts:
-            for var, before in waits(each).items():
+            for var, before in ordering_dependences(each).items():
                 for other in before:
                     index.users.setdefault(other, []).append(var)
         return index
@@ -195,101 +195,103 @@ class Matcher:
         """Yield the states in which all goals hold. The only choice is the order of commutative operands."""
         while goals is not None:
             self.steps += 1
-            if self.steps > MOST_STEPS:
+            if self.steps > MAX_STEPS:
                 message = f"there are too many ways to match `{self.pattern.name}`"
                 help = 'write `R.func_attr({"commutative": False})` into the pattern'
                 raise CompileError(error("E0542", message, self.pattern.func.span, help=help))
-            want, have, goals = goals
-            if isinstance(want, relax.Var):
-                done = self._variable(want, have, state)
-                if done is None:
+            pattern, expr, goals = goals
+            if isinstance(pattern, relax.Var):
+                binding = self._variable(pattern, expr, state)
+                if binding is None:
                     return
-                state, entered = done
+                state, entered = binding
                 if not entered:
                     continue
-                want, have = self.pattern.values[want], self.index.definition(have)
-            step = self._operation(want, have, state)
+                pattern, expr = self.pattern.values[pattern], self.index.definition(expr)
+            step = self._operation(pattern, expr, state)
             if step is None:
                 return
             state, pairs = step
-            if len(pairs) == 2 and isinstance(want, relax.Call) and self._commutes(want):
+            if len(pairs) == 2 and isinstance(pattern, relax.Call) and self._commutes(pattern):
                 swapped = ((pairs[0][0], pairs[1][1]), (pairs[1][0], pairs[0][1]))
-                yield from self._solve(_before(pairs, goals), state)
-                yield from self._solve(_before(swapped, goals), state)
+                yield from self._solve(_push_goals(pairs, goals), state)
+                yield from self._solve(_push_goals(swapped, goals), state)
                 return
-            goals = _before(pairs, goals)
+            goals = _push_goals(pairs, goals)
         yield state
 
     def _commutes(self, call: relax.Call) -> bool:
         return isinstance(call.op, tir.Op) and call.op.name in self.pattern.commutative
 
-    def _variable(self, want: relax.Var, have: relax.Expr, state: _State) -> tuple[_State, bool] | None:
+    def _variable(self, variable: relax.Var, expr: relax.Expr, state: _State) -> tuple[_State, bool] | None:
         """Bind a variable of the pattern, or check that it stands for the same again; whether to look behind it."""
-        have = self.index.resolve(have)
-        if want in state.bound:
-            return (state, False) if _same(state.bound[want], have) else None
-        bound = {**state.bound, want: have}
-        if want not in self.pattern.values:
+        expr = self.index.resolve(expr)
+        if variable in state.bound:
+            return (state, False) if _same_value(state.bound[variable], expr) else None
+        bound = {**state.bound, variable: expr}
+        if variable not in self.pattern.values:
             return _State(bound, state.through, state.shapes, state.attrs), False
-        through = (*state.through, have) if isinstance(have, relax.Var) else state.through
+        through = (*state.through, expr) if isinstance(expr, relax.Var) else state.through
         shapes = state.shapes
         if not self.pattern.any_attrs:
-            shapes = (*shapes, (want.struct_info, have.struct_info))
+            shapes = (*shapes, (variable.struct_info, expr.struct_info))
         return _State(bound, through, shapes, state.attrs), True
 
-    def _operation(self, want: Any, have: Any, state: _State) -> tuple[_State, list[tuple[Any, Any]]] | None:
+    def _operation(self, pattern: Any, expr: Any, state: _State) -> tuple[_State, list[tuple[Any, Any]]] | None:
         """Match the outermost operation. Return the pairs of operands left to match, None for a mismatch."""
-        have = have if not isinstance(have, relax.Var) else self.index.definition(have)
-        if type(want) is not type(have):
+        expr = expr if not isinstance(expr, relax.Var) else self.index.definition(expr)
+        if type(pattern) is not type(expr):
             return None
-        match want:
+        match pattern:
             case relax.Call():
-                return self._call(want, have, state)
+                return self._call(pattern, expr, state)
             case relax.Tuple():
-                same = len(want.fields) == len(have.fields)
-                return (state, list(zip(want.fields, have.fields, strict=True))) if same else None
+                same = len(pattern.fields) == len(expr.fields)
+                return (state, list(zip(pattern.fields, expr.fields, strict=True))) if same else None
             case relax.TupleGetItem():
-                return (state, [(want.tuple_value, have.tuple_value)]) if want.index == have.index else None
+                return (state, [(pattern.tuple_value, expr.tuple_value)]) if pattern.index == expr.index else None
             case relax.ShapeExpr():
-                return self._agree(state, zip(want.values, have.values, strict=False), len(have.values))
+                return self._add_constraints(state, zip(pattern.values, expr.values, strict=False), len(expr.values))
             case relax.PrimValue():
-                return self._agree(state, [(want.value, have.value)], 1)
+                return self._add_constraints(state, [(pattern.value, expr.value)], 1)
             case relax.Constant():
-                return (state, []) if structural_equal(want, have) else None
+                return (state, []) if structural_equal(pattern, expr) else None
             case relax.GlobalVar():
-                return (state, []) if self._same_function(want.name, have.name) else None
+                return (state, []) if self._same_function(pattern.name, expr.name) else None
             case relax.ExternFunc() | relax.StringImm() | relax.DataTypeImm():
-                mine, theirs = (getattr(e, "name", None) or getattr(e, "value", None) for e in (want, have))
+                mine, theirs = (getattr(e, "name", None) or getattr(e, "value", None) for e in (pattern, expr))
                 return (state, []) if mine == theirs else None
         return None
 
-    def _agree(self, state: _State, pairs: Any, count: int) -> tuple[_State, list[Any]] | None:
+    def _add_constraints(self, state: _State, pairs: Any, count: int) -> tuple[_State, list[Any]] | None:
         new_pairs = tuple(pairs)
         if len(new_pairs) != count:
             return None
         return _State(state.bound, state.through, (*state.shapes, *new_pairs), state.attrs), []
 
-    def _call(self, want: relax.Call, have: relax.Call, state: _State) -> tuple[_State, list[tuple[Any, Any]]] | None:
-        if len(want.args) != len(have.args) or len(want.sinfo_args) != len(have.sinfo_args):
+    def _call(
+        self, pattern: relax.Call, call: relax.Call, state: _State
+    ) -> tuple[_State, list[tuple[Any, Any]]] | None:
+        if len(pattern.args) != len(call.args) or len(pattern.sinfo_args) != len(call.sinfo_args):
             return None
-        pairs: list[tuple[Any, Any]] = list(zip(want.args, have.args, strict=True))
-        if isinstance(want.op, tir.Op):
-            if not isinstance(have.op, tir.Op) or want.op.name != have.op.name:
+        pairs: list[tuple[Any, Any]] = list(zip(pattern.args, call.args, strict=True))
+        if isinstance(pattern.op, tir.Op):
+            if not isinstance(call.op, tir.Op) or pattern.op.name != call.op.name:
                 return None
         else:
-            pairs.insert(0, (want.op, have.op))
-        attrs = self._attributes(want, have, state)
+            pairs.insert(0, (pattern.op, call.op))
+        attrs = self._attributes(pattern, call, state)
         if attrs is None:
             return None
-        shapes = (*state.shapes, *zip(want.sinfo_args, have.sinfo_args, strict=True))
+        shapes = (*state.shapes, *zip(pattern.sinfo_args, call.sinfo_args, strict=True))
         return _State(state.bound, state.through, shapes, attrs), pairs
 
-    def _attributes(self, want: relax.Call, have: relax.Call, state: _State) -> Mapping[str, Any] | None:
+    def _attributes(self, pattern: relax.Call, call: relax.Call, state: _State) -> Mapping[str, Any] | None:
         """The attributes that may be any, with those of this call; None if others differ."""
         attrs = dict(state.attrs)
-        for key in dict.fromkeys((*want.attrs, *have.attrs)):
-            mine, theirs = want.attrs.get(key), have.attrs.get(key)
-            full = f"{want.op.name}.{key}" if isinstance(want.op, tir.Op) else key
+        for key in dict.fromkeys((*pattern.attrs, *call.attrs)):
+            mine, theirs = pattern.attrs.get(key), call.attrs.get(key)
+            full = f"{pattern.op.name}.{key}" if isinstance(pattern.op, tir.Op) else key
             if full not in self.pattern.any_attrs:
                 if not _equal(mine, theirs):
                     return None
@@ -304,21 +306,21 @@ class Matcher:
         a, b = self.pattern.module.functions.get(mine), self.module.functions.get(theirs)
         if a is None or b is None:
             return False
-        return structural_equal(_bare(a), _bare(b))
+        return structural_equal(_without_metadata(a), _without_metadata(b))
 
 
-def _bare(func: Any) -> Any:
+def _without_metadata(func: Any) -> Any:
     """Return a function without attributes that do not affect its meaning."""
     return func.without_attr("global_symbol").without_attr("op_pattern")
 
 
-def _before(pairs: Any, goals: _Goals) -> _Goals:
+def _push_goals(pairs: Any, goals: _Goals) -> _Goals:
     for want, have in reversed(list(pairs)):
         goals = (want, have, goals)
     return goals
 
 
-def _same(a: relax.Expr, b: relax.Expr) -> bool:
+def _same_value(a: relax.Expr, b: relax.Expr) -> bool:
     """Return True if two operands are the same value: one variable, or equal constants."""
     if a is b:
         return True

@@ -18,13 +18,13 @@ from mlcc.passes.graph.normalize import normalized
 from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.passes.patterns.pattern_match import Index, Match, Matcher, Symbols
-from mlcc.passes.patterns.rules import Rule, helpers, load_rules
+from mlcc.passes.patterns.rules import Rule, load_rules, transitive_callees
 from mlcc.relax.construct import function_info, make_tuple
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import all_bindings, is_primitive, used_vars
 
-GROWTH = 50  # times the bindings of a function, and
-SPARE = 10_000  # bindings besides, that it may grow to
+MAX_GROWTH = 50  # times the bindings of a function, and
+EXTRA_BINDINGS = 10_000  # bindings besides, that it may grow to
 
 
 @dataclass(frozen=True)
@@ -52,17 +52,17 @@ class Rewrite(Pass):
 def rewritten(module: IRModule, rules: list[Rule], limit: int = 100) -> IRModule:
     """Return the module with the rules applied to a fixed point. Raises CompileError E0543 beyond the limit."""
     builder = ModuleBuilder(module)
-    imports = [_Import(rule, builder) for rule in rules]
+    imports = [_ImportedRule(rule, builder) for rule in rules]
     for name, func in module.functions.items():
         if isinstance(func, relax.Function) and not is_primitive(func) and "Codegen" not in func.attrs:
-            builder.module.functions[name] = _settle(name, func, imports, builder, limit)
+            builder.module.functions[name] = _apply_to_fixed_point(name, func, imports, builder, limit)
     return keep_reachable(builder.module, set(module))  # rules may have brought along what is not called after all
 
 
-def _settle(
-    name: str, func: relax.Function, imports: list[_Import], builder: ModuleBuilder, limit: int
+def _apply_to_fixed_point(
+    name: str, func: relax.Function, imports: list[_ImportedRule], builder: ModuleBuilder, limit: int
 ) -> relax.Function:
-    most = SPARE + GROWTH * len(list(all_bindings(func.body)))
+    max_bindings = EXTRA_BINDINGS + MAX_GROWTH * len(list(all_bindings(func.body)))
     current = normalized(func, builder.module)
     rounds = 0
     applied: dict[str, None] = {}
@@ -76,38 +76,38 @@ def _settle(
         if current is before:
             return current if applied else func
         rounds += 1
-        if rounds >= limit or len(list(all_bindings(current.body))) > most:
-            how = f"after {rounds} rounds" if rounds >= limit else f"past {most} bindings"
+        if rounds >= limit or len(list(all_bindings(current.body))) > max_bindings:
+            how = f"after {rounds} rounds" if rounds >= limit else f"past {max_bindings} bindings"
             names = ", ".join(f"`{n}`" for n in applied)
             message = f"the rules still apply to `{name}` {how}: {names}"
             help = "what a rule makes must not match it again; or raise `limit`"
             raise CompileError(error("E0543", message, func.span, help=help))
 
 
-def _apply(func: relax.Function, rule: _Import, builder: ModuleBuilder) -> relax.Function:
+def _apply(func: relax.Function, rule: _ImportedRule, builder: ModuleBuilder) -> relax.Function:
     """Apply one rule at all non-overlapping matches. Return the same object if there are none."""
     index = Index.of(func)
     matcher = Matcher(rule.rule.pattern, builder.module, index)
-    plan: dict[relax.Var, _Replacement] = {}
+    replacements: dict[relax.Var, _Replacement] = {}
     replaced: set[relax.Var] = set()
-    through: set[relax.Var] = set()
+    matched_inner: set[relax.Var] = set()
     for var in list(index.value):
-        if var in replaced or var in through:
+        if var in replaced or var in matched_inner:
             continue
         for match in matcher.at(var):
-            if replaced & {*match.roots, *match.inner} or through & set(match.roots):
+            if replaced & {*match.roots, *match.inner} or matched_inner & set(match.roots):
                 continue
             replacement = _replacement(match, rule, index)
             if replacement is not None:
-                plan[replacement.place] = replacement
+                replacements[replacement.place] = replacement
                 replaced |= set(match.roots)
-                through |= set(match.inner)
+                matched_inner |= set(match.inner)
                 break
-    if not plan:
+    if not replacements:
         return func
-    rule.bring_along()
-    done = _Replacer(builder.module, plan, replaced).visit_function(func)
-    return remove_unused(done, builder.module)
+    rule.import_helpers()
+    replaced_func = _Replacer(builder.module, replacements, replaced).visit_function(func)
+    return remove_unused(replaced_func, builder.module)
 
 
 # ---------------------------------------------------------------- what takes the place of a match
@@ -122,12 +122,12 @@ class _Replacement:
     results: dict[relax.Var, relax.Expr]
 
 
-def _replacement(match: Match, rule: _Import, index: Index) -> _Replacement | None:
+def _replacement(match: Match, rule: _ImportedRule, index: Index) -> _Replacement | None:
     """Return the replacement of a match.
 
     None if there is no place for it, or if less would be known of its results.
     """
-    place = _place(match, index)
+    place = _insertion_point(match, index)
     if place is None:
         return None
     instance = rule.instance(match, isinstance(index.block[place], relax.DataflowBlock))
@@ -138,7 +138,7 @@ def _replacement(match: Match, rule: _Import, index: Index) -> _Replacement | No
     return _Replacement(place, instance.bindings, instance.results)
 
 
-def _place(match: Match, index: Index) -> relax.Var | None:
+def _insertion_point(match: Match, index: Index) -> relax.Var | None:
     """The result where all operands are known and none of the other results is needed before."""
     blocks = {index.block[r] for r in match.roots}
     if len(blocks) != 1:
@@ -149,14 +149,16 @@ def _place(match: Match, index: Index) -> relax.Var | None:
         return None  # it would be read later than it was
     if any(isinstance(v, relax.DataflowVar) and index.block.get(v) is not block for v in operands):
         return None  # known only inside another block
-    order = sorted(match.roots, key=lambda r: index.place[r])
-    here = [index.place[v] for v in operands if index.block.get(v) is block]
-    users = [index.place[u] for r in match.roots for u in index.users.get(r, ()) if index.block.get(u) is block]
-    if len(order) > 1 and any(v in match.roots for v in operands):
+    ordered_roots = sorted(match.roots, key=lambda r: index.place[r])
+    operand_positions = [index.place[v] for v in operands if index.block.get(v) is block]
+    user_positions = [
+        index.place[u] for r in match.roots for u in index.users.get(r, ()) if index.block.get(u) is block
+    ]
+    if len(ordered_roots) > 1 and any(v in match.roots for v in operands):
         return None
-    for root in order:
+    for root in ordered_roots:
         at = index.place[root]
-        if all(p < at for p in here) and all(p > at for p in users):
+        if all(p < at for p in operand_positions) and all(p > at for p in user_positions):
             return root
     return None
 
@@ -167,23 +169,23 @@ class _Instance:
     results: dict[relax.Var, relax.Expr]
 
 
-class _Import:
+class _ImportedRule:
     """A rule over the functions of the module that it is applied to."""
 
     def __init__(self, rule: Rule, builder: ModuleBuilder) -> None:
         self.rule = rule
         self.builder = builder
-        self.order = helpers(rule.after, rule.pattern.module)
+        self.order = transitive_callees(rule.after, rule.pattern.module)
         self.names: dict[str, relax.GlobalVar] = {}
 
-    def bring_along(self) -> None:
+    def import_helpers(self) -> None:
         """Add the functions that the rule calls, under names that the module does not have."""
-        bring_along(self.order, self.rule.pattern.module, self.builder, self.names)
+        import_functions(self.order, self.rule.pattern.module, self.builder, self.names)
 
     def instance(self, match: Match, in_dataflow: bool) -> _Instance:
         """Return the rule's bindings and results for a match."""
         after = self.rule.after
-        self.bring_along()
+        self.import_helpers()
         symbols = Symbols()
         bindings: list[relax.VarBinding] = []
         kind = relax.DataflowVar if in_dataflow else relax.Var
@@ -197,21 +199,21 @@ class _Import:
         values |= symbols.values
         for name, var in self.names.items():
             values[name] = var
-        maker = _Maker(values, self.names, match.attrs)
-        known: dict[relax.Var, relax.Expr] = {}
+        instantiator = _Instantiator(values, self.names, match.attrs)
+        computed: dict[relax.Var, relax.Expr] = {}
         for block in after.body.blocks:
             for binding in block.bindings:
-                value = maker.visit(binding.value)  # type: ignore[attr-defined]
+                value = instantiator.visit(binding.value)  # type: ignore[attr-defined]
                 if not isinstance(value, relax.Var):
                     bindings.append(relax.VarBinding(kind(binding.var.name, value.struct_info), value))
-                    known[bindings[-1].var] = value
+                    computed[bindings[-1].var] = value
                     value = bindings[-1].var
-                maker.set(binding.var, value)
-        result = maker.visit(after.body.body)
+                instantiator.set(binding.var, value)
+        result = instantiator.visit(after.body.body)
         if len(match.roots) == 1 and not isinstance(self._result_of_before(), relax.Tuple):
             results: tuple[relax.Expr, ...] = (result,)
         else:
-            result = known.get(result, result) if isinstance(result, relax.Var) else result
+            result = computed.get(result, result) if isinstance(result, relax.Var) else result
             results = result.fields if isinstance(result, relax.Tuple) else ()
             results = results or tuple(_field(result, i) for i in range(len(match.roots)))
         return _Instance(*_bound_at_roots(bindings, dict(zip(match.roots, results, strict=True))))
@@ -241,7 +243,7 @@ def _bound_at_roots(
     return bindings, results
 
 
-class _Maker(Rewriter):
+class _Instantiator(Rewriter):
     """Copies expressions of a rule over other operands; struct info is inferred anew."""
 
     def __init__(
@@ -307,7 +309,7 @@ class _Replacer(RelaxMutator):
 # ---------------------------------------------------------------- functions that come along
 
 
-def bring_along(
+def import_functions(
     order: list[str], source: IRModule, builder: ModuleBuilder, names: dict[str, relax.GlobalVar],
     taken: Callable[[str], str] | None = None,
 ) -> None:  # fmt: skip

@@ -19,7 +19,7 @@ BEFORE, AFTER = ("before", "pattern"), ("after", "replacement")
 COMMUTATIVE, ANY_ATTRS, COMPOSITE = "commutative", "any_attrs", "Composite"
 _ATTRIBUTES = (COMMUTATIVE, ANY_ATTRS, COMPOSITE, "global_symbol")
 IN_COMPOSITES = frozenset({"relax.add", "relax.multiply"})  # what TVM's patterns take in either order
-MOST_OPERATIONS = 256  # in a pattern
+MAX_OPERATIONS = 256  # in a pattern
 
 
 @dataclass(frozen=True)
@@ -62,42 +62,42 @@ class Rule:
 def load_rules(path: str, ctx: PassContext) -> list[Rule]:
     """The rules of a file, in its order. Raises CompileError listing everything that is wrong with it."""
     module, named = _read(path, ctx)
-    wrong: list[Diagnostic] = []
+    errors: list[Diagnostic] = []
     rules: list[Rule] = []
     for name, (before, after) in named.items():
         if before is None or after is None:
-            there, missing = (before, AFTER[0]) if before is not None else (after, BEFORE[0])
+            existing, missing = (before, AFTER[0]) if before is not None else (after, BEFORE[0])
             prefix = f"{name}_" if name else ""
             message = f"rule `{name or 'rule'}` has no function `{prefix}{missing}`"
-            wrong.append(error("E0540", message, there.span if there else None, help="a rule has both"))
+            errors.append(error("E0540", message, existing.span if existing else None, help="a rule has both"))
             continue
-        problems = [*_unmatchable(before, module), *_misplaced(after), *_differences(before, after)]
-        wrong += problems
+        problems = [*_pattern_errors(before, module), *_replacement_errors(after), *_signature_errors(before, after)]
+        errors += problems
         if not problems:
             rules.append(Rule(_pattern(name or "rule", before, module, ops.commutative_names()), after))
-    _raise(wrong)
+    _raise_errors(errors)
     return rules
 
 
 def load_patterns(path: str, ctx: PassContext) -> list[Pattern]:
     """The patterns of a file, in its order: the functions before, and those with the attribute Composite."""
     module, named = _read(path, ctx)
-    wrong: list[Diagnostic] = []
+    errors: list[Diagnostic] = []
     patterns: list[Pattern] = []
     for name, (before, _) in named.items():
         if before is None:
             continue
-        problems = _unmatchable(before, module)
-        wrong += problems
+        problems = _pattern_errors(before, module)
+        errors += problems
         if not problems:
             patterns.append(_pattern(name or "pattern", before, module, IN_COMPOSITES))
-    _raise(wrong)
+    _raise_errors(errors)
     return patterns
 
 
-def _raise(wrong: list[Diagnostic]) -> None:
-    if wrong:
-        raise CompileError(wrong)
+def _raise_errors(errors: list[Diagnostic]) -> None:
+    if errors:
+        raise CompileError(errors)
 
 
 def _read(
@@ -150,9 +150,9 @@ def _pattern(name: str, func: relax.Function, module: IRModule, commutative: fro
     if isinstance(declared, bool):
         commutative = ops.commutative_names() if declared else frozenset()
     elif declared is not None:
-        commutative = frozenset(map(_full, _words(declared)))
+        commutative = frozenset(map(_full, _as_words(declared)))
     any_attrs = frozenset(
-        f"{_full(n.rpartition('.')[0])}.{n.rpartition('.')[2]}" for n in _words(func.attrs.get(ANY_ATTRS, ()))
+        f"{_full(n.rpartition('.')[0])}.{n.rpartition('.')[2]}" for n in _as_words(func.attrs.get(ANY_ATTRS, ()))
     )
     return Pattern(name, func, module, roots, values, commutative, any_attrs)
 
@@ -167,75 +167,75 @@ def _resolved(expr: relax.Expr, values: dict[relax.Var, relax.Expr]) -> relax.Ex
     return expr
 
 
-def _unmatchable(func: relax.Function, module: IRModule) -> list[Diagnostic]:
+def _pattern_errors(func: relax.Function, module: IRModule) -> list[Diagnostic]:
     """Return the reasons for which a function cannot be a pattern."""
-    wrong = [*_wrong_attributes(func), *_not_plain(func, "a pattern")]
-    if wrong:
-        return wrong
+    errors = [*_attribute_errors(func), *_plainness_errors(func, "a pattern")]
+    if errors:
+        return errors
     values = {b.var: b.value for block in func.body.blocks for b in block.bindings}  # type: ignore[attr-defined]
     result = _resolved(func.body.body, values)
     roots = result.fields if isinstance(result, relax.Tuple) else (result,)
     if not roots or not all(isinstance(_resolved(r, values), relax.Call) for r in roots):
-        wrong.append(error("E0542", "the result of a pattern is not what an operation computes", func.span))
+        errors.append(error("E0542", "the result of a pattern is not what an operation computes", func.span))
     if len({_resolved(r, values) for r in roots}) < len(roots):
-        wrong.append(error("E0542", "a pattern returns the same value twice", func.span))
+        errors.append(error("E0542", "a pattern returns the same value twice", func.span))
     used: set[relax.Var] = set()
-    waiting = list(used_vars(func.body.body))
-    while waiting:
-        var = waiting.pop()
+    worklist = list(used_vars(func.body.body))
+    while worklist:
+        var = worklist.pop()
         if var not in used:
             used.add(var)
-            waiting += used_vars(values[var]) if var in values else ()
+            worklist += used_vars(values[var]) if var in values else ()
     for var in (*func.params, *values):
         if var not in used:
             what = "parameter" if var in func.params else "value"
             message = f"the {what} `{var.name}` of a pattern does not lead to its result"
-            wrong.append(error("E0542", message, var.span or func.span, help="nothing could be matched with it"))
-    if len(values) > MOST_OPERATIONS:
-        wrong.append(error("E0542", f"a pattern of more than {MOST_OPERATIONS} operations", func.span))
+            errors.append(error("E0542", message, var.span or func.span, help="nothing could be matched with it"))
+    if len(values) > MAX_OPERATIONS:
+        errors.append(error("E0542", f"a pattern of more than {MAX_OPERATIONS} operations", func.span))
     for value in values.values():
         if is_impure(value, module):
-            wrong.append(error("E0542", "a pattern has a call with effects", value.span or func.span))
-    return wrong
+            errors.append(error("E0542", "a pattern has a call with effects", value.span or func.span))
+    return errors
 
 
-def _misplaced(after: relax.Function) -> list[Diagnostic]:
-    return [*_wrong_attributes(after), *_not_plain(after, "what takes its place")]
+def _replacement_errors(after: relax.Function) -> list[Diagnostic]:
+    return [*_attribute_errors(after), *_plainness_errors(after, "what takes its place")]
 
 
-def _not_plain(func: relax.Function, what: str) -> list[Diagnostic]:
+def _plainness_errors(func: relax.Function, what: str) -> list[Diagnostic]:
     """Bindings that are not plain: branches, functions, casts."""
-    wrong: list[Diagnostic] = []
+    errors: list[Diagnostic] = []
     if not func.is_pure:
-        wrong.append(error("E0542", f"{what} has to be pure", func.span))
+        errors.append(error("E0542", f"{what} has to be pure", func.span))
     for block in func.body.blocks:
         for binding in block.bindings:
             value: Any = getattr(binding, "value", None)
             if isinstance(binding, relax.MatchCast):
                 message = f"{what} cannot have a `R.match_cast`"
-                wrong.append(error("E0542", message, binding.span, help="annotate the parameters instead"))
+                errors.append(error("E0542", message, binding.span, help="annotate the parameters instead"))
             elif isinstance(value, (relax.If, relax.Function, relax.SeqExpr)):
                 kind = "branches" if isinstance(value, relax.If) else "functions inside"
-                wrong.append(error("E0542", f"{what} cannot have {kind}", binding.span or func.span))
-    return wrong
+                errors.append(error("E0542", f"{what} cannot have {kind}", binding.span or func.span))
+    return errors
 
 
-def _wrong_attributes(func: relax.Function) -> Iterator[Diagnostic]:
+def _attribute_errors(func: relax.Function) -> Iterator[Diagnostic]:
     for key, value in func.attrs.items():
         if key not in _ATTRIBUTES:
             help = did_you_mean(key, _ATTRIBUTES) or f"those are {', '.join(_ATTRIBUTES[:3])}"
             yield error("E0540", f"a function of a rule has no attribute `{key}`", func.span, help=help)
         elif key == COMMUTATIVE and not isinstance(value, bool):
-            yield from _unknown_operators(_words(value), ops.commutative_names(), "is not commutative", func)
+            yield from _operator_errors(_as_words(value), ops.commutative_names(), "is not commutative", func)
         elif key == ANY_ATTRS:
-            for word in _words(value):
+            for word in _as_words(value):
                 name, _, attribute = str(word).rpartition(".")
                 known = ops.get(name) if name else None
                 if known is None or attribute not in {p.name for p in known.params}:
                     yield error("E0540", f"`{ANY_ATTRS}`: no operator has the attribute `{word}`", func.span)
 
 
-def _unknown_operators(
+def _operator_errors(
     words: tuple[str, ...], known: Collection[str], what: str, func: relax.Function
 ) -> Iterator[Diagnostic]:
     for word in words:
@@ -244,14 +244,14 @@ def _unknown_operators(
             yield error("E0540", f"`{COMMUTATIVE}`: `{word}` {what}", func.span, help=help)
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _as_words(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
 
 
 # ---------------------------------------------------------------- both sides
 
 
-def _differences(before: relax.Function, after: relax.Function) -> list[Diagnostic]:
+def _signature_errors(before: relax.Function, after: relax.Function) -> list[Diagnostic]:
     """Return the differences between the signatures of both sides: parameters in order, then the result."""
     from mlcc.ir.visit import substitute
     from mlcc.ops.relations import Fit, fit
@@ -261,45 +261,45 @@ def _differences(before: relax.Function, after: relax.Function) -> list[Diagnost
     if len(names[0]) != len(names[1]) or (names[0] != names[1] and sorted(names[0]) == sorted(names[1])):
         message = f"the parameters are ({', '.join(names[1])}), and before ({', '.join(names[0])})"
         return [error("E0541", message, after.span, help="both sides have the same parameters in the same order")]
-    there, back = Symbols(), Symbols()
-    wrong = []
+    forward, backward = Symbols(), Symbols()
+    errors = []
     for a, b in zip(before.params, after.params, strict=True):
-        same = there.unify(a.struct_info, b.struct_info) and back.unify(b.struct_info, a.struct_info)
+        same = forward.unify(a.struct_info, b.struct_info) and backward.unify(b.struct_info, a.struct_info)
         if not same:
             message = f"the parameter `{b.name}` is {b.struct_info}, and before {a.struct_info}"
-            wrong.append(error("E0541", message, b.span or after.span))
-    if wrong:
-        return wrong
-    info = substitute(before.ret_struct_info, there.values)
+            errors.append(error("E0541", message, b.span or after.span))
+    if errors:
+        return errors
+    info = substitute(before.ret_struct_info, forward.values)
     if info is not None and after.ret_struct_info is not None and fit(info, after.ret_struct_info) is not Fit.COVERS:
         message = f"the result is {after.ret_struct_info}, and before {before.ret_struct_info}"
-        wrong.append(error("E0541", message, after.span, help="both sides compute values of one struct info"))
-    return wrong
+        errors.append(error("E0541", message, after.span, help="both sides compute values of one struct info"))
+    return errors
 
 
-def helpers(func: Func, module: IRModule, allowed: str | None = None) -> list[str]:
+def transitive_callees(func: Func, module: IRModule, allowed: str | None = None) -> list[str]:
     """Return the functions that a function calls, directly or not, callees first.
 
     Raises CompileError E0542 for recursion that does not go through `allowed`.
     """
     from mlcc.relax.queries import callees
 
-    done: dict[str, None] = {}
+    finished: dict[str, None] = {}
     stack: list[tuple[str | None, Iterator[str]]] = [(None, iter(sorted(callees(func))))]
     entered: set[str] = set()
     if allowed is not None:
-        done[allowed] = None
+        finished[allowed] = None
     while stack:
         name, remaining = stack[-1]
-        following = next((n for n in remaining if n in module and n not in done), None)
-        if following is None:
+        callee = next((n for n in remaining if n in module and n not in finished), None)
+        if callee is None:
             stack.pop()
             if name is not None:
-                done[name] = None
-        elif following in entered:
-            message = f"`{following}` calls itself, which a function that is brought along cannot"
-            raise CompileError(error("E0542", message, module[following].span))
+                finished[name] = None
+        elif callee in entered:
+            message = f"`{callee}` calls itself, which a function that is brought along cannot"
+            raise CompileError(error("E0542", message, module[callee].span))
         else:
-            entered.add(following)
-            stack.append((following, iter(sorted(callees(module[following])))))
-    return list(done)
+            entered.add(callee)
+            stack.append((callee, iter(sorted(callees(module[callee])))))
+    return list(finished)

@@ -10,8 +10,8 @@ from mlcc.errors import CompileError, did_you_mean, error
 from mlcc.ir import relax
 from mlcc.ir.module import Func, IRModule
 from mlcc.passes.manage.manager import Pass, PassContext
-from mlcc.passes.patterns.rewrite import bring_along, substitute_functions
-from mlcc.passes.patterns.rules import helpers
+from mlcc.passes.patterns.rewrite import import_functions, substitute_functions
+from mlcc.passes.patterns.rules import transitive_callees
 from mlcc.relax.construct import function_info
 from mlcc.relax.module_builder import ModuleBuilder
 from mlcc.relax.queries import callees
@@ -62,12 +62,14 @@ def updated(module: IRModule, name: str, other: IRModule, where: str) -> IRModul
         raise CompileError(error("E0544", message, func.span))
     builder = ModuleBuilder(module)
     names = {source: relax.GlobalVar(name, function_info(func))}
-    order = [n for n in helpers(func, other, allowed=source) if n != source]
-    bring_along(order, other, builder, names)
-    new = substitute_functions(func, names)
+    order = [n for n in transitive_callees(func, other, allowed=source) if n != source]
+    import_functions(order, other, builder, names)
+    replacement = substitute_functions(func, names)
     old = module[name]
-    new = new.without_attr("global_symbol") if old.is_private else new.with_attr("global_symbol", name)
-    builder.module.functions[name] = new
+    replacement = (
+        replacement.without_attr("global_symbol") if old.is_private else replacement.with_attr("global_symbol", name)
+    )
+    builder.module.functions[name] = replacement
     return builder.module
 
 

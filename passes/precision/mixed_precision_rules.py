@@ -21,13 +21,13 @@ def policy(call: relax.Call) -> Precision | None:
     return Precision.FULL if op is None or op.impl.infer is None else op.impl.precision
 
 
-def precision(info: relax.StructInfo | None, of: str | None = None) -> Dtypes:
-    """Return the dtype `of` for every tensor of a value, or each tensor's own."""
+def precision(info: relax.StructInfo | None, override: str | None = None) -> Dtypes:
+    """Return the dtype `override` for every tensor of a value, or each tensor's own."""
     match info:
         case relax.TensorStructInfo(dtype=dtype):
-            return of if of is not None else str(dtype or "")
+            return override if override is not None else str(dtype or "")
         case relax.TupleStructInfo(fields=fields):
-            return tuple(precision(f, of) for f in fields)
+            return tuple(precision(f, override) for f in fields)
     return ""
 
 
@@ -57,9 +57,9 @@ class _Requirements:
         for block in reversed(seq.blocks):
             if isinstance(block, relax.DataflowBlock):
                 for binding in reversed(block.bindings):
-                    self.bound(binding)
+                    self.binding(binding)
 
-    def bound(self, binding: Any) -> None:
+    def binding(self, binding: Any) -> None:
         match binding:
             case relax.VarBinding(var=var, value=relax.Tuple() as value):
                 self.require(value, self.needs.get(var) or precision(value.struct_info, FULL))

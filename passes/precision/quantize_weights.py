@@ -15,13 +15,13 @@ from mlcc.ir.narrow import decode
 from mlcc.ir.tensor_data import TensorData
 from mlcc.ops.lazy import np
 from mlcc.passes.graph.relax_mutator import RelaxMutator, map_relax_functions
-from mlcc.passes.graph.tidy import tidied_after
+from mlcc.passes.graph.tidy import clean_up_rewritten
 from mlcc.passes.manage.manager import Pass, PassContext
 from mlcc.relax.construct import tensor_info
 from mlcc.relax.queries import Uses, is_call, is_primitive
 
-LEAST = 4096  # elements of a weight: smaller ones stay
-PIECE = 1 << 22  # elements that are worked on at a time
+MIN_ELEMENTS = 4096  # elements of a weight: smaller ones stay
+CHUNK_ELEMENTS = 1 << 22  # elements that are worked on at a time
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class QuantizeWeights(Pass):
         def change(_: str, func: relax.Function) -> relax.Function:
             if is_primitive(func):
                 return func
-            return tidied_after(_Quantizer(module, func, self).visit_function(func), func, module)
+            return clean_up_rewritten(_Quantizer(module, func, self).visit_function(func), func, module)
 
         return map_relax_functions(module, change)
 
 
 @dataclass(frozen=True)
-class _Coded:
+class _QuantizedWeight:
     """A weight as constants: integers, scales and zero points, all with the columns last."""
 
     integers: relax.Constant
@@ -68,12 +68,12 @@ class _Coded:
 
 
 class _Quantizer(RelaxMutator):
-    def __init__(self, module: IRModule, func: relax.Function, how: QuantizeWeights) -> None:
+    def __init__(self, module: IRModule, func: relax.Function, options: QuantizeWeights) -> None:
         super().__init__(module)
-        self.uses, self.how = Uses.of(func), how
-        self._coded: dict[tuple[str | int, bool], _Coded] = {}
+        self.uses, self.options = Uses.of(func), options
+        self._cache: dict[tuple[str | int, bool], _QuantizedWeight] = {}
         self._tables = {
-            _identity(weight[0]): weight
+            _weight_key(weight[0]): weight
             for value in self.uses.value.values()
             if is_call(value, "relax.matmul") and (weight := self.weight(value.args[1])) is not None  # type: ignore[attr-defined]
         }
@@ -81,7 +81,7 @@ class _Quantizer(RelaxMutator):
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if is_call(expr, "relax.matmul"):
             weight = self.weight(expr.args[1])  # type: ignore[attr-defined]
-            return expr if weight is None else self.product(expr, self.coded(*weight))
+            return expr if weight is None else self.product(expr, self.quantized(*weight))
         if is_call(expr, "relax.take"):
             return self.lookup(expr)
         return expr
@@ -91,30 +91,34 @@ class _Quantizer(RelaxMutator):
     def weight(self, operand: relax.Expr) -> tuple[relax.Constant, bool] | None:
         """Return the constant right operand of a product, and True if it is transposed; None if it stays."""
         value: Any = self.uses.resolve(operand)
-        turned = is_call(value, "relax.permute_dims") and value.attrs["axes"] in (None, (1, 0), (-1, -2))
-        constant = self.uses.resolve(value.args[0]) if turned else value
+        transposed = is_call(value, "relax.permute_dims") and value.attrs["axes"] in (None, (1, 0), (-1, -2))
+        constant = self.uses.resolve(value.args[0]) if transposed else value
         if not isinstance(constant, relax.Constant) or constant.data.array is None:
             return None
         data = constant.data
-        if str(data.dtype) not in ("float32", "float16", "bfloat16") or len(data.shape) != 2 or data.size < LEAST:
+        if (
+            str(data.dtype) not in ("float32", "float16", "bfloat16")
+            or len(data.shape) != 2
+            or data.size < MIN_ELEMENTS
+        ):
             return None
-        depth = data.shape[1 if turned else 0]
-        return None if depth % (self.how.group or 2) else (constant, turned)
+        depth = data.shape[1 if transposed else 0]
+        return None if depth % (self.options.group or 2) else (constant, transposed)
 
     # ------------------------------------------------------------ what becomes of them
 
-    def product(self, call: Any, coded: _Coded) -> relax.Expr:
+    def product(self, call: Any, coded: _QuantizedWeight) -> relax.Expr:
         """Emit the product in float32, its result in the original dtype."""
-        decoded = self.decoded(coded.integers, coded.scales, coded.zeros)
+        decoded = self.dequantized(coded.integers, coded.scales, coded.zeros)
         dtype = str(call.struct_info.dtype)
         if str(call.args[0].struct_info.dtype) == dtype == "float32":
             return ops.bind_call("matmul", (call.args[0], decoded), {"out_dtype": None})
         left = self.emit_op("astype", call.args[0], dtype="float32")
         return ops.bind_call("astype", (self.emit_op("matmul", left, decoded, out_dtype=None),), {"dtype": dtype})
 
-    def decoded(self, integers: relax.Expr, scales: relax.Expr, zeros: relax.Expr) -> relax.Var:
+    def dequantized(self, integers: relax.Expr, scales: relax.Expr, zeros: relax.Expr) -> relax.Var:
         """Emit the dequantized weight (k, ...) of integers, scales and zero points, groups along the first axis."""
-        if self.how.bits == 4:
+        if self.options.bits == 4:
             kind = str(zeros.struct_info.dtype)  # type: ignore[union-attr]
             integers = self.emit_op("unpack_bits", integers, axis=0, bits=4, out_dtype=kind)
         return self.emit_op("dequantize", integers, scales, zeros, axis=0, out_dtype="float32")
@@ -125,27 +129,27 @@ class _Quantizer(RelaxMutator):
         The table is the transpose of a quantized weight.
         """
         table: Any = self.uses.resolve(call.args[0])
-        weight = self._tables.get(_identity(table)) if isinstance(table, relax.Constant) else None
+        weight = self._tables.get(_weight_key(table)) if isinstance(table, relax.Constant) else None
         if weight is None or call.attrs["axis"] not in (0, -2) or not weight[1]:
             return call  # type: ignore[no-any-return]
-        coded, indices = self.coded(*weight), call.args[1]
+        coded, indices = self.quantized(*weight), call.args[1]
         columns = [
             part if part.data.shape == () else self.emit_op("take", part, indices, axis=1, mode=call.attrs["mode"])
             for part in (coded.integers, coded.scales, coded.zeros)
         ]
-        rows = self.decoded(*columns)
+        rows = self.dequantized(*columns)
         ndim = rows.struct_info.ndim  # type: ignore[union-attr]
         turned = self.emit_op("permute_dims", rows, axes=[*range(1, ndim), 0])
         return ops.bind_call("astype", (turned,), {"dtype": str(call.struct_info.dtype)})
 
-    def coded(self, weight: relax.Constant, turned: bool) -> _Coded:
-        key = (_identity(weight), turned)
-        if key not in self._coded:
-            self._coded[key] = _code(weight.data, turned, self.how)
-        return self._coded[key]
+    def quantized(self, weight: relax.Constant, transposed: bool) -> _QuantizedWeight:
+        key = (_weight_key(weight), transposed)
+        if key not in self._cache:
+            self._cache[key] = _quantize(weight.data, transposed, self.options)
+        return self._cache[key]
 
 
-def _identity(constant: relax.Constant) -> str | int:
+def _weight_key(constant: relax.Constant) -> str | int:
     """Return a key that is equal for constants that are one weight of the model."""
     return constant.data.sha256 or id(constant.data)
 
@@ -153,56 +157,64 @@ def _identity(constant: relax.Constant) -> str | int:
 # ---------------------------------------------------------------- the numbers
 
 
-def _code(data: TensorData, turned: bool, how: QuantizeWeights) -> _Coded:
+def _quantize(data: TensorData, transposed: bool, options: QuantizeWeights) -> _QuantizedWeight:
     """Quantize a weight, some columns at a time.
 
     Raise CompileError (E0548) for weights that are not finite, or too large for the scales.
     """
     array = data.array
     assert array is not None
-    stored = array.T if turned else array
-    depth, columns = stored.shape
-    group = how.group or depth
-    integers = np.empty((depth * how.bits // 8, columns), "uint8")
-    scales = np.empty((depth // group, columns), how.scale)
+    matrix = array.T if transposed else array
+    depth, columns = matrix.shape
+    group = options.group or depth
+    integers = np.empty((depth * options.bits // 8, columns), "uint8")
+    scales = np.empty((depth // group, columns), options.scale)
     zeros = np.zeros(scales.shape, "uint8")
-    step = max(PIECE // depth, 1)
+    step = max(CHUNK_ELEMENTS // depth, 1)
     for at in range(0, columns, step):
         part = slice(at, at + step)
-        wide = decode(np.ascontiguousarray(stored[:, part]), data.dtype).astype("float32")
-        if not np.isfinite(wide).all():
+        chunk = decode(np.ascontiguousarray(matrix[:, part]), data.dtype).astype("float32")
+        if not np.isfinite(chunk).all():
             raise CompileError(error("E0548", f"the weight `{data.key}` has elements that are not finite"))
-        values, scales[:, part], zeros[:, part] = _rounded(wide.reshape(-1, group, wide.shape[1]), how)
+        values, scales[:, part], zeros[:, part] = _quantize_groups(chunk.reshape(-1, group, chunk.shape[1]), options)
         if not np.isfinite(scales[:, part]).all():
             help = "give `scale=float32`"
             raise CompileError(
                 error("E0548", f"a scale of the weight `{data.key}` is too large for float16", help=help)
             )
         values = values.reshape(depth, -1).astype("uint8")
-        integers[:, part] = values if how.bits == 8 else (values[::2] & 15) | (values[1::2] << 4)
+        integers[:, part] = values if options.bits == 8 else (values[::2] & 15) | (values[1::2] << 4)
     data.release()
-    kind = "uint8" if how.zero_points else "int8"
-    packed = integers if how.bits == 4 or how.zero_points else integers.view("int8")
-    zero = _constant(zeros, f"{data.key}.zero_point") if how.zero_points else _constant(np.zeros((), kind), "")
-    return _Coded(_constant(packed, f"{data.key}.int{how.bits}"), _constant(scales, f"{data.key}.scale"), zero)
+    kind = "uint8" if options.zero_points else "int8"
+    packed = integers if options.bits == 4 or options.zero_points else integers.view("int8")
+    zero = _constant(zeros, f"{data.key}.zero_point") if options.zero_points else _constant(np.zeros((), kind), "")
+    return _QuantizedWeight(
+        _constant(packed, f"{data.key}.int{options.bits}"), _constant(scales, f"{data.key}.scale"), zero
+    )
 
 
-def _rounded(wide: Any, how: QuantizeWeights) -> tuple[Any, Any, Any]:
+def _quantize_groups(weights: Any, options: QuantizeWeights) -> tuple[Any, Any, Any]:
     """Quantize groups (groups, group, columns); return integers, scales and zero points.
 
     Integers are in two's complement, or unsigned with zero points.
     """
-    low, high = (np.minimum(wide.min(1), 0), np.maximum(wide.max(1), 0)) if how.zero_points else (0, abs(wide).max(1))
-    most = (1 << how.bits) - 1 if how.zero_points else (1 << how.bits - 1) - 1
-    with np.errstate(over="ignore"):
-        scale = ((high - low) / most).astype(how.scale)
-    exact = scale.astype("float32")
-    exact[exact == 0] = 1  # of groups that are zero, or so small that float16 has no scale for them
-    zero = (
-        np.clip(np.round(-low / exact), 0, most).astype("uint8") if how.zero_points else np.zeros(scale.shape, "uint8")
+    low, high = (
+        (np.minimum(weights.min(1), 0), np.maximum(weights.max(1), 0))
+        if options.zero_points
+        else (0, abs(weights).max(1))
     )
-    steps = np.round(wide / exact[:, None]) + zero[:, None]
-    return np.clip(steps, 0 if how.zero_points else -most, most).astype("int32"), scale, zero
+    max_value = (1 << options.bits) - 1 if options.zero_points else (1 << options.bits - 1) - 1
+    with np.errstate(over="ignore"):
+        scale = ((high - low) / max_value).astype(options.scale)
+    divisors = scale.astype("float32")
+    divisors[divisors == 0] = 1  # of groups that are zero, or so small that float16 has no scale for them
+    zero = (
+        np.clip(np.round(-low / divisors), 0, max_value).astype("uint8")
+        if options.zero_points
+        else np.zeros(scale.shape, "uint8")
+    )
+    rounded = np.round(weights / divisors[:, None]) + zero[:, None]
+    return np.clip(rounded, 0 if options.zero_points else -max_value, max_value).astype("int32"), scale, zero
 
 
 def _constant(array: Any, key: str) -> relax.Constant:

@@ -18,7 +18,7 @@ from mlcc.passes.precision.mixed_precision_rules import FULL, HALF, Dtypes, poli
 from mlcc.relax.construct import get_item, make_function, make_tuple
 from mlcc.relax.queries import is_call, is_tensors
 
-_GREATEST = 65504  # the greatest number in float16
+_FLOAT16_MAX = 65504  # the greatest number in float16
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class ToMixedPrecision(Pass):
 def _check_names(names: tuple[str, ...], module: IRModule) -> None:
     functions = [f for f in module.functions.values() if isinstance(f, relax.Function)]
     known = list(dict.fromkeys(p.name for f in functions for p in f.params))
-    wrong = [
+    errors = [
         error("E0515", f"`to-mixed-precision`: no function has a parameter `{name}`", help=did_you_mean(name, known))
         for name in names
         if name not in known
     ]
-    if wrong:
-        raise CompileError(wrong)
+    if errors:
+        raise CompileError(errors)
 
 
 class _Rewriter(RelaxMutator):
@@ -88,11 +88,11 @@ class _Rewriter(RelaxMutator):
         if not isinstance(block, relax.DataflowBlock):
             return super().visit_block(block)
         outer = dict(self.remap)
-        self._made.append([])
+        self._binding_stack.append([])
         self.in_dataflow = True
         for param in self.params:
-            self.shorten(param)
-        copies = self._made.pop()
+            self.add_half_copy(param)
+        copies = self._binding_stack.pop()
         rewritten = super().visit_block(block)
         self.in_dataflow = False
         self.remap = outer | {k: v for k, v in self.remap.items() if k not in outer and _outlives(v)}
@@ -105,12 +105,12 @@ class _Rewriter(RelaxMutator):
 
     # ------------------------------------------------------------ casts
 
-    def now(self, expr: relax.Expr) -> relax.Expr:
+    def remapped(self, expr: relax.Expr) -> relax.Expr:
         """Return an expression over the replacements of variables, in whatever precision these have."""
         if isinstance(expr, relax.Var):
             return self.remap.get(expr, expr)
         if isinstance(expr, relax.Tuple):
-            fields = tuple(map(self.now, expr.fields))
+            fields = tuple(map(self.remapped, expr.fields))
             return expr if all(a is b for a, b in zip(fields, expr.fields, strict=True)) else make_tuple(fields)
         return expr
 
@@ -137,13 +137,13 @@ class _Rewriter(RelaxMutator):
         source = value if isinstance(value, relax.Var) else self.emit(value)
         return self.cast(source, to) if isinstance(to, tuple) else _astype(source, to)
 
-    def shorten(self, var: relax.Var) -> None:
+    def add_half_copy(self, var: relax.Var) -> None:
         """Keep a copy in half precision of a value that no use needs in full precision."""
         need = self.needs.get(var)
         if need is None:
             return
         have = self.remap.get(var, var)
-        shortened = self.cast(have, _halved(precision(have.struct_info), need))
+        shortened = self.cast(have, _half_where_allowed(precision(have.struct_info), need))
         if shortened is not have:
             self.remap[var] = shortened if isinstance(shortened, relax.Var) else self.emit(shortened)
 
@@ -158,25 +158,25 @@ class _Rewriter(RelaxMutator):
         if isinstance(binding, relax.VarBinding) and isinstance(value, relax.Call) and kind is not None:
             self.call(binding, value, kind)
         elif isinstance(binding, relax.VarBinding) and isinstance(value, (relax.Tuple, relax.TupleGetItem)):
-            self.rebind(binding, self.stored(binding.var, self.renewed(value)))
+            self.rebind(binding, self.block_output(binding.var, self.remapped_fields(value)))
         elif isinstance(binding, relax.VarBinding) and isinstance(value, relax.Var):
-            self.rebind(binding, self.result(self.now(value), precision(value.struct_info)))
+            self.rebind(binding, self.result(self.remapped(value), precision(value.struct_info)))
         else:
             super().visit_binding(binding)
-        self.shorten(binding.var)
+        self.add_half_copy(binding.var)
 
-    def stored(self, var: relax.Var, value: relax.Expr) -> relax.Expr:
+    def block_output(self, var: relax.Var, value: relax.Expr) -> relax.Expr:
         """Return a value that leaves the block in its original precision."""
         return value if isinstance(var, relax.DataflowVar) else self.result(value, precision(var.struct_info))
 
-    def renewed(self, value: relax.Tuple | relax.TupleGetItem) -> relax.Expr:
+    def remapped_fields(self, value: relax.Tuple | relax.TupleGetItem) -> relax.Expr:
         if isinstance(value, relax.Tuple):
-            return self.now(value)
-        source = self.now(value.tuple_value)
+            return self.remapped(value)
+        source = self.remapped(value.tuple_value)
         return value if source is value.tuple_value else get_item(source, value.index)
 
     def call(self, binding: relax.VarBinding, call: relax.Call, kind: Precision) -> None:
-        args = tuple(map(self.now, call.args))
+        args = tuple(map(self.remapped, call.args))
         if is_call(call, "relax.wrap_param"):
             self.rebind(binding, args[0])
             return
@@ -184,7 +184,7 @@ class _Rewriter(RelaxMutator):
             old = call.args
             pairs = zip(args, old, strict=True)
             cast_args = tuple(self.cast(a, precision(o.struct_info)) if a is not o else a for a, o in pairs)
-            self.rebind(binding, self.updated(call, cast_args, call.attrs))
+            self.rebind(binding, self.rebuilt_call(call, cast_args, call.attrs))
             return
         wanted, attrs = HALF, call.attrs
         if kind is Precision.FOLLOW and not all(map(_may_be_half, args)):
@@ -194,12 +194,12 @@ class _Rewriter(RelaxMutator):
         cast_args = tuple(
             self.cast(a, precision(a.struct_info, wanted)) if is_tensors(a.struct_info) else a for a in args
         )
-        value: relax.Expr = self.updated(call, cast_args, attrs)
+        value: relax.Expr = self.rebuilt_call(call, cast_args, attrs)
         if kind is Precision.HALF and isinstance(binding.var, relax.DataflowVar):
             value = self.result(value, precision(value.struct_info, HALF))
-        self.rebind(binding, self.stored(binding.var, value))
+        self.rebind(binding, self.block_output(binding.var, value))
 
-    def updated(self, call: relax.Call, args: tuple[relax.Expr, ...], attrs: Any) -> relax.Call:
+    def rebuilt_call(self, call: relax.Call, args: tuple[relax.Expr, ...], attrs: Any) -> relax.Call:
         same = all(a is b for a, b in zip(args, call.args, strict=True))
         return call if same and attrs is call.attrs else self.infer(replace(call, args=args, attrs=attrs))
 
@@ -213,19 +213,19 @@ def _astype(expr: relax.Expr, dtype: str) -> relax.Call:
 
 
 def _differs(expr: relax.Expr, to: Dtypes) -> bool:
-    return _unlike(precision(expr.struct_info), to)
+    return _needs_cast(precision(expr.struct_info), to)
 
 
-def _unlike(have: Dtypes, to: Dtypes) -> bool:
+def _needs_cast(have: Dtypes, to: Dtypes) -> bool:
     """Return True if a conversion is needed; only float16 and float32 are converted into each other."""
     if isinstance(to, tuple):
-        return any(map(_unlike, have, to))
+        return any(map(_needs_cast, have, to))
     return have != to and {have, to} == {HALF, FULL}
 
 
-def _halved(have: Dtypes, need: Dtypes) -> Dtypes:
+def _half_where_allowed(have: Dtypes, need: Dtypes) -> Dtypes:
     if isinstance(have, tuple):
-        return tuple(map(_halved, have, need or ("",) * len(have)))
+        return tuple(map(_half_where_allowed, have, need or ("",) * len(have)))
     return HALF if need == HALF else have
 
 
@@ -239,7 +239,7 @@ def _may_be_half(expr: relax.Expr) -> bool:
         return False
     import numpy as np
 
-    return str(expr.data.dtype) in _CONSTANTS and not bool(np.any(np.abs(expr.data.array) > _GREATEST))
+    return str(expr.data.dtype) in _CONSTANTS and not bool(np.any(np.abs(expr.data.array) > _FLOAT16_MAX))
 
 
 _CONSTANTS = {"float32", "float64", "int8", "int16", "int32", "int64"}

@@ -11,13 +11,13 @@ from mlcc.ir import relax
 from mlcc.passes.recognition.graph import Graph, dtype_of
 from mlcc.passes.recognition.polynomial import Expansion, is_close
 
-_SLOPE = math.sqrt(2 / math.pi)
-_CUBE = 0.044715
+_SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
+_CUBIC_COEFFICIENT = 0.044715
 _HALVES = {(1, 0): 0.5, (1, 1): 0.5}  # 0.5 * x * (1 + f)
 
 
 @dataclass(frozen=True)
-class _Form:
+class _ActivationForm:
     """An activation of x: a polynomial of x and f(polynomial of x), their coefficients by the powers of both."""
 
     operator: str
@@ -27,10 +27,12 @@ class _Form:
 
 
 _FORMS = (
-    _Form("nn.gelu", "erf", {1: math.sqrt(0.5)}, _HALVES),
-    _Form("nn.gelu_tanh", "tanh", {1: _SLOPE, 3: _SLOPE * _CUBE}, _HALVES),
-    _Form("nn.gelu_tanh", "sigmoid", {1: 2 * _SLOPE, 3: 2 * _SLOPE * _CUBE}, {(1, 1): 1.0}),
-    _Form("nn.silu", "sigmoid", {1: 1.0}, {(1, 1): 1.0}),
+    _ActivationForm("nn.gelu", "erf", {1: math.sqrt(0.5)}, _HALVES),
+    _ActivationForm("nn.gelu_tanh", "tanh", {1: _SQRT_2_OVER_PI, 3: _SQRT_2_OVER_PI * _CUBIC_COEFFICIENT}, _HALVES),
+    _ActivationForm(
+        "nn.gelu_tanh", "sigmoid", {1: 2 * _SQRT_2_OVER_PI, 3: 2 * _SQRT_2_OVER_PI * _CUBIC_COEFFICIENT}, {(1, 1): 1.0}
+    ),
+    _ActivationForm("nn.silu", "sigmoid", {1: 1.0}, {(1, 1): 1.0}),
 )
 _FUNCTIONS = tuple({form.function for form in _FORMS})
 
@@ -48,7 +50,7 @@ def activation(graph: Graph, root: relax.Expr) -> relax.Expr | None:
     return None
 
 
-def _has_form(graph: Graph, root: relax.Expr, inner: relax.Expr, x: relax.Expr, form: _Form) -> bool:
+def _has_form(graph: Graph, root: relax.Expr, inner: relax.Expr, x: relax.Expr, form: _ActivationForm) -> bool:
     call = graph.call(inner)
     assert call is not None
     at = graph.number(Expansion(graph, (), dtype_of(root)).narrow(x))

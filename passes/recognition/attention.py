@@ -19,12 +19,12 @@ from mlcc.passes.recognition.masks import Masks, constant_array, is_hidden
 from mlcc.passes.recognition.polynomial import is_wider
 from mlcc.relax.construct import make_tuple, prim_value, shape_expr
 
-_DEEPEST = 16  # operators between a product and its softmax
+_MAX_DEPTH = 16  # operators between a product and its softmax
 _VIEWS = ("permute_dims", "reshape")
-_FIRST = {4: (0, 2, 1, 3), 3: (0, 1, 2), 2: (0, 1)}  # heads behind the length, where there are any
-_KEYS = {4: (0, 3, 1, 2), 3: (0, 2, 1), 2: (1, 0)}
-_ONES = {4: (), 3: (2,), 2: (0, 2)}  # where batch and heads of extent 1 are put in
-_MASK_ONES = {4: (), 3: (1,), 2: (0, 1)}
+_LENGTH_BEFORE_HEADS = {4: (0, 2, 1, 3), 3: (0, 1, 2), 2: (0, 1)}  # heads behind the length, where there are any
+_KEY_ORDER = {4: (0, 3, 1, 2), 3: (0, 2, 1), 2: (1, 0)}
+_UNIT_AXES = {4: (), 3: (2,), 2: (0, 2)}  # where batch and heads of extent 1 are put in
+_MASK_UNIT_AXES = {4: (), 3: (1,), 2: (0, 1)}
 
 
 @dataclass
@@ -47,15 +47,15 @@ def attention(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Ex
         return None
     softmax, guarded = weights
     scores = _scores(graph, softmax.args[0])
-    if scores is None or not _is_plain(scores, softmax, second) or not scores.masks.exact(graph):
+    if scores is None or not _is_plain(scores, softmax, second) or not scores.masks.is_exact(graph):
         return None
-    return _Maker(graph, emitter, scores, second, guarded).made()
+    return _AttentionBuilder(graph, emitter, scores, second, guarded).build()
 
 
 def _weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call, bool] | None:
     """Match the softmax of the weights; return it, and True if NaN in its result counts as 0."""
     guarded = False
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         call = graph.call(expr, "astype", "where", "nn.softmax")
         if call is None:
             return None
@@ -78,8 +78,8 @@ def _scores(graph: Graph, logits: relax.Expr) -> _Scores | None:
     """Match the scores of a softmax: the product, its scale, and the masks, which are applied element by element."""
     factor, masks, expr = 1.0, Masks(), logits
     dims = dims_of(logits)
-    for _ in range(_DEEPEST):
-        if not graph.used_once(expr) or not _same(dims_of(expr), dims):
+    for _ in range(_MAX_DEPTH):
+        if not graph.used_once(expr) or not _equal_extents(dims_of(expr), dims):
             return None
         call = graph.call(expr, "matmul", "astype", "multiply", "divide", "add", "subtract", "where")
         if call is None:
@@ -97,11 +97,11 @@ def _scores(graph: Graph, logits: relax.Expr) -> _Scores | None:
                 return None
             expr, factor = scaled[0], factor * scaled[1]
         elif name == "where":
-            _, one, other = call.args
-            for rest, hidden, seen in ((one, other, True), (other, one, False)):
+            _, if_true, if_false = call.args
+            for visible, hidden, seen in ((if_true, if_false, True), (if_false, if_true, False)):
                 if is_hidden(graph, hidden, dtype_of(call)):
                     masks.hide(call, seen, graph.scalar(hidden) or 0.0)
-                    expr = rest
+                    expr = visible
                     break
             else:
                 return None
@@ -143,15 +143,15 @@ def _is_plain(scores: _Scores, softmax: relax.Call, second: relax.Call) -> bool:
     dims, logits = dims_of(scores.product), dims_of(softmax)
     operands = (*scores.product.args, second.args[1])
     shapes = [dims_of(operand) for operand in operands]
-    if dims is None or len(dims) not in _FIRST or softmax.attrs["axis"] % len(dims) != len(dims) - 1:
+    if dims is None or len(dims) not in _LENGTH_BEFORE_HEADS or softmax.attrs["axis"] % len(dims) != len(dims) - 1:
         return False
-    if not _same(dims, logits) or any(shape is None or len(shape) != len(dims) for shape in shapes):
+    if not _equal_extents(dims, logits) or any(shape is None or len(shape) != len(dims) for shape in shapes):
         return False
     q, k, v = shapes
     assert q is not None and k is not None and v is not None
-    if not _same(q[:1] if len(dims) > 2 else (), k[:1] if len(dims) > 2 else ()):
+    if not _equal_extents(q[:1] if len(dims) > 2 else (), k[:1] if len(dims) > 2 else ()):
         return False
-    if not _same(k[:-2], v[:-2]) or not prove_equal(k[-1], v[-2]) or not prove_equal(q[-1], k[-2]):
+    if not _equal_extents(k[:-2], v[:-2]) or not prove_equal(k[-1], v[-2]) or not prove_equal(q[-1], k[-2]):
         return False
     if len(dims) == 4 and not prove_equal(q[1], k[1]):
         heads, shared = tir.const_int(q[1]), tir.const_int(k[1])
@@ -172,13 +172,13 @@ def _dtype(scores: _Scores, second: relax.Call) -> DType | None:
     return widest if fits else None
 
 
-def _same(one: Sequence[tir.Expr] | None, other: Sequence[tir.Expr] | None) -> bool:
+def _equal_extents(one: Sequence[tir.Expr] | None, other: Sequence[tir.Expr] | None) -> bool:
     if one is None or other is None or len(one) != len(other):
         return False
     return all(prove_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-class _Maker:
+class _AttentionBuilder:
     """Emits the attention operator for a match."""
 
     def __init__(self, graph: Graph, emitter: RelaxMutator, scores: _Scores, second: relax.Call, guarded: bool) -> None:
@@ -189,28 +189,28 @@ class _Maker:
         assert dtype is not None
         self.dtype = dtype
 
-    def made(self) -> relax.Expr:
-        query, before = self._unscaled(self.scores.product.args[0])
-        key, also = self._unscaled(self.scores.product.args[1])
-        factor = self.scores.factor * before * also
-        keys, values = (key, _KEYS[self.rank]), (self.second.args[1], _FIRST[self.rank])
-        q = self._four(query, _FIRST[self.rank])
-        k, v = (self._four(*operand) for operand in self._of_groups(keys, values))
-        corner = self.scores.masks.corner(self.graph)
-        bias = None if corner is not None else self._bias()
-        attrs = {"scale": self._scale(factor, q), "causal_mask": corner}
+    def build(self) -> relax.Expr:
+        query, query_factor = self._unscaled(self.scores.product.args[0])
+        key, key_factor = self._unscaled(self.scores.product.args[1])
+        factor = self.scores.factor * query_factor * key_factor
+        keys, values = (key, _KEY_ORDER[self.rank]), (self.second.args[1], _LENGTH_BEFORE_HEADS[self.rank])
+        q = self._as_4d(query, _LENGTH_BEFORE_HEADS[self.rank])
+        k, v = (self._as_4d(*operand) for operand in self._grouped_operands(keys, values))
+        causal_mask = self.scores.masks.causal_mask(self.graph)
+        bias = None if causal_mask is not None else self._bias()
+        attrs = {"scale": self._scale(factor, q), "causal_mask": causal_mask}
         if bias is None:
             call = ops.bind_call("nn.attention", (q, k, v), attrs)
         else:
             call = ops.bind_call("nn.attention_bias", (q, k, v, bias), attrs)
         result: relax.Expr = self.emitter.emit(replace(call, span=self.second.span))
-        blind = None if bias is None or not self.guarded else self._blind(bias)
-        if blind is not None:
-            result = self.emitter.emit_op("where", blind, self._number(0.0), result)
+        masked_queries = None if bias is None or not self.guarded else self._fully_masked(bias)
+        if masked_queries is not None:
+            result = self.emitter.emit_op("where", masked_queries, self._scalar(0.0), result)
         if self.rank == 4:
-            result = self.emitter.emit_op("permute_dims", result, axes=list(_FIRST[4]))
+            result = self.emitter.emit_op("permute_dims", result, axes=list(_LENGTH_BEFORE_HEADS[4]))
         if self.rank < 4:
-            result = self.emitter.emit_op("squeeze", result, axis=list(_ONES[self.rank]))
+            result = self.emitter.emit_op("squeeze", result, axis=list(_UNIT_AXES[self.rank]))
         return self._cast(result, dtype_of(self.second))
 
     def _scale(self, factor: float, q: relax.Expr) -> float | None:
@@ -226,7 +226,7 @@ class _Maker:
             return expr, 1.0
         if call.op.name.removeprefix("relax.") not in _VIEWS:
             scaled = _without_scalar(self.graph, call)
-            if scaled is None or not _same(dims_of(scaled[0]), dims_of(call)) or scaled[1] <= 0:
+            if scaled is None or not _equal_extents(dims_of(scaled[0]), dims_of(call)) or scaled[1] <= 0:
                 return expr, 1.0
             rest, factor = self._unscaled(scaled[0])
             return rest, factor * scaled[1]
@@ -235,44 +235,46 @@ class _Maker:
             return expr, 1.0
         return self.emitter.emit(replace(call, args=(rest, *call.args[1:]))), factor
 
-    def _of_groups(self, *operands: tuple[relax.Expr, Sequence[int]]) -> list[tuple[relax.Expr, Sequence[int]]]:
+    def _grouped_operands(self, *operands: tuple[relax.Expr, Sequence[int]]) -> list[tuple[relax.Expr, Sequence[int]]]:
         """Return keys and values before the graph repeats each head for several heads of queries."""
         peeled = [self._untransposed(*operand) for operand in operands]
-        sources = [self._unrepeated(value) if self.rank == 4 else None for value, _ in peeled]
+        sources = [self._before_repeat(value) if self.rank == 4 else None for value, _ in peeled]
         if (
             sources[0] is None
             or sources[1] is None
-            or not _same(*((dims_of(x) or ())[1:2] for x in sources if x is not None))
+            or not _equal_extents(*((dims_of(x) or ())[1:2] for x in sources if x is not None))
         ):
             return list(operands)
         return [(x, order) for x, (_, order) in zip(sources, peeled, strict=True) if x is not None]
 
-    def _unrepeated(self, value: relax.Expr) -> relax.Expr | None:
+    def _before_repeat(self, value: relax.Expr) -> relax.Expr | None:
         """Match (batch, groups, length, width) with repeated groups; return the tensor before, or None.
 
         The graph repeats them by a broadcast to (batch, groups, times, length, width) and a reshape.
         """
-        whole = self.graph.call(value, "reshape")
-        spread = None if whole is None else self.graph.call(whole.args[0], "broadcast_to")
-        wide = None if spread is None else self.graph.call(spread.args[0], "expand_dims", "reshape")
-        if whole is None or spread is None or wide is None:
+        reshaped = self.graph.call(value, "reshape")
+        broadcast = None if reshaped is None else self.graph.call(reshaped.args[0], "broadcast_to")
+        expanded = None if broadcast is None else self.graph.call(broadcast.args[0], "expand_dims", "reshape")
+        if reshaped is None or broadcast is None or expanded is None:
             return None
-        x = wide.args[0]
-        dims, repeated, inner, result = (dims_of(e) for e in (x, spread, wide, whole))
+        x = expanded.args[0]
+        dims, repeated, inner, result = (dims_of(e) for e in (x, broadcast, expanded, reshaped))
         if dims is None or repeated is None or inner is None or result is None or len(dims) != 4 or len(repeated) != 5:
             return None
         between = (*dims[:2], repeated[2], *dims[2:])
-        one = len(inner) == 5 and tir.const_int(inner[2]) == 1 and _same((*inner[:2], *inner[3:]), dims)
-        fits = _same(repeated, between) and _same((result[0], *result[2:]), (dims[0], *dims[2:]))
-        return x if one and fits else None
+        has_unit_axis = (
+            len(inner) == 5 and tir.const_int(inner[2]) == 1 and _equal_extents((*inner[:2], *inner[3:]), dims)
+        )
+        fits = _equal_extents(repeated, between) and _equal_extents((result[0], *result[2:]), (dims[0], *dims[2:]))
+        return x if has_unit_axis and fits else None
 
-    def _four(self, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
+    def _as_4d(self, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
         """Emit a tensor as (batch, length, heads, width); `order` gives the axis for each place."""
         turned, order = self._untransposed(value, order)
         if list(order) != list(range(len(order))):
             turned = self.emitter.emit_op("permute_dims", turned, axes=list(order))
         if self.rank < 4:
-            turned = self.emitter.emit_op("expand_dims", turned, axis=list(_ONES[self.rank]))
+            turned = self.emitter.emit_op("expand_dims", turned, axis=list(_UNIT_AXES[self.rank]))
         return self._cast(turned, self.dtype)
 
     def _untransposed(self, value: relax.Expr, order: Sequence[int]) -> tuple[relax.Expr, Sequence[int]]:
@@ -282,26 +284,33 @@ class _Maker:
             if call is not None:
                 axes, value = axes_of(call), call.args[0]
             else:
-                part = self._part(value)
+                part = self._untransposed_slice(value)
                 if part is None:
                     return value, order
                 value, axes = part
             order = [axes[at] for at in order]
 
-    def _part(self, value: relax.Expr) -> tuple[relax.Expr, list[int]] | None:
+    def _untransposed_slice(self, value: relax.Expr) -> tuple[relax.Expr, list[int]] | None:
         """One of the tensors along an axis of a transposed one: as it is before that, and the order of its axes."""
         squeezed = self.graph.call(value, "squeeze")
-        cut = None if squeezed is None else self.graph.call(squeezed.args[0], "strided_slice")
-        whole = None if cut is None else self.graph.call(cut.args[0], "permute_dims")
-        if squeezed is None or cut is None or whole is None or not isinstance(cut.args[1], relax.Tuple):
+        sliced_view = None if squeezed is None else self.graph.call(squeezed.args[0], "strided_slice")
+        transposed = None if sliced_view is None else self.graph.call(sliced_view.args[0], "permute_dims")
+        if (
+            squeezed is None
+            or sliced_view is None
+            or transposed is None
+            or not isinstance(sliced_view.args[1], relax.Tuple)
+        ):
             return None
-        at = [self.graph.scalar(axis) for axis in cut.args[1].fields]
-        if len(at) != 1 or at[0] is None or [int(at[0])] != list(squeezed.attrs["axis"] or ()):
+        slice_axes = [self.graph.scalar(axis) for axis in sliced_view.args[1].fields]
+        if len(slice_axes) != 1 or slice_axes[0] is None or [int(slice_axes[0])] != list(squeezed.attrs["axis"] or ()):
             return None
-        axes = axes_of(whole)
-        source = axes.pop(int(at[0]))
+        axes = axes_of(transposed)
+        source = axes.pop(int(slice_axes[0]))
         place = make_tuple((prim_value(c.const(source, "int64")),))
-        sliced = self.emitter.emit_op("strided_slice", whole.args[0], place, *cut.args[2:], **cut.attrs)
+        sliced = self.emitter.emit_op(
+            "strided_slice", transposed.args[0], place, *sliced_view.args[2:], **sliced_view.attrs
+        )
         return self.emitter.emit_op("squeeze", sliced, axis=[source]), [a - (a > source) for a in axes]
 
     def _cast(self, value: relax.Expr, dtype: DType | None) -> relax.Expr:
@@ -317,7 +326,7 @@ class _Maker:
 
     # ------------------------------------------------------------ masks
 
-    def _number(self, value: float) -> relax.Constant:
+    def _scalar(self, value: float) -> relax.Constant:
         return scalar(value, self.dtype)
 
     def _bias(self) -> relax.Expr | None:
@@ -328,33 +337,33 @@ class _Maker:
         bias: relax.Expr | None = None
         for step in reversed(self.scores.masks.steps):
             if step.seen is None:
-                term = self._cast(self._wide(step.operand), self.dtype)
+                term = self._cast(self._mask_as_4d(step.operand), self.dtype)
                 if step.factor != 1:
-                    term = self.emitter.emit_op("multiply", term, self._number(step.factor))
+                    term = self.emitter.emit_op("multiply", term, self._scalar(step.factor))
                 bias = term if bias is None else self.emitter.emit_op("add", bias, term)
             else:
-                one, other = bias or self._number(0.0), self._number(step.hidden)
+                one, other = bias or self._scalar(0.0), self._scalar(step.hidden)
                 pair = (one, other) if step.seen else (other, one)
-                bias = self.emitter.emit_op("where", self._wide(step.operand), *pair)
-        return None if bias is None else self._of_all_keys(bias)
+                bias = self.emitter.emit_op("where", self._mask_as_4d(step.operand), *pair)
+        return None if bias is None else self._over_all_keys(bias)
 
-    def _wide(self, mask: relax.Expr) -> relax.Expr:
+    def _mask_as_4d(self, mask: relax.Expr) -> relax.Expr:
         """Emit a mask with four dimensions."""
         rank = len(dims_of(mask) or ())
         if rank < self.rank:
             mask = self.emitter.emit_op("expand_dims", mask, axis=list(range(self.rank - rank)))
         if self.rank < 4:
-            mask = self.emitter.emit_op("expand_dims", mask, axis=list(_MASK_ONES[self.rank]))
+            mask = self.emitter.emit_op("expand_dims", mask, axis=list(_MASK_UNIT_AXES[self.rank]))
         return mask
 
-    def _of_all_keys(self, bias: relax.Expr) -> relax.Expr:
+    def _over_all_keys(self, bias: relax.Expr) -> relax.Expr:
         """Emit the bias with an element for each key."""
         own, keys = dims_of(bias), (dims_of(self.scores.product) or ())[-1]
         if own is None or tir.const_int(own[-1]) != 1 or tir.const_int(keys) == 1:
             return bias
         return self.emitter.emit_op("broadcast_to", bias, shape_expr((*own[:-1], keys)))
 
-    def _blind(self, bias: relax.Expr) -> relax.Expr | None:
+    def _fully_masked(self, bias: relax.Expr) -> relax.Expr | None:
         """Emit the mask of queries that see no key; None if every query sees one."""
         array = constant_array(self.graph, bias)
         if array is not None and not (array.max(-1) == -math.inf).any():
@@ -363,6 +372,6 @@ class _Maker:
         numbers = [None] if choice is None else [self.graph.scalar(value) for value in choice.args[1:]]
         if all(number is not None and number > -math.inf for number in numbers):
             return None
-        hidden = self.emitter.emit_op("equal", bias, self._number(-math.inf))
+        hidden = self.emitter.emit_op("equal", bias, self._scalar(-math.inf))
         blind = self.emitter.emit_op("min", hidden, axis=[3], keepdims=True)
-        return self.emitter.emit_op("permute_dims", blind, axes=list(_FIRST[4]))
+        return self.emitter.emit_op("permute_dims", blind, axes=list(_LENGTH_BEFORE_HEADS[4]))

@@ -11,7 +11,7 @@ from mlcc.ir.tensor_data import INLINE_LIMIT
 from mlcc.ops.registry import FusionKind
 from mlcc.relax.queries import Uses
 
-_MOST = 32  # values that one search looks at
+_MAX_VALUES = 32  # values that one search looks at
 
 
 class Graph:
@@ -60,12 +60,12 @@ class Graph:
         expr = expr if isinstance(expr, relax.Var) else self.uses.resolve(expr)
         number = self._known.get(expr) if isinstance(expr, relax.Var) else None
         if number is None:
-            number = self.numbered(self._key(expr))
+            number = self.number_of_key(self._key(expr))
             if isinstance(expr, relax.Var):
                 self._known[expr] = number
         return number
 
-    def numbered(self, key: tuple[object, ...]) -> int:
+    def number_of_key(self, key: tuple[object, ...]) -> int:
         """Return the number for a key: an operator, the numbers of its operands, its attributes."""
         return self._numbers.setdefault(key, len(self._numbers))
 
@@ -85,15 +85,15 @@ class Graph:
         attrs = tuple(f"{key}={item}" for key, item in sorted(value.attrs.items()) if item is not None)
         return (value.op.name, *attrs, *(self.number(arg) for arg in value.args))
 
-    def tree(self, root: relax.Expr, *more: str) -> Iterator[relax.Expr]:
-        """Yield `root` and the values from which elementwise (or `more`) operators compute it, depth first."""
-        stack, left = [root], _MOST
-        while stack and left:
+    def tree(self, root: relax.Expr, *extra_operators: str) -> Iterator[relax.Expr]:
+        """Yield `root` and the values that it is computed from by elementwise or `extra_operators`, depth first."""
+        stack, budget = [root], _MAX_VALUES
+        while stack and budget:
             top = stack.pop()
-            left -= 1
+            budget -= 1
             yield top
             call = self.call(top)
-            if call is not None and (is_elementwise(call) or call.op.name in more):
+            if call is not None and (is_elementwise(call) or call.op.name in extra_operators):
                 stack += reversed(call.args)
 
 

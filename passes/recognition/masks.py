@@ -15,8 +15,8 @@ from mlcc.passes.recognition.graph import Graph, dims_of, dtype_of
 _LOWEST = {"float32": -1e30, "bfloat16": -1e30, "float64": -1e200, "float16": -65504.0}
 _RESHAPED = ("expand_dims", "reshape", "squeeze")
 _VIEWS = (*_RESHAPED, "broadcast_to", "astype")
-_DEEPEST = 8
-_MOST = 1 << 24  # elements of a constant that is looked at
+_MAX_DEPTH = 8
+_MAX_ELEMENTS = 1 << 24  # elements of a constant that is looked at
 _ROWS, _COLUMNS = -2, -1
 # comparisons of places: which is on the left, and whether keys up to the query's own are seen or hidden where they hold
 _SEEN = {"less_equal": (_COLUMNS, True), "greater_equal": (_ROWS, True)}
@@ -24,7 +24,7 @@ _COMPARISONS = _SEEN | {"greater": (_COLUMNS, False), "less": (_ROWS, False)}
 
 
 @dataclass(frozen=True)
-class Step:
+class MaskStep:
     """A tensor that is added to the scores, times a factor; or a boolean one, which hides scores where not `seen`."""
 
     operand: relax.Expr
@@ -45,17 +45,17 @@ class Step:
 class Masks:
     """The steps applied to the scores of an attention, from the softmax backwards."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[MaskStep] = field(default_factory=list)
 
     def add(self, call: relax.Call, bias: relax.Expr, factor: float) -> None:
         """Add a step: `call` adds `bias`, times `factor`, to the scores."""
-        self.steps.append(Step(bias, dtype_of(call), factor))
+        self.steps.append(MaskStep(bias, dtype_of(call), factor))
 
     def hide(self, call: relax.Call, seen: bool, hidden: float) -> None:
         """Add a step: a `where` replaces scores by `hidden` where its condition is not `seen`."""
-        self.steps.append(Step(call.args[0], dtype_of(call), 1.0, seen, hidden))
+        self.steps.append(MaskStep(call.args[0], dtype_of(call), 1.0, seen, hidden))
 
-    def exact(self, graph: Graph) -> bool:
+    def is_exact(self, graph: Graph) -> bool:
         """Return True if adding a mask to the scores gives the same result as replacing the hidden scores.
 
         The lowest float16 is not low enough, unless each query sees a key, as behind a causal mask.
@@ -63,16 +63,16 @@ class Masks:
         narrow = any(
             step.seen is not None and step.hidden != -math.inf and str(step.dtype) == "float16" for step in self.steps
         )
-        return not narrow or self.corner(graph) is not None
+        return not narrow or self.causal_mask(graph) is not None
 
-    def corner(self, graph: Graph) -> str | None:
+    def causal_mask(self, graph: Graph) -> str | None:
         """Return the causal mask that the steps form together, as the attribute of the operator, or None."""
         if len(self.steps) != 1:
             return None
         (step,) = self.steps
         if step.seen is not None:
             return _causal(graph, step.operand, step.seen)
-        return _added(graph, step.operand)
+        return _additive_causal(graph, step.operand)
 
 
 def is_hidden(graph: Graph, value: relax.Expr, dtype: DType | None) -> bool:
@@ -81,10 +81,10 @@ def is_hidden(graph: Graph, value: relax.Expr, dtype: DType | None) -> bool:
     return number is not None and (number == -math.inf or number <= _LOWEST.get(str(dtype), -math.inf))
 
 
-def _added(graph: Graph, bias: relax.Expr) -> str | None:
+def _additive_causal(graph: Graph, bias: relax.Expr) -> str | None:
     """Match an additive causal mask, 0 where keys are seen and lowest elsewhere; return its name, or None."""
     dtype = dtype_of(bias)
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         array = constant_array(graph, bias)
         if array is not None:
             hidden = array <= _LOWEST.get(str(dtype), -math.inf)
@@ -93,9 +93,9 @@ def _added(graph: Graph, bias: relax.Expr) -> str | None:
         if call is None:
             return None
         if call.op.name == "relax.where":
-            condition, one, other = call.args
-            for zero, low, seen in ((one, other, True), (other, one, False)):
-                if graph.scalar(zero) == 0 and is_hidden(graph, low, dtype):
+            condition, if_true, if_false = call.args
+            for zero, lowest, seen in ((if_true, if_false, True), (if_false, if_true, False)):
+                if graph.scalar(zero) == 0 and is_hidden(graph, lowest, dtype):
                     return _causal(graph, condition, seen)
             return None
         if not _keeps_matrices(call):
@@ -106,7 +106,7 @@ def _added(graph: Graph, bias: relax.Expr) -> str | None:
 
 def _causal(graph: Graph, condition: relax.Expr, seen: bool) -> str | None:
     """Match a causal mask given as a condition, true (or nonzero) for the seen keys or, if not `seen`, the others."""
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         array = constant_array(graph, condition)
         if array is not None:
             return _causal_array((array != 0) == seen)
@@ -121,7 +121,7 @@ def _causal(graph: Graph, condition: relax.Expr, seen: bool) -> str | None:
             whole = _is_nonzero(graph, call.args[0])
             return "TopLeft" if not seen and whole and graph.scalar(call.args[1]) == 1 else None
         if name in _COMPARISONS:
-            return "TopLeft" if _compares_places(graph, call, name, seen) else None
+            return "TopLeft" if _compares_positions(graph, call, name, seen) else None
         if name in ("equal", "not_equal"):
             if graph.scalar(call.args[1]) != 0:
                 return None
@@ -137,7 +137,7 @@ def _causal(graph: Graph, condition: relax.Expr, seen: bool) -> str | None:
 def constant_array(graph: Graph, value: relax.Expr) -> Any:
     """Return the elements of a constant that is not large, or None."""
     constant = graph.uses.resolve(value)
-    if not isinstance(constant, relax.Constant) or constant.data.array is None or constant.data.size > _MOST:
+    if not isinstance(constant, relax.Constant) or constant.data.array is None or constant.data.size > _MAX_ELEMENTS:
         return None
     from mlcc.ir.narrow import decode
 
@@ -151,16 +151,16 @@ def _causal_array(seen: Any) -> str | None:
     if seen.ndim < 2 or min(seen.shape[-2:]) < 2:
         return None
     queries, keys = seen.shape[-2:]
-    ahead = np.arange(keys) - np.arange(queries)[:, None]
-    for corner, most in (("TopLeft", 0), ("BottomRight", abs(keys - queries))):
-        if (seen == (ahead <= most)).all():
+    distance = np.arange(keys) - np.arange(queries)[:, None]
+    for corner, max_distance in (("TopLeft", 0), ("BottomRight", abs(keys - queries))):
+        if (seen == (distance <= max_distance)).all():
             return corner
     return None
 
 
 def _is_nonzero(graph: Graph, value: relax.Expr) -> bool:
     """Return True if all elements of a tensor equal one number other than 0."""
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         number = graph.scalar(value)
         if number is not None:
             return number not in (0, math.nan)
@@ -174,17 +174,21 @@ def _is_nonzero(graph: Graph, value: relax.Expr) -> bool:
     return False
 
 
-def _compares_places(graph: Graph, call: relax.Call, name: str, seen: bool) -> bool:
+def _compares_positions(graph: Graph, call: relax.Call, name: str, seen: bool) -> bool:
     """Return True if a comparison of positions is a causal mask: the `seen` keys are those up to the query's own."""
     left, holds = _COMPARISONS[name]
     right = _ROWS if left == _COLUMNS else _COLUMNS
-    return holds == seen and _along(graph, call.args[0], left) and _along(graph, call.args[1], right)
+    return (
+        holds == seen
+        and _is_position_range(graph, call.args[0], left)
+        and _is_position_range(graph, call.args[1], right)
+    )
 
 
-def _along(graph: Graph, value: relax.Expr, axis: int) -> bool:
+def _is_position_range(graph: Graph, value: relax.Expr, axis: int) -> bool:
     """Return True if a tensor holds 0, 1, 2, ... along `axis`, counted from the end; other extents are 1."""
     dims = dims_of(value)
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         if dims is None or any(at - len(dims) != axis and tir.const_int(n) != 1 for at, n in enumerate(dims)):
             return False
         call = graph.call(value, "arange", *_VIEWS)

@@ -17,7 +17,7 @@ from mlcc.relax.construct import shape_expr
 
 
 @dataclass(frozen=True)
-class _Spread:
+class _ReciprocalDeviation:
     """1 / sqrt(mean((x - centre) ** 2, axes) + epsilon); without centre for a root mean square."""
 
     number: int
@@ -32,20 +32,22 @@ def norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | 
 
     `emitter` binds the other values that the call needs.
     """
-    for under in _roots(graph, root):
-        spread = _spread(graph, under)
-        if spread is None:
+    for variance in _root_operands(graph, root):
+        deviation = _match_deviation(graph, variance)
+        if deviation is None:
             continue
-        normal = _normal(graph, spread, dtype_of(root))
-        scaled = _scaled(graph, root, normal, (spread.x, *(() if spread.centre is None else (spread.centre,))))
+        normalized = _normalized(graph, deviation, dtype_of(root))
+        scaled = _match_scale_and_shift(
+            graph, root, normalized, (deviation.x, *(() if deviation.centre is None else (deviation.centre,)))
+        )
         if scaled is not None:
-            attrs = {"axes": list(spread.axes), "epsilon": spread.epsilon}
-            name, given = ("nn.rms_norm", scaled[:1]) if spread.centre is None else ("nn.layer_norm", scaled)
-            return ops.bind_call(name, (normal.data, *_parameters(normal, given, emitter)), attrs)
+            attrs = {"axes": list(deviation.axes), "epsilon": deviation.epsilon}
+            name, parameters = ("nn.rms_norm", scaled[:1]) if deviation.centre is None else ("nn.layer_norm", scaled)
+            return ops.bind_call(name, (normalized.data, *_emit_parameters(normalized, parameters, emitter)), attrs)
     return None
 
 
-def _roots(graph: Graph, root: relax.Expr) -> Iterator[relax.Expr]:
+def _root_operands(graph: Graph, root: relax.Expr) -> Iterator[relax.Expr]:
     """Yield the operands of the square roots by which a value is divided."""
     for expr in graph.tree(root):
         call = graph.call(expr, "rsqrt", "power")
@@ -56,21 +58,21 @@ def _roots(graph: Graph, root: relax.Expr) -> Iterator[relax.Expr]:
             yield under
 
 
-def _spread(graph: Graph, under: relax.Expr) -> _Spread | None:
-    epsilon, variance = 0.0, under
-    total = graph.call(under, "add")
+def _match_deviation(graph: Graph, radicand: relax.Expr) -> _ReciprocalDeviation | None:
+    epsilon, variance = 0.0, radicand
+    total = graph.call(radicand, "add")
     if total is not None:
-        for one, other in (total.args, total.args[::-1]):
-            scalar = graph.scalar(other)
+        for term, offset in (total.args, total.args[::-1]):
+            scalar = graph.scalar(offset)
             if scalar is not None:
-                epsilon, variance = scalar, one
-    number = graph.numbered(("relax.rsqrt", graph.number(under)))
+                epsilon, variance = scalar, term
+    number = graph.number_of_key(("relax.rsqrt", graph.number(radicand)))
     direct = graph.call(variance, "variance")
     if direct is not None and direct.attrs["keepdims"]:
         data = direct.args[0]
         axes = _axes(direct, data)
         mean = _mean_of(graph, data, axes)
-        return None if mean is None or axes is None else _Spread(number, data, mean, axes, epsilon)
+        return None if mean is None or axes is None else _ReciprocalDeviation(number, data, mean, axes, epsilon)
     averaged = _mean(graph, variance)
     base = None if averaged is None else _square(graph, averaged[0])
     if averaged is None or base is None:
@@ -80,8 +82,8 @@ def _spread(graph: Graph, under: relax.Expr) -> _Spread | None:
         x, centre = centred.args
         taken = _mean(graph, centre)
         if taken is not None and graph.number(taken[0]) == graph.number(x) and taken[1] == averaged[1]:
-            return _Spread(number, x, centre, averaged[1], epsilon)
-    return _Spread(number, base, None, averaged[1], epsilon)
+            return _ReciprocalDeviation(number, x, centre, averaged[1], epsilon)
+    return _ReciprocalDeviation(number, base, None, averaged[1], epsilon)
 
 
 def _unwidened(graph: Graph, expr: relax.Expr) -> relax.Expr:
@@ -151,7 +153,7 @@ def _square(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
 
 
 @dataclass(frozen=True)
-class _Normal:
+class _Normalized:
     """A tensor that is normalised: the sum of these products, which counts in dimensions `axes` of the data."""
 
     data: relax.Expr
@@ -160,44 +162,44 @@ class _Normal:
     shifted: bool = True  # whether the operator can add something
 
 
-def _normal(graph: Graph, spread: _Spread, dtype: DType | None) -> _Normal:
+def _normalized(graph: Graph, deviation: _ReciprocalDeviation, dtype: DType | None) -> _Normalized:
     """(x - centre) / root, or x / root."""
     narrow = Expansion(graph, (), dtype).narrow
-    terms = {tuple(sorted((graph.number(narrow(spread.x)), spread.number))): 1.0}
-    if spread.centre is not None:
-        terms[tuple(sorted((graph.number(narrow(spread.centre)), spread.number)))] = -1.0
-    return _Normal(narrow(spread.x), terms, spread.axes, spread.centre is not None)
+    terms = {tuple(sorted((graph.number(narrow(deviation.x)), deviation.number))): 1.0}
+    if deviation.centre is not None:
+        terms[tuple(sorted((graph.number(narrow(deviation.centre)), deviation.number)))] = -1.0
+    return _Normalized(narrow(deviation.x), terms, deviation.axes, deviation.centre is not None)
 
 
-def _scaled(
-    graph: Graph, root: relax.Expr, normal: _Normal, atoms: Iterable[relax.Expr]
+def _match_scale_and_shift(
+    graph: Graph, root: relax.Expr, normalized: _Normalized, atoms: Iterable[relax.Expr]
 ) -> tuple[relax.Expr | None, relax.Expr | None] | None:
     """Match the scale and shift of a normalized value; return them (None where absent) if they give the root."""
-    dtype, dims = dtype_of(root), dims_of(normal.data)
+    dtype, dims = dtype_of(root), dims_of(normalized.data)
     narrow = Expansion(graph, (), dtype).narrow
-    whole = Expansion(graph, {graph.number(e) for atom in atoms for e in (atom, narrow(atom))}, dtype).of(root)
-    if whole is None or dtype_of(normal.data) is not dtype or dtype is None:
+    expanded = Expansion(graph, {graph.number(e) for atom in atoms for e in (atom, narrow(atom))}, dtype).of(root)
+    if expanded is None or dtype_of(normalized.data) is not dtype or dtype is None:
         return None
-    first = next(iter(normal.terms))
-    factor = next((rest for key in whole if (rest := _without(key, first)) is not None), None)
+    first = next(iter(normalized.terms))
+    factor = next((rest for key in expanded if (rest := _divide_monomial(key, first)) is not None), None)
     if factor is None or len(factor) > 1:
         return None
-    wanted = {tuple(sorted((*key, *factor))): sign for key, sign in normal.terms.items()}
-    shifts = [key for key in whole if key not in wanted]
-    if len(shifts) > normal.shifted or any(len(key) != 1 for key in shifts):
+    expected = {tuple(sorted((*key, *factor))): sign for key, sign in normalized.terms.items()}
+    shifts = [key for key in expanded if key not in expected]
+    if len(shifts) > normalized.shifted or any(len(key) != 1 for key in shifts):
         return None
-    if not is_close(whole, wanted | dict.fromkeys(shifts, 1.0), dtype):
+    if not is_close(expanded, expected | dict.fromkeys(shifts, 1.0), dtype):
         return None
     parameters: list[relax.Expr | None] = []
     for key in (factor, *shifts):
         value = next((e for e in graph.tree(root) if graph.number(e) == key[0]), None) if key else None
-        if key and (value is None or not _spans(value, dims, normal.axes) or dtype_of(value) is not dtype):
+        if key and (value is None or not _spans_axes(value, dims, normalized.axes) or dtype_of(value) is not dtype):
             return None
         parameters.append(value)
     return parameters[0], parameters[1] if len(parameters) > 1 else None
 
 
-def _without(key: Monomial, factors: Monomial) -> Monomial | None:
+def _divide_monomial(key: Monomial, factors: Monomial) -> Monomial | None:
     """Divide a monomial by others; None if it is no multiple of them."""
     left = list(key)
     for factor in factors:
@@ -207,7 +209,7 @@ def _without(key: Monomial, factors: Monomial) -> Monomial | None:
     return tuple(left)
 
 
-def _spans(value: relax.Expr, dims: Any, axes: tuple[int, ...]) -> bool:
+def _spans_axes(value: relax.Expr, dims: Any, axes: tuple[int, ...]) -> bool:
     """Return True if a tensor has the extents `dims` along `axes`, and extent 1 elsewhere."""
     own = dims_of(value)
     if own is None or dims is None or len(own) > len(dims):
@@ -221,20 +223,22 @@ def _spans(value: relax.Expr, dims: Any, axes: tuple[int, ...]) -> bool:
     )
 
 
-def _parameters(normal: _Normal, given: Sequence[relax.Expr | None], emitter: RelaxMutator) -> tuple[relax.Expr, ...]:
+def _emit_parameters(
+    normalized: _Normalized, values: Sequence[relax.Expr | None], emitter: RelaxMutator
+) -> tuple[relax.Expr, ...]:
     """Emit scale and shift as vectors along the axes: ones and zeros where they are absent."""
-    dims, dtype = dims_of(normal.data), str(dtype_of(normal.data))
+    dims, dtype = dims_of(normalized.data), str(dtype_of(normalized.data))
     assert dims is not None
-    shape = shape_expr(dims[axis] for axis in normal.axes)
+    shape = shape_expr(dims[axis] for axis in normalized.axes)
 
-    def along(value: relax.Expr | None, other: str) -> relax.Expr:
+    def as_vector(value: relax.Expr | None, default: str) -> relax.Expr:
         if value is None:
-            return emitter.emit_op(other, shape, dtype=dtype)
-        if len(dims_of(value) or ()) == len(normal.axes):
+            return emitter.emit_op(default, shape, dtype=dtype)
+        if len(dims_of(value) or ()) == len(normalized.axes):
             return value
         return emitter.emit_op("reshape", value, shape)
 
-    return tuple(along(value, other) for value, other in zip(given, ("ones", "zeros"), strict=False))
+    return tuple(as_vector(value, default) for value, default in zip(values, ("ones", "zeros"), strict=False))
 
 
 # ---------------------------------------------------------------- groups of channels
@@ -245,37 +249,50 @@ def group_norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.E
 
     The graph has it as an instance norm whose channels are the groups, with flattened data, reshaped back after it.
     """
-    for whole in graph.tree(root):
-        data, inner = _grouped(graph, whole)
-        if data is None or inner is None:
+    for candidate in graph.tree(root):
+        data, instance_norm = _match_instance_norm(graph, candidate)
+        if data is None or instance_norm is None:
             continue
-        normal = _Normal(data, {(graph.number(whole),): 1.0}, (1,))
-        scaled = _scaled(graph, root, normal, (whole,))
+        normalized = _Normalized(data, {(graph.number(candidate),): 1.0}, (1,))
+        scaled = _match_scale_and_shift(graph, root, normalized, (candidate,))
         if scaled is not None:
-            rank, groups = len(dims_of(data) or ()), tir.const_int((dims_of(inner) or ())[1])
+            rank, groups = len(dims_of(data) or ()), tir.const_int((dims_of(instance_norm) or ())[1])
             attrs = {"num_groups": groups, "channel_axis": 1, "axes": list(range(2, rank))}
-            epsilon = inner.attrs["epsilon"]
-            parameters = _parameters(normal, scaled, emitter)
+            epsilon = instance_norm.attrs["epsilon"]
+            parameters = _emit_parameters(normalized, scaled, emitter)
             return ops.bind_call("nn.group_norm", (data, *parameters), {**attrs, "epsilon": epsilon})
     return None
 
 
-def _grouped(graph: Graph, whole: relax.Expr) -> tuple[relax.Expr | None, relax.Call | None]:
+def _match_instance_norm(graph: Graph, expr: relax.Expr) -> tuple[relax.Expr | None, relax.Call | None]:
     """Match a group norm without parameters; return its operand, and the call of the instance norm that computes it."""
-    back = graph.call(whole, "reshape")
-    inner = None if back is None else graph.call(back.args[0], "nn.instance_norm")
-    flat = None if inner is None else graph.call(inner.args[0], "reshape")
-    if flat is None or inner is None:
+    reshaped = graph.call(expr, "reshape")
+    instance_norm = None if reshaped is None else graph.call(reshaped.args[0], "nn.instance_norm")
+    flattened = None if instance_norm is None else graph.call(instance_norm.args[0], "reshape")
+    if flattened is None or instance_norm is None:
         return None, None
-    data, groups = flat.args[0], dims_of(flat)
-    own, result = dims_of(data), dims_of(whole)
-    if own is None or result is None or groups is None or len(own) != len(result) or len(own) < 3 or len(groups) != 3:
+    data, groups = flattened.args[0], dims_of(flattened)
+    dims, result = dims_of(data), dims_of(expr)
+    if (
+        dims is None
+        or result is None
+        or groups is None
+        or len(dims) != len(result)
+        or len(dims) < 3
+        or len(groups) != 3
+    ):
         return None, None
-    channels, count = tir.const_int(own[1]), tir.const_int(groups[1])
-    fits = channels and count and channels % count == 0 and prove_equal(own[0], groups[0])
-    plain = inner.attrs["channel_axis"] % 3 == 1 and [a % 3 for a in inner.attrs["axes"]] == [2]
-    bare = _is_full(graph, inner.args[1], 1) and _is_full(graph, inner.args[2], 0)
-    return (data, inner) if fits and plain and bare and all(map(prove_equal, own, result)) else (None, None)
+    channels, count = tir.const_int(dims[1]), tir.const_int(groups[1])
+    fits = channels and count and channels % count == 0 and prove_equal(dims[0], groups[0])
+    has_usual_axes = instance_norm.attrs["channel_axis"] % 3 == 1 and [a % 3 for a in instance_norm.attrs["axes"]] == [
+        2
+    ]
+    has_no_parameters = _is_full(graph, instance_norm.args[1], 1) and _is_full(graph, instance_norm.args[2], 0)
+    return (
+        (data, instance_norm)
+        if fits and has_usual_axes and has_no_parameters and all(map(prove_equal, dims, result))
+        else (None, None)
+    )
 
 
 def _is_full(graph: Graph, value: relax.Expr, number: float) -> bool:

@@ -13,8 +13,8 @@ from mlcc.passes.recognition.graph import Graph, dtype_of, is_float
 Monomial: TypeAlias = tuple[int, ...]  # the numbers of its factors, sorted
 Polynomial: TypeAlias = dict[Monomial, float]
 
-_DEEPEST = 12  # operators on the way from a value to what it is made of
-_TERMS = 8
+_MAX_DEPTH = 12  # operators on the way from a value to what it is made of
+_MAX_TERMS = 8
 _POWERS = (2.0, 3.0)
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-23}
 
@@ -32,7 +32,7 @@ class Expansion:
     atoms: Collection[int]
     dtype: DType | None
 
-    def of(self, expr: relax.Expr, depth: int = _DEEPEST) -> Polynomial | None:
+    def of(self, expr: relax.Expr, depth: int = _MAX_DEPTH) -> Polynomial | None:
         """Expand a value; None if the polynomial has too many terms."""
         g = self.graph
         scalar = g.scalar(expr)
@@ -43,7 +43,7 @@ class Expansion:
         expanded = None if call is None else self._expanded(call, depth - 1)
         if expanded is None:
             return {(g.number(self.narrow(expr)),): 1.0}
-        return expanded if len(expanded) <= _TERMS else None
+        return expanded if len(expanded) <= _MAX_TERMS else None
 
     def narrow(self, expr: relax.Expr) -> relax.Expr:
         """Return the operand of a widening cast if it has the dtype of the results, else the value itself."""
@@ -76,7 +76,7 @@ class Expansion:
     def _power(self, call: relax.Call, depth: int) -> Polynomial | None:
         exponent = self.graph.scalar(call.args[1])
         if exponent == -0.5:
-            return {(self.graph.numbered(("relax.rsqrt", self.graph.number(call.args[0]))),): 1.0}
+            return {(self.graph.number_of_key(("relax.rsqrt", self.graph.number(call.args[0]))),): 1.0}
         if exponent not in _POWERS:
             return None
         base = power = self.of(call.args[0], depth)
@@ -92,11 +92,11 @@ class Expansion:
         under = square_root(self.graph, expr)
         if under is None:
             return None
-        return {(self.graph.numbered(("relax.rsqrt", self.graph.number(under))),): 1.0}
+        return {(self.graph.number_of_key(("relax.rsqrt", self.graph.number(under))),): 1.0}
 
     @staticmethod
     def _product(one: Polynomial | None, other: Polynomial | None) -> Polynomial | None:
-        if one is None or other is None or len(one) * len(other) > _TERMS:
+        if one is None or other is None or len(one) * len(other) > _MAX_TERMS:
             return None
         terms: Polynomial = {}
         for a, x in one.items():
@@ -128,10 +128,12 @@ def is_wider(one: DType | None, other: DType | None) -> bool:
     return is_float(one) and is_float(other) and one.bits > other.bits  # type: ignore[union-attr]
 
 
-def is_close(found: Polynomial | None, wanted: Mapping[Monomial, float], dtype: DType | None) -> bool:
+def is_close(actual: Polynomial | None, expected: Mapping[Monomial, float], dtype: DType | None) -> bool:
     """Return True if coefficients are equal up to the rounding errors of a dtype."""
-    if found is None:
+    if actual is None:
         return False
-    real = {key: value for key, value in found.items() if value}
-    most = 4 * _EPSILON.get(str(dtype), 0.0)
-    return real.keys() == wanted.keys() and all(abs(real[k] - v) <= most * abs(v) for k, v in wanted.items())
+    nonzero = {key: value for key, value in actual.items() if value}
+    tolerance = 4 * _EPSILON.get(str(dtype), 0.0)
+    return nonzero.keys() == expected.keys() and all(
+        abs(nonzero[k] - v) <= tolerance * abs(v) for k, v in expected.items()
+    )

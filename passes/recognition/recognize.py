@@ -86,9 +86,9 @@ class _Recognizer(RelaxMutator):
         if name == "relax.matmul":
             replacement = attention(self.graph, var, self)
         elif name == "relax.permute_dims":
-            replacement = self._turned_again(call)
+            replacement = self._fold_transposes(call)
         elif name == "relax.reshape":
-            replacement = self._turned_in_one(call)
+            replacement = self._fold_batched_transpose(call)
         if replacement is not None:
             self.graph.uses.value[var] = replacement
         return replacement
@@ -96,7 +96,7 @@ class _Recognizer(RelaxMutator):
     def _arithmetic(self, var: relax.Var) -> relax.Expr | None:
         return activation(self.graph, var) or norm(self.graph, var, self) or group_norm(self.graph, var, self)
 
-    def _turned_again(self, call: relax.Call) -> relax.Expr | None:
+    def _fold_transposes(self, call: relax.Call) -> relax.Expr | None:
         """Fold two consecutive transposes into one, or none."""
         inner = self.graph.call(call.args[0], "permute_dims")
         if inner is None:
@@ -107,24 +107,24 @@ class _Recognizer(RelaxMutator):
             return inner.args[0]
         return ops.bind_call("permute_dims", (inner.args[0],), {"axes": axes})
 
-    def _turned_in_one(self, call: relax.Call) -> relax.Expr | None:
+    def _fold_batched_transpose(self, call: relax.Call) -> relax.Expr | None:
         """Fold a transpose of matrices between two reshapes of the batch dimensions into one transpose."""
         middle = self.graph.call(call.args[0], "permute_dims")
         first = None if middle is None else self.graph.call(middle.args[0], "reshape")
         if middle is None or first is None or axes_of(middle) != [0, 2, 1]:
             return None
-        given, result = dims_of(first.args[0]), dims_of(call)
+        source_dims, result = dims_of(first.args[0]), dims_of(call)
         flat = dims_of(first)
-        if given is None or result is None or flat is None or len(result) < 3 or len(given) < 3:
+        if source_dims is None or result is None or flat is None or len(result) < 3 or len(source_dims) < 3:
             return None
-        pairs = (*zip(given[-2:], flat[-2:], strict=True), *zip(result[:-3:-1], given[-2:], strict=True))
+        pairs = (*zip(source_dims[-2:], flat[-2:], strict=True), *zip(result[:-3:-1], source_dims[-2:], strict=True))
         if not all(prove_equal(a, b) for a, b in pairs):
             return None
-        rows = self._in_shape(first.args[0], (*result[:-2], *given[-2:]))
+        reshaped = self._reshaped(first.args[0], (*result[:-2], *source_dims[-2:]))
         rank = len(result)
-        return ops.bind_call("permute_dims", (rows,), {"axes": [*range(rank - 2), rank - 1, rank - 2]})
+        return ops.bind_call("permute_dims", (reshaped,), {"axes": [*range(rank - 2), rank - 1, rank - 2]})
 
-    def _in_shape(self, value: relax.Expr, dims: tuple[tir.Expr, ...]) -> relax.Expr:
+    def _reshaped(self, value: relax.Expr, dims: tuple[tir.Expr, ...]) -> relax.Expr:
         own = dims_of(value) or ()
         if len(own) == len(dims) and all(prove_equal(a, b) for a, b in zip(own, dims, strict=True)):
             return value

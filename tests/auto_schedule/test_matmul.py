@@ -30,7 +30,7 @@ DTYPES = (("float32", "float32"), ("float64", "float64"), ("float16", "float32")
 @pytest.fixture(autouse=True)
 def panels_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small matrices have them."""
-    monkeypatch.setattr(matmul, "LEAST_REUSE_IN_ROWS", 24)
+    monkeypatch.setattr(matmul, "MIN_PANEL_REUSE_ROW_MAJOR", 24)
 
 
 class Eager(CpuFacts):

@@ -1,1 +1,1 @@
-"""Schedules for GPUs by rules: blocks and threads, shared memory, tiles of a thread in registers."""
+"""Rule-based schedules for GPUs: blocks and threads, shared memory, register tiles."""

@@ -1,4 +1,4 @@
-"""Kernels without reductions: a thread for each result, or each few that lie side by side."""
+"""Kernels without reductions: one thread for each result, or for a few adjacent ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
 
 
 def elementwise(kernel: GpuKernel) -> str:
-    """Stages become one where nothing is computed more often for it."""
+    """Fuse stages where that recomputes nothing, and give each result, or a few adjacent ones, a thread."""
     for stage in kernel.stages():
         if stage.reduced:
             not_this(f"block `{stage.block.name}` reduces")

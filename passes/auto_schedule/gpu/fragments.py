@@ -1,5 +1,8 @@
-"""The schedule of a product of matrices by `mma.sync`: loops over tiles of a block, of a warp, of an instruction;
-strips of both operands in shared memory, fragments of them in registers, and how fragments of sums are stored."""
+"""Schedule of a matrix product by `mma.sync`: tiles of a block, of a warp, of an instruction.
+
+Strips of both operands are staged in shared memory, and fragments of them in registers. Fragments of the accumulator
+are stored from registers.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,25 @@ from mlcc.ir import tir
 from mlcc.ir.visit import substitute
 from mlcc.passes.auto_schedule.contraction import Contraction
 from mlcc.passes.auto_schedule.gpu.nests import VECTOR_BYTES
-from mlcc.passes.auto_schedule.gpu.product_parts import absorb_readers, fetched, loops_down_to, pad_to_tiles
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import PAD, Choice
+from mlcc.passes.auto_schedule.gpu.product_parts import cache_operand, fuse_epilogue, loop_depth, pad_to_tiles
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import PAD, TileConfig
 from mlcc.passes.auto_schedule.kernel import GpuKernel
-from mlcc.passes.auto_schedule.products import number_of
+from mlcc.passes.auto_schedule.products import read_index
 from mlcc.passes.auto_schedule.stage import Access, Stage
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-SIDE = 16  # rows and columns of a fragment of sums
-_BANKS = 128  # bytes of all banks of shared memory side by side
-_GROUPS = (8, 4, 2)  # rows of tiles that blocks go through together, so that they find the other operand in the cache
+FRAGMENT_SIZE = 16  # rows and columns of a fragment of sums
+_BANK_BYTES = 128  # bytes of all banks of shared memory side by side
+_BLOCK_ROW_GROUPS = (
+    8,
+    4,
+    2,
+)  # rows of tiles that blocks go through together, so that they find the other operand in the cache
 
 
 @dataclass(frozen=True)
-class Fragments:
-    """The names of operand and accumulator types in tensor core intrinsics, and the depth of one product."""
+class MmaKind:
+    """The type names and the depth of a tensor core instruction, as its intrinsics are named."""
 
     operands: str
     sums: str
@@ -34,9 +41,9 @@ class Fragments:
 
     @property
     def bytes(self) -> int:
-        return SIDE * 2 // self.depth
+        return FRAGMENT_SIZE * 2 // self.depth
 
-    def keeps_depth(self, along: bool) -> bool:
+    def depth_contiguous(self, along: bool) -> bool:
         """Return True if a strip in shared memory is contiguous along its depth.
 
         It is if the operand in global memory is (`along`), and always for bytes, since `ldmatrix` transposes pairs of
@@ -45,7 +52,9 @@ class Fragments:
         return along or self.bytes == 1
 
     def load(self, operand: str, deep: bool) -> str:
-        """Return the intrinsic that loads a fragment from a strip, contiguous along its depth (`deep`) or across."""
+        """Return the intrinsic that loads a fragment from a strip that is contiguous along its depth (`deep`) or across
+        it.
+        """
         transposed = deep == (operand == "b")
         return f"mma_ldmatrix_{self.operands}_{operand}{'_trans' if transposed else ''}_dyn"
 
@@ -58,52 +67,54 @@ class Fragments:
         return f"mma_fill_16x16_{self.sums}"
 
 
-def by_fragments(
-    kernel: GpuKernel, block: BlockRV, product: Contraction, kind: Fragments, choice: Choice, along: Sequence[bool]
+def schedule_mma(
+    kernel: GpuKernel, block: BlockRV, product: Contraction, kind: MmaKind, choice: TileConfig, along: Sequence[bool]
 ) -> None:
-    """Schedule a product with one axis each of rows, columns and depth, and any others around them.
+    """Schedule a product with one axis each of rows, columns and depth, and any number of batch axes.
 
-    `along` says for each operand whether it is contiguous along its depth in global memory.
+    `along` tells for each operand whether it is contiguous along its depth in global memory.
     """
     sch, tile = kernel.sch, choice.tile
     assert product.m is not None
     (k,) = product.k
-    result = result_places(product)
+    result = result_axes(product)
     pad_to_tiles(kernel, block, product, tile.rows, tile.columns, choice.depth)
     for reader in sch.get_consumers(block):  # while all of it is still whole
-        absorb_readers(kernel, reader)
-    deep = [kind.keeps_depth(a) for a in along]
+        fuse_epilogue(kernel, reader)
+    deep = [kind.depth_contiguous(a) for a in along]
     strips = []
     dims = [(o.places.index(own), o.places.index(k)) for o, own in ((product.lhs, product.m), (product.rhs, product.n))]
     for operand, (own, down), kept in zip((product.lhs, product.rhs), dims, deep, strict=True):
-        strip, buffer = fetched(kernel, block, operand, "shared.dyn")
+        strip, buffer = cache_operand(kernel, block, operand, "shared.dyn")
         last = (own, down) if kept else (down, own)
-        sch.transform_layout(strip, ("write", 0), two_last(len(buffer.shape), last))
+        sch.transform_layout(strip, ("write", 0), move_dims_last(len(buffer.shape), last))
         strips.append(strip)
-    nest = _nest(kernel, block, product, kind, choice)
+    nest = _tile_loops(kernel, block, product, kind, choice)
     threads = {"threadIdx.z": tile.y, "threadIdx.y": tile.x, "threadIdx.x": kernel.facts.warp}
     for strip, places, source, kept in zip(strips, dims, along, deep, strict=True):
-        fetch(kernel, strip, nest.step, threads, places, source, kept)
+        copy_to_shared(kernel, strip, nest.step, threads, places, source, kept)
         size = kernel.stage(strip).block.writes[0].buffer.dtype.bytes
-        sch.storage_align(strip, 0, -2, _BANKS // 2 // size, PAD // size)
+        sch.storage_align(strip, 0, -2, _BANK_BYTES // 2 // size, PAD // size)
     mma = nest.product
     loads = [
-        sch.cache_read(mma, number_of(kernel, mma, kernel.stage(s).block.writes[0].buffer), "warp") for s in strips
+        sch.cache_read(mma, read_index(kernel, mma, kernel.stage(s).block.writes[0].buffer), "warp") for s in strips
     ]
     store = sch.cache_write(mma, 0, "warp")
     sums = kernel.stage(store).block.reads[0].buffer
     for load in loads:
         sch.compute_at(load, nest.deep)
     sch.reverse_compute_at(store, nest.warp, preserve_unit_loops=True)
-    absorb_readers(kernel, store)
-    shapes = [(SIDE, kind.depth) if a else (kind.depth, SIDE) for a in (deep[0], deep[1])]
-    tiles = [_by_tiles(kernel, load, shape) for load, shape in zip(loads, shapes, strict=True)]
+    fuse_epilogue(kernel, store)
+    shapes = [(FRAGMENT_SIZE, kind.depth) if a else (kind.depth, FRAGMENT_SIZE) for a in (deep[0], deep[1])]
+    tiles = [_split_into_fragments(kernel, load, shape) for load, shape in zip(loads, shapes, strict=True)]
     for load, operand, shape in zip(loads, (product.lhs, product.rhs), shapes, strict=True):
         rank = len(operand.places)
-        sch.transform_layout(load, ("write", 0), _lanes(rank, (rank - 2, rank - 1), shape))
+        sch.transform_layout(load, ("write", 0), _fragment_layout(rank, (rank - 2, rank - 1), shape))
     rows_columns = (result.index(product.m), result.index(product.n))
     sch.transform_layout(
-        store, ("read", number_of(kernel, store, sums)), _lanes(len(result), rows_columns, (SIDE, SIDE))
+        store,
+        ("read", read_index(kernel, store, sums)),
+        _fragment_layout(len(result), rows_columns, (FRAGMENT_SIZE, FRAGMENT_SIZE)),
     )
     start = sch.decompose_reduction(mma, nest.step)
     sch.tensorize(start, kind.fill)
@@ -113,10 +124,10 @@ def by_fragments(
     pipeline(kernel, nest.step, choice.stages)
     for loop in nest.fragments:
         sch.unroll(loop)
-    store_sums(kernel, store, nest.warp, rows_columns)
+    store_accumulators(kernel, store, nest.warp, rows_columns)
 
 
-def result_places(product: Contraction) -> list[int | None]:
+def result_axes(product: Contraction) -> list[int | None]:
     """Return the axis of each dimension of the buffer that a product stores."""
     stage = product.stage
     of_loop: dict[tir.Expr, int] = {loop.var: n for n, loop in enumerate(stage.loops)}
@@ -125,7 +136,9 @@ def result_places(product: Contraction) -> list[int | None]:
 
 @dataclass(frozen=True)
 class _Nest:
-    """The product of one instruction; the innermost loop over warps, those over steps and within one."""
+    """The block of one instruction, with the innermost loop over warps, the loops over steps and those within a
+    step.
+    """
 
     product: BlockRV
     warp: LoopRV
@@ -134,26 +147,30 @@ class _Nest:
     fragments: tuple[LoopRV, ...]
 
 
-def _nest(kernel: GpuKernel, block: BlockRV, product: Contraction, kind: Fragments, choice: Choice) -> _Nest:
+def _tile_loops(kernel: GpuKernel, block: BlockRV, product: Contraction, kind: MmaKind, choice: TileConfig) -> _Nest:
     sch, tile, loops = kernel.sch, choice.tile, kernel.loops(block)
     assert product.m is not None
     (k,) = product.k
-    far_m, warp_m, m, mm = sch.split(loops[product.m], [None, tile.y, tile.rows // tile.y // SIDE, SIDE])
-    far_n, warp_n, n, nn = sch.split(loops[product.n], [None, tile.x, tile.columns // tile.x // SIDE, SIDE])
+    far_m, warp_m, m, mm = sch.split(
+        loops[product.m], [None, tile.y, tile.rows // tile.y // FRAGMENT_SIZE, FRAGMENT_SIZE]
+    )
+    far_n, warp_n, n, nn = sch.split(
+        loops[product.n], [None, tile.x, tile.columns // tile.x // FRAGMENT_SIZE, FRAGMENT_SIZE]
+    )
     step, deep, kk = sch.split(loops[k], [None, choice.depth // kind.depth, kind.depth])
     outer = [loops[p] for p in product.outer]
     sch.reorder(*outer, far_m, far_n, warp_m, warp_n, step, deep, m, n, mm, nn, kk)
     inner_block = sch.blockize(mm)
-    to_blocks(kernel, outer, far_m, far_n)
+    bind_blocks(kernel, outer, far_m, far_n)
     sch.bind(warp_m, "threadIdx.z")
     sch.bind(warp_n, "threadIdx.y")
     return _Nest(inner_block, warp_n, step, deep, (deep, m, n))
 
 
-def to_blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: LoopRV) -> None:
-    """Fuse the loops over tiles into one over blocks.
+def bind_blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: LoopRV) -> None:
+    """Fuse the loops over tiles into one over thread blocks.
 
-    Loops of unknown extent stand first, so that no index is divided by one; all of them but one stay apart.
+    Loops of unknown extent go first, so that no index is divided by one; all of them but one stay separate.
     """
     sch = kernel.sch
     sizes = {id(loop): tir.const_int(sch.get(loop).extent) for loop in (*outer, far_m, far_n)}
@@ -161,19 +178,19 @@ def to_blocks(kernel: GpuKernel, outer: list[LoopRV], far_m: LoopRV, far_n: Loop
     known = [loop for loop in (*outer, far_m, far_n) if sizes[id(loop)] is not None]
     if unknown:
         sch.reorder(*unknown[1:], unknown[0], *known)
-        places = [unknown[0], *known]
+        fused_loops = [unknown[0], *known]
     else:
-        group = next((g for g in _GROUPS if sizes[id(far_m)] % g == 0), 1)  # type: ignore[operator]
+        group = next((g for g in _BLOCK_ROW_GROUPS if sizes[id(far_m)] % g == 0), 1)  # type: ignore[operator]
         far, near = sch.split(far_m, [None, group])
         sch.reorder(far, far_n, near)
-        places = [*outer, far, far_n, near]
+        fused_loops = [*outer, far, far_n, near]
     for loop, axis in zip(unknown[1:], ("blockIdx.y", "blockIdx.z"), strict=False):
         sch.bind(loop, axis)
-    sch.bind(sch.fuse(*places) if len(places) > 1 else places[0], "blockIdx.x")
+    sch.bind(sch.fuse(*fused_loops) if len(fused_loops) > 1 else fused_loops[0], "blockIdx.x")
 
 
 def pipeline(kernel: GpuKernel, step: LoopRV, stages: int) -> None:
-    """Pipeline the loop over steps: asynchronous copies run ahead, and products stand first in the body."""
+    """Pipeline the loop over steps: asynchronous copies run ahead of the products."""
     if stages > 1:
         kernel.sch.annotate(step, "software_pipeline_stage", [0, 0, stages - 1])
         kernel.sch.annotate(step, "software_pipeline_order", [1, 2, 0])
@@ -183,21 +200,27 @@ def pipeline(kernel: GpuKernel, step: LoopRV, stages: int) -> None:
 # ---------------------------------------------------------------- operands
 
 
-def fetch(
-    kernel: GpuKernel, strip: BlockRV, step: LoopRV, threads: Mapping[str, int], dims: tuple[int, int], along: bool,
-    kept: bool,
-) -> int:  # fmt: skip
-    """Copy a strip by all threads of a block, contiguously in global memory; return the elements per copy of a thread.
+def copy_to_shared(
+    kernel: GpuKernel,
+    strip: BlockRV,
+    step: LoopRV,
+    threads: Mapping[str, int],
+    dims: tuple[int, int],
+    source_depth_contiguous: bool,
+    depth_contiguous: bool,
+) -> int:
+    """Copy a strip by all threads of a block, contiguously in global memory; return the elements per access of a
+    thread.
 
-    `dims`: the dimension of the operand's own axis, and that of its depth.
+    `dims`: the dimension of the operand's free axis, and that of its depth.
     """
     sch = kernel.sch
     sch.compute_at(strip, step, preserve_unit_loops=True)
-    mine = kernel.loops(strip)[loops_down_to(kernel, strip, step) :]
-    own, deep = (mine[d] for d in dims)
-    others = [loop for n, loop in enumerate(mine) if n not in dims]
-    sch.reorder(*others, *((own, deep) if along else (deep, own)))
-    lanes = _vector(kernel.stage(strip)) if along == kept else 1
+    strip_loops = kernel.loops(strip)[loop_depth(kernel, strip, step) :]
+    own_loop, depth_loop = (strip_loops[d] for d in dims)
+    others = [loop for n, loop in enumerate(strip_loops) if n not in dims]
+    sch.reorder(*others, *((own_loop, depth_loop) if source_depth_contiguous else (depth_loop, own_loop)))
+    lanes = _vector_lanes(kernel.stage(strip)) if source_depth_contiguous == depth_contiguous else 1
     fused = sch.fuse(*kernel.loops(strip)[-2:])
     _, *parts = sch.split(fused, [None, *threads.values(), *([lanes] if lanes > 1 else [])])
     for loop, axis in zip(parts, threads, strict=False):
@@ -207,19 +230,19 @@ def fetch(
     return lanes
 
 
-def _vector(stage: Stage) -> int:
-    """Return how many elements one access copies: as many as are contiguous and aligned to their number."""
+def _vector_lanes(stage: Stage) -> int:
+    """Return how many elements one access copies: as many as are contiguous and aligned."""
     last, extent = stage.loops[-1].var, stage.extents[-1]
     loads = [a for a in stage.accesses if not a.stored]
     if extent is None or len(loads) != 1:
         return 1
     lanes = VECTOR_BYTES // loads[0].buffer.dtype.bytes
-    while lanes > 1 and (extent % lanes or not _side_by_side(stage, loads[0], last, lanes)):
+    while lanes > 1 and (extent % lanes or not _is_aligned_vector(stage, loads[0], last, lanes)):
         lanes //= 2
     return max(lanes, 1)
 
 
-def _side_by_side(stage: Stage, load: Access, var: tir.Var, lanes: int) -> bool:
+def _is_aligned_vector(stage: Stage, load: Access, var: tir.Var, lanes: int) -> bool:
     """Return True if `lanes` iterations load contiguous elements, aligned to `lanes` in each row."""
     *before, row = load.buffer.shape
     analyzer = Analyzer()
@@ -228,9 +251,9 @@ def _side_by_side(stage: Stage, load: Access, var: tir.Var, lanes: int) -> bool:
     chunk, lane = tir.Var("chunk", var.dtype), tir.Var("lane", var.dtype)
     analyzer.bind(chunk, tir.Range(c.const(0, var.dtype), c.floordiv(stage.loops[-1].extent, lanes)))
     analyzer.bind(lane, tir.Range(c.const(0, var.dtype), c.const(lanes, var.dtype)))
-    first = {var: c.mul(chunk, lanes)}
-    each = {var: c.add(c.mul(chunk, lanes), lane)}
-    *outer, last = ((substitute(i, first), substitute(i, each)) for i in load.indices)
+    at_chunk = {var: c.mul(chunk, lanes)}
+    at_lane = {var: c.add(c.mul(chunk, lanes), lane)}
+    *outer, last = ((substitute(i, at_chunk), substitute(i, at_lane)) for i in load.indices)
     return (
         analyzer.prove(c.equal(c.floormod(row, lanes), 0))
         and analyzer.prove(c.equal(c.floormod(last[0], lanes), 0))
@@ -239,17 +262,19 @@ def _side_by_side(stage: Stage, load: Access, var: tir.Var, lanes: int) -> bool:
     )
 
 
-def two_last(rank: int, last: tuple[int, int]) -> tir.IndexMap:
+def move_dims_last(rank: int, last: tuple[int, int]) -> tir.IndexMap:
     """Return the index map that moves two dimensions behind all others."""
-    given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
-    return tir.IndexMap(given, (*(v for n, v in enumerate(given) if n not in last), *(given[n] for n in last)))
+    index_vars = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
+    return tir.IndexMap(
+        index_vars, (*(v for n, v in enumerate(index_vars) if n not in last), *(index_vars[n] for n in last))
+    )
 
 
 # ---------------------------------------------------------------- fragments
 
 
-def _by_tiles(kernel: GpuKernel, load: BlockRV, shape: tuple[int, int]) -> LoopRV:
-    """The loop over the rows of a fragment, in loops over fragments."""
+def _split_into_fragments(kernel: GpuKernel, load: BlockRV, shape: tuple[int, int]) -> LoopRV:
+    """Split the two innermost loops into fragments; return the loop over the rows of one."""
     sch = kernel.sch
     i, j = kernel.loops(load)[-2:]
     far_i, near_i = sch.split(i, [None, shape[0]])
@@ -260,16 +285,16 @@ def _by_tiles(kernel: GpuKernel, load: BlockRV, shape: tuple[int, int]) -> LoopR
     return near_i
 
 
-def _lanes(rank: int, dims: tuple[int, int], shape: tuple[int, int]) -> tir.IndexMap:
+def _fragment_layout(rank: int, dims: tuple[int, int], shape: tuple[int, int]) -> tir.IndexMap:
     """Return the fragment layout: indices to (..., fragment row, fragment column, lane, register element).
 
     Source: PTX ISA, "Matrix Fragments for mma". `shape` is that of a fragment.
     """
-    given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
-    before = [v for n, v in enumerate(given) if n not in dims]
-    i, j = (given[n] for n in dims)
+    index_vars = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
+    before = [v for n, v in enumerate(index_vars) if n not in dims]
+    i, j = (index_vars[n] for n in dims)
     rows, columns = shape
-    if shape == (SIDE, SIDE):
+    if shape == (FRAGMENT_SIZE, FRAGMENT_SIZE):
         lane = c.add(c.mul(c.floormod(i, 8), 4), c.floordiv(c.floormod(j, 8), 2))
         number = (
             c.mul(c.floordiv(c.floormod(j, 16), 8), 4),
@@ -286,33 +311,35 @@ def _lanes(rank: int, dims: tuple[int, int], shape: tuple[int, int]) -> tir.Inde
     else:
         raise AssertionError(shape)
     register = c.add(c.add(number[0], number[1]), number[2])
-    return tir.IndexMap(given, (*before, c.floordiv(i, rows), c.floordiv(j, columns), lane, register))
+    return tir.IndexMap(index_vars, (*before, c.floordiv(i, rows), c.floordiv(j, columns), lane, register))
 
 
 # ---------------------------------------------------------------- results
 
 
-def store_sums(kernel: GpuKernel, store: BlockRV, warp: LoopRV, dims: tuple[int, int], by_group: bool = False) -> None:
-    """Store each thread's sums from registers, after the epilogue.
+def store_accumulators(
+    kernel: GpuKernel, store: BlockRV, warp: LoopRV, dims: tuple[int, int], by_group: bool = False
+) -> None:
+    """Store each thread's accumulators from registers, after the epilogue.
 
     Two contiguous elements are stored at once if memory allows it; four threads store 8 columns. `dims` are the
-    dimensions of rows and columns. A warp has fragments one below the other; each warp of a warpgroup (`by_group`) has
-    one.
+    dimensions of rows and columns. The fragments of a warp are stacked along the rows; with `by_group`, each warp of a
+    warpgroup has one.
     """
     sch = kernel.sch
-    own = kernel.loops(store)[loops_down_to(kernel, store, warp) :]
-    far_i, half_i, row = sch.split(own[dims[0]], [None, 2, 8])
-    far_j, half_j, pair, column = sch.split(own[dims[1]], [None, 2, 4, 2])
-    others = [loop for n, loop in enumerate(own) if n not in dims]
+    result_loops = kernel.loops(store)[loop_depth(kernel, store, warp) :]
+    far_i, half_i, row = sch.split(result_loops[dims[0]], [None, 2, 8])
+    far_j, half_j, pair, column = sch.split(result_loops[dims[1]], [None, 2, 4, 2])
+    others = [loop for n, loop in enumerate(result_loops) if n not in dims]
     lanes = [far_i, row, pair] if by_group else [row, pair]
-    turns = [*others, *([] if by_group else [far_i]), far_j, half_i, half_j]
-    sch.reorder(*turns, *lanes, column)
+    unrolled = [*others, *([] if by_group else [far_i]), far_j, half_i, half_j]
+    sch.reorder(*unrolled, *lanes, column)
     sch.bind(sch.fuse(*lanes), "threadIdx.x")
-    for loop in turns:
+    for loop in unrolled:
         sch.unroll(loop)
     stage = kernel.stage(store)
-    even = all((tir.const_int(a.buffer.shape[-1]) or 1) % 2 == 0 for a in stage.accesses if a.buffer.shape)
-    if even and set(stage.steps_by(len(stage.loops) - 1)) <= {0, 1}:
+    rows_even = all((tir.const_int(a.buffer.shape[-1]) or 1) % 2 == 0 for a in stage.accesses if a.buffer.shape)
+    if rows_even and set(stage.steps_by(len(stage.loops) - 1)) <= {0, 1}:
         sch.vectorize(column)
     else:
         sch.unroll(column)

@@ -1,7 +1,7 @@
 """Products `y[n] = sum of x[k] * W[k, n]` with few vectors x, and W contiguous along n.
 
-Threads run along n, with some neighbouring columns each, so that a warp reads whole lines; groups of threads split k.
-The groups' partial sums meet in shared memory, where each thread adds up those of some results.
+Threads run along n, each with some adjacent columns, so that a warp reads whole cache lines; groups of threads split k.
+The partial sums of the groups are exchanged through shared memory, where each thread adds up those of some results.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlcc.passes.auto_schedule.gpu.product_parts import (
-    absorb_readers,
+    fuse_epilogue,
     inline_copies,
-    loops_down_to,
+    loop_depth,
     pad_axes,
     schedule_rest,
 )
-from mlcc.passes.auto_schedule.gpu.skinny import SUMS, Skinny, blocks_for, in_order, skinny
+from mlcc.passes.auto_schedule.gpu.skinny import MAX_SUMS, SkinnyGemm, blocks_for, match_skinny_gemm, reorder_by_role
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
-from mlcc.passes.auto_schedule.offers import halves
+from mlcc.passes.auto_schedule.offers import descending_powers_of_two
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-ROWS = (4, 2)  # of the matrix that a thread has under way at a time: for up to so many vectors, and for more
-LINE = 128  # bytes that threads side by side read at the least
+ROWS_IN_FLIGHT = (4, 2)  # of the matrix that a thread has under way at a time: for up to so many vectors, and for more
+LINE_BYTES = 128  # bytes that threads side by side read at the least
 THREADS = (256, 512)  # of a block: where there are enough of them, and where not
 
 
 @dataclass(frozen=True)
-class Share:
-    """A block has `x` threads of `lanes` columns each, `y` times, which take `rows` rows in turn."""
+class BlockShape:
+    """The shape of a thread block: `x` threads of `lanes` columns each, in `y` groups that take `rows` rows in turn."""
 
     x: int
     y: int
@@ -36,113 +36,117 @@ class Share:
 
 
 def columns(kernel: GpuKernel) -> str:
-    """The rule, as the module says."""
-    it = skinny(kernel)
-    if it.product.consecutive(it.matrix) != it.wide[-1]:
+    """Schedule a skinny product whose matrix is contiguous along the results; see the module."""
+    gemm = match_skinny_gemm(kernel)
+    if gemm.product.contiguous_axis(gemm.matrix) != gemm.matrix_axes[-1]:
         not_this("the matrix is not consecutive along what is not summed up over")
-    share = _share(kernel, it)
-    sch, stage, name = kernel.sch, it.product.stage, it.product.stage.block.name
-    pad_axes(kernel, it.block, it.product, {it.wide[-1]: share.x * share.lanes})
-    for reader in sch.get_consumers(it.block):  # while all of it is still whole
-        absorb_readers(kernel, reader)
-    inline_copies(kernel, it.block)
-    *_, deep = in_order(kernel, it)
-    step, depth = share.y * share.rows, it.product.depth
+    shape = _choose_shape(kernel, gemm)
+    sch, stage, name = kernel.sch, gemm.product.stage, gemm.product.stage.block.name
+    pad_axes(kernel, gemm.block, gemm.product, {gemm.matrix_axes[-1]: shape.x * shape.lanes})
+    for reader in sch.get_consumers(gemm.block):  # while all of it is still whole
+        fuse_epilogue(kernel, reader)
+    inline_copies(kernel, gemm.block)
+    *_, depth_loop = reorder_by_role(kernel, gemm)
+    step, depth = shape.y * shape.rows, gemm.product.depth
     if depth is None or depth % step:
-        if len(it.deep) > 1:
+        if len(gemm.reduce_axes) > 1:
             not_this("rows of several axes, which groups do not divide")
-        sch.pad_reduction(deep, step)
-    _, group, _ = sch.split(deep, [None, share.y, share.rows])
+        sch.pad_reduction(depth_loop, step)
+    _, group, _ = sch.split(depth_loop, [None, shape.y, shape.rows])
     partial = sch.rfactor(group, 0)
-    _schedule(kernel, it, partial, share)
-    kernel.say(f"{share.x} threads of {share.lanes} columns each, {share.y} times for other rows")
-    return f"`{name}` reads a matrix of {_said(stage.extents[it.wide[-1]])} columns for {it.count} vectors"
+    _schedule(kernel, gemm, partial, shape)
+    kernel.say(f"{shape.x} threads of {shape.lanes} columns each, {shape.y} times for other rows")
+    return (
+        f"`{name}` reads a matrix of {_size_text(stage.extents[gemm.matrix_axes[-1]])} columns for {gemm.count} vectors"
+    )
 
 
-def _said(size: int | None) -> str:
+def _size_text(size: int | None) -> str:
     return "many" if size is None else str(size)
 
 
-def _share(kernel: GpuKernel, it: Skinny) -> Share:
-    facts, lanes = kernel.facts, it.lanes
-    rows = ROWS[it.count > ROWS[0]]
+def _choose_shape(kernel: GpuKernel, gemm: SkinnyGemm) -> BlockShape:
+    facts, lanes = kernel.facts, gemm.lanes
+    rows = ROWS_IN_FLIGHT[gemm.count > ROWS_IN_FLIGHT[0]]
     rows = kernel.choose(
         "rows", "rows of the matrix that a thread has under way", [rows, *(n for n in (8, 4, 2, 1) if n != rows)]
     )
-    while lanes > 1 and lanes * it.count > SUMS:
+    while lanes > 1 and lanes * gemm.count > MAX_SUMS:
         lanes //= 2
-    least = max(LINE // (lanes * it.matrix.buffer.dtype.bytes), 1)
+    min_threads = max(LINE_BYTES // (lanes * gemm.matrix.buffer.dtype.bytes), 1)
     x = facts.warp
-    while x > min(least, facts.warp) and blocks_for(it, x * lanes) < 2 * facts.sm_count:
+    while x > min(min_threads, facts.warp) and blocks_for(gemm, x * lanes) < 2 * facts.sm_count:
         x //= 2
-    threads = THREADS[0] if blocks_for(it, x * lanes) >= 4 * facts.sm_count else THREADS[1]
-    y, bytes_each = threads // x, x * lanes * it.count * max(it.product.stage.element_bytes, 4)
-    while x > 1 and (it.product.extent(it.wide[-1]) or x * lanes) <= x // 2 * lanes:
+    threads = THREADS[0] if blocks_for(gemm, x * lanes) >= 4 * facts.sm_count else THREADS[1]
+    y, bytes_each = threads // x, x * lanes * gemm.count * max(gemm.product.stage.element_bytes, 4)
+    while x > 1 and (gemm.product.extent(gemm.matrix_axes[-1]) or x * lanes) <= x // 2 * lanes:
         x //= 2
-    x = kernel.choose("columns", "threads side by side along the columns", halves(x))
-    while y > 1 and (y * bytes_each > facts.shared_static // 2 or (it.product.depth or y * rows) < y * rows):
+    x = kernel.choose("columns", "threads side by side along the columns", descending_powers_of_two(x))
+    while y > 1 and (y * bytes_each > facts.shared_static // 2 or (gemm.product.depth or y * rows) < y * rows):
         y //= 2
-    return Share(x, y, lanes, rows)
+    return BlockShape(x, y, lanes, rows)
 
 
-def _schedule(kernel: GpuKernel, it: Skinny, partial: BlockRV, share: Share) -> None:
-    """`it.block` sums up what groups have summed up in `partial`."""
+def _schedule(kernel: GpuKernel, gemm: SkinnyGemm, partial: BlockRV, shape: BlockShape) -> None:
+    """Schedule `gemm.block` to add up the partial sums that groups of threads have computed in `partial`."""
     sch = kernel.sch
     sums = sch.cache_write(partial, 0, "local")
     sch.set_scope(sums, 0, "shared")
-    store = sch.cache_write(it.block, 0, "local")
-    absorb_readers(kernel, store)
-    tile, inner = _results(kernel, it, store, share)
-    sch.compute_at(it.block, tile)
+    store = sch.cache_write(gemm.block, 0, "local")
+    fuse_epilogue(kernel, store)
+    tile, inner = _bind_results(kernel, gemm, store, shape)
+    sch.compute_at(gemm.block, tile)
     sch.compute_at(sums, tile, preserve_unit_loops=True)  # while loops say how many columns there are
-    x = _over_threads(kernel, it, inner, share)
-    sch.compute_at(it.block, x)
-    sch.unroll(kernel.loops(it.block)[-1])
-    group, *dims = kernel.loops(sums)[loops_down_to(kernel, sums, tile) :]
-    column, lane = sch.split(dims.pop(it.results.index(it.wide[-1])), [None, share.lanes])
+    x = _bind_threads(kernel, gemm, inner, shape)
+    sch.compute_at(gemm.block, x)
+    sch.unroll(kernel.loops(gemm.block)[-1])
+    group, *dims = kernel.loops(sums)[loop_depth(kernel, sums, tile) :]
+    column, lane = sch.split(dims.pop(gemm.results.index(gemm.matrix_axes[-1])), [None, shape.lanes])
     sch.reorder(group, column, *dims, lane)
     sch.bind(group, "threadIdx.y")
     sch.bind(column, "threadIdx.x")
-    _written_out(kernel, dims, lane)
+    _unroll_and_vectorize(kernel, dims, lane)
     sch.compute_at(partial, column, preserve_unit_loops=True)
-    *dims, turn, row = kernel.loops(partial)[loops_down_to(kernel, partial, column) + 1 :]
-    lane = dims.pop(it.results.index(it.wide[-1]))
+    *dims, turn, row = kernel.loops(partial)[loop_depth(kernel, partial, column) + 1 :]
+    lane = dims.pop(gemm.results.index(gemm.matrix_axes[-1]))
     sch.reorder(turn, row, *dims, lane)
     sch.unroll(row)
-    _written_out(kernel, dims, lane)
+    _unroll_and_vectorize(kernel, dims, lane)
     sch.decompose_reduction(partial, turn)
-    schedule_rest(kernel, (partial, sums, it.block, store))
+    schedule_rest(kernel, (partial, sums, gemm.block, store))
 
 
-def _written_out(kernel: GpuKernel, dims: list[LoopRV], lane: LoopRV) -> None:
-    """Sums of several vectors side by side, of some columns as a vector."""
+def _unroll_and_vectorize(kernel: GpuKernel, dims: list[LoopRV], lane: LoopRV) -> None:
+    """Unroll the loops over vectors, and vectorize the one over columns."""
     for loop in dims:
         kernel.sch.unroll(loop)
     kernel.sch.vectorize(lane)
 
 
-def _results(kernel: GpuKernel, it: Skinny, store: BlockRV, share: Share) -> tuple[LoopRV, LoopRV]:
-    """The loops over the results: blocks of threads, and within one, neighbours along the columns."""
+def _bind_results(kernel: GpuKernel, gemm: SkinnyGemm, store: BlockRV, shape: BlockShape) -> tuple[LoopRV, LoopRV]:
+    """Bind the loops over the results to thread blocks; return the loop over blocks, and the fused one within a
+    block.
+    """
     sch = kernel.sch
-    loops = dict(zip(it.results, kernel.loops(store), strict=True))
-    wide, few = loops.pop(it.wide[-1]), [loops.pop(p) for p in it.few]
+    loops = dict(zip(gemm.results, kernel.loops(store), strict=True))
+    wide, few = loops.pop(gemm.matrix_axes[-1]), [loops.pop(p) for p in gemm.vector_axes]
     outer = list(loops.values())
-    far, near = sch.split(wide, [None, share.x * share.lanes])
+    far, near = sch.split(wide, [None, shape.x * shape.lanes])
     sch.reorder(*outer, far, *few, near)
     tile = sch.fuse(*outer, far) if outer else far
     sch.bind(tile, "blockIdx.x")
     return tile, sch.fuse(*few, near) if few else near
 
 
-def _over_threads(kernel: GpuKernel, it: Skinny, results: LoopRV, share: Share) -> LoopRV:
-    """Bind the loop over a block's results; gives the loop over the threads."""
+def _bind_threads(kernel: GpuKernel, gemm: SkinnyGemm, results: LoopRV, shape: BlockShape) -> LoopRV:
+    """Bind the loop over a block's results to threads; return the loop over threadIdx.x."""
     sch = kernel.sch
-    if it.count > 1:
-        _, y, x = sch.split(results, [None, share.y, share.x])
+    if gemm.count > 1:
+        _, y, x = sch.split(results, [None, shape.y, shape.x])
     else:  # whole rows of threads, so that no index goes beyond the columns
-        groups = min(share.y, share.lanes)
-        _, y, x = sch.split(results, [None, groups, share.x])
-        _, idle = sch.split(sch.add_unit_loop(y), [None, share.y // groups])
+        groups = min(shape.y, shape.lanes)
+        _, y, x = sch.split(results, [None, groups, shape.x])
+        _, idle = sch.split(sch.add_unit_loop(y), [None, shape.y // groups])
         y = sch.fuse(idle, y)
     sch.bind(y, "threadIdx.y")
     sch.bind(x, "threadIdx.x")

@@ -1,8 +1,8 @@
-"""The distribution of rows over threads, for the rule `rows`.
+"""The distribution of rows over threads, for the rule `gpu-rows`.
 
-A row of contiguous elements is cut into vectors of `vector` elements, dealt in turn to `threads` threads, so that the
-accesses of a warp are coalesced. A block has `rows` rows. Rows that are `kept` stay in the registers of their threads,
-`KEPT` bytes in each.
+A row of contiguous elements is cut into vectors of `vector` elements, which are dealt round-robin to `threads` threads,
+so that the accesses of a warp are coalesced. A block has `rows` rows. Rows that are `kept` stay in the registers of
+their threads, at most ROW_REGISTER_BYTES in each.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from mlcc.passes.lowering.match_buffer import compact_strides
 
 VECTOR_BYTES = 16  # the widest access of a thread
 SECTOR = 32  # bytes that global memory is moved in
-KEPT = 128  # bytes of a row in the registers of a thread
-BLOCK = 128  # threads of a block that has several rows
-UNKNOWN = 128  # threads for a row of a length that is not known
-EACH = 2  # vectors that a lane should have before more lanes share a row
+ROW_REGISTER_BYTES = 128  # bytes of a row in the registers of a thread
+BLOCK_THREADS = 128  # threads of a block that has several rows
+UNKNOWN_LENGTH_THREADS = 128  # threads for a row of a length that is not known
+MIN_VECTORS_PER_THREAD = 2  # vectors that a lane should have before more lanes share a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +76,32 @@ def share_rows(
     """
     facts = kernel.facts
     if length is None:
-        return RowShare(None, 1, min(UNKNOWN, facts.max_threads), 1, False)
-    pieces = -(-length // vector)
-    most = max(KEPT // max(arrays - 1, 1) // (max(size, 4) * vector), 1)  # vectors of a thread
-    least = min(max(SECTOR // (vector * size), 1), facts.warp)  # lanes that fill a sector
+        return RowShare(None, 1, min(UNKNOWN_LENGTH_THREADS, facts.max_threads), 1, False)
+    vector_count = -(-length // vector)
+    max_vectors = max(ROW_REGISTER_BYTES // max(arrays - 1, 1) // (max(size, 4) * vector), 1)  # vectors of a thread
+    min_threads = min(max(SECTOR // (vector * size), 1), facts.warp)  # lanes that fill a sector
     threads = 1
-    while threads < facts.warp and threads < pieces and (threads < least or 2 * EACH * threads <= pieces):
+    while (
+        threads < facts.warp
+        and threads < vector_count
+        and (threads < min_threads or 2 * MIN_VECTORS_PER_THREAD * threads <= vector_count)
+    ):
         threads *= 2
-    while threads < facts.max_threads and threads * most < pieces:
+    while threads < facts.max_threads and threads * max_vectors < vector_count:
         threads *= 2
-    few = facts.sm_count * BLOCK
-    while count is not None and count * threads < few and 2 * threads <= pieces and threads < facts.max_threads:
+    enough_threads = facts.sm_count * BLOCK_THREADS
+    while (
+        count is not None
+        and count * threads < enough_threads
+        and 2 * threads <= vector_count
+        and threads < facts.max_threads
+    ):
         threads *= 2
-    more = [n for n in (threads // 2, 2 * threads, 4 * threads) if 1 < n <= min(facts.max_threads, pieces)]
-    threads = kernel.choose("threads", "threads that share out a row", [threads, *more])
-    rows = max(BLOCK // threads, 1)
+    alternatives = [
+        n for n in (threads // 2, 2 * threads, 4 * threads) if 1 < n <= min(facts.max_threads, vector_count)
+    ]
+    threads = kernel.choose("threads", "threads that share out a row", [threads, *alternatives])
+    rows = max(BLOCK_THREADS // threads, 1)
     while (
         rows > 1
         and rows * threads > facts.warp
@@ -98,34 +109,36 @@ def share_rows(
         and (count < rows * facts.sm_count or count % rows)
     ):
         rows //= 2
-    return RowShare(length, vector, threads, rows, threads * most >= pieces)
+    return RowShare(length, vector, threads, rows, threads * max_vectors >= vector_count)
 
 
 def fitting_vector(stage: Stage, inner: Sequence[int], widest: int) -> int:
     """Return how many elements an access along a row moves: at most 16 bytes of the widest type, aligned.
 
-    It holds for all accesses that move along the row with a known stride.
+    The number suits all accesses that move along the row with a known stride.
     """
     along = [n for n in inner if stage.extents[n] != 1]
     if not along or any(stage.extents[n] is None for n in along):
         return 1
     vector = max(VECTOR_BYTES // widest, 1)
     for access in stage.accesses:
-        run, steps = _run(stage, access, along)
+        run, steps = _contiguous_run(stage, access, along)
         if stage.step(access, along[-1]) is None:
             continue
         offset = _offset(stage, access)
-        while vector > 1 and (run % vector or not all(_divides(vector, s) for s in (*steps, offset))):
+        while vector > 1 and (run % vector or not all(_is_multiple_of(vector, s) for s in (*steps, offset))):
             vector //= 2
     return vector
 
 
-def _run(stage: Stage, access: Access, along: Sequence[int]) -> tuple[int, list[tir.Expr | None]]:
-    """Over how many elements of the row an access goes on evenly, and the steps of the other loops."""
+def _contiguous_run(stage: Stage, access: Access, along: Sequence[int]) -> tuple[int, list[tir.Expr | None]]:
+    """Return how many elements of a row an access covers with a constant stride, and the strides along the other
+    loops.
+    """
     place, *others = reversed(along)
-    run, step = stage.extents[place] or 1, _known(stage, access, place)
+    run, step = stage.extents[place] or 1, _constant_stride(stage, access, place)
     while others and step is not None:
-        outer = _known(stage, access, others[0])
+        outer = _constant_stride(stage, access, others[0])
         if outer is None or outer != step * run:
             break
         run *= stage.extents[others.pop(0)] or 1
@@ -135,30 +148,30 @@ def _run(stage: Stage, access: Access, along: Sequence[int]) -> tuple[int, list[
     return run, [stage.step(access, n) for n in rest if stage.extents[n] != 1]
 
 
-def _known(stage: Stage, access: Access, place: int) -> int | None:
+def _constant_stride(stage: Stage, access: Access, place: int) -> int | None:
     step = stage.step(access, place)
     return None if step is None else tir.const_int(step)
 
 
 def is_row(stage: Stage, access: Access, inner: Sequence[int], length: int) -> bool:
-    """Return True if an access covers a whole contiguous row of `length` elements, beginning at a multiple of it."""
+    """Return True if an access covers a whole contiguous row, starting at a multiple of `length`."""
     along = [n for n in inner if stage.extents[n] != 1]
     if access.buffer.strides or not along or stage.extents[along[-1]] is None:
         return False
-    run, steps = _run(stage, access, along)
+    run, steps = _contiguous_run(stage, access, along)
     return (
         run == length
-        and _known(stage, access, along[-1]) == 1
-        and all(_divides(length, s) for s in (*steps, _offset(stage, access)))
+        and _constant_stride(stage, access, along[-1]) == 1
+        and all(_is_multiple_of(length, s) for s in (*steps, _offset(stage, access)))
     )
 
 
-def _divides(number: int, value: tir.Expr | None) -> bool:
+def _is_multiple_of(number: int, value: tir.Expr | None) -> bool:
     return value is not None and tir.const_int(Analyzer().simplify(c.floormod(value, number))) == 0
 
 
 def _offset(stage: Stage, access: Access) -> tir.Expr | None:
-    """Return the element at which an access begins."""
+    """Return the linear offset of the first element that an access touches."""
     start = {loop.var: loop.min for loop in stage.loops}
     strides = access.buffer.strides or compact_strides(access.buffer.shape)
     total: tir.Expr = c.const(0, strides[0].dtype if strides else "int64")

@@ -1,5 +1,4 @@
-"""Tiles of products that threads multiply by themselves, without tensor cores: which there are, and which is the best
-for a product on a GPU."""
+"""Tiles of matrix products without tensor cores, and a cost model that ranks them for a product on a GPU."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ from mlcc.machine.gpu_tables import GpuFacts
 PIECE = 4  # rows and columns of a piece of a thread's tile: what one load of 16 bytes brings
 BANKS = 32  # of shared memory, 4 bytes wide
 SCHEDULERS = 4  # of a multiprocessor, each of which starts an instruction of a warp per cycle
-NEAR, FAR = 30, 500  # cycles until what is loaded from shared and from global memory is there
-IN_ROWS, AT_WINDOWS = 2, 8  # instructions for a copy, with those for its address
-MOST_SUMS = 128  # registers of a thread for its sums: half of what it can have
+SHARED_LATENCY, GLOBAL_LATENCY = 30, 500  # cycles until what is loaded from shared and from global memory is there
+ROW_COPY_COST, WINDOW_COPY_COST = 2, 8  # instructions for a copy, with those for its address
+MAX_SUMS = 128  # registers of a thread for its sums: half of what it can have
 
 
 @dataclass(frozen=True)
 class Tile:
-    """`rows` x `columns` of the result in a block of `y` x `x` threads, `depth` products at a time."""
+    """`rows` x `columns` of the result in a block of `y` x `x` threads; each step covers `depth` of the reduction."""
 
     rows: int
     columns: int
@@ -32,17 +31,17 @@ class Tile:
         return self.y * self.x
 
     @property
-    def own(self) -> tuple[int, int]:
+    def thread_tile(self) -> tuple[int, int]:
         """Rows and columns of a thread's tile."""
         return self.rows // self.y, self.columns // self.x
 
     def shared(self, versions: int, element: int) -> int:
-        """Bytes of shared memory for the strips, with what keeps their rows in different banks."""
+        """Bytes of shared memory for the strips, with the padding that puts rows into different banks."""
         return versions * self.depth * (self.rows + self.columns + 2 * PIECE) * element
 
     def registers(self, element: int) -> int:
-        """An estimate of the registers of a thread: sums, operands of this and the next step, addresses."""
-        rows, columns = self.own
+        """Estimate the registers of a thread: sums, operands of this and the next step, addresses."""
+        rows, columns = self.thread_tile
         return (rows * columns + 2 * (rows + columns)) * element // 4 + 40
 
     def __str__(self) -> str:
@@ -73,38 +72,47 @@ PARTS: tuple[tuple[str, str, Callable[[Tile], int]], ...] = (
 def fitting_tiles(
     facts: GpuFacts, m: int | None, n: int | None, batches: int | None, element: int, windows: bool = False
 ) -> list[tuple[float, Tile]]:
-    """The tiles with the times that the whole takes with them, best first. Sizes that are not known are taken to be
-    large. Of operands that are read at `windows` each element takes computing where it is."""
+    """Return the tiles with the expected times of the whole product, best first.
+
+    Unknown sizes count as large. Operands that are read at `windows` cost more address arithmetic.
+    """
     m, n, batches = m or 4096, n or 4096, batches or 16
 
     def time(tile: Tile) -> float:
         count = -(-m // tile.rows) * -(-n // tile.columns) * batches
-        each = -(-count // facts.sm_count)  # tiles of the multiprocessor that has most of them
+        tiles_per_sm = -(-count // facts.sm_count)  # tiles of the multiprocessor that has most of them
         at_once = facts.blocks_at_once(tile.threads, tile.registers(element), tile.shared(2, element))
-        warps = max(min(each, at_once), 1) * tile.threads / facts.warp
-        waits = NEAR + (0 if facts.has_cp_async else FAR / tile.depth)
-        return each * tile.rows * tile.columns / (_speed(tile, windows) * _busy(warps, tile, waits))
+        warps = max(min(tiles_per_sm, at_once), 1) * tile.threads / facts.warp
+        stall_cycles = SHARED_LATENCY + (0 if facts.has_cp_async else GLOBAL_LATENCY / tile.depth)
+        return (
+            tiles_per_sm
+            * tile.rows
+            * tile.columns
+            / (_multiply_fraction(tile, windows) * _utilization(warps, tile, stall_cycles))
+        )
 
-    most = MOST_SUMS // 2 if windows else MOST_SUMS  # where each of many elements is takes registers too
-    timed = [(time(t), t) for t in TILES if t.own[0] * t.own[1] * element // 4 <= most]
+    max_sums = MAX_SUMS // 2 if windows else MAX_SUMS  # where each of many elements is takes registers too
+    timed = [(time(t), t) for t in TILES if t.thread_tile[0] * t.thread_tile[1] * element // 4 <= max_sums]
     return sorted(timed, key=lambda pair: pair[0])
 
 
-def _speed(tile: Tile, windows: bool) -> float:
-    """The share of multiplications among the instructions of a thread: vectors are loaded from shared memory for each
-    step, and elements copied there."""
-    rows, columns = tile.own
+def _multiply_fraction(tile: Tile, windows: bool) -> float:
+    """Return the share of multiplications among the instructions of a thread.
+
+    The others load vectors from shared memory for each step, and copy elements there.
+    """
+    rows, columns = tile.thread_tile
     products = rows * columns
     loads = (rows + columns) / PIECE
     copies = (tile.rows + (tile.columns if windows else tile.columns / PIECE)) / tile.threads
-    return products / (products + 2 * loads + copies * (AT_WINDOWS if windows else IN_ROWS))
+    return products / (products + 2 * loads + copies * (WINDOW_COPY_COST if windows else ROW_COPY_COST))
 
 
-def _busy(warps: float, tile: Tile, waits: float) -> float:
-    """Estimate how busy `warps` warps keep a multiprocessor with its four schedulers.
+def _utilization(warps: float, tile: Tile, waits: float) -> float:
+    """Estimate the utilization of a multiprocessor with its four schedulers by `warps` warps.
 
-    While one warp of a scheduler waits for loads, `waits` cycles in each step, the others have products to compute.
+    While one warp of a scheduler waits `waits` cycles for loads in each step, the others have products to compute.
     """
-    rows, columns = tile.own
+    rows, columns = tile.thread_tile
     ready = warps / SCHEDULERS * rows * columns
     return min(warps / SCHEDULERS, 1) * ready / (ready + waits)

@@ -1,6 +1,6 @@
-"""Products of a matrix with one vector or few: the shared part of the rules for them.
+"""Skinny matrix products: a matrix times one vector or few. The shared part of the rules for them.
 
-Each element of the matrix is used a few times only, so that the time is that of reading it from memory.
+Each element of the matrix is used only a few times, so that the time is bound by memory bandwidth.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.widen_half import compute_halves_in_float32
 from mlcc.passes.schedule.handles import BlockRV, LoopRV
 
-FEW = 16  # vectors for which a thread has a sum each
-SUMS = 64  # registers of a thread for its sums
+MAX_VECTORS = 16  # vectors for which a thread has a sum each
+MAX_SUMS = 64  # registers of a thread for its sums
 
 
 @dataclass(frozen=True)
-class Skinny:
-    """A product of `matrix` with some `vectors`; its loops are given as places, by the operands that have their axes.
+class SkinnyGemm:
+    """A product of `matrix` with few `vectors`; its loops are positions, grouped by the operands that they index.
 
-    `both` operands have the first ones, the matrix alone `wide` (in the order of memory), the vectors alone `few`;
-    `deep` are the reduction axes.
+    `shared_axes` index both operands, `matrix_axes` only the matrix (in memory order), `vector_axes` only the vectors;
+    `reduce_axes` are the reduction axes.
     """
 
     block: BlockRV
     product: Contraction
     matrix: Operand
     vectors: Operand
-    both: tuple[int, ...]
-    wide: tuple[int, ...]
-    few: tuple[int, ...]
-    deep: tuple[int, ...]
+    shared_axes: tuple[int, ...]
+    matrix_axes: tuple[int, ...]
+    vector_axes: tuple[int, ...]
+    reduce_axes: tuple[int, ...]
     results: tuple[int, ...]  # of each dimension of the result
 
     @property
     def count(self) -> int:
         """The number of vectors."""
-        return self.product.count(self.few) or 1
+        return self.product.count(self.vector_axes) or 1
 
     @property
     def lanes(self) -> int:
-        """The elements of the matrix per access: as many as are surely contiguous and aligned."""
+        """The elements of the matrix per access: as many as are provably contiguous and aligned."""
         lanes = max(VECTOR_BYTES // self.matrix.buffer.dtype.bytes, 1)
-        last = self.product.consecutive(self.matrix)
+        last = self.product.contiguous_axis(self.matrix)
         size = None if last is None else self.product.stage.extents[last]
         row = tir.const_int(self.matrix.buffer.shape[-1])
         while lanes > 1 and (size is None or row is None or size % lanes or row % lanes):
@@ -55,49 +55,54 @@ class Skinny:
         return lanes
 
 
-def skinny(kernel: GpuKernel) -> Skinny:
-    """Match a kernel's only product, of a matrix and few vectors. Raise NotThis for another kernel."""
+def match_skinny_gemm(kernel: GpuKernel) -> SkinnyGemm:
+    """Match a kernel's only product as a matrix times few vectors. Raise RuleNotApplicable for any other kernel."""
     compute_halves_in_float32(kernel)
     block, product = only_product(kernel)
     stage = product.stage
 
-    def own(operand: Operand, other: Operand) -> tuple[int, ...]:
+    def own_axes(operand: Operand, other: Operand) -> tuple[int, ...]:
         return tuple(p for p in operand.places if p in stage.spatial and not other.has(p))
 
     sides = [(product.rhs, product.lhs), (product.lhs, product.rhs)]
-    sizes = [product.count(own(one, other)) for one, other in sides]
-    small = [size is not None and size <= FEW for size in sizes]
-    if small[1] and (not small[0] or (sizes[0] or 0) >= (sizes[1] or 0)):
+    sizes = [product.count(own_axes(one, other)) for one, other in sides]
+    is_small = [size is not None and size <= MAX_VECTORS for size in sizes]
+    if is_small[1] and (not is_small[0] or (sizes[0] or 0) >= (sizes[1] or 0)):
         matrix, vectors = sides[0]
-    elif small[0]:
+    elif is_small[0]:
         matrix, vectors = sides[1]
     else:
         not_this("both operands are matrices")
-    wide, few = own(matrix, vectors), own(vectors, matrix)
-    both = tuple(p for p in stage.spatial if p not in (*wide, *few))
-    deep = tuple(sorted(product.k, key=lambda p: matrix.places.index(p)))
-    if not wide or (product.count(wide) or FEW) < FEW:
+    matrix_axes, vector_axes = own_axes(matrix, vectors), own_axes(vectors, matrix)
+    shared_axes = tuple(p for p in stage.spatial if p not in (*matrix_axes, *vector_axes))
+    reduce_axes = tuple(sorted(product.k, key=lambda p: matrix.places.index(p)))
+    if not matrix_axes or (product.count(matrix_axes) or MAX_VECTORS) < MAX_VECTORS:
         not_this("there are few results")
     of_loop = {loop.var: n for n, loop in enumerate(stage.loops)}
     results = tuple(of_loop.get(i, -1) for i in stage.accesses[-1].indices)  # type: ignore[call-overload]
     if sorted(results) != list(stage.spatial):
         not_this("results are not stored by axes alone")
-    return Skinny(block, product, matrix, vectors, both, wide, few, deep, results)
+    return SkinnyGemm(block, product, matrix, vectors, shared_axes, matrix_axes, vector_axes, reduce_axes, results)
 
 
-def in_order(kernel: GpuKernel, it: Skinny) -> tuple[list[LoopRV], LoopRV, list[LoopRV], LoopRV]:
-    """The loops of the product by their parts: those of both, the wide ones as one, the few, the deep ones as one."""
-    sch, loops = kernel.sch, kernel.loops(it.block)
-    parts = [[loops[p] for p in places] for places in (it.both, it.wide, it.few, it.deep)]
+def reorder_by_role(kernel: GpuKernel, gemm: SkinnyGemm) -> tuple[list[LoopRV], LoopRV, list[LoopRV], LoopRV]:
+    """Reorder the loops by role; return the shared ones, the fused matrix loop, the vector loops, the fused reduction
+    loop.
+    """
+    sch, loops = kernel.sch, kernel.loops(gemm.block)
+    parts = [
+        [loops[p] for p in places]
+        for places in (gemm.shared_axes, gemm.matrix_axes, gemm.vector_axes, gemm.reduce_axes)
+    ]
     sch.reorder(*(loop for part in parts for loop in part))
     wide, deep = (sch.fuse(*part) if len(part) > 1 else part[0] for part in (parts[1], parts[3]))
     return parts[0], wide, parts[2], deep
 
 
-def blocks_for(it: Skinny, columns: int) -> int:
-    """Return the number of thread blocks, with `columns` elements of the wide axes each.
+def blocks_for(gemm: SkinnyGemm, columns: int) -> int:
+    """Return the number of thread blocks, each with `columns` elements of the matrix axes.
 
-    Unknown extents are taken to be large.
+    Unknown extents count as large.
     """
-    known = [1 << 12 if (n := it.product.stage.extents[p]) is None else n for p in it.wide]
-    return -(-prod(known) // columns) * (it.product.count(it.both) or 16)
+    known = [1 << 12 if (n := gemm.product.stage.extents[p]) is None else n for p in gemm.matrix_axes]
+    return -(-prod(known) // columns) * (gemm.product.count(gemm.shared_axes) or 16)

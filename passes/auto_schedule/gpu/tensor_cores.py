@@ -1,8 +1,8 @@
-"""Products of matrices on tensor cores: a block of warps has a tile of the result, a warp a smaller one in registers.
+"""Matrix products on tensor cores: a block of warps computes a tile, each warp a register tile of it.
 
-Strips of both operands come to shared memory by asynchronous copies, some steps ahead of the products; from there warps
-load them as fragments (`ldmatrix`) and multiply them (`mma.sync`). The sums are stored as they lie in registers, with
-what follows element by element.
+Asynchronous copies bring strips of both operands to shared memory, some steps ahead of the products; from there warps
+load them as fragments (`ldmatrix`) and multiply them (`mma.sync`). The accumulators are stored from registers, after an
+elementwise epilogue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import prod
 
 from mlcc.passes.auto_schedule.contraction import Contraction
-from mlcc.passes.auto_schedule.gpu.fragments import Fragments, by_fragments
+from mlcc.passes.auto_schedule.gpu.fragments import MmaKind, schedule_mma
 from mlcc.passes.auto_schedule.gpu.product_parts import as_gemm, schedule_others
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import PARTS, Sizes, fitting_choices
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
@@ -20,33 +20,33 @@ from mlcc.passes.auto_schedule.products import only_product
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.schedule.handles import BlockRV
 
-LEAST = 16  # rows and columns from which on tiles pay
-UNKNOWN = 4096  # what sizes that are not known are taken to be
+MIN_TILED_EXTENT = 16  # rows and columns from which on tiles pay
+UNKNOWN_EXTENT = 4096  # what sizes that are not known are taken to be
 
 # the types of the operands, which are one, and of the sums: how the intrinsics name them, and products of one
-_KINDS: Mapping[tuple[str, str], Fragments] = {
-    ("float16", "float32"): Fragments("f16", "f32", 16),
-    ("float16", "float16"): Fragments("f16", "f16", 16),
-    ("bfloat16", "float32"): Fragments("bf16", "f32", 16),
-    ("int8", "int32"): Fragments("i8", "i32", 32),
+_KINDS: Mapping[tuple[str, str], MmaKind] = {
+    ("float16", "float32"): MmaKind("f16", "f32", 16),
+    ("float16", "float16"): MmaKind("f16", "f16", 16),
+    ("bfloat16", "float32"): MmaKind("bf16", "f32", 16),
+    ("int8", "int32"): MmaKind("i8", "i32", 32),
 }
 
 
 def tensor_cores(kernel: GpuKernel) -> str:
-    """The rule for products of matrices of halves and bytes, as the module says."""
+    """Schedule a matrix product of 16-bit floats or bytes on tensor cores; see the module."""
     _check(kernel)
     block, product = only_product(kernel)
     name = product.stage.block.name
-    _scheduled(kernel, block, product)
+    _schedule(kernel, block, product)
     return f"`{name}` is a product of matrices for tensor cores"
 
 
 def tensor_conv(kernel: GpuKernel) -> str:
-    """The rule for convolutions of them: products of matrices, one of which is read at windows as it is fetched."""
+    """Schedule a convolution on tensor cores, as a product one operand of which is read at windows as it is fetched."""
     _check(kernel)
     block, product = only_product(kernel, windows=True)
     name = product.stage.block.name
-    _scheduled(kernel, block, product)
+    _schedule(kernel, block, product)
     return f"`{name}` is a convolution for tensor cores"
 
 
@@ -55,18 +55,20 @@ def _check(kernel: GpuKernel) -> None:
         not_this(f"{kernel.facts.arch.name} has no asynchronous copies, and other shapes of products")
 
 
-def _scheduled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
-    """Schedule a product, and whatever else there is."""
-    kind = _kind(product)
-    along = [product.consecutive(operand) in product.k for operand in (product.lhs, product.rhs)]
+def _schedule(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
+    """Schedule a product, and all other blocks."""
+    kind = _mma_kind(product)
+    along = [product.contiguous_axis(operand) in product.k for operand in (product.lhs, product.rhs)]
     if None not in product.stage.extents or len(product.k) > 1 or product.lhs.windows or product.rhs.windows:
         block, product = as_gemm(kernel, block, product)
     else:
-        product = by_inner_rows(product)
-    if product.m is None or any((product.extent(p) or LEAST) < LEAST for p in (product.m, product.n)):
+        product = with_inner_row_axis(product)
+    if product.m is None or any(
+        (product.extent(p) or MIN_TILED_EXTENT) < MIN_TILED_EXTENT for p in (product.m, product.n)
+    ):
         not_this("too few rows or columns for tiles")
-    m, n, k = (product.extent(p) or UNKNOWN for p in (product.m, product.n, *product.k))
-    batches = prod(product.extent(p) or LEAST for p in product.outer)
+    m, n, k = (product.extent(p) or UNKNOWN_EXTENT for p in (product.m, product.n, *product.k))
+    batches = prod(product.extent(p) or MIN_TILED_EXTENT for p in product.outer)
     sizes = Sizes(m, n, k, batches, kind.bytes)
     choices = fitting_choices(kernel.facts, sizes, kind.depth)
     if not choices:
@@ -75,12 +77,12 @@ def _scheduled(kernel: GpuKernel, block: BlockRV, product: Contraction) -> None:
     stages = kernel.choose("stages", "steps that are in shared memory at once", [*range(choice.stages, 0, -1)])
     choice = replace(choice, stages=stages)
     kernel.say(str(choice))
-    by_fragments(kernel, block, product, kind, choice, along)
+    schedule_mma(kernel, block, product, kind, choice, along)
     schedule_others(kernel)
 
 
-def by_inner_rows(product: Contraction) -> Contraction:
-    """Of several axes of rows whose sizes are not known the inner one by tiles: outer ones are more often short."""
+def with_inner_row_axis(product: Contraction) -> Contraction:
+    """Use the innermost of several row axes of unknown size as the row axis: outer ones are more often short."""
     unknown = [p for p in product.outer if product.lhs.has(p) and not product.rhs.has(p) and product.extent(p) is None]
     if product.extent(product.m) is not None or not unknown or product.m is None or max(unknown) < product.m:
         return product
@@ -88,7 +90,7 @@ def by_inner_rows(product: Contraction) -> Contraction:
     return replace(product, m=max(unknown), outer=outer)
 
 
-def _kind(product: Contraction) -> Fragments:
+def _mma_kind(product: Contraction) -> MmaKind:
     operands = {str(o.buffer.dtype) for o in (product.lhs, product.rhs)}
     kind = _KINDS.get((operands.pop(), str(product.stage.stores[0].buffer.dtype))) if len(operands) == 1 else None
     if kind is None:

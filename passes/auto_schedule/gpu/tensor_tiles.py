@@ -10,17 +10,17 @@ from mlcc.machine.gpu_tables import GpuFacts
 
 # bytes or products per clock of a multiprocessor (A100, whitepaper); only what they are to one another counts
 PRODUCTS = 1024  # of 16 bits
-SHARED = 128
-CACHE = 64
+SHARED_BYTES = 128
+L2_BYTES = 64
 LATENCY = 250  # clocks from the copies of one step to its products, whatever the tile
-START = 1500  # clocks until the first products, and from the last ones on
+STARTUP = 1500  # clocks until the first products, and from the last ones on
 PAD = 16  # bytes between rows in shared memory, so that eight rows lie in different banks
 CORES = 4  # of a multiprocessor; a warp runs on one
 
 
 @dataclass(frozen=True)
 class WarpTile:
-    """`rows` x `columns` of the result in a block of `y` x `x` warps, `depth` products of 16 bits at a time."""
+    """`rows` x `columns` of the result in a block of `y` x `x` warps; a step covers `depth` 16-bit elements."""
 
     rows: int
     columns: int
@@ -34,7 +34,7 @@ class WarpTile:
 
     @property
     def registers(self) -> int:
-        """An estimate of the registers of a thread: sums, fragments of both operands, and addresses."""
+        """Estimate the registers of a thread: sums, fragments of both operands, and addresses."""
         rows, columns = self.rows // self.y, self.columns // self.x
         return rows * columns // 32 + (rows + columns) // 4 + 48
 
@@ -58,8 +58,8 @@ STAGES = 4  # steps whose operands are in shared memory at once, at most
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A tile, with its depth in elements, and how many steps are in shared memory at once."""
+class TileConfig:
+    """A tile with its depth in elements, and the number of pipeline stages in shared memory."""
 
     tile: WarpTile
     depth: int
@@ -83,32 +83,37 @@ class Sizes:
     bytes: int
 
 
-PARTS: tuple[tuple[str, str, Callable[[Choice], int]], ...] = (
+PARTS: tuple[tuple[str, str, Callable[[TileConfig], int]], ...] = (
     ("rows", "rows of a block's tile", attrgetter("tile.rows")),
     ("columns", "columns of a block's tile", attrgetter("tile.columns")),
     ("warps", "warps of a block", attrgetter("tile.warps")),
 )  # what tells tiles apart, for `choose_tile`
 
 
-def fitting_choices(facts: GpuFacts, sizes: Sizes, least_depth: int) -> list[tuple[float, Choice]]:
+def fitting_choices(facts: GpuFacts, sizes: Sizes, least_depth: int) -> list[tuple[float, TileConfig]]:
     """Return the tiles that fit, with their estimated clocks, best first.
 
     `least_depth`: the depth of one instruction.
     """
     timed = [
-        (clocks(facts, sizes, choice), choice) for tile in TILES if (choice := _fit(facts, sizes, tile, least_depth))
+        (clocks(facts, sizes, choice), choice)
+        for tile in TILES
+        if (choice := _fit_tile(facts, sizes, tile, least_depth))
     ]
     return sorted(timed, key=lambda pair: pair[0])
 
 
-def choose(facts: GpuFacts, sizes: Sizes, least_depth: int) -> Choice | None:
+def choose(facts: GpuFacts, sizes: Sizes, least_depth: int) -> TileConfig | None:
     """Return the tile with the least estimated time; None if none fits."""
     choices = fitting_choices(facts, sizes, least_depth)
     return choices[0][1] if choices else None
 
 
-def _fit(facts: GpuFacts, sizes: Sizes, tile: WarpTile, least_depth: int) -> Choice | None:
-    """Choose the number of stages that fits shared memory; two blocks share it if each has room for at least three."""
+def _fit_tile(facts: GpuFacts, sizes: Sizes, tile: WarpTile, least_depth: int) -> TileConfig | None:
+    """Return the tile with as many pipeline stages as fit shared memory, or None if none fits.
+
+    Two blocks share a multiprocessor if each has room for at least three stages.
+    """
     depth = min(tile.depth * 2 // sizes.bytes, -(-sizes.k // least_depth) * least_depth)
     step = _step_bytes(tile, depth, sizes.bytes)
     shared = min(facts.shared_per_block, facts.shared_per_sm // 2 - 1024)
@@ -117,24 +122,28 @@ def _fit(facts: GpuFacts, sizes: Sizes, tile: WarpTile, least_depth: int) -> Cho
     stages = min(STAGES, shared // step, -(-sizes.k // depth))
     if stages < 1 or tile.registers > facts.registers_per_thread or tile.warps * facts.warp > facts.max_threads:
         return None
-    return Choice(tile, depth, stages)
+    return TileConfig(tile, depth, stages)
 
 
 def _step_bytes(tile: WarpTile, depth: int, size: int) -> int:
-    """Return the most bytes that one step takes in shared memory: strips may be stored along their depth or across."""
+    """Return the most bytes that one step takes in shared memory, whether strips are stored along their depth or across
+    it.
+    """
     return sum(max(n * (depth * size + PAD), depth * (n * size + PAD)) for n in (tile.rows, tile.columns))
 
 
-def clocks(facts: GpuFacts, sizes: Sizes, choice: Choice) -> float:
-    """Estimate the clocks of the whole product."""
+def clocks(facts: GpuFacts, sizes: Sizes, choice: TileConfig) -> float:
+    """Estimate the clock cycles of the whole product."""
     tile, depth = choice.tile, choice.depth
     tiles = -(-sizes.m // tile.rows) * -(-sizes.n // tile.columns) * sizes.batches
-    most = max(-(-tiles // facts.sm_count), 1)  # on one multiprocessor
+    tiles_per_sm = max(-(-tiles // facts.sm_count), 1)  # on one multiprocessor
     shared = choice.stages * _step_bytes(tile, depth, sizes.bytes)
-    together = min(max(facts.blocks_at_once(tile.warps * facts.warp, tile.registers, shared), 1), most)
-    rate = PRODUCTS * 2 / sizes.bytes * min(CORES, tile.warps * together) / CORES
-    fetched = (tile.rows + tile.columns) * depth * sizes.bytes
-    read = (tile.rows * tile.x + tile.columns * tile.y) * depth * sizes.bytes
-    busy = max(tile.rows * tile.columns * depth / rate, (fetched + read) / SHARED, fetched / CACHE)
+    concurrent_blocks = min(max(facts.blocks_at_once(tile.warps * facts.warp, tile.registers, shared), 1), tiles_per_sm)
+    rate = PRODUCTS * 2 / sizes.bytes * min(CORES, tile.warps * concurrent_blocks) / CORES
+    copied_bytes = (tile.rows + tile.columns) * depth * sizes.bytes
+    read_bytes = (tile.rows * tile.x + tile.columns * tile.y) * depth * sizes.bytes
+    step_clocks = max(
+        tile.rows * tile.columns * depth / rate, (copied_bytes + read_bytes) / SHARED_BYTES, copied_bytes / L2_BYTES
+    )
     steps = -(-sizes.k // depth)
-    return most * (steps * max(busy, LATENCY / together) + START / together)
+    return tiles_per_sm * (steps * max(step_clocks, LATENCY / concurrent_blocks) + STARTUP / concurrent_blocks)

@@ -1,4 +1,4 @@
-"""Tiles for products of warpgroups, chosen as those of warps are (`tensor_tiles`), and when warps do better."""
+"""Tiles for products by warpgroups, chosen by the cost model of `tensor_tiles`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from mlcc.machine.gpu_tables import GpuFacts
-from mlcc.passes.auto_schedule.gpu.tensor_tiles import CACHE, CORES, LATENCY, SHARED, START, Sizes
+from mlcc.passes.auto_schedule.gpu.tensor_tiles import CORES, L2_BYTES, LATENCY, SHARED_BYTES, STARTUP, Sizes
 
 ROWS = 64  # of one product
 DEPTH = 64  # elements of 16 bits in a row of 128 bytes, the longest that is swizzled
@@ -18,8 +18,8 @@ _ALIGNED = 2048  # bytes for barriers, and where operands begin
 
 
 @dataclass(frozen=True)
-class GroupTile:
-    """`groups` times 64 rows, and `columns`, of the result: each warpgroup has 64 rows."""
+class WarpgroupTile:
+    """A tile of `columns` columns and 64 rows for each of `groups` warpgroups."""
 
     columns: int
     groups: int
@@ -30,7 +30,7 @@ class GroupTile:
 
     @property
     def registers(self) -> int:
-        """An estimate of the registers of a thread: sums and addresses."""
+        """Estimate the registers of a thread: sums and addresses."""
         return ROWS * self.columns // GROUP + 48
 
     @property
@@ -39,14 +39,14 @@ class GroupTile:
         return (self.rows + self.columns) * DEPTH * 2
 
 
-TILES = tuple(GroupTile(columns, groups) for columns in (256, 128, 64) for groups in (2, 1))
+TILES = tuple(WarpgroupTile(columns, groups) for columns in (256, 128, 64) for groups in (2, 1))
 
 
 @dataclass(frozen=True)
-class GroupChoice:
-    """A tile, how many steps are in shared memory at once, and about how many clocks all takes."""
+class WarpgroupConfig:
+    """A tile with its number of pipeline stages, and the estimated clock cycles of the whole product."""
 
-    tile: GroupTile
+    tile: WarpgroupTile
     stages: int
     clocks: float
 
@@ -56,25 +56,25 @@ class GroupChoice:
         return f"tiles of {t.rows} x {t.columns} in {groups}, {DEPTH} deep, {self.stages} in shared memory"
 
 
-PARTS: tuple[tuple[str, str, Callable[[GroupChoice], int]], ...] = (
+PARTS: tuple[tuple[str, str, Callable[[WarpgroupConfig], int]], ...] = (
     ("columns", "columns of a block's tile", attrgetter("tile.columns")),
     ("groups", "warpgroups of a block", attrgetter("tile.groups")),
 )  # what tells tiles apart, for `choose_tile`
 
 
-def fitting_choices(facts: GpuFacts, sizes: Sizes) -> list[tuple[float, GroupChoice]]:
+def fitting_choices(facts: GpuFacts, sizes: Sizes) -> list[tuple[float, WarpgroupConfig]]:
     """Return the tiles that fit with their estimated clocks, best first."""
-    fitting = [choice for tile in TILES if (choice := _fit(facts, sizes, tile))]
+    fitting = [choice for tile in TILES if (choice := _fit_tile(facts, sizes, tile))]
     return sorted(((choice.clocks, choice) for choice in fitting), key=lambda pair: pair[0])
 
 
-def choose(facts: GpuFacts, sizes: Sizes) -> GroupChoice | None:
+def choose(facts: GpuFacts, sizes: Sizes) -> WarpgroupConfig | None:
     """Return the tile with the least estimated time; None if none fits."""
     choices = fitting_choices(facts, sizes)
     return choices[0][1] if choices else None
 
 
-def _fit(facts: GpuFacts, sizes: Sizes, tile: GroupTile) -> GroupChoice | None:
+def _fit_tile(facts: GpuFacts, sizes: Sizes, tile: WarpgroupTile) -> WarpgroupConfig | None:
     threads, steps = tile.groups * GROUP, -(-sizes.k // DEPTH)
     if tile.registers * threads > facts.registers_per_sm or threads > facts.max_threads:
         return None
@@ -85,12 +85,18 @@ def _fit(facts: GpuFacts, sizes: Sizes, tile: GroupTile) -> GroupChoice | None:
     if stages < 1:
         return None
     tiles = -(-sizes.m // tile.rows) * -(-sizes.n // tile.columns) * sizes.batches
-    most = max(-(-tiles // facts.sm_count), 1)  # on one multiprocessor
+    tiles_per_sm = max(-(-tiles // facts.sm_count), 1)  # on one multiprocessor
     at_once = facts.blocks_at_once(threads, tile.registers, stages * tile.step_bytes + _ALIGNED)
-    together = min(max(at_once, 1), most)
-    warps = threads // facts.warp * together
+    concurrent_blocks = min(max(at_once, 1), tiles_per_sm)
+    warps = threads // facts.warp * concurrent_blocks
     rate = _PRODUCTS * min(CORES, warps) / CORES
-    read = tile.groups * (ROWS + tile.columns) * DEPTH * 2  # by the products
-    fetched = tile.step_bytes
-    busy = max(tile.rows * tile.columns * DEPTH / rate, (fetched + read) / SHARED, fetched / CACHE)
-    return GroupChoice(tile, stages, most * (steps * max(busy, LATENCY / together) + START / together))
+    read_bytes = tile.groups * (ROWS + tile.columns) * DEPTH * 2  # by the products
+    copied_bytes = tile.step_bytes
+    step_clocks = max(
+        tile.rows * tile.columns * DEPTH / rate, (copied_bytes + read_bytes) / SHARED_BYTES, copied_bytes / L2_BYTES
+    )
+    return WarpgroupConfig(
+        tile,
+        stages,
+        tiles_per_sm * (steps * max(step_clocks, LATENCY / concurrent_blocks) + STARTUP / concurrent_blocks),
+    )

@@ -1,9 +1,8 @@
-"""Products of matrices by warpgroups (`wgmma`, sm_90a): four warps multiply together what lies in shared memory.
+"""Matrix products by warpgroups (`wgmma`, sm_90a): four warps multiply operands in shared memory.
 
-The copy engine brings tiles of both operands, some steps ahead of the products, each in the layout that it has in
-global memory; what tiles have beyond an operand are zeros. Operands that are no boxes of a tensor are copied by all
-threads, 16 bytes at a time. Sums stay in registers, and are stored from there with what
-follows element by element.
+The copy engine brings tiles of both operands, some steps ahead of the products, each in its layout in global memory;
+elements past the end are zeros. Operands that are not boxes of a tensor are copied by all threads, 16 bytes at a time.
+The accumulators stay in registers, and are stored after an elementwise epilogue.
 """
 
 from __future__ import annotations
@@ -17,27 +16,27 @@ from mlcc.ir import tir
 from mlcc.passes.auto_schedule.contraction import Contraction, Operand
 from mlcc.passes.auto_schedule.gpu import tensor_tiles
 from mlcc.passes.auto_schedule.gpu.fragments import (
-    fetch,
+    bind_blocks,
+    copy_to_shared,
+    move_dims_last,
     pipeline,
-    result_places,
-    store_sums,
-    to_blocks,
-    two_last,
+    result_axes,
+    store_accumulators,
 )
 from mlcc.passes.auto_schedule.gpu.nests import VECTOR_BYTES
 from mlcc.passes.auto_schedule.gpu.product_parts import (
-    absorb_readers,
     as_gemm,
-    fetched,
+    cache_operand,
+    fuse_epilogue,
     has_several_axes,
     pad_to_tiles,
     schedule_others,
 )
-from mlcc.passes.auto_schedule.gpu.tensor_cores import UNKNOWN, by_inner_rows
+from mlcc.passes.auto_schedule.gpu.tensor_cores import UNKNOWN_EXTENT, with_inner_row_axis
 from mlcc.passes.auto_schedule.gpu.tensor_tiles import Sizes
-from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, GROUP, PARTS, ROWS, GroupChoice, fitting_choices
+from mlcc.passes.auto_schedule.gpu.warpgroup_tiles import DEPTH, GROUP, PARTS, ROWS, WarpgroupConfig, fitting_choices
 from mlcc.passes.auto_schedule.kernel import GpuKernel, not_this
-from mlcc.passes.auto_schedule.products import number_of, only_product
+from mlcc.passes.auto_schedule.products import only_product, read_index
 from mlcc.passes.auto_schedule.tile_choice import choose_tile
 from mlcc.passes.gpu.wgmma_layout import Wgmma
 from mlcc.passes.lowering.pipeline_parts import BULK
@@ -45,32 +44,32 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.runtime.launch.tensor_map import MOST_DIMS
 
 _KINDS: Mapping[str, str] = {"float16": "f16", "bfloat16": "bf16"}
-_ALONG = 16  # products of one instruction
-_BYTES = 2  # of an element
-_PIECE = 64  # elements of a row of 128 bytes
+_INSTRUCTION_DEPTH = 16  # products of one instruction
+_ELEMENT_BYTES = 2  # of an element
+_ROW_ELEMENTS = 64  # elements of a row of 128 bytes
 
 
 def warpgroups(kernel: GpuKernel) -> str:
-    """The rule for products of matrices, as the module says."""
-    return f"`{_taken(kernel, windows=False)}` is a product of matrices for warpgroups"
+    """Schedule a matrix product by warpgroups; see the module."""
+    return f"`{_schedule_product(kernel, windows=False)}` is a product of matrices for warpgroups"
 
 
 def warpgroup_conv(kernel: GpuKernel) -> str:
-    """The rule for convolutions: products of matrices, one of which is read at windows as it is fetched."""
-    return f"`{_taken(kernel, windows=True)}` is a convolution for warpgroups"
+    """Schedule a convolution by warpgroups, as a product one operand of which is read at windows as it is fetched."""
+    return f"`{_schedule_product(kernel, windows=True)}` is a convolution for warpgroups"
 
 
-def _taken(kernel: GpuKernel, windows: bool) -> str:
-    """Schedule the only product, and whatever else there is; gives the name of its block."""
+def _schedule_product(kernel: GpuKernel, windows: bool) -> str:
+    """Schedule the only product, and all other blocks; return the name of the product's block."""
     if not kernel.facts.has_wgmma:
         not_this(f"{kernel.facts.arch.name} has no products of warpgroups")
     block, product = only_product(kernel, windows)
-    product = by_inner_rows(product)
+    product = with_inner_row_axis(product)
     name = product.stage.block.name
-    kind = _kind(product)
+    kind = _operand_kind(product)
     operands = (product.lhs, product.rhs)
-    deep = [product.consecutive(operand) in product.k for operand in operands]
-    why = next(filter(None, (_no_box(kernel, product, operand) for operand in operands)), None)
+    deep = [product.contiguous_axis(operand) in product.k for operand in operands]
+    why = next(filter(None, (_why_no_bulk_copy(kernel, product, operand) for operand in operands)), None)
     if why is None and (product.extent(product.m) or ROWS) < ROWS and has_several_axes(product):
         why = f"`{product.lhs.buffer.name}` has rows of several axes"
     if why is not None:
@@ -78,17 +77,17 @@ def _taken(kernel: GpuKernel, windows: bool) -> str:
             not_this(why)
         block, product = as_gemm(kernel, block, product)
         kernel.say(f"threads copy: {why}")
-    choice = _choice(kernel, product)
+    choice = _choose_tile(kernel, product)
     kernel.say(str(choice))
-    _scheduled(kernel, block, product, kind, deep, choice, why is None)
+    _schedule_tiles(kernel, block, product, kind, deep, choice, why is None)
     schedule_others(kernel)
     return name
 
 
-def _kind(product: Contraction) -> str:
+def _operand_kind(product: Contraction) -> str:
     """Return the name of the operands' type in intrinsics.
 
-    Leave products to the next rule unless both operands are float16 or bfloat16 and sums are float32.
+    Raise RuleNotApplicable unless both operands are float16 or bfloat16 and sums are float32.
     """
     operands = {str(o.buffer.dtype) for o in (product.lhs, product.rhs)}
     kind = _KINDS.get(operands.pop()) if len(operands) == 1 else None
@@ -97,17 +96,17 @@ def _kind(product: Contraction) -> str:
     return kind
 
 
-def _no_box(kernel: GpuKernel, product: Contraction, operand: Operand) -> str | None:
+def _why_no_bulk_copy(kernel: GpuKernel, product: Contraction, operand: Operand) -> str | None:
     """Return why the copy engine cannot fetch an operand, or None if it can.
 
-    It fetches boxes of a tensor that the caller gave, whose rows begin at multiples of 16 bytes.
+    It fetches boxes of a tensor that is a parameter, with rows that begin at multiples of 16 bytes.
     """
-    own, buffer = product.m if operand is product.lhs else product.n, operand.buffer
-    if product.m is None or len(product.k) != 1 or operand.windows or operand.places[-1] not in (own, *product.k):
+    own_axis, buffer = product.m if operand is product.lhs else product.n, operand.buffer
+    if product.m is None or len(product.k) != 1 or operand.windows or operand.places[-1] not in (own_axis, *product.k):
         return f"`{buffer.name}` has rows of its own axis or of the products' nowhere"
-    given = any(b is buffer for b in kernel.func.buffers)
+    is_parameter = any(b is buffer for b in kernel.func.buffers)
     written = any(w.buffer is buffer for stage in kernel.stages() for w in stage.block.writes)
-    if not given or written or len(buffer.shape) > MOST_DIMS:
+    if not is_parameter or written or len(buffer.shape) > MOST_DIMS:
         return f"`{buffer.name}` is nothing that the copy engine reads"
     row = tir.const_int(buffer.shape[-1])
     begins = 0 if buffer.elem_offset is None else tir.const_int(buffer.elem_offset)
@@ -116,11 +115,11 @@ def _no_box(kernel: GpuKernel, product: Contraction, operand: Operand) -> str | 
     return None
 
 
-def _choice(kernel: GpuKernel, product: Contraction) -> GroupChoice:
-    """Choose a tile. Raise NotThis if the smaller tiles of single warps are estimated to be faster."""
+def _choose_tile(kernel: GpuKernel, product: Contraction) -> WarpgroupConfig:
+    """Choose a tile. Raise RuleNotApplicable if the smaller tiles of single warps are estimated to be faster."""
     if any((product.extent(p) or ROWS) < ROWS for p in (product.m, product.n)):
         not_this("too few rows or columns for a warpgroup")
-    m, n, k = (product.extent(p) or UNKNOWN for p in (product.m, product.n, *product.k))
+    m, n, k = (product.extent(p) or UNKNOWN_EXTENT for p in (product.m, product.n, *product.k))
     sizes = Sizes(m, n, k, prod(product.extent(p) or 1 for p in product.outer), 2)
     choices = fitting_choices(kernel.facts, sizes)
     if not choices:
@@ -129,30 +128,33 @@ def _choice(kernel: GpuKernel, product: Contraction) -> GroupChoice:
     # rows of several axes are one for warps
     rows = prod(product.extent(p) or 1 for p in product.outer if product.lhs.has(p) and not product.rhs.has(p))
     joined = Sizes(m * rows, n, k, sizes.batches // rows, 2)
-    other = tensor_tiles.choose(kernel.facts, joined, _ALONG)
+    other = tensor_tiles.choose(kernel.facts, joined, _INSTRUCTION_DEPTH)
     if other is not None and tensor_tiles.clocks(kernel.facts, joined, other) < choice.clocks:
-        kernel.rather_not(f"warps by themselves are done before: {other}")
+        kernel.prefer_next_rule(f"warps by themselves are done before: {other}")
     choice = choose_tile(kernel, choices, PARTS)
     stages = kernel.choose("stages", "steps that are in shared memory at once", [*range(choice.stages, 0, -1)])
     return replace(choice, stages=stages)
 
 
-def _scheduled(
-    kernel: GpuKernel, block: BlockRV, product: Contraction, kind: str, deep: list[bool], choice: GroupChoice,
+def _schedule_tiles(
+    kernel: GpuKernel, block: BlockRV, product: Contraction, kind: str, deep: list[bool], choice: WarpgroupConfig,
     bulk: bool,
 ) -> None:  # fmt: skip
-    """`deep`: which operands lie along what is summed up. `bulk`: the copy engine brings them."""
+    """Schedule the tiles of a product.
+
+    `deep`: whether each operand is contiguous along the reduction. `bulk`: the copy engine fetches the operands.
+    """
     sch, tile = kernel.sch, choice.tile
     assert product.m is not None
-    result = result_places(product)
+    result = result_axes(product)
     pad_to_tiles(kernel, block, product, tile.rows, tile.columns, DEPTH)
     for reader in sch.get_consumers(block):  # while all of it is still whole
-        absorb_readers(kernel, reader)
+        fuse_epilogue(kernel, reader)
     strips = [
-        _strip(kernel, block, product, operand, size, kept)
+        _cache_strip(kernel, block, product, operand, size, kept)
         for operand, size, kept in zip((product.lhs, product.rhs), (tile.rows, tile.columns), deep, strict=True)
     ]
-    mma, group, step, inner = _nest(kernel, block, product, choice)
+    mma, group, step, inner = _tile_loops(kernel, block, product, choice)
     for strip, operand, own, kept in zip(strips, (product.lhs, product.rhs), (product.m, product.n), deep, strict=True):
         if bulk:
             sch.compute_at(strip, step, preserve_unit_loops=True)
@@ -160,61 +162,65 @@ def _scheduled(
         else:
             dims = operand.places.index(own), operand.places.index(product.k[0])
             threads = {"threadIdx.y": tile.groups, "threadIdx.x": GROUP}
-            if fetch(kernel, strip, step, threads, dims, kept, kept) * _BYTES < VECTOR_BYTES:
+            if copy_to_shared(kernel, strip, step, threads, dims, kept, kept) * _ELEMENT_BYTES < VECTOR_BYTES:
                 not_this(f"an operand is not copied by {VECTOR_BYTES} bytes at a time")
-        sch.annotate(strip, "permuted_layout", _PIECE * _BYTES)
+        sch.annotate(strip, "permuted_layout", _ROW_ELEMENTS * _ELEMENT_BYTES)
     store = sch.cache_write(mma, 0, "warpgroup")
     sums = kernel.stage(store).block.reads[0].buffer
     sch.reverse_compute_at(store, group, preserve_unit_loops=True)
-    absorb_readers(kernel, store)
+    fuse_epilogue(kernel, store)
     rows_columns = (result.index(product.m), result.index(product.n))
-    place = _place(len(result), rows_columns, Wgmma(tile.columns, _ALONG, kind, kind, "f32"))
-    sch.transform_layout(store, ("read", number_of(kernel, store, sums)), place)
+    place = _accumulator_layout(len(result), rows_columns, Wgmma(tile.columns, _INSTRUCTION_DEPTH, kind, kind, "f32"))
+    sch.transform_layout(store, ("read", read_index(kernel, store, sums)), place)
     start = sch.decompose_reduction(mma, step)
     sch.tensorize(start, f"wgmma_fill_64x{tile.columns}_f32")
     turned = ("" if deep[0] else "_trans_a") + ("_trans_b" if deep[1] else "")
-    sch.tensorize(mma, f"wgmma_sync_64x{tile.columns}x{_ALONG}_{kind}{kind}f32{turned}_dyn")
+    sch.tensorize(mma, f"wgmma_sync_64x{tile.columns}x{_INSTRUCTION_DEPTH}_{kind}{kind}f32{turned}_dyn")
     pipeline(kernel, step, choice.stages)
     sch.unroll(inner)
-    store_sums(kernel, store, group, rows_columns, by_group=True)
+    store_accumulators(kernel, store, group, rows_columns, by_group=True)
 
 
-def _strip(kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand, size: int, deep: bool) -> BlockRV:
-    """Copy `size` elements of an operand's own axis at a time to rows of 128 bytes; return the block that copies."""
-    copy, buffer = fetched(kernel, block, operand, "shared.dyn")
+def _cache_strip(
+    kernel: GpuKernel, block: BlockRV, product: Contraction, operand: Operand, size: int, deep: bool
+) -> BlockRV:
+    """Copy `size` elements of an operand's free axis at a time into rows of 128 bytes; return the block that copies."""
+    copy, buffer = cache_operand(kernel, block, operand, "shared.dyn")
     own = operand.places.index(product.m if operand is product.lhs else product.n)
     down = operand.places.index(product.k[0])
-    index_map = two_last(len(buffer.shape), (own, down) if deep else (down, own))
-    if not deep and size > _PIECE:
+    index_map = move_dims_last(len(buffer.shape), (own, down) if deep else (down, own))
+    if not deep and size > _ROW_ELEMENTS:
         *before, row, column = index_map.result
-        far, near = c.floordiv(column, _PIECE), c.floormod(column, _PIECE)
+        far, near = c.floordiv(column, _ROW_ELEMENTS), c.floormod(column, _ROW_ELEMENTS)
         index_map = tir.IndexMap(index_map.indices, (*before, far, row, near))
     kernel.sch.transform_layout(copy, ("write", 0), index_map)
     return copy
 
 
-def _nest(
-    kernel: GpuKernel, block: BlockRV, product: Contraction, choice: GroupChoice
+def _tile_loops(
+    kernel: GpuKernel, block: BlockRV, product: Contraction, choice: WarpgroupConfig
 ) -> tuple[BlockRV, LoopRV, LoopRV, LoopRV]:
-    """The product of one instruction; the loops over warpgroups, over steps, and within one."""
+    """Tile and bind the loops; return the block of one instruction, and the loops over warpgroups, over steps and
+    within one.
+    """
     sch, tile, loops = kernel.sch, choice.tile, kernel.loops(block)
     assert product.m is not None
     (k,) = product.k
     far_m, group, mm = sch.split(loops[product.m], [None, tile.groups, ROWS])
     far_n, nn = sch.split(loops[product.n], [None, tile.columns])
-    step, inner, kk = sch.split(loops[k], [None, DEPTH // _ALONG, _ALONG])
+    step, inner, kk = sch.split(loops[k], [None, DEPTH // _INSTRUCTION_DEPTH, _INSTRUCTION_DEPTH])
     outer = [loops[p] for p in product.outer]
     sch.reorder(*outer, far_m, far_n, group, step, inner, mm, nn, kk)
     inner_block = sch.blockize(mm)
-    to_blocks(kernel, outer, far_m, far_n)
+    bind_blocks(kernel, outer, far_m, far_n)
     sch.bind(group, "threadIdx.y")
     return inner_block, group, step, inner
 
 
-def _place(rank: int, dims: tuple[int, int], kind: Wgmma) -> tir.IndexMap:
+def _accumulator_layout(rank: int, dims: tuple[int, int], kind: Wgmma) -> tir.IndexMap:
     """Return the accumulator layout: indices to (..., tile row, tile column, thread, accumulator number)."""
-    given = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
-    before = [v for n, v in enumerate(given) if n not in dims]
-    i, j = (given[n] for n in dims)
+    index_vars = tuple(tir.Var(f"i{n}", c.as_expr(0).dtype) for n in range(rank))
+    before = [v for n, v in enumerate(index_vars) if n not in dims]
+    i, j = (index_vars[n] for n in dims)
     thread, number = kind.place_c(c.floormod(i, ROWS), c.floormod(j, kind.n))
-    return tir.IndexMap(given, (*before, c.floordiv(i, ROWS), c.floordiv(j, kind.n), thread, number))
+    return tir.IndexMap(index_vars, (*before, c.floordiv(i, ROWS), c.floordiv(j, kind.n), thread, number))
