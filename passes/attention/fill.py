@@ -7,7 +7,7 @@ The calls of the templates:
     parts(), first(number)                    the number of blocks per head, and the first query of one of them
     prepare(first, thread)                    computes what `begin` and `stop` return
     begin(number), stop(number)               the range of key tiles that a block visits
-    bounds(i, place, low, high)               stores the range of unmasked keys of a query at index `place` of two buffers
+    bounds(i, place, low, high)               stores the range of unmasked keys of a query at `place` of two buffers
     above(start, low), under(start, high)     these bounds relative to the first key of a tile, clamped to the tile
     score(b, h, i, j, n, above, under, s)     the score of key j + n, from its dot product `s`; -inf if it is masked:
                                               unless `above` <= n < `under`

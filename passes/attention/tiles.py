@@ -138,9 +138,7 @@ def tile_for(attention: Attention, facts: GpuFacts) -> Tile | None:
 
 
 def small_tile_for(attention: Attention, facts: GpuFacts) -> Tile | None:
-    """Return the tile with the fewest queries if the problem is so small that blocks should split the keys, else
-    None.
-    """
+    """Return the tile with the fewest queries, if the problem is small enough to split the keys, else None."""
     candidates = [t for t in _candidates(attention, facts) if t.rows == _MIN_QUERIES[t.text]]
     queries, keys = tir.const_int(attention.queries), tir.const_int(attention.keys)
     if not candidates or queries is not None and queries > candidates[0].rows:

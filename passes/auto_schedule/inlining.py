@@ -16,9 +16,7 @@ from mlcc.passes.schedule.handles import BlockRV
 
 
 def inline_cheap(kernel: AnyKernel[Any]) -> int:
-    """Inline every stage where that recomputes nothing, or less than a round trip through memory costs; return the
-    count.
-    """
+    """Inline every stage whose recomputation costs less than a round trip through memory; return the count."""
     return kernel.memoized("inline", lambda: _inline_cheap(kernel))
 
 

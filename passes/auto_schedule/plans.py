@@ -1,4 +1,4 @@
-"""Plans: the choices of a rule for one function as data; which there are, and what each makes of the function."""
+"""Plans: the choices of a rule for one function as data, and enumeration of the plans that exist."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHER_RULE_COST = 2.0  # how long a kernel is expected to take with a rule that 
 
 @dataclass(frozen=True)
 class Plan:
-    """A rule, and its choices by name. Choices that are not named are the rule's best guesses."""
+    """A rule, and its choices by name. Omitted choices are the rule's best guesses."""
 
     rule: str
     choices: Mapping[str, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """The function that a plan with all its choices gives.
+    """The function that results from a plan with all its choices.
 
     `predicted` is the expected time, relative to the rule's best guess (1.0).
     """
@@ -58,15 +58,15 @@ class Planned:
 
 
 class Plans:
-    """The plans for a function that nobody has scheduled, for a machine.
+    """The plans for an unscheduled function on a machine.
 
-    `constants` are the parameters that every caller gives constants for. What plans have in common is done once.
+    `constants` are the parameters that every caller gives constants for. Work that plans have in common is done once.
     """
 
     def __init__(
         self, func: tir.PrimFunc, facts: Facts, constants: frozenset[int] = frozenset(), name: str = "main"
     ) -> None:
-        """Raises CompileError (E0697) for a function that rules leave alone."""
+        """Raise CompileError (E0697) for a function that rules leave alone."""
         ineligible = why_left_alone(func)
         if ineligible is not None:
             raise CompileError(error("E0697", f"`{name}` has no plans: {ineligible}", func.span))
@@ -83,8 +83,8 @@ class Plans:
     def apply(self, plan: Plan) -> Planned:
         """Apply a plan to the function.
 
-        Raise CompileError: E0698 for a rule that does not exist or does not take the function, E0699 for a choice that
-        the rule does not offer.
+        Raise CompileError: E0698 for a rule that does not exist or does not apply to the function, E0699 for a choice
+        that the rule does not offer.
         """
         rule = next((r for r in self.rules if r.name == plan.rule), None)
         if rule is None:
@@ -107,9 +107,9 @@ class Plans:
         return planned
 
     def best_first(self) -> Iterator[Planned]:
-        """Yield all plans, other rules' too, by their expected times, the default first.
+        """Yield all plans, those of other rules too, by increasing expected time, the default first.
 
-        Plans with the result of an earlier one are left out.
+        Plans with the result of an earlier one are skipped.
         """
         seen_keys: set[str] = set()
         frontier = Frontier(self)
@@ -121,7 +121,7 @@ class Plans:
     def neighbours(self, planned: Planned) -> list[tuple[str, Plan, float]]:
         """Return the plans that change one choice of a plan: the name of the choice, the plan, and its expected time.
 
-        Some of them only `repair` applies: choices that depend on the changed one keep their values in one plan, and
+        Some of them only `repair` can apply: choices that depend on the changed one keep their values in one plan, and
         become the rule's best guesses in another.
         """
         by_plan: dict[str, tuple[str, Plan, float]] = {}
@@ -144,7 +144,7 @@ class Plans:
         return sorted(by_plan.values(), key=lambda one: one[2])
 
     def repair(self, plan: Plan) -> Planned | None:
-        """Apply a plan, with best guesses for choices that are not offered; None if the rule refuses the function."""
+        """Apply a plan, with best guesses in place of choices that are not offered; None if the rule does not apply."""
         rule = next((r for r in self.rules if r.name == plan.rule), None)
         planned = None if rule is None else self._apply_rule(rule, plan.choices)
         return planned if isinstance(planned, Planned) else None
@@ -160,7 +160,7 @@ class Plans:
 
 
 def best_plans(module: IRModule, facts: Facts, most: int) -> dict[str, list[Planned]]:
-    """Return for each TIR function the `most` plans with the best expected times."""
+    """Return the `most` plans with the least expected times for each TIR function."""
     known = constant_parameters(module)
     best: dict[str, list[Planned]] = {}
     for name, func in module.functions.items():
@@ -171,10 +171,10 @@ def best_plans(module: IRModule, facts: Facts, most: int) -> dict[str, list[Plan
 
 
 class Frontier:
-    """Plans that wait, least expected time first: every plan is made once, from what it has in common with one before.
+    """A priority queue of plans by expected time, for best-first enumeration; every plan is created once.
 
-    A plan that is made shows what it could have chosen; each such option, after what was chosen before it, is the
-    beginning of plans of which nothing is known but the cost of the beginning.
+    A plan that has been applied shows its choices. Each option not taken, after the choices before it, is the prefix of
+    further plans, of which only the cost of the prefix is known.
     """
 
     def __init__(self, plans: Plans) -> None:
@@ -197,7 +197,7 @@ class Frontier:
         return None
 
     def _branch(self, applied: Planned, fixed_count: int) -> None:
-        """Add what else could be chosen, from the choice number `fixed_count` on."""
+        """Add the options not taken, from choice number `fixed_count` on."""
         chosen: dict[str, int] = {}
         cost = self.plans.rule_cost(applied.plan.rule)
         for number, offer in enumerate(applied.answer.offers):

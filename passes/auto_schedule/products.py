@@ -17,10 +17,10 @@ from mlcc.passes.schedule.handles import BlockRV
 
 
 def only_product(kernel: AnyKernel[Any], windows: bool = False) -> tuple[BlockRV, Contraction]:
-    """Match the only contraction of a kernel, after inlining cheap stages; return its block and itself.
+    """Match the only contraction of a kernel, after inlining cheap stages; return its block and the contraction.
 
-    Raise NotThis for a kernel that has none or several, and if one of two operands is read at windows, or none is and
-    `windows` are wanted.
+    Raise RuleNotApplicable for a kernel that has none or several, if one operand is read at windows, or if neither is
+    and `windows` are wanted.
     """
     products = []
     reason = "it has no reduction"
@@ -44,7 +44,7 @@ def only_product(kernel: AnyKernel[Any], windows: bool = False) -> tuple[BlockRV
 
 
 def elementwise_consumer(kernel: AnyKernel[Any], block: BlockRV) -> BlockRV | None:
-    """Return the only block that reads a block's result, if it reads it element by element."""
+    """Return the only block that reads a block's result, if it reads it element by element; else None."""
     readers = kernel.sch.get_consumers(block)
     stage = kernel.stage(block)
     if len(readers) != 1 or kernel.is_output(stage):
@@ -62,7 +62,7 @@ def elementwise_consumer(kernel: AnyKernel[Any], block: BlockRV) -> BlockRV | No
 
 
 def element_lanes(kernel: Kernel, product: Contraction) -> int:
-    """Return the lanes of the widest type that takes part."""
+    """Return the vector lanes of the widest type involved."""
     buffers = (product.lhs.buffer, product.rhs.buffer, product.stage.stores[0].buffer)
     return kernel.facts.lanes(max(b.dtype.bits for b in buffers) // 8)
 
@@ -70,7 +70,7 @@ def element_lanes(kernel: Kernel, product: Contraction) -> int:
 def shared_columns(kernel: Kernel, product: Contraction, rows: int | None) -> int:
     """Return the columns of the panels that all versions of a kernel share; 0 if each version has its own.
 
-    Only weights with known values become constants, of which one copy serves all versions.
+    Only weights with known values become constants, one copy of which serves all versions.
     """
     if not kernel.is_constant(product.rhs.buffer):
         return 0
@@ -130,12 +130,12 @@ def padding_copy(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> 
 
 
 def read_index(kernel: AnyKernel[Any], block: BlockRV, buffer: tir.Buffer) -> int:
-    """Return the place of a buffer among those that a block reads."""
+    """Return the position of a buffer among those that a block reads."""
     return [r.buffer for r in kernel.stage(block).block.reads].index(buffer)
 
 
 def schedule_tile_stores(kernel: Kernel, epilogue: BlockRV, outer_count: int, tile: Tile) -> None:
-    """The loops of what is stored of a tile: in vectors, the rest written out."""
+    """Schedule the loops that store a tile: vectorize along the contiguous axis, unroll the rest."""
     sch = kernel.sch
     stage, loops = kernel.stage(epilogue), kernel.loops(epilogue)
     tile_loops = list(range(outer_count, len(loops)))

@@ -18,7 +18,7 @@ LANES_PER_STEP = 4  # partial results that one step puts together at the end of 
 
 
 def rows(kernel: Kernel) -> str:
-    """The rule: run all stages of a row one after the other, while it is in the L1 cache, and rows in parallel.
+    """Run all stages of a row one after another, while it is in the L1 cache, and rows in parallel.
 
     A reduction accumulates in the lanes of some vectors, which are combined at the end of the row.
     """
@@ -157,7 +157,7 @@ def _accumulators(iterations: int | None, lanes: int, max_count: int) -> int:
 
 
 def _innermost_fusable(stage: Stage, places: list[int]) -> list[int]:
-    """The innermost of some loops that run through memory as one."""
+    """Return the innermost of some loops that traverse memory like a single loop."""
     first = len(places) - 1
     while first > 0 and stage.fusable(places[first - 1], places[first]):
         first -= 1
@@ -165,7 +165,7 @@ def _innermost_fusable(stage: Stage, places: list[int]) -> list[int]:
 
 
 def _reduces_row_of(stage: Stage, before: Stage) -> bool:
-    """Return True if a stage reduces the row that `before` stores, all extents of it known."""
+    """Return True if a stage reduces the row that `before` stores, and all its extents are known."""
     if None in before.extents[1:]:
         return False
     along = {stage.loops[n].var for n in stage.reduced}

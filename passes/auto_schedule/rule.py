@@ -1,4 +1,4 @@
-"""A rule by its name and place."""
+"""A rule: its name, and where its function is defined."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from mlcc.passes.auto_schedule.kernel import AnyKernel
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule is a function of a file of this package. It looks at the kernel and schedules it, or raises NotThis, or
-    fails midway: then the kernel, as it was, goes to the next one. What it returns says why it took the kernel."""
+    """A rule, implemented by a function of a module of this package.
+
+    The function looks at the kernel and schedules it, or raises RuleNotApplicable, or fails midway; the kernel is then
+    restored and goes to the next rule. It returns why it took the kernel.
+    """
 
     name: str
     place: str  # "module:function" in this package; imported when the rule is first asked

@@ -1,4 +1,4 @@
-"""The rules for CPUs, in the order in which they are asked; the first that takes a function schedules it."""
+"""The rules for CPUs, in the order in which they are tried; the first that applies schedules the function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One block of a kernel as rules look at it: its loops, and how each access moves with each of them."""
+"""A stage: one block of a kernel with its loops, and the stride of each access along each loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mlcc.passes.schedule.tree import Tree
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """A load or store of one element, its indices in the variables of the loops."""
+    """A load or store of one element, with indices over loop variables."""
 
     buffer: tir.Buffer
     indices: tuple[tir.Expr, ...]
@@ -33,7 +33,7 @@ class Access:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A block under its loops."""
+    """A block with the loops around it."""
 
     realize: tir.BlockRealize
     loops: tuple[tir.For, ...]
@@ -44,7 +44,7 @@ class Stage:
 
     @cached_property
     def kinds(self) -> dict[tir.Var, tir.IterKind]:
-        """The kind of the axes that each loop drives; reduced if one of them is."""
+        """The kind of the axes that each loop drives; a reduction if any of them is one."""
         by_var = dict.fromkeys((loop.var for loop in self.loops), tir.IterKind.SPATIAL)
         for axis, value in zip(self.block.iter_vars, self.realize.values, strict=True):
             if axis.kind is not tir.IterKind.SPATIAL:
@@ -58,12 +58,12 @@ class Stage:
 
     @cached_property
     def spatial(self) -> tuple[int, ...]:
-        """The places of the loops that drive spatial axes."""
+        """The positions of the loops that drive spatial axes."""
         return tuple(n for n, loop in enumerate(self.loops) if self.kinds[loop.var] is tir.IterKind.SPATIAL)
 
     @cached_property
     def reduced(self) -> tuple[int, ...]:
-        """The places of the loops that drive reduce axes."""
+        """The positions of the loops that drive reduction axes."""
         return tuple(n for n in range(len(self.loops)) if n not in self.spatial)
 
     @cached_property
@@ -78,7 +78,7 @@ class Stage:
 
     @cached_property
     def straight(self) -> bool:
-        """True if the body only stores expressions, perhaps bound to variables before, as pairs of sums are."""
+        """True if the body only stores expressions, possibly bound to variables first, as in tuple reductions."""
         return all(isinstance(stmt, (tir.Bind, tir.BufferStore)) for stmt in self.block.body)
 
     @cached_property
@@ -89,8 +89,8 @@ class Stage:
     def accesses(self) -> tuple[Access, ...]:
         """The loads and stores of the body and the init, with indices over loop variables.
 
-        Indices that use variables of the body itself stay. Quotients and remainders are simplified where loop ranges
-        tell their values, as in reshaped data.
+        Indices that use variables bound in the body stay. Quotients and remainders are simplified by the ranges of
+        loops, as in reshaped data.
         """
         accesses = []
         for node in walk((*self.block.body, *(self.block.init or ()))):
@@ -105,18 +105,18 @@ class Stage:
         return self._analyzer.simplify(expr) if not isinstance(expr, tir.Var) and divisions(expr) else expr
 
     def axis_place(self, index: tir.Expr) -> int | None:
-        """The place of the loop whose axis an index of the body is; None if it is anything else."""
+        """Return the position of the loop that drives an index of the body; None if the index is not an axis."""
         value = self.axes.get(index) if isinstance(index, tir.Var) else None
         return next((n for n, loop in enumerate(self.loops) if loop.var is value), None)
 
     @cached_property
     def element_bytes(self) -> int:
-        """The widest element that is loaded or stored."""
+        """The size of the widest element that is loaded or stored."""
         return max((max(a.buffer.dtype.bits // 8, 1) for a in self.accesses), default=4)
 
     @cached_property
     def operations(self) -> int:
-        """An estimate of the scalar operations of an iteration; calls of intrinsics count for many."""
+        """Estimate the scalar operations of an iteration; calls of intrinsics count for many."""
         total = 0
         for node in walk(self.block.body):
             if isinstance(node, (tir.BinaryOp, tir.BufferLoad, tir.BufferStore, tir.Cast, tir.Select)):
@@ -127,7 +127,7 @@ class Stage:
 
     @cached_property
     def calls(self) -> tuple[tir.Call | tir.Evaluate, ...]:
-        """The calls in the body and the init, and what is evaluated for its effect."""
+        """The calls in the body and the init, and the expressions evaluated for their effects."""
         nodes = walk((*self.block.body, *(self.block.init or ())))
         return tuple(n for n in nodes if isinstance(n, (tir.Call, tir.Evaluate)))
 
@@ -143,7 +143,7 @@ class Stage:
 
     @property
     def nonunit_loops(self) -> list[int]:
-        """The places of the loops that run more than once."""
+        """The positions of the loops that run more than once."""
         return [n for n, extent in enumerate(self.extents) if extent != 1]
 
     def step(self, access: Access, place: int) -> tir.Expr | None:
@@ -167,7 +167,7 @@ class Stage:
 
     @cached_property
     def value_vars(self) -> frozenset[tir.Var]:
-        """The variables of loops that occur in values and conditions, not in indices alone."""
+        """The loop variables that occur in values and conditions, not only in indices."""
         used: set[tir.Var] = set()
         stack: list[Any] = [*self.block.body, *(self.block.init or ())]
         while stack:
@@ -190,28 +190,28 @@ class Stage:
     def reads_once(self, buffer: tir.Buffer) -> bool:
         """Return True if no two iterations read the same element of a buffer.
 
-        Only the loops that its indices do not depend on are looked at.
+        Only the loops that its indices do not depend on are considered.
         """
         reads = [a for a in self.accesses if a.buffer is buffer and not a.stored]
         others = [{n for n, loop in enumerate(self.loops) if loop.var not in a.variables} for a in reads]
         return len(reads) == 1 and all(self.extents[n] == 1 for n in others[0])
 
     def steps_by(self, place: int) -> list[int | None]:
-        """`step` of every access as numbers; None for what is not a known constant."""
+        """Return the strides of all accesses along a loop as numbers, None for those that are not constant."""
         return [None if s is None else tir.const_int(s) for s in (self.step(a, place) for a in self.accesses)]
 
     def same_extent(self, one: tir.For, other: tir.For) -> bool:
         return self._analyzer.prove_equal(one.extent, c.cast(one.extent.dtype, other.extent))
 
     def store_stride(self, place: int) -> int | None:
-        """Return the stride of the stores along a loop; None if it is not one known number."""
+        """Return the stride of the stores along a loop; None if it is not a single known number."""
         steps = {s for s, a in zip(self.steps_by(place), self.accesses, strict=True) if a.stored}
         return steps.pop() if len(steps) == 1 else None
 
     def fusable(self, outer: int, inner: int) -> bool:
         """Return True if every access is as regular over both loops fused as over the inner one.
 
-        False if anything else is computed from either loop variable.
+        False if either loop variable is used as a value.
         """
         if {self.loops[outer].var, self.loops[inner].var} & self.value_vars:
             return False
@@ -226,7 +226,7 @@ class Stage:
 
 
 def stages_of(func: tir.PrimFunc) -> list[Stage]:
-    """The blocks of a function, in order; none where it has no blocks."""
+    """Return the blocks of a function in order; none if it has no blocks."""
     root = func.root
     tree = Tree(func)
     return [] if root is None else [Stage(r, tuple(tree.loops_above(r.block))) for r in tree.child_realizes(root.body)]

@@ -1,4 +1,4 @@
-"""The choice of a tile, dimension by dimension, with what the analysis expects of each."""
+"""The choice of a tile, dimension by dimension, by expected time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 def choose_tile(
     kernel: AnyKernel[Any], candidates: Sequence[tuple[float, T]], parts: Sequence[tuple[str, str, Callable[[T], int]]]
 ) -> T:
-    """One of some tiles, given best first, each with the time that is expected with it.
+    """Choose one of some tiles, given best first, each with its expected time.
 
-    `parts` tell tiles apart: names of choices, what they are, and their values. Each is offered as far as it goes with
-    those before it.
+    `parts` are the dimensions that identify a tile: the name of the choice, its description, and its value. Each is
+    offered as far as it is compatible with those before it.
     """
     remaining = [one for one in candidates if one[0] <= MAX_SLOWDOWN * candidates[0][0]]
     for name, about, value in parts:

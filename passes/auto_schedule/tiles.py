@@ -1,4 +1,4 @@
-"""The register tile of a contraction: how many rows, and how many vectors of columns, are summed up at a time."""
+"""Register tiles of contractions: the rows, and the vectors of columns, that accumulate at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ TYPICAL_SIZES = (1, 8, 32, 100, 1000)  # what a size that is not known may turn 
 
 @dataclass(frozen=True, order=True)
 class Tile:
-    """`rows` times `vectors` vectors of `lanes` elements; one takes `cost` of the time of a whole vector, and is
-    loaded from so many `lines` of the cache, as a mean."""
+    """`rows` times `vectors` vectors of `lanes` elements.
+
+    A vector takes `cost` of the time of a full one, and is loaded from `lines` cache lines on average.
+    """
 
     rows: int
     vectors: int
@@ -31,8 +33,8 @@ class Tile:
     def efficiency(self, m: int | None, n: int | None) -> float:
         """Return the share of the multipliers' time that computes results.
 
-        Loads take some of it, as do lanes beyond the end. A tail runs in a smaller tile; an unknown size is padded to
-        whole tiles.
+        The rest is taken by loads, and by lanes past the end. A tail runs in a smaller tile; an unknown size is padded
+        to whole tiles.
         """
         if m == 0 or n == 0:
             return 1.0
@@ -58,18 +60,18 @@ def _matches_panels(columns: int, panel: int) -> bool:
 
 
 def _step_cost(rows: int, vectors: int, cost: float, lines: float) -> float:
-    """Of one step of the sums of a tile, in multiplications of whole vectors."""
+    """Return the time of one step of a tile's sums, in multiplications of full vectors."""
     sums = rows * vectors
     return (cost * sums + ROW_LOAD * rows + cost * VECTOR_LOAD * lines * vectors) * max(1.0, SUMS_IN_FLIGHT / sums)
 
 
 def _tiles_along(size: int, step: int) -> list[tuple[int, int]]:
-    """The tiles along a size, each with how often it occurs."""
+    """Return the tiles along an axis, each with its count."""
     return [(step, size // step), *([(size % step, 1)] if size % step else [])]
 
 
 def _mean_utilization(step: int) -> float:
-    """The share of whole steps that sizes which are not known use."""
+    """Return the mean utilization of whole steps over typical sizes."""
     return sum(s / (-(-s // step) * step) for s in TYPICAL_SIZES) / len(TYPICAL_SIZES)
 
 
@@ -79,11 +81,11 @@ def tiles(
 ) -> list[Tile]:  # fmt: skip
     """Return all tiles for sizes (None: unknown), best first, by their use of the multipliers.
 
-    Tiles have vectors of `lanes`, or of half as many where these take half the time or hold all columns, if `halves` is
-    true. Of equals the one of whole vectors comes first, then that with fewer loads, then with fewer rows. `spare`:
-    registers for other values (None: an operand, and without FMA a product). `panel`: the columns of given panels (0:
-    none); a tile reads whole ones, or a part of one. `anywhere`: vectors begin anywhere in a cache line, and may cross
-    it; then a tile of one vector, which needs a load for each multiplication, would be bound by loads.
+    Tiles have vectors of `lanes`, or, if `halves` is true, of half as many where these take half the time or hold all
+    columns. Among equals, full vectors come first, then fewer loads, then fewer rows. `spare`: registers for other
+    values (None: an operand, and without FMA a product). `panel`: the columns of given panels (0: none); a tile reads
+    whole ones, or a part of one. `anywhere`: vectors may begin anywhere in a cache line and cross it; then a tile of
+    one vector, which needs a load for each multiplication, would be bound by loads.
     """
     registers = facts.vector_registers - ((1 if facts.fma else 2) if spare is None else spare)
     # half a vector holds all columns: no CPU takes longer for it, and those that work in halves take half the time
@@ -124,5 +126,5 @@ def best_tile(
     facts: CpuFacts, m: int | None, n: int | None, lanes: int, spare: int | None = None, halves: bool = True,
     panel: int = 0,
 ) -> Tile:  # fmt: skip
-    """The first of `tiles`."""
+    """Return the first of `tiles`."""
     return tiles(facts, m, n, lanes, spare, halves, panel)[0]

@@ -1,7 +1,7 @@
-"""Kernels that read along one axis and store along another: transposes, other layouts, and what is computed on the way.
+"""Kernels that read along one axis and store along another: transposes, layout conversions, and fused elementwise work.
 
-Blocks of both axes, as wide as a line of the cache, so that what is read and what is stored are whole lines. Code
-generation turns them in registers (`lowering/register_transpose`).
+They run in blocks of both axes, as wide as a cache line, so that loads and stores touch whole lines. Code generation
+transposes them in registers (`lowering/register_transpose`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mlcc.passes.schedule.handles import BlockRV
 
 
 def transposes(kernel: Kernel) -> str:
-    """The rule: stages that cross their data in blocks, others as they are."""
+    """Schedule stages that transpose their data in blocks, and the others as they are."""
     for stage in kernel.stages():
         if stage.reduced or not stage.plain:
             not_this(f"block `{stage.block.name}` reduces, or does more than store expressions")
@@ -56,7 +56,7 @@ MAX_GATHER_STRIDE = 4  # elements between those that a vector is still put toget
 
 
 def _schedule_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> None:
-    """Block after block along whichever axis is longer: that makes streams, of as many rows as a block has."""
+    """Schedule a transposing stage in blocks, traversed along the longer axis, which streams the rows of a block."""
     sch, stage, loops = kernel.sch, kernel.stage(block), kernel.loops(block)
     parallel = is_worth_parallelizing(kernel, stage)
     line = max(kernel.facts.line_bytes // stage.element_bytes, 2)
@@ -80,7 +80,10 @@ def _schedule_blocks(kernel: Kernel, block: BlockRV, store: int, read: int) -> N
 
 
 def fusable_loops(stage: Stage, place: int, other: int) -> list[int]:
-    """The loops that may as well be one with a loop, outermost first: everything lies alike along them."""
+    """Return the loops that can be fused with a loop, outermost first.
+
+    Every access traverses them like a single loop.
+    """
     group = [place]
     for n in reversed(range(place)):
         if n == other or not stage.fusable(n, group[0]):

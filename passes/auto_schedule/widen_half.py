@@ -1,8 +1,8 @@
-"""float16 and bfloat16, before any rule looks: what a kernel computes in them is computed in float32, sums and
-intermediate results stay float32, and only what the caller sees is rounded, once.
+"""Widening of float16 and bfloat16 before rules are tried: a kernel computes in float32 internally.
 
-The script says so (`unsafe_set_dtype`, `unsafe_compute_in`). Maxima, minima and copies round nothing and stay as they
-are, and so do kernels in which such a number becomes an integer, which less rounding may make another one.
+Sums and intermediate results stay float32, and only results for the caller are rounded, once. The script records this
+(`unsafe_set_dtype`, `unsafe_compute_in`). Maxima, minima and copies do not round and stay as they are; so do kernels
+that convert such numbers to integers, since less rounding might change these.
 """
 
 from __future__ import annotations
@@ -67,6 +67,6 @@ def _rounds_intermediates(stage: Stage) -> bool:
 
 
 def widened_dtype(product: Contraction) -> str:
-    """The type that halves which are multiplied as float32 are copied as, where copies are made; empty for others."""
+    """Return the type for copies of half-precision operands that are multiplied as float32; else ""."""
     operands = (product.lhs.buffer.dtype, product.rhs.buffer.dtype)
     return WIDE if str(product.stage.stores[0].buffer.dtype) == WIDE and any(map(is_narrow, operands)) else ""

@@ -1,1 +1,1 @@
-"""Fusion: which operations become one kernel, and how."""
+"""Fusion: the grouping of operations into kernels."""

@@ -13,9 +13,9 @@ from mlcc.passes.manage.manager import Pass, PassContext
 
 @dataclass(frozen=True)
 class AnnotateOpPattern(Pass):
-    """Give every TIR function the attribute `op_pattern`, read off its blocks; what has it keeps it.
+    """Annotate every TIR function with the attribute `op_pattern`, derived from its blocks; existing ones stay.
 
-    0 element-wise, 1 broadcast, 2 injective, 3 reduction, 4 takes element-wise work behind it (matmul), 8 opaque.
+    0 elementwise, 1 broadcast, 2 injective, 3 reduction, 4 complex with elementwise epilogue (matmul), 8 opaque.
 
     Before:  T.func_attr({"tir.noalias": True})
     After:   T.func_attr({"tir.noalias": True, "op_pattern": 0})

@@ -1,7 +1,7 @@
-"""Products that take in what makes an operand of fewer bytes: weights are decoded where they are multiplied.
+"""Fusion of dequantization into matrix products: weights are decoded where they are multiplied.
 
-TVM's FuseOps leaves such work outside, so that the operand is written to memory in full and read again. A product of
-few rows takes as long as it takes to read its weights, and those are a fraction of the operand.
+TVM's FuseOps keeps the two apart, so that the decoded operand is written to memory in full and read again. The time of
+a product of few rows is that of reading its weights, and encoded weights are a fraction of the operand's size.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MIN_GAIN = 2  # times as many bytes as it is made from has an operand that is de
 
 
 def fuse_decoders(block: relax.DataflowBlock, groups: list[Group], module: IRModule) -> list[Group]:
-    """The group of each binding, where groups that decode an operand for one product alone are part of the product's.
+    """Merge groups that decode an operand of a single product into the product's group; return the groups.
 
-    The operand is the right one, of whose elements vectors are loaded, and it is a matrix.
+    The operand is the right one, which vectors are loaded from, and it is a matrix.
     """
     merged = list(groups)
     bindings = dict(enumerate(block.bindings))
@@ -53,7 +53,7 @@ def _is_injective(group: Group) -> bool:
 
 
 def _decoded_operand(binding: relax.Binding, module: IRModule) -> relax.Var | None:
-    """The right operand of a product of few rows, or of a number that is not known."""
+    """Return the right operand of a product of few or an unknown number of rows, None for anything else."""
     value = binding.value if isinstance(binding, relax.VarBinding) else None
     func = module.functions.get(tir_callee(value) or "")
     if not isinstance(value, relax.Call) or not isinstance(func, tir.PrimFunc):

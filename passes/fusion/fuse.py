@@ -26,10 +26,10 @@ class Fuse(Pass):
     """Group operations of dataflow blocks into functions with the attribute Primitive, one kernel each.
 
     Works on operators and on `call_tir` alike: kinds come from the operator table, the attribute `op_pattern`, or the
-    blocks of the TIR function. An operation joins the one that all paths from it lead to, so nothing is computed
-    twice. Functions that have the attribute are left alone. Level 0 fuses nothing, the others all that can be fused.
-    `mlcc passes --why-fuse` says why which operations fused. With `dequantize`, products of matrices also take what
-    makes an operand of fewer bytes, as the dequantization of weights does.
+    blocks of the TIR function. An operation joins the one that all paths from it lead to, so that nothing is computed
+    twice. Functions that have the attribute are left alone. Level 0 fuses nothing, the others everything that can be
+    fused. `mlcc passes --why-fuse` explains each decision. With `dequantize`, matrix products also take in the
+    operations that decode an operand, as in the dequantization of weights.
 
     Before:  lv = R.matmul(x, w)
              lv1 = R.add(lv, b)
@@ -54,7 +54,7 @@ class Fuse(Pass):
 
 
 class Kinds:
-    """Fusion kinds of the values that bindings have."""
+    """The fusion kinds of bound values."""
 
     def __init__(self, module: IRModule) -> None:
         self.module = module
@@ -83,15 +83,17 @@ class Kinds:
 
 
 def _packed_weights(func: relax.Function) -> tuple[relax.Var, ...]:
-    """The parameters behind the inputs that the attribute `num_input` counts: to take a weight out of a tuple of them
-    is no operation of a kernel, as in TVM."""
+    """Return the parameters after the inputs that the attribute `num_input` counts.
+
+    Taking a weight out of such a tuple is not an operation of a kernel, as in TVM.
+    """
     count = func.attrs.get("num_input")
     input_count = count.value if isinstance(count, tir.IntImm) else count
     return func.params[input_count:] if isinstance(input_count, int) and input_count >= 0 else ()
 
 
 def _operator_kind(call: relax.Call) -> FusionKind:
-    """The kind of an operator's call; opaque if it could not be lowered."""
+    """Return the kind of an operator call; opaque if it cannot be lowered."""
     known = ops.get(call.op.name) if isinstance(call.op, tir.Op) else None
     if known is None or known.impl.lower is None or not known.pure or not shapes_known(call):
         return FusionKind.OPAQUE
@@ -109,7 +111,7 @@ def _same_shape(a: relax.Expr, b: relax.Expr) -> bool:
 
 
 class _Fuser(Grouper):
-    """Rewrites one function."""
+    """Fuse the operations of one function."""
 
     def __init__(self, builder: ModuleBuilder, kinds: Kinds, dequantize: bool) -> None:
         super().__init__(builder)
@@ -121,20 +123,20 @@ class _Fuser(Grouper):
         return fuse_decoders(block, groups, self.module) if self.dequantize else groups
 
     def style(self, group: Group) -> None:
-        """Single operations stay as they are."""
+        """Leave single operations as they are."""
 
     def anchor(self, bindings: list[relax.VarBinding]) -> relax.VarBinding:
-        """The operation of the most complex kind, such as a product; of several the last."""
+        """Return the operation of the most complex kind, such as a product; the last one of several."""
         return max(reversed(bindings), key=self.kinds.of_binding)
 
 
 def fused_groups(
     block: relax.DataflowBlock, kinds: Kinds, refusals: dict[Node, Refusal] | None = None
 ) -> tuple[list[Node], list[Group]]:
-    """The data flow of a block, and the group of each binding.
+    """Return the dataflow graph of a block, and the group of each binding.
 
-    A call that works in place may only write into what its own kernel computes and nothing else uses: values never
-    change at the graph level. Any other is left alone.
+    A call that works in place may only write into values that its own kernel computes and nothing else uses, since
+    values never change at the graph level. Any other in-place call stays outside groups.
     """
     excluded_vars: set[relax.Var] = set()
     while True:
@@ -149,7 +151,7 @@ def fused_groups(
 
 
 def _escaping_writes(block: relax.DataflowBlock, nodes: list[Node], groups: list[Group]) -> Iterable[relax.Var]:
-    """The calls in a group that write in place into something that is not the group's own, or is used elsewhere."""
+    """Yield the calls in a group that write in place into a value that is not the group's own, or has other uses."""
     node_of = {b.var: n for b, n in zip(block.bindings, nodes, strict=True)}
     for binding, node, group in zip(block.bindings, nodes, groups, strict=True):
         if node.kind is FusionKind.OPAQUE:
@@ -163,7 +165,7 @@ def _escaping_writes(block: relax.DataflowBlock, nodes: list[Node], groups: list
 
 
 def _block_nodes(block: relax.DataflowBlock, kinds: Kinds, excluded_vars: Collection[relax.Var]) -> list[Node]:
-    """The data flow of a block: one node for each binding; those of `excluded_vars` are opaque."""
+    """Return the dataflow graph of a block, one node per binding; the bindings in `excluded_vars` are opaque."""
     dependences = ordering_dependences(block)
     nodes: list[Node] = []
     producer: dict[relax.Var, Node] = {}

@@ -1,4 +1,4 @@
-"""Fusion of a given producer and consumer operator into one function."""
+"""Fusion of a given pair of producer and consumer operators into one function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mlcc.relax.queries import Uses, is_call, is_primitive
 
 @dataclass(frozen=True)
 class _FusePair(Pass):
-    """A producer of two operands, and the addition of a third to its result."""
+    """Fuse a producer of two operands with the addition of a third to its result."""
 
     producer: ClassVar[str] = ""
     prefix: ClassVar[str] = ""
@@ -94,7 +94,7 @@ class _PairFuser(RelaxMutator):
         return replace(call_function(name, self.module[name], args), span=expr.span)
 
     def fused_function(self, producer: relax.Call, add: relax.Call) -> relax.Function | None:
-        """The function of both; None if a size in it is known only outside."""
+        """Return the function of both operations; None if it would depend on a size that is only known outside."""
         x, w = (relax.Var(n, a.struct_info) for n, a in zip("xw", producer.args, strict=True))
         b = relax.Var("b", add.args[1].struct_info)
         lv = relax.DataflowVar("lv", producer.struct_info)

@@ -1,4 +1,4 @@
-"""Fused functions of TIR calls become single TIR functions."""
+"""The pass `fuse-tir`: merge the TIR calls of each fused function into a single TIR function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mlcc.relax.queries import all_bindings, callees, is_primitive, tir_callee
 
 
 def _unlowered(module: IRModule) -> list[Diagnostic]:
-    """Operators inside fused functions that `lower-to-tir` would lower, one finding per operator."""
+    """Return the operators inside fused functions that `lower-to-tir` would lower, one finding per operator."""
     problems: dict[str, Diagnostic] = {}
     for name, func in module.functions.items():
         if not (is_primitive(func) and isinstance(func, relax.Function)):
@@ -40,13 +40,13 @@ def _unlowered(module: IRModule) -> list[Diagnostic]:
 
 @dataclass(frozen=True)
 class FuseTir(Pass):
-    """Make one TIR function of every function that has the attribute Primitive and consists of TIR calls.
+    """Merge every function that has the attribute Primitive and consists of TIR calls into one TIR function.
 
-    Its bodies stand one after the other, intermediate results in memory of its own. Calls of the function become
-    `call_tir`. What only fused functions called is gone, and so are unused bindings, parameters and private functions.
-    Tuples are passed field by field first, and all functions brought into canonical form, as in TVM. A public TIR
-    function that only fused functions called is gone, too, unless `keep_public`: then public functions stay as they
-    are, for callers from outside.
+    The bodies follow one another, with intermediate results in local buffers. Calls of the function become `call_tir`.
+    TIR functions that only fused functions called are removed, as are unused bindings, parameters and private
+    functions. Before that, tuples are passed field by field and all functions are canonicalized, as in TVM. A public
+    TIR function that only fused functions called is removed, too, unless `keep_public`: then public functions are kept
+    for callers from outside.
 
     Before:  def fused_add_relu(x, b):                    # Primitive
                  lv = R.call_tir(cls.add, (x, b), ...)
@@ -71,7 +71,7 @@ class FuseTir(Pass):
 
 
 def _kernels(module: IRModule, keep_public: bool) -> dict[str, FusedKernel]:
-    """The TIR functions that fused functions become; those that cannot become one are left out."""
+    """Return the TIR functions that fused functions become; those that cannot be merged are left out."""
     called = {name for func in module.functions.values() for name in callees(func)}
     kernels = {}
     for name, func in module.functions.items():
@@ -87,7 +87,7 @@ def _kernels(module: IRModule, keep_public: bool) -> dict[str, FusedKernel]:
 
 
 class _Caller(RelaxMutator):
-    """Rewrites the callers of fused functions; brings along the TIR functions that they call."""
+    """Rewrite the callers of fused functions, and add the TIR functions that they call."""
 
     def __init__(self, module: IRModule, kernels: dict[str, FusedKernel], builder: ModuleBuilder) -> None:
         super().__init__(module)
@@ -119,7 +119,7 @@ class _Caller(RelaxMutator):
         return replace(call_tir(name, kernel.function, arguments, out), span=call.span)
 
     def flatten(self, argument: relax.Expr, tensors: list[relax.Expr], scalars: list[tir.Expr]) -> None:
-        """Fields of tuples count as arguments of their own, shapes and scalars as symbolic values."""
+        """Flatten an argument: fields of tuples are arguments of their own, shapes and scalars symbolic values."""
         match argument.struct_info:
             case relax.TupleStructInfo(fields=fields):
                 for index in range(len(fields)):
@@ -135,7 +135,7 @@ class _Caller(RelaxMutator):
 
 
 def _link_functions(fused: IRModule, module: IRModule, kernels: dict[str, FusedKernel], keep_public: bool) -> IRModule:
-    """Add what is still to be reached, and drop what is not."""
+    """Add the functions that are still reachable, and remove all others."""
     entries = {n for n, f in module.functions.items() if not f.is_private and n not in kernels}
     called_by_kernels = {callee for name in kernels for callee in callees(module[name])}
     called_by_others = {
@@ -154,7 +154,7 @@ def _link_functions(fused: IRModule, module: IRModule, kernels: dict[str, FusedK
 
 
 def _in_module_order(fused: IRModule, module: IRModule) -> IRModule:
-    """The functions in the order of the original module."""
+    """Restore the order of the original module's functions."""
     result = fused.copy()
     result.functions = {n: fused[n] for n in module if n in fused}
     result.functions.update(fused.functions)

@@ -1,4 +1,4 @@
-"""One TIR function from a relax function of TIR calls."""
+"""Construction of one TIR function from a relax function of TIR calls."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from mlcc.relax.queries import tir_callee
 
 @dataclass(frozen=True)
 class FusedKernel:
-    """The TIR function, and the constants that callers pass to it after their own arguments."""
+    """A merged TIR function, and the constants that callers pass after their own arguments."""
 
     function: tir.PrimFunc
     constants: list[relax.Expr]
 
 
 class _NotFusible(Exception):
-    """The function is not made of TIR calls that can stand one after the other."""
+    """Raised for a function that does not consist of TIR calls that can be concatenated."""
 
 
 def fuse_calls(func: relax.Function, module: IRModule) -> FusedKernel | None:
-    """The TIR function that computes what `func` does; None if `func` does more than call TIR functions with blocks."""
+    """Merge a function of TIR calls into a single TIR function; return None if it does anything else."""
     try:
         return _Builder(module).build(func)
     except _NotFusible:
@@ -134,7 +134,7 @@ class _Builder:
     # ------------------------------------------------------------ calls
 
     def call(self, call: relax.Call) -> Values:
-        """Append the body of the callee, its parameters replaced by the buffers of the arguments."""
+        """Append the body of the callee, with parameters replaced by the buffers of the arguments."""
         callee, arguments = call.args[:2]
         func = self.module.functions.get(callee.name) if isinstance(callee, relax.GlobalVar) else None
         if not isinstance(func, tir.PrimFunc) or func.root is None or not isinstance(arguments, relax.Tuple):
@@ -181,7 +181,7 @@ class _Builder:
         return values[0]
 
     def written(self, call: relax.Call, arguments: tuple[relax.Expr, ...]) -> list[tir.Buffer | None]:
-        """For each result the intermediate buffer that the call writes it into in place, or None."""
+        """Return for each result the intermediate buffer that the call writes in place, or None."""
         if call.op == CALL_TIR:
             return [None] * len(list(_outputs(call)))
         targets: list[tir.Buffer | None] = []
@@ -195,7 +195,7 @@ class _Builder:
         return targets
 
     def results(self, call: relax.Call, func: tir.PrimFunc, inputs: int, written: list[tir.Buffer | None]) -> Values:
-        """New buffers for what the callee writes elsewhere; they take all but the shape from its parameters."""
+        """Return new buffers for results that are not written in place, laid out like the callee's parameters."""
         tensors = [t for t, w in zip(_outputs(call), written, strict=True) if w is None]
         params = func.buffers[inputs : inputs + len(tensors)]
         buffers = []
@@ -209,21 +209,21 @@ class _Builder:
 
 
 def _called(func: relax.Function, module: IRModule) -> list[tir.PrimFunc]:
-    """The TIR functions that a function calls."""
+    """Return the TIR functions that a function calls."""
     values = [b.value for block in func.body.blocks for b in block.bindings if isinstance(b, relax.VarBinding)]
     callees = [module.functions.get(tir_callee(v) or "") for v in values]
     return [f for f in callees if isinstance(f, tir.PrimFunc)]
 
 
 def _outputs(call: relax.Call) -> Iterable[relax.TensorStructInfo]:
-    """The tensors that a call gives; in-place calls may state them one by one."""
+    """Return the result tensors of a call; in-place calls may list them one by one."""
     if call.op == CALL_TIR_INPLACE:
         return [tensor for info in call.sinfo_args for tensor in _tensors(info)]
     return _tensors(call.sinfo_args[0] if len(call.sinfo_args) == 1 else None)
 
 
 def _tensors(info: Any) -> Iterable[relax.TensorStructInfo]:
-    """The tensors of a struct info, tuples flattened. Raises _Unsuitable for anything of unknown shape."""
+    """Yield the tensors of a struct info, tuples flattened. Raise _NotFusible for unknown shapes."""
     if isinstance(info, relax.TupleStructInfo):
         for inner in info.fields:
             yield from _tensors(inner)
@@ -234,14 +234,14 @@ def _tensors(info: Any) -> Iterable[relax.TensorStructInfo]:
 
 
 def _buffer_like(tensor: relax.TensorStructInfo, name: str, view: tir.Buffer | None) -> tir.Buffer:
-    """A compact buffer for a parameter; the storage scope is that of the TIR parameter which it is passed to."""
+    """Return a compact buffer for a parameter, with the storage scope of the TIR parameter that it is passed to."""
     scope = view.scope if view is not None else "global"
     separators = view.axis_separators if view is not None else ()
     return c.make_buffer(name, tensor.dims or (), tensor.dtype or "float32", scope, axis_separators=separators)
 
 
 def _views_of(func: relax.Function, module: IRModule) -> dict[relax.Var, tir.Buffer]:
-    """For parameters: the parameter of the TIR function that they are passed to (the last one)."""
+    """Return, for each parameter, the TIR parameter that it is passed to (the last one)."""
     views: dict[relax.Var, tir.Buffer] = {}
     for block in func.body.blocks:
         for binding in block.bindings:
@@ -257,7 +257,7 @@ def _views_of(func: relax.Function, module: IRModule) -> dict[relax.Var, tir.Buf
 
 
 def _bind_shape(param: tir.Buffer, argument: tir.Buffer, symbols: dict[tir.Var, tir.Expr]) -> None:
-    """Variables of a parameter's shape stand for the dimensions of what is passed."""
+    """Bind the variables of a parameter's shape to the dimensions of the argument."""
     if len(param.shape) != len(argument.shape) or param.dtype is not argument.dtype:
         raise _NotFusible
     layout = (*param.strides, *(() if param.elem_offset is None else (param.elem_offset,)))
@@ -272,8 +272,11 @@ def extract_function(
     root: tir.Block, body: Sequence[tir.Stmt], params: Sequence[tuple[tir.Var, tir.Buffer | None]],
     local: Collection[tir.Buffer],
 ) -> tir.PrimFunc:  # fmt: skip
-    """A function of some statements of a root block, in variables of its own. `params` are its parameters and their
-    buffers; of the buffers that the root block allocates, those of `local` stay inside."""
+    """Return a function of some statements of a root block, over fresh variables.
+
+    `params` are its parameters with their buffers. Of the buffers that the root block allocates, those in `local` stay
+    internal.
+    """
     parameter_buffers = {b for _, b in params}
     internal = tuple(b for b in root.alloc_buffers if b in local and b not in parameter_buffers)
     block = replace(root, body=tuple(body), alloc_buffers=internal)
@@ -287,7 +290,7 @@ def extract_function(
 
 
 def handle(buffer: tir.Buffer) -> tir.Var:
-    """A parameter for a buffer."""
+    """Return a handle parameter for a buffer."""
     return tir.Var(f"p_{buffer.name}", HANDLE)
 
 
@@ -302,7 +305,7 @@ def renew_vars(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def _merge_regions(node: Any) -> Any:
-    """Every buffer once in the reads and writes of each block, also where two arguments are the same tensor."""
+    """Merge the regions of each buffer in the reads and writes of blocks, as when two arguments are the same tensor."""
     new_node = map_children(node, _merge_regions) if not isinstance(node, (tir.Expr, tir.Buffer)) else node
     if not isinstance(new_node, tir.Block):
         return new_node
@@ -323,7 +326,7 @@ def _merged_regions(regions: tuple[tir.BufferRegion, ...]) -> tuple[tir.BufferRe
 
 
 def _unique_blocks(body: tuple[tir.Stmt, ...]) -> tuple[tir.Stmt, ...]:
-    """Blocks of equal names are numbered: `T_add`, `T_add1`, ..."""
+    """Number blocks with equal names: `T_add`, `T_add1`, ..."""
     names: set[str] = set()
 
     def visit(node: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Grouping of operations into kernels, by post-dominators of the dataflow graph and by fusion kinds.
+"""Grouping of operations into kernels, by post-dominators of the dataflow graph and fusion kinds.
 
 An operation may join its immediate post-dominator if the kinds of all operations on the paths between them allow it.
-All its users are then in the same kernel, and nothing is computed twice. This is the algorithm of TVM's FuseOps, on
-one dataflow block.
+All its users are then in the same kernel, and nothing is computed twice. This is the algorithm of TVM's FuseOps, on one
+dataflow block.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_FUSED = 256  # operations in one kernel
 
 @dataclass(eq=False)
 class Node:
-    """One binding. `exposed`: its value is needed outside the block, so it can only end a kernel."""
+    """One binding. `exposed`: its value is used outside the block, so that it can only end a kernel."""
 
     index: int
     kind: FusionKind
@@ -28,7 +28,7 @@ class Node:
 
 @dataclass(eq=False)
 class Group:
-    """A set of nodes (union-find). `kind` is that of the group as a whole once it is a root."""
+    """A set of nodes (union-find). At a root, `kind` is the kind of the group as a whole."""
 
     kind: FusionKind
     parent: Group | None = None
@@ -47,7 +47,7 @@ class Group:
 
 @dataclass(eq=False)
 class _Dominator:
-    """A place in the post-dominator tree: `kind` is the most complex kind on any path up to the parent."""
+    """A node of the post-dominator tree. `kind` is the most complex kind on any path up to the parent."""
 
     node: Node
     parent: _Dominator | None
@@ -81,9 +81,9 @@ class Refusal:
 
 
 def partition(nodes: list[Node], refusals: dict[Node, Refusal] | None = None) -> list[Group]:
-    """The group of each node; nodes stand in an order in which producers come before their users.
+    """Return the group of each node; producers must come before their users.
 
-    Why a node joined none of those that use it goes into `refusals`.
+    `refusals` receives the reason for every node that did not join any of its users.
     """
     groups = [Group(n.kind, has_anchor=n.kind is FusionKind.OUT_EWISE_FUSABLE) for n in nodes]
     tree = _post_dominators(nodes)
@@ -101,7 +101,7 @@ def partition(nodes: list[Node], refusals: dict[Node, Refusal] | None = None) ->
 
 
 def _post_dominators(nodes: list[Node]) -> list[_Dominator]:
-    """The tree as one entry per node, from the last node to the first."""
+    """Return the post-dominator tree as one entry per node."""
     tree: list[_Dominator | None] = [None] * len(nodes)
     for node in reversed(nodes):
         parent, kind = (None, FusionKind.OPAQUE) if node.exposed else _common_user(node, tree)
@@ -110,7 +110,7 @@ def _post_dominators(nodes: list[Node]) -> list[_Dominator]:
 
 
 def _common_user(node: Node, tree: list[_Dominator | None]) -> tuple[_Dominator | None, FusionKind]:
-    """The nearest node on all paths from `node`, and the most complex kind on the way."""
+    """Return the nearest node on all paths from `node`, and the most complex kind on these paths."""
     kind = FusionKind.ELEMWISE
     common: _Dominator | None = None
     for number, (user, edge) in enumerate(node.users):
@@ -140,10 +140,10 @@ def _common_ancestor(
 
 
 def _sink(node: Node, group: Group, place: _Dominator, groups: list[Group], phase: int) -> Node | Refusal | None:
-    """The node whose group `node` should join in this phase, or why it should not; None if nothing is new.
+    """Return the node whose group `node` joins in this phase, or the refusal; None if nothing changes.
 
-    What is complex (a matmul) takes element-wise work behind it first; injective work joins in the second phase, so
-    that it does not stand between a matmul and what follows it.
+    Complex operations (a matmul) take elementwise work behind them first; injective work joins in the second phase, so
+    that it does not come between a matmul and its epilogue.
     """
     kind = group.kind
     if kind is FusionKind.OPAQUE:
@@ -183,12 +183,12 @@ def _at_most_injective(kind: FusionKind, is_sink: bool) -> bool:
 
 
 def _at_most_fusable_sink(kind: FusionKind, is_sink: bool) -> bool:
-    """Injective work on the way, any fusible kernel at its end."""
+    """Allow injective work on the way, and any fusible kernel at the end."""
     return kind <= (FusionKind.OUT_EWISE_FUSABLE if is_sink else FusionKind.INJECTIVE)
 
 
 def _between(node: Node, sink: Node) -> list[Node]:
-    """The nodes on the paths from `node` to `sink`, without either; some of them if they are too many for a kernel."""
+    """Return the nodes on the paths from `node` to `sink`, exclusive, up to the limit of a kernel."""
     seen: dict[Node, None] = {}
     stack = [user for user, _ in reversed(node.users)]
     while stack and len(seen) <= MAX_FUSED:
@@ -202,7 +202,7 @@ def _between(node: Node, sink: Node) -> list[Node]:
 def _first_blocking(
     node: Node, sink: Node, groups: list[Group], allowed: Callable[[FusionKind, bool], bool]
 ) -> Node | None:
-    """The first node from `node` to `sink` of a kind that is not allowed there."""
+    """Return the first node on the way from `node` to `sink`, inclusive, whose kind is not allowed there."""
     for other in (*_between(node, sink), sink):
         if not allowed(groups[other.index].root().kind, other is sink):
             return other
@@ -215,7 +215,7 @@ def _size_up_to(node: Node, sink: Node, groups: list[Group]) -> int:
 
 
 def _join(node: Node, sink: Node, groups: list[Group]) -> None:
-    """Put `node` and all between it and `sink` in the group of `sink`."""
+    """Merge `node`, and all nodes between it and `sink`, into the group of `sink`."""
     for member in (node, *_between(node, sink)):
         _merge(groups[member.index].root(), groups[sink.index].root())
 

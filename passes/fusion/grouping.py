@@ -1,4 +1,4 @@
-"""Outlining of groups of operations into functions: the common part of all kinds of fusion."""
+"""Outlining of groups of operations into functions, shared by all fusion passes."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ FUSED = Style(Attrs({PRIMITIVE: True}))
 
 
 class Grouper(RelaxMutator):
-    """Rewrites one function; the functions of its groups go to the builder.
+    """Rewrite one function, and add the functions of its groups to the builder.
 
-    Subclasses say which bindings of a dataflow block belong together, and in which style.
+    Subclasses decide which bindings of a dataflow block form a group, and in which style.
     """
 
     def __init__(self, builder: ModuleBuilder) -> None:
@@ -56,7 +56,7 @@ class Grouper(RelaxMutator):
         self.builder = builder
 
     def groups(self, block: relax.DataflowBlock) -> Sequence[Hashable]:
-        """The group of each binding."""
+        """Return the group of each binding."""
         raise NotImplementedError
 
     def style(self, group: Any) -> Style | None:
@@ -64,7 +64,7 @@ class Grouper(RelaxMutator):
         raise NotImplementedError
 
     def anchor(self, bindings: list[relax.VarBinding]) -> relax.VarBinding:
-        """The binding that a kernel is named after in reports: the last one, unless another does most of the work."""
+        """Return the binding that a kernel is named after in reports: the last one by default."""
         return bindings[-1]
 
     def visit_block(self, block: relax.BindingBlock) -> relax.BindingBlock:
@@ -113,7 +113,7 @@ class Grouper(RelaxMutator):
 
 
 def _escaping_vars(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> dict[Hashable, list[relax.Var]]:
-    """The variables of each group that others need: those visible outside the block, and those that others use."""
+    """Return the variables of each group that are used outside it: in other groups, or outside the block."""
     group_of = {b.var: g for b, g in zip(block.bindings, groups, strict=True)}
     escaping: dict[Hashable, dict[relax.Var, None]] = {group: {} for group in groups}
     for binding, group in zip(block.bindings, groups, strict=True):
@@ -147,7 +147,7 @@ def ordering_dependences(block: relax.BindingBlock) -> dict[relax.Var, list[rela
 
 
 def _symbols_defined(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Var]]:
-    """The casts that define symbols which bindings behind them have."""
+    """Return, for each binding, the casts that define symbols it mentions."""
     casts: dict[relax.Var, list[relax.Var]] = {}
     cast_of: dict[tir.Var, relax.Var] = {}
     for binding in block.bindings:
@@ -161,7 +161,7 @@ def _symbols_defined(block: relax.BindingBlock) -> dict[relax.Var, list[relax.Va
 
 
 def written_in_place(value: Any) -> list[relax.Var]:
-    """The operands that a call writes into."""
+    """Return the operands that a call writes into."""
     if not (isinstance(value, relax.Call) and value.op == CALL_TIR_INPLACE and isinstance(value.args[1], relax.Tuple)):
         return []
     operands = value.args[1].fields
@@ -170,7 +170,7 @@ def written_in_place(value: Any) -> list[relax.Var]:
 
 
 def _topological_order(block: relax.DataflowBlock, groups: Sequence[Hashable]) -> list[Hashable]:
-    """The groups in an order in which each stands behind those it uses, as near to the order of bindings as can be."""
+    """Return the groups so that each follows those it uses, as close to the order of bindings as possible."""
     group_of = {b.var: g for b, g in zip(block.bindings, groups, strict=True)}
     dependences = ordering_dependences(block)
     uses: dict[Hashable, list[Hashable]] = {}
@@ -201,7 +201,7 @@ def _topological_order(block: relax.DataflowBlock, groups: Sequence[Hashable]) -
 
 @dataclass(frozen=True)
 class Kernel:
-    """A fused function, the name it asks for, and what a caller passes to it."""
+    """A fused function, its preferred name, and the arguments that a caller passes."""
 
     function: relax.Function
     name: str
@@ -209,10 +209,10 @@ class Kernel:
 
 
 def make_kernel(bindings: list[relax.VarBinding], outputs: list[relax.Var], style: Style = FUSED) -> Kernel:
-    """The function of some bindings that computes `outputs`, a tuple if there are several.
+    """Return the function of some bindings that computes `outputs`, a tuple if there are several.
 
-    Operands from outside become parameters, in order of first use. Of a tuple of which only fields are used, the
-    fields are passed. Symbolic variables that no parameter defines are passed as a shape.
+    Operands from outside become parameters, in order of first use. If only fields of a tuple are used, the fields are
+    passed. Symbolic variables that no parameter defines are passed as a shape.
     """
     external = _external_operands(bindings, style)
     substitutions: dict[relax.Expr, relax.Expr] = {}
@@ -247,7 +247,10 @@ def make_kernel(bindings: list[relax.VarBinding], outputs: list[relax.Var], styl
 
 
 def _external_operands(bindings: list[relax.VarBinding], style: Style) -> dict[relax.Expr, list[int] | None]:
-    """Variables and constants from outside, in order of first use; with the fields used, if not used as a whole."""
+    """Return variables and constants from outside, in order of first use, each with its used fields.
+
+    The fields are None for operands that are used as a whole.
+    """
     inner = {b.var for b in bindings}
     operands: dict[relax.Expr, list[int] | None] = {}
     for binding in bindings:
@@ -264,7 +267,7 @@ def _external_operands(bindings: list[relax.VarBinding], style: Style) -> dict[r
 
 
 def _leaves(value: relax.Expr, style: Style) -> Iterable[relax.Expr]:
-    """The variables, and the constants that are passed, in an operation."""
+    """Yield the variables of an operation, and the constants that are passed as arguments."""
     stack = list(reversed(call_arguments(value) if isinstance(value, relax.Call) else [value]))
     while stack:
         top = stack.pop()
@@ -277,7 +280,7 @@ def _leaves(value: relax.Expr, style: Style) -> Iterable[relax.Expr]:
 
 
 def _is_bound(expr: relax.Expr, user: relax.Expr, style: Style) -> bool:
-    """A constant that stays in the function; unless told, that is a scalar of an operator, a number in the kernel."""
+    """Return True for a constant that stays in the function: by default a scalar operand of an operator."""
     if style.bind_constants is not None:
         return style.bind_constants and isinstance(expr, relax.Constant)
     in_operator = isinstance(user, relax.Call) and user.op not in (CALL_TIR, CALL_TIR_INPLACE)
@@ -306,7 +309,7 @@ def _function_body(
 
 
 def _with_operands(expr: Any, substitutions: dict[relax.Expr, relax.Expr]) -> Any:
-    """An operation with other operands of the same struct info."""
+    """Rebuild an operation over other operands of the same struct info."""
     if expr in substitutions:
         return substitutions[expr]
     match expr:

@@ -1,4 +1,4 @@
-"""The fusion kind of a TIR function, read off its blocks: the rules of TVM's AnnotateTIROpPattern."""
+"""The fusion kind of a TIR function, derived from its blocks by the rules of TVM's AnnotateTIROpPattern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ATTRIBUTE = "op_pattern"
 
 
 def kind_of(func: tir.PrimFunc) -> FusionKind:
-    """The kind that the attribute `op_pattern` states, or the one that the blocks show."""
+    """Return the kind in the attribute `op_pattern`, or else the one derived from the blocks."""
     stated = func.attrs.get(ATTRIBUTE)
     if isinstance(stated, tir.IntImm):
         stated = stated.value
@@ -47,7 +47,7 @@ def computed_kind(func: tir.PrimFunc) -> FusionKind:
 
 
 def _outer_blocks(body: tuple[tir.Stmt, ...]) -> list[tir.Block]:
-    """The blocks outside other blocks, in order."""
+    """Return the blocks that are not inside other blocks, in order."""
     blocks = []
     stack: list[Any] = list(reversed(body))
     while stack:
@@ -60,7 +60,7 @@ def _outer_blocks(body: tuple[tir.Stmt, ...]) -> list[tir.Block]:
 
 
 def _block_kind(block: tir.Block) -> FusionKind:
-    """The kind of one block with one store; opaque if it has none, several, or no known shape."""
+    """Return the kind of a block with one store; opaque if it has no store, several, or no known form."""
     nodes = [n for stmt in block.body for n in walk(stmt)]
     stores = [n for n in nodes if isinstance(n, tir.BufferStore)]
     if not stores or any(not _same(s.indices, stores[0].indices) for s in stores):
@@ -109,7 +109,7 @@ def _is_larger(one: tir.Expr, other: tir.Expr) -> bool:
 
 
 def _is_broadcast(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
-    """All indices of the load come up among those of the store, in order; a dimension of 1 does not count."""
+    """Return True if the indices of the load occur among those of the store, in order; dimensions of 1 are skipped."""
     remaining = iter(store.indices)
     for extent, index in zip(load.buffer.shape, load.indices, strict=True):
         if tir.const_int(extent) == 1 and tir.const_int(index) == 0:
@@ -120,7 +120,7 @@ def _is_broadcast(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
 
 
 def _is_injective(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
-    """The load uses no variables but those that the store's indices are."""
+    """Return True if the load uses only variables that are indices of the store."""
     if not all(isinstance(i, tir.Var) for i in store.indices):
         return False
     known = set(store.indices)
@@ -128,13 +128,13 @@ def _is_injective(store: tir.BufferStore, load: tir.BufferLoad) -> bool:
 
 
 def _unchecked_index(index: tir.Expr) -> tir.Expr:
-    """The index that a check is of: what it is checked against does not count."""
+    """Return the index inside a bounds check, whose bound does not count."""
     check = checked_index(index)
     return index if check is None else check.index
 
 
 def _is_multiply_add(stmt: tir.Stmt) -> bool:
-    """`C[i, j] = C[i, j] + A[...] * B[...]`, each factor lacking an axis of the result; casts do not count."""
+    """Match `C[i, j] = C[i, j] + A[...] * B[...]`, each factor lacking an axis of the result; casts are skipped."""
     if not isinstance(stmt, tir.BufferStore):
         return False
     total = uncast(stmt.value)

@@ -1,4 +1,4 @@
-"""A TIR function of several products becomes several functions."""
+"""The pass `split-kernels`: split a TIR function of several products into several functions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from mlcc.relax.queries import is_call, tir_callee
 
 @dataclass(frozen=True)
 class SplitKernels(Pass):
-    """Make a TIR function of several products, or of one and other reductions, into one function for each.
+    """Split a TIR function of several products, or of one and other reductions, into one function for each.
 
-    What stands between products stays together. So each part gets the schedule of its kind, and may fuse with what is
-    before and after it. Functions whose loops somebody has scheduled stay, and so do those that give several results.
+    Stages between products stay together. Each part then gets the schedule of its kind, and may fuse with its
+    neighbours in the graph. Functions that are scheduled already are left alone, and so are those with several results.
 
     Before:  def attention(q, k, v, out): ...         # R.call_tir(cls.attention, (q, k, v), ...)
     After:   def attention_batch_matmul_NT(q, k, scores): ...
@@ -54,8 +54,10 @@ class SplitKernels(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some statements of the root block as a function: it reads `inputs` and writes `output`, buffers of the whole
-    function; `sizes` are variables that it takes as numbers because no shape binds them."""
+    """Some statements of the root block as a function that reads `inputs` and writes `output`, buffers of the original.
+
+    `sizes` are variables that it takes as numbers, because no shape binds them.
+    """
 
     function: tir.PrimFunc
     hint: str
@@ -93,7 +95,7 @@ class _Splitter(RelaxMutator):
     def calls(
         self, parts: list[_Part], func: tir.PrimFunc, arguments: tuple[relax.Expr, ...], out: relax.TensorStructInfo
     ) -> relax.Expr:
-        """The calls of the parts; the last one is given back."""
+        """Emit the calls of the parts, and return the last one."""
         values: dict[tir.Buffer, relax.Expr] = dict(zip(func.buffers, arguments, strict=False))  # type: ignore[arg-type]
         sizes = _sizes(func, [*(a.struct_info for a in arguments), out])  # type: ignore[list-item]
         analyzer = Analyzer()
@@ -131,7 +133,7 @@ def _sizes(func: tir.PrimFunc, infos: list[relax.TensorStructInfo]) -> dict[tir.
 
 
 def split_function(func: tir.PrimFunc, name: str) -> list[_Part] | None:
-    """The parts in the order in which they run; None for a function that stays whole."""
+    """Return the parts in execution order; None for a function that stays whole."""
     if is_operator(func):
         func = with_wide_intermediates(func)
     root = func.root
@@ -169,8 +171,11 @@ def split_function(func: tir.PrimFunc, name: str) -> list[_Part] | None:
 
 
 def _group_stages(products: list[bool], dependences: list[set[int]]) -> list[list[int]]:
-    """The stages of each part. Stages that are no products go together where one reads the other and equally many
-    products lie behind both: so no part needs a result of one that needs its own."""
+    """Return the stages of each part.
+
+    Stages that are not products are grouped where one reads the other and equally many products precede both, so that
+    no part depends on a part that depends on it.
+    """
     product_depth: list[int] = []
     group: list[int] = []
     for position, producers in enumerate(dependences):
@@ -187,8 +192,10 @@ def _group_stages(products: list[bool], dependences: list[set[int]]) -> list[lis
 def _merge_copies(
     groups: list[list[int]], stages: list[Stage], products: list[bool], dependences: list[set[int]]
 ) -> list[list[int]]:
-    """Copies in another order go with a product that reads each of their elements once, as that of one query and all
-    keys does: it may as well read what they copy. They are no part of their own then."""
+    """Merge permuting copies into the product that reads each of their elements once, as with one query and all keys.
+
+    Such a product may just as well read the source of the copy.
+    """
     readers = [{at for at, producers in enumerate(dependences) if p in producers} for p in range(len(stages))]
     merged = [list(g) for g in groups]
     for group in groups:

@@ -23,11 +23,12 @@ _NATIVE = "pragma_import_llvm"
 
 @dataclass(frozen=True)
 class VersionKernels(Pass):
-    """Clone TIR functions into versions for the further CPUs of the target, of which the object picks one at run time.
+    """Clone TIR functions into versions for further CPUs of the target, one of which is selected at run time.
 
-    A target that describes no machine, such as `llvm`, has usual ones, others those of its option `versions`. Later
-    passes go by the CPU of each version; all read the same panels of weights. Functions of fewer than `least` steps
-    have one version; one of the usual CPUs that is the one before but for products of bytes, where there are some.
+    A target without a specific CPU, such as `llvm`, has a usual set of versions, others those of their option
+    `versions`. Later passes schedule each version for its CPU; all read the same panels of weights. Functions of fewer
+    than `least` steps have one version. A usual CPU that differs from the previous one only in byte products gets a
+    version only of functions that multiply bytes.
 
     Before:  def dense(x, w, out): ...                 # llvm{versions=["x86-64-v3"]}
     After:   def dense(x, w, out): ...                 # mlcc.versions = ["dense_x86_64_v3"]
@@ -53,7 +54,7 @@ class VersionKernels(Pass):
 
 
 def _without_byte_products(target: LlvmTarget) -> tuple[str, ...]:
-    """The CPUs of a target that differ from the one before in more than how they add up products of bytes."""
+    """Return the CPUs of a target that differ from the previous one in more than byte products."""
     distinct = []
     before = _vector_features(target)
     for cpu in target.version_cpus:
@@ -72,7 +73,7 @@ def _vector_features(target: LlvmTarget) -> tuple[object, ...]:
 
 
 def _add_versions(module: IRModule, name: str, func: tir.PrimFunc, cpus: Sequence[str], panel: int) -> None:
-    """Put versions of a function for some CPUs into a module, behind all others."""
+    """Add versions of a function for some CPUs at the end of a module."""
     names: list[str] = []
     for cpu in cpus:
         names.append(module.unique_name(re.sub(r"\W", "_", f"{name}_{cpu}")))
@@ -83,7 +84,10 @@ def _add_versions(module: IRModule, name: str, func: tir.PrimFunc, cpus: Sequenc
 
 
 def _needs_versions(func: tir.PrimFunc, least: int) -> bool:
-    """A function that has no versions, is none, and takes some time; what it brings along is for any CPU."""
+    """Return True for a function with enough work that has no versions and is not a version itself.
+
+    Functions with native code of their own run on any CPU.
+    """
     if version_names(func) or cpu_of(func) is not None or _steps(func.body) < least:
         return False
     blocks = (n for n in walk(func) if isinstance(n, (tir.Block, tir.For)))

@@ -1,4 +1,4 @@
-"""Explanations of the decisions of `fuse`: one line for each edge of the dataflow graph, fused or not."""
+"""Explanations of the decisions of `fuse`: one line for each edge of the dataflow graph."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ALLOWED = {
 
 @dataclass
 class WhyFuse(Observer):
-    """Writes, before every `fuse` of a pipeline, what it will do with each edge and why."""
+    """Write, before every `fuse` of a pipeline, how it will treat each edge and why."""
 
     write: Callable[[str], None]
 
@@ -46,7 +46,7 @@ class WhyFuse(Observer):
 
 
 def explain(module: IRModule, level: int = 2) -> str:
-    """For each edge of each relax function whether both ends become one kernel, and by which rule, or why not."""
+    """Explain for each edge of each relax function whether its ends are fused, and by which rule, or why not."""
     lines = ["# --- why fuse"]
     kinds = Kinds(module)
     for name, func in module.functions.items():

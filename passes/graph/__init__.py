@@ -1,1 +1,1 @@
-"""Passes over relax functions, one file each, and their shared helpers."""
+"""Passes over relax functions, one per file, and their shared helpers."""

@@ -1,4 +1,4 @@
-"""The cheaper order of two products."""
+"""The pass `adjust-matmul-order`: the cheaper association of two matrix products."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _DEFAULT_UPPER_BOUND = 1 << 31  # what a size is taken to be less than, if the f
 class AdjustMatmulOrder(Pass):
     """Compute a product of three matrices in the order that takes fewer multiplications.
 
-    Parameters after the first `num_input` ones (an attribute of the function) are weights: products of two weights
-    come first, since they can be computed once. A product may be transposed in between. `tir_var_upper_bound` and
-    `tir_var_lower_bound` say how large symbolic sizes are. Equal products are computed once.
+    Parameters after the first `num_input` ones (an attribute of the function) are weights; products of two weights come
+    first, since they can be computed ahead of time. A product may be transposed in between. `tir_var_upper_bound` and
+    `tir_var_lower_bound` bound symbolic sizes. Equal products are computed once.
 
     Before:  lv = R.matmul(a, b)
              gv = R.matmul(lv, x)
@@ -45,7 +45,7 @@ class AdjustMatmulOrder(Pass):
 
 @dataclass
 class _ProductChain:
-    """Three factors, their shapes, and which two are multiplied first."""
+    """A product of three factors, which of them are transposed, and whether the left two are multiplied first."""
 
     factors: list[relax.Expr]
     left_first: bool
@@ -91,7 +91,7 @@ class _Adjuster(RelaxMutator):
         return self.product(first, self.bound(b, d))
 
     def factor_maker(self, factor: relax.Expr, turned: bool) -> Any:
-        """Makes a factor, transposed where the product of which it is one was."""
+        """Return a function that emits a factor, transposed if the inner product was."""
         return lambda: self.emit(_transposed(factor)) if turned else factor
 
     def bound(self, left: Any, right: Any) -> relax.Expr:
@@ -180,7 +180,7 @@ def _broadcast(a: Sequence[tir.Expr], b: Sequence[tir.Expr]) -> list[tir.Expr] |
 
 
 def _is_plain_product(call: Any) -> bool:
-    """A product whose result has its operands' dtype."""
+    """Return True for a product whose result has its operands' dtype."""
     if not is_call(call, "relax.matmul"):
         return False
     infos = [e.struct_info for e in (*call.args, call)]
@@ -204,7 +204,7 @@ def _transposed(expr: relax.Expr) -> relax.Expr:
 
 
 def _known_ahead(func: relax.Function) -> set[relax.Var]:
-    """The variables that are known before the inputs are."""
+    """Return the variables that do not depend on the inputs: weights, and values computed from weights."""
     count = func.attrs.get("num_input")
     weights = set(func.params[int(getattr(count, "value", count)) :]) if count is not None else set()
     symbols = {s for v in weights for s in info_symbols(v.struct_info)}

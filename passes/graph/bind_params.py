@@ -1,4 +1,4 @@
-"""Parameters become constants."""
+"""The pass `bind-params`: replace parameters by constants."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BindParams(Pass):
-    """Replace parameters of a function by the arrays of their names in an .npz or .safetensors file.
+    """Replace the parameters of a function by the arrays of the same names in an .npz or .safetensors file.
 
-    The file may be an index of several, `model.safetensors.index.json`, or a folder of them. Parameters without an
-    array stay. Symbolic sizes in the shapes of bound parameters take the arrays' sizes everywhere in the function.
-    Every array must have its parameter. A name that is no identifier, as those of weights in files of others, is also
-    that of the parameter that spells it so: `conv1.weight` of `conv1_weight` or `p_conv1_weight`.
+    The file may be an index of several files, `model.safetensors.index.json`, or a folder of them. Parameters without
+    an array stay. Symbolic sizes in the shapes of bound parameters take the arrays' sizes everywhere in the function.
+    Every array must have a parameter. An array name that is not an identifier, as in weights of other frameworks, also
+    matches the parameter that spells it as one: `conv1.weight` matches `conv1_weight` and `p_conv1_weight`.
 
     Before:  def main(x: R.Tensor((1, n), "float32"), w: R.Tensor((m, n), "float32"))
     After:   def main(x: R.Tensor((1, 784), "float32"))              # bind-params{params=w.npz}
@@ -47,7 +47,7 @@ class BindParams(Pass):
 
 
 def relax_function(module: IRModule, name: str, who: str) -> relax.Function:
-    """The relax function of that name. Raises CompileError E0506."""
+    """Return the relax function of a given name. Raise CompileError E0506 if there is none."""
     func = module.functions.get(name)
     if isinstance(func, relax.Function):
         return func
@@ -57,8 +57,10 @@ def relax_function(module: IRModule, name: str, who: str) -> relax.Function:
 
 
 def load_arrays(path: str, ctx: PassContext) -> Mapping[str, np.ndarray]:
-    """The arrays of a file named in a pipeline, or of a folder or index of files. Raises CompileError: E0510 if the
-    pipeline may not name it."""
+    """Return the arrays of a file, or of a folder or index of files, that a pipeline names.
+
+    Raise CompileError E0510 if the pipeline may not name it.
+    """
     import os
 
     from mlcc.array_files import load_arrays
@@ -71,7 +73,7 @@ def load_arrays(path: str, ctx: PassContext) -> Mapping[str, np.ndarray]:
 
 
 def bind(func: relax.Function, arrays: Mapping[str, Any], name: str, module: IRModule) -> relax.Function:
-    """The function with the parameters that `arrays` names as constants. Raises CompileError E0507."""
+    """Return the function with the parameters that `arrays` names bound to constants. Raise CompileError E0507."""
     from mlcc.array_files import names_of_parameters, read_array
     from mlcc.grammar.constants import as_tensor
 

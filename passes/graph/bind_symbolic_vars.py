@@ -1,4 +1,4 @@
-"""Symbolic sizes become numbers."""
+"""The pass `bind-symbolic-vars`: replace symbolic sizes by numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mlcc.relax.construct import make_function
 
 @dataclass(frozen=True)
 class BindSymbolicVars(Pass):
-    """Give symbolic variables of a function's parameters fixed sizes, by name; with `func=null` of every function's.
+    """Bind symbolic variables of a function's parameters to sizes, by name; with `func=null` those of every function.
 
     Before:  def main(x: R.Tensor((n, 784), "float32"))
     After:   def main(x: R.Tensor((16, 784), "float32"))        # bind-symbolic-vars{vars={"n": 16}}
@@ -67,7 +67,7 @@ class BindSymbolicVars(Pass):
 
 
 def _by_name(func: relax.Function) -> dict[str, list[tir.Var]]:
-    """The symbolic variables of a function's parameters."""
+    """Return the symbolic variables of a function's parameters by name."""
     by_name: dict[str, list[tir.Var]] = {}
     for var in dict.fromkeys(v for p in func.params for v in info_symbols(p.struct_info)):
         by_name.setdefault(var.name, []).append(var)

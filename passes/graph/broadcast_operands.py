@@ -1,4 +1,4 @@
-"""Stretch the operands whose symbolic extents may turn out to be 1, so that every result has a known shape."""
+"""The pass `broadcast-operands`: broadcast operands with symbolic extents, so that every result has a known shape."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from mlcc.relax.module_builder import ModuleBuilder
 
 @dataclass(frozen=True)
 class BroadcastOperands(Pass):
-    """Broadcast operands whose extents are only known at run time: each must be equal to the result's, or 1.
+    """Broadcast operands whose extents are only known at run time: each must equal the result's, or be 1.
 
-    Extents `n` and `m` give the extent `m if n == 1 else n`; `n` and 4 give 4. Other sizes are an error when the
-    function is entered. TVM leaves such a call with a result of unknown shape.
+    Extents `n` and `m` give the extent `m if n == 1 else n`; `n` and 4 give 4. Any other sizes are an error on entry to
+    the function. TVM leaves such a call with a result of unknown shape.
 
     Before:  lv = R.add(x, w)       # (n, 4) and (4, 4)
     After:   sizes = R.match_cast(R.shape([T.if_then_else(n == 1, 4, n)]), R.Shape([4]))
@@ -64,7 +64,7 @@ class _Broadcaster(RelaxMutator):
         return expr
 
     def _broadcast_to(self, call: relax.Call) -> relax.Expr:
-        """The operator itself takes symbolic extents to be equal."""
+        """Handle `broadcast_to` itself, whose lowering takes symbolic extents to be equal."""
         data, target = _dims(call.args[0]), _dims(call)
         if data is None or target is None:
             return call
@@ -72,7 +72,7 @@ class _Broadcaster(RelaxMutator):
         return call if stretched is call.args[0] else stretched
 
     def _operator(self, op: OpDef, call: relax.Call, matrix_axes: int) -> relax.Expr:
-        """A call whose operands broadcast but for the last `matrix_axes` axes of each."""
+        """Rewrite a call whose operands broadcast, except for the last `matrix_axes` axes of each."""
         operands = [_dims(a) for a in call.args if isinstance(a.struct_info, relax.TensorStructInfo)]
         if _dims(call) is not None or None in operands:
             return call
@@ -90,7 +90,7 @@ class _Broadcaster(RelaxMutator):
         return replace(new_call, struct_info=infer(new_call))
 
     def _operand(self, operand: relax.Expr, outer_dims: Dims, matrix_axes: int, user: relax.Call) -> relax.Expr:
-        """The operand, stretched to those extents of the result `outer_dims` that it may not have."""
+        """Return an operand, broadcast to those extents of the result that it may not have."""
         dims = _dims(operand)
         if dims is None:
             return operand
@@ -100,7 +100,7 @@ class _Broadcaster(RelaxMutator):
         return self._stretch(operand, dims, (*target, *dims[len(outer) :]), user)
 
     def _stretch(self, operand: relax.Expr, dims: Dims, target: Dims, user: relax.Call) -> relax.Expr:
-        """The operand of `user`, broadcast to `target` after a check that its extents allow that."""
+        """Return an operand broadcast to `target`, after a check that its extents allow it."""
         aligned = target[len(target) - len(dims) :]
         unproven = [(a, b) for a, b in zip(dims, aligned, strict=True) if not is_one(a) and not prove_equal(a, b)]
         if not unproven:

@@ -1,4 +1,4 @@
-"""Bindings that only rename, and symbolic variables that are known."""
+"""The pass `canonicalize`: remove renamings, and symbolic variables with known values."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mlcc.relax.queries import all_bindings, used_vars
 
 @dataclass(frozen=True)
 class Canonicalize(Pass):
-    """Drop bindings that only rename, use the fields of known tuples and constants directly.
+    """Remove bindings that only rename, and use the fields of known tuples and constants directly.
 
-    A tuple that is made of all fields of a parameter is that parameter. A symbolic variable that a `match_cast` binds
-    to what is already known is replaced by it. A variable that only its own dataflow block uses becomes a dataflow
+    A tuple made of all fields of a parameter is replaced by the parameter. A symbolic variable that a `match_cast`
+    binds to a known value is replaced by it. A variable that only its own dataflow block uses becomes a dataflow
     variable.
 
     Before:  lv = R.add(x, y)
@@ -38,14 +38,14 @@ class Canonicalize(Pass):
 
 
 def canonical(func: relax.Function, module: IRModule) -> relax.Function:
-    """The function with symbolic variables, then bindings in canonical form."""
+    """Return the function in canonical form: symbolic variables first, then bindings."""
     func = RelaxMutator(module).visit_function(func)  # joins blocks, so that fewer variables are used outside their own
     func = _replace_known_symbols(func, module)
     return renamed(func, module)
 
 
 def renamed(func: relax.Function, module: IRModule) -> relax.Function:
-    """The function without bindings that only rename."""
+    """Return the function without bindings that only rename."""
     return _Renamer(module, _plan_renaming(func)).visit_function(func)
 
 
@@ -150,7 +150,7 @@ def _look_through(facts: _Facts, expr: relax.Expr) -> relax.Expr:
 
 
 def _rebuilt_parameter(facts: _Facts, tuple_expr: relax.Tuple) -> relax.Var | None:
-    """The parameter whose fields, all of them in order, a tuple is made of."""
+    """Return the parameter that a tuple rebuilds from all its fields, in order; else None."""
     sources = set()
     for index, field_ in enumerate(tuple_expr.fields):
         item = _look_through(facts, field_)
@@ -237,7 +237,7 @@ class _Renamer(RelaxMutator):
 
 
 def _bind_outputs_directly(block: relax.DataflowBlock) -> relax.DataflowBlock:
-    """`lv = f(x); gv = lv` with no other use of `lv` becomes `gv = f(x)`, at the place of the output."""
+    """Replace `lv = f(x); gv = lv`, with no other use of `lv`, by `gv = f(x)` in the place of the output."""
     sources: dict[relax.Var, Any] = {}
     outputs: dict[relax.Var, Any] = {}
     otherwise_used: set[relax.Var] = set()

@@ -1,4 +1,4 @@
-"""State what operators take sizes to be: equal where they must be, and no larger than a tensor can be."""
+"""The pass `check-shapes`: make the size requirements of operators explicit."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mlcc.relax.construct import shape_expr
 
 @dataclass(frozen=True)
 class CheckShapes(Pass):
-    """State the sizes that an operator needs to be equal, where they are different expressions.
+    """Insert checks for sizes that an operator requires to be equal, where they are different expressions.
 
-    What is lowered later computes with the sizes of one operand and would read past the end of the other. Results
-    whose number of elements may be more than fits are stated to have no more than that. Compiled code checks such a
-    `match_cast` when the function is entered; sizes that overflow do not satisfy it.
+    Lowered code computes with the sizes of one operand, and would read past the end of another. Results with possibly
+    more elements than a tensor can have are checked against the limit, too. Compiled code checks such a `match_cast` on
+    entry to the function; sizes that overflow fail it.
 
     Before:  lv = R.matmul(x, y)       # (n, k) and (j, m)
     After:   sizes = R.match_cast(R.shape([k]), R.Shape([j]))
@@ -38,7 +38,7 @@ class CheckShapes(Pass):
 
 
 class _ShapeChecker(RelaxMutator):
-    """Puts a check before each call that needs one; the same one once in a sequence."""
+    """Insert a check before each call that needs one; equal checks occur once in a sequence."""
 
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)

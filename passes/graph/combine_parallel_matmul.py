@@ -1,4 +1,4 @@
-"""Products of one matrix with several become one product."""
+"""The pass `combine-parallel-matmul`: one product in place of several with the same left operand."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from mlcc.relax.queries import is_call, used_vars
 
 @dataclass(frozen=True)
 class CombineParallelMatmul(Pass):
-    """Join products with the same left operand: the right ones are concatenated, and the result is split.
+    """Combine products with the same left operand: concatenate the right operands, and split the result.
 
-    An addition to each product, and an activation after it, are joined as well if all branches have them. One of the
-    right operands may have a symbolic number of columns; its part is the last.
+    An addition to each product, and an activation after it, are combined as well if all branches have them. One of the
+    right operands may have a symbolic number of columns; its part comes last.
 
     Before:  lv = R.matmul(x, w0)
              lv1 = R.matmul(x, w1)
@@ -64,8 +64,8 @@ class _Branch:
 class _Block:
     """The bindings of a block, by variable and by the first operand of their calls.
 
-    `slots` holds what has taken the place of each binding, `slot_of` where a variable is bound: a change costs what it
-    spans, not what the block holds.
+    `slots` holds the replacement of each binding, `slot_of` the slot of each variable: the cost of a change depends on
+    the span that it replaces, not on the size of the block.
     """
 
     bindings: tuple[relax.Binding, ...]
@@ -84,14 +84,14 @@ class _Block:
                 self.by_first.setdefault(value.args[0], []).append(binding)
 
     def replace(self, first: int, last: int, bindings: list[Any]) -> None:
-        """Put bindings in the place of those of the slots from `first` to `last`."""
+        """Replace the bindings of the slots from `first` to `last`."""
         self.slots[first : last + 1] = [bindings, *([] for _ in range(last - first))]
         for binding in bindings:
             self.by_var[binding.var] = binding
             self.slot_of[binding.var] = first
 
     def first_user(self, var: relax.Var, fits: Callable[[relax.Call], bool]) -> Any:
-        """The first binding of a call on a variable that fits."""
+        """Return the first binding of a call on a variable that satisfies a condition."""
         return next((binding for binding in self.by_first.get(var, ()) if fits(binding.value)), None)
 
     def branches(self, lhs: relax.Var) -> list[_Branch]:
@@ -103,7 +103,7 @@ class _Block:
         ]
 
     def extended(self, branches: list[_Branch]) -> list[_Branch]:
-        """The branches with their additions and activations, if all have the same."""
+        """Return the branches with their additions and activations, if all branches have the same."""
         sums = [self.first_user(b.product, lambda call: is_call(call, "relax.add")) for b in branches]
         if all(s is not None and _is_column_bias(s.value.args[1], b) for s, b in zip(sums, branches, strict=True)):
             biases = [s.value.args[1] for s in sums]
@@ -118,7 +118,7 @@ class _Block:
         return branches
 
     def transitive_operands(self, var: relax.Var) -> set[relax.Var]:
-        """The variables of this block that a value is made of, directly or not."""
+        """Return the variables of this block that a value depends on, directly or not."""
         operands: set[relax.Var] = set()
         stack = [var]
         while stack:
@@ -146,7 +146,7 @@ def _dims(expr: relax.Expr) -> tuple[tir.Expr, ...] | None:
 
 
 def _is_column_bias(bias: relax.Expr, branch: _Branch) -> bool:
-    """A summand that has a column for each of the product's."""
+    """Return True if an addend has as many columns as the product."""
     dims = _dims(bias)
     return isinstance(bias, relax.Var) and bool(dims) and Analyzer().prove_equal(dims[-1], branch.columns)  # type: ignore[index]
 
@@ -178,7 +178,7 @@ class _Combiner(RelaxMutator):
 
 
 def _combine(block: _Block, lhs: relax.Var) -> bool:
-    """Join the products of `lhs`, those whose right operands fit at a time; whether there were any."""
+    """Combine the products of `lhs` whose right operands are compatible; return True if there were any."""
     by_rank: dict[int, list[_Branch]] = {}
     products = block.branches(lhs)
     branches = block.extended(products) if len(products) > 1 else []
@@ -197,7 +197,7 @@ def _combine(block: _Block, lhs: relax.Var) -> bool:
 
 
 def _join(block: _Block, lhs: relax.Var, group: list[_Branch]) -> bool:
-    """Put one product in the place of a group; whether an order of the bindings allows it."""
+    """Replace a group of products by one; return False if the order of bindings does not allow it."""
     slots = [block.slot_of[v] for b in group for v in (b.product, b.result)]
     first, last = min(slots), max(slots)
     window = [b for slot in block.slots[first : last + 1] for b in slot]
@@ -234,7 +234,7 @@ def _dtype(var: relax.Var) -> str:
 
 
 def _independent(block: _Block, group: list[_Branch]) -> list[_Branch]:
-    """The branches whose operands are not made of the results of others."""
+    """Return the branches whose operands do not depend on the results of others."""
     branches: list[_Branch] = []
     replaced = {b.result for b in group}
     for branch in group:
@@ -244,13 +244,13 @@ def _independent(block: _Block, group: list[_Branch]) -> list[_Branch]:
 
 
 def _splittable(group: list[_Branch]) -> list[_Branch]:
-    """Those of known width first, and at most one of unknown width, the last."""
+    """Return the branches of known width, then at most one of unknown width."""
     fixed = [b for b in group if isinstance(b.columns, tir.IntImm)]
     return fixed + [b for b in group if not isinstance(b.columns, tir.IntImm)][:1]
 
 
 def _joined_product(lhs: relax.Var, group: list[_Branch]) -> list[relax.VarBinding]:
-    """The bindings that compute all branches at once; the last is the tuple of their results."""
+    """Return the bindings that compute all branches at once; the last one is the tuple of their results."""
     bindings: list[relax.VarBinding] = []
 
     def emit(operator: str, *args: relax.Expr, **attrs: Any) -> relax.Var:

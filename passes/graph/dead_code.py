@@ -17,11 +17,11 @@ from mlcc.relax.queries import callees, live_vars
 
 @dataclass(frozen=True)
 class DeadCode(Pass):
-    """Remove unused bindings, and functions that no entry reaches.
+    """Remove unused bindings, and functions that no entry function reaches.
 
-    Entries are the public functions and those that `entry` names. A binding goes if nothing needs its variable and
-    its value has no effect beside it; inside a dataflow block nothing has. `match_cast` stays: it checks, and it
-    defines symbolic variables.
+    Entry functions are the public ones and those that `entry` names. A binding is removed if nothing uses its variable
+    and its value has no side effects; in a dataflow block none has. `match_cast` stays: it is a check, and defines
+    symbolic variables.
 
     Before:  lv0 = R.multiply(x, y)
              gv0 = R.ewise_fma(x, y, y)
@@ -39,14 +39,14 @@ class DeadCode(Pass):
 
 
 def entry_functions(module: IRModule, named: Iterable[str], who: str) -> set[str]:
-    """The public functions and those named. Raises CompileError E0506 for a name that no function has."""
+    """Return the public functions and those named. Raise CompileError E0506 for a name that no function has."""
     named = set(named)
     require_functions(module, named, who)
     return named | {name for name, func in module.functions.items() if not func.is_private}
 
 
 def require_functions(module: IRModule, named: Iterable[str], who: str) -> None:
-    """Raises CompileError E0506 listing the names that no function has."""
+    """Raise CompileError E0506, listing the names that no function has."""
     errors = [
         error("E0506", f"`{who}`: the module has no function `{n}`", help=did_you_mean(n, module))
         for n in sorted(set(named))
@@ -57,7 +57,7 @@ def require_functions(module: IRModule, named: Iterable[str], who: str) -> None:
 
 
 def keep_reachable(module: IRModule, entries: set[str]) -> IRModule:
-    """The module without the functions that no entry calls, directly or not."""
+    """Return the module without the functions that no entry function calls, directly or not."""
     reachable = set(entries)
     worklist = list(entries)
     while worklist:
@@ -71,7 +71,7 @@ def keep_reachable(module: IRModule, entries: set[str]) -> IRModule:
 
 
 def remove_unused(func: relax.Function, module: IRModule) -> relax.Function:
-    """The function without bindings that nothing needs; the same object if it has none."""
+    """Return the function without unused bindings; the same object if there are none."""
     live = live_vars(func, module)
     return _Remover(module, live).visit_function(func)
 

@@ -1,4 +1,4 @@
-"""Composite operators become simpler ones."""
+"""The pass `decompose`: replace composite operators by simpler ones."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from mlcc.relax.queries import is_call
 
 @dataclass(frozen=True)
 class Decompose(Pass):
-    """Write normalisations by batch out as arithmetic, for training also those by layer; name computed shapes.
+    """Decompose batch norms into arithmetic, for training also layer norms; bind computed shapes to symbolic variables.
 
-    For inference a batch norm takes the moving mean and variance, whatever its attribute `training` says. For training
-    it takes those of the batch, and the moving ones are brought up to date. The dimensions that `R.tensor_to_shape`
-    gives become symbolic variables. `func` names the only function to change.
+    For inference, batch norms use the moving mean and variance, regardless of their attribute `training`. For training
+    they use those of the batch, and update the moving ones. The dimensions of an `R.tensor_to_shape` become symbolic
+    variables. `func` names the only function to change.
 
     Before:  lv = R.nn.batch_norm(x, gamma, beta, mean, var, axis=1)
              gv = lv[0]
@@ -56,7 +56,7 @@ class Decompose(Pass):
 
 
 def scalar(value: float, dtype: DType) -> relax.Constant:
-    """A constant without dimensions."""
+    """Return a constant without dimensions."""
     import numpy as np
 
     from mlcc.ir.narrow import encode
@@ -72,7 +72,7 @@ def _has_known_type(call: relax.Expr) -> bool:
 
 
 class _Decomposer(RelaxMutator):
-    """`shapes` has the variables that stand for a shape with named dimensions: types say those, not the variable."""
+    """Decompose the operators of a function; `shapes` maps variables to shapes with named dimensions."""
 
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
@@ -93,7 +93,7 @@ class _Decomposer(RelaxMutator):
         return self.tensor_to_shape(expr) if is_call(expr, "relax.tensor_to_shape") else expr
 
     def tensor_to_shape(self, call: Any) -> relax.Expr:
-        """A packed call gives the shape, and a cast its dimensions names; those unknown in number stay as they are."""
+        """Compute the shape by a packed call, and name its dimensions by a cast, unless their number is unknown."""
         info = call.struct_info
         if not isinstance(info, relax.ShapeStructInfo) or info.ndim < 0:
             return call  # type: ignore[no-any-return]
@@ -136,7 +136,7 @@ class _ForTraining(RelaxMutator):
         return expr
 
     def batch_norm(self, call: Any) -> relax.Expr:
-        """By the batch's mean and variance, of which the moving ones take in a share."""
+        """Normalize by the batch's mean and variance, and update the moving ones by the momentum."""
         data, gamma, beta, *moving = call.args
         ndim = data.struct_info.ndim
         axes = [i for i in range(ndim) if i != call.attrs["axis"] % ndim]

@@ -1,4 +1,4 @@
-"""Equal values are computed once."""
+"""The pass `eliminate-common-subexpr`: compute equal values once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mlcc.relax.queries import is_impure, used_constants, used_vars
 
 @dataclass(frozen=True)
 class EliminateCommonSubexpr(Pass):
-    """Use the first of several equal values in the place of the later ones, which become renamings.
+    """Replace later ones of equal values by the first, so that their bindings become renamings.
 
-    With `call_only` only calls count, not tuples and other values. What has effects or allocates is left alone;
-    `canonicalize` or `dead-code` removes the renamings.
+    With `call_only` only calls are considered, not tuples and other values. Values with side effects or allocations are
+    left alone. `canonicalize` or `dead-code` removes the renamings.
 
     Before:  lv = R.add(x, y)
              lv1 = R.add(x, y)
@@ -38,7 +38,7 @@ class EliminateCommonSubexpr(Pass):
 
 
 def deduplicated(func: relax.Function, module: IRModule, call_only: bool = False) -> relax.Function:
-    """The function with every value computed once; the same object if nothing is computed twice."""
+    """Return the function with common subexpressions eliminated; the same object if there are none."""
     return _Eliminator(module, call_only).visit_function(func)
 
 
@@ -93,7 +93,7 @@ class _Eliminator(RelaxMutator):
 
 
 def _content_sample(constant: relax.Constant) -> tuple[object, ...]:
-    """Some elements of a constant: most that differ are told apart without a look at all of them, or at each other."""
+    """Return some elements of a constant, which tell most different constants apart without comparing all elements."""
     array = constant.data.array
     if array is None:
         return ((constant.data.sha256 or constant.data.key)[:16],)

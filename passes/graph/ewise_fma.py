@@ -1,4 +1,4 @@
-"""Multiply, then add: one operator."""
+"""The pass `ewise-fma`: replace multiply-add by one operator."""
 
 from __future__ import annotations
 

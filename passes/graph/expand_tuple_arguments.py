@@ -1,4 +1,4 @@
-"""Tuples are passed field by field."""
+"""The pass `expand-tuple-arguments`: pass tuples field by field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlcc.relax.construct import get_item, make_seq, make_tuple, with_bound_resu
 
 @dataclass(frozen=True)
 class ExpandTupleArguments(Pass):
-    """Parameters of private functions that are tuples become one parameter for each field.
+    """Replace tuple parameters of private functions by one parameter for each field.
 
     Before:  def f(args: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")))
     After:   def f(args_0: R.Tensor((4,), "float32"), args_1: R.Tensor((4,), "float32"))

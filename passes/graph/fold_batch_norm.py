@@ -1,4 +1,4 @@
-"""Batch norms disappear into the weights before them."""
+"""The pass `fold-batch-norm`: fold batch norms into the weights of preceding convolutions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from mlcc.relax.queries import Uses, is_call, is_primitive
 class FoldBatchNorm(Pass):
     """Fold a batch norm for inference into the constant weight of the `conv2d` before it.
 
-    Everything but the convolution and an addition is then made of constants: `fold-constants` computes it. Weights in
-    OIHW or IOHW and results in NCHW are folded. Moving mean and variance are taken, whatever the attribute `training`
-    of the batch norm says, and what something else uses, too, is computed twice: as in TVM. With `strict` neither is,
-    and a constant bias between both is folded along.
+    Everything but the convolution and one addition then consists of constants, which `fold-constants` evaluates.
+    Weights in OIHW or IOHW and results in NCHW are supported. As in TVM, the moving mean and variance are used
+    regardless of the batch norm's attribute `training`, and values with other uses are computed twice. With `strict`
+    such cases are left alone, and a constant bias between the two is folded as well.
 
     Before:  lv = R.nn.conv2d(x, W)
              lv1 = R.nn.batch_norm(lv, GAMMA, BETA, MEAN, VAR, axis=1)
@@ -66,7 +66,7 @@ class _Folder(RelaxMutator):
         return self.folded(conv, norm, constants, bias) if _can_fold(conv, norm, constants) else expr
 
     def without_bias(self, expr: relax.Expr) -> tuple[relax.Expr, relax.Expr | None]:
-        """Split a sum into data and constant per-channel bias; return the expression and None for anything else."""
+        """Split a sum into the data and a constant per-channel bias; return the expression and None otherwise."""
         total: Any = self.uses.resolve(expr)
         if is_call(total, "relax.add"):
             for source, bias in (total.args, total.args[::-1]):
@@ -81,7 +81,7 @@ class _Folder(RelaxMutator):
         return expr, None
 
     def folded(self, conv: Any, norm: Any, constants: list[Any], bias: relax.Expr | None) -> relax.Expr:
-        """conv(x, w * s) + (beta - mean * s + bias * s), where s is gamma / sqrt(variance + epsilon)."""
+        """Return conv(x, w * s) + (beta - mean * s + bias * s), where s is gamma / sqrt(variance + epsilon)."""
         weight, gamma, beta, mean, variance = constants
         channels, one = gamma.struct_info.dims[0], c.const(1, "int64")
         channel_axis = conv.attrs["kernel_layout"].index("O")

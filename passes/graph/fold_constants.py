@@ -1,4 +1,4 @@
-"""Evaluation at compile time."""
+"""The pass `fold-constants`: evaluation at compile time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ WORK_LIMIT = 1 << 22  # operations that a TIR function may take to be evaluated 
 
 @dataclass(frozen=True)
 class FoldConstants(Pass):
-    """Evaluate operators and TIR calls whose operands are all known, and drop what is then unused.
+    """Evaluate operators and TIR calls whose operands are all known, and remove what is then unused.
 
-    Operators are evaluated in dataflow blocks, where nothing has effects. A result with more than `limit` elements
-    is left to run time, unless it is no larger than what it is made from; one with more than `created` elements, too,
-    if it is made from no tensor, as those of `R.zeros` and `R.arange` are.
+    Operators are evaluated in dataflow blocks, where nothing has side effects. A result with more than `limit` elements
+    is left to run time, unless it is no larger than its operands; so is one with more than `created` elements that has
+    no tensor operands, as those of `R.zeros` and `R.arange`.
 
     Before:  lv = R.permute_dims(R.const([[1, 2], [3, 4]], "float32"))
              gv = R.matmul(x, lv)
@@ -87,7 +87,7 @@ class _Folder(RelaxMutator):
         return fold_call(call, self.limit, self.created)
 
     def fold_tir(self, call: relax.Call) -> relax.Expr | None:
-        """The results of a TIR function on constants; None if they are large, or take long."""
+        """Return the results of a TIR function on constants; None if they are large, or expensive to compute."""
         name, arguments = tir_callee(call) or "", call.args[1]
         func = self.module.functions.get(name)
         if not isinstance(func, tir.PrimFunc) or not isinstance(arguments, relax.Tuple) or len(call.args) > 2:
@@ -107,7 +107,7 @@ class _Folder(RelaxMutator):
 
 
 def fold_call(call: relax.Call, limit: int = 1 << 16, created: int = 1 << 10) -> relax.Expr | None:
-    """The result of an operator whose operands are all known; None if they are not, or it is left to run time."""
+    """Return the result of an operator whose operands are all known; None if it is left to run time."""
     if is_call(call, "relax.tensor_to_shape"):
         return _tensor_to_shape(call)
     op = ops.get(call.op.name) if isinstance(call.op, tir.Op) else None
@@ -145,7 +145,7 @@ def is_worth_folding(call: relax.Call, limit: int, created: int) -> bool:
 
 
 def _decodes(call: relax.Call) -> bool:
-    """Return True for a dequantization with a scale per group: products decode these weights as they read them."""
+    """Return True for a dequantization with a scale per group, which products fuse with."""
     if not is_call(call, "relax.dequantize"):
         return False
     ranks = [getattr(a.struct_info, "ndim", -1) for a in call.args[:2]]
@@ -153,7 +153,7 @@ def _decodes(call: relax.Call) -> bool:
 
 
 def _results(info: relax.StructInfo | None) -> list[relax.TensorStructInfo]:
-    """The tensors of a result; none if it is anything else."""
+    """Return the tensors of a result; none if it has any other component."""
     fields = info.fields if isinstance(info, relax.TupleStructInfo) else (info,)
     tensors = [i for i in fields if isinstance(i, relax.TensorStructInfo)]
     return tensors if len(tensors) == len(fields) else []
@@ -164,7 +164,7 @@ def _leaves(expr: relax.Expr) -> list[relax.Expr]:
 
 
 def _size(info: relax.StructInfo | None) -> int | None:
-    """The number of elements of a tensor of known size."""
+    """Return the number of elements of a tensor of known size, or None."""
     if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
         return None
     size = 1
@@ -176,7 +176,7 @@ def _size(info: relax.StructInfo | None) -> int | None:
 
 
 def _operand_value(expr: relax.Expr) -> Any:
-    """An operand as a reference takes it: arrays, tuples, numbers; None if it is not known."""
+    """Return an operand in the form that reference implementations take: arrays, tuples, numbers; None if unknown."""
     from mlcc.ir.narrow import decode
 
     match expr:
@@ -195,7 +195,7 @@ def _operand_value(expr: relax.Expr) -> Any:
 
 
 def _constant(value: Any, info: relax.StructInfo | None) -> relax.Constant | None:
-    """A constant of the struct info that was inferred; None if the value is not of it."""
+    """Return a constant of the inferred struct info; None if the value does not conform to it."""
     import numpy as np
 
     from mlcc.ir.narrow import encode
@@ -217,7 +217,7 @@ def _tensor_to_shape(call: relax.Call) -> relax.Expr | None:
 def _interpret(
     func: tir.PrimFunc, constants: list[TensorData], outputs: list[relax.TensorStructInfo]
 ) -> list[relax.Constant] | None:
-    """Run a TIR function in the interpreter; None if the interpreter refuses it."""
+    """Run a TIR function in the interpreter; return None if the interpreter refuses it."""
     import numpy as np
 
     from mlcc.errors import MlccError

@@ -21,10 +21,10 @@ MAX_BINDINGS = 100_000  # in one function
 
 @dataclass(frozen=True)
 class InlineFunctions(Pass):
-    """Put the bodies of private relax functions in the place of their calls, and drop the functions.
+    """Replace calls of private relax functions by their bodies, and remove the functions.
 
-    Fused functions stay, and so do functions that call themselves. A body with more than dataflow blocks is not put
-    into one. If there are such functions, bindings that only rename go, and so does what nothing uses.
+    Fused functions and recursive functions stay. A body with blocks other than dataflow blocks is not inlined into a
+    dataflow block. If anything is inlined, renamings and unused values are removed as well.
 
     Before:  gv = cls.helper(x)          # def helper(a): b = R.add(a, a); return b
     After:   b = R.add(x, x)
@@ -53,7 +53,7 @@ class InlineFunctions(Pass):
 
 
 def _check_growth(module: IRModule, chosen: set[str]) -> None:
-    """Raise an error for inlining that grows exponentially: functions that each call the next one twice."""
+    """Raise CompileError E0513 if inlining would grow exponentially: functions that each call the next one twice."""
     totals: dict[str, int] = {}
     worklist = list(module)
     while worklist:
@@ -73,7 +73,7 @@ def _check_growth(module: IRModule, chosen: set[str]) -> None:
 
 
 def _inlined_calls(func: Func, chosen: set[str]) -> list[str]:
-    """The functions that are put in, once for each call."""
+    """Return the functions to inline into a function, once for each call."""
     if not isinstance(func, relax.Function):
         return []
     ops = (getattr(binding.value, "op", None) for binding, _ in all_bindings(func.body))  # type: ignore[attr-defined]
@@ -81,7 +81,7 @@ def _inlined_calls(func: Func, chosen: set[str]) -> list[str]:
 
 
 def _recursive(module: IRModule) -> set[str]:
-    """Functions that reach themselves by calls."""
+    """Return the functions that call themselves, directly or not."""
     calls = {name: callees(func) for name, func in module.functions.items()}
     recursive = set()
     for name in calls:
@@ -128,7 +128,7 @@ class _Inliner(RelaxMutator):
 
 
 def _bound_variables(func: relax.Function) -> list[relax.Var]:
-    """The variables that a body defines, parameters of the functions in it included."""
+    """Return the variables that a body binds, including the parameters of nested functions."""
     variables = []
     for binding, _ in all_bindings(func.body):
         variables.append(binding.var)

@@ -1,4 +1,4 @@
-"""Products of dequantized tensors become products of their integers."""
+"""The pass `integer-products`: multiply dequantized tensors as integers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _LAYOUTS = {  # of the data and the weights, by convolution
 
 @dataclass(frozen=True)
 class IntegerProducts(Pass):
-    """Multiply int8 and uint8 as they are, add up in int32, and scale the sums.
+    """Multiply int8 and uint8 directly, accumulate in int32, and scale the sums.
 
-    Takes matrix products and convolutions of two dequantized tensors: the left one, or the data, with one scale and
-    constant zero point; the right one, or the weights, with one scale for all or for each channel of the result, and
-    zero points that are 0 or can be taken off the constant weights. Views between are views of the integers then. Sums
-    are exact where the pass is applied: that they stay within int32 is known from the number of terms.
+    Applies to matrix products and convolutions of two dequantized tensors: the left one, or the data, with one scale
+    and a constant zero point; the right one, or the weights, with one scale or one per channel of the result, and zero
+    points that are 0 or can be subtracted from the constant weights. Views in between become views of the integers.
+    Sums are exact: the number of terms shows that they stay within int32.
 
     Before:  lv = R.matmul(R.dequantize(x, s, z), R.dequantize(w, t, R.const(0, "int8")))
     After:   lv = R.multiply(R.astype(R.matmul(x, w, out_dtype="int32") - z * sum(w), "float32"), s * t)
@@ -123,7 +123,7 @@ class _Rewriter(RelaxMutator):
         return self._scaled(total, self._sums(w, zero, range(1, len(kernel))), data.scale, weight, spatial)
 
     def _padded(self, x: relax.Expr, padding: Sequence[int], zero: int) -> relax.Expr:
-        """Integers with what stands for 0 around them; padding is given before all axes, then after them."""
+        """Pad integers with the zero point; `padding` lists the amounts before all axes, then those after them."""
         spatial = len(padding) // 2
         width = [0, 0, 0, 0]
         for axis in range(spatial):
@@ -131,7 +131,7 @@ class _Rewriter(RelaxMutator):
         return self.emit_op("nn.pad", x, pad_width=width, pad_value=float(zero))
 
     def _sums(self, weight: relax.Expr, zero: int, axes: Sequence[int]) -> relax.Expr | None:
-        """The zero point of the other operand times the sums of weights that it meets."""
+        """Return the correction: the zero point of the other operand times the sums of the weights."""
         if not zero:
             return None
         wide = self.emit_op("astype", weight, dtype="int32")
@@ -142,7 +142,7 @@ class _Rewriter(RelaxMutator):
         self, total: relax.Expr, correction: relax.Expr | None, scale: relax.Expr, weight: _Quantized,
         spatial: int | None,
     ) -> relax.Expr:  # fmt: skip
-        """(total - correction) * scales as floats; channels come before `spatial` axes, or last."""
+        """Return (total - correction) * scales as floats; channels come before `spatial` axes, or last."""
 
         def channels(value: relax.Expr) -> relax.Expr:
             return value if not spatial else self.emit_op("reshape", value, values.shape_expr([-1, *[1] * spatial]))
@@ -162,7 +162,7 @@ class _Rewriter(RelaxMutator):
     # ------------------------------------------------------------ operands
 
     def _operands(self, call: relax.Call) -> tuple[_Quantized, _Quantized] | None:
-        """Both operands, if they are dequantized and the left one has one scale."""
+        """Return both operands, if both are dequantized and the left one has a single scale; else None."""
         info = call.struct_info
         if not isinstance(info, relax.TensorStructInfo) or str(info.dtype) != "float32":
             return None
@@ -173,7 +173,7 @@ class _Rewriter(RelaxMutator):
         return left, right
 
     def _quantized_source(self, expr: relax.Expr) -> _Quantized | None:
-        """The integers that a tensor is dequantized from, through views."""
+        """Return the integers that a tensor is dequantized from, looking through views; else None."""
         value = self.uses.resolve(expr)
         if is_call(value, "relax.dequantize"):
             assert isinstance(value, relax.Call)
@@ -200,7 +200,7 @@ class _Rewriter(RelaxMutator):
         return dataclasses.replace(below, axis=axis, views=(*below.views, value))
 
     def _integers(self, quantized: _Quantized) -> relax.Expr:
-        """The integers in the shape that the product takes."""
+        """Emit the integers in the shape that the product takes."""
         data = quantized.data
         for view in quantized.views:
             integer_view = replace(view, args=(data, *(self.visit(arg) for arg in view.args[1:])))
@@ -208,7 +208,7 @@ class _Rewriter(RelaxMutator):
         return data
 
     def _without_zero_point(self, weight: _Quantized) -> _Quantized | None:
-        """Weights whose zero point is 0: as they are, or as other constants of int8."""
+        """Return weights with zero point 0: unchanged, or as other int8 constants; None if that is impossible."""
         import numpy as np
 
         zero = _array(self.uses.resolve(weight.zero))
@@ -231,7 +231,7 @@ class _Rewriter(RelaxMutator):
 
 
 def _bounded_zero(left: _Quantized, right: _Quantized, terms: int | None) -> int | None:
-    """The zero point of the left operand; None if it is not known, or if sums of so many terms could be too large."""
+    """Return the zero point of the left operand; None if it is unknown, or sums of `terms` terms might overflow."""
     zero = _array(left.zero)
     if zero is None or zero.size != 1 or terms is None:
         return None
@@ -253,7 +253,7 @@ def _is_view(call: relax.Call) -> bool:
 
 
 def _array(value: relax.Expr) -> Any:
-    """The elements of a constant of integers."""
+    """Return the elements of an integer constant, or None."""
     known = isinstance(value, relax.Constant) and value.data.dtype.is_int
     return value.data.array if known else None  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Functions inside functions become functions of the module."""
+"""The pass `lambda-lift`: turn nested functions into functions of the module."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MAKE, _INVOKE, _INVOKE_PURE = (
 
 @dataclass(frozen=True)
 class LambdaLift(Pass):
-    """Move functions out of the functions that they are written in.
+    """Lift nested functions out of the functions that contain them.
 
-    What one uses of its surroundings becomes parameters behind its own, which `R.make_closure` gives it beforehand.
+    Captured variables become additional parameters, which `R.make_closure` binds.
 
     Before:  def main(x, y):
                  def inner(a): return R.add(a, x)
@@ -56,7 +56,7 @@ _Place = tuple[str, ...]  # the function of the module, then the variables on th
 
 
 def _nested(module: IRModule) -> Iterator[tuple[relax.Function, _Place]]:
-    """Every function bound inside a function, with its place; outer ones first, in order."""
+    """Yield every function bound inside a function, with its path; outer ones first, in order."""
     for name, func in module.functions.items():
         stack: list[tuple[Any, _Place]] = [(func.body, (name,))] if isinstance(func, relax.Function) else []
         while stack:
@@ -70,7 +70,7 @@ def _nested(module: IRModule) -> Iterator[tuple[relax.Function, _Place]]:
 
 
 def _unique_names(module: IRModule) -> dict[relax.Function, str]:
-    """Names for the functions to lift, the shortest that are unique. Raises CompileError E0516."""
+    """Return the shortest unique names for the functions to lift. Raise CompileError E0516."""
     nested = dict(_nested(module))
     names: dict[relax.Function, str] = {}
     used_names = set(module)
@@ -113,7 +113,7 @@ def _unique_names(module: IRModule) -> dict[relax.Function, str]:
 
 
 class _ClosureCalls(RelaxMutator):
-    """Calls of variables that hold closures, which are objects, become `invoke_closure`."""
+    """Turn calls of variables that hold closures (objects) into `invoke_closure`."""
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
         if not isinstance(expr, relax.Call) or not isinstance(expr.op, relax.Var):
@@ -141,7 +141,7 @@ class _ClosureCalls(RelaxMutator):
 
 
 class _Lifter(_ClosureCalls):
-    """`lifted` has the functions being lifted by their variables: name and what they capture."""
+    """Lift functions; `lifted` maps the variables of functions being lifted to their names and captured values."""
 
     def __init__(self, module: IRModule, names: dict[relax.Function, str]) -> None:
         super().__init__(module)
@@ -200,7 +200,7 @@ def _closure(callee: relax.GlobalVar, captured: tuple[relax.Expr, ...]) -> relax
 
 
 def _captured(func: relax.Function) -> list[relax.Var]:
-    """The variables of its surroundings that a function uses, in the order of use."""
+    """Return the variables of enclosing scopes that a function uses, in order of use."""
     local_vars = set(func.params)
     for binding, _ in all_bindings(func.body):
         local_vars.add(binding.var)
@@ -211,7 +211,7 @@ def _captured(func: relax.Function) -> list[relax.Var]:
 
 
 def _with_closures_from_calls(module: IRModule) -> IRModule:
-    """Update the callers of functions whose result has become an object (a closure), up to a fixed point."""
+    """Update the callers of functions whose result has become a closure, up to a fixed point."""
     while True:
         new_module = module.copy()
         for name, func in module.functions.items():

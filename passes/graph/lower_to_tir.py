@@ -1,4 +1,4 @@
-"""Operators become calls of TIR functions."""
+"""The pass `lower-to-tir`: replace operators by calls of TIR functions."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ from mlcc.te.tensor import parameter_name
 
 @dataclass(frozen=True)
 class LowerToTir(Pass):
-    """Turn operators into `call_tir` of TIR functions built from the operator table, in fused functions as well.
+    """Lower operators to `call_tir` of TIR functions built from the operator table, also in fused functions.
 
     Equal functions are shared. Operators that `skip` names stay, and so do those without a lowering or with unknown
-    shapes. Those that have no lowering for their dtypes are an error, which lists them all.
+    shapes. Operators that have no lowering for their dtypes are an error, which lists them all.
 
-    Where the data decide how long a result is, a function finds that out first. With `check-indices`, indices that
-    the data give are checked where they are used (`T.checked_index`), and negative ones count from the end; with the
-    target option `check-indices=false` they only count from the end. Where nothing is said, functions that code is
+    Where the length of a result depends on the data, a function that computes it runs first. With `check-indices`,
+    indices taken from the data are checked where they are used (`T.checked_index`), and negative ones count from the
+    end; with the target option `check-indices=false` they only count from the end. By default, functions that code is
     generated from are checked, and those that are printed are TVM's.
 
     By default functions are TVM's. With `accurate`, as in every -O level, remainders and floor quotients of floats are
-    NumPy's, constants keep their digits, and functions of 16- and 8-bit floats are marked for `promote-narrow-floats`.
+    NumPy's, constants keep their precision, and functions of 16- and 8-bit floats are marked for
+    `promote-narrow-floats`.
 
     Before:  lv = R.add(x, y)
     After:   lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((3, 4), dtype="float32"))
@@ -75,7 +76,7 @@ class LowerToTir(Pass):
 
 
 def _operator_names(names: Sequence[str]) -> set[str]:
-    """Full names of operators. Raises CompileError E0503 for one that does not exist."""
+    """Return full names of operators. Raise CompileError E0503 for one that does not exist."""
     errors = []
     full_names = set()
     for name in names:
@@ -92,7 +93,7 @@ def _operator_names(names: Sequence[str]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """The choice among an operator's lowerings: for devices with `many` threads, or the most `accurate` one.
+    """The selection among an operator's lowerings: for devices with `many` threads, or the most `accurate` one.
 
     `resolve_indices`: negative indices in the data count from the end, for operators that define it so. With
     `check_indices`, indices out of bounds are errors.
@@ -154,7 +155,7 @@ class _Lowering(RelaxMutator):
         return self.emit(self.rewrite(ops.bind_call(operator, args)))
 
     def measured(self, op: OpDef, call: relax.Call, found: Found) -> relax.Call:
-        """The call with extents in its struct info, which a function that runs before it finds in the data."""
+        """Return the call with symbolic extents, which a function that runs first computes from the data."""
         short = f"{op.short}_extents"
         measuring_op = OpDef(f"relax.{short}", op.signature, Impl(op.impl.parameters, lower=found.measure))
         vector = relax.TensorStructInfo(None, INT64, 1)
@@ -172,7 +173,7 @@ class _Lowering(RelaxMutator):
         return replace(call, struct_info=found.sized(call, extents))
 
     def argument(self, expr: relax.Expr) -> relax.Expr:
-        """Tuples and shapes written out, where a variable stands for them."""
+        """Expand a variable that stands for a tuple or a shape."""
         if isinstance(expr.struct_info, relax.TupleStructInfo):
             known = self.uses.resolve(expr)
             if isinstance(known, relax.Tuple):
@@ -207,7 +208,7 @@ Cache = dict[Any, _LoweredCall]  # by what a call looks like, see _Key
 
 @dataclass
 class Arguments:
-    """The arguments of a call as tensor expressions, over symbolic variables of the function's own."""
+    """The arguments of a call as tensor expressions, over fresh symbolic variables of the function."""
 
     inputs: list[Any] = field(default_factory=list)
     passed: list[relax.Expr] = field(default_factory=list)
@@ -241,7 +242,7 @@ class Arguments:
         return expr
 
     def shape(self, expr: relax.Expr) -> list[tir.Expr]:
-        """The shape of a tensor that is not itself needed."""
+        """Return the shape of a tensor whose elements are not needed."""
         info = expr.struct_info
         assert isinstance(info, relax.TensorStructInfo)
         return [self.scalar(d) for d in info.dims or ()]
@@ -258,7 +259,7 @@ class Arguments:
         return substitute(value, self.fresh)
 
     def unbound(self, outputs: Sequence[Any]) -> list[tir.Var]:
-        """Variables that no tensor argument has alone as a dimension."""
+        """Return the variables that are not by themselves a dimension of any tensor argument."""
         tensors = [*self.inputs, *outputs]
         used = [d for t in tensors for d in t.buffer.shape] + self.scalars
         bound = {d for t in tensors for d in t.buffer.shape if isinstance(d, tir.Var)}
@@ -268,7 +269,7 @@ class Arguments:
 def lower_call(
     op: OpDef, call: relax.Call, builder: ModuleBuilder, cache: Cache, choice: Lowering = Lowering()
 ) -> relax.Expr:  # fmt: skip
-    """The `call_tir` that computes a call of an operator; its TIR function is added to the builder."""
+    """Return the `call_tir` that computes an operator call; add its TIR function to the builder."""
     from mlcc import te
 
     arguments = Arguments()
@@ -316,14 +317,14 @@ def lower_call(
 
 
 def _devices(info: relax.StructInfo | None, count: int) -> list[str | None]:
-    """The devices that hold the results of a call."""
+    """Return the devices that hold the results of a call."""
     fields = info.fields if isinstance(info, relax.TupleStructInfo) else (info,)
     devices = [i.vdevice if isinstance(i, relax.TensorStructInfo) else None for i in fields]
     return devices if len(devices) == count else [None] * count
 
 
 def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
-    """The function with constants of narrow floats as they are rounded, in the place of casts of the exact ones."""
+    """Return the function with casts of exact constants to narrow floats replaced by the rounded constants."""
 
     def folded(node: Any) -> Any:
         return c.cast(node.dtype, node.value) if is_exact_constant(node) else node
@@ -332,13 +333,13 @@ def with_rounded_constants(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def operator_location(op: OpDef, call: relax.Call) -> str:
-    """Return the name of a call for messages: its operator, and its line if it was read from a text."""
+    """Return the location of a call for messages: its operator, and its line if it was read from a text."""
     line = 0 if call.span is None else call.span.source.line_col(call.span.start)[0]
     return f"`R.{op.short}`" + (f" in line {line}" if line else "")
 
 
 def constant_ranges(arguments: Arguments) -> tuple[tuple[int, int] | None, ...]:
-    """The least and greatest element of each tensor that is passed, for small constants of integers."""
+    """Return the least and greatest element of each tensor argument that is a small integer constant."""
     return tuple(map(constant_indices, arguments.passed))
 
 
@@ -354,7 +355,7 @@ def _index_rule(op: OpDef, call: relax.Call, func: tir.PrimFunc, arguments: Argu
 
 
 def _check_dtypes(call: relax.Call, produced: Sequence[DType]) -> None:
-    """Raise CompileError E0444 unless a lowering gives the dtypes that inference promised to the call's users."""
+    """Raise CompileError E0444 unless a lowering produces the dtypes that struct-info inference promised."""
     info = call.struct_info
     promised = [i.dtype for i in (info.fields if isinstance(info, relax.TupleStructInfo) else (info,))]  # type: ignore[union-attr]
     if promised != list(produced):
@@ -363,7 +364,7 @@ def _check_dtypes(call: relax.Call, produced: Sequence[DType]) -> None:
 
 
 class _KeyBuilder:
-    """Calls as values that compare by content: tensors by shape and dtype, variables by name and first use."""
+    """Builds keys by which calls compare: tensors by shape and dtype, variables by name and order of first use."""
 
     def __init__(self, old: dict[tir.Var, tir.Var]) -> None:
         self.old = old  # a function's own variables stand for those of the graph
@@ -420,7 +421,7 @@ def _operands(op: OpDef, call: relax.Call, arguments: Arguments) -> list[Any]:
 
 
 def scalar_constant(expr: relax.Expr) -> tir.Expr | None:
-    """The number that a constant without dimensions is."""
+    """Return the value of a constant without dimensions, or None."""
     if not isinstance(expr, relax.Constant) or expr.data.shape != () or expr.data.array is None:
         return None
     from mlcc.ir.narrow import decode

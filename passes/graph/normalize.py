@@ -1,4 +1,4 @@
-"""Administrative normal form."""
+"""The pass `normalize`: A-normal form."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LEAVES = (
 
 @dataclass(frozen=True)
 class Normalize(Pass):
-    """Bind every intermediate result to a variable of its own, join neighbouring blocks, drop empty ones.
+    """Bind every intermediate result to its own variable, join adjacent blocks, and remove empty ones.
 
-    Operands are then variables, constants, or tuples of these. Results of functions and branches are such, too.
+    Operands are then variables, constants, or tuples of these, and so are results of functions and branches.
 
     Before:  gv = R.add(R.multiply(x, y), y)
     After:   lv = R.multiply(x, y)
@@ -36,7 +36,7 @@ class Normalize(Pass):
 
 
 def normalized(func: relax.Function, module: IRModule) -> relax.Function:
-    """The function with a variable for every intermediate result; the same object if it has them."""
+    """Return the function in A-normal form; the same object if it is already."""
     return _Normalizer(module).visit_function(func)
 
 

@@ -1,4 +1,4 @@
-"""A mutator of relax functions, and other helpers of the passes over them."""
+"""The base class of passes that rewrite relax functions, and related helpers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mlcc.relax.queries import is_primitive
 
 
 def map_relax_functions(module: IRModule, rewrite: Any, primitive: bool = True) -> IRModule:
-    """A copy with `change(name, func)` in place of every relax function; fused ones only if `primitive`."""
+    """Return a copy of the module with every relax function rewritten; fused ones only if `primitive`."""
     new_module = module.copy()
     for name, func in module.functions.items():
         if isinstance(func, relax.Function) and (primitive or not is_primitive(func)):
@@ -38,16 +38,16 @@ _RESULTS = (
 
 
 def _with_result(branch: relax.SeqExpr) -> relax.SeqExpr:
-    """The branch with a variable for its result where that is computed; values are results as they are."""
+    """Return the branch with its result bound to a variable, unless the result is a leaf or a tuple."""
     return branch if isinstance(branch.body, _RESULTS) else with_bound_result(branch)
 
 
 class RelaxMutator:
-    """Rewrites relax functions binding by binding, in order; struct info of what changes is inferred anew.
+    """Rewrite relax functions binding by binding, in order; re-infer the struct info of changed expressions.
 
-    Subclasses override `rewrite` (an expression whose operands are done), `visit_binding` or `visit_block`. `emit`
-    puts a new binding before the one in hand. `remap` says what stands for a variable from here on. Neighbouring
-    blocks of one kind are joined.
+    Subclasses override `rewrite` (for an expression whose operands are rewritten already), `visit_binding` or
+    `visit_block`. `emit` inserts a binding before the current one. `remap` maps variables to their replacements from
+    here on. Adjacent blocks of one kind are joined.
     """
 
     def __init__(self, module: IRModule) -> None:
@@ -61,7 +61,7 @@ class RelaxMutator:
     # what subclasses override
 
     def rewrite(self, expr: relax.Expr) -> relax.Expr:
-        """The expression to put in the place of `expr`, whose operands are rewritten."""
+        """Return the replacement of an expression whose operands are rewritten already."""
         return expr
 
     def visit_binding(self, binding: relax.Binding) -> None:
@@ -74,11 +74,11 @@ class RelaxMutator:
     # what they call
 
     def put(self, binding: relax.Binding) -> None:
-        """Append a binding as it is."""
+        """Append a binding unchanged."""
         self._binding_stack[-1].append(binding)
 
     def emit(self, value: relax.Expr, name: str = "lv", output: bool = False) -> relax.Var:
-        """Bind a new variable to `value`; one that is visible outside a dataflow block if `output`."""
+        """Bind a new variable to `value`; with `output` it is visible outside its dataflow block."""
         kind = relax.DataflowVar if self.in_dataflow and not output else relax.Var
         var = kind(name, value.struct_info)
         self.put(relax.VarBinding(var, value, span=value.span or self.span))
@@ -91,7 +91,7 @@ class RelaxMutator:
         return self.emit(ops.bind_call(operator, args, attrs))
 
     def rebind(self, binding: Any, value: relax.Expr) -> None:
-        """Bind the variable of `binding` to a value, with the struct info of the value where that is another."""
+        """Bind the variable of `binding` to a value, and update the variable's struct info to that of the value."""
         var = binding.var
         if value is not binding.value:
             var = self.retype(var, value.struct_info)
@@ -114,7 +114,7 @@ class RelaxMutator:
         return make_function(func.params, body, func.attrs, func.ret_struct_info, func.is_pure, func.span)
 
     def visit_scope(self, seq: relax.SeqExpr) -> relax.SeqExpr:
-        """A sequence that is not part of the block in hand: a branch, or the body of a function."""
+        """Rewrite a sequence outside the current block: a branch, or the body of a function."""
         before, self.in_dataflow = self.in_dataflow, False
         new_seq = self.visit_seq(seq)
         self.in_dataflow = before
@@ -185,7 +185,7 @@ class RelaxMutator:
         return exprs if all(a is b for a, b in zip(rewritten, exprs, strict=True)) else rewritten
 
     def infer(self, call: relax.Call) -> relax.Call:
-        """The call with its struct info inferred anew; as it was where no rule is known."""
+        """Return the call with its struct info inferred anew; unchanged if there is no rule."""
         from mlcc import ops
 
         if self._global_vars is None:

@@ -12,7 +12,9 @@ from mlcc.passes.manage.manager import Pass, PassContext
 
 @dataclass(frozen=True)
 class RemoveUnusedFunctions(Pass):
-    """Remove private functions that no public one calls, directly or not; a module without public ones stays as it is.
+    """Remove private functions that no public function calls, directly or not.
+
+    A module without public functions is left alone.
 
     Before:  a private `relu` that nothing calls, `main`
     After:   `main`

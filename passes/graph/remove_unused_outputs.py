@@ -1,4 +1,4 @@
-"""Results that no caller looks at."""
+"""The pass `remove-unused-outputs`: results that no caller uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlcc.relax.queries import all_bindings, operands
 
 @dataclass(frozen=True)
 class RemoveUnusedOutputs(Pass):
-    """Private functions stop computing fields of their result that no caller uses.
+    """Remove fields of private functions' results that no caller uses.
 
     Before:  def f(...): return (a, b)          # everywhere: f(...)[0]
     After:   def f(...): return a
@@ -39,7 +39,7 @@ class RemoveUnusedOutputs(Pass):
 
 
 def _used_fields(module: IRModule) -> dict[str, list[bool]]:
-    """For each private function that gives a tuple, which of its fields are used."""
+    """Return for each private function with a tuple result which fields are used."""
     masks = {
         name: [False] * len(func.ret_struct_info.fields)
         for name, func in private_functions(module).items()

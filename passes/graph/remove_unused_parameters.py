@@ -1,4 +1,4 @@
-"""Arguments that no function looks at."""
+"""The pass `remove-unused-parameters`: parameters that a function does not use."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mlcc.relax.queries import used_vars
 
 @dataclass(frozen=True)
 class RemoveUnusedParameters(Pass):
-    """Drop parameters of private functions that their bodies do not use, and what only computed the arguments.
+    """Remove unused parameters of private functions, and the computation of their arguments.
 
-    Where a parameter goes, whatever nothing uses goes with it. Symbolic sizes that only such a parameter gave are
-    passed as shapes of their own.
+    Callers' values that become unused are removed, too. Symbolic sizes that only a removed parameter defined are passed
+    as shapes.
 
     Before:  def f(a, b): return R.add(a, a)          # f(x, y)
     After:   def f(a): return R.add(a, a)             # f(x)

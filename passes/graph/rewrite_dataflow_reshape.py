@@ -1,4 +1,4 @@
-"""TIR functions that only reshape become reshapes, which copy nothing."""
+"""The pass `rewrite-dataflow-reshape`: replace TIR functions that only reshape by reshapes, which copy nothing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mlcc.relax.queries import tir_callee
 
 @dataclass(frozen=True)
 class RewriteDataflowReshape(Pass):
-    """Turn calls of TIR functions that only give a tensor another shape into `R.reshape`.
+    """Replace calls of TIR functions that only change the shape of a tensor by `R.reshape`.
 
-    That is so for what stays inside a dataflow block, and where source and result lie in memory alike.
+    This applies to values that stay inside a dataflow block, if source and result have the same layout in memory.
 
     Before:  lv = R.call_tir(cls.expand_dims, (x,), out_sinfo=R.Tensor((1, 4), dtype="float32"))
     After:   lv = R.reshape(x, R.shape([1, 4]))
@@ -37,7 +37,7 @@ class RewriteDataflowReshape(Pass):
 
 
 class _Reshaper(RelaxMutator):
-    """`sources` has, by function, the parameter that is reshaped; None where there is none."""
+    """Rewrite a function; `sources` maps functions to the parameter that they reshape, or None."""
 
     def __init__(self, module: IRModule, sources: dict[str, int | None]) -> None:
         super().__init__(module)
@@ -108,7 +108,10 @@ def reshaped_parameter(func: tir.PrimFunc) -> int | None:
 
 
 def _linear_offset(buffer: tir.Buffer, indices: Iterable[tir.Expr]) -> tir.Expr:
-    """The place of an element in memory, in the dtype of the indices: casts would hide the variables in them."""
+    """Return the linear offset of an element, in the dtype of the indices.
+
+    Casts would hide the variables from the analysis.
+    """
     offset: tir.Expr = c.const(0, "int64")
     for at, (index, extent) in enumerate(zip(indices, buffer.shape, strict=True)):
         offset = c.add(c.mul(offset, extent), index) if at else index

@@ -1,4 +1,4 @@
-"""Changes of private functions' signatures, together with all call sites."""
+"""Changes of private functions' signatures, together with all their call sites."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Update = Callable[["CallSites", relax.Call], relax.Expr]  # what takes the place
 
 
 def private_functions(module: IRModule) -> dict[str, relax.Function]:
-    """The private relax functions that are only called, never passed on: all their uses can be changed."""
+    """Return the private relax functions that are only called, never passed as values.
+
+    All their uses can be changed.
+    """
     private = {n: f for n, f in module.functions.items() if isinstance(f, relax.Function) and f.is_private}
     for func in module.functions.values():
         stack: list[Any] = [func.body]
@@ -41,7 +44,7 @@ def private_functions(module: IRModule) -> dict[str, relax.Function]:
 def change_callees(
     module: IRModule, replacements: Mapping[str, relax.Function], updates: Mapping[str, Update]
 ) -> IRModule:
-    """The module with changed functions and their calls brought up to date."""
+    """Return the module with functions replaced and their calls updated."""
     changed = module.copy()
     changed.functions.update(replacements)
     return map_relax_functions(changed, lambda _, func: CallSites(changed, updates).visit_function(func))
@@ -54,14 +57,14 @@ def canonicalized(module: IRModule, ctx: PassContext) -> IRModule:
 
 
 class CallSites(RelaxMutator):
-    """Replaces calls by the results of `updates`."""
+    """Replace calls by the results of `updates`."""
 
     def __init__(self, module: IRModule, updates: Mapping[str, Update]) -> None:
         super().__init__(module)
         self.updates = updates
 
     def infer(self, call: relax.Call) -> relax.Call:
-        """Calls that are about to change do not fit their function."""
+        """Skip calls that are about to change, which do not fit their function."""
         if isinstance(call.op, relax.GlobalVar) and call.op.name in self.updates:
             return call
         return super().infer(call)
@@ -72,7 +75,7 @@ class CallSites(RelaxMutator):
         return expr
 
     def call(self, name: str, args: tuple[relax.Expr, ...]) -> relax.Call:
-        """A call of the changed function."""
+        """Return a call of the changed function."""
         func = self.module[name]
         return super().infer(relax.Call(relax.GlobalVar(name, function_info(func)), args))
 

@@ -1,4 +1,4 @@
-"""Find the results whose symbolic sizes may be too large for a tensor, given that the arguments are tensors."""
+"""Detection of results that may be too large for a tensor, given that the arguments are tensors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SizeLimits:
             return False
 
     def _symbols(self, dims: Dims) -> frozenset[tuple[int, int]]:
-        """The symbolic factors, numbered by how often each was there before: a subset is a sub-multiset."""
+        """Return the symbolic factors as a multiset: equal factors are numbered, so that subsets are sub-multisets."""
         seen: Counter[int] = Counter()
         symbols = set()
         for dim in dims:
@@ -88,7 +88,7 @@ def _constants(dims: Dims) -> int:
 
 
 def _count(dims: Dims) -> tir.Expr:
-    """The product as it stands: simplifying it could make constants that wrap around."""
+    """Return the product without simplifying it, which could make constants wrap around."""
     count: tir.Expr = int64(1)
     for dim in dims:
         count = construct.mul(count, construct.cast("int64", dim))

@@ -1,4 +1,4 @@
-"""Symbolic variables of relax functions: binding them to values, finding the free ones, making them anew."""
+"""Symbolic variables of relax functions: binding them to values, finding free ones, renaming them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _SymbolBinder(Rewriter):
 def bind_symbols(
     func: relax.Function, values: Mapping[tir.Var, tir.Expr], replaced: Mapping[relax.Var, relax.Expr], module: IRModule
 ) -> relax.Function:
-    """The function with symbolic and relax variables replaced; struct info that depends on them is inferred anew."""
+    """Return the function with symbolic and relax variables replaced, and dependent struct info inferred anew."""
     if values:
         binder = _SymbolBinder(values)
         for var in replaced:
@@ -44,7 +44,7 @@ def bind_symbols(
 
 
 def info_symbols(info: Any) -> list[tir.Var]:
-    """The variables that stand alone as a dimension or scalar of a struct info: binding an argument defines them."""
+    """Return the variables that are a dimension or scalar of a struct info: binding an argument defines them."""
     symbols: dict[tir.Var, None] = {}
     stack = [info]
     while stack:
@@ -66,7 +66,10 @@ def info_symbols(info: Any) -> list[tir.Var]:
 
 
 def mentioned_symbols(root: Any) -> list[tir.Var]:
-    """All symbolic variables of a function or expression, in order; those of other functions' signatures are theirs."""
+    """Return all symbolic variables of a function or expression, in order.
+
+    Those of other functions' signatures do not count.
+    """
     if not holds(root, tir.Var):
         return []
     symbols: dict[tir.Var, None] = {}
@@ -83,7 +86,7 @@ def mentioned_symbols(root: Any) -> list[tir.Var]:
 
 
 def free_symbols(func: relax.Function) -> list[tir.Var]:
-    """Symbolic variables that a function uses and neither its parameters nor a `match_cast` define."""
+    """Return symbolic variables that a function uses but neither its parameters nor a `match_cast` define."""
     from mlcc.relax.queries import all_bindings
 
     defined = {v for p in func.params for v in info_symbols(p.struct_info)}
@@ -100,7 +103,7 @@ def renew_symbols(func: relax.Function) -> relax.Function:
 
 
 def unify_symbols(pattern: Any, info: Any, values: dict[Any, Any]) -> None:
-    """Symbolic variables of a parameter stand for what the argument has in their place."""
+    """Map the symbolic variables of a parameter's struct info to the values in the argument's."""
     match pattern, info:
         case relax.TensorStructInfo(), relax.TensorStructInfo():
             pairs = zip(pattern.dims or (), info.dims or (), strict=False)

@@ -19,7 +19,7 @@ def clean_up(func: relax.Function, module: IRModule) -> relax.Function:
 
 
 def clean_up_rewritten(rewritten: relax.Function, func: relax.Function, module: IRModule) -> relax.Function:
-    """Return the rewritten form `rewritten` of `func`, cleaned up as TVM's rewriter does.
+    """Return the `rewritten` form of `func`, cleaned up as TVM's rewriter does.
 
     An unchanged function is cleaned up only if it has bindings outside dataflow blocks.
     """

@@ -17,9 +17,9 @@ from mlcc.relax.queries import is_impure
 
 @dataclass(frozen=True)
 class ToDataflow(Pass):
-    """Put runs of at least `min-size` bindings without effects into dataflow blocks, and canonicalize.
+    """Group runs of at least `min-size` bindings without side effects into dataflow blocks, and canonicalize.
 
-    Dataflow blocks are parts of runs, of any size. Calls that may have effects, and `if`, end one.
+    Existing dataflow blocks, of any size, become part of runs. Calls that may have side effects, and `if`, end a run.
 
     Before:  lv = R.add(x, x)
              gv = R.multiply(lv, x)

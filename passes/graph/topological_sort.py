@@ -128,7 +128,7 @@ class _Sorter(RelaxMutator):
         return super().visit_block(block)
 
     def sorted(self, bindings: tuple[relax.Binding, ...]) -> tuple[relax.Binding, ...]:
-        """Visit the whole graph; a value is visited after all that it is made of, or all that use it."""
+        """Traverse the whole graph; a value is visited after all its operands, or after all its users."""
         unplaced = {binding.var: binding for binding in bindings}
         forward, backward = self.graph.users, self.graph.needs
         queue: deque[Any] = deque([_INPUT])

@@ -1,1 +1,1 @@
-"""Layouts of tensors: axes in another order, weights packed ahead."""
+"""Tensor layouts: transposed axes, and weights packed at compile time."""

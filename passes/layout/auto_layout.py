@@ -1,4 +1,4 @@
-"""The layout of images, chosen over the whole graph."""
+"""The pass `auto-layout`: image layouts chosen for the whole graph."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ CONVOLUTIONS = {f"relax.nn.conv{n}d" for n in (1, 2, 3)}
 class AutoLayout(Pass):
     """Compute convolutions with the channels last (NHWC) where that is faster on the target.
 
-    Convolutions and the operators around them that can follow form groups. For each group what its convolutions gain,
-    by the vectors and registers of the target, is held against the elements that have to be transposed where it
-    begins and ends. Weights stay as they are, but for those of grouped convolutions, which nobody packs. An image of
-    few channels is read as it comes. Transposes of the program that lead to what is wanted anyway disappear. With
-    `always` all groups are converted, whether that pays or not.
+    Convolutions form groups with the operators around them that can adopt a layout. For each group, the estimated gain
+    of its convolutions, by the target's vectors and registers, is compared with the cost of the transposes at its
+    boundaries. Weights keep their layout, except those of grouped convolutions, which are not packed. Images of few
+    channels are read in place. Transposes of the program into the chosen layout disappear. With `always` all groups are
+    converted, whether that pays or not.
 
     Before:  lv = R.nn.conv2d(x, w1)
              lv1 = R.nn.conv2d(R.nn.relu(lv), w2)
@@ -41,7 +41,6 @@ class AutoLayout(Pass):
     After:   lv = R.nn.conv2d(x, w1, out_layout="NHWC")            # x has three channels
              lv1 = R.nn.conv2d(R.nn.relu(lv), w2, data_layout="NHWC")
              gv = R.mean(lv1, axis=[1, 2])
-
     """
 
     name: ClassVar[str] = "auto-layout"
@@ -62,7 +61,7 @@ class AutoLayout(Pass):
 
 
 def choose_layouts(func: relax.Function, module: IRModule, facts: CpuFacts, always: bool = False) -> relax.Function:
-    """Return the function with the layouts that pay; the same object if none does."""
+    """Return the function with profitable layouts; the same object if none is."""
     groups = Groups.of(func)
     if not groups.convolutions:
         return func
@@ -83,7 +82,7 @@ def _convolutions(func: Any) -> Iterator[relax.VarBinding]:
 def is_convolution(expr: relax.Expr) -> bool:
     """Return True for a convolution of tensors of known rank, in layouts that split no axis.
 
-    Layouts with split axes are somebody's choice.
+    Layouts with split axes are chosen by hand, and stay.
     """
     if not (isinstance(expr, relax.Call) and isinstance(expr.op, tir.Op) and expr.op.name in CONVOLUTIONS):
         return False
@@ -95,7 +94,7 @@ def is_convolution(expr: relax.Expr) -> bool:
 
 
 class Groups:
-    """Groups of values that must share one layout: operands and results of operators that follow layouts."""
+    """Groups of values that must share one layout: operands and results of operators that adopt layouts."""
 
     def __init__(self) -> None:
         self._parent: dict[relax.Var, relax.Var] = {}
@@ -124,7 +123,7 @@ class Groups:
 
 
 def _rule(op: OpDef | None) -> Rule | None:
-    """Return the layout rule of an operator, preferring one whose result may be in a layout unlike TVM's."""
+    """Return the layout rule of an operator, preferring one whose result may have a layout other than TVM's."""
     return None if op is None else op.impl.free_layout or op.impl.layout
 
 
@@ -139,7 +138,7 @@ def _vars(expr: relax.Expr) -> list[relax.Var]:
 
 
 class _LayoutChooser(Converter):
-    """Converts the groups in `chosen`, and counts by group what the convolutions gain and what transposes take."""
+    """Convert the groups in `chosen`; sum up by group the cycles that convolutions gain and transposes cost."""
 
     rule = staticmethod(_rule)
 
@@ -167,7 +166,7 @@ class _LayoutChooser(Converter):
             super().visit_binding(binding)
 
     def forward_transpose(self, var: relax.Var, call: Any) -> None:
-        """Fold a transpose of the program into the layout of its result: the operand's data stay in place."""
+        """Fold a transpose of the program into the layout of its result; the operand's data stay in place."""
         (operand,) = call.args
         layout: Any = self.layout(operand)
         axes = [int(a) for a in call.attrs["axes"] or range(len(layout) - 1, -1, -1)]
@@ -210,7 +209,7 @@ class _LayoutChooser(Converter):
     def broadcast(self, call: relax.Call, layouts: list[Any]) -> Decision | None:
         """Give the result the layout of the first operand of full rank that is not in the program's layout.
 
-        Operands of lower rank get more axes.
+        Operands of lower rank get leading axes.
         """
         result = initial(call.struct_info)
         if not isinstance(result, tuple) or any(isinstance(g, Fields) for g in layouts):
@@ -231,7 +230,7 @@ class _LayoutChooser(Converter):
     def convolution(self, call: relax.Call, layouts: list[Nested]) -> Decision:
         """Compute a convolution with the channels last.
 
-        Data of few channels in the layout of the program are read in that layout.
+        Data of few channels in the program's layout are read in that layout.
         """
         attrs: Any = call.attrs
         letters, result = attrs["data_layout"], attrs["out_layout"]
@@ -250,7 +249,7 @@ class _LayoutChooser(Converter):
         return Decision((data, weight), out, changed)
 
     def has_few_channels(self, call: relax.Call) -> bool:
-        """Return True if the channels of a point fill at most a quarter of a cache line.
+        """Return True if the channels of a pixel fill at most a quarter of a cache line.
 
         Their stride does not matter then.
         """

@@ -1,4 +1,4 @@
-"""Conversion of convolutions to the layout that suits a machine."""
+"""The pass `convert-layout`: conversion of convolutions to requested layouts."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from mlcc.relax.queries import is_tensors
 
 @dataclass(frozen=True)
 class ConvertLayout(Pass):
-    """Compute convolutions in other layouts, and let the operators around them follow.
+    """Compute convolutions in other layouts, which the operators around them adopt.
 
-    `layouts` gives those of the data, of the weight and, if it is not that of the data, of the result. Inside a
-    dataflow block the operators that come after work on what they get as it lies; where one cannot, and at the
-    outputs of the block, `permute_dims` turns tensors back. Where a layout splits axes, as NCHW4c does, that is a
-    `layout_transform`; it is chosen where the extents are known to be multiples.
+    `layouts` gives the layouts of the data, the weight and, unless it is that of the data, the result. Inside a
+    dataflow block, later operators work in the layout of their operands; where one cannot, and at the outputs of the
+    block, `permute_dims` converts tensors back. Layouts that split axes, as NCHW4c does, use `layout_transform`
+    instead; they apply where the extents are known to be multiples.
 
     Before:  lv = R.nn.conv2d(x, w)
              gv = R.nn.relu(lv)
@@ -58,7 +58,7 @@ class ConvertLayout(Pass):
 
 
 def _check_layouts(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
-    """Return the layouts by full names of operators. Raise CompileError (E0514) for those that do not fit."""
+    """Return the requested layouts by full operator names. Raise CompileError (E0514) for invalid ones."""
     checked: dict[str, tuple[str, ...]] = {}
     errors: list[Diagnostic] = []
     for name_given, requested in layouts.items():
@@ -93,13 +93,13 @@ def _check_layouts(layouts: Mapping[str, tuple[str, ...]]) -> Wanted:
 
 
 def _layout_attributes(op: OpDef | None) -> tuple[str, ...]:
-    """Return the attributes of an operator that name layouts which may be requested."""
+    """Return the attributes of an operator whose layouts can be requested."""
     rule = None if op is None else op.impl.layout
     return () if rule is None else WISHES.get(rule, ())
 
 
 class Converter(RelaxMutator):
-    """Rewrites a function; `layouts` has the layouts of the present dataflow block's variables."""
+    """Rewrite a function; `layouts` holds the layouts of the current dataflow block's variables."""
 
     def __init__(self, module: IRModule, wanted: Wanted) -> None:
         super().__init__(module)
@@ -145,7 +145,7 @@ class Converter(RelaxMutator):
         return initial(expr.struct_info)
 
     def in_layout(self, expr: relax.Expr, to: Nested) -> relax.Expr:
-        """Return an expression in a layout; the conversion is bound before."""
+        """Return an expression in a layout; a conversion is bound first where needed."""
         if isinstance(to, Fields):
             return self.fields_in_layout(expr, to)
         have, value = self.layout(expr), self.remap.get(expr, expr) if isinstance(expr, relax.Var) else expr

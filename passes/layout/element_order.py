@@ -1,7 +1,7 @@
-"""Canonicalize a loop nest that computes each element of a buffer once: row-major order of the elements.
+"""Canonicalization of copy nests: loops over the elements of the written buffer, in row-major order.
 
-Schedules for different CPUs split and order the loops of one copy differently. Over the axes of the written buffer all
-are the same nest, with strided reads.
+Schedules for different CPUs split and order the loops of one copy differently. Over the axes of the written buffer they
+all become the same nest, with strided reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fold transposes into matrix products: these read the source of a transposed copy in place."""
+"""The pass `fold-transposes`: fold transposed copies into the matrix products that read them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Axes = tuple[int, ...]  # for each axis of what is copied, where it is in the co
 
 @dataclass(frozen=True)
 class FoldTransposes(Pass):
-    """Have products of matrices read a tensor in place of a transposed copy of it that a function made before.
+    """Let matrix products read the source of a transposed copy instead of the copy.
 
-    The copy that schedules make of an operand transposes it on the way. Nothing else of a product may read the operand,
-    and functions whose loops somebody has scheduled stay.
+    The copy that a schedule makes of an operand transposes it at no extra cost. The operand must have no other use in
+    the product's function; functions that are scheduled already are left alone.
 
     Before:  t = R.call_tir(cls.transpose, (b,), ...); y = R.call_tir(cls.matmul, (a, t), ...)
     After:   y = R.call_tir(cls.matmul_T, (a, b), ...)         # b[vj, vk] in the place of t[vk, vj]
@@ -93,7 +93,7 @@ class _Folder(RelaxMutator):
 
 
 def permutation(func: tir.PrimFunc) -> Axes | None:
-    """Match a function that copies a tensor transposed; return the position in its output of each axis of its input."""
+    """Match a function that copies a tensor transposed; return the output position of each input axis."""
     stages = stages_of(func)
     if len(stages) != 1 or len(func.buffers) != 2 or len(stages[0].stores) != 1 or not stages[0].plain:
         return None
@@ -113,9 +113,9 @@ def permutation(func: tir.PrimFunc) -> Axes | None:
 
 
 def _fold_into_product(func: tir.PrimFunc, permutations: tuple[Axes | None, ...]) -> tir.PrimFunc | None:
-    """Return a product that reads the sources of its operands that are transposed copies.
+    """Return a product that reads the sources of operands that are transposed copies.
 
-    None for other functions, and if the product uses the operand elsewhere.
+    Return None for any other function, and if the product uses such an operand elsewhere.
     """
     stages = stages_of(func)
     products = [s for s in stages if s.reduced and not isinstance(match_contraction(s), str)]
@@ -136,7 +136,7 @@ def _fold_into_product(func: tir.PrimFunc, permutations: tuple[Axes | None, ...]
 
 
 class _TransposeRewriter(Rewriter):
-    """Replaces a transposed copy by its source, with permuted indices."""
+    """Replace a transposed copy by its source, with permuted indices."""
 
     def __init__(self, copy: tir.Buffer, axes: Axes) -> None:
         super().__init__()

@@ -30,10 +30,10 @@ def transpose_cycles(info: Any) -> float:
 
 
 def convolution_cycles(call: relax.Call, last: str, facts: CpuFacts) -> float:
-    """Estimate the cycles of a convolution with results contiguous along `last`: C, or the last spatial axis.
+    """Estimate the cycles of a convolution whose results are contiguous along `last`: C, or the last spatial axis.
 
-    Counted are the multiplications in the register tile that rules choose for it, with the tile's waste, and copies
-    where the tile does not divide the columns of an image.
+    The estimate counts the multiplications in the register tile that rules choose for it, including the tile's waste,
+    and copies where the tile does not divide the columns of an image.
     """
     attrs: Any = call.attrs
     result: Any = call.struct_info

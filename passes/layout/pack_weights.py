@@ -1,4 +1,4 @@
-"""Constant evaluation of the parts of kernels that depend on weights alone, such as packing."""
+"""The pass `pack-weights`: constant evaluation of kernel parts that depend on weights only, such as packing."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from mlcc.relax.queries import is_call, tir_callee
 
 @dataclass(frozen=True)
 class PackWeights(Pass):
-    """Evaluate the loop nests of TIR functions that read constants only, and pass their results instead.
+    """Evaluate the loop nests of TIR functions that only read constants, and pass their results instead.
 
-    A schedule that packs an operand into panels does so in a loop nest of its own. Where the operand is a weight that
-    is known, the panels become a constant of the module. What a nest makes may take `growth` times the bytes of the
-    constants that it reads, padding of a few panels beside.
+    A schedule packs an operand into panels in a loop nest of its own. If the operand is a weight with known values, the
+    panels become a constant of the module. The results of a nest may take `growth` times the bytes of the constants
+    that it reads, plus padding of a few panels.
 
     Before:  def dense(x, w, out):                  # R.call_tir(cls.dense, (x, R.const(...)), ...)
                  for ...: w_packed[...] = w[...]
@@ -83,8 +83,8 @@ class _Split:
     ) -> tir.PrimFunc:
         """Return the rest of the kernel, with packed arguments as parameters.
 
-        It takes the arguments at the positions `kept` and then `panels`; `positions` are those of the panels that it
-        packed itself.
+        It takes the arguments at the positions `kept`, then `panels`; `positions` are those of the panels that it
+        packed.
         """
         func, root = self.func, self.func.root
         assert root is not None
@@ -105,7 +105,7 @@ _COMPARE_BYTES = 1 << 22  # bytes that are compared at a time
 
 @dataclass(slots=True)
 class _Panel:
-    """A constant that one version of a kernel packs, or several alike."""
+    """A packed constant, shared by the versions of a kernel that pack it alike."""
 
     name: str
     dtype: DType
@@ -116,7 +116,7 @@ class _Panel:
         return tuple(c.const(n, "int64") for n in self.data.shape)
 
     def absorb(self, dtype: DType, data: Any) -> bool:
-        """Return True if either data is a prefix of the other; this panel then holds the longer one."""
+        """Return True if one of both data is a prefix of the other; this panel then holds the longer one."""
         mine = self.data
         if mine is data:
             return True
@@ -201,9 +201,10 @@ class _Packer(RelaxMutator):
 
 
 def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Panel], list[list[int]]] | None:
-    """Evaluate the panels that a kernel and its versions take; return them, and for each version its panels' places.
+    """Evaluate the panels of a kernel and its versions; return them, and for each version its panels' positions.
 
-    None if the interpreter refuses one. Equal panels are shared: versions for other CPUs cost code, but no weights.
+    Return None if the interpreter refuses one. Equal panels are shared, so that further versions add code but no
+    weights.
     """
     panels: list[_Panel] = []
     positions: list[list[int]] = []
@@ -227,7 +228,7 @@ def _pack(splits: list[_Split], known: dict[int, TensorData]) -> tuple[list[_Pan
 
 
 def split_off(func: tir.PrimFunc, inputs: int, known: frozenset[int], growth: float) -> _Split | None:
-    """Split the nests of the root block that depend on known inputs alone from a function; None if there are none.
+    """Split a function into the nests that depend on known inputs alone, and the rest; None if there are no such nests.
 
     The first `inputs` parameters are the function's inputs; `known` are positions among them.
     """

@@ -1,1 +1,1 @@
-"""The pass manager: pipelines, the lists of each level, and observers of a run."""
+"""The pass manager: pipelines, optimization levels, and observers of a run."""

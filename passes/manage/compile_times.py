@@ -36,7 +36,7 @@ class CompileTimes(Timing, Listener):
         self._module = module
 
     def finish(self) -> None:
-        """Code is still to be generated."""
+        """Do nothing yet: code generation follows the passes."""
 
     def done(self, work: Work, seconds: float) -> None:
         if not self._in_pass:  # whose time is counted as a whole
@@ -45,8 +45,10 @@ class CompileTimes(Timing, Listener):
             self.kernels[work.kernel][work.stage] += seconds
 
     def report(self) -> None:
-        """Write the times so far: passes in their order, stages of generating code, then the kernels that took longest.
-        Stages that several cores work on may take more than there is in all."""
+        """Write the times so far: passes in order, stages of code generation, then the slowest kernels.
+
+        Stages that run on several cores may take more time than the total.
+        """
         total = self.clock() - self._began
         measured = [*self.spent, *self.stages.items()]
         rest = max(total - sum(seconds for _, seconds in measured), 0.0)

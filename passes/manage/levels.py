@@ -1,4 +1,4 @@
-"""The pipelines of the optimisation levels as text: shared parts, and those that suit any target."""
+"""The pipelines of the optimization levels as text: shared parts, and those that suit any target."""
 
 SHAPES = "normalize,broadcast-operands,check-shapes"
 # what `R.ones` and its kin create is folded as what any operator makes: weights may be packed, masks computed
@@ -29,5 +29,5 @@ DEFAULT = 2
 
 
 def level_of(asked: int | None, sanitize: bool = False) -> int:
-    """The level of a build that asks for one, or for none: sanitized loops are then those of the text."""
+    """Return the level of a build, given the requested one or None; sanitized builds default to unscheduled loops."""
     return (1 if sanitize else DEFAULT) if asked is None else asked

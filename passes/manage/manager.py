@@ -1,4 +1,4 @@
-"""Passes and pipelines: their textual form, the order of things around each pass, and what is left behind on a bug."""
+"""Passes and pipelines: their textual form, the checks around each pass, and the reproducer of a failed one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _CODES = Codes(unknown="E0502", value="E0503", missing="E0504")
 
 @dataclass(frozen=True)
 class PassContext:
-    """The context of a pass, beside the module. Relative paths in options are taken from `folder`.
+    """The context of a pass, besides the module. Relative paths in options are resolved against `folder`.
 
-    `confined` passes read no file outside `folder`: set where the pipeline comes from a text rather than a person.
-    `builds`: code is generated from the result, which is not for people to read or for other tools. The steps of
-    lowering then go on with the other functions where some cannot be lowered: `failed` has the findings by function,
-    which end the pipeline when all passes have run. `warned` has what passes warn of, until observers are told.
+    `confined` passes read no file outside `folder`: set if the pipeline comes from a text rather than a person.
+    `builds`: code is generated from the result, which is not printed for people or other tools. If a lowering step
+    cannot lower some functions, it then continues with the others: `failed` holds the findings by function, which end
+    the pipeline after the last pass. `warned` holds the warnings of passes until observers receive them.
     """
 
     target: Target = field(default_factory=Target)
@@ -42,7 +42,7 @@ class PassContext:
     warned: list[Diagnostic] = field(default_factory=list, compare=False)
 
     def path(self, name: str) -> str:
-        """The path of a file that an option names. Raises CompileError E0510 if the pipeline may not name it."""
+        """Return the path of a file that an option names. Raise CompileError E0510 if the pipeline may not name it."""
         full = os.path.join(self.folder, name)
         if self.confined and not is_inside(self.folder, full):
             raise CompileError(error("E0510", f"{name} lies outside the folder of the text that names it"))
@@ -50,14 +50,14 @@ class PassContext:
 
 
 def is_inside(folder: str, path: str) -> bool:
-    """Return True if a path, links resolved, is a folder or lies below it."""
+    """Return True if a path, with links resolved, is a folder or lies below it."""
     root = os.path.realpath(folder)
     return os.path.commonpath([root, os.path.realpath(path)]) == root
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """A requirement on a pass's input, named by the pass that establishes it; `find` reports its violations."""
+    """A requirement on a pass's input, named after the pass that establishes it; `find` reports violations."""
 
     provider: str
     find: Callable[[IRModule], list[Diagnostic]]
@@ -67,9 +67,9 @@ class Requirement:
 class Pass:
     """A transformation of a module. Its dataclass fields are its options; the docstring's first line is its summary.
 
-    `run` returns a new module and leaves the one that it was given as it is. A pass that looks for blocks in PrimFuncs
-    is not given a module without (`needs_blocks`). Garbage is not collected meanwhile, since a pass that rewrites trees
-    leaves little in cycles and looking for it takes a tenth of its time.
+    `run` returns a new module and does not change the one that it was given. A pass with `needs_blocks` only accepts
+    modules whose PrimFuncs have blocks. Garbage collection is suspended meanwhile, since rewriting trees creates few
+    cycles and looking for them takes a tenth of the time.
     """
 
     name: ClassVar[str] = ""
@@ -85,16 +85,16 @@ class Pass:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Passes in order. `str()` prints what `Pipeline.parse` reads."""
+    """A sequence of passes. `str()` prints what `Pipeline.parse` reads."""
 
     passes: tuple[Pass, ...] = ()
 
     @staticmethod
     def parse(text: str, source_name: str = "PIPELINE", target: str = "llvm") -> Pipeline:
-        """Raises CompileError (E0500 to E0504) listing everything that is wrong with the text.
+        """Parse a pipeline. Raise CompileError (E0500 to E0504) listing everything that is wrong with the text.
 
-        `O0` to `O3` stand for the passes of that level, `lower` for the steps that lower a module, each for the kind
-        of `target`.
+        `O0` to `O3` stand for the passes of that level, `lower` for the steps that lower a module, both for the kind of
+        `target`.
         """
         passes: list[Pass] = []
         errors: list[Diagnostic] = []
@@ -116,19 +116,19 @@ class Pipeline:
         return f"<Pipeline {one_line(str(self))}>"
 
     def files(self) -> list[str]:
-        """The files that options of its passes name."""
+        """Return the files that options of the passes name."""
         named = ((p, f.name) for p in self.passes for f in fields(p) if f.metadata.get("file"))
         return [str(getattr(p, name)) for p, name in named if getattr(p, name)]
 
 
 def pass_class(name: str) -> type[Pass]:
-    """The class of a pass by name or alias. Raises KeyError."""
+    """Return the class of a pass by name or alias. Raise KeyError for an unknown one."""
     module, _, attribute = PASSES[ALIASES.get(name, name)].partition(":")
     return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
 
 
 def _parse_pass(item: Item, target: str) -> Pass:
-    """The pass that an item of a pipeline's text names. Raises CompileError."""
+    """Return the pass that an item of a pipeline's text names. Raise CompileError."""
     name = kebab(item.name)
     if name not in PASSES and name not in ALIASES:
         raise CompileError(_unknown_pass(item, target))
@@ -137,7 +137,7 @@ def _parse_pass(item: Item, target: str) -> Pass:
 
 
 def _unknown_pass(item: Item, target: str) -> Diagnostic:
-    """Return the error for an item that names no pass, and no group of the target without options."""
+    """Return the error for an item that names neither a pass nor, without options, a group of the target."""
     name = kebab(item.name)
     groups = {group: backend.kind for backend in backends.every() for group in backend.groups}
     if name in groups and item.options:
@@ -180,20 +180,23 @@ class Observer:
     """An observer of a running pipeline. Every method is optional."""
 
     def start(self, pipeline: Pipeline, module: IRModule) -> None:
-        """Once, before the first pass."""
+        """Called once, before the first pass."""
 
     def before(self, at: int, current: Pass, module: IRModule) -> None:
-        """Before pass number `at`, counted from 0."""
+        """Called before pass number `at`, counted from 0."""
 
     def after(self, at: int, current: Pass, before: IRModule, module: IRModule) -> None:
-        """After it; `before` is the module that it was given."""
+        """Called after pass number `at`; `before` is the module that it was given."""
 
     def warned(self, found: Diagnostic) -> bool:
-        """Of what a pass warns; whether that is shown now. Python's warnings have what nobody shows."""
+        """Receive a warning of a pass; return True if it is shown.
+
+        Warnings that no observer shows go to Python's `warnings`.
+        """
         return False
 
     def finish(self) -> None:
-        """Once, after the last pass, also when one failed."""
+        """Called once, after the last pass, also if one failed."""
 
 
 def all_findings(failed: Mapping[str, Sequence[Diagnostic]]) -> list[Diagnostic]:
@@ -205,7 +208,7 @@ def all_findings(failed: Mapping[str, Sequence[Diagnostic]]) -> list[Diagnostic]
 
 
 class PassFailed(Exception):
-    """A bug of ours inside a pass. `reproducer` is the path of a file that `mlcc passes` runs into the same bug."""
+    """A bug of mlcc inside a pass. `reproducer` is the path of a file with which `mlcc passes` reproduces it."""
 
     def __init__(self, message: str, reproducer: str | None) -> None:
         super().__init__(message)

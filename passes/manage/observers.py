@@ -23,7 +23,7 @@ Write = Callable[[str], None]
 
 
 def dump_text(module: IRModule) -> str:
-    """The module as a text that parses; large constants are named, not written."""
+    """Return the module as a text that parses; large constants are referenced by name."""
     from mlcc.grammar.printer.printer import script
     from mlcc.ir import relax
     from mlcc.ir.node import walk
@@ -37,9 +37,9 @@ def dump_text(module: IRModule) -> str:
 
 @dataclass
 class Dump(Observer):
-    """Writes the module before or after passes: fenced by `# --- after fuse`, or as numbered files in `folder`.
+    """Write the module before or after passes, fenced by `# --- after fuse`, or as numbered files in `folder`.
 
-    `names` are the passes it looks at; None is every pass.
+    `names_before` and `names_after` select passes; None selects every pass.
     """
 
     write: Write
@@ -82,7 +82,7 @@ def _canonical_names(names: Collection[str] | None) -> set[str] | None:
 
 @dataclass
 class Diff(Observer):
-    """Writes what each pass changed, function by function, as a unified difference of texts."""
+    """Write the changes of each pass, function by function, as a unified diff of texts."""
 
     write: Write
 
@@ -98,7 +98,7 @@ class Diff(Observer):
 
 
 def _lines(name: str, func: Func | None) -> list[str]:
-    """The text of a function as it stands in its module."""
+    """Return the text of a function as printed in its module."""
     from mlcc.grammar.printer.printer import script
 
     if func is None:
@@ -109,7 +109,7 @@ def _lines(name: str, func: Func | None) -> list[str]:
 
 @dataclass
 class Timing(Observer):
-    """Writes the time of each pass when all are done."""
+    """Write the time of each pass at the end."""
 
     write: Write
     clock: Callable[[], float] = time.perf_counter
@@ -128,7 +128,7 @@ class Timing(Observer):
 
 
 def time_rows(spent: Sequence[tuple[str, float]]) -> list[str]:
-    """Return a line for each name: its milliseconds, and their share of the last, which is the total."""
+    """Return a line for each name: its milliseconds, and their share of the last entry, which is the total."""
     whole = spent[-1][1]
     return [f"{1e3 * s:10.2f} ms  {100 * s / whole if whole else 0:5.1f} %  {name}" for name, s in spent]
 
@@ -138,11 +138,10 @@ _SIZE_ERRORS = ("E0355", "E0492")  # what sizes found on the way can show
 
 @dataclass
 class VerifyEach(Observer):
-    """Verifies the module before the first pass, where a violation is the user's, and after each, where it is ours.
+    """Verify the module before the first pass, where a violation is the user's, and after each, where it is a bug.
 
-    `input_too` is False where the caller has done the first; passes named in `skipped` are not followed by one. A
-    `match_cast` that sizes found on the way show to be impossible is the user's at any time, and so is an access that
-    they show to be out of bounds.
+    `input_too` is False if the caller has verified the input. Passes in `skipped` are not followed by a verification.
+    Impossible `match_cast`s and out-of-bounds accesses that only derived sizes reveal are the user's at any time.
     """
 
     input_too: bool = True
@@ -164,11 +163,10 @@ class VerifyEach(Observer):
 
 @dataclass
 class VerifyOnce(Observer):
-    """Verifies the module once, before the first of the passes `until` or at the end, instead of after each pass: for
-    pipelines of mlcc's own, whose passes its tests verify one by one.
+    """Verify the module once, before the first of the passes `until` or at the end, instead of after each pass.
 
-    What it finds is looked for again from the start by `each`, which verifies after every pass, so that the one at
-    fault is named.
+    For pipelines of mlcc's own, whose passes its tests verify one by one. After a violation, `each` reruns the passes
+    with a verification after each, so that the culprit is named.
     """
 
     until: Collection[str]
@@ -206,7 +204,7 @@ def violations(module: IRModule) -> list[Diagnostic]:
 
 @dataclass
 class Warnings(Observer):
-    """Collects the warnings of passes."""
+    """Collect the warnings of passes."""
 
     found: list[Diagnostic] = field(default_factory=list)
 
@@ -216,14 +214,17 @@ class Warnings(Observer):
 
 
 class IllFormed(Exception):
-    """A pass left a module that breaks a rule of the IR."""
+    """A pass produced a module that violates a rule of the IR."""
 
     def __init__(self, found: list[Diagnostic]) -> None:
         super().__init__("; ".join(f"{d.code}: {d.message}" for d in found[:4]))
 
 
 def parse_names(text: str) -> list[str] | None:
-    """The names of `--dump-after=fuse,fuse-tir`; None for the bare option (every pass). Raises CompileError."""
+    """Parse the pass names of `--dump-after=fuse,fuse-tir`; return None for the bare option (every pass).
+
+    Raise CompileError for an unknown name.
+    """
     if text in ("", "*"):
         return None
     names = [kebab(n) for n in re.split(r"[,\s]+", text) if n]

@@ -18,7 +18,7 @@ _DIRECTIVE = re.compile(r"#\s*PASSES:(.*)")
 
 
 def directive(text: str) -> str | None:
-    """The pipeline that a text asks for: `# PASSES: fuse,lower-to-tir` among the comments that it starts with."""
+    """Return the pipeline in a `# PASSES: fuse,lower-to-tir` line among the comments that start a text, or None."""
     for line in text.splitlines():
         match = _DIRECTIVE.match(line.strip())
         if match:
@@ -31,9 +31,9 @@ def directive(text: str) -> str | None:
 def write_reproducer(
     module: IRModule, pipeline: Pipeline, ctx: PassContext, exc: Exception, command: str | None = None
 ) -> str | None:
-    """Write the file to the folder for temporary files and return its path; None if even that fails.
+    """Write a reproducer to the folder for temporary files and return its path; None if even that fails.
 
-    `command` is what runs into the bug again: by default, the passes for the same target.
+    `command` is the command that reproduces the bug, by default the passes for the same target.
     """
     command = command or f"mlcc passes FILE -t '{ctx.target}'"
     try:
@@ -50,7 +50,7 @@ def write_reproducer(
 
 
 def _copy_option_files(current: Pass, ctx: PassContext, beside: str) -> Pass:
-    """The pass with every file that its options name copied beside the reproducer, whose folder confines it."""
+    """Return the pass with the files that its options name copied beside the reproducer, whose folder confines it."""
     changes = {}
     for option in dataclasses.fields(current):
         value = getattr(current, option.name)

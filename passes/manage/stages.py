@@ -1,4 +1,4 @@
-"""The stage of lowering of a module's PrimFuncs, as its attributes record it."""
+"""The lowering stage of a module's PrimFuncs, as recorded in its attributes."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ KERNELS = "kernels"  # kernels are functions, which host code launches
 
 
 def stage_of(module: IRModule) -> str:
-    """Return the stage of lowering of a module's PrimFuncs."""
+    """Return the lowering stage of a module's PrimFuncs."""
     return str(module.attrs.get(STAGE, BLOCKS))

@@ -1,1 +1,1 @@
-"""Patterns in relax functions, and rewriting by example."""
+"""Pattern matching in relax functions, and rewriting by example."""

@@ -1,4 +1,4 @@
-"""Fusion by given patterns: composite functions, for libraries that compute them."""
+"""The pass `fuse-by-pattern`: outline matches of patterns into composite functions, for external libraries."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CODEGEN = "Codegen"
 
 @dataclass(frozen=True)
 class FuseByPattern(Pass):
-    """Move what the patterns of a rule file match into functions with the attributes Composite and Primitive.
+    """Outline the matches of a rule file's patterns into functions with the attributes Composite and Primitive.
 
     Patterns are the functions NAME_before or NAME_pattern of the file, and those with the attribute Composite, which
-    names what the composite functions are; it is NAME otherwise. Earlier patterns go first. Operands of `add` and
-    `multiply` match in either order, unless the pattern has the attribute `commutative`. Results that others use too
-    are results of the function. With `annotate-codegen`, each function stands inside a public one with the attribute
+    names the composite functions; the name is NAME otherwise. Earlier patterns take precedence. Operands of `add` and
+    `multiply` match in either order, unless the pattern has the attribute `commutative`. Results with other uses are
+    results of the function, too. With `annotate-codegen`, each function is wrapped in a public one with the attribute
     Codegen: the part of the composite's name before the dot. Without `bind-constants`, constants are arguments.
-    `entry-functions` names the functions to look at, in place of all.
+    `entry-functions` restricts the pass to some functions.
 
     Before:  lv = R.matmul(x, w)
              gv = R.nn.relu(lv)
@@ -56,7 +56,7 @@ def fused(
     module: IRModule, patterns: list[Pattern], annotate_codegen: bool = False, bind_constants: bool = True,
     entries: Collection[str] = (),
 ) -> IRModule:  # fmt: skip
-    """Return the module with all matches in `entries`, or in all functions, moved into functions."""
+    """Return the module with all matches in `entries`, or in all functions, outlined into functions."""
     builder = ModuleBuilder(module)
     for name in entries or sorted(module):
         func = module[name]
@@ -70,7 +70,7 @@ def fused(
 
 
 def _choose_matches(func: relax.Function, patterns: list[Pattern], module: IRModule) -> Mapping[relax.Var, Match]:
-    """Return the matches to fuse, by the variables of their bindings: earlier patterns, then earlier places first."""
+    """Return the matches to fuse, by the variables of their bindings: by order of patterns, then of positions."""
     index = Index.of(func)
     chosen = _ChosenMatches(index)
     for pattern in patterns:
@@ -87,9 +87,9 @@ def _choose_matches(func: relax.Function, patterns: list[Pattern], module: IRMod
 
 @dataclass
 class _ChosenMatches:
-    """The matches that are to be fused, by the variables of their bindings.
+    """The matches to fuse, by the variables of their bindings.
 
-    `covered` has for each place of a block how far the matches reach that stretch over it.
+    `covered` maps each position of a block to the last position of the matches that span it.
     """
 
     index: Index

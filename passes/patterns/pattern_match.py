@@ -1,4 +1,4 @@
-"""Matching of patterns in functions: values computed in the way in which a pattern computes its results."""
+"""Matching of patterns: find values that are computed in the way that a pattern computes its results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_STEPS = 100_000  # of one attempt to match
 
 
 class Symbols:
-    """The values of the symbolic variables in a pattern's struct infos: arbitrary, but one value each."""
+    """The values of the symbolic variables in a pattern's struct infos: arbitrary, but consistent."""
 
     def __init__(self) -> None:
         from mlcc.arith.analyzer import Analyzer
@@ -106,17 +106,17 @@ class Index:
         return expr
 
     def definition(self, expr: relax.Expr) -> relax.Expr | None:
-        """Return the operation that computes an operand, None if none does."""
+        """Return the operation that computes an operand, or None."""
         expr = self.resolve(expr)
         return self.value.get(expr) if isinstance(expr, relax.Var) else expr
 
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """A match of a pattern. `args` are the operands bound to its parameters, `symbols` its symbolic variables.
+    """A match of a pattern: `args` are bound to its parameters, `symbols` to its symbolic variables.
 
-    `roots` are the variables of its results, `inner` all others that it goes through; `attrs` what stands where any
-    attribute may.
+    `roots` are the variables of its results, `inner` all other matched variables. `attrs` holds the values of
+    attributes that the pattern leaves open.
     """
 
     pattern: Pattern
@@ -141,7 +141,7 @@ _Goals = tuple[Any, Any, "_Goals"] | None  # (pattern, expression), and the rest
 
 
 class Matcher:
-    """Finds one pattern in one function."""
+    """Find one pattern in one function."""
 
     def __init__(self, pattern: Pattern, module: IRModule, index: Index) -> None:
         self.pattern = pattern
@@ -176,7 +176,7 @@ class Matcher:
                     yield from self._roots((*roots, other.var), solution)
 
     def _finished(self, roots: tuple[relax.Var, ...], state: _State) -> Match | None:
-        """Return the match, if struct infos and shapes agree."""
+        """Return the match if struct infos and shapes agree, else None."""
         pattern = self.pattern
         symbols = Symbols()
         args = tuple(state.bound[p] for p in pattern.func.params)
@@ -224,7 +224,7 @@ class Matcher:
         return isinstance(call.op, tir.Op) and call.op.name in self.pattern.commutative
 
     def _variable(self, variable: relax.Var, expr: relax.Expr, state: _State) -> tuple[_State, bool] | None:
-        """Bind a variable of the pattern, or check that it stands for the same again; whether to look behind it."""
+        """Bind a variable of the pattern or check its binding; return the state, and True if it was bound."""
         expr = self.index.resolve(expr)
         if variable in state.bound:
             return (state, False) if _same_value(state.bound[variable], expr) else None
@@ -287,7 +287,7 @@ class Matcher:
         return _State(state.bound, state.through, shapes, attrs), pairs
 
     def _attributes(self, pattern: relax.Call, call: relax.Call, state: _State) -> Mapping[str, Any] | None:
-        """The attributes that may be any, with those of this call; None if others differ."""
+        """Return the open attributes with their values in this call; None if other attributes differ."""
         attrs = dict(state.attrs)
         for key in dict.fromkeys((*pattern.attrs, *call.attrs)):
             mine, theirs = pattern.attrs.get(key), call.attrs.get(key)

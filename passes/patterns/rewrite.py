@@ -1,4 +1,4 @@
-"""Rewriting by example: rules that are written as functions before and after."""
+"""The pass `rewrite`: rewriting by example, with rules written as functions before and after."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ EXTRA_BINDINGS = 10_000  # bindings besides, that it may grow to
 
 @dataclass(frozen=True)
 class Rewrite(Pass):
-    """Replace what the functions NAME_before of a rule file compute by what its functions NAME_after compute.
+    """Replace computations that match functions NAME_before of a rule file by its functions NAME_after.
 
-    Both have the same parameters. A parameter stands for any operand of its struct info, in which symbolic dimensions
-    stand for any size. Operands of operators that are commutative match in either order, attributes have to be equal.
-    Rules apply in the order of the file, again and again until none does; more than `limit` rounds are an error.
-    Results that something else uses too stay. See docs/passes.md for what a rule can say.
+    Both have the same parameters. A parameter matches any operand of its struct info, whose symbolic dimensions match
+    any size. Operands of commutative operators match in either order; attributes must be equal. Rules apply in the
+    order of the file, repeatedly until none does; more than `limit` rounds are an error. Results with other uses stay.
+    See docs/passes.md for the syntax of rules.
 
     Before:  lv = R.multiply(x, y)
              gv = R.add(lv, z)
@@ -115,7 +115,7 @@ def _apply(func: relax.Function, rule: _ImportedRule, builder: ModuleBuilder) ->
 
 @dataclass(frozen=True, eq=False)
 class _Replacement:
-    """At the binding of `place`, `bindings` come first; each root is then bound to what stands beside it."""
+    """A replacement: `bindings` are inserted at the binding of `place`, where each root is then bound to its result."""
 
     place: relax.Var
     bindings: list[relax.VarBinding]
@@ -125,7 +125,7 @@ class _Replacement:
 def _replacement(match: Match, rule: _ImportedRule, index: Index) -> _Replacement | None:
     """Return the replacement of a match.
 
-    None if there is no place for it, or if less would be known of its results.
+    Return None if there is no position for it, or if the struct info of its results would lose precision.
     """
     place = _insertion_point(match, index)
     if place is None:
@@ -139,7 +139,7 @@ def _replacement(match: Match, rule: _ImportedRule, index: Index) -> _Replacemen
 
 
 def _insertion_point(match: Match, index: Index) -> relax.Var | None:
-    """The result where all operands are known and none of the other results is needed before."""
+    """Return the root where all operands are defined and no other root has been used yet, or None."""
     blocks = {index.block[r] for r in match.roots}
     if len(blocks) != 1:
         return None
@@ -170,7 +170,7 @@ class _Instance:
 
 
 class _ImportedRule:
-    """A rule over the functions of the module that it is applied to."""
+    """A rule whose helper functions are imported into the module that it is applied to."""
 
     def __init__(self, rule: Rule, builder: ModuleBuilder) -> None:
         self.rule = rule
@@ -179,7 +179,7 @@ class _ImportedRule:
         self.names: dict[str, relax.GlobalVar] = {}
 
     def import_helpers(self) -> None:
-        """Add the functions that the rule calls, under names that the module does not have."""
+        """Import the functions that the rule calls, under unique names."""
         import_functions(self.order, self.rule.pattern.module, self.builder, self.names)
 
     def instance(self, match: Match, in_dataflow: bool) -> _Instance:
@@ -235,7 +235,7 @@ def _field(value: relax.Expr, index: int) -> relax.Expr:
 def _bound_at_roots(
     bindings: list[relax.VarBinding], results: dict[relax.Var, relax.Expr]
 ) -> tuple[list[relax.VarBinding], dict[relax.Var, relax.Expr]]:
-    """A last binding that only one root needs is bound by the root itself: no renaming is left."""
+    """Bind the last binding directly to the root if only that needs it, so that no renaming is left."""
     if bindings and len(results) == 1:
         ((root, result),) = results.items()
         if result is bindings[-1].var:
@@ -244,7 +244,7 @@ def _bound_at_roots(
 
 
 class _Instantiator(Rewriter):
-    """Copies expressions of a rule over other operands; struct info is inferred anew."""
+    """Copy expressions of a rule over other operands, and re-infer struct info."""
 
     def __init__(
         self, values: Mapping[Any, Any], names: Mapping[str, relax.GlobalVar], attrs: Mapping[str, Any]
@@ -283,7 +283,7 @@ class _Instantiator(Rewriter):
 
 
 class _Replacer(RelaxMutator):
-    """Puts replacements in the places of matches."""
+    """Replace matches by their replacements."""
 
     def __init__(self, module: IRModule, plan: dict[relax.Var, _Replacement], replaced: set[relax.Var]) -> None:
         super().__init__(module)
@@ -313,9 +313,9 @@ def import_functions(
     order: list[str], source: IRModule, builder: ModuleBuilder, names: dict[str, relax.GlobalVar],
     taken: Callable[[str], str] | None = None,
 ) -> None:  # fmt: skip
-    """Add functions of another module as private ones; `names` says what each is called here.
+    """Import functions of another module as private ones; `names` maps each to its name here.
 
-    A function that equals one of the module is that one; another of its name keeps its own.
+    A function equal to one of the module is shared; one that differs is renamed if its name is taken.
     """
     for name in order:
         if name not in names:

@@ -1,4 +1,4 @@
-"""Rules written as text: a function before, a function after. Reading and checking them."""
+"""Rewrite rules as text: reading and checking the functions before and after."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MAX_OPERATIONS = 256  # in a pattern
 
 @dataclass(frozen=True)
 class Pattern:
-    """A function to match: its parameters stand for any value of their struct info.
+    """A function to match; its parameters match any value of their struct info.
 
-    `roots` are its results; several if it returns a tuple that it makes itself. `commutative` are the operators whose
-    operands may come in either order, `any_attrs` the attributes ("relax.sum.axis") that need not match.
+    `roots` are its results, several if it returns a tuple that it constructs. `commutative` are the operators whose
+    operands match in either order, `any_attrs` the attributes ("relax.sum.axis") that need not match.
     """
 
     name: str
@@ -40,15 +40,15 @@ class Pattern:
 
     @property
     def composite(self) -> str:
-        """The name that composite functions get."""
+        """The name of the composite functions."""
         return str(self.func.attrs.get(COMPOSITE, self.name))
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rewrite rule: matches of `pattern` become the body of `after`.
+    """A rewrite rule: matches of `pattern` are replaced by the body of `after`.
 
-    Functions that `after` calls are those of `pattern.module`.
+    Functions that `after` calls are in `pattern.module`.
     """
 
     pattern: Pattern
@@ -60,7 +60,7 @@ class Rule:
 
 
 def load_rules(path: str, ctx: PassContext) -> list[Rule]:
-    """The rules of a file, in its order. Raises CompileError listing everything that is wrong with it."""
+    """Return the rules of a file, in order. Raise CompileError listing everything that is wrong with it."""
     module, named = _read(path, ctx)
     errors: list[Diagnostic] = []
     rules: list[Rule] = []
@@ -80,7 +80,7 @@ def load_rules(path: str, ctx: PassContext) -> list[Rule]:
 
 
 def load_patterns(path: str, ctx: PassContext) -> list[Pattern]:
-    """The patterns of a file, in its order: the functions before, and those with the attribute Composite."""
+    """Return the patterns of a file, in order: functions before, and those with the attribute Composite."""
     module, named = _read(path, ctx)
     errors: list[Diagnostic] = []
     patterns: list[Pattern] = []
@@ -103,7 +103,7 @@ def _raise_errors(errors: list[Diagnostic]) -> None:
 def _read(
     path: str, ctx: PassContext
 ) -> tuple[IRModule, dict[str, tuple[relax.Function | None, relax.Function | None]]]:
-    """The module of a rule file, every function normalized, and its rules by name."""
+    """Return the module of a rule file with every function normalized, and its rules by name."""
     from mlcc.files import read_bytes
     from mlcc.grammar.parser import parse
     from mlcc.grammar.syntax.reader import decode
@@ -129,7 +129,7 @@ def _read(
 
 
 def _role(key: str, func: relax.Function) -> tuple[str, str | None]:
-    """The rule that a function belongs to, and whether it is the one before or after; None if neither."""
+    """Return the rule that a function belongs to, and whether it is its before or after; None if neither."""
     for role in (*BEFORE, *AFTER):
         if key == role:
             return "", role
@@ -142,7 +142,7 @@ def _role(key: str, func: relax.Function) -> tuple[str, str | None]:
 
 
 def _pattern(name: str, func: relax.Function, module: IRModule, commutative: frozenset[str]) -> Pattern:
-    """A function as a pattern; `commutative` are those operators unless the function says which."""
+    """Return a function as a pattern; `commutative` are those operators unless the function declares them."""
     values = {b.var: b.value for block in func.body.blocks for b in block.bindings}  # type: ignore[attr-defined]
     result = _resolved(func.body.body, values)
     roots = result.fields if isinstance(result, relax.Tuple) else (func.body.body,)
@@ -204,7 +204,7 @@ def _replacement_errors(after: relax.Function) -> list[Diagnostic]:
 
 
 def _plainness_errors(func: relax.Function, what: str) -> list[Diagnostic]:
-    """Bindings that are not plain: branches, functions, casts."""
+    """Return errors for bindings that rules do not support: branches, functions, casts."""
     errors: list[Diagnostic] = []
     if not func.is_pure:
         errors.append(error("E0542", f"{what} has to be pure", func.span))
@@ -280,7 +280,7 @@ def _signature_errors(before: relax.Function, after: relax.Function) -> list[Dia
 def transitive_callees(func: Func, module: IRModule, allowed: str | None = None) -> list[str]:
     """Return the functions that a function calls, directly or not, callees first.
 
-    Raises CompileError E0542 for recursion that does not go through `allowed`.
+    Raise CompileError E0542 for recursion that does not go through `allowed`.
     """
     from mlcc.relax.queries import callees
 

@@ -1,4 +1,4 @@
-"""Replacement of a function by another."""
+"""The pass `update-func`: replace a function by one from another file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mlcc.relax.queries import callees
 
 @dataclass(frozen=True)
 class UpdateFunc(Pass):
-    """Replace a function by the one of its name in another file, or by the only one that the file has.
+    """Replace a function by the one of the same name in another file, or by the only one of that file.
 
-    The functions that it calls come along as private ones, under other names where the module has these for something
-    else. If functions of the module call it, it keeps its parameters and results. What nothing calls any more stays
-    until `dead-code`.
+    The functions that it calls are imported as private ones, and renamed if their names are taken. If functions of the
+    module call it, its parameters and results must not change. Functions that are no longer called stay until
+    `dead-code`.
 
     Before:  def mm(A, B, C): ...                            # as written
     After:   def mm(A, B, C): ...                            # update-func{file=tuned.mlc func=mm}

@@ -1,1 +1,1 @@
-"""Half precision in graphs, and float32 inside the kernels that have it."""
+"""Reduced precision: half precision in graphs, narrow floats in kernels, and quantized weights."""

@@ -1,4 +1,4 @@
-"""The values that the pass `to-mixed-precision` may keep in half precision, since no use needs full precision."""
+"""The analysis of `to-mixed-precision`: values that may be kept in half precision, since no use needs more."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class _Requirements:
                 self.use(binding.value)
 
     def use(self, expr: relax.Expr) -> None:
-        """A use that is no operator's needs a value as it was."""
+        """Record a use by anything but an operator, which needs a value in full precision."""
         for var in used_vars(expr):
             if is_tensors(var.struct_info):
                 self.require(var, precision(var.struct_info, FULL))

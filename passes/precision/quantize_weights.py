@@ -1,4 +1,4 @@
-"""Quantization of the weights of products: integers of few bits with a scale for each group."""
+"""The pass `quantize-weights`: quantize the weights of products to few bits, with a scale for each group."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CHUNK_ELEMENTS = 1 << 22  # elements that are worked on at a time
 
 @dataclass(frozen=True)
 class QuantizeWeights(Pass):
-    """Store the constant weights of products of matrices in 4 or 8 bits, with a scale for each group of rows.
+    """Quantize the constant weights of matrix products to 4 or 8 bits, with a scale for each group of rows.
 
-    A weight (k, n), or the transpose of one (n, k), becomes integers (k, n), two of 4 bits in a byte, and scales
-    (k / group, n); its elements are integer * scale. `group=0` is one group for each column. With `zero_points` the
-    integers are unsigned, and those of a group have a zero point: (integer - zero point) * scale. Products are computed
-    in float32; from -O2 on the weights are decoded inside them. Lookups (`R.take`) in a table that is such a weight,
-    too, read the integers. Weights of fewer than 4096 elements, and those whose rows are no multiple of `group`, stay.
+    A weight (k, n), or the transpose of one (n, k), becomes integers (k, n), two of 4 bits in a byte, and scales (k /
+    group, n); its elements are integer * scale. `group=0` makes one group of each column. With `zero_points` the
+    integers are unsigned, and each group has a zero point: (integer - zero point) * scale. Products are computed in
+    float32; from -O2 on the weights are decoded inside them. Lookups (`R.take`) in a table that is such a weight read
+    the integers, too. Weights of fewer than 4096 elements, and those whose rows are not a multiple of `group`, stay.
 
     Before:  y = R.matmul(x, R.const(...))                                       # (2048, 512) float32
     After:   q = R.unpack_bits(R.const(...), axis=0, bits=4, out_dtype="int8")   # of (1024, 512) uint8
@@ -60,7 +60,7 @@ class QuantizeWeights(Pass):
 
 @dataclass(frozen=True)
 class _QuantizedWeight:
-    """A weight as constants: integers, scales and zero points, all with the columns last."""
+    """A quantized weight as constants: integers, scales and zero points, all with the columns last."""
 
     integers: relax.Constant
     scales: relax.Constant
@@ -89,7 +89,7 @@ class _Quantizer(RelaxMutator):
     # ------------------------------------------------------------ which
 
     def weight(self, operand: relax.Expr) -> tuple[relax.Constant, bool] | None:
-        """Return the constant right operand of a product, and True if it is transposed; None if it stays."""
+        """Return the constant right operand of a product, and True if it is transposed; None if it is not quantized."""
         value: Any = self.uses.resolve(operand)
         transposed = is_call(value, "relax.permute_dims") and value.attrs["axes"] in (None, (1, 0), (-1, -2))
         constant = self.uses.resolve(value.args[0]) if transposed else value
@@ -124,7 +124,7 @@ class _Quantizer(RelaxMutator):
         return self.emit_op("dequantize", integers, scales, zeros, axis=0, out_dtype="float32")
 
     def lookup(self, call: Any) -> relax.Expr:
-        """Rewrite a lookup of rows in a table as one of columns of the integers.
+        """Rewrite a lookup of rows in a table as a lookup of columns of the integers.
 
         The table is the transpose of a quantized weight.
         """
@@ -150,7 +150,7 @@ class _Quantizer(RelaxMutator):
 
 
 def _weight_key(constant: relax.Constant) -> str | int:
-    """Return a key that is equal for constants that are one weight of the model."""
+    """Return a key that is equal for constants of the same weight."""
     return constant.data.sha256 or id(constant.data)
 
 

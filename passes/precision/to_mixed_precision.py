@@ -1,4 +1,4 @@
-"""Half precision where it pays."""
+"""The pass `to-mixed-precision`: half precision where it pays."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FLOAT16_MAX = 65504  # the greatest number in float16
 
 @dataclass(frozen=True)
 class ToMixedPrecision(Pass):
-    """Compute products in float16, and in dataflow blocks what follows them where that is safe.
+    """Compute products in float16, and dataflow values that depend on them where that is safe.
 
-    Matrix products and convolutions take float16, add up in `out-dtype` and give float16. Element by element
-    operators are computed in float16 if all their operands are. Everything else, sums and `softmax` among it, stays in
-    float32, and so do the outputs of a block. `fp16-input-names` names parameters that will be float16 arrays.
+    Matrix products and convolutions take float16, accumulate in `out-dtype` and return float16. Elementwise operators
+    are computed in float16 if all their operands are. Everything else, including sums and `softmax`, stays in float32,
+    and so do the outputs of a block. `fp16-input-names` names parameters that will be float16 arrays.
 
     Before:  gv = R.matmul(x, w)
     After:   lv = R.astype(x, dtype="float16")
@@ -60,7 +60,7 @@ def _check_names(names: tuple[str, ...], module: IRModule) -> None:
 
 
 class _Rewriter(RelaxMutator):
-    """Rewrites a function; `remap` has the replacement of a variable, perhaps of another precision."""
+    """Rewrite a function; `remap` maps variables to replacements, possibly of another precision."""
 
     def __init__(self, module: IRModule, func: relax.Function, out_dtype: str, names: set[str]) -> None:
         super().__init__(module)
@@ -106,7 +106,7 @@ class _Rewriter(RelaxMutator):
     # ------------------------------------------------------------ casts
 
     def remapped(self, expr: relax.Expr) -> relax.Expr:
-        """Return an expression over the replacements of variables, in whatever precision these have."""
+        """Return an expression over the replacements of variables, in whatever precision they have."""
         if isinstance(expr, relax.Var):
             return self.remap.get(expr, expr)
         if isinstance(expr, relax.Tuple):
@@ -115,7 +115,7 @@ class _Rewriter(RelaxMutator):
         return expr
 
     def cast(self, expr: relax.Expr, to: Dtypes) -> relax.Expr:
-        """Return the expression in the wanted precision; conversions are bound before."""
+        """Return an expression in the wanted precision; conversions are bound first."""
         if isinstance(to, tuple):
             return self.cast_fields(expr, to)
         return self.emit(_astype(expr, to)) if _differs(expr, to) else expr
@@ -138,7 +138,7 @@ class _Rewriter(RelaxMutator):
         return self.cast(source, to) if isinstance(to, tuple) else _astype(source, to)
 
     def add_half_copy(self, var: relax.Var) -> None:
-        """Keep a copy in half precision of a value that no use needs in full precision."""
+        """Make a half-precision copy of a value that no use needs in full precision."""
         need = self.needs.get(var)
         if need is None:
             return
@@ -230,7 +230,7 @@ def _half_where_allowed(have: Dtypes, need: Dtypes) -> Dtypes:
 
 
 def _may_be_half(expr: relax.Expr) -> bool:
-    """Return True if nothing is lost by computing with an operand in half precision."""
+    """Return True if computing with an operand in half precision loses nothing."""
     if isinstance(expr, relax.Tuple) and is_tensors(expr.struct_info):
         return all(map(_may_be_half, expr.fields))
     if not is_tensors(expr.struct_info) or precision(expr.struct_info) == HALF:

@@ -1,1 +1,1 @@
-"""Operators that graphs write out as several: activations, norms, attention."""
+"""Recognition of operators written out as several simpler ones: activations, norms, attention."""

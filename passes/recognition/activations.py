@@ -1,4 +1,4 @@
-"""Activations: GELU by the error function and by the hyperbolic tangent, SiLU."""
+"""Recognition of activations: GELU by the error function or the hyperbolic tangent, SiLU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HALVES = {(1, 0): 0.5, (1, 1): 0.5}  # 0.5 * x * (1 + f)
 
 @dataclass(frozen=True)
 class _ActivationForm:
-    """An activation of x: a polynomial of x and f(polynomial of x), their coefficients by the powers of both."""
+    """An activation: a polynomial of x and f(polynomial of x), with coefficients by the powers of both."""
 
     operator: str
     function: str

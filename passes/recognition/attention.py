@@ -37,9 +37,9 @@ class _Scores:
 
 
 def attention(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | None:
-    """Match an attention by its last product; return the value that its operator computes, or None.
+    """Match an attention by its last product; return the result of the attention operator, or None.
 
-    `emitter` binds the other values that it needs.
+    `emitter` binds the intermediate values.
     """
     second = graph.call(root, "matmul")
     weights = None if second is None else _weights(graph, second.args[0])
@@ -53,7 +53,7 @@ def attention(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Ex
 
 
 def _weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call, bool] | None:
-    """Match the softmax of the weights; return it, and True if NaN in its result counts as 0."""
+    """Match the softmax of the attention weights; return it, and True if NaN in its result counts as 0."""
     guarded = False
     for _ in range(_MAX_DEPTH):
         call = graph.call(expr, "astype", "where", "nn.softmax")
@@ -75,7 +75,7 @@ def _weights(graph: Graph, expr: relax.Expr) -> tuple[relax.Call, bool] | None:
 
 
 def _scores(graph: Graph, logits: relax.Expr) -> _Scores | None:
-    """Match the scores of a softmax: the product, its scale, and the masks, which are applied element by element."""
+    """Match the scores of a softmax: the product, its scale, and the masks, applied elementwise."""
     factor, masks, expr = 1.0, Masks(), logits
     dims = dims_of(logits)
     for _ in range(_MAX_DEPTH):
@@ -163,7 +163,7 @@ def _is_plain(scores: _Scores, softmax: relax.Call, second: relax.Call) -> bool:
 
 
 def _dtype(scores: _Scores, second: relax.Call) -> DType | None:
-    """The dtype of floats that has those of all operands, and of masks; None if there is none."""
+    """Return the float dtype that can represent all operands and masks, or None."""
     operands = (*scores.product.args, second.args[1], second)
     masks = (step.needed for step in scores.masks.steps)
     dtypes = {*map(dtype_of, operands), *(dtype for dtype in masks if dtype is not None)}
@@ -179,7 +179,7 @@ def _equal_extents(one: Sequence[tir.Expr] | None, other: Sequence[tir.Expr] | N
 
 
 class _AttentionBuilder:
-    """Emits the attention operator for a match."""
+    """Emit the attention operator for a match."""
 
     def __init__(self, graph: Graph, emitter: RelaxMutator, scores: _Scores, second: relax.Call, guarded: bool) -> None:
         self.graph, self.emitter = graph, emitter
@@ -214,7 +214,7 @@ class _AttentionBuilder:
         return self._cast(result, dtype_of(self.second))
 
     def _scale(self, factor: float, q: relax.Expr) -> float | None:
-        """Return the scale of the scores if it is not the operator's default."""
+        """Return the scale of the scores, or None if it is the operator's default."""
         width = tir.const_int((dims_of(q) or ())[-1])
         usual = width is not None and width > 0 and abs(factor * math.sqrt(width) - 1) < 2.0**-22
         return None if usual else factor
@@ -236,7 +236,7 @@ class _AttentionBuilder:
         return self.emitter.emit(replace(call, args=(rest, *call.args[1:]))), factor
 
     def _grouped_operands(self, *operands: tuple[relax.Expr, Sequence[int]]) -> list[tuple[relax.Expr, Sequence[int]]]:
-        """Return keys and values before the graph repeats each head for several heads of queries."""
+        """Return keys and values before each head is repeated for a group of query heads."""
         peeled = [self._untransposed(*operand) for operand in operands]
         sources = [self._before_repeat(value) if self.rank == 4 else None for value, _ in peeled]
         if (
@@ -248,9 +248,9 @@ class _AttentionBuilder:
         return [(x, order) for x, (_, order) in zip(sources, peeled, strict=True) if x is not None]
 
     def _before_repeat(self, value: relax.Expr) -> relax.Expr | None:
-        """Match (batch, groups, length, width) with repeated groups; return the tensor before, or None.
+        """Match (batch, groups, length, width) with repeated groups; return the tensor before repetition, or None.
 
-        The graph repeats them by a broadcast to (batch, groups, times, length, width) and a reshape.
+        The graph repeats groups by a broadcast to (batch, groups, times, length, width) and a reshape.
         """
         reshaped = self.graph.call(value, "reshape")
         broadcast = None if reshaped is None else self.graph.call(reshaped.args[0], "broadcast_to")
@@ -269,7 +269,7 @@ class _AttentionBuilder:
         return x if has_unit_axis and fits else None
 
     def _as_4d(self, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
-        """Emit a tensor as (batch, length, heads, width); `order` gives the axis for each place."""
+        """Emit a tensor as (batch, length, heads, width); `order` maps each position to an axis."""
         turned, order = self._untransposed(value, order)
         if list(order) != list(range(len(order))):
             turned = self.emitter.emit_op("permute_dims", turned, axes=list(order))
@@ -278,7 +278,7 @@ class _AttentionBuilder:
         return self._cast(turned, self.dtype)
 
     def _untransposed(self, value: relax.Expr, order: Sequence[int]) -> tuple[relax.Expr, Sequence[int]]:
-        """Strip the transposes of a tensor; return the source, and the order of axes in terms of its axes."""
+        """Strip the transposes of a tensor; return the source, and the order in terms of its axes."""
         while True:
             call = self.graph.call(value, "permute_dims")
             if call is not None:
@@ -291,7 +291,7 @@ class _AttentionBuilder:
             order = [axes[at] for at in order]
 
     def _untransposed_slice(self, value: relax.Expr) -> tuple[relax.Expr, list[int]] | None:
-        """One of the tensors along an axis of a transposed one: as it is before that, and the order of its axes."""
+        """Match a slice along one axis of a transposed tensor; return the source's slice and the order of its axes."""
         squeezed = self.graph.call(value, "squeeze")
         sliced_view = None if squeezed is None else self.graph.call(squeezed.args[0], "strided_slice")
         transposed = None if sliced_view is None else self.graph.call(sliced_view.args[0], "permute_dims")
@@ -357,14 +357,14 @@ class _AttentionBuilder:
         return mask
 
     def _over_all_keys(self, bias: relax.Expr) -> relax.Expr:
-        """Emit the bias with an element for each key."""
+        """Emit the bias broadcast along the keys."""
         own, keys = dims_of(bias), (dims_of(self.scores.product) or ())[-1]
         if own is None or tir.const_int(own[-1]) != 1 or tir.const_int(keys) == 1:
             return bias
         return self.emitter.emit_op("broadcast_to", bias, shape_expr((*own[:-1], keys)))
 
     def _fully_masked(self, bias: relax.Expr) -> relax.Expr | None:
-        """Emit the mask of queries that see no key; None if every query sees one."""
+        """Emit the mask of queries without unmasked keys; None if every query has one."""
         array = constant_array(self.graph, bias)
         if array is not None and not (array.max(-1) == -math.inf).any():
             return None

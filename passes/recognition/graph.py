@@ -1,4 +1,4 @@
-"""The view of a function's values that pattern recognition works on: definitions and value numbers."""
+"""The view of a function that pattern recognition works on: definitions and value numbers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MAX_VALUES = 32  # values that one search looks at
 
 
 class Graph:
-    """The definitions of variables in a block, and a value numbering: equal values have equal numbers.
+    """The definitions of a block's variables, and a value numbering: equal values have equal numbers.
 
     Two values are equal if the same operators compute them from equal values. Values of blocks other than `block` are
-    not looked into, since their operands may not be in scope there.
+    opaque, since their operands may not be in scope there.
     """
 
     def __init__(self, func: relax.Function) -> None:
@@ -30,7 +30,7 @@ class Graph:
             self.number(var)
 
     def call(self, expr: relax.Expr | None, *names: str) -> relax.Call | None:
-        """Return the call that computes a value, if it is of one of the operators; of any operator if none is named."""
+        """Return the call that computes a value, or None; `names` restricts the operators."""
         value = expr
         while isinstance(value, relax.Var) and value in self.block:
             value = self.uses.value.get(value)
@@ -43,7 +43,7 @@ class Graph:
         return isinstance(expr, relax.Var) and self.uses.count.get(expr) == 1
 
     def scalar(self, expr: relax.Expr) -> float | None:
-        """Return the element of a constant with one number, or None."""
+        """Return the value of a constant with one element, or None."""
         value = self.uses.resolve(expr)
         if isinstance(value, relax.PrimValue):
             number = value.value
@@ -66,7 +66,7 @@ class Graph:
         return number
 
     def number_of_key(self, key: tuple[object, ...]) -> int:
-        """Return the number for a key: an operator, the numbers of its operands, its attributes."""
+        """Return the number of a key: an operator, the numbers of its operands, its attributes."""
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _key(self, expr: relax.Expr) -> tuple[object, ...]:
@@ -86,7 +86,7 @@ class Graph:
         return (value.op.name, *attrs, *(self.number(arg) for arg in value.args))
 
     def tree(self, root: relax.Expr, *extra_operators: str) -> Iterator[relax.Expr]:
-        """Yield `root` and the values that it is computed from by elementwise or `extra_operators`, depth first."""
+        """Yield `root` and, depth first, the values it is computed from by elementwise or `extra_operators`."""
         stack, budget = [root], _MAX_VALUES
         while stack and budget:
             top = stack.pop()

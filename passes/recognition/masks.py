@@ -1,4 +1,4 @@
-"""Masks of attention: tensors added to the scores, and conditions that hide scores."""
+"""Attention masks: tensors added to the scores, and conditions that mask scores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPARISONS = _SEEN | {"greater": (_COLUMNS, False), "less": (_ROWS, False)}
 
 @dataclass(frozen=True)
 class MaskStep:
-    """A tensor that is added to the scores, times a factor; or a boolean one, which hides scores where not `seen`."""
+    """A tensor added to the scores, times a factor; or a boolean tensor that masks scores where it is not `seen`."""
 
     operand: relax.Expr
     dtype: DType | None  # of the scores that come out
@@ -35,7 +35,7 @@ class MaskStep:
 
     @property
     def needed(self) -> DType | None:
-        """The dtype without which numbers would be lost; None if any does."""
+        """The dtype without which precision would be lost; None if any dtype will do."""
         if self.seen is None:
             return dtype_of(self.operand)
         return None if self.hidden == -math.inf else self.dtype
@@ -43,7 +43,7 @@ class MaskStep:
 
 @dataclass
 class Masks:
-    """The steps applied to the scores of an attention, from the softmax backwards."""
+    """The masking steps applied to the scores of an attention, from the softmax backwards."""
 
     steps: list[MaskStep] = field(default_factory=list)
 
@@ -52,13 +52,13 @@ class Masks:
         self.steps.append(MaskStep(bias, dtype_of(call), factor))
 
     def hide(self, call: relax.Call, seen: bool, hidden: float) -> None:
-        """Add a step: a `where` replaces scores by `hidden` where its condition is not `seen`."""
+        """Add a step: a `where` replaces scores by `hidden` unless its condition equals `seen`."""
         self.steps.append(MaskStep(call.args[0], dtype_of(call), 1.0, seen, hidden))
 
     def is_exact(self, graph: Graph) -> bool:
-        """Return True if adding a mask to the scores gives the same result as replacing the hidden scores.
+        """Return True if adding a mask to the scores gives the same result as replacing the masked scores.
 
-        The lowest float16 is not low enough, unless each query sees a key, as behind a causal mask.
+        The lowest float16 is not low enough, unless each query sees a key, as with a causal mask.
         """
         narrow = any(
             step.seen is not None and step.hidden != -math.inf and str(step.dtype) == "float16" for step in self.steps
@@ -76,13 +76,13 @@ class Masks:
 
 
 def is_hidden(graph: Graph, value: relax.Expr, dtype: DType | None) -> bool:
-    """Return True if a score of this value has no weight beside others."""
+    """Return True if scores of this value have no weight beside others."""
     number = graph.scalar(value)
     return number is not None and (number == -math.inf or number <= _LOWEST.get(str(dtype), -math.inf))
 
 
 def _additive_causal(graph: Graph, bias: relax.Expr) -> str | None:
-    """Match an additive causal mask, 0 where keys are seen and lowest elsewhere; return its name, or None."""
+    """Match an additive causal mask, 0 for visible keys and lowest elsewhere; return its name, or None."""
     dtype = dtype_of(bias)
     for _ in range(_MAX_DEPTH):
         array = constant_array(graph, bias)
@@ -105,7 +105,7 @@ def _additive_causal(graph: Graph, bias: relax.Expr) -> str | None:
 
 
 def _causal(graph: Graph, condition: relax.Expr, seen: bool) -> str | None:
-    """Match a causal mask given as a condition, true (or nonzero) for the seen keys or, if not `seen`, the others."""
+    """Match a causal mask given as a condition that holds for visible keys, or, if not `seen`, for masked ones."""
     for _ in range(_MAX_DEPTH):
         array = constant_array(graph, condition)
         if array is not None:
@@ -135,7 +135,7 @@ def _causal(graph: Graph, condition: relax.Expr, seen: bool) -> str | None:
 
 
 def constant_array(graph: Graph, value: relax.Expr) -> Any:
-    """Return the elements of a constant that is not large, or None."""
+    """Return the elements of a constant of moderate size, or None."""
     constant = graph.uses.resolve(value)
     if not isinstance(constant, relax.Constant) or constant.data.array is None or constant.data.size > _MAX_ELEMENTS:
         return None
@@ -145,7 +145,7 @@ def constant_array(graph: Graph, value: relax.Expr) -> Any:
 
 
 def _causal_array(seen: Any) -> str | None:
-    """Return the name of the causal mask that a boolean array is, or None."""
+    """Return the name of the causal mask in a boolean array, or None."""
     import numpy as np
 
     if seen.ndim < 2 or min(seen.shape[-2:]) < 2:
@@ -159,7 +159,7 @@ def _causal_array(seen: Any) -> str | None:
 
 
 def _is_nonzero(graph: Graph, value: relax.Expr) -> bool:
-    """Return True if all elements of a tensor equal one number other than 0."""
+    """Return True if all elements of a tensor equal one nonzero number."""
     for _ in range(_MAX_DEPTH):
         number = graph.scalar(value)
         if number is not None:
@@ -175,7 +175,7 @@ def _is_nonzero(graph: Graph, value: relax.Expr) -> bool:
 
 
 def _compares_positions(graph: Graph, call: relax.Call, name: str, seen: bool) -> bool:
-    """Return True if a comparison of positions is a causal mask: the `seen` keys are those up to the query's own."""
+    """Return True if a comparison of positions is a causal mask: keys up to the query's own are `seen`."""
     left, holds = _COMPARISONS[name]
     right = _ROWS if left == _COLUMNS else _COLUMNS
     return (
@@ -186,7 +186,7 @@ def _compares_positions(graph: Graph, call: relax.Call, name: str, seen: bool) -
 
 
 def _is_position_range(graph: Graph, value: relax.Expr, axis: int) -> bool:
-    """Return True if a tensor holds 0, 1, 2, ... along `axis`, counted from the end; other extents are 1."""
+    """Return True if a tensor holds 0, 1, 2, ... along `axis`, counted from the end, and all other extents are 1."""
     dims = dims_of(value)
     for _ in range(_MAX_DEPTH):
         if dims is None or any(at - len(dims) != axis and tir.const_int(n) != 1 for at, n in enumerate(dims)):

@@ -18,7 +18,7 @@ from mlcc.relax.construct import shape_expr
 
 @dataclass(frozen=True)
 class _ReciprocalDeviation:
-    """1 / sqrt(mean((x - centre) ** 2, axes) + epsilon); without centre for a root mean square."""
+    """1 / sqrt(mean((x - centre) ** 2, axes) + epsilon); without a centre the reciprocal root mean square."""
 
     number: int
     x: relax.Expr
@@ -30,7 +30,7 @@ class _ReciprocalDeviation:
 def norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | None:
     """Match a layer or RMS norm by its result; return the call of its operator, or None.
 
-    `emitter` binds the other values that the call needs.
+    `emitter` binds the other values of the call.
     """
     for variance in _root_operands(graph, root):
         deviation = _match_deviation(graph, variance)
@@ -93,7 +93,7 @@ def _unwidened(graph: Graph, expr: relax.Expr) -> relax.Expr:
 
 
 def _mean_of(graph: Graph, data: relax.Expr, axes: tuple[int, ...] | None) -> relax.Expr | None:
-    """Return the variable with the mean of a tensor over axes, if the graph computes it."""
+    """Return the variable that holds the mean of a tensor over axes, if the graph computes it."""
     wanted = graph.number(data)
     for var in graph.uses.value:
         mean = _mean(graph, var)
@@ -154,7 +154,7 @@ def _square(graph: Graph, expr: relax.Expr) -> relax.Expr | None:
 
 @dataclass(frozen=True)
 class _Normalized:
-    """A tensor that is normalised: the sum of these products, which counts in dimensions `axes` of the data."""
+    """A normalized tensor: a sum of products whose values vary along the dimensions `axes` of the data."""
 
     data: relax.Expr
     terms: Mapping[Monomial, float]
@@ -163,7 +163,7 @@ class _Normalized:
 
 
 def _normalized(graph: Graph, deviation: _ReciprocalDeviation, dtype: DType | None) -> _Normalized:
-    """(x - centre) / root, or x / root."""
+    """Return (x - centre) / root, or x / root without a centre."""
     narrow = Expansion(graph, (), dtype).narrow
     terms = {tuple(sorted((graph.number(narrow(deviation.x)), deviation.number))): 1.0}
     if deviation.centre is not None:
@@ -200,7 +200,7 @@ def _match_scale_and_shift(
 
 
 def _divide_monomial(key: Monomial, factors: Monomial) -> Monomial | None:
-    """Divide a monomial by others; None if it is no multiple of them."""
+    """Divide a monomial by another; None if it is not a multiple."""
     left = list(key)
     for factor in factors:
         if factor not in left:
@@ -226,7 +226,7 @@ def _spans_axes(value: relax.Expr, dims: Any, axes: tuple[int, ...]) -> bool:
 def _emit_parameters(
     normalized: _Normalized, values: Sequence[relax.Expr | None], emitter: RelaxMutator
 ) -> tuple[relax.Expr, ...]:
-    """Emit scale and shift as vectors along the axes: ones and zeros where they are absent."""
+    """Emit scale and shift as vectors along the axes, with ones and zeros for absent ones."""
     dims, dtype = dims_of(normalized.data), str(dtype_of(normalized.data))
     assert dims is not None
     shape = shape_expr(dims[axis] for axis in normalized.axes)
@@ -247,7 +247,7 @@ def _emit_parameters(
 def group_norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.Expr | None:
     """Match a group norm by its result; return the call of its operator, or None.
 
-    The graph has it as an instance norm whose channels are the groups, with flattened data, reshaped back after it.
+    The graph writes it as an instance norm of flattened data whose channels are the groups, reshaped back afterwards.
     """
     for candidate in graph.tree(root):
         data, instance_norm = _match_instance_norm(graph, candidate)
@@ -265,7 +265,7 @@ def group_norm(graph: Graph, root: relax.Expr, emitter: RelaxMutator) -> relax.E
 
 
 def _match_instance_norm(graph: Graph, expr: relax.Expr) -> tuple[relax.Expr | None, relax.Call | None]:
-    """Match a group norm without parameters; return its operand, and the call of the instance norm that computes it."""
+    """Match a group norm without parameters; return its operand, and the instance norm that computes it."""
     reshaped = graph.call(expr, "reshape")
     instance_norm = None if reshaped is None else graph.call(reshaped.args[0], "nn.instance_norm")
     flattened = None if instance_norm is None else graph.call(instance_norm.args[0], "reshape")

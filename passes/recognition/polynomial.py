@@ -1,4 +1,4 @@
-"""Values as polynomials, a canonical form that does not depend on the order of additions and multiplications."""
+"""Values as polynomials: a canonical form that does not depend on the order of additions and multiplications."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "floa
 
 @dataclass(frozen=True)
 class Expansion:
-    """Expands values of a graph into polynomials.
+    """Expand the values of a graph into polynomials.
 
-    Values numbered in `atoms` are not expanded, nor are operators other than arithmetic. 1 / sqrt(v) is the same as
-    rsqrt(v). `dtype` is that of the results: roundings to it from a wider dtype, and conversions of it to a wider one,
-    are left out.
+    Values numbered in `atoms` are not expanded, nor are operators other than arithmetic. 1 / sqrt(v) equals rsqrt(v).
+    `dtype` is that of the results: roundings to it from a wider dtype, and conversions from it to a wider one, are
+    ignored.
     """
 
     graph: Graph
@@ -85,7 +85,7 @@ class Expansion:
         return power
 
     def reciprocal(self, expr: relax.Expr) -> Polynomial | None:
-        """1 / value, of numbers and square roots."""
+        """Return 1 / value for numbers and square roots, else None."""
         scalar = self.graph.scalar(expr)
         if scalar is not None:
             return {(): 1 / scalar} if scalar else None

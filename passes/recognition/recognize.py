@@ -1,4 +1,4 @@
-"""Recognition of subgraphs of several operators that one operator computes."""
+"""The pass `recognize-operators`: replace subgraphs by single operators."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from mlcc.relax.construct import same_info, shape_expr
 
 @dataclass(frozen=True)
 class RecognizeOperators(Pass):
-    """Make GELU, SiLU, norms and attention that are written out in a dataflow block one operator each.
+    """Replace GELU, SiLU, norms and attention that are written out in a dataflow block by one operator each.
 
-    Products and sums may come in any order, scales in any place, square roots as divisors or factors; masks are added,
-    or put in the place of scores; values may be computed in a wider dtype than they come from. Numbers stay what they
-    are but for roundings. What something else needs too stays beside the operator; scores of attention that something
-    else needs stay as they are.
+    Products and sums may have any order, scales any place; square roots may be divisors or factors. Masks are added to
+    scores, or replace them; values may be computed in a wider dtype than their inputs. Results change only by rounding.
+    Values with other uses are kept beside the operator; attention whose scores have other uses stays as it is.
 
     Before:  lv = R.multiply(x, R.const(0.70710678, "float32"))
              lv1 = R.add(R.erf(lv), R.const(1.0, "float32"))
@@ -58,7 +57,7 @@ class _Recognizer(RelaxMutator):
         return rewritten
 
     def put(self, binding: relax.Binding) -> None:
-        """Append a binding; what is new is known to the graph."""
+        """Append a binding and record it in the graph."""
         if isinstance(binding, relax.VarBinding):
             self.graph.uses.value.setdefault(binding.var, binding.value)
             self.graph.block.add(binding.var)
@@ -108,7 +107,7 @@ class _Recognizer(RelaxMutator):
         return ops.bind_call("permute_dims", (inner.args[0],), {"axes": axes})
 
     def _fold_batched_transpose(self, call: relax.Call) -> relax.Expr | None:
-        """Fold a transpose of matrices between two reshapes of the batch dimensions into one transpose."""
+        """Fold a matrix transpose between two reshapes of the batch dimensions into a single transpose."""
         middle = self.graph.call(call.args[0], "permute_dims")
         first = None if middle is None else self.graph.call(middle.args[0], "reshape")
         if middle is None or first is None or axes_of(middle) != [0, 2, 1]:

@@ -17,9 +17,7 @@ MIN_PART = 64  # elements of a result that are worth a block of their own
 
 
 def contiguous_result_loop(stage: Stage) -> int | None:
-    """Return the loop along which data and results are contiguous, or None if there is none or the reduction is
-    contiguous.
-    """
+    """Return the loop along which data and results are contiguous, or None if the reduced axis is contiguous."""
     place = vectorizable_loop(stage, [n for n in stage.spatial if stores_disjointly(stage, n)])
     if place is None or (stage.extents[place] or 0) < MIN_COLUMNS:
         return None

@@ -52,9 +52,7 @@ class MmaKind:
         return along or self.bytes == 1
 
     def load(self, operand: str, deep: bool) -> str:
-        """Return the intrinsic that loads a fragment from a strip that is contiguous along its depth (`deep`) or across
-        it.
-        """
+        """Return the intrinsic that loads a fragment from a strip, contiguous along its depth (`deep`) or across."""
         transposed = deep == (operand == "b")
         return f"mma_ldmatrix_{self.operands}_{operand}{'_trans' if transposed else ''}_dyn"
 
@@ -136,9 +134,7 @@ def result_axes(product: Contraction) -> list[int | None]:
 
 @dataclass(frozen=True)
 class _Nest:
-    """The block of one instruction, with the innermost loop over warps, the loops over steps and those within a
-    step.
-    """
+    """The block of one instruction, and the loops around it: over warps, over steps, and within a step."""
 
     product: BlockRV
     warp: LoopRV
@@ -209,10 +205,9 @@ def copy_to_shared(
     source_depth_contiguous: bool,
     depth_contiguous: bool,
 ) -> int:
-    """Copy a strip by all threads of a block, contiguously in global memory; return the elements per access of a
-    thread.
+    """Copy a strip by all threads of a block; return the elements per access of a thread.
 
-    `dims`: the dimension of the operand's free axis, and that of its depth.
+    The copy is contiguous in global memory. `dims`: the dimension of the operand's free axis, and that of its depth.
     """
     sch = kernel.sch
     sch.compute_at(strip, step, preserve_unit_loops=True)

@@ -124,9 +124,7 @@ def _unroll_and_vectorize(kernel: GpuKernel, dims: list[LoopRV], lane: LoopRV) -
 
 
 def _bind_results(kernel: GpuKernel, gemm: SkinnyGemm, store: BlockRV, shape: BlockShape) -> tuple[LoopRV, LoopRV]:
-    """Bind the loops over the results to thread blocks; return the loop over blocks, and the fused one within a
-    block.
-    """
+    """Bind the loops over the results to thread blocks; return the loops over blocks and within one."""
     sch = kernel.sch
     loops = dict(zip(gemm.results, kernel.loops(store), strict=True))
     wide, few = loops.pop(gemm.matrix_axes[-1]), [loops.pop(p) for p in gemm.vector_axes]

@@ -132,9 +132,7 @@ def fitting_vector(stage: Stage, inner: Sequence[int], widest: int) -> int:
 
 
 def _contiguous_run(stage: Stage, access: Access, along: Sequence[int]) -> tuple[int, list[tir.Expr | None]]:
-    """Return how many elements of a row an access covers with a constant stride, and the strides along the other
-    loops.
-    """
+    """Return the length of an access's run of constant stride in a row, and the strides of the other loops."""
     place, *others = reversed(along)
     run, step = stage.extents[place] or 1, _constant_stride(stage, access, place)
     while others and step is not None:

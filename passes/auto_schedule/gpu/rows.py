@@ -172,9 +172,7 @@ def bind_row(kernel: GpuKernel, block: BlockRV, distribution: RowShare, outer: i
 def _split_row(
     kernel: GpuKernel, along: LoopRV, distribution: RowShare, is_full_row: bool
 ) -> tuple[LoopRV, LoopRV | None, LoopRV | None]:
-    """Split a loop over a row; return the serial loop, the loop over threads, and the vector loop (None where
-    absent).
-    """
+    """Split a loop over a row; return the serial loop, and those over threads and lanes (None where absent)."""
     sch, vector = kernel.sch, distribution.vector if is_full_row else 1
     lane = thread = None
     if vector > 1 and distribution.threads > 1 and distribution.even:

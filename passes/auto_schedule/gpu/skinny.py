@@ -86,8 +86,9 @@ def match_skinny_gemm(kernel: GpuKernel) -> SkinnyGemm:
 
 
 def reorder_by_role(kernel: GpuKernel, gemm: SkinnyGemm) -> tuple[list[LoopRV], LoopRV, list[LoopRV], LoopRV]:
-    """Reorder the loops by role; return the shared ones, the fused matrix loop, the vector loops, the fused reduction
-    loop.
+    """Reorder the loops by role; return the shared loops, the matrix loop, the vector loops, and the reduction loop.
+
+    The matrix loops are fused into one, and so are the reduction loops.
     """
     sch, loops = kernel.sch, kernel.loops(gemm.block)
     parts = [

@@ -126,9 +126,7 @@ def _fit_tile(facts: GpuFacts, sizes: Sizes, tile: WarpTile, least_depth: int) -
 
 
 def _step_bytes(tile: WarpTile, depth: int, size: int) -> int:
-    """Return the most bytes that one step takes in shared memory, whether strips are stored along their depth or across
-    it.
-    """
+    """Return the most bytes that one step takes in shared memory: strips are stored along their depth or across."""
     return sum(max(n * (depth * size + PAD), depth * (n * size + PAD)) for n in (tile.rows, tile.columns))
 
 

@@ -37,9 +37,7 @@ def transposes(kernel: GpuKernel) -> str:
 
 
 def _transposed_access(stage: Stage) -> tuple[list[int], list[int], Access] | None:
-    """Return the loops along which a stage stores, those along which it loads, and the load; None if either are
-    short.
-    """
+    """Return the loops along which a stage stores and loads, and the load; None unless both are long enough."""
     loop_pair = transposed_loops(stage)
     if loop_pair is None:
         return None

@@ -200,9 +200,7 @@ def _cache_strip(
 def _tile_loops(
     kernel: GpuKernel, block: BlockRV, product: Contraction, choice: WarpgroupConfig
 ) -> tuple[BlockRV, LoopRV, LoopRV, LoopRV]:
-    """Tile and bind the loops; return the block of one instruction, and the loops over warpgroups, over steps and
-    within one.
-    """
+    """Tile and bind the loops; return one instruction's block, and the loops over warpgroups, steps and depth."""
     sch, tile, loops = kernel.sch, choice.tile, kernel.loops(block)
     assert product.m is not None
     (k,) = product.k
