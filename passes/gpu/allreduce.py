@@ -37,19 +37,19 @@ def lower_allreduce(func: tir.PrimFunc) -> tir.PrimFunc:
     """Lower these calls in `func`, which has formed kernels. Raises CompileError."""
     if not any(_is_allreduce(n) for n in walk(func.body)):
         return func
-    return change_kernels(func, lambda loops, body: _Lower(loops).body(body))
+    return change_kernels(func, lambda loops, body: _AllreduceLowering(loops).body(body))
 
 
 def _is_allreduce(node: object) -> bool:
     return isinstance(node, tir.Call) and node.op == tir.Op("tir.tvm_thread_allreduce")
 
 
-class _Lower(TirMutator):
+class _AllreduceLowering(TirMutator):
     def __init__(self, loops: Sequence[tir.For]) -> None:
         self._loops = {loop.thread: loop for loop in loops if loop.thread in BLOCK}
-        self._varying = Varying()
+        self._divergence = Varying()
         for loop in self._loops.values():
-            self._varying.thread(loop)
+            self._divergence.thread(loop)
         self._buffers: dict[tir.Var, tir.Buffer] = {}
 
     def expr(self, node: Expr) -> Expr:
@@ -66,7 +66,7 @@ class _Lower(TirMutator):
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
         """Let threads that a loop masks off take part, with the identity value."""
         if is_threads_left_out(node.condition) and any(_is_allreduce(n) for n in walk(node)):
-            parts = drawn_in(node.condition, node.then_body, self._varying)
+            parts = drawn_in(node.condition, node.then_body, self._divergence)
             if parts is not None:
                 return list(self.body(tuple(parts)))
         return super().stmt_if(node)
@@ -80,10 +80,10 @@ class _Lower(TirMutator):
             guard, body = c.logical_and(guard, body[0].condition), body[0].then_body
         match body:
             case (tir.Evaluate(value=tir.Call() as call),) if _is_allreduce(call):
-                return self._combined(node.subject, call, guard)
+                return self._lower_call(node.subject, call, guard)
         return super().stmt_attr(node)
 
-    def _combined(self, reducer: tir.CommReducer, call: tir.Call, guard: Expr) -> list[Stmt]:
+    def _lower_call(self, reducer: tir.CommReducer, call: tir.Call, guard: Expr) -> list[Stmt]:
         count = tir.const_int(call.args[0]) or 0
         values, rest = call.args[1 : 1 + count], call.args[1 + count :]
         condition, places, axes = rest[0], rest[1 : 1 + count], rest[1 + count :]
@@ -104,12 +104,12 @@ class _Lower(TirMutator):
             data = place if isinstance(place, tir.Var) else next(n for n in walk(place) if isinstance(n, tir.Var))
             buffer = self._buffers[data]
             at = tuple(c.const(0) for _ in buffer.shape)
-            work.made.append(tir.BufferStore(buffer, value, at, span=call.span))
-        return work.made
+            work.stmts.append(tir.BufferStore(buffer, value, at, span=call.span))
+        return work.stmts
 
 
 class _Combination:
-    """The lowering of one call; `made` collects the statements."""
+    """The lowering of one call; `stmts` collects the statements."""
 
     def __init__(self, reducer: tir.CommReducer, group: list[tir.For], block: list[tir.For], call: tir.Call) -> None:
         self._reducer, self._call = reducer, call
@@ -119,97 +119,97 @@ class _Combination:
         group.sort(key=lambda x: BLOCK.index(x.thread or ""))
         self._size = prod(tir.const_int(x.extent) or 1 for x in group)
         self._threads = prod(tir.const_int(x.extent) or 1 for x in block)
-        self._along = block[: len(group)] == group  # neighbours in the block are neighbours in the group
-        self._member = _linear(group)
-        self._group = _linear([x for x in block if x not in group])
-        self._lane = c.floormod(_linear(block), WARP)
-        self.made: list[Stmt] = []
+        self._contiguous = block[: len(group)] == group  # neighbours in the block are neighbours in the group
+        self._member = _linear_index(group)
+        self._group = _linear_index([x for x in block if x not in group])
+        self._lane = c.floormod(_linear_index(block), WARP)
+        self.stmts: list[Stmt] = []
 
     def run(self, values: Values) -> Values:
         """Emit the combination; return the values that all threads have afterwards."""
         if self._size == 1:
             return values
         scalar = all(v.dtype.lanes == 1 and not v.dtype.is_handle for v in values)
-        if not scalar or not self._along or self._threads % WARP:
-            return self._by_memory(values)
+        if not scalar or not self._contiguous or self._threads % WARP:
+            return self._by_shared_memory(values)
         size = self._size
         if size <= WARP and size & (size - 1) == 0:
             return self._by_shuffles(values, size)
-        return self._by_warps(values) if size % WARP == 0 else self._by_memory(values)
+        return self._by_warps(values) if size % WARP == 0 else self._by_shared_memory(values)
 
-    def _named(self, values: Sequence[Expr]) -> Values:
+    def _bind_values(self, values: Sequence[Expr]) -> Values:
         names: Values = []
         for value in values:
             var = tir.Var("part", value.dtype)
-            self.made.append(tir.Bind(var, value, span=self._call.span))
+            self.stmts.append(tir.Bind(var, value, span=self._call.span))
             names.append(var)
         return names
 
     def _combine(self, left: Values, right: Values) -> Values:
-        return self._named(apply_reducer(self._reducer, left, right))
+        return self._bind_values(apply_reducer(self._reducer, left, right))
 
     def _by_shuffles(self, values: Values, size: int) -> Values:
         """Reduce within groups of `size` lanes, a power of two."""
-        values = self._named(values)
+        values = self._bind_values(values)
         half = size // 2
         while half:
-            values = self._combine(values, self._named([_shuffle("_down", v, c.const(half)) for v in values]))
+            values = self._combine(values, self._bind_values([_shuffle("_down", v, c.const(half)) for v in values]))
             half //= 2
         first = c.mul(c.floordiv(self._lane, size), size)
-        return self._named([_shuffle("", v, first) for v in values])
+        return self._bind_values([_shuffle("", v, first) for v in values])
 
     def _by_warps(self, values: Values) -> Values:
         """Reduce each warp, then the results of the warps."""
         warps = self._size // WARP
         values = self._by_shuffles(values, WARP)
-        store = self._memory(values, self._threads // WARP)
+        store = self._allocate_shared(values, self._threads // WARP)
         at = c.add(c.mul(self._group, warps), c.floordiv(self._member, WARP))
-        self._put(store, values, at, c.equal(self._lane, 0))
+        self._store_where(store, values, at, c.equal(self._lane, 0))
         if warps & (warps - 1) == 0 and warps > 4:
             mine = c.add(c.mul(self._group, warps), c.floormod(self._lane, warps))
             return self._by_shuffles([c.load(b, mine) for b in store], warps)
-        result = self._named([c.load(b, c.mul(self._group, warps)) for b in store])
+        result = self._bind_values([c.load(b, c.mul(self._group, warps)) for b in store])
         for warp in range(1, warps):
-            more = self._named([c.load(b, c.add(c.mul(self._group, warps), warp)) for b in store])
+            more = self._bind_values([c.load(b, c.add(c.mul(self._group, warps), warp)) for b in store])
             result = self._combine(result, more)
         return result
 
-    def _by_memory(self, values: Values) -> Values:
-        store = self._memory(values, self._threads)
+    def _by_shared_memory(self, values: Values) -> Values:
+        store = self._allocate_shared(values, self._threads)
         # neighbouring lanes access neighbouring elements, be they of one group or of several
-        unit = 1 if self._along else self._threads // self._size
-        base = c.mul(self._group, self._size) if self._along else self._group
+        unit = 1 if self._contiguous else self._threads // self._size
+        base = c.mul(self._group, self._size) if self._contiguous else self._group
         at = c.add(base, c.mul(self._member, unit))
-        self._put(store, values, at, tir.TRUE)
+        self._store_where(store, values, at, tir.TRUE)
         step = 1 << (self._size - 1).bit_length() - 1
         while step:
             takes = c.logical_and(c.less(self._member, step), c.less(c.add(self._member, step), self._size))
             inner = _Combination.__new__(_Combination)
-            inner._reducer, inner._call, inner.made = self._reducer, self._call, []
-            left = inner._named([c.load(b, at) for b in store])
-            right = inner._named([c.load(b, c.add(at, step * unit)) for b in store])
+            inner._reducer, inner._call, inner.stmts = self._reducer, self._call, []
+            left = inner._bind_values([c.load(b, at) for b in store])
+            right = inner._bind_values([c.load(b, c.add(at, step * unit)) for b in store])
             both = inner._combine(left, right)
-            inner.made += [tir.BufferStore(b, v, (at,)) for b, v in zip(store, both, strict=True)]
-            self.made.append(tir.IfThenElse(takes, tuple(inner.made), span=self._call.span))
+            inner.stmts += [tir.BufferStore(b, v, (at,)) for b, v in zip(store, both, strict=True)]
+            self.stmts.append(tir.IfThenElse(takes, tuple(inner.stmts), span=self._call.span))
             step //= 2
-        return self._named([c.load(b, base) for b in store])
+        return self._bind_values([c.load(b, base) for b in store])
 
-    def _memory(self, values: Values, count: int) -> list[tir.Buffer]:
+    def _allocate_shared(self, values: Values, count: int) -> list[tir.Buffer]:
         buffers = [c.make_buffer("parts", (count,), v.dtype, "shared") for v in values]
-        self.made += [tir.AllocBuffer(b, span=self._call.span) for b in buffers]
+        self.stmts += [tir.AllocBuffer(b, span=self._call.span) for b in buffers]
         return buffers
 
-    def _put(self, store: list[tir.Buffer], values: Values, at: Expr, condition: Expr) -> None:
+    def _store_where(self, store: list[tir.Buffer], values: Values, at: Expr, condition: Expr) -> None:
         stores: tuple[Stmt, ...] = tuple(
             tir.BufferStore(b, v, (at,), span=self._call.span) for b, v in zip(store, values, strict=True)
         )
         if tir.const_int(condition) == 1:
-            self.made += stores
+            self.stmts += stores
         else:
-            self.made.append(tir.IfThenElse(condition, stores, span=self._call.span))
+            self.stmts.append(tir.IfThenElse(condition, stores, span=self._call.span))
 
 
-def _linear(loops: list[tir.For]) -> Expr:
+def _linear_index(loops: list[tir.For]) -> Expr:
     index: Expr = c.const(0)
     step = 1
     for loop in loops:
@@ -218,14 +218,14 @@ def _linear(loops: list[tir.For]) -> Expr:
     return index
 
 
-def _shuffle(kind: str, value: Expr, by: Expr) -> Expr:
+def _shuffle(kind: str, value: Expr, lane_or_distance: Expr) -> Expr:
     """Emit a shuffle; narrow types are widened to the 32 bits that it moves, which keeps their values."""
-    own = value.dtype
-    if own.bits < 32:
-        value = c.cast("float32" if own.is_float else "uint32" if own.is_uint else "int32", value)
+    dtype = value.dtype
+    if dtype.bits < 32:
+        value = c.cast("float32" if dtype.is_float else "uint32" if dtype.is_uint else "int32", value)
     mask = c.const(0xFFFFFFFF, "uint32")
-    args = (mask, value, c.cast(INT32, by), c.const(WARP), c.const(WARP))
-    return c.cast(own, tir.Call(value.dtype, tir.Op(f"tir.tvm_warp_shuffle{kind}"), args))
+    args = (mask, value, c.cast(INT32, lane_or_distance), c.const(WARP), c.const(WARP))
+    return c.cast(dtype, tir.Call(value.dtype, tir.Op(f"tir.tvm_warp_shuffle{kind}"), args))
 
 
 @dataclass(frozen=True)

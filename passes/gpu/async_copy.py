@@ -30,12 +30,12 @@ SIZES = (4, 8, 16)
 
 def inject_async_copies(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code with vectors, with asynchronous copies where pipelines ask for them."""
-    return replace(func, body=_Copies().body(func.body))
+    return replace(func, body=_AsyncCopyInjector().body(func.body))
 
 
-class _Copies(TirMutator):
+class _AsyncCopyInjector(TirMutator):
     def __init__(self) -> None:
-        self._inside = False
+        self._in_async = False
         self._analyzer = Analyzer()
 
     def expr(self, node: Expr) -> Expr:
@@ -49,13 +49,13 @@ class _Copies(TirMutator):
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
         if node.key != ASYNC:
             return super().stmt_attr(node)
-        outer, self._inside = self._inside, True
+        outer, self._in_async = self._in_async, True
         body = self.body(node.body)
-        self._inside = outer
+        self._in_async = outer
         return list(body)
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
-        if not self._inside or not node.buffer.scope.startswith("shared"):
+        if not self._in_async or not node.buffer.scope.startswith("shared"):
             return node
         condition, value = guarded(node.value)
         if (
@@ -67,10 +67,10 @@ class _Copies(TirMutator):
         if value.buffer.dtype is not node.buffer.dtype or value.buffer.dtype.is_bool:
             return node
         size = value.dtype.lanes * value.buffer.dtype.bytes
-        starts = [_start(access.indices[0]) for access in (node, value)]
+        starts = [_first_element(access.indices[0]) for access in (node, value)]
         if size not in SIZES or starts[0] is None or starts[1] is None:
             return node
-        if not all(self._is_round(start, value.dtype.lanes) for start in starts if start is not None):
+        if not all(self._is_aligned(start, value.dtype.lanes) for start in starts if start is not None):
             return node
         args = [node.buffer.data, starts[0], value.buffer.data, starts[1], c.const(size, INT32)]
         if condition is not None:
@@ -78,12 +78,12 @@ class _Copies(TirMutator):
         copy = tir.Call(node.buffer.dtype.element, tir.Op("tir.ptx_cp_async"), tuple(args), span=node.span)
         return tir.Evaluate(copy, span=node.span)
 
-    def _is_round(self, start: Expr, lanes: int) -> bool:
+    def _is_aligned(self, start: Expr, lanes: int) -> bool:
         """Return True if an index is a multiple of `lanes`. Allocations and parameters are aligned to 16 bytes."""
         return lanes == 1 or self._analyzer.prove(c.equal(c.floormod(start, lanes), 0))
 
 
-def _start(index: Expr) -> Expr | None:
+def _first_element(index: Expr) -> Expr | None:
     """The first of consecutive elements."""
     if isinstance(index, tir.Ramp):
         return index.base if tir.const_int(index.stride) == 1 else None

@@ -19,10 +19,10 @@ from mlcc.passes.manage.stages import LOOPS
 def bind_views(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is loop code with open views (`realize_blocks`), with all of them bound."""
     known = {n for b in func.buffers if b is not None for n in walk(b) if isinstance(n, tir.Var)}
-    return replace(func, body=_Binder({*func.params, *known}).body(func.body))
+    return replace(func, body=_ViewBinder({*func.params, *known}).body(func.body))
 
 
-class _Binder(TirMutator):
+class _ViewBinder(TirMutator):
     def __init__(self, defined: set[tir.Var]) -> None:
         self._defined = defined
         self._buffers: dict[tir.Buffer, tir.Buffer] = {}
@@ -35,10 +35,10 @@ class _Binder(TirMutator):
         return self._buffers.get(node, node)
 
     def stmt_decl(self, node: tir.DeclBuffer) -> Stmt | list[Stmt]:
-        viewed = matched(self.expr(node.data))
-        if viewed is None:
+        source_region = matched(self.expr(node.data))
+        if source_region is None:
             return super().stmt_decl(node)
-        source, region = viewed
+        source, region = source_region
         view = with_strides(node.buffer, source)
         if view is not node.buffer:
             self._buffers[node.buffer] = view

@@ -71,18 +71,18 @@ class Placed(Copier):
                 args = (kind, place.buffer.data, _sum(self.expr(offset), start), *self.exprs(tuple(rest)))
                 return replace(node, args=args)
         args = self.exprs(node.args)
-        args_made = list(args)
+        new_args = list(args)
         intrinsic = called(node)
-        for at, beside in intrinsic.offsets:
-            named = node.args[at] if at < len(node.args) else None
-            if isinstance(named, tir.Var) and named in self._places:
-                place = self._places[named]
+        for at, offset_at in intrinsic.offsets:
+            data_arg = node.args[at] if at < len(node.args) else None
+            if isinstance(data_arg, tir.Var) and data_arg in self._places:
+                place = self._places[data_arg]
                 start = place.offset
                 if intrinsic.fragments:
-                    start = c.floordiv(start, self._fragments.get(named, 256))
-                args_made[at], args_made[beside] = place.buffer.data, _sum(args_made[beside], start)
-        same = all(a is b for a, b in zip(args, args_made, strict=True))
-        return replace(node, args=args if same else tuple(args_made))
+                    start = c.floordiv(start, self._fragments.get(data_arg, 256))
+                new_args[at], new_args[offset_at] = place.buffer.data, _sum(new_args[offset_at], start)
+        same = all(a is b for a, b in zip(args, new_args, strict=True))
+        return replace(node, args=args if same else tuple(new_args))
 
 
 def _sum(a: Expr, b: Expr) -> Expr:

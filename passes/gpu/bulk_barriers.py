@@ -16,7 +16,7 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32, DType
 from mlcc.ir.node import find, walk
 from mlcc.ir.tir import Expr, Stmt
-from mlcc.passes.gpu.bulk_tiles import APART, AXIS, CORNER, KEY, PARTS, SLOT, SLOTS, TILE, WAIT, is_call
+from mlcc.passes.gpu.bulk_tiles import AXIS, BOX_STRIDE, BOXES, CORNER, KEY, SLOT, SLOTS, TILE, WAIT, is_call
 from mlcc.passes.gpu.device import BLOCK, block_barrier
 from mlcc.passes.gpu.form_kernels import change_kernels
 from mlcc.passes.gpu.mbarriers import barrier_address, barrier_buffer
@@ -34,15 +34,15 @@ def lower_bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code with kernels in one form, with instructions in place of tiles."""
     if not any(is_call(n, TILE) for s in func.body for n in walk(s)):
         return func
-    return change_kernels(func, _lowered)
+    return change_kernels(func, _lower_kernel)
 
 
-def _lowered(loops: Sequence[tir.For], body: Body) -> Body:
+def _lower_kernel(loops: Sequence[tir.For], body: Body) -> Body:
     slots: dict[int, int] = {}
     span = None
     for call in (n for s in body for n in find(s, tir.Call) if n.op == tir.Op(TILE)):
         span = span or call.span
-        key, count = _number(call.args[KEY]), _number(call.args[SLOTS])
+        key, count = _const_value(call.args[KEY]), _const_value(call.args[SLOTS])
         slots[key] = max(count, slots.get(key, 1))
     if not slots:
         return body
@@ -50,30 +50,30 @@ def _lowered(loops: Sequence[tir.For], body: Body) -> Body:
     for loop in loops:
         if loop.thread in BLOCK and tir.const_int(loop.extent) != 1:
             first = c.logical_and(first, c.equal(loop.var, 0))
-    lower = _Lower(slots, first, span)
-    return (*lower.start(), *lower.body(body))
+    lower = _BulkCopyLowering(slots, first, span)
+    return (*lower.prologue(), *lower.body(body))
 
 
-def _number(node: Expr) -> int:
+def _const_value(node: Expr) -> int:
     known = tir.const_int(node)
     assert known is not None
     return known
 
 
 @dataclass
-class _Lower(TirMutator):
+class _BulkCopyLowering(TirMutator):
     """`slots` has how many there are for each key; `first` says whether a thread is the block's first; `span` is the
     place of a tile."""
 
     slots: dict[int, int]
     first: Expr
     span: object
-    _starts: dict[int, int] = field(default_factory=dict)
+    _first_barrier: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         total = 0
         for key, count in self.slots.items():
-            self._starts[key] = total
+            self._first_barrier[key] = total
             total += count
         self._barriers = barrier_buffer(total)
         self._phases = {key: c.make_buffer("phases", (1,), _WORD, "local") for key in self.slots}
@@ -81,38 +81,38 @@ class _Lower(TirMutator):
     def expr(self, node: Expr) -> Expr:
         return node
 
-    def start(self) -> list[Stmt]:
+    def prologue(self) -> list[Stmt]:
         """Return the head of a kernel: one thread initialises and fences the barriers, then the block synchronises."""
         head: list[Stmt] = [tir.AllocBuffer(self._barriers)]
         for buffer in self._phases.values():
             head += [tir.AllocBuffer(buffer), c.store(buffer, c.const(0, _WORD), 0)]
         (count,) = self._barriers.shape
         init, span = "ptx_init_barrier_thread_count", self.span
-        inits = [_call(init, self._barrier(n), c.const(1), span=span) for n in range(_number(count))]
+        inits = [_call(init, self._barrier_address(n), c.const(1), span=span) for n in range(_const_value(count))]
         fences = [_call(name, span=span) for name in ("ptx_fence_barrier_init", "ptx_fence_proxy_async")]
-        return [*head, self._once([*inits, *fences]), block_barrier()]
+        return [*head, self._on_first_thread([*inits, *fences]), block_barrier()]
 
-    def _once(self, body: list[Stmt]) -> Stmt:
-        return tir.IfThenElse(self.first, tuple(body)) if tir.const_int(self.first) != 1 else _together(body)
+    def _on_first_thread(self, body: list[Stmt]) -> Stmt:
+        return tir.IfThenElse(self.first, tuple(body)) if tir.const_int(self.first) != 1 else _group(body)
 
-    def _barrier(self, number: Expr | int) -> Expr:
+    def _barrier_address(self, number: Expr | int) -> Expr:
         return barrier_address(self._barriers, c.as_expr(number))
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
         if is_call(node, TILE):
             assert isinstance(node.value, tir.Call)
-            return self._tile(node.value)
+            return self._issue_copy(node.value)
         if is_call(node, WAIT):
             assert isinstance(node.value, tir.Call)
-            return self._wait(node.value)
+            return self._wait_for_copy(node.value)
         return node
 
-    def _tile(self, call: tir.Call) -> list[Stmt]:
+    def _issue_copy(self, call: tir.Call) -> list[Stmt]:
         data, offset, stated, *_ = call.args
         assert isinstance(stated, tir.Call)
         box = TensorMap.of(stated).form
-        parts, axis, apart = (_number(call.args[at]) for at in (PARTS, AXIS, APART))
-        barrier = self._barrier(c.add(self._starts[_number(call.args[KEY])], call.args[SLOT]))
+        parts, axis, apart = (_const_value(call.args[at]) for at in (BOXES, AXIS, BOX_STRIDE))
+        barrier = self._barrier_address(c.add(self._first_barrier[_const_value(call.args[KEY])], call.args[SLOT]))
         stmts = [_call("ptx_arrive_barrier_expect_tx", barrier, c.const(parts * box.box_bytes), span=call.span)]
         for part in range(parts):
             corner = list(call.args[CORNER:])
@@ -120,10 +120,10 @@ class _Lower(TirMutator):
             args = (data, c.add(offset, part * apart), stated, barrier, *corner)
             op = tir.Op("tir.ptx_cp_async_bulk_tensor")
             stmts.append(tir.Evaluate(tir.Call(call.dtype, op, args, span=call.span), span=call.span))
-        return [self._once(stmts)]
+        return [self._on_first_thread(stmts)]
 
-    def _wait(self, call: tir.Call) -> list[Stmt]:
-        key, slot = _number(call.args[0]), call.args[1]
+    def _wait_for_copy(self, call: tir.Call) -> list[Stmt]:
+        key, slot = _const_value(call.args[0]), call.args[1]
         phases, count = self._phases[key], self.slots[key]
         at = c.cast(_WORD, slot)
         bit: Expr = c.const(1, _WORD)
@@ -131,7 +131,7 @@ class _Lower(TirMutator):
         if count > 1:
             bit, word = _op("shift_left", bit, at), _op("shift_right", word, at)
         parity = c.cast(INT32, _op("bitwise_and", word, c.const(1, _WORD)))
-        barrier = self._barrier(c.add(self._starts[key], slot))
+        barrier = self._barrier_address(c.add(self._first_barrier[key], slot))
         wait = _call("ptx_wait_barrier", barrier, parity, span=call.span)
         return [wait, c.store(phases, _op("bitwise_xor", c.load(phases, 0), bit), 0)]
 
@@ -144,7 +144,7 @@ def _call(name: str, *args: Expr, span: object = None) -> Stmt:
     return tir.Evaluate(tir.Call(_VOID, tir.Op(f"tir.{name}"), args, span=span), span=span)  # type: ignore[arg-type]
 
 
-def _together(body: list[Stmt]) -> Stmt:
+def _group(body: list[Stmt]) -> Stmt:
     return tir.AttrStmt(tir.StringImm("bulk"), "bulk_copy", 1, tuple(body))
 
 

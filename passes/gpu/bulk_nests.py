@@ -36,7 +36,7 @@ class Copy:
         annotated = False
         while True:
             match node:
-                case tir.For(body=(inner,)) if _is_part(node) and not annotated:
+                case tir.For(body=(inner,)) if _may_span_tile(node) and not annotated:
                     if tir.const_int(node.extent) == 1:
                         values[node.var] = node.min
                     else:
@@ -46,30 +46,32 @@ class Copy:
                 case tir.AttrStmt(key=key, body=(inner,)) if key == BULK:
                     annotated = True
                 case tir.AttrStmt(key=key) if key == BULK:
-                    raise refused(node, "the block does more than copy")
+                    raise bulk_copy_error(node, "the block does more than copy")
                 case tir.BufferStore() if annotated:
                     condition, value = guarded(node.value)
                     if not isinstance(value, tir.BufferLoad):
-                        raise refused(node, "the block does more than copy", "it stores what it loads, or zeros")
+                        raise bulk_copy_error(
+                            node, "the block does more than copy", "it stores what it loads, or zeros"
+                        )
                     where = substitute(tir.TRUE if condition is None else condition, values)
                     return Copy(loops, substitute(node, values), substitute(value, values), where)
                 case _:
                     if annotated:
-                        raise refused(node, "the block does more than copy")
+                        raise bulk_copy_error(node, "the block does more than copy")
                     return None
             node = inner
 
     def refuse(self, why: str, help: str | None = None) -> NoReturn:
-        raise refused(self.store, why, help)
+        raise bulk_copy_error(self.store, why, help)
 
 
-def _is_part(loop: tir.For) -> bool:
+def _may_span_tile(loop: tir.For) -> bool:
     """Return True if a loop may run over a tile: not bound to threads, of step 1, not pipelined."""
     plain = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
     return plain and tir.const_int(loop.step) in (None, 1) and not any("pipeline" in key for key in loop.annotations)
 
 
-def refused(node: Stmt, why: str, help: str | None = None) -> CompileError:
+def bulk_copy_error(node: Stmt, why: str, help: str | None = None) -> CompileError:
     return CompileError(error("E0778", f"a block with `{BULK}` cannot be a bulk copy: {why}", node.span, help=help))
 
 

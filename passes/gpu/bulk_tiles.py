@@ -46,8 +46,8 @@ from mlcc.runtime.launch.tensor_map import MOST_BOX, MOST_DIMS
 TILE, WAIT = "tir.mlcc_cp_async_bulk_tile", "tir.mlcc_cp_async_bulk_wait"
 # arguments of a tile: pointer, offset, map, key, slot, slots, boxes, the axis along which they lie in the tensor, the
 # elements of shared memory that they are apart, corner...; of a wait: key, slot
-KEY, SLOT, SLOTS, PARTS, AXIS, APART, CORNER = 3, 4, 5, 6, 7, 8, 9
-ALIGNMENT = 128  # of a box in shared memory
+KEY, SLOT, SLOTS, BOXES, AXIS, BOX_STRIDE, CORNER = 3, 4, 5, 6, 7, 8, 9
+BOX_ALIGNMENT = 128  # of a box in shared memory
 _VOID = DType.of("void")
 
 
@@ -60,10 +60,10 @@ def bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
 
     def change(loops: Sequence[tir.For], body: Body) -> Body:
         nonlocal keys
-        tiles = _Tiles(body, {x.var for x in loops}, keys)
+        tiles = _BulkCopyFormer(body, {x.var for x in loops}, keys)
         tiled = tiles.body(body)
         keys = tiles.keys
-        return _Aligned(tiles.targets).body(tiled)
+        return _TileAligner(tiles.targets).body(tiled)
 
     return change_kernels(func, change)
 
@@ -78,41 +78,41 @@ def wait_for(key: Expr, slot: Expr, span: object = None) -> Stmt:
     return tir.Evaluate(tir.Call(_VOID, tir.Op(WAIT), (key, slot), span=span), span=span)  # type: ignore[arg-type]
 
 
-class _Aligned(TirMutator):
+class _TileAligner(TirMutator):
     """Aligns the shared memory of tiles as the copy engine requires."""
 
     def __init__(self, targets: set[tir.Buffer]) -> None:
         self._buffers: dict[tir.Buffer, tir.Buffer] = {
-            b: replace(b, alignment=max(b.alignment, ALIGNMENT)) for b in targets
+            b: replace(b, alignment=max(b.alignment, BOX_ALIGNMENT)) for b in targets
         }
 
     def buffer(self, node: tir.Buffer) -> tir.Buffer:
         return self._buffers.get(node, node)
 
 
-class _Tiles(TirMutator):
+class _BulkCopyFormer(TirMutator):
     """Finds the copies of one kernel. `threads` are the places of the thread in the grid."""
 
     def __init__(self, body: Body, threads: set[tir.Var], keys: int) -> None:
         self.keys = keys
         self.targets: set[tir.Buffer] = set()
         self._analyzer = Analyzer()
-        self._orders: dict[tir.Buffer, Permutation] = {}
+        self._swizzles: dict[tir.Buffer, Permutation] = {}
         self._views: set[tir.Var] = set()
         self._writes: dict[tir.Var, int] = {}
-        self._inside = set(threads)  # variables that the kernel binds
-        self._apart: set[tir.Var] = {v for v in threads if v.name.startswith("threadIdx")}  # divergent variables
-        self._parted = 0  # scopes around that not all threads come to
+        self._kernel_vars = set(threads)  # variables that the kernel binds
+        self._divergent: set[tir.Var] = {v for v in threads if v.name.startswith("threadIdx")}  # divergent variables
+        self._divergent_scopes = 0  # scopes around that not all threads come to
         for node in (n for s in body for n in walk(s)):
             match node:
                 case tir.AllocBuffer(buffer=buffer, annotations=notes):
                     plan = Permutation.of(notes)
                     if plan is not None:
-                        self._orders[buffer] = plan
+                        self._swizzles[buffer] = plan
                 case tir.DeclBuffer(buffer=buffer):
                     self._views.add(buffer.data)
                 case tir.For(var=var) | tir.Bind(var=var) | tir.Let(var=var):
-                    self._inside.add(var)
+                    self._kernel_vars.add(var)
         for touch in (t for s in body for t in touches(s)):
             if touch.writes:
                 self._writes[touch.data] = self._writes.get(touch.data, 0) + 1
@@ -123,11 +123,11 @@ class _Tiles(TirMutator):
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         copy = Copy.of(node)
         if copy is not None:
-            return self._made(copy)
+            return self._form_copy(copy)
         if tir.const_int(node.step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
         if node.kind is ForKind.THREAD_BINDING:  # virtual threads: several in the code of one
-            self._apart.add(node.var)
+            self._divergent.add(node.var)
         return self._scope(node, node.extent, super().stmt_for)
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
@@ -137,31 +137,31 @@ class _Tiles(TirMutator):
         return self._scope(node, node.condition, super().stmt_while)
 
     def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
-        if self._differs(node.value):
-            self._apart.add(node.var)
+        if self._is_divergent(node.value):
+            self._divergent.add(node.var)
         return node
 
     def _scope(self, node: Any, condition: Expr, inside: Callable[[Any], Stmt | list[Stmt]]) -> Stmt | list[Stmt]:
-        differs = self._differs(condition)
-        self._parted += differs
+        divergent = self._is_divergent(condition)
+        self._divergent_scopes += divergent
         lowered = inside(node)
-        self._parted -= differs
+        self._divergent_scopes -= divergent
         return lowered
 
-    def _differs(self, value: Expr) -> bool:
+    def _is_divergent(self, value: Expr) -> bool:
         """Return True if a value may differ between the threads of a block."""
         local = (n for n in find(value, tir.BufferLoad) if not n.buffer.scope.startswith(("g", "s")))
-        return bool(used_vars(value) & self._apart) or any(True for _ in local)
+        return bool(used_vars(value) & self._divergent) or any(True for _ in local)
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
         copy = Copy.of(node)
-        return super().stmt_attr(node) if copy is None else self._made(copy)
+        return super().stmt_attr(node) if copy is None else self._form_copy(copy)
 
     # ------------------------------------------------------------ one copy
 
-    def _made(self, copy: Copy) -> list[Stmt]:
+    def _form_copy(self, copy: Copy) -> list[Stmt]:
         target, source = copy.store.buffer, copy.load.buffer
-        if self._parted:
+        if self._divergent_scopes:
             copy.refuse("not all threads come to it", "take it out of the condition, which differs between threads")
         if not target.scope.startswith("shared") or source.scope != "global":
             copy.refuse("it copies from global to shared memory", "annotate the block that fills the shared buffer")
@@ -173,9 +173,9 @@ class _Tiles(TirMutator):
             copy.refuse(f"something else writes `{target.name}` too")
         if source.dtype is not target.dtype or copy.load.dtype.lanes > 1 or source.dtype.lanes > 1:
             copy.refuse(f"it converts {source.dtype} to {target.dtype}", "copy first, convert where it is used")
-        return self._tile(copy, self._box(copy))
+        return self._tile_call(copy, self._match_box(copy))
 
-    def _box(self, copy: Copy) -> _Box:
+    def _match_box(self, copy: Copy) -> _Box:
         """Match the dimensions of the tile and of the tensor; return their starts and sizes. Refuses other copies."""
         target, source = copy.store.indices, copy.load.indices
         domains = {x.var: from_range(tir.Range(x.min, x.extent)) for x in copy.loops}
@@ -184,38 +184,38 @@ class _Tiles(TirMutator):
         corner: list[Expr] = list(source)
         sizes = [1] * len(source)
         moving = [e for e, index in enumerate(source) if used_vars(index) & copy.vars]
-        pieces: _Pieces | None = None
+        pieces: _SplitDimension | None = None
         for d, index in enumerate(target):
             if not used_vars(index) & copy.vars:
                 continue
-            low, counts[d] = self._reach(copy, index, domains)
+            low, counts[d] = self._tile_range(copy, index, domains)
             starts[d] = low
             whole = index
             match index:
                 case tir.FloorDiv(lhs=whole, rhs=tir.IntImm(value=size)) if pieces is None:
-                    pieces = _Pieces(d, whole, size, counts[d])
+                    pieces = _SplitDimension(d, whole, size, counts[d])
                     continue
                 case tir.FloorMod(lhs=whole, rhs=tir.IntImm(value=size)) if pieces is not None and self._is_zero(
                     c.sub(whole, pieces.whole)
                 ):
-                    low, _ = self._reach(copy, whole, domains)
+                    low, _ = self._tile_range(copy, whole, domains)
                     if size != pieces.size or counts[d] != size or not self._is_zero(c.floormod(low, size)):
                         copy.refuse(f"index {d} of `{copy.store.buffer.name}` goes with no other one")
                 case _:
                     whole = index
             e = moving.pop(0) if moving else None
-            ahead = None if e is None else self._analyzer.simplify(c.sub(source[e], c.cast(source[e].dtype, whole)))
-            if e is None or ahead is None or used_vars(ahead) & copy.vars:
+            offset = None if e is None else self._analyzer.simplify(c.sub(source[e], c.cast(source[e].dtype, whole)))
+            if e is None or offset is None or used_vars(offset) & copy.vars:
                 text = f"index {d} of `{copy.store.buffer.name}` does not run along a dimension of the tensor"
                 copy.refuse(text, "a box lies in shared memory as it does in the tensor, dimension by dimension")
-            corner[e] = self._analyzer.simplify(c.add(ahead, c.cast(ahead.dtype, low)))
+            corner[e] = self._analyzer.simplify(c.add(offset, c.cast(offset.dtype, low)))
             sizes[e] = counts[d]
             if whole is not index and pieces is not None:
                 pieces.axis = e
         if moving:
             text = f"index {moving[0]} of `{copy.load.buffer.name}` runs along no dimension of the tile"
             copy.refuse(text, "a box lies in shared memory as it does in the tensor, dimension by dimension")
-        if any(self._differs(e) for e in (*starts, *corner)):
+        if any(self._is_divergent(e) for e in (*starts, *corner)):
             copy.refuse(
                 "its tile depends on the thread", "one thread asks for the tile of a block: bind none of its loops"
             )
@@ -226,7 +226,7 @@ class _Tiles(TirMutator):
     def _is_zero(self, value: Expr) -> bool:
         return tir.const_int(self._analyzer.simplify(value)) == 0
 
-    def _reach(self, copy: Copy, index: Expr, domains: Mapping[tir.Var, Interval]) -> tuple[Expr, int]:
+    def _tile_range(self, copy: Copy, index: Expr, domains: Mapping[tir.Var, Interval]) -> tuple[Expr, int]:
         """Return the least value of an index in the tile, and its number of values."""
         interval = eval_set(index, domains, self._analyzer)
         if interval.low is not None and interval.high is not None:
@@ -235,7 +235,7 @@ class _Tiles(TirMutator):
                 return self._analyzer.simplify(interval.low), count
         copy.refuse(f"how far `{index}` reaches in the tile is not constant", "tiles have constant sizes")
 
-    def _tile(self, copy: Copy, box: _Box) -> list[Stmt]:
+    def _tile_call(self, copy: Copy, box: _Box) -> list[Stmt]:
         target, source = copy.store.buffer, copy.load.buffer
         size = source.dtype.bytes
         shape = [tir.const_int(d) for d in target.shape]
@@ -244,10 +244,10 @@ class _Tiles(TirMutator):
         if None in shape or None in compact or (steps is not None and steps != compact):
             help = "leave `storage_align` out; `permuted_layout` spreads columns over the banks without padding"
             copy.refuse(f"rows of `{target.name}` do not follow each other", help)
-        apart = box.pieces.dim if box.pieces is not None else -1
-        first = next((d for d, n in enumerate(box.counts) if n > 1 and d != apart), len(shape) - 1)
+        split_dim = box.pieces.dim if box.pieces is not None else -1
+        first = next((d for d, n in enumerate(box.counts) if n > 1 and d != split_dim), len(shape) - 1)
         for d in range(first + 1, len(shape)):
-            if box.counts[d] != shape[d] or d == apart:
+            if box.counts[d] != shape[d] or d == split_dim:
                 copy.refuse(
                     f"the tile fills {box.counts[d]} of {shape[d]} elements along dimension {d} of `{target.name}`"
                 )
@@ -261,7 +261,7 @@ class _Tiles(TirMutator):
         axis = next((e for e, n in enumerate(box.sizes) if n > 1), rank - 1)
         parts = step = 1
         if box.pieces is not None:
-            axis, parts, step = box.pieces.axis, box.pieces.count, compact[apart] or 0
+            axis, parts, step = box.pieces.axis, box.pieces.count, compact[split_dim] or 0
         elif box.sizes[axis] > MOST_BOX:  # the outermost dimension, in pieces
             piece = max(n for n in range(1, MOST_BOX + 1) if box.sizes[axis] % n == 0)
             parts, box.sizes[axis] = box.sizes[axis] // piece, piece
@@ -277,7 +277,7 @@ class _Tiles(TirMutator):
         problem = tensor_map.problem()
         if problem is not None:
             copy.refuse(problem)
-        self._check_round(copy, offset, tensor_map, step if parts > 1 else 0)
+        self._check_alignment(copy, offset, tensor_map, step if parts > 1 else 0)
         self.targets.add(target)
         key = c.const(self.keys, INT32)
         self.keys += 1
@@ -296,14 +296,14 @@ class _Tiles(TirMutator):
         return [tir.Evaluate(tile, span=copy.store.span), wait_for(key, zero, copy.store.span)]
 
     def _swizzle(self, copy: Copy, box: _Box, size: int) -> int:
-        order = self._orders.get(copy.store.buffer)
-        if order is None:
+        swizzle = self._swizzles.get(copy.store.buffer)
+        if swizzle is None:
             return 0
         row = box.sizes[-1] * size
-        if not order.is_by_address or order.row != row:
-            help = f"give the buffer rows of {order.width} bytes (`transform_layout`), one box for each"
-            copy.refuse(f"a swizzle of {order.width} bytes, and rows of {order.row}", help)
-        return order.width
+        if not swizzle.is_by_address or swizzle.row != row:
+            help = f"give the buffer rows of {swizzle.width} bytes (`transform_layout`), one box for each"
+            copy.refuse(f"a swizzle of {swizzle.width} bytes, and rows of {swizzle.row}", help)
+        return swizzle.width
 
     def _extents(self, copy: Copy) -> list[Expr]:
         """Those of the tensor, or, under a condition with zeros otherwise, what that leaves of it."""
@@ -317,29 +317,29 @@ class _Tiles(TirMutator):
                     least = c.const(0, low.dtype)
                 case _:
                     copy.refuse(f"its condition `{part}` is none on the extents of the tensor")
-            if not self._limits(source, extents, low, c.sub(high, least), copy):
+            if not self._narrow_extent(source, extents, low, c.sub(high, least), copy):
                 help = "zeros outside of the tensor come by themselves; other conditions belong where the tile is used"
                 copy.refuse(f"its condition `{part}` is none on the extents of the tensor", help)
         return extents
 
-    def _limits(self, source: tir.BufferLoad, extents: list[Expr], low: Expr, most: Expr, copy: Copy) -> bool:
+    def _narrow_extent(self, source: tir.BufferLoad, extents: list[Expr], low: Expr, most: Expr, copy: Copy) -> bool:
         """Take note of `low <= most` as an extent, where `low` counts along a dimension; false if it says more."""
         if self._analyzer.prove(c.less_equal(low, most)):
             return True
         for e, index in enumerate(source.indices):
             index = c.cast(low.dtype, index)
             extent = self._analyzer.simplify(c.add(c.add(c.sub(index, low), most), 1))
-            if not used_vars(extent) & (self._inside | copy.vars):
+            if not used_vars(extent) & (self._kernel_vars | copy.vars):
                 extents[e] = self._analyzer.simplify(c.minimum(c.cast(INT64, extent), extents[e]))
                 return True
             if tir.const_int(self._analyzer.simplify(c.sub(index, c.sub(most, low)))) == 0:
                 return True  # not before the tensor's first element
         return False
 
-    def _check_round(self, copy: Copy, offset: Expr, made: TensorMap, step: int) -> None:
+    def _check_alignment(self, copy: Copy, offset: Expr, tensor_map: TensorMap, step: int) -> None:
         """Boxes lie at multiples of 128 bytes, of the swizzle's period where there is one."""
-        form = made.form
-        unit = (8 * form.swizzle if form.swizzle else ALIGNMENT) // form.dtype.bytes
+        form = tensor_map.form
+        unit = (8 * form.swizzle if form.swizzle else BOX_ALIGNMENT) // form.dtype.bytes
         if not self._is_zero(c.floormod(offset, unit)) or step % unit:
             text = f"a box would lie in `{copy.store.buffer.name}` at no multiple of {unit * form.dtype.bytes} bytes"
             copy.refuse(text, "make tiles, or what precedes them in the buffer, a multiple of that")
@@ -353,11 +353,11 @@ class _Box:
     counts: list[int]
     corner: list[Expr]
     sizes: list[int]
-    pieces: _Pieces | None
+    pieces: _SplitDimension | None
 
 
 @dataclass(slots=True)
-class _Pieces:
+class _SplitDimension:
     """A dimension `axis` of the tensor in pieces of `size` elements, `count` of them along dimension `dim` in shared
     memory: `whole // size` there, and `whole % size` in a later one."""
 

@@ -29,8 +29,8 @@ from mlcc.passes.gpu.launch import Launch
 from mlcc.passes.gpu.thread_axes import thread_axis
 from mlcc.passes.lowering.unroll import nested_bodies
 
-MOST_STEPS = 40_000  # statements that are followed, of all threads together
-ROUND = 64  # sizes that are not known are taken to be multiples of it: few programs ask for more
+MAX_STEPS = 40_000  # statements that are followed, of all threads together
+ASSUMED_MULTIPLE = 64  # sizes that are not known are taken to be multiples of it: few programs ask for more
 
 Env = dict[tir.Var, int | None]
 Value = Callable[[Env], int | None]
@@ -43,7 +43,7 @@ def check_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | Non
     if not suspects:
         return
     host = {**_sizes(kernel), **host}
-    shared = _Known(suspects)
+    shared = _SharedState(suspects)
     sizes = {tag: shared.value(extent, dict(host)) for tag, extent in launch.extents.items() if tag in BLOCK}
     places = [range(size or 2) for size in sizes.values()]
     few = [sorted({0, 1, len(span) - 1} & set(span)) for span in places]
@@ -57,7 +57,7 @@ def check_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | Non
             _check_missing(list(threads.values()), shared.unknown)
             if not any(buffer not in shared.unknown for t in threads.values() for buffer, _ in t.missing):
                 return
-    except _TooLong:
+    except _StepLimitReached:
         return
 
 
@@ -67,7 +67,7 @@ def _sizes(kernel: Stmt) -> dict[tir.Var, int]:
     own = {n.var for n in nodes if isinstance(n, (tir.For, tir.Bind, tir.Let))}
     own |= {axis[1] for n in nodes if isinstance(n, Stmt) and (axis := thread_axis(n)) is not None}
     given = dict.fromkeys(n for n in nodes if isinstance(n, tir.Var) and n.dtype.is_int and n not in own)
-    return {var: ROUND * (n + 1) for n, var in enumerate(given)}
+    return {var: ASSUMED_MULTIPLE * (n + 1) for n, var in enumerate(given)}
 
 
 def _check_missing(threads: list[_Thread], unknown: set[tir.Buffer]) -> None:
@@ -132,12 +132,12 @@ def _without_buffers(node: Node) -> Iterator[Node]:
         yield from _without_buffers(child)
 
 
-class _TooLong(Exception):
+class _StepLimitReached(Exception):
     pass
 
 
 @dataclass(slots=True)
-class _Known:
+class _SharedState:
     """State shared by all threads that are followed. `unknown` are the buffers of which not all writes are known."""
 
     suspects: set[tir.Buffer]
@@ -147,20 +147,20 @@ class _Known:
     loads: dict[int, list[tuple[tir.BufferLoad, list[tuple[Expr, bool]]]]] = field(default_factory=dict)
     uses: dict[int, bool] = field(default_factory=dict)
 
-    def concerns(self, stmt: Stmt) -> bool:
+    def is_relevant(self, stmt: Stmt) -> bool:
         """Return True if a statement uses a suspect buffer or binds a value."""
-        concerned = self.uses.get(id(stmt))
-        if concerned is None:
-            concerned = any(
+        relevant = self.uses.get(id(stmt))
+        if relevant is None:
+            relevant = any(
                 n in self.suspects or isinstance(n, tir.Bind) for n in walk(stmt) if not isinstance(n, tir.Var)
             )
-            self.uses[id(stmt)] = concerned
-        return concerned
+            self.uses[id(stmt)] = relevant
+        return relevant
 
     def value(self, node: Expr, env: Env) -> int | None:
         evaluate = self.values.get(id(node))
         if evaluate is None:
-            evaluate = self.values[id(node)] = _compiled(node)
+            evaluate = self.values[id(node)] = _compile(node)
         return evaluate(env)
 
     def loads_of(self, node: Expr) -> list[tuple[tir.BufferLoad, list[tuple[Expr, bool]]]]:
@@ -173,9 +173,9 @@ class _Known:
 class _Thread:
     """One thread of the first block. `written` and `missing` are elements that it writes, and reads before."""
 
-    def __init__(self, place: dict[str, int], known: _Known, env: Env) -> None:
+    def __init__(self, place: dict[str, int], known: _SharedState, env: Env) -> None:
         self._place, self._known, self._env = place, known, env
-        self._sure = True
+        self._certain = True
         self.written: dict[tir.Buffer, dict[tuple[int, ...], Span | None]] = {}
         self.missing: dict[tuple[tir.Buffer, tuple[int, ...]], Span | None] = {}
 
@@ -185,11 +185,11 @@ class _Thread:
 
     def body(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
-            if not self._known.concerns(stmt):
+            if not self._known.is_relevant(stmt):
                 continue
             self._known.steps += 1
-            if self._known.steps > MOST_STEPS:
-                raise _TooLong
+            if self._known.steps > MAX_STEPS:
+                raise _StepLimitReached
             self._stmt(stmt)
 
     def _stmt(self, stmt: Stmt) -> None:
@@ -206,7 +206,7 @@ class _Thread:
                 start, count = self._known.value(low, self._env), self._known.value(extent, self._env)
                 if start is None or count is None:
                     self._env[var] = None
-                    self._perhaps(body)
+                    self._run_uncertain(body)
                     return
                 for number in range(start, start + count):
                     self._env[var] = number
@@ -215,12 +215,12 @@ class _Thread:
                 self._reads(condition)
                 holds = self._known.value(condition, self._env)
                 if holds is None:
-                    self._perhaps(then)
-                    self._perhaps(other or ())
+                    self._run_uncertain(then)
+                    self._run_uncertain(other or ())
                 else:
                     self.body(then if holds else other or ())
             case tir.While(body=body):
-                self._perhaps(body)
+                self._run_uncertain(body)
             case tir.Bind(var=var, value=value):
                 self._reads(value)
                 self._env[var] = self._known.value(value, self._env)
@@ -240,17 +240,17 @@ class _Thread:
                 for inner in nested_bodies(stmt):
                     self.body(inner)
 
-    def _perhaps(self, body: tuple[Stmt, ...]) -> None:
-        before, self._sure = self._sure, False
+    def _run_uncertain(self, body: tuple[Stmt, ...]) -> None:
+        before, self._certain = self._certain, False
         self.body(body)
-        self._sure = before
+        self._certain = before
 
     def _element(self, indices: tuple[Expr, ...]) -> tuple[int, ...] | None:
         element = tuple(self._known.value(i, self._env) for i in indices)
         return None if None in element else element  # type: ignore[return-value]
 
     def _reads(self, node: Expr) -> None:
-        for load, conditions in self._known.loads_of(node) if self._sure else ():
+        for load, conditions in self._known.loads_of(node) if self._certain else ():
             if any(self._known.value(c, self._env) != wanted for c, wanted in conditions):
                 continue
             element = self._element(load.indices)
@@ -287,7 +287,7 @@ _BINARY: dict[type, Callable[[int, int], Any]] = {
 }  # fmt: skip
 
 
-def _compiled(node: Expr) -> Value:
+def _compile(node: Expr) -> Value:
     """The value of an integer expression by those of its variables; None where it is not known."""
     match node:
         case tir.IntImm(value=value):
@@ -295,26 +295,26 @@ def _compiled(node: Expr) -> Value:
         case tir.Var():
             return lambda env: env.get(node)
         case tir.Cast(value=inner) if node.dtype.is_int and inner.dtype.is_int and node.dtype.lanes == 1:
-            return _compiled(inner)
+            return _compile(inner)
         case tir.Call(op=tir.Op("tir.likely"), args=(inner,)):
-            return _compiled(inner)
+            return _compile(inner)
         case tir.Not(value=inner):
-            held = _compiled(inner)
-            return lambda env: None if (x := held(env)) is None else not x
+            inner_value = _compile(inner)
+            return lambda env: None if (x := inner_value(env)) is None else not x
         case tir.And(lhs=lhs, rhs=rhs) | tir.Or(lhs=lhs, rhs=rhs):
-            return _either(_compiled(lhs), _compiled(rhs), isinstance(node, tir.Or))
+            return _logical(_compile(lhs), _compile(rhs), isinstance(node, tir.Or))
         case (
             tir.Select(condition=condition, true_value=yes, false_value=no)
             | tir.Call(op=tir.Op("tir.if_then_else"), args=(condition, yes, no))
         ):
-            chosen, one, two = _compiled(condition), _compiled(yes), _compiled(no)
+            chosen, one, two = _compile(condition), _compile(yes), _compile(no)
             return lambda env: None if (x := chosen(env)) is None else one(env) if x else two(env)
         case tir.BinaryOp(lhs=lhs, rhs=rhs) if type(node) in _BINARY and lhs.dtype.lanes == 1:
-            return _binary(_BINARY[type(node)], _compiled(lhs), _compiled(rhs))
+            return _arithmetic(_BINARY[type(node)], _compile(lhs), _compile(rhs))
     return lambda env: None
 
 
-def _either(one: Value, two: Value, decides: bool) -> Value:
+def _logical(one: Value, two: Value, decides: bool) -> Value:
     def value(env: Env) -> int | None:
         a, b = one(env), two(env)
         if (a is not None and bool(a) is decides) or (b is not None and bool(b) is decides):
@@ -324,7 +324,7 @@ def _either(one: Value, two: Value, decides: bool) -> Value:
     return value
 
 
-def _binary(compute: Callable[[int, int], Any], one: Value, two: Value) -> Value:
+def _arithmetic(compute: Callable[[int, int], Any], one: Value, two: Value) -> Value:
     def value(env: Env) -> int | None:
         a, b = one(env), two(env)
         if a is None or b is None or (b == 0 and compute in (operator.floordiv, operator.mod)):

@@ -39,10 +39,10 @@ SCOPE = "reduce_scope"  # the key of the attribute that says how to combine
 
 def combine_threads(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, with blocks, without blocks that reduce over threads. Raises CompileError."""
-    return replace(func, body=tuple(_Finder().visit(s) for s in func.body))
+    return replace(func, body=tuple(_ReductionFinder().visit(s) for s in func.body))
 
 
-class _Finder(Rewriter):
+class _ReductionFinder(Rewriter):
     """Looks for loops around one block only, outermost first. What reduces over threads otherwise is refused."""
 
     def __init__(self) -> None:
@@ -51,14 +51,14 @@ class _Finder(Rewriter):
 
     def visit(self, node: object) -> object:
         if isinstance(node, tir.For):
-            chain = _chain(node)
+            chain = _loops_around_block(node)
             if chain is not None:
                 loops, realize = chain
                 kinds = {a.kind for a in realize.block.iter_vars}
                 if IterKind.REDUCE in kinds:
-                    reduced = _reduced(loops, realize)
+                    reduced = _reduction_loops(loops, realize)
                     if any(_is_thread(loop) for loop in reduced):
-                        return _combined(loops, reduced, realize)
+                        return _combine_over_threads(loops, reduced, realize)
             if _is_bound(node):
                 self._threads[node.var] = node
         if isinstance(node, tir.BlockRealize):
@@ -72,16 +72,16 @@ class _Finder(Rewriter):
             if loop is None:
                 continue
             self._threads[axis.var] = loop
-            if axis.kind is IterKind.REDUCE and (block.init is not None or _stores(block)):
-                raise _refuse(realize, loop, "other statements stand between these loops and the block")
+            if axis.kind is IterKind.REDUCE and (block.init is not None or _stores_to_shared(block)):
+                raise _error(realize, loop, "other statements stand between these loops and the block")
 
 
-def _stores(block: tir.Block) -> bool:
+def _stores_to_shared(block: tir.Block) -> bool:
     """Return True if a block stores to memory that threads share (any scope but `local`)."""
     return any(isinstance(n, tir.BufferStore) and n.buffer.scope != "local" for s in block.body for n in walk(s))
 
 
-def _chain(loop: tir.For) -> tuple[list[tir.For], tir.BlockRealize] | None:
+def _loops_around_block(loop: tir.For) -> tuple[list[tir.For], tir.BlockRealize] | None:
     loops: list[tir.For] = []
     inner: Stmt = loop
     while isinstance(inner, tir.For) and len(inner.body) == 1:
@@ -95,19 +95,19 @@ def _is_thread(loop: tir.For) -> bool:
     return axis is not None and axis[0] in BLOCK
 
 
-def _reduced(loops: Sequence[tir.For], realize: tir.BlockRealize) -> list[tir.For]:
+def _reduction_loops(loops: Sequence[tir.For], realize: tir.BlockRealize) -> list[tir.For]:
     """The loops that reduce axes depend on."""
     axes = zip(realize.block.iter_vars, realize.values, strict=True)
     used = {v for axis, value in axes if axis.kind is IterKind.REDUCE for v in used_vars(value)}
     return [loop for loop in loops if loop.var in used]
 
 
-def _refuse(realize: tir.BlockRealize, loop: tir.For, why: str) -> CompileError:
+def _error(realize: tir.BlockRealize, loop: tir.For, why: str) -> CompileError:
     text = f"block `{realize.block.name}` reduces over threads, and {why}"
     return CompileError(error("E0728", text, realize.block.span, related=(loop_label(loop, "over these threads"),)))
 
 
-def _combined(loops: list[tir.For], reduced: list[tir.For], realize: tir.BlockRealize) -> Stmt:
+def _combine_over_threads(loops: list[tir.For], reduced: list[tir.For], realize: tir.BlockRealize) -> Stmt:
     block = realize.block
     threads = [loop for loop in reduced if loop.kind is ForKind.THREAD_BINDING]
     first = loops.index(reduced[0])
@@ -119,19 +119,19 @@ def _combined(loops: list[tir.For], reduced: list[tir.For], realize: tir.BlockRe
     }
     for loop in loops[first:]:
         if loop in reduced and loop.var in spatial:
-            raise _refuse(realize, threads[0], f"what is reduced depends on `{loop.var.name}` in another way, too")
+            raise _error(realize, threads[0], f"what is reduced depends on `{loop.var.name}` in another way, too")
         if loop not in reduced and not _is_bound(loop):
             why = f"the loop `{loop.var.name}` inside of them is none of the reduction: reorder it to the outside"
-            raise _refuse(realize, threads[0], why)
+            raise _error(realize, threads[0], why)
     if any(not _is_thread(loop) for loop in threads):
-        raise _refuse(realize, threads[0], "over blocks: blocks cannot wait for one another")
+        raise _error(realize, threads[0], "over blocks: blocks cannot wait for one another")
     if block.match_buffers or block.alloc_buffers or block.init is None:
-        raise _refuse(realize, threads[0], "it has memory of its own, or no start value")
+        raise _error(realize, threads[0], "it has memory of its own, or no start value")
     try:
         parts = reduction_parts(block)
     except Refusal as refusal:
-        raise _refuse(realize, threads[0], f"how is not understood: {refusal}") from None
-    body = _code(parts, loops[first:], threads, realize)
+        raise _error(realize, threads[0], f"how is not understood: {refusal}") from None
+    body = _thread_code(parts, loops[first:], threads, realize)
     outer = [loop for loop in loops[first:] if _is_bound(loop)]
     for loop in reversed([*loops[:first], *outer]):
         body = (replace(loop, body=body),)
@@ -142,39 +142,44 @@ def _is_bound(loop: tir.For) -> bool:
     return thread_axis(loop) is not None
 
 
-def _code(
+def _thread_code(
     parts: ReductionParts, inner: list[tir.For], threads: list[tir.For], realize: tir.BlockRealize
 ) -> tuple[Stmt, ...]:
     """The code inside of the bound loops."""
     block = realize.block
     values = Folding({a.var: v for a, v in zip(block.iter_vars, realize.values, strict=True)})
     dtypes = [b.dtype for b in parts.buffers]
-    own = [c.make_buffer(f"{b.name}_own", (1,), b.dtype, "local") for b in parts.buffers]
+    partial = [c.make_buffer(f"{b.name}_own", (1,), b.dtype, "local") for b in parts.buffers]
     total = [c.make_buffer(f"{b.name}_total", (1,), b.dtype, "local") for b in parts.buffers]
-    stmts: list[Stmt] = [tir.AllocBuffer(b) for b in (*own, *total)]
-    stmts += [tir.BufferStore(b, v, (c.const(0),)) for b, v in zip(own, parts.reducer.identity, strict=True)]
+    stmts: list[Stmt] = [tir.AllocBuffer(b) for b in (*partial, *total)]
+    stmts += [tir.BufferStore(b, v, (c.const(0),)) for b, v in zip(partial, parts.reducer.identity, strict=True)]
     rhs = [values.expr(v) for v in parts.rhs]
-    new = parts.combine([c.load(b, 0) for b in own], rhs)
+    new = parts.combine([c.load(b, 0) for b in partial], rhs)
     names = [tir.Var(f"v_{b.name}", d) for b, d in zip(parts.buffers, dtypes, strict=True)]
     step: tuple[Stmt, ...] = (
         *(tir.Bind(n, v) for n, v in zip(names, new, strict=True)),
-        *(tir.BufferStore(b, n, (c.const(0),), span=u.span) for b, n, u in zip(own, names, parts.updates, strict=True)),
+        *(
+            tir.BufferStore(b, n, (c.const(0),), span=u.span)
+            for b, n, u in zip(partial, names, parts.updates, strict=True)
+        ),
     )
     conditions = [part for part in operands(realize.predicate) if tir.const_int(part) != 1]
     for loop in reversed([x for x in inner if not _is_bound(x)]):  # a condition stands where it is the same no longer
         here = [part for part in conditions if loop.var in used_vars(part)]
         conditions = [part for part in conditions if part not in here]
-        step = (replace(loop, body=_where(here, step, realize), annotations=type(loop.annotations)({})),)
-    stmts += _where(conditions, step, realize)
-    loads = tuple(c.load(b, 0) for b in own)
-    args = (c.const(len(own), "uint32"), *loads, tir.TRUE, *(b.data for b in total), *(x.var for x in threads))
+        step = (replace(loop, body=_under_conditions(here, step, realize), annotations=type(loop.annotations)({})),)
+    stmts += _under_conditions(conditions, step, realize)
+    loads = tuple(c.load(b, 0) for b in partial)
+    args = (c.const(len(partial), "uint32"), *loads, tir.TRUE, *(b.data for b in total), *(x.var for x in threads))
     call = tir.Call(DType.of("void"), tir.Op("tir.tvm_thread_allreduce"), args, span=block.span)
     stmts.append(tir.AttrStmt(parts.reducer, SCOPE, c.const(0), (tir.Evaluate(call, span=block.span),)))
-    stmts += _stored(parts, total, values, inner, threads, realize)
+    stmts += _store_result(parts, total, values, inner, threads, realize)
     return tuple(stmts)
 
 
-def _where(conditions: Sequence[Expr], body: tuple[Stmt, ...], realize: tir.BlockRealize) -> tuple[Stmt, ...]:
+def _under_conditions(
+    conditions: Sequence[Expr], body: tuple[Stmt, ...], realize: tir.BlockRealize
+) -> tuple[Stmt, ...]:
     """The statements under conditions."""
     both: Expr = tir.TRUE
     for condition in conditions:
@@ -182,7 +187,7 @@ def _where(conditions: Sequence[Expr], body: tuple[Stmt, ...], realize: tir.Bloc
     return (tir.IfThenElse(both, body, span=realize.predicate.span),) if conditions else body
 
 
-def _stored(
+def _store_result(
     parts: ReductionParts, total: list[tir.Buffer], values: Folding, inner: list[tir.For], threads: list[tir.For],
     realize: tir.BlockRealize,
 ) -> tuple[Stmt, ...]:  # fmt: skip

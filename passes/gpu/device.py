@@ -179,23 +179,23 @@ def _check_form(name: str, func: tir.PrimFunc, scopes: list[tir.AttrStmt], body:
     """Raises CompileError E0730 for launch scopes inside of code, an axis that has two, and sizes that no launch tells:
     a text may say that."""
     tags = [scope.subject.thread_tag for scope in scopes if isinstance(scope.subject, tir.IterVar)]
-    wrong = [tag for tag in tags if tag not in (*GRID, *BLOCK) or tags.count(tag) > 1]
-    if wrong:
-        raise _no_kernel(name, f"`{wrong[0]}` is no axis of a launch, or has two launch scopes", func)
+    invalid_tags = [tag for tag in tags if tag not in (*GRID, *BLOCK) or tags.count(tag) > 1]
+    if invalid_tags:
+        raise _malformed_kernel(name, f"`{invalid_tags[0]}` is no axis of a launch, or has two launch scopes", func)
     inside = (n for stmt in body for n in find(stmt, tir.For, tir.AttrStmt))
     bound = next((n for n in inside if _binds_threads(n)), None)
     if bound is not None:
-        raise _no_kernel(name, "launch scopes stand around all of its code", bound)
+        raise _malformed_kernel(name, "launch scopes stand around all of its code", bound)
     unknown = symbols_of(func)
     if unknown:
-        raise _no_kernel(name, f"`{unknown[0].name}` is none of its parameters: a launch passes all sizes", func)
+        raise _malformed_kernel(name, f"`{unknown[0].name}` is none of its parameters: a launch passes all sizes", func)
 
 
 def _binds_threads(node: tir.For | tir.AttrStmt) -> bool:
     return node.key == "thread_extent" if isinstance(node, tir.AttrStmt) else node.thread is not None
 
 
-def _no_kernel(name: str, why: str, at: tir.PrimFunc | tir.Stmt) -> CompileError:
+def _malformed_kernel(name: str, why: str, at: tir.PrimFunc | tir.Stmt) -> CompileError:
     return CompileError(error("E0730", f"`{name}` is no kernel: {why}", at.span))
 
 

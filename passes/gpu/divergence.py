@@ -63,7 +63,7 @@ class Varying:
                 return True
         return False
 
-    def most(self, value: Expr) -> Expr | None:
+    def greatest_over_threads(self, value: Expr) -> Expr | None:
         """Return the greatest value of an expression over all threads; None if unknown."""
         reach = eval_set(value, self.domains)
         return None if reach.high is None or self.differs(reach.high) else reach.high
@@ -79,19 +79,21 @@ def drawn_in(condition: Expr, body: Body, varying: Varying) -> list[Stmt] | None
             case tir.AllocBuffer() | tir.DeclBuffer():
                 guarded.append(stmt)
             case tir.Bind(value=value):
-                if not _harmless(value):
+                if not _is_speculatable(value):
                     return None
                 guarded.append(stmt)
             case tir.Evaluate() if is_barrier(stmt):
                 guarded.append(stmt)
-            case tir.For() if not varying.differs(stmt.extent) and _harmless(stmt.min) and _harmless(stmt.extent):
+            case tir.For() if (
+                not varying.differs(stmt.extent) and _is_speculatable(stmt.min) and _is_speculatable(stmt.extent)
+            ):
                 guarded.append(replace(stmt, body=(tir.IfThenElse(condition, stmt.body, span=stmt.span),)))
             case tir.AttrStmt():
                 guarded.append(replace(stmt, body=(tir.IfThenElse(condition, stmt.body, span=stmt.span),)))
             case tir.IfThenElse(condition=inner, then_body=then, else_body=other):
                 if other and not is_steady(inner):
                     return None
-                if _harmless(inner) and not varying.differs(inner):
+                if _is_speculatable(inner) and not varying.differs(inner):
                     parts = [
                         None if b is None else (tir.IfThenElse(condition, b, span=stmt.span),) for b in (then, other)
                     ]
@@ -109,16 +111,16 @@ def drawn_in(condition: Expr, body: Body, varying: Varying) -> list[Stmt] | None
 
 def whole_range(loop: tir.For, varying: Varying) -> tir.For | None:
     """Rewrite a loop with divergent bounds as a uniform loop with a condition inside; None if impossible."""
-    if not _harmless(loop.min) or not _harmless(loop.extent) or tir.const_int(loop.step) not in (None, 1):
+    if not _is_speculatable(loop.min) or not _is_speculatable(loop.extent) or tir.const_int(loop.step) not in (None, 1):
         return None
-    most = varying.most(loop.extent)
+    most = varying.greatest_over_threads(loop.extent)
     if most is None or varying.differs(loop.min):
         return None
     inside = c.less(c.sub(loop.var, loop.min), loop.extent)
     return replace(loop, extent=most, body=(tir.IfThenElse(inside, loop.body, span=loop.span),))
 
 
-def _harmless(value: Expr) -> bool:
+def _is_speculatable(value: Expr) -> bool:
     """Return True if a value can be computed speculatively: no loads, no calls, no division by an unknown number."""
     for node in walk(value):
         if isinstance(node, (tir.BufferLoad, tir.Call)):

@@ -16,7 +16,7 @@ from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import KERNELS
 
-MOST_STATIC = 48 * 1024  # bytes, on all devices
+MAX_STATIC_BYTES = 48 * 1024  # bytes, on all devices
 
 
 def dynamic_shared(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -25,9 +25,9 @@ def dynamic_shared(func: tir.PrimFunc) -> tir.PrimFunc:
     buffers = [n.buffer for s in body for n in find(s, tir.AllocBuffer)]
     sizes = [_bytes(b) for b in buffers if b.scope == "shared"]
     known = [s for s in sizes if s is not None]
-    if len(known) == len(sizes) and sum(known) <= MOST_STATIC:
+    if len(known) == len(sizes) and sum(known) <= MAX_STATIC_BYTES:
         return func
-    return with_thread_code(func, _Moved().body(body))
+    return with_thread_code(func, _DynamicMover().body(body))
 
 
 def _bytes(buffer: tir.Buffer) -> int | None:
@@ -36,7 +36,7 @@ def _bytes(buffer: tir.Buffer) -> int | None:
     return prod(known) * buffer.dtype.bytes * buffer.dtype.lanes if len(known) == len(dims) else None
 
 
-class _Moved(Folding):
+class _DynamicMover(Folding):
     def __init__(self) -> None:
         super().__init__({})
         self._buffers: dict[tir.Buffer, tir.Buffer] = {}

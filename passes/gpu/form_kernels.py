@@ -52,7 +52,7 @@ from mlcc.passes.manage.stages import LOOPS
 
 def form_kernels(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, without blocks, in this form. Raises CompileError."""
-    return replace(func, body=_Host().body(func.body))
+    return replace(func, body=_KernelFinder().body(func.body))
 
 
 def with_scope(buffer: tir.Buffer, scope: str) -> tir.Buffer:
@@ -61,12 +61,12 @@ def with_scope(buffer: tir.Buffer, scope: str) -> tir.Buffer:
     return replace(buffer, data=data)
 
 
-class _Host(TirMutator):
+class _KernelFinder(TirMutator):
     """Finds the kernels. What the host itself does with memory is refused."""
 
     def __init__(self) -> None:
         self._on_chip: dict[tir.Var, Stmt] = {}  # allocations, and views of them, that belong into a kernel
-        self._user: dict[tir.Var, Stmt] = {}  # the kernel that has them
+        self._kernel_of: dict[tir.Var, Stmt] = {}  # the kernel that has them
         self._first: dict[tir.Var, int | None] = {}  # loops around, at their first iteration
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
@@ -83,13 +83,13 @@ class _Host(TirMutator):
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if thread_axis(node) or _is_virtual_nest(node):
-            return [self._kernel(node)]
+            return [self._form_kernel(node)]
         self._first[node.var] = tir.const_int(node.min)
         loop = super().stmt_for(node)
         return replace(loop, kind=ForKind.SERIAL, thread=None) if isinstance(loop, tir.For) else loop
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
-        return [self._kernel(node)] if thread_axis(node) else super().stmt_attr(node)
+        return [self._form_kernel(node)] if thread_axis(node) else super().stmt_attr(node)
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt:
         text = f"`{node.buffer.name}` is written outside of thread-bound loops"
@@ -99,21 +99,21 @@ class _Host(TirMutator):
         text = f"`{node.buffer.name}` is read outside of thread-bound loops"
         raise CompileError(error("E0720", text, node.span, "a host cannot read a device's memory"))
 
-    def _kernel(self, node: Stmt) -> Stmt:
+    def _form_kernel(self, node: Stmt) -> Stmt:
         used = {n.data if isinstance(n, tir.Buffer) else n for n in walk(node) if isinstance(n, (tir.Buffer, tir.Var))}
-        mine: list[Stmt] = []
+        allocations: list[Stmt] = []
         for data, stmt in self._on_chip.items():
             if data not in used:
                 continue
-            if data in self._user:
-                raise CompileError(_outlives(stmt, self._user[data], node))
-            self._user[data] = node
+            if data in self._kernel_of:
+                raise CompileError(_used_by_two_kernels(stmt, self._kernel_of[data], node))
+            self._kernel_of[data] = node
             if isinstance(stmt, tir.AllocBuffer) and isinstance(node, tir.For):  # launch scopes hold code of one thread
                 stmt = replace(stmt, annotations=stmt.annotations.with_item(OUTSIDE, 1))
-            mine.append(stmt)
+            allocations.append(stmt)
         launch = scan(node)
         check_private(node, launch, self._first)
-        body = (*mine, *_Thread(launch).body((node,)))
+        body = (*allocations, *_ThreadCode(launch).body((node,)))
         for tag in reversed(AXES):
             if tag in launch.axes:
                 axis, extent = launch.axes[tag], launch.extents[tag]
@@ -130,7 +130,7 @@ def _is_virtual_nest(loop: tir.For) -> bool:
     return any(isinstance(n, (tir.For, tir.AttrStmt)) and thread_axis(n) for n in walk(loop))
 
 
-def _outlives(stmt: Stmt, first: Stmt, second: Stmt) -> Diagnostic:
+def _used_by_two_kernels(stmt: Stmt, first: Stmt, second: Stmt) -> Diagnostic:
     buffer = stmt.buffer  # type: ignore[attr-defined]
     text = f"`{buffer.name}` of scope `{buffer.scope}` is used by two kernels"
     help = "memory on the chip lasts as long as a kernel: use scope `global`, or one loop nest for both"
@@ -138,7 +138,7 @@ def _outlives(stmt: Stmt, first: Stmt, second: Stmt) -> Diagnostic:
     return error("E0723", text, stmt.span, related=places, help=help)
 
 
-class _Thread(Folding):
+class _ThreadCode(Folding):
     """The code of one thread. `_open` are the axes whose loops or scopes are around."""
 
     def __init__(self, launch: Launch) -> None:
@@ -153,7 +153,7 @@ class _Thread(Folding):
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         axis = thread_axis(node)
         if axis is not None:
-            return self._bound(node, *axis, node.min)
+            return self._enter_axis(node, *axis, node.min)
         loop = super().stmt_for(node)
         if isinstance(loop, tir.For) and loop.kind is ForKind.PARALLEL:
             return replace(loop, kind=ForKind.SERIAL)
@@ -162,7 +162,7 @@ class _Thread(Folding):
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
         axis = thread_axis(node)
         if axis is not None:
-            return self._bound(node, *axis, c.const(0, axis[1].dtype))
+            return self._enter_axis(node, *axis, c.const(0, axis[1].dtype))
         if node.key == BULK:  # one thread asks for it anyway
             outer, self._bulk = self._bulk, True
             scope = super().stmt_attr(node)
@@ -170,7 +170,7 @@ class _Thread(Folding):
             return scope
         return super().stmt_attr(node)
 
-    def _bound(
+    def _enter_axis(
         self, node: tir.For | tir.AttrStmt, tag: str, var: tir.Var, extent: Expr, low: Expr
     ) -> list[Stmt]:  # fmt: skip
         axis = self._launch.axes[tag]
@@ -199,26 +199,30 @@ class _Thread(Folding):
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
         store = super().stmt_store(node)
         assert isinstance(store, tir.BufferStore)
-        return self._once(store, store.buffer.scope, node.buffer)
+        return self._on_first_thread(store, store.buffer.scope, node.buffer)
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
         stmt = super().stmt_evaluate(node)
-        if isinstance(stmt, tir.Evaluate) and isinstance(stmt.value, tir.Call) and not _of_all(stmt.value):
-            return self._once(stmt, "global", None)
+        if (
+            isinstance(stmt, tir.Evaluate)
+            and isinstance(stmt.value, tir.Call)
+            and not _all_threads_may_call(stmt.value)
+        ):
+            return self._on_first_thread(stmt, "global", None)
         return stmt
 
-    def _once(self, stmt: Stmt, scope: str, buffer: tir.Buffer | None) -> Stmt:
+    def _on_first_thread(self, stmt: Stmt, scope: str, buffer: tir.Buffer | None) -> Stmt:
         missing = [tag for tag in self._launch.axes if tag not in self._open]
         if not missing or scope == "local" or self._bulk:
             return stmt
         first: Expr = tir.TRUE
         for tag in missing:
             axis = self._launch.axes[tag]
-            if tag in BLOCK or (scope == "global" and not self._same_in_all_blocks(stmt, buffer)):
+            if tag in BLOCK or (scope == "global" and not self._every_block_stores(stmt, buffer)):
                 first = c.logical_and(first, c.equal(axis, 0))
         return stmt if tir.const_int(first) == 1 else tir.IfThenElse(first, (stmt,), span=stmt.span)
 
-    def _same_in_all_blocks(self, stmt: Stmt, buffer: tir.Buffer | None) -> bool:
+    def _every_block_stores(self, stmt: Stmt, buffer: tir.Buffer | None) -> bool:
         """Return True if every block has to repeat a store, because the kernel reads the buffer. Raises E0724."""
         if buffer is None or buffer.data not in self._launch.read:
             return False
@@ -258,7 +262,7 @@ class _Thread(Folding):
         return tir.AllocBuffer(self.buffer_binder(old), node.annotations, span=node.span)
 
 
-def _of_all(call: tir.Call) -> bool:
+def _all_threads_may_call(call: tir.Call) -> bool:
     """Return True if all threads may make a call (it has no effect), or must (it is collective)."""
     return effect_of(call) <= Effect.READ or called(call).collective
 
@@ -276,10 +280,10 @@ def thread_nest(stmt: Stmt) -> tuple[Sequence[tir.For], Body] | None:
 def change_kernels(func: tir.PrimFunc, change: Callable[[Sequence[tir.For], Body], Body]) -> tir.PrimFunc:
     """`func`, flat loop code with kernels in this form, with what `change` makes of the body of each, given the loops
     around it."""
-    return replace(func, body=_Changed(change).body(func.body))
+    return replace(func, body=_KernelMapper(change).body(func.body))
 
 
-class _Changed(TirMutator):
+class _KernelMapper(TirMutator):
     def __init__(self, change: Callable[[Sequence[tir.For], Body], Body]) -> None:
         self._change = change
 

@@ -12,15 +12,15 @@ def guarded(value: Expr) -> tuple[Expr | None, Expr]:
     """A condition (None: always) and what is copied under it, where it is zero otherwise."""
     match value:
         case (
-            tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no))
-            | tir.Select(condition=condition, true_value=yes, false_value=no)
-        ) if _is_zero(no) and condition.dtype.lanes == 1:
-            inner, value = guarded(yes)
+            tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, copied, otherwise))
+            | tir.Select(condition=condition, true_value=copied, false_value=otherwise)
+        ) if _is_zero(otherwise) and condition.dtype.lanes == 1:
+            inner, value = guarded(copied)
             if inner is None:
                 return condition, value
             if not holds(inner, tir.BufferLoad, tir.Call):  # speculatable: no loads, no calls
                 return c.logical_and(condition, inner), value
-            return condition, yes
+            return condition, copied
     return None, value
 
 

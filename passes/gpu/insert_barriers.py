@@ -43,17 +43,17 @@ def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
     """Insert barriers into the kernels of `func`, flat loop code with formed kernels. Raises CompileError."""
     if func.attrs.get(MANUAL):
         return func
-    return change_kernels(func, _synchronised)
+    return change_kernels(func, _with_barriers)
 
 
-def _synchronised(loops: Sequence[tir.For], body: Body) -> Body:
+def _with_barriers(loops: Sequence[tir.For], body: Body) -> Body:
     if any(called(n).barrier is not None for n in find(body, tir.Call)):
         return body  # it orders accesses by mbarriers itself
-    return _Sync(loops, _results(body)).body(body)[0]
+    return _BarrierInserter(loops, _write_only_buffers(body)).body(body)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Use:
+class _Access:
     """An access with its guards and enclosing loops."""
 
     touch: Touch
@@ -61,8 +61,8 @@ class _Use:
     span: Span | None
     guards: tuple[Expr, ...]
     loops: tuple[tir.For, ...]
-    later: bool  # an asynchronous copy
-    bulk: bool = False  # an access of the copy engine
+    is_async: bool  # an asynchronous copy
+    is_bulk: bool = False  # an access of the copy engine
 
     @property
     def shared(self) -> bool:
@@ -74,20 +74,20 @@ class _Summary:
     """The accesses of code before its first barrier (`head`) and after its last (`tail`). `closed` if every path
     reaches a barrier. `starts` are the statements before the first one, each with its accesses."""
 
-    head: list[_Use] = field(default_factory=list)
-    tail: list[_Use] = field(default_factory=list)
+    head: list[_Access] = field(default_factory=list)
+    tail: list[_Access] = field(default_factory=list)
     closed: bool = False
-    starts: list[tuple[int, list[_Use]]] = field(default_factory=list)
+    starts: list[tuple[int, list[_Access]]] = field(default_factory=list)
 
 
-class _Inside(Exception):
+class _DivergentBarrier(Exception):
     """Raised where a barrier is needed, or stands, under divergence."""
 
-    def __init__(self, first: _Use | None, second: _Use | None, barrier: Stmt | None = None) -> None:
+    def __init__(self, first: _Access | None, second: _Access | None, barrier: Stmt | None = None) -> None:
         self.first, self.second, self.barrier = first, second, barrier
 
 
-def _results(body: Body) -> set[tir.Var]:
+def _write_only_buffers(body: Body) -> set[tir.Var]:
     """Return the global memory that the kernel writes by known indices and never reads: no flow between threads.
 
     Two threads that write the same element race in the program itself; a barrier would not order them."""
@@ -101,19 +101,19 @@ def _results(body: Body) -> set[tir.Var]:
     return {data for data in written - other if _scope(data) == "global"}
 
 
-class _Sync:
+class _BarrierInserter:
     def __init__(self, threads: Sequence[tir.For], results: Container[tir.Var] = ()) -> None:
-        self._results = results
-        self._varying = Varying()
+        self._write_only = results
+        self._divergence = Varying()
         for loop in threads:
             if loop.thread in BLOCK:
-                self._varying.thread(loop)
+                self._divergence.thread(loop)
         self._axes = tuple(threads)
         self._threads = [x.var for x in threads if x.thread in BLOCK and tir.const_int(x.extent) != 1]
         self._loops: list[tir.For] = []
         self._guards: list[Expr] = []
-        self._apart: list[Stmt] = []  # scopes around that threads do not run alike
-        self._later = False
+        self._divergent_scopes: list[Stmt] = []  # scopes around that threads do not run alike
+        self._in_async = False
         self._aliases = Aliases()
         self._bound: set[tir.Var] = set()
 
@@ -123,21 +123,21 @@ class _Sync:
         """Insert barriers between statements; return these and a summary of their accesses."""
         stmts: list[Stmt] = []
         summary = _Summary()
-        waiting = list(reversed(body))
-        while waiting:
-            stmt = waiting.pop()
+        worklist = list(reversed(body))
+        while worklist:
+            stmt = worklist.pop()
             try:
                 new, inner = self._stmt(stmt)
-            except _Inside as problem:
-                parts = self._parted(stmt, problem)
+            except _DivergentBarrier as problem:
+                parts = self._split_divergent(stmt, problem)
                 if parts is None:
                     raise
-                waiting += reversed(parts)
+                worklist += reversed(parts)
                 continue
-            clash = self._clash(summary.tail, inner.head)
-            if clash is not None:
-                if self._apart:
-                    raise _Inside(*clash)
+            conflict = self._conflict(summary.tail, inner.head)
+            if conflict is not None:
+                if self._divergent_scopes:
+                    raise _DivergentBarrier(*conflict)
                 stmts.append(block_barrier())
                 summary.tail, summary.closed = [], True
             if not summary.closed:
@@ -157,40 +157,40 @@ class _Sync:
             case tir.IfThenElse():
                 return self._branch(stmt)
             case tir.While(condition=condition):
-                uses = self._uses(condition, stmt)
-                with self._around(stmt, self._varying.differs(condition)):
+                uses = self._accesses(condition, stmt)
+                with self._inside(stmt, self._divergence.differs(condition)):
                     body, inner = self.body(stmt.body)
-                    body, inner = self._carried(body, inner, None)
+                    body, inner = self._loop_carried(body, inner, None)
                 inner = _Summary(uses + inner.head, inner.tail + uses)
                 return replace(stmt, body=body), inner
             case tir.AttrStmt(key=key):
-                outer, self._later = self._later, self._later or key == ASYNC
+                outer, self._in_async = self._in_async, self._in_async or key == ASYNC
                 body, inner = self.body(stmt.body)
-                self._later = outer
+                self._in_async = outer
                 return replace(stmt, body=body), inner
             case tir.Evaluate() if is_barrier(stmt):
-                if self._apart:
-                    raise _Inside(None, None, stmt)
+                if self._divergent_scopes:
+                    raise _DivergentBarrier(None, None, stmt)
                 return stmt, _Summary(closed=True)
             case tir.Bind(var=var, value=value):
                 self._bind(var, value)
             case tir.DeclBuffer(buffer=buffer, data=data):
                 self._aliases.bind(buffer.data, data)
-        uses = self._uses(stmt, stmt)
+        uses = self._accesses(stmt, stmt)
         return stmt, _Summary(uses, uses)
 
     def _bind(self, var: tir.Var, value: Expr) -> None:
         self._bound.add(var)
         if var.dtype.is_handle:
             self._aliases.bind(var, value)
-        if self._varying.differs(value):
-            self._varying.mark(var)
+        if self._divergence.differs(value):
+            self._divergence.mark(var)
 
     @contextmanager
-    def _around(self, stmt: Stmt, apart: bool, guard: Expr | None = None) -> Iterator[None]:
-        before = len(self._apart), len(self._guards), len(self._loops)
-        if apart:
-            self._apart.append(stmt)
+    def _inside(self, stmt: Stmt, divergent: bool, guard: Expr | None = None) -> Iterator[None]:
+        before = len(self._divergent_scopes), len(self._guards), len(self._loops)
+        if divergent:
+            self._divergent_scopes.append(stmt)
         if guard is not None:
             self._guards.append(guard)
         if isinstance(stmt, tir.For):
@@ -198,17 +198,17 @@ class _Sync:
         try:
             yield
         finally:
-            del self._apart[before[0] :], self._guards[before[1] :], self._loops[before[2] :]
+            del self._divergent_scopes[before[0] :], self._guards[before[1] :], self._loops[before[2] :]
 
     def _branch(self, stmt: tir.IfThenElse) -> tuple[Stmt, _Summary]:
         condition = stmt.condition
-        apart = self._varying.differs(condition)
-        uses = self._uses(condition, stmt)
-        with self._around(stmt, apart, condition):
+        divergent = self._divergence.differs(condition)
+        uses = self._accesses(condition, stmt)
+        with self._inside(stmt, divergent, condition):
             then, one = self.body(stmt.then_body)
         other, two = stmt.else_body, _Summary()
         if stmt.else_body is not None:
-            with self._around(stmt, apart, c.logical_not(condition)):
+            with self._inside(stmt, divergent, c.logical_not(condition)):
                 other, two = self.body(stmt.else_body)
         closed = one.closed and two.closed
         tail = one.tail + two.tail + ([] if closed else uses)
@@ -216,29 +216,29 @@ class _Sync:
         return branch, _Summary(uses + one.head + two.head, tail, closed)
 
     def _loop(self, loop: tir.For) -> tuple[Stmt, _Summary]:
-        apart = self._varying.differs(loop.min) or self._varying.differs(loop.extent)
-        uses = self._uses(loop.min, loop) + self._uses(loop.extent, loop)
-        if apart:
-            self._varying.mark(loop.var)
-        with self._around(loop, apart):
+        divergent = self._divergence.differs(loop.min) or self._divergence.differs(loop.extent)
+        uses = self._accesses(loop.min, loop) + self._accesses(loop.extent, loop)
+        if divergent:
+            self._divergence.mark(loop.var)
+        with self._inside(loop, divergent):
             body, inner = self.body(loop.body)
-            body, inner = self._carried(body, inner, loop)
+            body, inner = self._loop_carried(body, inner, loop)
         trips = tir.const_int(loop.extent)
         if inner.closed and loop.kind is ForKind.VECTORIZED:
             loop = replace(loop, kind=ForKind.SERIAL)
         closed = inner.closed and trips is not None and trips > 0
         return replace(loop, body=body), _Summary(uses + inner.head, inner.tail + ([] if closed else uses), closed)
 
-    def _carried(self, body: Body, inner: _Summary, loop: tir.For | None) -> tuple[Body, _Summary]:
+    def _loop_carried(self, body: Body, inner: _Summary, loop: tir.For | None) -> tuple[Body, _Summary]:
         """Insert a barrier into the body of a loop if it has a loop-carried dependence between threads."""
         if loop is not None and tir.const_int(loop.extent) == 1:
             return body, inner
         for at, head in inner.starts:
-            clash = self._clash(inner.tail, head, loop, inner.closed)
-            if clash is None:
+            conflict = self._conflict(inner.tail, head, loop, inner.closed)
+            if conflict is None:
                 continue
-            if self._apart:
-                raise _Inside(*clash)
+            if self._divergent_scopes:
+                raise _DivergentBarrier(*conflict)
             before = [use for place, uses in inner.starts if place < at for use in uses]
             body = (*body[:at], block_barrier(), *body[at:])
             return body, _Summary(before, inner.tail, True)
@@ -246,36 +246,36 @@ class _Sync:
 
     # ------------------------------------------------------------ divergence
 
-    def _parted(self, stmt: Stmt, problem: _Inside) -> list[Stmt] | None:
+    def _split_divergent(self, stmt: Stmt, problem: _DivergentBarrier) -> list[Stmt] | None:
         """Split a statement under divergence into several, so that a barrier can stand between them; None if an outer
         scope diverges. Raises CompileError if it cannot be split."""
         parts: list[Stmt] | None = None
         match stmt:
-            case tir.IfThenElse(condition=condition, then_body=then, else_body=other) if self._varying.differs(
+            case tir.IfThenElse(condition=condition, then_body=then, else_body=other) if self._divergence.differs(
                 condition
             ):
                 if problem.barrier is None or is_threads_left_out(condition):
-                    parts = self._drawn(condition, then, other)
-            case tir.For() if self._varying.differs(stmt.min) or self._varying.differs(stmt.extent):
+                    parts = self._sink_into_branches(condition, then, other)
+            case tir.For() if self._divergence.differs(stmt.min) or self._divergence.differs(stmt.extent):
                 if problem.barrier is None:
-                    whole = whole_range(stmt, self._varying)
-                    parts = None if whole is None else [whole]
-            case tir.While(condition=condition) if self._varying.differs(condition):
+                    uniform = whole_range(stmt, self._divergence)
+                    parts = None if uniform is None else [uniform]
+            case tir.While(condition=condition) if self._divergence.differs(condition):
                 pass
             case _:
                 return None
         if parts is None:
-            raise CompileError(_refusal(stmt, problem))
+            raise CompileError(_error(stmt, problem))
         return parts
 
-    def _drawn(self, condition: Expr, then: Body, other: Body | None) -> list[Stmt] | None:
-        guarded = drawn_in(condition, then, self._varying)
-        rest = drawn_in(c.logical_not(condition), other or (), self._varying)
+    def _sink_into_branches(self, condition: Expr, then: Body, other: Body | None) -> list[Stmt] | None:
+        guarded = drawn_in(condition, then, self._divergence)
+        rest = drawn_in(c.logical_not(condition), other or (), self._divergence)
         return None if guarded is None or rest is None else guarded + rest
 
     # ------------------------------------------------------------ accesses
 
-    def _uses(self, node: tir.Stmt | Expr, stmt: Stmt) -> list[_Use]:
+    def _accesses(self, node: tir.Stmt | Expr, stmt: Stmt) -> list[_Access]:
         """Return the accesses that other threads may see; of a statement, without those of its nested bodies."""
         uses = []
         parts = children(node) if nested_bodies(stmt) and node is stmt else [node]
@@ -284,68 +284,70 @@ class _Sync:
                 root = self._aliases.of(touch.data).root
                 if root is None or _scope(root) in ("global", "shared", "shared.dyn"):
                     around = tuple(self._guards), tuple(self._loops)
-                    uses.append(_Use(touch, root, stmt.span, *around, self._later, is_call(stmt, TILE)))
+                    uses.append(_Access(touch, root, stmt.span, *around, self._in_async, is_call(stmt, TILE)))
         return uses
 
-    def _clash(
-        self, before: Sequence[_Use], after: Sequence[_Use], loop: tir.For | None = None, once: bool = False
-    ) -> tuple[_Use, _Use] | None:
+    def _conflict(
+        self, before: Sequence[_Access], after: Sequence[_Access], loop: tir.For | None = None, next_only: bool = False
+    ) -> tuple[_Access, _Access] | None:
         """Return two accesses that need a barrier between them, or None. With `loop`, the second is in a later
-        iteration of it (the next one if `once`)."""
+        iteration of it (the next one if `next_only`)."""
         if not self._threads:
             return None
         for a in before:
             for b in after:
                 if not (a.touch.writes or b.touch.writes):
                     continue
-                if a.bulk:
+                if a.is_bulk:
                     continue  # readers of a bulk copy's data wait for it (`bulk_tiles`)
-                if a.root is b.root and a.root in self._results:
+                if a.root is b.root and a.root in self._write_only:
                     continue
                 if a.root is not b.root and a.root is not None and b.root is not None:
                     continue
-                if self._apart and not (a.shared or b.shared):
+                if self._divergent_scopes and not (a.shared or b.shared):
                     continue  # of global memory, as far as barriers can be had
-                if not (self._ordered(a, b, loop) or self._by_one(a, b, loop, once)):
+                if not (self._is_ordered_by_pipeline(a, b, loop) or self._is_same_thread(a, b, loop, next_only)):
                     return a, b
         return None
 
-    def _ordered(self, a: _Use, b: _Use, loop: tir.For | None) -> bool:
+    def _is_ordered_by_pipeline(self, a: _Access, b: _Access, loop: tir.For | None) -> bool:
         """Return True if one access is an asynchronous copy, the other is none, and a pipeline orders the two."""
         around = set(a.loops) & set(b.loops) if loop is None else {loop}
-        return a.later != b.later and any(x.annotations.get(ORDERED) for x in around)
+        return a.is_async != b.is_async and any(x.annotations.get(ORDERED) for x in around)
 
-    def _by_one(self, a: _Use, b: _Use, loop: tir.For | None, once: bool) -> bool:
+    def _is_same_thread(self, a: _Access, b: _Access, loop: tir.For | None, next_only: bool) -> bool:
         one, two = a.touch.index, b.touch.index
         if one is None or two is None or a.touch.data is not b.touch.data:
             return False
         if one.dtype.lanes > 1 or two.dtype.lanes > 1:
             return False
-        here = set(self._loops) - {loop}
-        inner = {x.var for use in (a, b) for x in use.loops if x not in here and x is not loop}
+        common = set(self._loops) - {loop}
+        inner = {x.var for use in (a, b) for x in use.loops if x not in common and x is not loop}
         other = {*self._threads, *inner, *self._bound}
         sides = [
             Side(index, use.guards, {x.var: tir.Range(x.min, x.extent) for x in (*self._axes, *use.loops)})
             for use, index in ((a, one), (b, two))
         ]
-        ahead = None if loop is None else (loop.var, 1 if once else None)
-        return Meeting(self._threads, other, ahead).never_between_threads(*sides)
+        carried_by = None if loop is None else (loop.var, 1 if next_only else None)
+        return Meeting(self._threads, other, carried_by).never_between_threads(*sides)
 
 
 def _scope(data: tir.Var) -> str:
     return "global" if data.pointer is None else data.pointer.scope
 
 
-def _refusal(scope: Stmt, problem: _Inside) -> Diagnostic:
+def _error(scope: Stmt, problem: _DivergentBarrier) -> Diagnostic:
     what = "under a condition" if isinstance(scope, tir.IfThenElse) else "in a loop"
-    here = Label(scope.span, "not the same for all threads")
+    divergence = Label(scope.span, "not the same for all threads")
     if problem.barrier is not None:
         text = f"a barrier stands {what} that is not the same for all threads of a block"
-        return error("E0726", text, problem.barrier.span, related=(here,), help="those that come would wait for ever")
+        return error(
+            "E0726", text, problem.barrier.span, related=(divergence,), help="those that come would wait for ever"
+        )
     assert problem.first is not None and problem.second is not None
     name = problem.second.touch.data.name
     text = f"threads hand values on through `{name}` {what} that is not the same for all of them"
-    places = (Label(problem.first.span, "one thread is here"), here)
+    places = (Label(problem.first.span, "one thread is here"), divergence)
     help = "a barrier has to stand between the two, and all threads have to come to it"
     return error("E0726", text, problem.second.span, "another one here", related=places, help=help)
 

@@ -43,22 +43,22 @@ class Launch:
 
 def scan(kernel: Stmt) -> Launch:
     """Return the launch of a kernel, given as its outermost thread-bound statement. Raises CompileError."""
-    scanner = _Scan()
+    scanner = _LaunchScanner()
     scanner.visit(kernel)
     launch = Launch()
     for tag in AXES:
-        if tag in scanner.found:
-            wide = any(dtype == INT64 for _, dtype in scanner.found[tag])
+        if tag in scanner.extents_by_axis:
+            wide = any(dtype == INT64 for _, dtype in scanner.extents_by_axis[tag])
             launch.axes[tag] = tir.Var(tag, INT64 if wide else INT32)
-            launch.extents[tag] = _most([extent for extent, _ in scanner.found[tag]])
-    for data, open in scanner.reads:
+            launch.extents[tag] = _greatest([extent for extent, _ in scanner.extents_by_axis[tag]])
+    for data, open_axes in scanner.reads:
         launch.read.add(data)
-        if len(open) < len(launch.axes):
+        if len(open_axes) < len(launch.axes):
             launch.read_once.add(data)
     return launch
 
 
-def _most(extents: list[Expr]) -> Expr:
+def _greatest(extents: list[Expr]) -> Expr:
     most = extents[0]
     for extent in extents[1:]:
         if not Analyzer().prove_equal(c.cast(INT64, most), c.cast(INT64, extent)):
@@ -69,20 +69,20 @@ def _most(extents: list[Expr]) -> Expr:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Open:
-    """An enclosing bound loop or scope; `after` are the variables that depend on its own."""
+class _OpenAxis:
+    """An enclosing bound loop or scope; `dependents` are the variables that depend on its own."""
 
     node: tir.For | tir.AttrStmt
     extent: Expr
-    after: set[tir.Var]
+    dependents: set[tir.Var]
     controls: list[Node]  # conditions and bounds inside of it, on the way down
 
 
-class _Scan:
+class _LaunchScanner:
     def __init__(self) -> None:
-        self.found: dict[str, list[tuple[Expr, object]]] = {}
+        self.extents_by_axis: dict[str, list[tuple[Expr, object]]] = {}
         self.reads: list[tuple[tir.Var, frozenset[str]]] = []
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenAxis] = {}
         self._domains: dict[tir.Var, Interval] = {}
         self._values: dict[tir.Var, Expr] = {}
         self._inner: set[tir.Var] = set()
@@ -92,11 +92,11 @@ class _Scan:
         inside = {id(s) for body in nested for s in body}
         for child in children(stmt):
             if id(child) not in inside:
-                self._reads(child)
+                self._record_loads(child)
         axis = thread_axis(stmt)
         if axis is not None:
             assert isinstance(stmt, (tir.For, tir.AttrStmt))
-            self._bound(stmt, *axis)
+            self._enter_axis(stmt, *axis)
             return
         controls: list[Node] = []
         match stmt:
@@ -115,16 +115,16 @@ class _Scan:
         for outer in self._open.values():
             del outer.controls[len(outer.controls) - len(controls) :]
 
-    def _bound(self, node: tir.For | tir.AttrStmt, tag: str, var: tir.Var, extent: Expr) -> None:
+    def _enter_axis(self, node: tir.For | tir.AttrStmt, tag: str, var: tir.Var, extent: Expr) -> None:
         outer = self._open.get(tag)
         if outer is not None:
-            _check_again(node, tag, extent, outer)
-        self.found.setdefault(tag, []).append((self._before_launch(node, extent), var.dtype))
+            _check_nested_axis(node, tag, extent, outer)
+        self.extents_by_axis.setdefault(tag, []).append((self._before_launch(node, extent), var.dtype))
         self._loop(var, node.min if isinstance(node, tir.For) else c.const(0, var.dtype), extent)
         if outer is None:
-            self._open[tag] = _Open(node, extent, {var}, [])
+            self._open[tag] = _OpenAxis(node, extent, {var}, [])
         elif isinstance(outer.node, tir.AttrStmt):
-            outer.after.add(var)
+            outer.dependents.add(var)
         for each in node.body:
             self.visit(each)
         if outer is None:
@@ -134,16 +134,16 @@ class _Scan:
         self._inner.add(var)
         self._domains[var] = from_range(tir.Range(low, extent))
         for outer in self._open.values():
-            if mentions(low, outer.after) or mentions(extent, outer.after):
-                outer.after.add(var)
+            if mentions(low, outer.dependents) or mentions(extent, outer.dependents):
+                outer.dependents.add(var)
 
     def _bind(self, var: tir.Var, value: Expr) -> None:
         self._inner.add(var)
         if is_steady(value) and not value.dtype.is_handle:
             self._values[var] = substitute(value, self._values)
         for outer in self._open.values():
-            if mentions(value, outer.after):
-                outer.after.add(var)
+            if mentions(value, outer.dependents):
+                outer.dependents.add(var)
 
     def _before_launch(self, node: Stmt, extent: Expr) -> Expr:
         """Return the extent, or an upper bound, over values that are known before the kernel starts."""
@@ -161,7 +161,7 @@ class _Scan:
             raise CompileError(error("E0722", text, node.span, help=help))
         return bound
 
-    def _reads(self, root: Node) -> None:
+    def _record_loads(self, root: Node) -> None:
         for node in walk(root):
             if isinstance(node, tir.BufferLoad):
                 self.reads.append((node.buffer.data, frozenset(self._open)))
@@ -169,7 +169,7 @@ class _Scan:
                 self._bind(node.var, node.value)
 
 
-def _check_again(node: tir.For | tir.AttrStmt, tag: str, extent: Expr, outer: _Open) -> None:
+def _check_nested_axis(node: tir.For | tir.AttrStmt, tag: str, extent: Expr, outer: _OpenAxis) -> None:
     """A loop bound to an axis that an outer one has: each thread takes its own share of the inner loop, once."""
     places = (Label(outer.node.span, "the outer one"),)
     if not Analyzer().prove_equal(c.cast(INT64, extent), c.cast(INT64, outer.extent)):
@@ -177,7 +177,7 @@ def _check_again(node: tir.For | tir.AttrStmt, tag: str, extent: Expr, outer: _O
         raise CompileError(error("E0725", text, node.span, related=places))
     if isinstance(outer.node, tir.AttrStmt):
         return
-    if any(mentions(part, outer.after) for part in (*node.body, *outer.controls)):
+    if any(mentions(part, outer.dependents) for part in (*node.body, *outer.controls)):
         text = f"a loop bound to `{tag}` inside of one that is, too, depends on it"
         help = "the threads of the outer loop share out the inner one: it cannot be another one for each of them"
         raise CompileError(error("E0725", text, node.span, related=places, help=help))

@@ -27,7 +27,7 @@ _AXIS = "threadIdx.x"
 
 def expand_matrix_calls(func: tir.PrimFunc) -> tir.PrimFunc:
     """Expand these calls in `func`, flat loop code. Raises CompileError E0773."""
-    return replace(func, body=_Expand().body(func.body))
+    return replace(func, body=_MatrixCallExpander().body(func.body))
 
 
 def wrong_call(node: tir.Call, message: str, help: str | None = None) -> CompileError:
@@ -36,7 +36,7 @@ def wrong_call(node: tir.Call, message: str, help: str | None = None) -> Compile
     return CompileError(error("E0773", f"`T.{name}`: {message}", node.span, help=help))
 
 
-class _Expand(ThreadMutator):
+class _MatrixCallExpander(ThreadMutator):
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
         match node.value:
             case tir.Call(op=tir.Op("tir.mma_fill"), args=(count, data, offset)) as call:
@@ -46,7 +46,7 @@ class _Expand(ThreadMutator):
             case tir.Call(op=tir.Op("tir.ptx_ldmatrix"), args=(trans, _, _, _, _, _, _)) as call if (
                 tir.const_int(trans) and call.dtype.element.bits == 8
             ):
-                return self._bytes(call)
+                return self._load_transposed_bytes(call)
         return super().stmt_evaluate(node)
 
     def _lane(self, node: tir.Call) -> Expr:
@@ -68,37 +68,37 @@ class _Expand(ThreadMutator):
         if (tir.const_int(m), tir.const_int(n)) != (16, 16):
             raise wrong_call(node, "only matrices of 16 x 16 are stored")
         lane = self._lane(node)
-        here, there = _view("fragment", node, data), _view("matrix", node, target)
-        stmts: list[Stmt] = [here, there]
+        fragment, matrix = _view("fragment", node, data), _view("matrix", node, target)
+        stmts: list[Stmt] = [fragment, matrix]
         for number in range(8):
             row = c.add(c.floordiv(lane, 4), 8 * (number % 4 // 2))
             column = c.add(c.mul(c.floormod(lane, 4), 2), 8 * (number // 4) + number % 2)
             place = c.add(c.mul(c.cast(stride.dtype, row), stride), c.cast(stride.dtype, column))
-            stmts.append(c.store(there.buffer, c.load(here.buffer, c.add(offset, number)), place))
+            stmts.append(c.store(matrix.buffer, c.load(fragment.buffer, c.add(offset, number)), place))
         return stmts
 
-    def _bytes(self, node: tir.Call) -> list[Stmt]:
+    def _load_transposed_bytes(self, node: tir.Call) -> list[Stmt]:
         """Load a matrix B of 32 x 16 bytes; the last argument is its row stride."""
         _, count, _, data, offset, source, stride = node.args
         if tir.const_int(count) != 4:
             raise wrong_call(node, "bytes are transposed four matrices at a time")
         lane = self._lane(node)
-        here, there = _view("fragment", node, data), _view("matrix", node, source)
-        stmts: list[Stmt] = [here, there]
+        fragment, matrix = _view("fragment", node, data), _view("matrix", node, source)
+        stmts: list[Stmt] = [fragment, matrix]
         for number in range(16):
             row = c.add(c.mul(c.floormod(lane, 4), 4), number % 8 // 4 * 16 + number % 4)
             column = c.add(c.floordiv(lane, 4), number // 8 * 8)
             place = c.add(c.mul(c.cast(stride.dtype, row), stride), c.cast(stride.dtype, column))
-            stmts.append(c.store(here.buffer, c.load(there.buffer, place), c.add(offset, number)))
+            stmts.append(c.store(fragment.buffer, c.load(matrix.buffer, place), c.add(offset, number)))
         return stmts
 
 
 def _view(name: str, node: tir.Call, pointer: Expr) -> tir.DeclBuffer:
     """Declare a view of the memory at a pointer, of the call's type."""
     scope = "global"
-    named = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
-    if isinstance(named, tir.Var) and named.pointer is not None:
-        scope = named.pointer.scope
+    data = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
+    if isinstance(data, tir.Var) and data.pointer is not None:
+        scope = data.pointer.scope
     buffer = c.make_buffer(name, (c.const(1 << 30),), node.dtype.element, scope)
     return tir.DeclBuffer(buffer, pointer, span=node.span)
 

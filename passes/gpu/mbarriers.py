@@ -27,9 +27,9 @@ from mlcc.passes.manage.stages import FLAT
 UINT64 = DType.of("uint64")
 
 
-def place_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
+def allocate_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
     """Allocate the numbered mbarriers of `func`, flat loop code with formed kernels. Raises CompileError E0776."""
-    return change_kernels(func, _placed)
+    return change_kernels(func, _allocate)
 
 
 def barrier_buffer(count: int) -> tir.Buffer:
@@ -42,8 +42,8 @@ def barrier_address(buffer: tir.Buffer, number: Expr) -> Expr:
     return c.call("handle", "address_of", c.load(buffer, number))
 
 
-def _placed(loops: Sequence[tir.For], body: Body) -> Body:
-    calls = [n for s in body for n in walk(s) if _is(n, "create_barriers")]
+def _allocate(loops: Sequence[tir.For], body: Body) -> Body:
+    calls = [n for s in body for n in walk(s) if _is_call(n, "create_barriers")]
     count = 0
     for call in calls:
         size = tir.const_int(call.args[0])
@@ -51,11 +51,11 @@ def _placed(loops: Sequence[tir.For], body: Body) -> Body:
             raise CompileError(error("E0776", "`T.create_barriers` takes a constant number", call.span))
         count = max(count, size)
     buffer = barrier_buffer(count) if count else None
-    lowered = _Named(buffer).body(body)
+    lowered = _BarrierAddresses(buffer).body(body)
     return lowered if buffer is None else (tir.AllocBuffer(buffer, span=calls[0].span), *lowered)
 
 
-class _Named(TirMutator):
+class _BarrierAddresses(TirMutator):
     """Replaces the numbers of barriers by addresses."""
 
     def __init__(self, buffer: tir.Buffer | None) -> None:
@@ -66,7 +66,7 @@ class _Named(TirMutator):
 
     def stmt_evaluate(self, node: tir.Evaluate) -> Stmt | list[Stmt]:
         call = node.value
-        if _is(call, "create_barriers"):
+        if _is_call(call, "create_barriers"):
             return []
         if not isinstance(call, tir.Call) or not isinstance(call.op, tir.Op):
             return node
@@ -85,7 +85,7 @@ class _Named(TirMutator):
         return tir.Evaluate(replace(call, args=args), span=node.span)
 
 
-def _is(node: object, name: str) -> bool:
+def _is_call(node: object, name: str) -> bool:
     return isinstance(node, tir.Call) and node.op == tir.Op(f"tir.{name}")
 
 
@@ -102,4 +102,4 @@ class AllocateBarriers(LoweringStep):
     gives: ClassVar[str] = FLAT
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return place_barriers(func)
+        return allocate_barriers(func)

@@ -30,15 +30,15 @@ _DIVISIONS = (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)
 _OPERATORS = (tir.Add, tir.Sub, tir.Mul, *_DIVISIONS, tir.Min, tir.Max)
 
 
-def narrow_func(func: tir.PrimFunc) -> tir.PrimFunc:
+def narrow_indices(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code, likewise: what then looks at indices sees them as they are."""
-    return changed(func, body=_Narrow().body(func.body))
+    return changed(func, body=_IndexNarrower().body(func.body))
 
 
 def narrow_kernel(func: tir.PrimFunc) -> tir.PrimFunc:
     """A kernel, likewise: places of threads have bounds in it, and sizes of buffers are not negative."""
     kernel = DeviceKernel.of("", func)
-    narrowing = _Narrow()
+    narrowing = _IndexNarrower()
     for axis, var in kernel.axes.items():
         extent = tir.const_int(kernel.extents[axis])
         narrowing.analyzer.bind_bound(var, 0, _GREATEST - 1 if extent is None else max(extent - 1, 0))
@@ -47,7 +47,7 @@ def narrow_kernel(func: tir.PrimFunc) -> tir.PrimFunc:
     return with_thread_code(func, narrowing.body(kernel.body))
 
 
-class _Narrow(TirMutator):
+class _IndexNarrower(TirMutator):
     """An int64 expression that fits becomes `Cast(int64, e)` with `e` in int32; who takes int32 takes off the cast."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class _Narrow(TirMutator):
         narrow = self._vars.get(node)
         return node if narrow is None else tir.Cast(INT64, narrow)
 
-    def _renamed(self, var: tir.Var) -> tir.Var:
+    def _narrow_var(self, var: tir.Var) -> tir.Var:
         self._vars[var] = narrow = tir.Var(var.name, INT32)
         bound = self.analyzer.bound(var)
         self.analyzer.bind_bound(narrow, bound.min, bound.max)
@@ -74,13 +74,13 @@ class _Narrow(TirMutator):
         value = self.expr(node.value)
         var = node.var
         if var.dtype.is_int and var.dtype.lanes == 1:
-            self._bound(var, value)
+            self._bind_range(var, value)
         narrow = _narrow(value) if var.dtype is INT64 else None
         if narrow is None or not isinstance(value, tir.Cast):
             return node if value is node.value else changed(node, value=value)
-        return tir.Bind(self._renamed(var), narrow, span=node.span)
+        return tir.Bind(self._narrow_var(var), narrow, span=node.span)
 
-    def _bound(self, var: tir.Var, value: Expr) -> None:
+    def _bind_range(self, var: tir.Var, value: Expr) -> None:
         if holds(value, tir.Select, tir.Call, tir.BufferLoad):
             bound = self.analyzer.bound(value)  # choices between choices would double with each name, written out
             self.analyzer.bind_bound(var, bound.min, bound.max)
@@ -97,7 +97,7 @@ class _Narrow(TirMutator):
         if not by_one or node.var.dtype is not INT64 or low is None or count is None or not self._fits(node.var):
             body = self.body(node.body)
             return changed(node, min=start, extent=extent, step=step, body=body)
-        var = self._renamed(node.var)
+        var = self._narrow_var(node.var)
         return changed(node, var=var, min=low, extent=count, step=None, body=self.body(node.body))
 
     # ------------------------------------------------------------ expressions
@@ -111,17 +111,17 @@ class _Narrow(TirMutator):
                     return type(node)(node.dtype, a, b, span=node.span)
                 if isinstance(node, _OPERATORS) and self._fits(type(node)(INT64, lhs, rhs)):
                     return tir.Cast(INT64, type(node)(INT32, a, b))
-            if a is not None and isinstance(node, _DIVISIONS) and self._is_place(a):
-                divisor = self._clipped(rhs)
+            if a is not None and isinstance(node, _DIVISIONS) and self._is_small_nonnegative(a):
+                divisor = self._clamp_divisor(rhs)
                 if divisor is not None:
                     return tir.Cast(INT64, type(node)(INT32, a, divisor))
         return node if lhs is node.lhs and rhs is node.rhs else type(node)(node.dtype, lhs, rhs, span=node.span)
 
-    def _is_place(self, node: Expr) -> bool:
+    def _is_small_nonnegative(self, node: Expr) -> bool:
         bound = self.analyzer.bound(node)
         return bound.min >= 0 and bound.max < _GREATEST
 
-    def _clipped(self, divisor: Expr) -> Expr | None:
+    def _clamp_divisor(self, divisor: Expr) -> Expr | None:
         """A divisor of which nothing but its sign is known, for what lies below the greatest number of 32 bits: where
         it is greater than that, quotient and remainder are those by that number."""
         if self.analyzer.bound(divisor).min < 0:
@@ -138,20 +138,20 @@ class _Narrow(TirMutator):
         return node if value is node.value else tir.Cast(node.dtype, value, span=node.span)
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
-        indices = self._indices(node.indices)
+        indices = self._narrow_indices(node.indices)
         return node if indices is node.indices else tir.BufferLoad(node.dtype, node.buffer, indices, span=node.span)
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
-        value, indices = self.expr(node.value), self._indices(node.indices)
+        value, indices = self.expr(node.value), self._narrow_indices(node.indices)
         if value is node.value and indices is node.indices:
             return node
         return tir.BufferStore(node.buffer, value, indices, span=node.span)
 
-    def _indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        narrowed = tuple(self._index(self.expr(i)) for i in indices)
+    def _narrow_indices(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        narrowed = tuple(self._narrow_index(self.expr(i)) for i in indices)
         return indices if all(a is b for a, b in zip(narrowed, indices, strict=True)) else narrowed
 
-    def _index(self, node: Expr) -> Expr:
+    def _narrow_index(self, node: Expr) -> Expr:
         """Narrow an index to int32 if it fits, and simplify it; also the base of a ramp."""
         if isinstance(node, tir.Ramp) and node.base.dtype is INT64:
             base, stride = _narrow(node.base), _narrow(node.stride)
@@ -187,7 +187,7 @@ class NarrowIndices(LoweringStep):
     gives: ClassVar[str] = FLAT
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return narrow_func(func)
+        return narrow_indices(func)
 
 
 @dataclass(frozen=True)

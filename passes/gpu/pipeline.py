@@ -53,7 +53,7 @@ ORDERED = "software_pipeline_ordered"  # of a loop that has all barriers between
 
 def pipeline_loops(func: tir.PrimFunc) -> tir.PrimFunc:
     """Pipeline the annotated loops of `func`, flat loop code with bracketed parts. Raises CompileError E0770, E0771."""
-    return replace(func, body=_Unbracketed().body(_Pipeliner().body(func.body)))
+    return replace(func, body=_BracketRemover().body(_Pipeliner().body(func.body)))
 
 
 class _Statements(TirMutator):
@@ -61,7 +61,7 @@ class _Statements(TirMutator):
         return node
 
 
-class _Unbracketed(_Statements):
+class _BracketRemover(_Statements):
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
         if node.key in (PART, PHASE, DOUBLE):
             return list(self.body(node.body))
@@ -73,7 +73,7 @@ class _Pipeliner(_Statements):
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         loop = super().stmt_for(node)
-        return list(_Pipeline(loop).made()) if isinstance(loop, tir.For) and is_pipelined(loop) else loop
+        return list(_Pipeline(loop).emit()) if isinstance(loop, tir.For) and is_pipelined(loop) else loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,26 +86,26 @@ class _Group:
 
 
 class _Pipeline:
-    """One pipelined loop. `parts` are in program order; `row` has their numbers in the order of the plan."""
+    """One pipelined loop. `parts` are in program order; `sequence` has their numbers in the order of the plan."""
 
     def __init__(self, loop: tir.For) -> None:
         self.loop = loop
         self.plan = plan = plan_of(loop)
-        self.allocated, self.parts = _parts(loop)
+        self.allocated, self.parts = _split_body(loop)
         self._check_form(plan)
-        self.touches = [part_touches(part) for part in self.parts]
-        check_dependences(loop, plan, self.touches, {a.buffer.data for a in self.allocated})
-        self.row = sorted(range(len(self.parts)), key=plan.order.__getitem__)
+        self.accesses = [part_touches(part) for part in self.parts]
+        check_dependences(loop, plan, self.accesses, {a.buffer.data for a in self.allocated})
+        self.sequence = sorted(range(len(self.parts)), key=plan.order.__getitem__)
         self.fragments = fragment_sizes(loop.body)
-        self.places: dict[tir.Var, tuple[tir.Buffer, Expr, int]] = {}
-        self.runs = self._runs()
+        self.versions: dict[tir.Var, tuple[tir.Buffer, Expr, int]] = {}
+        self.runs = self._find_runs()
         asynchronous = [n for n, s in enumerate(plan.stage) if s in plan.asynchronous]
         private = {a.buffer.data for a in self.allocated}
         self.tiles = find_tiles(self.parts, asynchronous, private, self._users)
         engine = {t.writer for t in self.tiles if only_tiles(self.parts[t.writer])}
-        self.groups = [g for g in self.runs if not engine.issuperset(self.row[g.first : g.last + 1])]
+        self.groups = [g for g in self.runs if not engine.issuperset(self.sequence[g.first : g.last + 1])]
         self.rolled = bool(loop.annotations.get(ROLLED))
-        self.cleared: dict[int, int] = {}  # places before which memory is still being read, from which round on
+        self.write_barriers: dict[int, int] = {}  # places before which memory is still being read, from which round on
         self.pending = [0] * len(self.parts)  # of each part: how many groups of its products may go on after it
 
     def _check_form(self, plan: Plan) -> None:
@@ -120,11 +120,11 @@ class _Pipeline:
         if plan.asynchronous and any(_commits(part) for part in self.parts):
             raise refused(loop, "a pipeline in it has asynchronous stages too", "one of the two can have them")
 
-    def made(self) -> Body:
+    def emit(self) -> Body:
         """Return the allocations, and prologue, body and epilogue in brackets."""
         loop, depth = self.loop, self.plan.depth
-        allocations = tuple(map(self._versioned, self.allocated))
-        self.cleared = self._find_cleared()
+        allocations = tuple(map(self._multi_buffer, self.allocated))
+        self.write_barriers = self._find_write_barriers()
         self._find_pending()
         extent = tir.const_int(loop.extent)
         zero = c.const(0, loop.extent.dtype)
@@ -147,39 +147,39 @@ class _Pipeline:
 
     # ------------------------------------------------------------ memory
 
-    def _versioned(self, allocation: tir.AllocBuffer) -> tir.AllocBuffer:
-        count = self._versions(allocation.buffer.data)
+    def _multi_buffer(self, allocation: tir.AllocBuffer) -> tir.AllocBuffer:
+        count = self._version_count(allocation.buffer.data)
         if count == 1:
             return allocation
-        whole, distance = enlarged(allocation.buffer, count)
-        self.places[allocation.buffer.data] = (whole, distance, count)
-        return replace(allocation, buffer=whole)
+        versions, distance = enlarged(allocation.buffer, count)
+        self.versions[allocation.buffer.data] = (versions, distance, count)
+        return replace(allocation, buffer=versions)
 
-    def _versions(self, data: tir.Var) -> int:
+    def _version_count(self, data: tir.Var) -> int:
         """TVM's count: from the stage that first writes to the one that last reads, of two only if one is written
         in a round before it is read there for the iteration before."""
         stage, order = self.plan.stage, self.plan.order
-        uses = [(n, t) for n, ts in enumerate(self.touches) for t in ts if t.data is data]
+        uses = [(n, t) for n, ts in enumerate(self.accesses) for t in ts if t.data is data]
         written = [(n, t) for n, t in uses if t.writes]
         read = [(n, t) for n, t in uses if not t.writes]
         if not written or not read:
             return 1
         count = max(stage[r] for r, _ in read) - min(stage[w] for w, _ in written) + 1
         if count == 2 and all(
-            order[w] > order[r] or stage[w] >= stage[r] or apart(self.loop, there, here, 1)
-            for w, here in written
-            for r, there in read
+            order[w] > order[r] or stage[w] >= stage[r] or apart(self.loop, read_access, written_access, 1)
+            for w, written_access in written
+            for r, read_access in read
         ):
             count = 1
-        doubled = any(data in _doubled(part) for part in self.parts)
+        doubled = any(data in _double_buffered(part) for part in self.parts)
         return max(count, 2 if doubled else 1)
 
-    def _placed(self, number: Expr) -> dict[tir.Var, Place]:
+    def _version_offsets(self, number: Expr) -> dict[tir.Var, Place]:
         """Return the places of the versioned buffers for iteration `number`, counted from 0."""
         places = {}
-        for data, (whole, distance, count) in self.places.items():
-            slot = c.cast(distance.dtype, c.floormod(_reduced(number, count), count))
-            places[data] = Place(whole, c.mul(slot, distance))
+        for data, (versions, distance, count) in self.versions.items():
+            slot = c.cast(distance.dtype, c.floormod(_modulo(number, count), count))
+            places[data] = Place(versions, c.mul(slot, distance))
         return places
 
     # ------------------------------------------------------------ rounds
@@ -193,7 +193,7 @@ class _Pipeline:
         loop, plan = self.loop, self.plan
         stmts: list[Stmt] = []
         limit: int | None = None  # how many groups may be in flight after the waits so far
-        for place, part in enumerate(self.row):
+        for place, part in enumerate(self.sequence):
             stage = plan.stage[part]
             number = c.sub(time, stage)
             active: Expr = tir.TRUE
@@ -208,7 +208,7 @@ class _Pipeline:
                 if pending is not None and (limit is None or limit > pending):
                     stmts += [_call("ptx_wait_group", c.const(pending, INT32)), block_barrier()]
                     limit = pending
-                if place in self.cleared and (known is None or known >= self.cleared[place]):
+                if place in self.write_barriers and (known is None or known >= self.write_barriers[place]):
                     stmts.append(block_barrier())
                 stmts += self._part(part, number, active)
             if any(g.last == place for g in self.groups):
@@ -218,7 +218,9 @@ class _Pipeline:
 
     def _part(self, part: int, number: Expr, active: Expr) -> Body:
         value = c.add(self.loop.min, c.cast(self.loop.min.dtype, number))
-        copy = Placed({self.loop.var: c.cast(self.loop.var.dtype, value)}, self._placed(number), self.fragments)
+        copy = Placed(
+            {self.loop.var: c.cast(self.loop.var.dtype, value)}, self._version_offsets(number), self.fragments
+        )
         code = copy.body(self.parts[part])
         slots = {t.key: self._slot(t, number) for t in self.tiles if part in (t.writer, t.user)}
         if slots:
@@ -232,19 +234,19 @@ class _Pipeline:
 
     def _slot(self, tile: Tile, number: Expr) -> tuple[Expr, int]:
         """Return the slot of the tile of iteration `number`, and the number of slots."""
-        count = self.places[tile.data][2] if tile.data in self.places else 1
-        return c.cast(INT32, c.floormod(_reduced(number, count), count)), count
+        count = self.versions[tile.data][2] if tile.data in self.versions else 1
+        return c.cast(INT32, c.floormod(_modulo(number, count), count)), count
 
     # ------------------------------------------------------------ groups of copies
 
     def _users(self, data: tir.Var, writer: int) -> list[int]:
         """Return the parts that use memory, except for its writer, in the order in which an iteration runs them."""
-        users = {n for n, ts in enumerate(self.touches) if n != writer and any(t.data is data for t in ts)}
+        users = {n for n, ts in enumerate(self.accesses) if n != writer and any(t.data is data for t in ts)}
         return sorted(users, key=lambda n: (self.plan.stage[n], self.plan.order[n]))
 
-    def _runs(self) -> list[_Group]:
+    def _find_runs(self) -> list[_Group]:
         runs: list[_Group] = []
-        for place, part in enumerate(self.row):
+        for place, part in enumerate(self.sequence):
             stage = self.plan.stage[part]
             if stage not in self.plan.asynchronous:
                 continue
@@ -261,28 +263,28 @@ class _Pipeline:
         for at, group in enumerate(self.groups):
             if group.first <= place <= group.last:
                 continue
-            for writer in self.row[group.first : group.last + 1]:
-                if not self._shares(writer, part):
+            for writer in self.sequence[group.first : group.last + 1]:
+                if not self._shares_memory(writer, part):
                     continue
                 rounds = self.plan.stage[part] - group.stage + (writer > part)
                 allowed.append(before - at - 1 + rounds * len(self.groups))
         return min(allowed, default=None)
 
-    def _find_cleared(self) -> dict[int, int]:
+    def _find_write_barriers(self) -> dict[int, int]:
         """Find asynchronous copies that overwrite data which threads may still be reading (anti-dependences), where no
         wait has a barrier in between. Return the places that need a barrier, each with the first round that does."""
         first_rounds: dict[int, int] = {}
-        barriers = self._barriers()
+        barriers = self._wait_places()
         for group in self.runs:
-            for writer in self.row[group.first : group.last + 1]:
-                written = [t.data for t in self.touches[writer] if t.writes]
-                count = max((self.places[d][2] for d in written if d in self.places), default=1)
-                for place, part in enumerate(self.row):
-                    if group.first <= place <= group.last or not self._shares(writer, part):
+            for writer in self.sequence[group.first : group.last + 1]:
+                written = [t.data for t in self.accesses[writer] if t.writes]
+                count = max((self.versions[d][2] for d in written if d in self.versions), default=1)
+                for place, part in enumerate(self.sequence):
+                    if group.first <= place <= group.last or not self._shares_memory(writer, part):
                         continue
-                    behind = (group.stage - self.plan.stage[part]) % count or (0 if place < group.first else count)
-                    if not _passes(barriers, place, group.first, behind):
-                        start = self.plan.stage[part] + behind
+                    rounds = (group.stage - self.plan.stage[part]) % count or (0 if place < group.first else count)
+                    if not _has_barrier_between(barriers, place, group.first, rounds):
+                        start = self.plan.stage[part] + rounds
                         first_rounds[group.first] = min(start, first_rounds.get(group.first, start))
         return first_rounds
 
@@ -290,31 +292,31 @@ class _Pipeline:
         """Find warpgroup products that may stay in flight while the next part begins. No other part may touch their
         accumulators, and their operands may not be overwritten before the wait for the products of a later round. A
         barrier then precedes each overwriting copy, because a warpgroup waits for its own products only."""
-        for place, part in enumerate(self.row):
+        for place, part in enumerate(self.sequence):
             if not has_products(self.parts[part]):
                 continue
-            sums = {t.data for t in self.touches[part] if t.writes}
+            accumulators = {t.data for t in self.accesses[part] if t.writes}
             others = [n for n in range(len(self.parts)) if n != part]
-            if any(t.data in sums for n in others for t in self.touches[n]):
+            if any(t.data in accumulators for n in others for t in self.accesses[n]):
                 continue
-            read = {t.data for t in self.touches[part] if not t.writes and _is_shared(t.data)}
+            read = {t.data for t in self.accesses[part] if not t.writes and _is_shared(t.data)}
             ahead: list[tuple[int, int]] = []  # of each overwriting part: its place, and how many rounds later it runs
             for other in others:
-                for data in {t.data for t in self.touches[other] if t.writes} & read:
-                    count = self.places[data][2] if data in self.places else 1
-                    ahead.append((self.row.index(other), count + self.plan.stage[other] - self.plan.stage[part]))
+                for data in {t.data for t in self.accesses[other] if t.writes} & read:
+                    count = self.versions[data][2] if data in self.versions else 1
+                    ahead.append((self.sequence.index(other), count + self.plan.stage[other] - self.plan.stage[part]))
             if all(rounds - (at < place) > 0 for at, rounds in ahead):
                 self.pending[part] = 1
                 for at, rounds in ahead:
                     start = self.plan.stage[part] + rounds
                     first = next((g.first for g in self.runs if g.first <= at <= g.last), at)
-                    self.cleared[first] = min(start, self.cleared.get(first, start))
+                    self.write_barriers[first] = min(start, self.write_barriers.get(first, start))
 
-    def _barriers(self) -> set[int]:
+    def _wait_places(self) -> set[int]:
         """Return the places in a round that have a wait, and so a barrier, before them."""
         waiting: set[int] = set()
         limit: int | None = None
-        for place, part in enumerate(self.row):
+        for place, part in enumerate(self.sequence):
             pending = self._pending(part, place)
             if pending is not None and (limit is None or limit > pending):
                 waiting.add(place)
@@ -323,12 +325,12 @@ class _Pipeline:
                 limit += 1
         return waiting
 
-    def _shares(self, writer: int, part: int) -> bool:
-        written = {t.data for t in self.touches[writer] if t.writes and _is_shared(t.data)}
-        return any(t.data in written for t in self.touches[part])
+    def _shares_memory(self, writer: int, part: int) -> bool:
+        written = {t.data for t in self.accesses[writer] if t.writes and _is_shared(t.data)}
+        return any(t.data in written for t in self.accesses[part])
 
 
-def _passes(barriers: set[int], place: int, later: int, rounds: int) -> bool:
+def _has_barrier_between(barriers: set[int], place: int, later: int, rounds: int) -> bool:
     """Return True if a barrier lies after `place` and not after the place `later`, `rounds` rounds on."""
     if rounds == 0:
         return any(place < b <= later for b in barriers)
@@ -340,7 +342,7 @@ def _sum(extent: Expr, number: int) -> int | None:
     return None if known is None else known + number
 
 
-def _reduced(number: Expr, count: int) -> Expr:
+def _modulo(number: Expr, count: int) -> Expr:
     """Reduce the constant in `number` modulo `count`; the result is congruent, and not negative if `number` is not."""
     match number:
         case tir.Add(lhs=lhs, rhs=tir.IntImm(value=more)):
@@ -362,7 +364,7 @@ def _is_shared(data: tir.Var) -> bool:
     return data.pointer is not None and data.pointer.scope.startswith("shared")
 
 
-def _parts(loop: tir.For) -> tuple[list[tir.AllocBuffer], list[Body]]:
+def _split_body(loop: tir.For) -> tuple[list[tir.AllocBuffer], list[Body]]:
     """Return the allocations of a loop's body, and its parts; an inner pipeline is replaced by its own parts."""
     allocated: list[tir.AllocBuffer] = []
     parts: list[Body] = []
@@ -382,14 +384,14 @@ def _parts(loop: tir.For) -> tuple[list[tir.AllocBuffer], list[Body]]:
     return allocated, parts
 
 
-def _doubled(part: Body) -> set[tir.Var]:
+def _double_buffered(part: Body) -> set[tir.Var]:
     """Return the memory written under `double_buffer_scope`, as data variables."""
     written: set[tir.Var] = set()
     for stmt in part:
         if isinstance(stmt, tir.AttrStmt) and stmt.key == DOUBLE:
             written |= {t.data for t in part_touches((stmt,)) if t.writes}
         for nested in nested_bodies(stmt):
-            written |= _doubled(nested)
+            written |= _double_buffered(nested)
     return written
 
 

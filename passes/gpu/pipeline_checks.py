@@ -19,7 +19,7 @@ from mlcc.passes.lowering.unroll import nested_bodies
 
 
 @dataclass(frozen=True, slots=True)
-class PartTouch:
+class PartAccess:
     """An access of a part: of memory `data`, at `index` (None: not known) inside `loops`."""
 
     data: tir.Var
@@ -28,31 +28,31 @@ class PartTouch:
     loops: tuple[tir.For, ...]
 
 
-def part_touches(part: Body) -> list[PartTouch]:
+def part_touches(part: Body) -> list[PartAccess]:
     """Return all accesses of a part, except for memory that it allocates itself."""
-    accesses: list[PartTouch] = []
-    own: set[tir.Var] = set()
-    _collect(part, (), accesses, own)
-    return [t for t in accesses if t.data not in own]
+    accesses: list[PartAccess] = []
+    allocated: set[tir.Var] = set()
+    _collect(part, (), accesses, allocated)
+    return [t for t in accesses if t.data not in allocated]
 
 
-def _collect(body: Body, loops: tuple[tir.For, ...], found: list[PartTouch], own: set[tir.Var]) -> None:
+def _collect(body: Body, loops: tuple[tir.For, ...], accesses: list[PartAccess], allocated: set[tir.Var]) -> None:
     for stmt in body:
         if isinstance(stmt, tir.AllocBuffer):
-            own.add(stmt.buffer.data)
+            allocated.add(stmt.buffer.data)
         inner = (*loops, stmt) if isinstance(stmt, tir.For) else loops
         nested = nested_bodies(stmt)
         for deeper in nested:
-            _collect(deeper, inner, found, own)
+            _collect(deeper, inner, accesses, allocated)
         if not nested:
-            found += [PartTouch(t.data, t.writes, t.index, loops) for t in touches(stmt)]
+            accesses += [PartAccess(t.data, t.writes, t.index, loops) for t in touches(stmt)]
         elif isinstance(stmt, (tir.IfThenElse, tir.While)):
-            found += [PartTouch(t.data, t.writes, t.index, loops) for t in touches(stmt.condition)]
+            accesses += [PartAccess(t.data, t.writes, t.index, loops) for t in touches(stmt.condition)]
         elif isinstance(stmt, tir.For):
-            found += [PartTouch(t.data, t.writes, t.index, loops) for t in touches((stmt.min, stmt.extent))]  # type: ignore[arg-type]
+            accesses += [PartAccess(t.data, t.writes, t.index, loops) for t in touches((stmt.min, stmt.extent))]  # type: ignore[arg-type]
 
 
-def check_dependences(loop: tir.For, plan: Plan, parts: Sequence[list[PartTouch]], private: set[tir.Var]) -> None:
+def check_dependences(loop: tir.For, plan: Plan, parts: Sequence[list[PartAccess]], private: set[tir.Var]) -> None:
     """Raise CompileError E0771 if the pipeline reorders two dependent parts. `private` memory is versioned per
     iteration."""
     stage, order = plan.stage, plan.order
@@ -61,22 +61,22 @@ def check_dependences(loop: tir.For, plan: Plan, parts: Sequence[list[PartTouch]
             for mine, other in _conflicts(ours, theirs):
                 ahead = stage[second] - stage[first]
                 swapped = (ahead, order[second]) < (0, order[first])
-                turned = [(mine, other, 0)] if swapped else []
+                reversed_pairs = [(mine, other, 0)] if swapped else []
                 if mine.data not in private:
                     for d in range(1, abs(ahead) + 1):
                         if (ahead, order[second]) > (d, order[first]):
-                            turned.append((other, mine, d))
+                            reversed_pairs.append((other, mine, d))
                         if (-ahead, order[first]) > (d, order[second]):
-                            turned.append((mine, other, d))
-                if not all(apart(loop, early, late, distance) for early, late, distance in turned):
-                    raise _refused(loop, plan, first, second, mine.data)
+                            reversed_pairs.append((mine, other, d))
+                if not all(apart(loop, early, late, distance) for early, late, distance in reversed_pairs):
+                    raise _dependence_error(loop, plan, first, second, mine.data)
 
 
-def _conflicts(ours: list[PartTouch], theirs: list[PartTouch]) -> list[tuple[PartTouch, PartTouch]]:
+def _conflicts(ours: list[PartAccess], theirs: list[PartAccess]) -> list[tuple[PartAccess, PartAccess]]:
     return [(a, b) for a in ours for b in theirs if a.data is b.data and (a.writes or b.writes)]
 
 
-def apart(loop: tir.For, early: PartTouch, late: PartTouch, distance: int) -> bool:
+def apart(loop: tir.For, early: PartAccess, late: PartAccess, distance: int) -> bool:
     """Return True if the ranges of `early` in an iteration and of `late` `distance` iterations on are disjoint."""
     if early.index is None or late.index is None:
         return False
@@ -91,7 +91,7 @@ def apart(loop: tir.For, early: PartTouch, late: PartTouch, distance: int) -> bo
     return analyzer.prove(c.less(here[1], low)) or analyzer.prove(c.less(high, here[0]))
 
 
-def _range(touch: PartTouch, analyzer: Analyzer) -> tuple[tir.Expr, tir.Expr] | None:
+def _range(touch: PartAccess, analyzer: Analyzer) -> tuple[tir.Expr, tir.Expr] | None:
     """Return the least and the greatest index of an access in one iteration of the pipelined loop, or None."""
     assert touch.index is not None
     if not is_steady(touch.index):
@@ -113,7 +113,7 @@ def _range(touch: PartTouch, analyzer: Analyzer) -> tuple[tir.Expr, tir.Expr] | 
     return interval.low, c.add(interval.high, reach)
 
 
-def _refused(loop: tir.For, plan: Plan, first: int, second: int, data: tir.Var) -> CompileError:
+def _dependence_error(loop: tir.For, plan: Plan, first: int, second: int, data: tir.Var) -> CompileError:
     message = f"the loop `{loop.var.name}` cannot be pipelined: its parts {first} and {second} would change places"
     help = (
         f"part {first} has stage {plan.stage[first]} and place {plan.order[first]}, part {second} has stage "

@@ -11,7 +11,7 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import find
 
 ALIGNMENT = 16  # of a buffer that asks for no more than all buffers do
-_USUAL = 64
+_DEFAULT_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +24,7 @@ class DynamicLayout:
 
 def alignment_of(buffer: tir.Buffer) -> int:
     """Return the alignment of a buffer's first element, in bytes."""
-    return buffer.alignment if buffer.alignment > _USUAL else ALIGNMENT
+    return buffer.alignment if buffer.alignment > _DEFAULT_ALIGNMENT else ALIGNMENT
 
 
 def dynamic_alignment(body: tuple[tir.Stmt, ...]) -> int:

@@ -27,14 +27,14 @@ def split_host_device(name: str, func: tir.PrimFunc, taken: Collection[str] = ()
     """Return the host code of a function, under its name, and the kernels that it launches.
 
     A kernel is called `{name}_kernel`, with a number added if `taken` has that name. Raises CompileError E0777."""
-    splitter = _Splitter(name, func, taken)
+    splitter = _KernelOutliner(name, func, taken)
     host = tir.PrimFunc(
         func.params, func.buffers, func.attrs.without(KERNEL), splitter.body(func.body), func.ret_dtype, span=func.span
     )
     return {name: host, **splitter.kernels}
 
 
-class _Splitter(TirMutator):
+class _KernelOutliner(TirMutator):
     """Replaces kernels by launches."""
 
     def __init__(self, name: str, func: tir.PrimFunc, taken: Collection[str]) -> None:
@@ -77,14 +77,14 @@ class _Splitter(TirMutator):
         for axis, loop in reversed(pairs):
             body = (_launch_scope(axis, loop, body),)
         name = self._fresh_name()
-        self.kernels[name] = self._kernel(params, body, stated)
+        self.kernels[name] = self._make_kernel(params, body, stated)
         args = tuple(stated[p].call() if p in stated else p for p in params)
         return [tir.Evaluate(tir.Call(VOID, relax.GlobalVar(name), args), span=node.span)]
 
     def _parameters(self, body: Body, axes: list[tir.Var], extents: list[tir.Expr]) -> list[tir.Var]:
         """Return the parameters of a kernel: its free variables and those of the shapes of its buffers. Pointers come
         first; within both kinds the order is that of the function's parameters."""
-        free = dict.fromkeys(_free(body, set(axes), extents))
+        free = dict.fromkeys(_free_variables(body, set(axes), extents))
         for buffer in [self._buffers[v] for v in free if v in self._buffers]:
             offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
             sizes = (n for part in (*buffer.shape, *buffer.strides, *offset) for n in walk(part))
@@ -107,13 +107,13 @@ class _Splitter(TirMutator):
                 return name
             number += 1
 
-    def _kernel(self, params: list[tir.Var], body: Body, maps: Mapping[tir.Var, TensorMap]) -> tir.PrimFunc:
+    def _make_kernel(self, params: list[tir.Var], body: Body, maps: Mapping[tir.Var, TensorMap]) -> tir.PrimFunc:
         buffers = tuple(self._buffers.get(p) for p in params)
         attrs: dict[str, object] = {KERNEL: True}
         if self._func.attrs.get("tir.noalias"):
             attrs["tir.noalias"] = True
         if maps:
-            attrs[TENSOR_MAPS] = {var.name: known.form.as_attribute() for var, known in maps.items()}
+            attrs[TENSOR_MAPS] = {var.name: tensor_map.form.as_attribute() for var, tensor_map in maps.items()}
         handles = (  # whose pointers are the buffers' own
             p if b is None else tir.Var(p.name, p.dtype, span=p.span) for p, b in zip(params, buffers, strict=True)
         )
@@ -126,7 +126,7 @@ def _launch_scope(axis: tir.Var, loop: tir.For, body: Body) -> tir.AttrStmt:
     return tir.AttrStmt(where, "thread_extent", extent, body, span=loop.span)
 
 
-def _free(body: Body, bound: set[tir.Var], extents: list[tir.Expr]) -> list[tir.Var]:
+def _free_variables(body: Body, bound: set[tir.Var], extents: list[tir.Expr]) -> list[tir.Var]:
     """Return the free variables of statements and of the extents of a launch, in order of first use. Data variables
     of buffers are included."""
     inside = set(bound)

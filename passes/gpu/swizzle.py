@@ -7,7 +7,7 @@ as the width, this is the 128, 64 or 32 byte swizzle of the PTX ISA ("Shared Mem
 which goes by address; buffers begin at a multiple of 1024 bytes for that. The value of the annotation is the width, or
 1 (or a text, as TVM has them) for the greatest one that divides the length of a row.
 
-`plan_permuted` takes note of it while buffers have dimensions, and `permute_shared` changes flat indices, once, when
+`plan_swizzle` takes note of it while buffers have dimensions, and `swizzle_shared` changes flat indices, once, when
 threads are ordered and vectors and asynchronous copies are made: until then indices are the usual ones.
 """
 
@@ -65,14 +65,14 @@ class Permutation:
         return self.width == self.row
 
     @property
-    def _turn(self) -> int:
+    def _run_length(self) -> int:
         """The number of consecutive elements whose pieces are exchanged in the same way."""
         return self.row * (WIDTHS[0] // self.width) // self.size
 
     @property
     def period(self) -> int:
         """The period of the permutation, in elements."""
-        return self._turn * (self.width // PIECE)
+        return self._run_length * (self.width // PIECE)
 
     def apply(self, index: Expr, analyzer: Analyzer) -> Expr:
         """Return the permuted index of an element. A vector that is one piece stays contiguous; otherwise each lane is
@@ -81,9 +81,9 @@ class Permutation:
             if self._is_one_piece(index, analyzer):
                 start = self.apply(index.base, analyzer)
                 return tir.Ramp(index.dtype, start, index.stride, index.lanes, span=index.span)
-            return self._exchanged(index)
+            return self._xor_swizzle(index)
         if index.dtype.lanes > 1:
-            return self._exchanged(index)
+            return self._xor_swizzle(index)
         inside: Expr = c.const(0, index.dtype)
         outside: Expr = inside
         for term, factor in linear_terms(analyzer.simplify(index)):
@@ -96,7 +96,7 @@ class Permutation:
                 inside = c.add(inside, base % self.period)
             else:
                 inside = c.add(inside, part)
-        return c.add(outside, self._exchanged(inside))
+        return c.add(outside, self._xor_swizzle(inside))
 
     def _is_one_piece(self, index: tir.Ramp, analyzer: Analyzer) -> bool:
         lanes = index.lanes
@@ -104,24 +104,24 @@ class Permutation:
             return False
         return analyzer.prove(c.equal(c.floormod(index.base, lanes), 0))
 
-    def _exchanged(self, index: Expr) -> Expr:
+    def _xor_swizzle(self, index: Expr) -> Expr:
         """`index ^ index // turn % pieces * (elements of a piece)`, by operations on bits where that can be."""
         dtype = index.dtype
-        pieces, elements, turn = self.width // PIECE, PIECE // self.size, self._turn
-        if turn & (turn - 1):
-            number = _op("bitwise_and", c.floordiv(index, _like(turn, dtype)), _like(pieces - 1, dtype))
-            moved = c.mul(number, _like(elements, dtype))
+        pieces, elements, run_length = self.width // PIECE, PIECE // self.size, self._run_length
+        if run_length & (run_length - 1):
+            number = _op("bitwise_and", c.floordiv(index, _constant(run_length, dtype)), _constant(pieces - 1, dtype))
+            moved = c.mul(number, _constant(elements, dtype))
         else:
-            shift = (turn // elements).bit_length() - 1
-            moved = _op("shift_right", index, _like(shift, dtype))
-            moved = _op("bitwise_and", moved, _like((pieces - 1) * elements, dtype))
+            shift = (run_length // elements).bit_length() - 1
+            moved = _op("shift_right", index, _constant(shift, dtype))
+            moved = _op("bitwise_and", moved, _constant((pieces - 1) * elements, dtype))
         known = tir.const_int(index)
         if known is not None:
-            return c.const(known ^ (known // turn % pieces * elements), dtype)
+            return c.const(known ^ (known // run_length % pieces * elements), dtype)
         return _op("bitwise_xor", index, moved)
 
 
-def _like(value: int, dtype: DType) -> Expr:
+def _constant(value: int, dtype: DType) -> Expr:
     one = c.const(value, dtype.element)
     return one if dtype.lanes == 1 else tir.Broadcast(dtype, one, dtype.lanes)
 
@@ -133,37 +133,37 @@ def _op(name: str, a: Expr, b: Expr) -> Expr:
 # ---------------------------------------------------------------- planning
 
 
-def plan_permuted(func: tir.PrimFunc) -> tir.PrimFunc:
+def plan_swizzle(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is loop code with buffers as long as they stay, with a `Permutation` noted at
     allocations that have an order of their own. Raises CompileError E0774."""
     allocations = [n for s in func.body for n in find(s, tir.AllocBuffer) if PERMUTED in n.annotations]
     if not allocations:
         return func
-    return replace(func, body=_Planner({n.buffer: _plan(n) for n in allocations}).body(func.body))
+    return replace(func, body=_SwizzlePlanner({n.buffer: _plan(n) for n in allocations}).body(func.body))
 
 
-def _wrong(buffer: tir.Buffer, message: str, node: Node | None = None, help: str | None = None) -> CompileError:
+def _error(buffer: tir.Buffer, message: str, node: Node | None = None, help: str | None = None) -> CompileError:
     span = (node.span if node is not None else None) or buffer.span
     return CompileError(error("E0774", f"`{buffer.name}` with `{PERMUTED}`: {message}", span, help=help))
 
 
 def _plan(node: tir.AllocBuffer) -> Permutation | None:
     buffer = node.buffer
-    wanted = {_width(value, buffer) for value in node.annotations[PERMUTED]} - {None}
-    if not wanted:
+    widths = {_width(value, buffer) for value in node.annotations[PERMUTED]} - {None}
+    if not widths:
         return None
-    if len(wanted - {1}) > 1:
-        raise _wrong(buffer, f"blocks ask for different widths, {sorted(wanted - {1})}")  # type: ignore[type-var]
+    if len(widths - {1}) > 1:
+        raise _error(buffer, f"blocks ask for different widths, {sorted(widths - {1})}")  # type: ignore[type-var]
     size = buffer.dtype.bytes * buffer.dtype.lanes
     length = tir.const_int(buffer.shape[-1]) if buffer.shape else None
     if length is None or PIECE % size:
-        raise _wrong(buffer, "rows of known lengths are made of pieces of 16 bytes")
+        raise _error(buffer, "rows of known lengths are made of pieces of 16 bytes")
     strides = [tir.const_int(x) for x in buffer.strides or compact_strides(buffer.shape)]
     if strides != [tir.const_int(x) for x in compact_strides(buffer.shape)]:
         help = "an order of its own needs no longer rows: leave `storage_align` out"
-        raise _wrong(buffer, "its rows lie apart from each other", help=help)
+        raise _error(buffer, "its rows lie apart from each other", help=help)
     row = length * size
-    width = max(wanted)  # type: ignore[type-var]
+    width = max(widths)  # type: ignore[type-var]
     if width == 1:
         width = next((w for w in WIDTHS if row % w == 0), 0)
     assert width is not None
@@ -171,7 +171,7 @@ def _plan(node: tir.AllocBuffer) -> Permutation | None:
         help = (
             "a row, what the last index counts, is a multiple of 128, 64 or 32 bytes (`transform_layout` makes it so)"
         )
-        raise _wrong(buffer, f"rows of {row} bytes are no multiple of {width or WIDTHS[-1]}", help=help)
+        raise _error(buffer, f"rows of {row} bytes are no multiple of {width or WIDTHS[-1]}", help=help)
     return Permutation(width, width if len(buffer.shape) == 1 else row, size)
 
 
@@ -184,10 +184,10 @@ def _width(value: object, buffer: tir.Buffer) -> int | None:
         return None
     if known in (1, *WIDTHS):
         return int(known)
-    raise _wrong(buffer, f"{known} is no width", help=f"widths are {', '.join(map(str, WIDTHS))} bytes, or 1 for any")
+    raise _error(buffer, f"{known} is no width", help=f"widths are {', '.join(map(str, WIDTHS))} bytes, or 1 for any")
 
 
-class _Planner(TirMutator):
+class _SwizzlePlanner(TirMutator):
     def __init__(self, plans: Mapping[tir.Buffer, Permutation | None]) -> None:
         self._plans = plans
         self._buffers: dict[tir.Buffer, tir.Buffer] = {
@@ -216,14 +216,14 @@ def permutations(body: tuple[Stmt, ...]) -> dict[tir.Var, tuple[tir.Buffer, Perm
     return {buffer.data: (buffer, plan) for buffer, plan in planned if plan is not None}
 
 
-def permute_shared(func: tir.PrimFunc) -> tir.PrimFunc:
+def swizzle_shared(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, flat loop code without views, with elements where they lie. Raises CompileError E0774 for what names such
     memory by a pointer of its own."""
     permuted = permutations(func.body)
-    return replace(func, body=_Permuter(permuted).body(func.body)) if permuted else func
+    return replace(func, body=_IndexSwizzler(permuted).body(func.body)) if permuted else func
 
 
-class _Permuter(TirMutator):
+class _IndexSwizzler(TirMutator):
     def __init__(self, known: Mapping[tir.Var, tuple[tir.Buffer, Permutation]]) -> None:
         self._known = known
         self._analyzer = Analyzer()
@@ -252,12 +252,12 @@ class _Permuter(TirMutator):
 
     def expr_var(self, node: tir.Var) -> Expr:
         if node in self._known:
-            raise self._pointed(node, node)
+            raise self._address_taken(node, node)
         return node
 
-    def _pointed(self, data: tir.Var, node: Node) -> CompileError:
+    def _address_taken(self, data: tir.Var, node: Node) -> CompileError:
         help = "it is read and written by index, by `ldmatrix`, and by asynchronous copies"
-        return _wrong(self._known[data][0], "its address is taken", node, help)
+        return _error(self._known[data][0], "its address is taken", node, help)
 
     def expr_call(self, node: tir.Call) -> Expr:
         name = node.op.name.removeprefix("tir.") if isinstance(node.op, tir.Op) else ""
@@ -265,23 +265,23 @@ class _Permuter(TirMutator):
             return node
         args = list(node.args)
         pieces = _PIECES.get(name, ())
-        for at, beside in pieces:
-            placed = self._placed(node, at, beside) if beside < len(args) else None
-            if placed is not None:
-                args[at], args[beside] = placed
+        for at, offset_at in pieces:
+            swizzled = self._swizzled_pointer(node, at, offset_at) if offset_at < len(args) else None
+            if swizzled is not None:
+                args[at], args[offset_at] = swizzled
         done = {at for at, _ in pieces}
         changed = tuple(a if n in done else self.expr(a) for n, a in enumerate(args))
         return replace(node, args=changed)
 
-    def _placed(self, node: tir.Call, at: int, beside: int) -> tuple[Expr, Expr] | None:
+    def _swizzled_pointer(self, node: tir.Call, at: int, offset_at: int) -> tuple[Expr, Expr] | None:
         """A pointer and an offset beside it, in elements, for what a thread reads or writes of one piece."""
-        pointer, offset = node.args[at], self.expr(node.args[beside])
+        pointer, offset = node.args[at], self.expr(node.args[offset_at])
         match pointer:
             case tir.Var():
                 data = pointer
             case tir.Call(op=tir.Op(name="tir.tvm_access_ptr"), args=(kind, tir.Var() as data, start, _, _)):
                 if data in self._known and kind.dtype is not self._known[data][0].dtype:
-                    raise self._pointed(data, node)
+                    raise self._address_taken(data, node)
                 offset = c.add(c.cast(offset.dtype, self.expr(start)), offset)
             case _:
                 return None
@@ -289,7 +289,7 @@ class _Permuter(TirMutator):
             return None
         buffer, permutation = self._known[data]
         if node.dtype.element is not buffer.dtype.element:
-            raise self._pointed(data, node)
+            raise self._address_taken(data, node)
         return data, permutation.apply(offset, self._analyzer)
 
 
@@ -306,7 +306,7 @@ class PlanSwizzle(LoweringStep):
     gives: ClassVar[str] = LOOPS
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return plan_permuted(func)
+        return plan_swizzle(func)
 
 
 @dataclass(frozen=True)
@@ -322,4 +322,4 @@ class SwizzleShared(LoweringStep):
     gives: ClassVar[str] = FLAT
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return permute_shared(func)
+        return swizzle_shared(func)

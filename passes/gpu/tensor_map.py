@@ -114,17 +114,17 @@ class TensorMap:
         """Read the map from a call of `T.tensor_map`. Raises CompileError E0777."""
         if len(call.args) < 4 or not isinstance(call.args[1], tir.Var):
             raise refused(call, "it takes a type, a pointer, a rank, a swizzle, and four lists")
-        kind, data, rank_, swizzle = call.args[0], call.args[1], *map(tir.const_int, call.args[2:4])
-        if rank_ is None or not 1 <= rank_ <= MOST_DIMS or len(call.args) != 3 + 4 * rank_:
+        kind, data, rank, swizzle = call.args[0], call.args[1], *map(tir.const_int, call.args[2:4])
+        if rank is None or not 1 <= rank <= MOST_DIMS or len(call.args) != 3 + 4 * rank:
             text = f"of a tensor of rank r it takes r extents, r - 1 strides, r sizes and r steps (r up to {MOST_DIMS})"
             raise refused(call, text)
         rest = call.args[4:]
-        dims, strides = rest[:rank_], rest[rank_ : 2 * rank_ - 1]
-        fixed = [tir.const_int(a) for a in rest[2 * rank_ - 1 :]]
+        dims, strides = rest[:rank], rest[rank : 2 * rank - 1]
+        fixed = [tir.const_int(a) for a in rest[2 * rank - 1 :]]
         if swizzle not in SWIZZLES or None in fixed:
             raise refused(call, "the swizzle (0, 32, 64 or 128), sizes of boxes and steps are constants")
         numbers = tuple(n for n in fixed if n is not None)
-        tensor_map = TensorMap(data, MapForm(kind.dtype, swizzle, numbers[:rank_], numbers[rank_:]), dims, strides)
+        tensor_map = TensorMap(data, MapForm(kind.dtype, swizzle, numbers[:rank], numbers[rank:]), dims, strides)
         problem = tensor_map.problem()
         if problem is not None:
             raise refused(call, problem)

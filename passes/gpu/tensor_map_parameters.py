@@ -22,19 +22,19 @@ def with_map_parameters(body: Body, axes: set[tir.Var]) -> tuple[Body, dict[tir.
     own pointer is passed beside it. `axes` are the thread's places. Raises CompileError E0777."""
     if not any(is_tensor_map(n) for s in body for n in walk(s)):
         return body, {}
-    inside = axes | {v for s in body for n in walk(s) for v in _bound(n)}
-    finder = _Finder(inside, {n.name for s in body for n in walk(s) if isinstance(n, (tir.Var, tir.Buffer))})
+    inside = axes | {v for s in body for n in walk(s) for v in _bound_vars(n)}
+    finder = _MapOutliner(inside, {n.name for s in body for n in walk(s) if isinstance(n, (tir.Var, tir.Buffer))})
     return finder.body(body), finder.maps
 
 
-def _bound(node: Node) -> tuple[tir.Var, ...]:
+def _bound_vars(node: Node) -> tuple[tir.Var, ...]:
     match node:
         case tir.Bind(var=var) | tir.For(var=var) | tir.Let(var=var):
             return (var,)
     return ()
 
 
-class _Finder(TirMutator):
+class _MapOutliner(TirMutator):
     def __init__(self, inside: set[tir.Var], names: set[str]) -> None:
         self._inside = inside
         self._names = names
@@ -62,18 +62,18 @@ class _Finder(TirMutator):
             raise CompileError(error("E0777", text, call.span))
         if any(used_vars(e) & self._inside for e in (*tensor_map.dims, *tensor_map.strides)):
             raise refused(stated, "its extents are not known before the kernel starts")
-        var = self._variable(tensor_map)
+        var = self._map_parameter(tensor_map)
         args = (*call.args[:2], var, *call.args[3:at], tensor_map.data, *call.args[at:])
         return tir.Evaluate(replace(call, args=args), span=node.span)
 
-    def _variable(self, made: TensorMap) -> tir.Var:
-        sizes = (*made.dims, *made.strides)
+    def _map_parameter(self, tensor_map: TensorMap) -> tir.Var:
+        sizes = (*tensor_map.dims, *tensor_map.strides)
         names = tuple(id(v) for e in sizes for v in walk(e) if isinstance(v, tir.Var))
-        key = (made.data, made.form, tuple(map(str, sizes)), names)
+        key = (tensor_map.data, tensor_map.form, tuple(map(str, sizes)), names)
         var = self._known.get(key)
         if var is None:
-            var = self._known[key] = tir.Var(self._fresh_name(made.data.name), HANDLE)
-            self.maps[var] = made
+            var = self._known[key] = tir.Var(self._fresh_name(tensor_map.data.name), HANDLE)
+            self.maps[var] = tensor_map
         return var
 
     def _fresh_name(self, tensor: str) -> str:

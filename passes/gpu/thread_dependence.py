@@ -44,12 +44,12 @@ class Meeting:
     """A dependence problem between two sides.
 
     `other` are the variables that may differ between the sides: those of threads, of inner loops, and of the loop that
-    carries the dependence. `ahead` is the variable of this loop and the dependence distance in iterations (None: any).
+    carries the dependence. `carried_by` is the variable of this loop and the dependence distance in iterations (None: any).
     """
 
     threads: Sequence[tir.Var]
     other: set[tir.Var]
-    ahead: tuple[tir.Var, int | None] | None = None
+    carried_by: tuple[tir.Var, int | None] | None = None
     _renamed: dict[tir.Var, tir.Var] = field(default_factory=dict)
 
     def never_between_threads(self, first: Side, second: Side) -> bool:
@@ -63,8 +63,8 @@ class Meeting:
                     low, extent = (substitute(e, self._renamed) for e in (span.min, span.extent))
                     analyzer.bind(self._renamed[var], tir.Range(low, extent))
         renamed: dict[tir.Var, Expr] = dict(self._renamed)
-        if self.ahead is not None:
-            var, by = self.ahead
+        if self.carried_by is not None:
+            var, by = self.carried_by
             later: Expr = c.const(1, var.dtype)
             if by is None:
                 later = tir.Var("later", var.dtype)
@@ -77,17 +77,17 @@ class Meeting:
             for guard in second.guards:
                 known.enter_context(analyzer.constraint(substitute(guard, renamed)))
             solver = _Solver(analyzer, renamed)
-            pairs = [(first.index, second.index), *_agreed(first.guards, second.guards, analyzer)]
+            pairs = [(first.index, second.index), *_common_equations(first.guards, second.guards, analyzer)]
             return solver.solve(pairs, self.threads)
 
 
-def _agreed(first: Iterable[Expr], second: Iterable[Expr], analyzer: Analyzer) -> list[Pair]:
+def _common_equations(first: Iterable[Expr], second: Iterable[Expr], analyzer: Analyzer) -> list[Pair]:
     """Return the equations that guard both sides: `tx == 0` here and there means equal `tx`."""
     pairs: list[Pair] = []
     for guard in first:
         if isinstance(guard, tir.EQ) and any(analyzer.same(guard, g) for g in second):
-            apart = c.sub(guard.lhs, guard.rhs)
-            pairs.append((apart, apart))
+            difference = c.sub(guard.lhs, guard.rhs)
+            pairs.append((difference, difference))
     return pairs
 
 
@@ -95,14 +95,14 @@ def _agreed(first: Iterable[Expr], second: Iterable[Expr], analyzer: Analyzer) -
 class _Term:
     """A term of the equation: `factor` times a number between `low` and `high`.
 
-    `key` names the expression if the number is its difference between the sides; `differs` if this is known not to be
+    `key` names the expression if the number is its difference between the sides; `nonzero` if this is known not to be
     0."""
 
     factor: int
     low: int
     high: int
     key: int | None
-    differs: bool = False
+    nonzero: bool = False
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -114,27 +114,27 @@ class _Solver:
     def __init__(self, analyzer: Analyzer, renamed: Mapping[tir.Var, Expr]) -> None:
         self._analyzer = analyzer
         self._renamed = renamed
-        self._agree: set[int] = set()  # keys of the expressions that are equal on both sides
+        self._equal_keys: set[int] = set()  # keys of the expressions that are equal on both sides
         self._seen: dict[int, Expr] = {}
 
     def solve(self, pairs: list[Pair], threads: Sequence[tir.Var]) -> bool:
         """Return True if the pairs are never all equal, or only where both sides have the same thread indices."""
-        asked = list(pairs)
+        equations = list(pairs)
         while True:
-            before = len(self._agree)
-            for pair in asked:
-                if self._impossible(*pair):
+            before = len(self._equal_keys)
+            for pair in equations:
+                if self._is_infeasible(*pair):
                     return True
-            if all(self._analyzer.keys.key(v) in self._agree for v in threads):
+            if all(self._analyzer.keys.key(v) in self._equal_keys for v in threads):
                 return True
-            if len(self._agree) == before:
+            if len(self._equal_keys) == before:
                 return False
-            asked += self._from_quotients()
+            equations += self._equal_dividends()
 
-    def _from_quotients(self) -> list[Pair]:
+    def _equal_dividends(self) -> list[Pair]:
         """Return the dividends whose quotient and remainder are both equal on the two sides: they are equal, too."""
         pairs: list[Pair] = []
-        known = [self._seen[key] for key in self._agree if key in self._seen]
+        known = [self._seen[key] for key in self._equal_keys if key in self._seen]
         quotients = [e for e in known if isinstance(e, tir.FloorDiv)]
         for rest in known:
             if isinstance(rest, tir.FloorMod) and any(
@@ -143,7 +143,7 @@ class _Solver:
                 pairs.append((rest.lhs, rest.lhs))
         return pairs
 
-    def _impossible(self, first: Expr, second: Expr) -> bool:
+    def _is_infeasible(self, first: Expr, second: Expr) -> bool:
         """Return True if `first` never equals `second` (of the other side); else record the terms they agree in."""
         terms, constant = self._terms(first, second)
         terms.sort(key=lambda t: -abs(t.factor))
@@ -158,35 +158,35 @@ class _Solver:
             low, high = low - least, high - most  # of the smaller ones
             if -abs(term.factor) >= low or high >= abs(term.factor):
                 return False
-            if term.low > 0 or term.high < 0 or term.differs:
+            if term.low > 0 or term.high < 0 or term.nonzero:
                 return True
             if term.key is not None:
-                self._agree.add(term.key)
+                self._equal_keys.add(term.key)
         return False
 
     def _terms(self, first: Expr, second: Expr) -> tuple[list[_Term], int]:
         """Return the terms and the constant of `first - second`, where `second` is on the other side."""
         mine, constant = self._linear(first)
         theirs, other = self._linear(second)
-        terms = self._versions(mine, theirs)
+        terms = self._versioned_terms(mine, theirs)
         for key in dict.fromkeys((*mine, *theirs)):
             a, b = mine.get(key, 0), theirs.get(key, 0)
             atom = self._seen[key]
-            if _reads(atom):  # the contents of memory are unknown
+            if _is_opaque(atom):  # the contents of memory are unknown
                 terms += [_Term(factor, -INF, INF, None) for factor in (a, b) if factor]
                 continue
             moved = used_vars(atom) & self._renamed.keys()
-            if key in self._agree or not moved:
+            if key in self._equal_keys or not moved:
                 if a != b:
                     bound = self._analyzer.bound(atom)
                     terms.append(_Term(a - b, bound.min, bound.max, None))
                 continue
             there = substitute(atom, self._renamed)
             if a == b:
-                apart = self._analyzer.bound(self._analyzer.simplify(c.sub(atom, there)))
+                difference = self._analyzer.bound(self._analyzer.simplify(c.sub(atom, there)))
                 one, two = self._analyzer.bound(atom), self._analyzer.bound(there)
-                low, high = max(apart.min, one.min - two.max), min(apart.max, one.max - two.min)
-                terms.append(_Term(a, low, high, key, self._other_version(atom, there)))
+                low, high = max(difference.min, one.min - two.max), min(difference.max, one.max - two.min)
+                terms.append(_Term(a, low, high, key, self._differ_modulo(atom, there)))
                 continue
             for factor, value in ((a, atom), (-b, there)):
                 if factor:
@@ -194,7 +194,7 @@ class _Solver:
                     terms.append(_Term(factor, bound.min, bound.max, None))
         return terms, constant - other
 
-    def _versions(self, mine: dict[int, int], theirs: dict[int, int]) -> list[_Term]:
+    def _versioned_terms(self, mine: dict[int, int], theirs: dict[int, int]) -> list[_Term]:
         """Return terms for pairs of remainders, one of each side, that have the same factor and always differ; remove
         them from both sides."""
         terms: list[_Term] = []
@@ -203,19 +203,19 @@ class _Solver:
                 if factor != same or key == other or key in theirs or other in mine:
                     continue
                 here, there = self._seen[key], substitute(self._seen[other], self._renamed)
-                if self._other_version(here, there):
+                if self._differ_modulo(here, there):
                     one, two = self._analyzer.bound(here), self._analyzer.bound(there)
                     terms.append(_Term(factor, one.min - two.max, one.max - two.min, None, True))
                     del mine[key], theirs[other]
                     break
         return terms
 
-    def _other_version(self, here: Expr, there: Expr) -> bool:
+    def _differ_modulo(self, here: Expr, there: Expr) -> bool:
         """Return True if two remainders always differ: `k % 2` and `(k + 1) % 2`."""
         match here, there:
             case tir.FloorMod(lhs=a, rhs=tir.IntImm(value=by)), tir.FloorMod(lhs=b):
-                apart = tir.const_int(self._analyzer.simplify(c.sub(b, a)))
-                return by > 0 and apart is not None and apart % by != 0
+                difference = tir.const_int(self._analyzer.simplify(c.sub(b, a)))
+                return by > 0 and difference is not None and difference % by != 0
         return False
 
     def _linear(self, value: Expr) -> tuple[dict[int, int], int]:
@@ -246,7 +246,7 @@ def _plain(value: Expr) -> Expr:
     return value
 
 
-def _reads(atom: Expr) -> bool:
+def _is_opaque(atom: Expr) -> bool:
     return holds(atom, tir.BufferLoad, tir.Let, tir.Call)
 
 

@@ -34,19 +34,19 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
 
 
-def share_out_memory(func: tir.PrimFunc) -> tir.PrimFunc:
+def allocate_thread_memory(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, without blocks, with such temporaries allocated by the host."""
-    return replace(func, body=_Owner().body(func.body))
+    return replace(func, body=_WorkspaceAllocator().body(func.body))
 
 
-class _Owner(TirMutator):
+class _WorkspaceAllocator(TirMutator):
     def __init__(self) -> None:
         self._open: list[tuple[str, Expr, Expr]] = []  # of bound loops around: axis, place, extent
         self._tags: set[str] = set()  # of the kernel at hand
         self._inside: set[tir.Var] = set()  # variables defined inside the kernel
-        self._pointed: set[tir.Var] = set()  # data that something else than loads and stores uses
-        self._made: list[Stmt] = []
-        self._parts: dict[tir.Buffer, tuple[tir.Buffer, tuple[Expr, ...]]] = {}
+        self._address_taken: set[tir.Var] = set()  # data that something else than loads and stores uses
+        self._hoisted: list[Stmt] = []
+        self._workspaces: dict[tir.Buffer, tuple[tir.Buffer, tuple[Expr, ...]]] = {}
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         axis = thread_axis(node)
@@ -69,19 +69,19 @@ class _Owner(TirMutator):
         stmt = node if body is node.body else replace(node, body=body)
         if not outermost:
             return stmt
-        before, self._made = self._made, []
+        before, self._hoisted = self._hoisted, []
         return [*before, stmt]
 
     def _scan(self, kernel: Stmt) -> None:
-        self._tags, self._inside, self._pointed = set(), set(), set()
+        self._tags, self._inside, self._address_taken = set(), set(), set()
         for node in walk(kernel):
             match node:
                 case tir.For(var=var) | tir.Bind(var=var) | tir.Let(var=var) | tir.IterVar(var=var):
                     self._inside.add(var)
                 case tir.DeclBuffer(data=data):
-                    self._pointed |= used_vars(data)
+                    self._address_taken |= used_vars(data)
                 case tir.Call(args=args):
-                    self._pointed.update(a for a in args if isinstance(a, tir.Var))
+                    self._address_taken.update(a for a in args if isinstance(a, tir.Var))
             if isinstance(node, (tir.For, tir.AttrStmt)) and (axis := thread_axis(node)):
                 self._tags.add(axis[0])
 
@@ -90,33 +90,33 @@ class _Owner(TirMutator):
         if not self._open or old.scope != "global" or all(tir.const_int(d) is not None for d in old.shape):
             return node
         tags = [tag for tag, _, _ in self._open]
-        if set(tags) != self._tags or len(tags) != len(self._tags) or old.strides or old.data in self._pointed:
+        if set(tags) != self._tags or len(tags) != len(self._tags) or old.strides or old.data in self._address_taken:
             return node
         extents = tuple(extent for _, _, extent in self._open)
-        if any(used_vars(d) & self._inside or _loads(d) for d in (*extents, *old.shape)):
+        if any(used_vars(d) & self._inside or _has_loads(d) for d in (*extents, *old.shape)):
             return node
         wide = c.make_buffer(old.name, (*extents, *old.shape), old.dtype)
-        self._made.append(tir.AllocBuffer(wide, span=node.span))
-        self._parts[old] = wide, tuple(place for _, place, _ in self._open)
+        self._hoisted.append(tir.AllocBuffer(wide, span=node.span))
+        self._workspaces[old] = wide, tuple(place for _, place, _ in self._open)
         return []
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
         indices = self.exprs(node.indices)
-        if node.buffer not in self._parts:
+        if node.buffer not in self._workspaces:
             return node if indices is node.indices else replace(node, indices=indices)
-        wide, part = self._parts[node.buffer]
+        wide, part = self._workspaces[node.buffer]
         return replace(node, buffer=wide, indices=(*part, *indices))
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt:
         store = super().stmt_store(node)
         assert isinstance(store, tir.BufferStore)
-        if store.buffer not in self._parts:
+        if store.buffer not in self._workspaces:
             return store
-        wide, part = self._parts[store.buffer]
+        wide, part = self._workspaces[store.buffer]
         return replace(store, buffer=wide, indices=(*part, *store.indices))
 
 
-def _loads(expr: Expr) -> bool:
+def _has_loads(expr: Expr) -> bool:
     return holds(expr, tir.BufferLoad)
 
 
@@ -133,4 +133,4 @@ class AllocateThreadMemory(LoweringStep):
     gives: ClassVar[str] = LOOPS
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return share_out_memory(func)
+        return allocate_thread_memory(func)

@@ -23,7 +23,7 @@ from mlcc.passes.lowering.options import LowerOptions
 from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
 
-_SMALL = 64  # nodes of a value that takes the place of its name
+_MAX_INLINED_NODES = 64  # nodes of a value that takes the place of its name
 
 
 def resolve_views(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -61,7 +61,7 @@ class _Resolver(Placed):
 
     def stmt_bind(self, node: tir.Bind) -> Stmt | list[Stmt]:
         value = self.expr(node.value)
-        if node.var.dtype.is_int and is_steady(value) and sum(1 for _ in walk(value)) <= _SMALL:
+        if node.var.dtype.is_int and is_steady(value) and sum(1 for _ in walk(value)) <= _MAX_INLINED_NODES:
             self.values[node.var] = value
             return []
         return replace(node, value=value)
@@ -83,8 +83,8 @@ class _Resolver(Placed):
                 return replace(node, buffer=self.buffer_binder(view), data=pointer)
         root = self._roots.get(data)
         # the flat form of a parameter, which stands before all loops; in a text, views have their memory's data, too
-        is_form = root is not None and data is view.data and not _is_flat(root) and not self._loops
-        if root is None or is_form:
+        is_flat_form = root is not None and data is view.data and not _is_flat(root) and not self._loops
+        if root is None or is_flat_form:
             self._roots.setdefault(view.data, view)
             if data is view.data:
                 self._roots[data] = view

@@ -25,7 +25,7 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.manage.stages import FLAT
 
-UNROLLED = 16  # of virtual threads that stand one after the other; more of them are a loop
+MAX_UNROLLED = 16  # of virtual threads that stand one after the other; more of them are a loop
 
 
 def inject_virtual_threads(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -44,7 +44,7 @@ class _Injector(TirMutator):
         assert isinstance(loop, tir.For)
         if loop.kind is not ForKind.THREAD_BINDING or not _is_virtual(loop.thread):
             return loop
-        return list(_threads(loop.var, loop.min, loop.extent, loop.body))
+        return list(_expand(loop.var, loop.min, loop.extent, loop.body))
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt | list[Stmt]:
         scope = super().stmt_attr(node)
@@ -52,7 +52,7 @@ class _Injector(TirMutator):
         if not isinstance(scope, tir.AttrStmt) or not isinstance(axis, tir.IterVar):
             return scope
         if node.key == "virtual_thread" or (node.key == "thread_extent" and _is_virtual(axis.thread_tag)):
-            return list(_threads(axis.var, c.const(0, axis.var.dtype), c.as_expr(scope.value), scope.body))
+            return list(_expand(axis.var, c.const(0, axis.var.dtype), c.as_expr(scope.value), scope.body))
         return scope
 
 
@@ -60,16 +60,16 @@ def _is_virtual(axis: str | None) -> bool:
     return axis is not None and axis.startswith(("vthread", "cthread"))
 
 
-def _threads(var: tir.Var, low: Expr, extent: Expr, body: Body) -> Body:
+def _expand(var: tir.Var, low: Expr, extent: Expr, body: Body) -> Body:
     count = tir.const_int(extent)
-    differs = Differences(body, var)
-    many = count is None or count > UNROLLED
-    if count is None or (many and differs.declares):
+    varying = VaryingState(body, var)
+    many = count is None or count > MAX_UNROLLED
+    if count is None or (many and varying.has_declarations):
         return (tir.For(var, low, extent, ForKind.SERIAL, body),)  # one after the other, in memory used again
-    return _Interleaver(var, low, count, differs, fragment_sizes(body), many).run(body)
+    return _Interleaver(var, low, count, varying, fragment_sizes(body), many).run(body)
 
 
-class Differences:
+class VaryingState:
     """Names and memory that depend on a variable: their contents may vary with it, or are written for some values only.
 
     `memory` are data variables (roots of views); `names` scalars and views.
@@ -83,9 +83,9 @@ class Differences:
         while size != len(self.names) + len(self.memory):
             size = len(self.names) + len(self.memory)
             self._visit(body, False)
-        self.declares = any(map(self.declared, _statements(body)))
+        self.has_declarations = any(map(self.is_replicated, _statements(body)))
 
-    def declared(self, stmt: Stmt) -> bool:
+    def is_replicated(self, stmt: Stmt) -> bool:
         """Return True if a statement defines a name or memory that each value of the variable needs a copy of."""
         match stmt:
             case tir.Bind(var=var):
@@ -96,7 +96,7 @@ class Differences:
                 return buffer.data in self.memory
         return False
 
-    def of(self, node: Node) -> bool:
+    def varies(self, node: Node) -> bool:
         """Return True if an expression may vary with the variable."""
         for part in walk(node):
             if isinstance(part, tir.Var):
@@ -109,38 +109,38 @@ class Differences:
     def _root(self, data: tir.Var) -> tir.Var:
         return self._aliases.of(data).root or data
 
-    def _visit(self, body: Body, within: bool) -> None:
-        """`within`: under a condition, or in a loop, that differs."""
+    def _visit(self, body: Body, divergent: bool) -> None:
+        """`divergent`: under a condition, or in a loop, that differs."""
         for stmt in body:
             match stmt:
                 case tir.BufferStore(buffer=buffer, value=value, indices=indices):
-                    if within or self.of(value) or any(map(self.of, indices)) or buffer.data in self.names:
+                    if divergent or self.varies(value) or any(map(self.varies, indices)) or buffer.data in self.names:
                         self.memory.add(self._root(buffer.data))
                 case tir.Bind(var=var, value=value):
                     if var.dtype.is_handle:
                         self._aliases.bind(var, value)
-                    if self.of(value):
+                    if self.varies(value):
                         self.names.add(var)
                 case tir.DeclBuffer(buffer=buffer, data=data):
                     self._aliases.bind(buffer.data, data)
                     if any(n in self.names for n in walk(data) if isinstance(n, tir.Var)):
                         self.names.add(buffer.data)
                 case tir.Evaluate(value=value):
-                    if within or self.of(value):
+                    if divergent or self.varies(value):
                         for call in (n for n in find(value, tir.Call)):
                             if effect_of(call) >= Effect.UPDATE:
-                                self._written(call)
-            inside = within
+                                self._record_call(call)
+            inner_divergent = divergent
             match stmt:
                 case tir.For():
                     parts = (stmt.min, stmt.extent, *(() if stmt.step is None else (stmt.step,)))
-                    inside = within or any(map(self.of, parts))
+                    inner_divergent = divergent or any(map(self.varies, parts))
                 case tir.IfThenElse(condition=condition) | tir.While(condition=condition):
-                    inside = within or self.of(condition)
+                    inner_divergent = divergent or self.varies(condition)
             for nested in nested_bodies(stmt):
-                self._visit(nested, inside)
+                self._visit(nested, inner_divergent)
 
-    def _written(self, call: tir.Call) -> None:
+    def _record_call(self, call: tir.Call) -> None:
         for part in walk(call):
             if isinstance(part, tir.Var) and part.dtype.is_handle:
                 self.memory.add(self._root(part))
@@ -161,11 +161,11 @@ class _Interleaver:
     """The statements of all virtual threads. With `loops`, statements that differ stand in a loop over them."""
 
     def __init__(
-        self, var: tir.Var, low: Expr, count: int, differs: Differences, fragments: dict[tir.Var, int], loops: bool
+        self, var: tir.Var, low: Expr, count: int, varying: VaryingState, fragments: dict[tir.Var, int], loops: bool
     ) -> None:
         self._var = var
         self._low = low
-        self._differs = differs
+        self._varying = varying
         self._loops = loops
         self._count = count
         self._places: list[dict[tir.Var, Place]] = [{} for _ in range(0 if loops else count)]
@@ -180,29 +180,29 @@ class _Interleaver:
         return tuple(stmts)
 
     def _stmt(self, stmt: Stmt) -> Body:
-        differs = self._differs
+        varying = self._varying
         match stmt:
-            case tir.AllocBuffer(buffer=buffer) if buffer.data in differs.memory:
+            case tir.AllocBuffer(buffer=buffer) if buffer.data in varying.memory:
                 whole, distance = enlarged(buffer, self._count)
                 for number, places in enumerate(self._places):
                     places[buffer.data] = Place(whole, c.mul(distance, number))
                 return (replace(stmt, buffer=whole),)
             case tir.For():
                 parts = (stmt.min, stmt.extent, *(() if stmt.step is None else (stmt.step,)))
-                if not any(map(differs.of, parts)):
+                if not any(map(varying.varies, parts)):
                     return (replace(stmt, body=self.run(stmt.body)),)
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
-                if not differs.of(condition):
+                if not varying.varies(condition):
                     return (
                         replace(stmt, then_body=self.run(then), else_body=None if other is None else self.run(other)),
                     )
             case tir.While(condition=condition, body=inner):
-                if not differs.of(condition):
+                if not varying.varies(condition):
                     return (replace(stmt, body=self.run(inner)),)
             case tir.AttrStmt(subject=subject, value=value, body=inner):
-                if not any(isinstance(part, Node) and differs.of(part) for part in (subject, value)):
+                if not any(isinstance(part, Node) and varying.varies(part) for part in (subject, value)):
                     return (replace(stmt, body=self.run(inner)),)
-        if not differs.of(stmt):
+        if not varying.varies(stmt):
             return (stmt,)
         if self._loops:
             own = tir.Var(self._var.name, self._var.dtype, span=self._var.span)

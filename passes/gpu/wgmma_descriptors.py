@@ -44,23 +44,23 @@ class _Encoder(TirMutator):
         if node.op != tir.Op("tir.ptx_wgmma_descriptor"):
             return super().expr_call(node)
         pointer, leading, stride, width = node.args
-        named = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
-        scope = named.pointer.scope if isinstance(named, tir.Var) and named.pointer is not None else ""
-        if not isinstance(named, tir.Var) or not scope.startswith("shared"):
+        data_arg = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
+        scope = data_arg.pointer.scope if isinstance(data_arg, tir.Var) and data_arg.pointer is not None else ""
+        if not isinstance(data_arg, tir.Var) or not scope.startswith("shared"):
             raise wrong_call(node, "the matrix is not in shared memory")
         wanted = tir.const_int(width)
         if wanted == -1:
-            wanted = self._width(node, named)
+            wanted = self._width(node, data_arg)
         if wanted not in MODES:
             raise wrong_call(node, f"{wanted} is no width of a swizzle", "it is 128, 64, 32, or 0 for none")
         address = tir.Call(DType.of("uint32"), tir.Op("tir.ptx_shared_address"), (pointer,), span=node.span)
-        total = _encoded(c.cast(_BITS, address))
+        total = _encode_field(c.cast(_BITS, address))
         fixed = MODES[wanted] << 62
         for value, shift in ((leading, 16), (stride, 32)):
             known = tir.const_int(value)
             if known is None:
                 total = _op(
-                    "bitwise_or", total, _op("shift_left", _encoded(c.cast(_BITS, value)), c.const(shift, _BITS))
+                    "bitwise_or", total, _op("shift_left", _encode_field(c.cast(_BITS, value)), c.const(shift, _BITS))
                 )
                 continue
             if not (0 <= known <= _LARGEST and known % 16 == 0):
@@ -81,7 +81,7 @@ class _Encoder(TirMutator):
         return order.width
 
 
-def _encoded(value: Expr) -> Expr:
+def _encode_field(value: Expr) -> Expr:
     """The bits 4 to 17."""
     return _op("shift_right", _op("bitwise_and", value, c.const(_LARGEST, _BITS)), c.const(4, _BITS))
 

@@ -29,7 +29,9 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
 
 PENDING = "wgmma_pending"  # around products: how many groups may be in flight afterwards
-_BY_HAND = frozenset(tir.Op(f"tir.{n}") for n in ("ptx_wgmma_fence", "ptx_wgmma_commit_group", "ptx_wgmma_wait_group"))
+_MANUAL_SYNC = frozenset(
+    tir.Op(f"tir.{n}") for n in ("ptx_wgmma_fence", "ptx_wgmma_commit_group", "ptx_wgmma_wait_group")
+)
 _VOID = DType.of("void")
 
 
@@ -48,8 +50,8 @@ def group_products(func: tir.PrimFunc) -> tir.PrimFunc:
 class _Grouper(TirMutator):
     def __init__(self, body: Body) -> None:
         calls = {n.op for s in body for n in find(s, tir.Call)}
-        self._by_hand = bool(calls & _BY_HAND)
-        self._fenced = not self._by_hand and _operands_are_written(body)
+        self._has_manual_sync = bool(calls & _MANUAL_SYNC)
+        self._fenced = not self._has_manual_sync and _writes_operands(body)
         self._pending = 0
 
     def expr(self, node: Expr) -> Expr:
@@ -64,20 +66,20 @@ class _Grouper(TirMutator):
         return body
 
     def body(self, statements: Body) -> Body:
-        if self._by_hand:
+        if self._has_manual_sync:
             return super().body(statements)
         stmts: list[Stmt] = []
         run: list[Stmt] = []
         for stmt in statements:
-            if _is_run(stmt):
+            if _has_products_only(stmt):
                 run.append(stmt)
                 continue
-            stmts += self._grouped(run)
+            stmts += self._commit_run(run)
             run = []
             stmts += super().body((stmt,))
-        return (*stmts, *self._grouped(run))
+        return (*stmts, *self._commit_run(run))
 
-    def _grouped(self, run: list[Stmt]) -> list[Stmt]:
+    def _commit_run(self, run: list[Stmt]) -> list[Stmt]:
         if not run:
             return []
         return [_call("fence"), *run, _call("commit_group"), _call("wait_group", c.const(self._pending, INT32))]
@@ -88,13 +90,13 @@ class _Grouper(TirMutator):
         return node
 
 
-def _is_run(stmt: Stmt) -> bool:
+def _has_products_only(stmt: Stmt) -> bool:
     """Return True if a statement consists of products only, in loops or not."""
     match stmt:
         case tir.Evaluate(value=value):
             return is_product(value)
         case tir.For(kind=kind, body=body):
-            return kind is not ForKind.THREAD_BINDING and bool(body) and all(map(_is_run, body))
+            return kind is not ForKind.THREAD_BINDING and bool(body) and all(map(_has_products_only, body))
     return False
 
 
@@ -107,7 +109,7 @@ def _is_barrier(value: Expr) -> bool:
     )
 
 
-def _operands_are_written(body: Body) -> bool:
+def _writes_operands(body: Body) -> bool:
     """Return True if threads write operands of products through the generic proxy: by stores or by `cp.async`."""
     aliases = Aliases()
     read: set[tir.Var | None] = set()
@@ -117,9 +119,14 @@ def _operands_are_written(body: Body) -> bool:
                 aliases.bind(node.buffer.data, node.data)
             if is_product(node):
                 read |= {aliases.of(t.data).root for t in touches(node) if not t.writes}
-    own = (tir.BufferStore, tir.Call)
+    writers = (tir.BufferStore, tir.Call)
     written = {
-        aliases.of(t.data).root for s in body for n in find(s, *own) if not _is_bulk(n) for t in touches(n) if t.writes
+        aliases.of(t.data).root
+        for s in body
+        for n in find(s, *writers)
+        if not _is_bulk(n)
+        for t in touches(n)
+        if t.writes
     }
     return bool(read & written)
 

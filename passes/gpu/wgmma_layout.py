@@ -28,7 +28,7 @@ _TYPES: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "f16": (16, ("f16", "f32")), "bf16": (16, ("f32",)), "tf32": (8, ("f32",)), "s8": (32, ("s32",)),
     "u8": (32, ("s32",)), "e4m3": (32, ("f16", "f32")), "e5m2": (32, ("f16", "f32")),
 }  # fmt: skip
-_WHOLE = ("s8", "u8")
+_INTEGER_KINDS = ("s8", "u8")
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)$")
 MODES = {0: 0, 128: 1, 64: 2, 32: 3}  # width of a swizzle in bytes: bits 62 and 63 of a descriptor
 
@@ -54,7 +54,7 @@ class Wgmma:
         n, k = int(sizes[1]), int(sizes[2])
         if not (a == b or {a, b} in ({"s8", "u8"}, {"e4m3", "e5m2"})) or k != known[0]:
             return None
-        if n % 8 or not 8 <= n <= 256 or (a in _WHOLE and n > 24 and n % 16):
+        if n % 8 or not 8 <= n <= 256 or (a in _INTEGER_KINDS and n > 24 and n % 16):
             return None
         return Wgmma(n, k, a, b, accumulator)
 

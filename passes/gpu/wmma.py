@@ -25,13 +25,13 @@ from mlcc.passes.manage.stages import FLAT
 
 _SIZE = 16
 _ELEMENTS = _SIZE * _SIZE
-_EACH = _ELEMENTS // 32  # of a matrix in a thread
+_PER_THREAD = _ELEMENTS // 32  # of a matrix in a thread
 _KINDS = {"float16": "fp16", "bfloat16": "bf16", "int8": "int8", "uint8": "uint8", "float32": "fp32", "int32": "int32"}
 
 
 def lower_wmma(func: tir.PrimFunc) -> tir.PrimFunc:
     """`func`, which is flat loop code without views, without `wmma.*` buffers. Raises CompileError E0773."""
-    return replace(func, body=_Lower().body(func.body))
+    return replace(func, body=_WmmaLowering().body(func.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Fragments:
     buffer: tir.Buffer  # a thread's part
 
 
-class _Lower(ThreadMutator):
+class _WmmaLowering(ThreadMutator):
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[tir.Var, _Fragments] = {}
@@ -56,7 +56,7 @@ class _Lower(ThreadMutator):
         buffer = node.buffer
         if not buffer.scope.startswith("wmma."):
             return node
-        size = c.mul(c.floordiv(c.add(buffer.shape[0], _ELEMENTS - 1), _ELEMENTS), _EACH)
+        size = c.mul(c.floordiv(c.add(buffer.shape[0], _ELEMENTS - 1), _ELEMENTS), _PER_THREAD)
         data = tir.Var(buffer.data.name, buffer.data.dtype, PointerType(buffer.dtype, "local"), span=buffer.data.span)
         own = replace(buffer, data=data, shape=(size,))
         self._known[buffer.data] = _Fragments(buffer.scope.removeprefix("wmma."), own)
@@ -74,15 +74,15 @@ class _Lower(ThreadMutator):
                 return self._multiply(call)
         return super().stmt_evaluate(node)
 
-    def _fragment(self, node: tir.Call, at: int, beside: int) -> tuple[_Fragments, Expr]:
+    def _fragment(self, node: tir.Call, at: int, offset_at: int) -> tuple[_Fragments, Expr]:
         """Return the buffer of fragments that an argument names, and the fragment's offset in a thread's part."""
         data = node.args[at]
         fragments = self._known.get(data) if isinstance(data, tir.Var) else None
         if fragments is None:
             raise wrong_call(node, f"argument {at} is no buffer of fragments", "its scope is one of wmma.*")
-        if beside == 4 and [tir.const_int(n) for n in node.args[1:4]] != [_SIZE] * 3:
+        if offset_at == 4 and [tir.const_int(n) for n in node.args[1:4]] != [_SIZE] * 3:
             raise wrong_call(node, "fragments are those of products of 16 x 16 x 16")
-        return fragments, self._analyzer.simplify(c.mul(node.args[beside], _EACH))
+        return fragments, self._analyzer.simplify(c.mul(node.args[offset_at], _PER_THREAD))
 
     def _lane(self, node: tir.Call) -> Expr:
         var = self.thread("threadIdx.x")
@@ -93,31 +93,39 @@ class _Lower(ThreadMutator):
     # ------------------------------------------------------------ loads and stores
 
     def _load(self, node: tir.Call) -> list[Stmt]:
-        of, start = self._fragment(node, 0, 4)
+        fragments, start = self._fragment(node, 0, 4)
         pointer, stride, layout = node.args[5:]
         columns = isinstance(layout, tir.StringImm) and layout.value == "col_major"
         lane = self._lane(node)
-        tall = (of.operand == "matrix_a") == columns  # rows in memory go along the sum
-        dtype = of.buffer.dtype
-        if of.operand != "accumulator" and dtype.bits == 16 and self._has_rows(pointer, stride):
-            place = self._row(of.operand, lane, stride, tall)
-            args = (c.const(tall), c.const(4), tir.StringImm(".b16"), of.buffer.data, start, pointer, place)
+        transposed = (fragments.operand == "matrix_a") == columns  # rows in memory go along the sum
+        dtype = fragments.buffer.dtype
+        if fragments.operand != "accumulator" and dtype.bits == 16 and self._has_rows(pointer, stride):
+            place = self._row(fragments.operand, lane, stride, transposed)
+            args = (
+                c.const(transposed),
+                c.const(4),
+                tir.StringImm(".b16"),
+                fragments.buffer.data,
+                start,
+                pointer,
+                place,
+            )
             return [tir.Evaluate(tir.Call(dtype, tir.Op("tir.ptx_ldmatrix"), args, span=node.span), span=node.span)]
         view = _view(node, pointer, dtype)
         stmts: list[Stmt] = [view]
-        for number in range(_EACH):
-            row, column = _element(of.operand, dtype, lane, number)
+        for number in range(_PER_THREAD):
+            row, column = _element(fragments.operand, dtype, lane, number)
             if columns:
                 row, column = column, row
-            stmts.append(c.store(of.buffer, c.load(view.buffer, _at(row, column, stride)), c.add(start, number)))
+            stmts.append(c.store(fragments.buffer, c.load(view.buffer, _at(row, column, stride)), c.add(start, number)))
         return stmts
 
-    def _row(self, operand: str, lane: Expr, stride: Expr, tall: bool) -> Expr:
+    def _row(self, operand: str, lane: Expr, stride: Expr, transposed: bool) -> Expr:
         """Return the offset of the row whose address a lane supplies (`ldmatrix`): row `lane % 8` of matrix `lane // 8`
         of four. The matrices are in the order of a thread's words: of A rows first, of B along k first."""
         line, first, second = c.floormod(lane, 8), c.floormod(c.floordiv(lane, 8), 2), c.floordiv(lane, 16)
         along, across = (second, first) if operand == "matrix_a" else (first, second)
-        if tall:
+        if transposed:
             return _at(c.add(c.mul(along, 8), line), c.mul(across, 8), stride)
         return _at(c.add(c.mul(across, 8), line), c.mul(along, 8), stride)
 
@@ -133,26 +141,26 @@ class _Lower(ThreadMutator):
         return all(self._analyzer.prove(c.equal(c.floormod(n, 8), 0)) for n in (offset, stride))
 
     def _store(self, node: tir.Call) -> list[Stmt]:
-        of, start = self._fragment(node, 0, 4)
+        fragments, start = self._fragment(node, 0, 4)
         pointer, stride, layout = node.args[5:]
-        if of.operand != "accumulator":
+        if fragments.operand != "accumulator":
             raise wrong_call(node, "only accumulators are stored")
-        view = _view(node, pointer, of.buffer.dtype)
+        view = _view(node, pointer, fragments.buffer.dtype)
         lane = self._lane(node)
         stmts: list[Stmt] = [view]
-        for number in range(_EACH):
-            row, column = _element(of.operand, of.buffer.dtype, lane, number)
+        for number in range(_PER_THREAD):
+            row, column = _element(fragments.operand, fragments.buffer.dtype, lane, number)
             if isinstance(layout, tir.StringImm) and layout.value == "col_major":
                 row, column = column, row
-            stmts.append(c.store(view.buffer, c.load(of.buffer, c.add(start, number)), _at(row, column, stride)))
+            stmts.append(c.store(view.buffer, c.load(fragments.buffer, c.add(start, number)), _at(row, column, stride)))
         return stmts
 
     # ------------------------------------------------------------ values
 
     def _fill(self, node: tir.Call) -> list[Stmt]:
-        of, start = self._fragment(node, 0, 4)
-        value = c.cast(of.buffer.dtype, self.expr(node.args[5]))
-        return [c.store(of.buffer, value, c.add(start, number)) for number in range(_EACH)]
+        fragments, start = self._fragment(node, 0, 4)
+        value = c.cast(fragments.buffer.dtype, self.expr(node.args[5]))
+        return [c.store(fragments.buffer, value, c.add(start, number)) for number in range(_PER_THREAD)]
 
     def _multiply(self, node: tir.Call) -> list[Stmt]:
         (out, to), (a, from_a), (b, from_b), (acc, from_acc) = (self._fragment(node, n, n + 1) for n in (0, 2, 4, 6))
@@ -161,12 +169,14 @@ class _Lower(ThreadMutator):
             raise wrong_call(node, f"no product of {a.buffer.dtype} and {b.buffer.dtype} in {dtype}")
         stmts: list[Stmt] = []
         if out.buffer is not acc.buffer or not self._analyzer.prove_equal(to, from_acc):
-            stmts += [c.store(out.buffer, c.load(acc.buffer, c.add(from_acc, n)), c.add(to, n)) for n in range(_EACH)]
+            stmts += [
+                c.store(out.buffer, c.load(acc.buffer, c.add(from_acc, n)), c.add(to, n)) for n in range(_PER_THREAD)
+            ]
         for half in range(2):
             texts = ("m16n8k16", "row", "col", kind, kind, _KINDS[str(dtype)])
             args = (
-                *map(tir.StringImm, texts), a.buffer.data, from_a, b.buffer.data, c.add(from_b, half * _EACH // 2),
-                out.buffer.data, c.add(to, half * _EACH // 2), c.const(False),
+                *map(tir.StringImm, texts), a.buffer.data, from_a, b.buffer.data, c.add(from_b, half * _PER_THREAD // 2),
+                out.buffer.data, c.add(to, half * _PER_THREAD // 2), c.const(False),
             )  # fmt: skip
             stmts.append(tir.Evaluate(tir.Call(dtype, tir.Op("tir.ptx_mma"), args, span=node.span), span=node.span))
         return stmts
@@ -196,8 +206,8 @@ def _at(row: Expr, column: Expr, stride: Expr) -> Expr:
 
 
 def _view(node: tir.Call, pointer: Expr, dtype: DType) -> tir.DeclBuffer:
-    named = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
-    scope = named.pointer.scope if isinstance(named, tir.Var) and named.pointer is not None else "global"
+    data_arg = pointer.args[1] if isinstance(pointer, tir.Call) and len(pointer.args) == 5 else pointer
+    scope = data_arg.pointer.scope if isinstance(data_arg, tir.Var) and data_arg.pointer is not None else "global"
     return tir.DeclBuffer(c.make_buffer("matrix", (c.const(1 << 30),), dtype, scope), pointer, span=node.span)
 
 

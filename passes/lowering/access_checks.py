@@ -58,19 +58,19 @@ class InsertAccessChecks(LoweringStep):
         self, name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions,
         module: IRModule,
     ) -> Mapping[str, tir.PrimFunc]:  # fmt: skip
-        return {name: replace(func, body=_Checking(func, name).function())}
+        return {name: replace(func, body=_CheckInserter(func, name).function())}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parallel:
-    """A parallel loop that runs serially: `me` is the number of the current iteration, counted from `base` on.
-    `many` is the number that marks an element as read by several iterations.
+class ParallelLoop:
+    """A parallel loop that runs serially: `current` is the number of the current iteration, counted from `base` on.
+    `shared_mark` is the number that marks an element as read by several iterations.
     """
 
     name: str
     base: tir.Var
-    me: tir.Var
-    many: tir.Var
+    current: tir.Var
+    shared_mark: tir.Var
 
 
 @dataclass(slots=True, eq=False)
@@ -78,10 +78,10 @@ class Shadow:
     """Shadow memory of the allocation behind the data variable `root`, one entry for each `granule` of bytes.
 
     `written` tells which granules are initialized. `marks` has, by depth of parallel loops, the last writers and
-    readers. `size` is in bytes; the flat buffer `whole` spans all of them.
+    readers. `size` is in bytes; the flat buffer `buffer` spans all of them.
     """
 
-    whole: tir.Buffer
+    buffer: tir.Buffer
     root: tir.Var
     name: str
     granule: int
@@ -89,47 +89,49 @@ class Shadow:
     written: tir.Buffer | None = None
     marks: dict[int, tuple[tir.Buffer, tir.Buffer]] = field(default_factory=dict)
 
-    def is_whole(self, buffer: tir.Buffer) -> bool:
+    def spans_all(self, buffer: tir.Buffer) -> bool:
         """Return True if a flat buffer spans the whole allocation, so that its bounds are those of the memory."""
-        whole = self.whole
-        same = buffer.data is self.root and buffer.dtype == whole.dtype
-        return buffer is whole or (same and structural_equal(buffer.shape, whole.shape))
+        own = self.buffer
+        same = buffer.data is self.root and buffer.dtype == own.dtype
+        return buffer is own or (same and structural_equal(buffer.shape, own.shape))
 
 
 # ---------------------------------------------------------------- shadow memory
 
 
-class _Checking(TirMutator):
+class _CheckInserter(TirMutator):
     def __init__(self, func: tir.PrimFunc, name: str) -> None:
         self._func = func
         self._name = name
-        self._own: dict[tir.Var, int] = {}  # by root, the loops around which it stands and could stand inside
-        self._fresh = tir.const_int(func.attrs.get(FRESH)) or 0  # how many of the last buffers nothing wrote before
+        self._private_loops: dict[tir.Var, int] = {}  # by root, the loops around which it stands and could stand inside
+        self._new_outputs = (
+            tir.const_int(func.attrs.get(FRESH)) or 0
+        )  # how many of the last buffers nothing wrote before
         self._aliases = Aliases()
         self._shadows: dict[tir.Var, Shadow] = {}  # by root
-        self._loops: list[Parallel] = []  # the parallel loops around
-        self._count = c.make_buffer("iterations", (1,), INT64)
-        self._counts = False
+        self._loops: list[ParallelLoop] = []  # the parallel loops around
+        self._iteration_number = c.make_buffer("iterations", (1,), INT64)
+        self._numbers_iterations = False
         self._granules: dict[tir.Var, int] = {}
         self._escaped: set[tir.Var] = set()
         self._shared: dict[tir.Var, set[int]] = {}  # by root, the depths of parallel loops whose iterations may meet
 
     def function(self) -> Body:
         """Return the new body."""
-        self._survey()
+        self._collect_facts()
         head: list[Stmt] = []
         buffers = [b for b in self._func.buffers if b is not None]
         for number, buffer in enumerate(buffers):
-            fresh = number >= len(buffers) - self._fresh
-            head += self._begin(flat_buffer(buffer), buffer.data, fresh, 0)
+            fresh = number >= len(buffers) - self._new_outputs
+            head += self._allocate_shadow(flat_buffer(buffer), buffer.data, fresh, 0)
         body = self.body(self._func.body)
-        if self._counts:
-            head = [tir.AllocBuffer(self._count), c.store(self._count, 1, 0), *head]
+        if self._numbers_iterations:
+            head = [tir.AllocBuffer(self._iteration_number), c.store(self._iteration_number, 1, 0), *head]
         return (*head, *body)
 
     # ------------------------------------------------------------ survey of accesses
 
-    def _survey(self) -> None:
+    def _collect_facts(self) -> None:
         """Find the roots, their smallest elements, what is passed on, and who shares what."""
         aliases = self._aliases
         for param, buffer in zip(self._func.params, self._func.buffers, strict=True):
@@ -141,7 +143,7 @@ class _Checking(TirMutator):
             match stmt:
                 case tir.AllocBuffer(buffer=buffer, annotations=notes):
                     inside[buffer.data] = len(loops)
-                    self._own[buffer.data] = tir.const_int(notes.get(OWN)) or 0
+                    self._private_loops[buffer.data] = tir.const_int(notes.get(OWN)) or 0
                     self._granule(buffer)
                 case tir.DeclBuffer(buffer=buffer, data=data):
                     aliases.bind(buffer.data, data)
@@ -167,7 +169,7 @@ class _Checking(TirMutator):
         depths = {loop: depth for stmt, around in _statements(self._func.body, ()) for depth, loop in enumerate(around)}
         for (root, loop), written in touched.items():
             depth = depths[loop]
-            if written and depth >= inside.get(root, 0) + self._own.get(root, 0):
+            if written and depth >= inside.get(root, 0) + self._private_loops.get(root, 0):
                 self._shared.setdefault(root, set()).add(depth)
 
     def _granule(self, buffer: tir.Buffer) -> None:
@@ -177,7 +179,7 @@ class _Checking(TirMutator):
 
     # ------------------------------------------------------------ new statements
 
-    def _begin(self, buffer: tir.Buffer, root: tir.Var, unwritten: bool, depth: int) -> list[Stmt]:
+    def _allocate_shadow(self, buffer: tir.Buffer, root: tir.Var, unwritten: bool, depth: int) -> list[Stmt]:
         """Return statements that allocate and clear the shadow memory of an allocation in `depth` parallel loops."""
         root = self._aliases.of(root).root or root
         granule = self._granules.get(root, buffer.dtype.bytes)
@@ -189,17 +191,17 @@ class _Checking(TirMutator):
         zeroing: list[Stmt] = []
         if unwritten and root not in self._escaped:
             shadow.written = c.make_buffer(f"{buffer.name}_written", (cells,), _BYTE)
-            zeroing += _zeroed(shadow.written)
+            zeroing += _allocate_zeroed(shadow.written)
         for shared in sorted(self._shared.get(root, ())):
             if shared >= depth:
                 pair = tuple(c.make_buffer(f"{buffer.name}_{word}", (cells,), INT64) for word in ("writer", "reader"))
                 shadow.marks[shared] = pair[0], pair[1]
-                zeroing += [*_zeroed(pair[0]), *_zeroed(pair[1])]
+                zeroing += [*_allocate_zeroed(pair[0]), *_allocate_zeroed(pair[1])]
         return zeroing
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         node = replace(node, annotations=node.annotations.without(OWN))
-        return [node, *self._begin(node.buffer, node.buffer.data, True, len(self._loops))]
+        return [node, *self._allocate_shadow(node.buffer, node.buffer.data, True, len(self._loops))]
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         start, extent = self.expr(node.min), self.expr(node.extent)
@@ -207,16 +209,16 @@ class _Checking(TirMutator):
         node = replace(node, min=start, extent=extent, step=step, annotations=EMPTY)
         if node.kind is not ForKind.PARALLEL:
             return replace(node, kind=ForKind.SERIAL, body=self.body(node.body))
-        self._counts = True
-        base, me, many = (tir.Var(f"{node.var.name}_{word}", INT64) for word in ("base", "me", "many"))
+        self._numbers_iterations = True
+        base, current, shared_mark = (tir.Var(f"{node.var.name}_{word}", INT64) for word in ("base", "me", "many"))
         number = c.add(base, c.sub(c.cast(INT64, node.var), c.cast(INT64, node.min)))
-        self._loops.append(Parallel(node.var.name, base, me, many))
-        body = (tir.Bind(me, number), *self.body(node.body))
+        self._loops.append(ParallelLoop(node.var.name, base, current, shared_mark))
+        body = (tir.Bind(current, number), *self.body(node.body))
         self._loops.pop()
         size = c.maximum(c.cast(INT64, node.extent), 0)
         return [
-            tir.Bind(base, c.load(self._count, 0)), tir.Bind(many, c.add(base, size)),
-            c.store(self._count, c.add(c.add(base, size), 1), 0),
+            tir.Bind(base, c.load(self._iteration_number, 0)), tir.Bind(shared_mark, c.add(base, size)),
+            c.store(self._iteration_number, c.add(c.add(base, size), 1), 0),
             replace(node, kind=ForKind.SERIAL, body=body),
         ]  # fmt: skip
 
@@ -237,15 +239,15 @@ class _Checking(TirMutator):
         if shadow is None:
             return load
         assert isinstance(load, tir.BufferLoad)
-        checks = self._of_view(node, shadow)
+        checks = self._view_checks(node, shadow)
         if shadow.written is not None:
             text = f"`{node.buffer.name}` is read where it was never written, at element \x01"
             checks.append(
                 self._check("read", node, shadow, shadow.granule, shadow.written.data, self._text(node, text))
             )
         for loop, (writer, reader) in self._shared_loops(shadow):
-            text = _meeting(node, loop, "read in one iteration and written in another")
-            last = (writer.data, reader.data, loop.base, loop.me, loop.many)
+            text = _race_text(node, loop, "read in one iteration and written in another")
+            last = (writer.data, reader.data, loop.base, loop.current, loop.shared_mark)
             checks.append(self._check("shared_read", node, shadow, shadow.granule, *last, self._text(node, text)))
         return _with_checks(load, checks)
 
@@ -262,13 +264,13 @@ class _Checking(TirMutator):
             value = tir.Var("value", store.value.dtype)
             first.append(tir.Bind(value, store.value))
             store, known = replace(store, value=value), (value,)
-        checks = self._of_view(node, shadow)
+        checks = self._view_checks(node, shadow)
         for loop, (writer, reader) in loops:
             texts = (
-                self._text(node, _meeting(node, loop, how))
+                self._text(node, _race_text(node, loop, how))
                 for how in ("written in two iterations", "read in one iteration and written in another")
             )
-            last = (writer.data, reader.data, loop.base, loop.me, *texts, *known)
+            last = (writer.data, reader.data, loop.base, loop.current, *texts, *known)
             checks.append(self._check("shared_write", node, shadow, shadow.granule, *last))
         if shadow.written is not None:
             checks.append(self._check("write", node, shadow, shadow.granule, shadow.written.data))
@@ -279,21 +281,21 @@ class _Checking(TirMutator):
         root = self._aliases.of(node.buffer.data).root
         return None if root is None or len(node.indices) != 1 else self._shadows.get(root)
 
-    def _shared_loops(self, shadow: Shadow) -> list[tuple[Parallel, tuple[tir.Buffer, tir.Buffer]]]:
+    def _shared_loops(self, shadow: Shadow) -> list[tuple[ParallelLoop, tuple[tir.Buffer, tir.Buffer]]]:
         """Return the surrounding parallel loops whose iterations share the memory, each with its marks."""
         return [(loop, shadow.marks[depth]) for depth, loop in enumerate(self._loops) if depth in shadow.marks]
 
-    def _of_view(self, node: Access, shadow: Shadow) -> list[Check]:
+    def _view_checks(self, node: Access, shadow: Shadow) -> list[Check]:
         """Return the check that an access stays within the memory; none if the dimension check implies it."""
-        if shadow.is_whole(node.buffer):
+        if shadow.spans_all(node.buffer):
             return []
         text = f"element \x01 of `{node.buffer.name}` is outside the memory of `{shadow.name}`"
         return [self._check("view", node, shadow, shadow.size, self._text(node, text))]
 
     def _check(self, what: str, node: Access, shadow: Shadow, *args: Expr | int) -> Check:
         size = node.buffer.dtype.bytes * node.buffer.dtype.lanes
-        given = (c.as_expr(arg) for arg in (node.buffer.data, shadow.root, size, *args))
-        return tir.Op(f"tir.sanitize_{what}"), tuple(given)
+        operands = (c.as_expr(arg) for arg in (node.buffer.data, shadow.root, size, *args))
+        return tir.Op(f"tir.sanitize_{what}"), tuple(operands)
 
     def _text(self, node: Access, text: str) -> tir.StringImm:
         return tir.StringImm(f"{place_of(node.span, self._name)}: {text}")
@@ -305,23 +307,23 @@ def _with_checks(access: A, checks: list[Check]) -> A:
     if not checks:
         return access
     if isinstance(index, tir.Broadcast) and index.value.dtype.lanes == 1:
-        one = _checked(index.value, checks)
+        one = _wrap_index(index.value, checks)
         return replace(access, indices=(tir.Broadcast(one.dtype.with_lanes(index.dtype.lanes), one, index.lanes),))
-    return replace(access, indices=(_checked(index, checks),))
+    return replace(access, indices=(_wrap_index(index, checks),))
 
 
-def _checked(index: Expr, checks: list[Check]) -> Expr:
+def _wrap_index(index: Expr, checks: list[Check]) -> Expr:
     checked = c.cast(INT64.with_lanes(index.dtype.lanes), index)
     for op, args in checks:
         checked = tir.Call(checked.dtype, op, (checked, *args), span=index.span)
     return checked
 
 
-def _meeting(node: Access, loop: Parallel, how: str) -> str:
+def _race_text(node: Access, loop: ParallelLoop, how: str) -> str:
     return f"element \x01 of `{node.buffer.name}` is {how} of the parallel loop `{loop.name}`"
 
 
-def _zeroed(buffer: tir.Buffer) -> list[Stmt]:
+def _allocate_zeroed(buffer: tir.Buffer) -> list[Stmt]:
     var = tir.Var("cell", INT64)
     zero = c.const(0, buffer.dtype)
     fill = tir.For(var, c.const(0, INT64), buffer.shape[0], ForKind.SERIAL, (c.store(buffer, zero, var),))

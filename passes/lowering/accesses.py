@@ -16,7 +16,7 @@ from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.effects import touches
 from mlcc.passes.lowering.match_buffer import matched
 
-_fresh = count(-(1 << 40), -1)  # numbers of scopes that no other access shares
+_fresh_numbers = count(-(1 << 40), -1)  # numbers of scopes that no other access shares
 Scope = tuple[Stmt, int]  # a statement, and a number of each of its bodies, wherever it stands
 
 
@@ -84,47 +84,47 @@ class Collector:
             case tir.For(min=low, extent=extent, step=step, body=body):
                 for part in (low, extent, *(() if step is None else (step,))):
                     self._expr(part)
-                self._in(stmt, lambda: self.body(body))
+                self._visit_scope(stmt, lambda: self.body(body))
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
                 self._expr(condition)
-                self._under(condition, lambda: self._in(stmt, lambda: self.body(then)))
+                self._visit_under(condition, lambda: self._visit_scope(stmt, lambda: self.body(then)))
                 no = c.logical_not(condition)
-                self._under(no, lambda: self._in(stmt, lambda: self.body(other or ())))
+                self._visit_under(no, lambda: self._visit_scope(stmt, lambda: self.body(other or ())))
             case tir.While(condition=condition, body=body):
                 self._expr(condition)
-                self._in(stmt, lambda: self.body(body))
+                self._visit_scope(stmt, lambda: self.body(body))
             case tir.Bind(var=var, value=value):
                 self._expr(value)
                 self._bind(var, value)
             case tir.AllocBuffer(buffer=buffer):
                 self.uses[buffer.data] = Uses(stmt, tuple(self._path))
-                for part in _sizes(buffer):
+                for part in _layout_exprs(buffer):
                     self._expr(part)
             case tir.DeclBuffer(buffer=buffer, data=data) if (region := matched(data)) is not None:
                 self._view(buffer, *region)
             case tir.DeclBuffer(buffer=buffer, data=data):
                 self._expr(data)  # an allocated buffer's data variable there makes that buffer opaque
-                for part in _sizes(buffer):
+                for part in _layout_exprs(buffer):
                     self._expr(part)
             case tir.AttrStmt(subject=subject, value=value, body=body):
                 for part in (subject, value):
                     if isinstance(part, Node):
                         self._expr(part)
-                self._in(stmt, lambda: self.body(body))
+                self._visit_scope(stmt, lambda: self.body(body))
             case tir.Break() | tir.Continue():
                 self.jumps = True
             case _:
                 for child in children(stmt):
                     self._expr(child)
 
-    def _in(self, stmt: Stmt, visit: Callable[[], object]) -> None:
+    def _visit_scope(self, stmt: Stmt, visit: Callable[[], object]) -> None:
         self._scopes += 1
         self._path.append((stmt, self._scopes))
         visit()
         self._path.pop()
 
-    def _under(self, condition: Expr, visit: Callable[[], object]) -> None:
-        parts = [(part, len(self._path)) for part in conjuncts(self._plain(condition))]
+    def _visit_under(self, condition: Expr, visit: Callable[[], object]) -> None:
+        parts = [(part, len(self._path)) for part in conjuncts(self._substituted(condition))]
         self._guards += parts
         visit()
         del self._guards[len(self._guards) - len(parts) :]
@@ -133,11 +133,11 @@ class Collector:
         if var.dtype.is_handle or not is_steady(value):
             self.loose.add(var)
         else:
-            self.values[var] = self._plain(value)
+            self.values[var] = self._substituted(value)
 
     # ------------------------------------------------------------ expressions
 
-    def _plain(self, node: Expr) -> Expr:
+    def _substituted(self, node: Expr) -> Expr:
         return substitute(node, self.values) if self.values else node
 
     def _expr(self, node: Node) -> None:
@@ -155,8 +155,8 @@ class Collector:
                 self._through_views(node)
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no)):
                 self._expr(condition)
-                self._under(condition, lambda: self._expr(yes))
-                self._under(c.logical_not(condition), lambda: self._expr(no))
+                self._visit_under(condition, lambda: self._expr(yes))
+                self._visit_under(c.logical_not(condition), lambda: self._expr(no))
             case tir.Call(op=tir.Op(name="tir.address_of" | "tir.tvm_access_ptr"), args=args):
                 for arg in args:
                     self._expr(arg.buffer.data if isinstance(arg, tir.BufferLoad) else arg)
@@ -180,8 +180,8 @@ class Collector:
         outer = self._views.get(source.data)
         if outer is not None:
             lead = len(outer[1]) - len(region)
-            moved = (tir.Range(c.add(o.min, r.min), r.extent) for o, r in zip(outer[1][lead:], region, strict=True))
-            source, region = outer[0], (*outer[1][:lead], *moved)
+            shifted = (tir.Range(c.add(o.min, r.min), r.extent) for o, r in zip(outer[1][lead:], region, strict=True))
+            source, region = outer[0], (*outer[1][:lead], *shifted)
         if source.data in self.uses:
             self._views[view.data] = source, region
 
@@ -195,7 +195,7 @@ class Collector:
             source, region = view
             inner = [tir.For(tir.Var("i", r.min.dtype), c.const(0, r.min.dtype), r.extent, tir.ForKind.SERIAL, ())
                      for r in region]  # fmt: skip
-            self._path += [(loop, next(_fresh)) for loop in inner]
+            self._path += [(loop, next(_fresh_numbers)) for loop in inner]
             indices = tuple(c.add(r.min, loop.var) for r, loop in zip(region, inner, strict=True))
             self._access(source, indices, touch.writes)
             del self._path[len(self._path) - len(inner) :]
@@ -208,15 +208,15 @@ class Collector:
             buffer, region = view
             lead = len(region) - len(indices)
             starts = tuple(axis.min for axis in region)
-            indices = (*starts[:lead], *(_moved(i, s) for i, s in zip(indices, starts[lead:], strict=True)))
+            indices = (*starts[:lead], *(_offset_index(i, s) for i, s in zip(indices, starts[lead:], strict=True)))
         uses = self.uses.get(buffer.data)
         if uses is None:
             return
         if buffer is not uses.allocation.buffer or len(indices) != len(buffer.shape):
             uses.opaque = True
-        plain = tuple(self._plain(i) for i in indices)
+        substituted = tuple(self._substituted(i) for i in indices)
         self._number += 1
-        uses.accesses.append(Access(buffer, plain, writes, tuple(self._guards), tuple(self._path), self._number))
+        uses.accesses.append(Access(buffer, substituted, writes, tuple(self._guards), tuple(self._path), self._number))
 
 
 def pointers(call: tir.Call) -> Iterator[tir.Var]:
@@ -224,7 +224,7 @@ def pointers(call: tir.Call) -> Iterator[tir.Var]:
     return (n for n in walk(call) if isinstance(n, tir.Var) and n.dtype.is_handle)
 
 
-def _moved(index: Expr, by: Expr) -> Expr:
+def _offset_index(index: Expr, by: Expr) -> Expr:
     if isinstance(index, tir.Ramp):
         return tir.Ramp(index.dtype, c.add(index.base, by), index.stride, index.lanes)
     return c.add(index, by)
@@ -237,5 +237,5 @@ def is_steady(value: Node) -> bool:
     return not any(effect_of(call) > Effect.PURE for call in find(value, tir.Call))
 
 
-def _sizes(buffer: tir.Buffer) -> tuple[Expr, ...]:
+def _layout_exprs(buffer: tir.Buffer) -> tuple[Expr, ...]:
     return (*buffer.shape, *buffer.strides, *(() if buffer.elem_offset is None else (buffer.elem_offset,)))

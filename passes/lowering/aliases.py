@@ -10,7 +10,7 @@ from mlcc.passes.lowering.mutator import TirMutator
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PointsTo:
     """`root` is the variable of the allocation or parameter (None: unknown); equal `at` means equal address."""
 
     root: tir.Var | None
@@ -21,18 +21,18 @@ class Aliases:
     """Places of views and pointers, recorded in binding order. Memory of distinct roots does not overlap."""
 
     def __init__(self) -> None:
-        self._places: dict[tir.Var, Place] = {}
+        self._points_to: dict[tir.Var, PointsTo] = {}
 
-    def of(self, var: tir.Var) -> Place:
+    def of(self, var: tir.Var) -> PointsTo:
         """Return the place that a handle variable points to."""
-        return self._places.get(var) or Place(var, var)
+        return self._points_to.get(var) or PointsTo(var, var)
 
     def bind(self, var: tir.Var, pointer: tir.Expr) -> None:
         """Record that `var` equals `pointer`."""
         if pointer is not var:
-            self._places[var] = self._place(var, pointer)
+            self._points_to[var] = self._resolve(var, pointer)
 
-    def _place(self, var: tir.Var, pointer: tir.Expr) -> Place:
+    def _resolve(self, var: tir.Var, pointer: tir.Expr) -> PointsTo:
         if isinstance(pointer, tir.Var):
             return self.of(pointer)
         into = called(pointer).into
@@ -40,8 +40,8 @@ class Aliases:
             base = pointer.args[into]
             if isinstance(base, tir.BufferLoad):
                 base = base.buffer.data
-            return Place(self._place(var, base).root, var)
-        return Place(None, var)
+            return PointsTo(self._resolve(var, base).root, var)
+        return PointsTo(None, var)
 
 
 class AliasMutator(TirMutator):

@@ -28,14 +28,14 @@ def place_allocations(
     """
     if not buffers:
         return body
-    waiting = {b.data: b for b in buffers}
+    pending = {b.data: b for b in buffers}
     statements: list[tir.Stmt] = []
     for stmt in body:
-        if waiting:
-            used = _data_vars(stmt, waiting)
+        if pending:
+            used = _data_vars(stmt, pending)
             statements += [tir.AllocBuffer(b, notes.get(b.data, EMPTY), span=b.span) for b in buffers if b.data in used]
             for var in used:
-                del waiting[var]
+                del pending[var]
         statements.append(stmt)
     return tuple(statements)
 

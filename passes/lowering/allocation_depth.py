@@ -36,7 +36,9 @@ def depth_of(uses: Uses, jumps: bool, loose: set[tir.Var]) -> int:
     first, *others = (a.path for a in uses.accesses)
     most = least
     while (
-        most < len(first) and _opens(first[most]) and all(p[most : most + 1] == first[most : most + 1] for p in others)
+        most < len(first)
+        and _may_own(first[most])
+        and all(p[most : most + 1] == first[most : most + 1] for p in others)
     ):
         most += 1
     for depth in range(most, least, -1):
@@ -46,7 +48,7 @@ def depth_of(uses: Uses, jumps: bool, loose: set[tir.Var]) -> int:
     return least
 
 
-def _opens(scope: Scope) -> bool:
+def _may_own(scope: Scope) -> bool:
     stmt, _ = scope
     if isinstance(stmt, tir.For):  # virtual threads are loops as others are
         return stmt.kind in _LOOPS or (stmt.thread or "").startswith(("vthread", "cthread"))
@@ -64,23 +66,23 @@ def _covers(store: Access, load: Access, depth: int, loose: set[tir.Var]) -> boo
     common = depth
     while common < min(len(store.path), len(load.path)) and store.path[common] == load.path[common]:
         common += 1
-    if any(isinstance(s, tir.While) or not _counts(s) for s, _ in store.path[common:]):
+    if any(isinstance(s, tir.While) or not _has_unit_step(s) for s, _ in store.path[common:]):
         return False
     if not all(is_steady(index) for index in (*store.indices, *load.indices)):
         return False  # the memory that an index loads may change in between
     analyzer = Analyzer()
     for loop in (*load.loops(), *store.loops(common)):
-        if _counts(loop):
+        if _has_unit_step(loop):
             analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
     with ExitStack() as known:
         for guard, _ in load.guards:
             if is_steady(guard):
                 known.enter_context(analyzer.constraint(guard))
-        pinned = _pinned(store, depth, common, analyzer, loose)
-        return pinned is not None and _Cover(store, load, common, pinned, analyzer).holds()
+        pinned = _pin_first_iterations(store, depth, common, analyzer, loose)
+        return pinned is not None and _CoverProof(store, load, common, pinned, analyzer).holds()
 
 
-def _counts(stmt: tir.Stmt) -> bool:
+def _has_unit_step(stmt: tir.Stmt) -> bool:
     """Return True unless the statement is a loop with a step other than 1."""
     return not isinstance(stmt, tir.For) or tir.const_int(stmt.step) in (None, 1)
 
@@ -88,7 +90,7 @@ def _counts(stmt: tir.Stmt) -> bool:
 Pins = dict[tir.Var, Expr]
 
 
-def _pinned(
+def _pin_first_iterations(
     store: Access, depth: int, common: int, analyzer: Analyzer, loose: set[tir.Var]
 ) -> tuple[Pins, list[Expr]] | None:
     """Return the loop variables whose first iteration alone runs the store, and its other conditions; None if unknown.
@@ -114,12 +116,12 @@ def _pinned(
         if at >= common:
             if not analyzer.prove(c.greater(loop.extent, 0)):
                 return None
-        elif not _alike_in_first(store, common, loop, at, pins, analyzer) or loose & _needs(store, at):
+        elif not _first_iteration_reaches(store, common, loop, at, pins, analyzer) or loose & _store_vars(store, at):
             return None
     return pins, [substitute(part, pins) for part in rest]
 
 
-def _needs(store: Access, depth: int) -> set[tir.Var]:
+def _store_vars(store: Access, depth: int) -> set[tir.Var]:
     """Return the variables in the indices, loop bounds and conditions of the store below a depth."""
     bounds = [e for loop in store.loops(depth) for e in (loop.min, loop.extent)]
     return _vars((*store.indices, *bounds, *(guard for guard, at in store.guards if at > depth)))
@@ -129,11 +131,11 @@ def _vars(exprs: Sequence[Expr]) -> set[tir.Var]:
     return {var for expr in exprs for var in used_vars(expr)}
 
 
-def _alike_in_first(
+def _first_iteration_reaches(
     store: Access, common: int, loop: tir.For, at: int, pins: Pins, analyzer: Analyzer
 ) -> bool:  # fmt: skip
     """Return True if the first iteration of `loop` reaches the store whenever another iteration does."""
-    if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED) or not _counts(loop):
+    if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED) or not _has_unit_step(loop):
         return False
     for inner, _ in store.path[at + 1 : common]:
         if isinstance(inner, tir.While):
@@ -168,13 +170,13 @@ def _first_iterations(guard: Expr, loops: dict[tir.Var, tuple[tir.For, int]]) ->
     return pins if least == wanted else None
 
 
-class _Cover:
+class _CoverProof:
     """The proof for one store and one load. `common` is the length of the path that they share."""
 
     def __init__(
-        self, store: Access, load: Access, common: int, found: tuple[Pins, list[Expr]], analyzer: Analyzer
+        self, store: Access, load: Access, common: int, pinned: tuple[Pins, list[Expr]], analyzer: Analyzer
     ) -> None:
-        pins, self._guards = found
+        pins, self._guards = pinned
         self._load = load
         self._indices = [substitute(i, pins) for i in store.indices]
         self._own = [loop for loop in store.loops(common) if loop.var not in pins]
@@ -185,28 +187,28 @@ class _Cover:
     def holds(self) -> bool:
         if any(i.dtype.lanes > 1 for i in (*self._indices, *self._load.indices)):
             return False
-        return self._same_element({}) or self._paired() or self._in_box()
+        return self._same_element({}) or self._matches_loops() or self._in_box()
 
-    def _paired(self) -> bool:
+    def _matches_loops(self) -> bool:
         """Prove that both access the same element in each iteration: their own loops match one to one in extent."""
         wanted = _vars(self._load.indices)
-        mine = [loop for loop in self._load.loops(self._common) if loop.var in wanted]
-        moved = _vars(self._indices)
+        load_loops = [loop for loop in self._load.loops(self._common) if loop.var in wanted]
+        index_vars = _vars(self._indices)
         values: Pins = {}
         for own in self._own:
             start, extent = (substitute(e, {**self._pins, **values}) for e in (own.min, own.extent))
-            if own.var not in moved:
+            if own.var not in index_vars:
                 if not self._analyzer.prove(c.greater(extent, 0)):
                     return False
                 values[own.var] = start
                 continue
-            if not mine:
+            if not load_loops:
                 return False
-            other = mine.pop(0)
+            other = load_loops.pop(0)
             if own.var.dtype is not other.var.dtype or not self._analyzer.prove_equal(extent, other.extent):
                 return False
             values[own.var] = c.add(c.sub(other.var, other.min), start)
-        return not mine and self._same_element(values)
+        return not load_loops and self._same_element(values)
 
     def _same_element(self, values: Pins) -> bool:
         if len(values) != len(self._own):
@@ -249,7 +251,7 @@ class _Cover:
         """Prove low <= index <= high, for the index itself or its range over the load's own loops (of any extent)."""
         prove = self._analyzer.prove
         loops = self._load.loops(self._common)
-        reach = eval_set(index, {x.var: from_range(tir.Range(x.min, x.extent)) for x in loops if _counts(x)})
+        reach = eval_set(index, {x.var: from_range(tir.Range(x.min, x.extent)) for x in loops if _has_unit_step(x)})
         least, most = reach.low, reach.high
         from_low = prove(c.less_equal(low, index)) or (least is not None and prove(c.less_equal(low, least)))
         return from_low and (prove(c.less_equal(index, high)) or (most is not None and prove(c.less_equal(most, high))))

@@ -44,7 +44,7 @@ _SCOPES = ("global", "local", "shared", "shared.dyn", *_OF_WARPS)
 OUTSIDE = "outside_of_threads"  # of allocations in kernels that the text has outside of the threads' or blocks' loops
 _SHARED = ("shared", "shared.dyn")
 LOCAL_BYTES, SHARED_BYTES = 4 * 1024, 16 * 1024  # of a temporary that moves from global memory onto the chip
-MOST_PADDING = 8  # elements by which rows of shared memory may exceed the used part
+MAX_PADDING = 8  # elements by which rows of shared memory may exceed the used part
 SMALL_BYTES = 16 * 1024  # of a tile that has a constant size where a dimension of the buffer may be smaller
 
 
@@ -58,13 +58,13 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
         old = uses.allocation.buffer
         if uses.opaque or old.scope not in _SCOPES:
             continue
-        view = _as_seen(uses)
+        view = _as_owner_sees(uses)
         inside = old.scope != "global" and any(map(is_bound, uses.path))
         if inside and OUTSIDE not in uses.allocation.annotations:
-            strides = old.strides or _aligned(old.shape, uses.allocation.annotations.get(ALIGN, ()))
+            strides = old.strides or _aligned_strides(old.shape, uses.allocation.annotations.get(ALIGN, ()))
             layouts[old] = Layout(replace(old, strides=strides), (None,) * len(old.shape))
             continue
-        placement = _on_chip(uses, collector) or _placed(view, collector)
+        placement = _on_chip(uses, collector) or _place_allocation(view, collector)
         layouts[old], scope = placement
         if scope is not None:
             places.setdefault(scope, []).append(placement[0].buffer)
@@ -75,10 +75,10 @@ def compact_buffers(func: tir.PrimFunc) -> tir.PrimFunc:
         for uses in collector.uses.values()
         if PERMUTED in uses.allocation.annotations
     }
-    return replace(func, body=_Mover(layouts, places, collector.values, notes).body(func.body))
+    return replace(func, body=_LayoutMover(layouts, places, collector.values, notes).body(func.body))
 
 
-def _as_seen(uses: Uses) -> Uses:
+def _as_owner_sees(uses: Uses) -> Uses:
     """Return the uses as seen by the owner of the memory: a block of threads, a warp, or each thread."""
     scope = uses.allocation.buffer.scope
     if scope in _SHARED:
@@ -94,7 +94,7 @@ class Layout:
     starts: tuple[Expr | None, ...]
 
 
-def _placed(uses: Uses, collector: Collector) -> tuple[Layout, int | None]:
+def _place_allocation(uses: Uses, collector: Collector) -> tuple[Layout, int | None]:
     """Return the layout of a buffer, and the number of the scope that its allocation sinks to (None: it stays)."""
     depth = depth_of(uses, collector.jumps, collector.loose)
     scope = uses.accesses[0].path[depth - 1][1] if depth > len(uses.path) else None
@@ -110,7 +110,7 @@ def _on_chip(uses: Uses, collector: Collector) -> tuple[Layout, int | None] | No
     for scope, view, most in (("local", inside, LOCAL_BYTES), ("shared", by_block(inside), SHARED_BYTES)):
         if not self_contained(view.accesses, len(view.path), collector.loose):
             continue
-        layout, at = _placed(view, collector)
+        layout, at = _place_allocation(view, collector)
         if _bytes(layout.buffer) <= most:
             buffer = c.make_buffer(old.name, layout.buffer.shape, old.dtype, scope)
             layout = Layout(replace(buffer, strides=layout.buffer.strides), layout.starts)
@@ -141,11 +141,11 @@ def _layout(uses: Uses, depth: int, collector: Collector) -> Layout:
     sizes = [tir.const_int(dim) for dim, _ in dims]
     small = None not in sizes and prod(s or 0 for s in sizes) * old.dtype.bytes * old.dtype.lanes <= SMALL_BYTES
     if not small and not any(map(is_bound, uses.path)):
-        dims = [_within(size, start, dim, analyzer) for (size, start), dim in zip(dims, old.shape, strict=True)]
+        dims = [_clamp_extent(size, start, dim, analyzer) for (size, start), dim in zip(dims, old.shape, strict=True)]
     if old.scope in _SHARED:
-        dims = [dims[0], *map(_padded, dims[1:], old.shape[1:])] if dims else dims
+        dims = [dims[0], *map(_keep_padding, dims[1:], old.shape[1:])] if dims else dims
     shape = tuple(size for size, _ in dims)
-    strides = _aligned(shape, uses.allocation.annotations.get(ALIGN, ()))
+    strides = _aligned_strides(shape, uses.allocation.annotations.get(ALIGN, ()))
     return Layout(replace(old, shape=shape, strides=strides), tuple(start for _, start in dims))
 
 
@@ -162,7 +162,7 @@ def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: A
             domains[loop.var] = from_range(tir.Range(loop.min, loop.extent)) if known else EVERYTHING
         part = eval_set(index, domains, analyzer)
         if tight and access.guards:
-            part = _guarded(part, index, access, depth, collector, analyzer)
+            part = _narrow_by_guards(part, index, access, depth, collector, analyzer)
         if part.low is None or part.high is None or not (is_steady(part.low) and is_steady(part.high)):
             return EVERYTHING  # depends on the contents of memory
         hull = part if hull is None else union(hull, part, analyzer)
@@ -171,7 +171,7 @@ def _region(uses: Uses, depth: int, axis: int, collector: Collector, analyzer: A
     return hull or EVERYTHING
 
 
-def _guarded(
+def _narrow_by_guards(
     part: Interval, index: Expr, access: Access, depth: int, collector: Collector, analyzer: Analyzer
 ) -> Interval:
     """Return the interval of an index under the guards of the access, if that is shorter by a constant; else `part`."""
@@ -213,16 +213,16 @@ def _extent(region: Interval, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Ex
     return whole, None
 
 
-def _padded(dim: tuple[Expr, Expr | None], whole: Expr) -> tuple[Expr, Expr | None]:
+def _keep_padding(dim: tuple[Expr, Expr | None], whole: Expr) -> tuple[Expr, Expr | None]:
     """Keep the padding of shared memory: rows that were made slightly longer than used, against bank conflicts."""
     size, start = dim
-    used, given = tir.const_int(size), tir.const_int(whole)
-    if used is None or given is None or tir.const_int(start if start is not None else 0) != 0:
+    used, declared = tir.const_int(size), tir.const_int(whole)
+    if used is None or declared is None or tir.const_int(start if start is not None else 0) != 0:
         return dim
-    return (whole, None) if used < given <= used + MOST_PADDING else dim
+    return (whole, None) if used < declared <= used + MAX_PADDING else dim
 
 
-def _within(size: Expr, start: Expr | None, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Expr | None]:
+def _clamp_extent(size: Expr, start: Expr | None, whole: Expr, analyzer: Analyzer) -> tuple[Expr, Expr | None]:
     """Limit a dimension to `whole`, for every value of the variables in it."""
     if start is None or isinstance(whole, tir.IntImm):
         return size, start
@@ -231,9 +231,9 @@ def _within(size: Expr, start: Expr | None, whole: Expr, analyzer: Analyzer) -> 
     return c.minimum(size, whole), start
 
 
-def _aligned(shape: Sequence[Expr], wanted: Sequence[Sequence[int]]) -> tuple[Expr, ...]:
-    """Return strides that equal offset modulo factor for each (axis, factor, offset) in `wanted`; () if compact."""
-    rules = {axis: (factor, offset) for axis, factor, offset in wanted}
+def _aligned_strides(shape: Sequence[Expr], alignments: Sequence[Sequence[int]]) -> tuple[Expr, ...]:
+    """Return strides that equal offset modulo factor for each (axis, factor, offset) in `alignments`; () if compact."""
+    rules = {axis: (factor, offset) for axis, factor, offset in alignments}
     if not rules:
         return ()
     strides: list[Expr] = []
@@ -247,7 +247,7 @@ def _aligned(shape: Sequence[Expr], wanted: Sequence[Sequence[int]]) -> tuple[Ex
     return tuple(reversed(strides))
 
 
-class _Mover(TirMutator):
+class _LayoutMover(TirMutator):
     """Replaces buffers by their compact layouts, and places allocations in their new scopes.
 
     Scopes are numbered as `Collector` numbers them.
@@ -268,7 +268,7 @@ class _Mover(TirMutator):
         self._scopes = 0
         self._analyzer = Analyzer()
 
-    def _inside(self, body: Body) -> Body:
+    def _scope_body(self, body: Body) -> Body:
         self._scopes += 1
         here = self._places.get(self._scopes, ())
         return place_allocations(tuple(here), self.body(body), self._notes)
@@ -278,19 +278,19 @@ class _Mover(TirMutator):
         step = None if node.step is None else self.expr(node.step)
         if tir.const_int(step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(low, extent))
-        return replace(node, min=low, extent=extent, step=step, body=self._inside(node.body))
+        return replace(node, min=low, extent=extent, step=step, body=self._scope_body(node.body))
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt:
-        condition, then = self.expr(node.condition), self._inside(node.then_body)
-        other = self._inside(node.else_body or ())
+        condition, then = self.expr(node.condition), self._scope_body(node.then_body)
+        other = self._scope_body(node.else_body or ())
         return replace(node, condition=condition, then_body=then, else_body=None if node.else_body is None else other)
 
     def stmt_while(self, node: tir.While) -> Stmt:
-        return replace(node, condition=self.expr(node.condition), body=self._inside(node.body))
+        return replace(node, condition=self.expr(node.condition), body=self._scope_body(node.body))
 
     def stmt_attr(self, node: tir.AttrStmt) -> Stmt:
         subject, value = (self.node(v) if isinstance(v, Node) else v for v in (node.subject, node.value))
-        return replace(node, subject=subject, value=value, body=self._inside(node.body))
+        return replace(node, subject=subject, value=value, body=self._scope_body(node.body))
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
         layout = self._layouts.get(node.buffer)
@@ -303,13 +303,13 @@ class _Mover(TirMutator):
     def _indices(self, layout: Layout, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         shifted = []
         for index, start in zip(self.exprs(indices), layout.starts, strict=True):
-            shifted.append(index if start is None else self._from(index, start))
+            shifted.append(index if start is None else self._relative(index, start))
         return tuple(shifted)
 
-    def _from(self, index: Expr, start: Expr) -> Expr:
+    def _relative(self, index: Expr, start: Expr) -> Expr:
         """Return index - start, simplified."""
         if isinstance(index, tir.Ramp):
-            return tir.Ramp(index.dtype, self._from(index.base, start), index.stride, index.lanes)
+            return tir.Ramp(index.dtype, self._relative(index.base, start), index.stride, index.lanes)
         if self._values:
             index = substitute(index, self._values)
         return self._analyzer.simplify(c.sub(index, start))

@@ -28,7 +28,7 @@ class DataFlow:
         while before != (before := len(self._buffers) + len(self._vars)):  # until nothing is added
             for stmt in func.body:
                 for node in find(stmt, tir.BufferStore, tir.Bind, tir.For, tir.BlockRealize):
-                    self._note(node)
+                    self._propagate(node)
 
     def depends(self, expr: tir.Expr) -> bool:
         stack: list[object] = [expr]
@@ -55,19 +55,19 @@ class DataFlow:
                     stack += children(node)
         return False
 
-    def _note(self, node: object) -> None:
+    def _propagate(self, node: object) -> None:
         match node:
             case tir.BufferStore(buffer=buffer, value=value):
                 if buffer.data not in self._buffers and self.depends(value):
                     self._buffers.add(buffer.data)
             case tir.Bind(var=var, value=value):
-                self._bound(((var, (value,)),))
+                self._bind(((var, (value,)),))
             case tir.For(var=var, min=low, extent=extent):
-                self._bound(((var, (low, extent)),))
+                self._bind(((var, (low, extent)),))
             case tir.BlockRealize(values=values, block=block):
-                self._bound((axis.var, (value,)) for axis, value in zip(block.iter_vars, values, strict=True))
+                self._bind((axis.var, (value,)) for axis, value in zip(block.iter_vars, values, strict=True))
 
-    def _bound(self, pairs: Iterable[tuple[tir.Var, tuple[tir.Expr, ...]]]) -> None:
+    def _bind(self, pairs: Iterable[tuple[tir.Var, tuple[tir.Expr, ...]]]) -> None:
         for var, values in pairs:
             if var not in self._vars and any(map(self.depends, values)):
                 self._vars.add(var)

@@ -31,16 +31,16 @@ from mlcc.passes.manage.stages import LOOPS
 def simplify_divisions(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return `func` (without blocks) with divisions in indices simplified, and decided minima and maxima folded."""
     sizes = {var for buffer in func.buffers if buffer is not None for var in used_vars(buffer.shape)}
-    return replace(func, body=_Divisions(sizes).body(func.body))
+    return replace(func, body=_DivisionSimplifier(sizes).body(func.body))
 
 
-class _Divisions(TirMutator):
+class _DivisionSimplifier(TirMutator):
     def __init__(self, sizes: Collection[tir.Var]) -> None:
         self._analyzer = Analyzer()
         self._spans = Spans(sizes) if sizes else None
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
-        if _extremes(node.extent):
+        if _has_min_max(node.extent):
             node = replace(node, extent=self._analyzer.simplify(node.extent))
         if tir.const_int(node.step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
@@ -60,11 +60,13 @@ class _Divisions(TirMutator):
 
     def _indices(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         indices = self.exprs(indices)
-        involved = [divisions(index) or _extremes(index) for index in indices]
-        if not any(involved):
+        needs_simplify = [divisions(index) or _has_min_max(index) for index in indices]
+        if not any(needs_simplify):
             return indices
-        simplified = tuple(self._simplified(i) if hard else i for i, hard in zip(indices, involved, strict=True))
-        if sum(map(bool, map(divisions, simplified))) > 1 and _of_one_type(simplified):
+        simplified = tuple(
+            self._simplified(i) if needed else i for i, needed in zip(indices, needs_simplify, strict=True)
+        )
+        if sum(map(bool, map(divisions, simplified))) > 1 and _same_dtype(simplified):
             joined = joined_index(indices, buffer.strides or compact_strides(buffer.shape), self._analyzer)
             if joined is not None and not divisions(joined):  # they are to become one index: then all divisions go
                 return tuple(old if divisions(new) else new for old, new in zip(indices, simplified, strict=True))
@@ -77,7 +79,7 @@ class _Divisions(TirMutator):
         return self._analyzer.simplify(self._spans.simplify(index))
 
 
-def _of_one_type(indices: tuple[Expr, ...]) -> bool:
+def _same_dtype(indices: tuple[Expr, ...]) -> bool:
     return all(index.dtype == indices[0].dtype for index in indices)
 
 
@@ -95,15 +97,15 @@ def joined_index(indices: Sequence[Expr], strides: Sequence[Expr], analyzer: Ana
     for node in find(total, tir.FloorDiv, tir.FloorMod):
         if not divisions(node.lhs):
             divided.setdefault(keys.key(node.lhs), []).append(node.lhs)
-    whole: dict[Expr, Expr] = {}
-    parts: dict[Expr, Expr] = {}
+    dividend_vars: dict[Expr, Expr] = {}
+    dividends: dict[Expr, Expr] = {}
     for same in divided.values():
         if len(same) > 1 and not isinstance(same[0], tir.Var):  # taken apart, it would not be seen to be one
             var, bound = tir.Var("f", same[0].dtype), analyzer.bound(same[0])
             analyzer.bind_bound(var, bound.min, bound.max)
-            whole.update(dict.fromkeys(same, var))
-            parts[var] = same[0]
-    joined = substitute(analyzer.simplify(substitute(total, whole)), parts)
+            dividend_vars.update(dict.fromkeys(same, var))
+            dividends[var] = same[0]
+    joined = substitute(analyzer.simplify(substitute(total, dividend_vars)), dividends)
     return joined if divisions(joined) < sum(map(divisions, indices)) else None
 
 
@@ -128,5 +130,5 @@ class SimplifyDivisions(LoweringStep):
         return simplify_divisions(func)
 
 
-def _extremes(expr: Expr) -> bool:
+def _has_min_max(expr: Expr) -> bool:
     return holds(expr, tir.Min, tir.Max)

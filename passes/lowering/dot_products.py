@@ -50,8 +50,8 @@ def as_dot(
     size = tir.const_int(node.extent)
     if buffer.dtype is not _SUM or size not in (2, 4) or tir.const_int(node.min) != 0:
         return None
-    place = linear(index, {lane, node.var}, {})
-    if place is None or place.terms != {lane: 1}:
+    form = linear(index, {lane, node.var}, {})
+    if form is None or form.terms != {lane: 1}:
         return None
     for old, product in ((lhs, rhs), (rhs, lhs)):
         own = isinstance(old, tir.BufferLoad) and old.buffer is buffer and same_expr(old.indices[0], index)
@@ -59,15 +59,15 @@ def as_dot(
         if factors is None:
             continue
         loop = _Loop(node.var, lane, base, lanes)
-        wide = [_vector(f, loop, size, in_lanes) for f in factors]
+        wide = [_vector_operand(f, loop, size, in_lanes) for f in factors]
         if wide[0] is None or wide[1] is None or max(w.dtype.lanes for w in wide if w is not None) != size * lanes:
             return None
         start = substitute(index, {lane: base})
-        whole = tir.Ramp(index.dtype.with_lanes(lanes), start, c.const(1, index.dtype), lanes)
-        sums = tir.BufferLoad(_SUM.with_lanes(lanes), buffer, (whole,))
+        ramp = tir.Ramp(index.dtype.with_lanes(lanes), start, c.const(1, index.dtype), lanes)
+        sums = tir.BufferLoad(_SUM.with_lanes(lanes), buffer, (ramp,))
         name = "tir.dp4a" if size == 4 else "tir.dp2a"
         dot = tir.Call(_SUM.with_lanes(lanes), tir.Op(name), (wide[0], wide[1], sums), span=store.span)
-        return tir.BufferStore(buffer, dot, (whole,), span=store.span)
+        return tir.BufferStore(buffer, dot, (ramp,), span=store.span)
     return None
 
 
@@ -99,11 +99,11 @@ def _factors(product: Expr, size: int, pairs: frozenset[Pair]) -> tuple[Expr, Ex
     return (x, y) if fits else None
 
 
-def _vector(expr: Expr, loop: _Loop, size: int, in_lanes: InLanes) -> Expr | None:
+def _vector_operand(expr: Expr, loop: _Loop, size: int, in_lanes: InLanes) -> Expr | None:
     """Return one operand of the dot product as a vector: a group for each lane, or one group if it is uniform."""
     if isinstance(expr, tir.IntImm):
         return tir.Broadcast(expr.dtype.with_lanes(size), expr, size)
-    same = _moves(expr, loop, size)
+    same = _is_uniform(expr, loop, size)
     if same is None:
         return None
     count = size if same else size * loop.lanes
@@ -112,7 +112,7 @@ def _vector(expr: Expr, loop: _Loop, size: int, in_lanes: InLanes) -> Expr | Non
     return vector if vector.dtype.lanes == count else None
 
 
-def _moves(root: Expr, loop: _Loop, size: int) -> bool | None:
+def _is_uniform(root: Expr, loop: _Loop, size: int) -> bool | None:
     """Return True if uniform over lanes, False if a function of `size * lane + step` alone, else None."""
     lane_strides: set[int] = set()
     stack: list[Node] = [root]

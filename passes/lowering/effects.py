@@ -39,8 +39,8 @@ def touches(root: Node | tuple[tir.Stmt, ...]) -> Iterator[Touch]:
                     kind = known.get(at)
                     if kind is None:
                         kind = "rw" if effect_of(node) >= Effect.UPDATE else "r"
-                        kind = _stated(node, kind) if at == 1 and name == "tir.tvm_access_ptr" else kind
-                    yield from _pointed(arg, kind, stack)
+                        kind = _access_kind(node, kind) if at == 1 and name == "tir.tvm_access_ptr" else kind
+                    yield from _pointer_accesses(arg, kind, stack)
             case tir.Var() if node.dtype.is_handle:
                 yield Touch(node, True)
                 yield Touch(node, False)
@@ -50,16 +50,16 @@ def touches(root: Node | tuple[tir.Stmt, ...]) -> Iterator[Touch]:
                 stack += children(node)
 
 
-def _stated(access: tir.Call, default: str) -> str:
+def _access_kind(access: tir.Call, default: str) -> str:
     """Return the access kind from the mask of `tvm_access_ptr` (1: read, 2: write), else `default`."""
     return {1: "r", 2: "w"}.get(tir.const_int(access.args[4]) or 0, default)
 
 
-def _pointed(arg: tir.Expr, kind: str, stack: list[Node]) -> Iterator[Touch]:
+def _pointer_accesses(arg: tir.Expr, kind: str, stack: list[Node]) -> Iterator[Touch]:
     """Yield the accesses through a pointer argument; push other subexpressions on `stack`."""
     match arg:
         case tir.Call(op=tir.Op(name="tir.tvm_access_ptr"), args=(_, data, *others)):
-            yield from _pointed(data, _stated(arg, kind), stack)
+            yield from _pointer_accesses(data, _access_kind(arg, kind), stack)
             stack += others
         case tir.Call(op=tir.Op(name="tir.address_of"), args=(tir.BufferLoad(buffer=buffer, indices=indices),)):
             yield from (Touch(buffer.data, letter == "w") for letter in kind)

@@ -58,7 +58,7 @@ def index_type(buffer: tir.Buffer) -> DType:
     return INT32 if reach < 2**31 else INT64
 
 
-def _add(a: Expr, b: Expr) -> Expr:
+def _add_indices(a: Expr, b: Expr) -> Expr:
     """Return a + b; the sum with a ramp is a ramp."""
     match a, b:
         case tir.Ramp(), tir.Ramp() if a.lanes == b.lanes:
@@ -77,16 +77,16 @@ def _add(a: Expr, b: Expr) -> Expr:
 def shifted_index(index: Expr, offset: Expr) -> Expr:
     """Return index + offset, a scalar, in the wider of their types; ramps stay ramps."""
     wider = offset.dtype if offset.dtype.bits > index.dtype.bits else index.dtype.element
-    return _add(_as(wider, index), c.cast(wider, offset))
+    return _add_indices(_cast_index(wider, index), c.cast(wider, offset))
 
 
-def _scaled(index: Expr, step: Expr) -> Expr:
+def _scale_index(index: Expr, step: Expr) -> Expr:
     if isinstance(index, tir.Ramp):
         return tir.Ramp(index.dtype, c.mul(index.base, step), c.mul(index.stride, step), index.lanes)
     return c.mul(index, step)
 
 
-def _as(dtype: DType, index: Expr) -> Expr:
+def _cast_index(dtype: DType, index: Expr) -> Expr:
     if isinstance(index, tir.Ramp) and index.dtype.element is not dtype:
         base, stride = c.cast(dtype, index.base), c.cast(dtype, index.stride)
         return tir.Ramp(dtype.with_lanes(index.lanes), base, stride, index.lanes)
@@ -124,7 +124,7 @@ class _Flattener(TirMutator):
             return (indices[0],)
         dtype = index_type(buffer)
         strides = self.exprs(buffer.strides) or compact_strides(self.exprs(buffer.shape))
-        joined = self._joined(indices, strides, dtype) if indices else None
+        joined = self._linearized(indices, strides, dtype) if indices else None
         if joined is not None:
             indices, strides = (joined,), (c.const(1, dtype),)
         total: Expr = c.const(0, dtype)
@@ -132,10 +132,10 @@ class _Flattener(TirMutator):
             assert buffer.elem_offset is not None
             total = c.cast(dtype, self.expr(buffer.elem_offset))
         for index, step in zip(indices, strides, strict=True):
-            total = _add(total, _scaled(_as(dtype, index), c.cast(dtype, step)))
+            total = _add_indices(total, _scale_index(_cast_index(dtype, index), c.cast(dtype, step)))
         return (total,)
 
-    def _joined(self, indices: tuple[Expr, ...], strides: tuple[Expr, ...], enough: DType) -> Expr | None:
+    def _linearized(self, indices: tuple[Expr, ...], strides: tuple[Expr, ...], enough: DType) -> Expr | None:
         """Return the linearized index if divisions cancel in it, else None. Sums fit the type `enough`."""
         dtype = indices[0].dtype
         if dtype not in (enough, INT64) or any(i.dtype != dtype for i in indices) or not any(map(divisions, indices)):
@@ -154,36 +154,36 @@ class _Flattener(TirMutator):
 
     def expr_call(self, node: tir.Call) -> Expr:
         if isinstance(node.op, relax.GlobalVar):
-            return self._module_call(node, node.op.name, node.args, ())
+            return self._lower_module_call(node, node.op.name, node.args, ())
         match node.args:
             case (tir.StringImm(value=name), *_) if called(node).extern and name in self._functions:
-                return self._module_call(node, name, node.args[1:], node.args[:1])
+                return self._lower_module_call(node, name, node.args[1:], node.args[:1])
         args = self.exprs(node.args)
         if called(node).packed:
-            args = tuple(self._described(a) for a in args)
+            args = tuple(self._as_tensor(a) for a in args)
         return node if args is node.args else replace(node, args=args)
 
-    def _described(self, arg: Expr) -> Expr:
+    def _as_tensor(self, arg: Expr) -> Expr:
         """The bare data of a known buffer as a flat tensor of all of it, for a packed function."""
         buffer = self.by_data.get(arg) if isinstance(arg, tir.Var) else None
         return arg if buffer is None else pack_buffer(self.buffer(buffer))
 
-    def _module_call(self, node: tir.Call, name: str, args: tuple[Expr, ...], head: tuple[Expr, ...]) -> Expr:
+    def _lower_module_call(self, node: tir.Call, name: str, args: tuple[Expr, ...], head: tuple[Expr, ...]) -> Expr:
         """Return a call of a PrimFunc. A callee with symbolic sizes gets tensor descriptors, which carry them."""
         callee = self._functions.get(name)
         if callee is None or len(callee.params) != len(args):
-            wanted = "" if callee is None else f": it takes {len(callee.params)} arguments, not {len(args)}"
-            raise CompileError(error("E0708", f"`{name}` cannot be called here{wanted}", node.span))
+            reason = "" if callee is None else f": it takes {len(callee.params)} arguments, not {len(args)}"
+            raise CompileError(error("E0708", f"`{name}` cannot be called here{reason}", node.span))
         symbolic = bool(symbols_of(callee))
         operands = list(self.exprs(args))
-        for number, (wanted_buffer, arg) in enumerate(zip(callee.buffers, args, strict=True)):
-            given = self.by_data.get(arg) if isinstance(arg, tir.Var) else None
-            if wanted_buffer is not None and given is not None:
-                operands[number] = self.expr(pack_buffer(given)) if symbolic else _start(given)
+        for number, (parameter, arg) in enumerate(zip(callee.buffers, args, strict=True)):
+            buffer = self.by_data.get(arg) if isinstance(arg, tir.Var) else None
+            if parameter is not None and buffer is not None:
+                operands[number] = self.expr(pack_buffer(buffer)) if symbolic else _first_address(buffer)
         return replace(node, args=(*head, *operands))
 
 
-def _start(buffer: tir.Buffer) -> Expr:
+def _first_address(buffer: tir.Buffer) -> Expr:
     """Return the address of a buffer's first element."""
     if _is_zero(buffer.elem_offset):
         return buffer.data
@@ -192,7 +192,7 @@ def _start(buffer: tir.Buffer) -> Expr:
     return c.call("handle", "tvm_access_ptr", kind, buffer.data, buffer.elem_offset, 0, 3)
 
 
-_MOST_BYTES = 1 << 62  # so that no sum of index products wraps
+_MAX_BYTES = 1 << 62  # so that no sum of index products wraps
 
 
 def _check_size(buffer: tir.Buffer) -> None:
@@ -203,7 +203,7 @@ def _check_size(buffer: tir.Buffer) -> None:
     for dim, step in zip(buffer.shape, buffer.strides, strict=bool(buffer.strides)):
         n, s = tir.const_int(dim), tir.const_int(step)
         total = max(total, abs((n or 1) * (s or 1)))
-    if total > _MOST_BYTES:
+    if total > _MAX_BYTES:
         message = f"the buffer `{buffer.name}` is too large"
         raise CompileError(error("E0704", message, buffer.span, "its elements cannot be addressed"))
 

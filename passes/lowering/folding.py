@@ -74,7 +74,7 @@ def known_condition(node: Expr) -> int | None:
         sides = (known_condition(node.lhs), known_condition(node.rhs))
         return 0 if 0 in sides else 1 if sides == (1, 1) else None
     if node.dtype.lanes > 1 and isinstance(node, (tir.LT, tir.LE, tir.GT, tir.GE)):
-        ends = [_ends(side) for side in (node.lhs, node.rhs)]
+        ends = [_end_lanes(side) for side in (node.lhs, node.rhs)]
         if None in ends:
             return None
         outcomes = {tir.const_int(_FOLD[type(node)](c.const(a), c.const(b))) for a in ends[0] for b in ends[1]}  # type: ignore[union-attr]
@@ -82,7 +82,7 @@ def known_condition(node: Expr) -> int | None:
     return tir.const_int(node)
 
 
-def _ends(node: Expr) -> tuple[int, int] | None:
+def _end_lanes(node: Expr) -> tuple[int, int] | None:
     """Return the first and the last lane of a vector of constants with a constant step."""
     if isinstance(node, tir.Broadcast):
         value = tir.const_int(node.value)
@@ -110,10 +110,10 @@ class Copier(Folding):
         return var
 
     def buffer(self, node: tir.Buffer) -> tir.Buffer:
-        renewed = self._buffers.get(node)
-        if renewed is None:
-            renewed = self._buffers[node] = self._renewed(node)
-        return renewed
+        copy = self._buffers.get(node)
+        if copy is None:
+            copy = self._buffers[node] = self._copy_buffer(node)
+        return copy
 
     def buffer_binder(self, node: tir.Buffer) -> tir.Buffer:
         if node.data not in self.values:
@@ -121,7 +121,7 @@ class Copier(Folding):
         self._buffers.pop(node, None)
         return self.buffer(node)
 
-    def _renewed(self, node: tir.Buffer) -> tir.Buffer:
+    def _copy_buffer(self, node: tir.Buffer) -> tir.Buffer:
         """Return the buffer over the copy's variables."""
         data = self.values.get(node.data, node.data)
         offset = None if node.elem_offset is None else self.expr(node.elem_offset)

@@ -46,8 +46,8 @@ class IndexRule:
 def with_index_checks(func: tir.PrimFunc, rule: IndexRule) -> tir.PrimFunc:
     """Return `func` with the bounds checks it needs; `func` itself if it needs none."""
     with deep_recursion():
-        checker = _Checker(rule, DataFlow(func, rule.inputs, rule.scalars))
-        if not any(checker.touches(stmt) for stmt in func.body):
+        checker = _CheckInserter(rule, DataFlow(func, rule.inputs, rule.scalars))
+        if not any(checker.has_checked_access(stmt) for stmt in func.body):
             return func
         body = checker.body(func.body)
         if not checker.inserted:
@@ -55,20 +55,20 @@ def with_index_checks(func: tir.PrimFunc, rule: IndexRule) -> tir.PrimFunc:
         return complete(replace(func, body=body))
 
 
-class _Checker:
+class _CheckInserter:
     def __init__(self, rule: IndexRule, flow: DataFlow) -> None:
         self.inserted = False
         self._rule = rule
         self._flow = flow
         self._analyzer = Analyzer()
-        self._touches: dict[int, tuple[Node, bool]] = {}
+        self._has_access: dict[int, tuple[Node, bool]] = {}
 
-    def touches(self, node: Node) -> bool:
+    def has_checked_access(self, node: Node) -> bool:
         """Return True if the node contains an access with a data-dependent index."""
-        cached = self._touches.get(id(node))
+        cached = self._has_access.get(id(node))
         if cached is None:
             own = isinstance(node, (tir.BufferLoad, tir.BufferStore)) and any(map(self._flow.depends, node.indices))
-            cached = self._touches[id(node)] = (node, own or any(map(self.touches, children(node))))
+            cached = self._has_access[id(node)] = (node, own or any(map(self.has_checked_access, children(node))))
         return cached[1]
 
     # ------------------------------------------------------------ statements
@@ -83,7 +83,7 @@ class _Checker:
             if bound is not None:
                 self._analyzer.bind_bound(stmt.var, *bound)
             return binding
-        if not self.touches(stmt):
+        if not self.has_checked_access(stmt):
             return stmt
         match stmt:
             case tir.For(var=var, min=low, extent=extent):
@@ -93,16 +93,18 @@ class _Checker:
                 return replace(stmt, min=start, extent=count, body=self.body(stmt.body))
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
                 head = self._expr(condition)
-                then = self._under(condition, then, self.body)
+                then = self._visit_under(condition, then, self.body)
                 if other is not None:
-                    other = self._under(negated(condition), other, self.body)
+                    other = self._visit_under(negated(condition), other, self.body)
                 return replace(stmt, condition=head, then_body=then, else_body=other)
             case tir.While(condition=condition, body=inner):
-                return replace(stmt, condition=self._expr(condition), body=self._under(condition, inner, self.body))
+                return replace(
+                    stmt, condition=self._expr(condition), body=self._visit_under(condition, inner, self.body)
+                )
             case tir.BlockRealize():
                 return self._realize(stmt)
             case tir.BufferStore(buffer=buffer, value=value, indices=indices):
-                places = self._places(buffer, indices)
+                places = self._checked_indices(buffer, indices)
                 return replace(stmt, value=self._expr(value), indices=places)
             case tir.AttrStmt() | tir.Evaluate() | tir.AssertStmt():
                 return map_children(stmt, lambda n: self._stmt(n) if isinstance(n, tir.Stmt) else self._any(n))
@@ -112,7 +114,7 @@ class _Checker:
         block = stmt.block
         for axis in block.iter_vars:
             self._analyzer.bind(axis.var, axis.dom)
-        body = self._under(stmt.predicate, block.body, self.body)
+        body = self._visit_under(stmt.predicate, block.body, self.body)
         init = None if block.init is None else self.body(block.init)
         regions = (*(block.reads or ()), *(block.writes or ()))
         by_contents = any(isinstance(n, tir.BufferLoad) for r in regions for span in r.region for n in walk(span))
@@ -125,74 +127,78 @@ class _Checker:
         return self._expr(node) if isinstance(node, tir.Expr) else node
 
     def _expr(self, node: tir.Expr) -> tir.Expr:
-        if not self.touches(node):
+        if not self.has_checked_access(node):
             return node
         match node:
             case tir.BufferLoad(buffer=buffer, indices=indices):
-                return replace(node, indices=self._places(buffer, indices))
+                return replace(node, indices=self._checked_indices(buffer, indices))
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no)):
                 return replace(node, args=self._choice(condition, yes, no))
             case tir.Select(condition=condition, true_value=yes, false_value=no):
                 condition, yes, no = self._choice(condition, yes, no)
                 return replace(node, condition=condition, true_value=yes, false_value=no)
             case tir.And(lhs=lhs, rhs=rhs):
-                return replace(node, lhs=self._expr(lhs), rhs=self._under(lhs, rhs, self._expr))
+                return replace(node, lhs=self._expr(lhs), rhs=self._visit_under(lhs, rhs, self._expr))
             case tir.Or(lhs=lhs, rhs=rhs):
-                return replace(node, lhs=self._expr(lhs), rhs=self._under(negated(lhs), rhs, self._expr))
+                return replace(node, lhs=self._expr(lhs), rhs=self._visit_under(negated(lhs), rhs, self._expr))
             case tir.Call(op=tir.Op(name="tir.checked_index")):
                 return node
         return map_children(node, self._any)
 
     def _choice(self, condition: tir.Expr, yes: tir.Expr, no: tir.Expr) -> tuple[tir.Expr, tir.Expr, tir.Expr]:
         head = self._expr(condition)
-        return head, self._under(condition, yes, self._expr), self._under(negated(condition), no, self._expr)
+        return (
+            head,
+            self._visit_under(condition, yes, self._expr),
+            self._visit_under(negated(condition), no, self._expr),
+        )
 
-    def _under(self, condition: tir.Expr, what, visit):  # type: ignore[no-untyped-def]
+    def _visit_under(self, condition: tir.Expr, subtree, visit):  # type: ignore[no-untyped-def]
         """Visit under a condition. It is no assumption if it loads memory that the code below it writes."""
-        if tir.const_int(condition) is not None or self._changes(condition, what):
-            return visit(what)
+        if tir.const_int(condition) is not None or self._may_change(condition, subtree):
+            return visit(subtree)
         with self._analyzer.constraint(condition):
-            return visit(what)
+            return visit(subtree)
 
-    def _changes(self, condition: tir.Expr, what: Node | Body) -> bool:
+    def _may_change(self, condition: tir.Expr, subtree: Node | Body) -> bool:
         loaded = {n.buffer.data for n in find(condition, tir.BufferLoad)}
-        return bool(loaded) and any(isinstance(n, tir.BufferStore) and n.buffer.data in loaded for n in walk(what))
+        return bool(loaded) and any(isinstance(n, tir.BufferStore) and n.buffer.data in loaded for n in walk(subtree))
 
     # ------------------------------------------------------------ indices
 
-    def _places(self, buffer: tir.Buffer, indices: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
+    def _checked_indices(self, buffer: tir.Buffer, indices: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
         pairs = zip(indices, buffer.shape, strict=True)
-        return tuple(self._place(at, index, extent) for at, (index, extent) in enumerate(pairs))
+        return tuple(self._checked_index(at, index, extent) for at, (index, extent) in enumerate(pairs))
 
-    def _place(self, at: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
+    def _checked_index(self, at: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
         if not self._flow.depends(index):
             return self._expr(index)
-        rule, from_end, plain = self._rule, self._rule.from_end, index
+        rule, from_end, base = self._rule, self._rule.from_end, index
         if not rule.checked:
             return self._unchecked(at, index, extent)
-        turned = _from_end(index, extent)
-        if turned is not None:
-            plain, from_end = turned, True
+        from_end_index = _from_end(index, extent)
+        if from_end_index is not None:
+            base, from_end = from_end_index, True
         elif rule.wraps and isinstance(index, tir.FloorMod):
-            plain = index.lhs
-        plain = _unsigned(plain)
-        if plain is index and not from_end and self._inside(index, extent):
+            base = index.lhs
+        base = _unsigned(base)
+        if base is index and not from_end and self._is_in_bounds(index, extent):
             return self._expr(index)
-        if from_end and self._inside(plain, extent):
-            return self._expr(plain)
+        if from_end and self._is_in_bounds(base, extent):
+            return self._expr(base)
         self.inserted = True
-        return CheckedIndex(self._expr(plain), extent, rule.where, at, from_end).call()
+        return CheckedIndex(self._expr(base), extent, rule.where, at, from_end).call()
 
     def _unchecked(self, at: int, index: tir.Expr, extent: tir.Expr) -> tir.Expr:
         rewritten = self._expr(index)
         if not self._rule.from_end or _from_end(index, extent) is not None or isinstance(index, tir.FloorMod):
             return rewritten
-        if self._inside(index, extent):
+        if self._is_in_bounds(index, extent):
             return rewritten
         self.inserted = True
         return CheckedIndex(rewritten, extent, "", at, True).unchecked()
 
-    def _inside(self, index: tir.Expr, extent: tir.Expr) -> bool:
+    def _is_in_bounds(self, index: tir.Expr, extent: tir.Expr) -> bool:
         """Return True if 0 <= index < extent is proved."""
         with ExitStack() as stack:
             for load in _loads(index, self._rule.known or {}):

@@ -35,12 +35,12 @@ from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.lowering.vector_legality import linear
 from mlcc.passes.manage.stages import FLAT
 
-_ALL_COPIES = 8  # all copies in a function together are at most so many times as long as one may be
+_MAX_COPIES = 8  # all copies in a function together are at most so many times as long as one may be
 
 
-def split_edges(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
+def partition_loops(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
     """Return `func` (flat code) with loops divided; a copied body has at most `limit` statements after unrolling."""
-    return replace(func, body=_Divider(limit).body(func.body)) if limit > 0 else func
+    return replace(func, body=_Partitioner(limit).body(func.body)) if limit > 0 else func
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class _Span:
     guards: set[int] = field(default_factory=set)
 
 
-class _Divider(TirMutator):
+class _Partitioner(TirMutator):
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._left = limit * _ALL_COPIES
+        self._budget = limit * _MAX_COPIES
         self._analyzer = Analyzer()
 
     def expr(self, node: Expr) -> Expr:
@@ -74,25 +74,27 @@ class _Divider(TirMutator):
         if tir.const_int(node.step) not in (None, 1):
             return replace(node, body=self.body(node.body))
         self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
-        divide = {ForKind.SERIAL: self._divided, ForKind.PARALLEL: self._asked}.get(node.kind)
-        divided = None if divide is None or tir.const_int(node.extent) in (0, 1) or _jumps(node.body) else divide(node)
-        return replace(node, body=self.body(node.body)) if divided is None else divided
+        partition = {ForKind.SERIAL: self._partition_serial, ForKind.PARALLEL: self._partition_parallel}.get(node.kind)
+        partitioned = (
+            None if partition is None or tir.const_int(node.extent) in (0, 1) or _jumps(node.body) else partition(node)
+        )
+        return replace(node, body=self.body(node.body)) if partitioned is None else partitioned
 
-    def _divided(self, loop: tir.For) -> list[Stmt] | None:
+    def _partition_serial(self, loop: tir.For) -> list[Stmt] | None:
         """Return the loop split into parts; None if nothing is gained."""
         always, span = self._span(loop.var, loop.body)
-        body = _Dropper(always).body(loop.body) if always else loop.body
+        body = _ConditionDropper(always).body(loop.body) if always else loop.body
         whole: tir.For = replace(loop, body=body)
         if not self._affords(span, body, bool(span.starts) + bool(span.ends)):
             return None if not always else [replace(whole, body=self.body(body))]
-        return self._parts(whole, span, _Dropper(span.guards).body(body))
+        return self._parts(whole, span, _ConditionDropper(span.guards).body(body))
 
     def _affords(self, span: _Span, body: Body, copies: int) -> bool:
         """Return True if conditions go away and the budget has room for `copies` of the body; charge them to it."""
-        size = _expanded(body)
-        if not span.guards or size > self._limit or size * copies > self._left:
+        size = _unrolled_size(body)
+        if not span.guards or size > self._limit or size * copies > self._budget:
             return False
-        self._left -= size * copies
+        self._budget -= size * copies
         return True
 
     def _span(self, var: tir.Var, body: Body) -> tuple[set[int], _Span]:
@@ -100,13 +102,13 @@ class _Divider(TirMutator):
         always: set[int] = set()
         span = _Span()
         for guard in _guards(var, body):
-            worst = _worst(guard, self._analyzer)
-            if worst is None:
+            bound = _upper_bound(guard, self._analyzer)
+            if bound is None:
                 continue
-            if self._analyzer.prove(c.less_equal(worst, 0)):
+            if self._analyzer.prove(c.less_equal(bound, 0)):
                 always.add(id(guard.condition))
                 continue
-            form = linear(worst, {var}, {})
+            form = linear(bound, {var}, {})
             if form is None or var not in form.terms:
                 continue
             factor, rest = form.terms[var], c.cast(var.dtype, form.rest)
@@ -119,42 +121,44 @@ class _Divider(TirMutator):
             span.guards.add(id(guard.condition))
         return always, span
 
-    def _asked(self, loop: tir.For) -> list[Stmt] | None:
+    def _partition_parallel(self, loop: tir.For) -> list[Stmt] | None:
         """Return a parallel loop whose iterations branch on their position; None if nothing is gained."""
-        places = _Places(loop)
+        places = _FusedIndices(loop)
         body = places.body(loop.body)
-        for var, value in places.found:
+        for var, value in places.bindings:
             self._analyzer.bind_bound(var, *self._analyzer.bound(value))
-        left, guarded = self._left, self._asking([loop.var, *(var for var, _ in places.found)], body)
-        if left == self._left and guarded == body:
+        left, guarded = self._budget, self._branch_on_position([loop.var, *(var for var, _ in places.bindings)], body)
+        if left == self._budget and guarded == body:
             return None
-        return [replace(loop, body=(*(tir.Bind(var, value) for var, value in places.found), *guarded))]
+        return [replace(loop, body=(*(tir.Bind(var, value) for var, value in places.bindings), *guarded))]
 
-    def _asking(self, places: Sequence[tir.Var], body: Body) -> Body:
+    def _branch_on_position(self, places: Sequence[tir.Var], body: Body) -> Body:
         """Return the body specialized by a branch on each of `places` in turn: inside the span, or at an edge."""
         if not places:
             return self.body(body)
         var, *others = places
         always, span = self._span(var, body)
-        body = _Dropper(always).body(body) if always else body
+        body = _ConditionDropper(always).body(body) if always else body
         edges = self._edges(var, span)
         if len(edges) == 2 and self._affords(span, body, 2):
-            first, last = (self._asking(others, _Knowing({var: at}).body(copied(body, {}))) for at in edges)
+            first, last = (
+                self._branch_on_position(others, _ConditionFolder({var: at}).body(copied(body, {}))) for at in edges
+            )
             rest: Body = (tir.IfThenElse(c.equal(var, edges[0]), first, last),)
             low, high = self._analyzer.bound(var)
             if high == low + 1:
                 return rest
         elif self._affords(span, body, 1):
             known = dict.fromkeys((var,), edges[0]) if len(edges) == 1 else {}
-            rest = self._asking(others, _Knowing(known).body(copied(body, {})))
+            rest = self._branch_on_position(others, _ConditionFolder(known).body(copied(body, {})))
         else:
-            return self._asking(others, body)
+            return self._branch_on_position(others, body)
         condition: Expr = tir.TRUE
-        for start in _different(span.starts):
+        for start in _distinct(span.starts):
             condition = c.logical_and(condition, c.greater_equal(var, start))
-        for end in _different(span.ends):
+        for end in _distinct(span.ends):
             condition = c.logical_and(condition, c.less(var, end))
-        main = self._asking(others, _Dropper(span.guards).body(body))
+        main = self._branch_on_position(others, _ConditionDropper(span.guards).body(body))
         return (tir.IfThenElse(condition, main, rest),)
 
     def _edges(self, var: tir.Var, span: _Span) -> list[Expr]:
@@ -178,7 +182,7 @@ class _Divider(TirMutator):
         if span.ends:
             end = c.maximum(end, start)
         parts: list[Stmt] = []
-        start, end = (self._named(value, loop, parts) for value in (start, end))
+        start, end = (self._bind_value(value, loop, parts) for value in (start, end))
         if span.starts:
             parts += self._part(loop, low, start, copied(loop.body, {}))
         parts += self._part(loop, start, end, main)
@@ -186,13 +190,13 @@ class _Divider(TirMutator):
             parts += self._part(loop, end, high, copied(loop.body, {}))
         return parts
 
-    def _named(self, value: Expr, loop: tir.For, made: list[Stmt]) -> Expr:
-        """Return a variable bound to the value in `made`, unless the value is simple."""
+    def _bind_value(self, value: Expr, loop: tir.For, stmts: list[Stmt]) -> Expr:
+        """Return a variable bound to the value in `stmts`, unless the value is simple."""
         value = self._analyzer.simplify(value)
         if isinstance(value, (tir.IntImm, tir.Var)):
             return value
         var = tir.Var(f"{loop.var.name}_at", value.dtype)
-        made.append(tir.Bind(var, value))
+        stmts.append(tir.Bind(var, value))
         self._analyzer.bind_bound(var, *self._analyzer.bound(value))
         return var
 
@@ -209,7 +213,7 @@ class _Divider(TirMutator):
         return [replace(loop, var=var, min=start, extent=extent, body=inner)]
 
 
-def _different(values: Sequence[Expr]) -> list[Expr]:
+def _distinct(values: Sequence[Expr]) -> list[Expr]:
     distinct: list[Expr] = []
     for value in values:
         if not any(same_expr(value, other) for other in distinct):
@@ -217,7 +221,7 @@ def _different(values: Sequence[Expr]) -> list[Expr]:
     return distinct
 
 
-def _worst(guard: _Guard, analyzer: Analyzer) -> Expr | None:
+def _upper_bound(guard: _Guard, analyzer: Analyzer) -> Expr | None:
     """Return an upper bound over the inner loops that proves the condition where it is at most 0; None if unknown."""
     node = guard.condition
     lhs, rhs = (substitute(side, guard.values) for side in (node.lhs, node.rhs))
@@ -233,34 +237,34 @@ def _worst(guard: _Guard, analyzer: Analyzer) -> Expr | None:
 
 def _guards(var: tir.Var, body: Body) -> list[_Guard]:
     """Return the comparisons in a body that mention a variable and one of an inner loop."""
-    finder = _Finder(var)
+    finder = _GuardFinder(var)
     finder.body(body)
-    return finder.found
+    return finder.guards
 
 
-class _Places(TirMutator):
+class _FusedIndices(TirMutator):
     """Binds quotients and remainders of a loop's variable to names: the indices of the loops that were fused."""
 
     def __init__(self, loop: tir.For) -> None:
         self._var = loop.var
         self._known = {loop.var} | used_vars(loop.extent)
-        self.found: list[tuple[tir.Var, Expr]] = []
+        self.bindings: list[tuple[tir.Var, Expr]] = []
 
     def expr_binary(self, node: tir.BinaryOp) -> Expr:
         used = used_vars(node) if isinstance(node, (tir.FloorDiv, tir.FloorMod)) else set()
         if self._var in used and used <= self._known and is_steady(node):
-            for var, value in self.found:
+            for var, value in self.bindings:
                 if same_expr(value, node):
                     return var
-            var = tir.Var(f"{self._var.name}_{len(self.found)}", node.dtype)
-            self.found.append((var, node))
+            var = tir.Var(f"{self._var.name}_{len(self.bindings)}", node.dtype)
+            self.bindings.append((var, node))
             return var
         return super().expr_binary(node)
 
 
-class _Finder:
+class _GuardFinder:
     def __init__(self, var: tir.Var) -> None:
-        self.found: list[_Guard] = []
+        self.guards: list[_Guard] = []
         self._var = var
         self._domains: dict[tir.Var, Interval] = {}
         self._values: dict[tir.Var, Expr] = {}
@@ -310,7 +314,7 @@ class _Finder:
             used = used_vars(part.lhs) | used_vars(part.rhs)
             used |= {v for var in used if var in self._values for v in used_vars(self._values[var])}
             if self._var in used and used & self._domains.keys() and not used & self._hidden:
-                self.found.append(_Guard(part, dict(self._domains), dict(self._values)))
+                self.guards.append(_Guard(part, dict(self._domains), dict(self._values)))
 
 
 def _is_index(part: tir.BinaryOp) -> bool:
@@ -318,7 +322,7 @@ def _is_index(part: tir.BinaryOp) -> bool:
     return dtype.kind == "int" and dtype.bits >= 32 and dtype.lanes == 1
 
 
-class _Dropper(Folding):
+class _ConditionDropper(Folding):
     """Removes conditions that are known to hold, given by their ids."""
 
     def __init__(self, holds: set[int]) -> None:
@@ -340,7 +344,7 @@ class _Dropper(Folding):
         return call
 
 
-class _Knowing(Folding):
+class _ConditionFolder(Folding):
     """Fold conditions with known values of variables. Indices keep the variables, which tell iterations apart."""
 
     def __init__(self, values: dict[tir.Var, Expr]) -> None:
@@ -362,11 +366,11 @@ class _Knowing(Folding):
         return super().stmt_if(replace(node, condition=self._known.expr(node.condition)))
 
 
-def _expanded(body: Body) -> int:
+def _unrolled_size(body: Body) -> int:
     """Return the number of statements after unrolling."""
     total = 0
     for stmt in body:
-        inner = sum(_expanded(nested) for nested in nested_bodies(stmt))
+        inner = sum(_unrolled_size(nested) for nested in nested_bodies(stmt))
         if isinstance(stmt, tir.For) and stmt.kind is ForKind.UNROLLED:
             inner *= max(tir.const_int(stmt.extent) or 1, 1)
         total += 1 + inner
@@ -395,4 +399,4 @@ class PartitionLoops(LoweringStep):
     gives: ClassVar[str] = FLAT
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return split_edges(func, options.edge_limit)
+        return partition_loops(func, options.edge_limit)

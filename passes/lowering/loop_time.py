@@ -23,7 +23,7 @@ PER_BYTE = 16  # picoseconds: more than the last cache takes for a byte, less th
 def picoseconds(loop: tir.For) -> Expr:
     """Return the time of a whole loop, as an int64 expression over variables known before it."""
     arithmetic = c.mul(c.cast(INT64, loop.extent), _Throughput({loop.var}).body(loop.body))
-    return c.maximum(arithmetic, c.mul(_Traffic(loop).bytes(), PER_BYTE))
+    return c.maximum(arithmetic, c.mul(_Traffic(loop).total_bytes(), PER_BYTE))
 
 
 class _Throughput(Meter):
@@ -33,14 +33,14 @@ class _Throughput(Meter):
     """
 
     def store(self, stmt: tir.BufferStore) -> int:
-        running = _running_sum(stmt)
-        memory = weight(stmt.value, _lanes(stmt.indices)) if running is None else 0
+        accumulator = _accumulator_load(stmt)
+        memory = weight(stmt.value, _lanes(stmt.indices)) if accumulator is None else 0
         arithmetic = 0
         stack: list[Node] = [stmt.value]
         while stack:
             node = stack.pop()
             if isinstance(node, tir.BufferLoad):
-                memory += 0 if node is running else weight(node, _lanes(node.indices))
+                memory += 0 if node is accumulator else weight(node, _lanes(node.indices))
                 continue
             if isinstance(node, tir.Call):
                 arithmetic += call_weight(node)
@@ -59,7 +59,7 @@ def _operands(node: Node) -> Iterator[Node]:
             yield child
 
 
-def _running_sum(stmt: tir.BufferStore) -> tir.BufferLoad | None:
+def _accumulator_load(stmt: tir.BufferStore) -> tir.BufferLoad | None:
     """Return the load of the stored element if the value is an operation on it: an accumulator kept in a register."""
     if not isinstance(stmt.value, tir.BinaryOp):
         return None
@@ -89,17 +89,17 @@ class _Traffic:
         self._inner: set[tir.Var] = set()  # bound by the loop itself
         self._meter = Meter(self._inner)
         self._trips: dict[tir.Var, Expr] = {}
-        self._behind: dict[tir.Var, _Loops] = {}  # of values that are bound to names
+        self._loops_of_value: dict[tir.Var, _Loops] = {}  # of values that are bound to names
         self._seen: set[tir.Buffer] = set()
-        self._own: set[tir.Var] = set()  # memory of one iteration: it stays in the first caches
+        self._private: set[tir.Var] = set()  # memory of one iteration: it stays in the first caches
         self._touched: dict[tir.Var, Expr] = {}
         self._sizes: dict[tir.Var, int] = {}
         self._stmt(loop)
 
-    def bytes(self) -> Expr:
+    def total_bytes(self) -> Expr:
         total: Expr = tir.IntImm(INT64, 0)
         for data, touched in self._touched.items():
-            if data not in self._own:
+            if data not in self._private:
                 total = c.add(total, c.minimum(touched, self._sizes[data]) if data in self._sizes else touched)
         return total
 
@@ -110,11 +110,11 @@ class _Traffic:
                 self._expr(stmt.value)
                 return
             case tir.Bind(var=var, value=value):
-                self._behind[var] = self._loops(value)
+                self._loops_of_value[var] = self._loops(value)
                 self._inner.add(var)
                 return
             case tir.AllocBuffer(buffer=buffer):
-                self._own.add(buffer.data)
+                self._private.add(buffer.data)
             case tir.For(var=var, extent=extent):
                 self._trips[var] = self._meter.trips(extent)
                 self._inner.add(var)
@@ -135,7 +135,7 @@ class _Traffic:
                 self._access(node.buffer, node.indices)
                 continue
             if isinstance(node, tir.Let):
-                self._behind[node.var] = self._loops(node.value)
+                self._loops_of_value[node.var] = self._loops(node.value)
             stack.extend(children(node))
 
     def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...]) -> _Loops:
@@ -164,8 +164,8 @@ class _Traffic:
             if isinstance(node, tir.Var):
                 if node in self._trips:
                     loops[node] = None
-                elif node in self._behind:
-                    loops.update(self._behind[node])
+                elif node in self._loops_of_value:
+                    loops.update(self._loops_of_value[node])
             elif isinstance(node, tir.BufferLoad):
                 loops.update(self._access(node.buffer, node.indices))
             elif not isinstance(node, tir.IntImm):

@@ -61,12 +61,12 @@ def match(view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...], d
     statements: Stmts = []
     lead = len(region) - len(view.shape)
     for number, (dim, axis) in enumerate(zip(view.shape, region[lead:], strict=True)):
-        _agree(statements, defined, view, dim, axis.extent, f"dimension {number}")
-    for number, (step, wanted) in enumerate(zip(strides[lead:], view.strides, strict=bool(view.strides))):
-        _agree(statements, defined, view, wanted, step, f"stride {number}")
+        _bind_or_assert(statements, defined, view, dim, axis.extent, f"dimension {number}")
+    for number, (step, stated) in enumerate(zip(strides[lead:], view.strides, strict=bool(view.strides))):
+        _bind_or_assert(statements, defined, view, stated, step, f"stride {number}")
     if view.elem_offset is not None:
         if isinstance(view.elem_offset, tir.Var):
-            _agree(statements, defined, view, view.elem_offset, start, "offset")
+            _bind_or_assert(statements, defined, view, view.elem_offset, start, "offset")
             if view.offset_factor > 1:
                 rest = c.floormod(start, view.offset_factor)
                 _assert(statements, view, c.equal(rest, 0), f"the offset is no multiple of {view.offset_factor}")
@@ -87,17 +87,19 @@ def _index_type(buffer: tir.Buffer) -> str:
     return str(buffer.shape[0].dtype) if buffer.shape else "int32"
 
 
-def _agree(made: Stmts, defined: set[tir.Var], view: tir.Buffer, wanted: Expr, given: Expr, what: str) -> None:
+def _bind_or_assert(
+    stmts: Stmts, defined: set[tir.Var], view: tir.Buffer, stated: Expr, actual: Expr, what: str
+) -> None:
     """Bind a symbolic value of the view to the source's value, or check that both agree."""
-    if isinstance(wanted, tir.Var) and wanted not in defined:
-        defined.add(wanted)
-        made.append(tir.Bind(wanted, c.cast(wanted.dtype, given)))
-    elif wanted is not given:
-        _assert(made, view, c.equal(wanted, given), f"{what} is not that of its source")
+    if isinstance(stated, tir.Var) and stated not in defined:
+        defined.add(stated)
+        stmts.append(tir.Bind(stated, c.cast(stated.dtype, actual)))
+    elif stated is not actual:
+        _assert(stmts, view, c.equal(stated, actual), f"{what} is not that of its source")
 
 
-def _assert(made: Stmts, view: tir.Buffer, condition: Expr, message: str) -> None:
+def _assert(stmts: Stmts, view: tir.Buffer, condition: Expr, message: str) -> None:
     if tir.const_int(condition) != 1:
-        made.append(
+        stmts.append(
             tir.AssertStmt(condition, "RuntimeError", (f"match_buffer of {view.name}: {message}",), span=view.span)
         )

@@ -48,8 +48,8 @@ def promoted(func: tir.PrimFunc) -> tir.PrimFunc:
     plain: tir.PrimFunc = func.without_attr(OPERATOR)
     rounded = _rounded_buffers(plain)
     outputs = [b for b in plain.buffers if b in rounded]
-    widened = _widened(plain, rounded.difference(outputs))
-    return _rewritten(_with_stand_ins(widened, [b for b in outputs if b is not None]))
+    widened = _widen_buffers(plain, rounded.difference(outputs))
+    return _promote_body(_add_stand_ins(widened, [b for b in outputs if b is not None]))
 
 
 def with_wide_intermediates(func: tir.PrimFunc) -> tir.PrimFunc:
@@ -58,7 +58,7 @@ def with_wide_intermediates(func: tir.PrimFunc) -> tir.PrimFunc:
     Results are still accumulated in their own type; the rest is for `promoted`.
     """
     chosen = _rounded_buffers(func).difference(func.buffers)
-    return _rewritten(_widened(func, chosen)) if chosen else func
+    return _promote_body(_widen_buffers(func, chosen)) if chosen else func
 
 
 # ---------------------------------------------------------------- buffers
@@ -70,7 +70,7 @@ def _rounded_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
     loaded: set[tir.Buffer] = set()
     local: set[tir.Buffer] = set()
     rounding: set[tir.Buffer] = set()
-    pinned: set[tir.Var] = set()
+    escaping: set[tir.Var] = set()
     bound: dict[tir.Var, tir.Expr] = {}
     for node in walk(func.body):
         match node:
@@ -81,23 +81,23 @@ def _rounded_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
             case tir.Bind(var=var, value=value) | tir.Let(var=var, value=value):
                 bound[var] = value
             case tir.Call(args=args):  # memory that is handed on by its pointer
-                pinned.update(a for a in args if isinstance(a, tir.Var))
-            case tir.Block(alloc_buffers=made, match_buffers=views, annotations=annotations, writes=writes):
-                local.update(made)
+                escaping.update(a for a in args if isinstance(a, tir.Var))
+            case tir.Block(alloc_buffers=allocated, match_buffers=views, annotations=annotations, writes=writes):
+                local.update(allocated)
                 rounding.update(r.buffer for r in writes if ROUNDS in annotations)
                 for view in views:
-                    pinned.update((view.buffer.data, view.source.buffer.data))
-    kept = {b for b in stores if is_narrow(b.dtype) and b.data not in pinned and b not in rounding}
-    taken = [b for b in kept if b in local or b in loaded]
+                    escaping.update((view.buffer.data, view.source.buffer.data))
+    narrow = {b for b in stores if is_narrow(b.dtype) and b.data not in escaping and b not in rounding}
+    candidates = [b for b in narrow if b in local or b in loaded]
     chosen: set[tir.Buffer] = set()
     while True:
-        more = [b for b in taken if b not in chosen and any(_rounds(v, chosen, bound) for v in stores[b])]
+        more = [b for b in candidates if b not in chosen and any(_is_rounded(v, chosen, bound) for v in stores[b])]
         if not more:
             return chosen
         chosen.update(more)
 
 
-def _rounds(value: Any, wide: Collection[tir.Buffer], bound: Mapping[tir.Var, tir.Expr]) -> bool:
+def _is_rounded(value: Any, wide: Collection[tir.Buffer], bound: Mapping[tir.Var, tir.Expr]) -> bool:
     """Return True if computing a narrow value rounds it. Loads, constants, and selections among such values do not."""
     match value:
         case tir.BufferLoad(buffer=buffer):
@@ -107,15 +107,15 @@ def _rounds(value: Any, wide: Collection[tir.Buffer], bound: Mapping[tir.Var, ti
         case tir.Cast(value=inner):
             return not inner.dtype.is_bool
         case tir.Var():
-            return value in bound and _rounds(bound[value], wide, bound)
+            return value in bound and _is_rounded(bound[value], wide, bound)
         case tir.Max(lhs=one, rhs=other) | tir.Min(lhs=one, rhs=other) | tir.Select(true_value=one, false_value=other):
-            return _rounds(one, wide, bound) or _rounds(other, wide, bound)
+            return _is_rounded(one, wide, bound) or _is_rounded(other, wide, bound)
         case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(_, one, other)):
-            return _rounds(one, wide, bound) or _rounds(other, wide, bound)
+            return _is_rounded(one, wide, bound) or _is_rounded(other, wide, bound)
         case tir.Broadcast(value=inner) | tir.Let(body=inner):
-            return _rounds(inner, wide, bound)
+            return _is_rounded(inner, wide, bound)
         case tir.Call(op=tir.Op(name="tir.assume_number"), args=(inner,)):
-            return _rounds(inner, wide, bound)
+            return _is_rounded(inner, wide, bound)
     return True
 
 
@@ -125,13 +125,13 @@ def _float32(buffer: tir.Buffer, name: str) -> tir.Buffer:
     return replace(buffer, name=name, dtype=FLOAT32, data=data)
 
 
-def _widened(func: tir.PrimFunc, chosen: Collection[tir.Buffer]) -> tir.PrimFunc:
+def _widen_buffers(func: tir.PrimFunc, chosen: Collection[tir.Buffer]) -> tir.PrimFunc:
     """Return the function with float32 buffers for the temporaries `chosen`; loads and stores keep the narrow type."""
     wide: dict[Any, Any] = {b: _float32(b, b.name) for b in chosen}
     return substitute(func, wide | {old.data: new.data for old, new in wide.items()})
 
 
-def _with_stand_ins(func: tir.PrimFunc, outputs: list[tir.Buffer]) -> tir.PrimFunc:
+def _add_stand_ins(func: tir.PrimFunc, outputs: list[tir.Buffer]) -> tir.PrimFunc:
     """Return the function with a float32 buffer for each result, and a copy to the result after its last use."""
     root = func.root
     if root is None or not outputs:
@@ -154,11 +154,11 @@ def _rounding_copy(source: tir.Buffer, target: tir.Buffer) -> tir.Stmt:
 
 # ---------------------------------------------------------------- expressions
 
-_PICKS = (tir.Max, tir.Min, tir.Select, tir.Broadcast, tir.Let, tir.Call)
+_SELECTIONS = (tir.Max, tir.Min, tir.Select, tir.Broadcast, tir.Let, tir.Call)
 
 
-def _rewritten(func: tir.PrimFunc) -> tir.PrimFunc:
-    return replace(func, body=_Promote(FLOAT32).body(func.body))
+def _promote_body(func: tir.PrimFunc) -> tir.PrimFunc:
+    return replace(func, body=_Promoter(FLOAT32).body(func.body))
 
 
 def _is_wide_load(node: Any) -> bool:
@@ -166,7 +166,7 @@ def _is_wide_load(node: Any) -> bool:
     return isinstance(node, tir.BufferLoad) and node.dtype.element is not node.buffer.dtype.element
 
 
-def _decides(node: Any) -> bool:
+def _is_discontinuous(node: Any) -> bool:
     """Return True if an expression is discontinuous in a narrow operand."""
     match node:
         case tir.Cast(dtype=dtype, value=value):
@@ -181,10 +181,10 @@ def _decides(node: Any) -> bool:
     return False
 
 
-class _Promote(WideFloats):
+class _Promoter(WideFloats):
     """Computes narrow floats in float32, in a function whose widened buffers are still accessed in their old type."""
 
-    _deciding = False  # inside of an expression that `_decides`
+    _in_discontinuous = False  # inside of an expression that `_is_discontinuous`
 
     def _stmt(self, stmt: Any) -> Any:
         match stmt:
@@ -194,7 +194,7 @@ class _Promote(WideFloats):
                 rewritten = self._wide(value) if is_narrow(value.dtype) else self._expr(value)
                 fitting = c.cast(buffer.dtype.with_lanes(value.dtype.lanes), rewritten)
                 return replace(stmt, value=fitting, indices=tuple(map(self._expr, indices)))
-            case tir.Bind(value=value) if is_narrow(value.dtype) and not _rounds(value, (), {}):
+            case tir.Bind(value=value) if is_narrow(value.dtype) and not _is_rounded(value, (), {}):
                 return replace(stmt, value=self._narrow(value))
         rewritten = super()._stmt(stmt)
         if isinstance(rewritten, tir.Block) and ROUNDS in rewritten.annotations:
@@ -207,13 +207,13 @@ class _Promote(WideFloats):
                 return c.cast(node.dtype, node.value)
             if isinstance(node, tir.BufferLoad) and _is_wide_load(node):
                 return tir.Cast(node.dtype, self._load(node))
-            if isinstance(node, _PICKS) and not _rounds(node, (), {}):
+            if isinstance(node, _SELECTIONS) and not _is_rounded(node, (), {}):
                 return map_children(node, lambda n: self._narrow(n) if isinstance(n, tir.Expr) else n)
         return super()._narrow(node)
 
     def _wide(self, node: tir.Expr) -> tir.Expr:
-        if not self._deciding and _decides(node):
-            return self._decided(super()._wide, node)  # type: ignore[no-any-return]
+        if not self._in_discontinuous and _is_discontinuous(node):
+            return self._visit_discontinuous(super()._wide, node)  # type: ignore[no-any-return]
         match node:
             case tir.BufferLoad() if _is_wide_load(node):
                 wide: tir.Expr = self._load(node)
@@ -221,19 +221,19 @@ class _Promote(WideFloats):
                 wide = self._values[node]
             case _:
                 return super()._wide(node)
-        return tir.Cast(wide.dtype, tir.Cast(node.dtype, wide)) if self._deciding else wide
+        return tir.Cast(wide.dtype, tir.Cast(node.dtype, wide)) if self._in_discontinuous else wide
 
     def _expr(self, node: Any) -> Any:
-        if not self._deciding and _decides(node):
-            return self._decided(super()._expr, node)
+        if not self._in_discontinuous and _is_discontinuous(node):
+            return self._visit_discontinuous(super()._expr, node)
         return super()._expr(node)
 
-    def _decided(self, rewrite: Callable[[Any], Any], node: Any) -> Any:
-        self._deciding = True
+    def _visit_discontinuous(self, rewrite: Callable[[Any], Any], node: Any) -> Any:
+        self._in_discontinuous = True
         try:
             return rewrite(node)
         finally:
-            self._deciding = False
+            self._in_discontinuous = False
 
     def _load(self, node: tir.BufferLoad) -> tir.BufferLoad:
         dtype = node.buffer.dtype.with_lanes(node.dtype.lanes)

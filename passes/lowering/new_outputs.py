@@ -37,22 +37,22 @@ class MarkNewOutputs(LoweringStep):
     def run(self, module: IRModule, ctx: PassContext) -> IRModule:
         result = super().run(module, ctx)
         result.attrs = Attrs({**result.attrs, SANITIZED: True})
-        chosen = _marked(result)
+        chosen = _mark_functions(result)
         for name, func in result.functions.items():
             if isinstance(func, relax.Function):
-                result.functions[name] = rewrite_bottom_up(func, lambda node: _retargeted(node, chosen))
+                result.functions[name] = rewrite_bottom_up(func, lambda node: _call_marked(node, chosen))
         return result
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
         return func
 
 
-def _marked(module: IRModule) -> dict[tuple[str, int], str]:
+def _mark_functions(module: IRModule) -> dict[tuple[str, int], str]:
     """Mark PrimFuncs, or copies of them, by new outputs; return the one to call by name and number of new outputs."""
     uses: dict[str, set[int]] = {}
     for func in list(module.functions.values()):
         for node in walk(func):
-            for name, count in _uses(node):
+            for name, count in _calls(node):
                 uses.setdefault(name, set()).add(count)
     chosen: dict[tuple[str, int], str] = {}
     for name, counts in uses.items():
@@ -67,12 +67,12 @@ def _marked(module: IRModule) -> dict[tuple[str, int], str]:
     return chosen
 
 
-def _uses(node: Any) -> list[tuple[str, int]]:
+def _calls(node: Any) -> list[tuple[str, int]]:
     """Return the functions that a node calls, each with the number of new buffers that the call passes."""
     if isinstance(node, relax.Call):
         if node.op == CALL_TIR:
             callee = node.args[0]
-            return [(callee.name, _outputs(node))] if isinstance(callee, relax.GlobalVar) else []
+            return [(callee.name, _output_count(node))] if isinstance(callee, relax.GlobalVar) else []
         return [(n.name, 0) for n in (node.op, *node.args) if isinstance(n, relax.GlobalVar)]
     if isinstance(node, tir.Call):
         if isinstance(node.op, relax.GlobalVar):
@@ -82,7 +82,7 @@ def _uses(node: Any) -> list[tuple[str, int]]:
     return []
 
 
-def _outputs(call: relax.Call) -> int:
+def _output_count(call: relax.Call) -> int:
     return sum(map(_leaves, call.sinfo_args))
 
 
@@ -90,10 +90,10 @@ def _leaves(info: relax.StructInfo) -> int:
     return sum(map(_leaves, info.fields)) if isinstance(info, relax.TupleStructInfo) else 1
 
 
-def _retargeted(node: Any, chosen: Mapping[tuple[str, int], str]) -> Any:
+def _call_marked(node: Any, chosen: Mapping[tuple[str, int], str]) -> Any:
     """Return the call with its callee replaced by the marked PrimFunc."""
     if not isinstance(node, relax.Call) or node.op != CALL_TIR or not isinstance(node.args[0], relax.GlobalVar):
         return node
     callee = node.args[0]
-    name = chosen.get((callee.name, _outputs(node)), callee.name)
+    name = chosen.get((callee.name, _output_count(node)), callee.name)
     return node if name == callee.name else replace(node, args=(replace(callee, name=name), *node.args[1:]))

@@ -48,14 +48,14 @@ class LowerOptions:
         return max(2, min(self.vector_lanes, 4 * self.vector_bytes // largest))
 
 
-_MASKED = {  # the sizes of elements that instructions of a feature load and store under a mask
+_MASKED_SIZES = {  # the sizes of elements that instructions of a feature load and store under a mask
     "avx512bw": (8, 16, 32, 64), "avx512f": (32, 64), "avx2": (32, 64), "sve": (8, 16, 32, 64),
 }  # fmt: skip
 
 
 def mask_bits(features: Collection[str]) -> frozenset[int]:
     """Return the element sizes in bits that a CPU with these features loads and stores under a mask."""
-    return frozenset(bits for feature, sizes in _MASKED.items() if feature in features for bits in sizes)
+    return frozenset(bits for feature, sizes in _MASKED_SIZES.items() if feature in features for bits in sizes)
 
 
 def plain_lower_options(target: Target) -> LowerOptions:

@@ -39,10 +39,10 @@ def settle_parallel(func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], t
     """
     if not any(n.kind is ForKind.PARALLEL for n in find(func.body, tir.For)):
         return func
-    return replace(func, body=_Settle(functions, threads).body(func.body))
+    return replace(func, body=_LoopSelector(functions, threads).body(func.body))
 
 
-class _Settle(AliasMutator):
+class _LoopSelector(AliasMutator):
     def __init__(self, functions: Mapping[str, tir.PrimFunc], threads: bool) -> None:
         super().__init__()
         self._functions = functions
@@ -51,34 +51,34 @@ class _Settle(AliasMutator):
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         if node.kind is not ForKind.PARALLEL:
             return replace(node, body=self.body(node.body))
-        if not self._threads or not self._may(node):
+        if not self._threads or not self._is_profitable(node):
             return replace(node, kind=ForKind.SERIAL, body=self.body(node.body))
-        return replace(node, body=_Settle(self._functions, False).body(node.body))
+        return replace(node, body=_LoopSelector(self._functions, False).body(node.body))
 
-    def _may(self, loop: tir.For) -> bool:
+    def _is_profitable(self, loop: tir.For) -> bool:
         work = tir.const_int(c.mul(c.cast(INT64, loop.extent), of_iteration(loop)))
         if tir.const_int(loop.extent) == 1 or (work is not None and work < LEAST_WORK):
             return False
-        if _leaves(loop.body) or _calls_packed(loop, self._functions):
+        if _may_exit_early(loop.body) or _calls_packed(loop, self._functions):
             return False
-        return not _Conflicts(loop, self._aliases).found()
+        return not _CarriedDependences(loop, self._aliases).exist()
 
 
 # ---------------------------------------------------------------- jumps and packed calls
 
 
-def _leaves(body: Body) -> bool:
+def _may_exit_early(body: Body) -> bool:
     """Return True if the body contains a jump out of its loop or a return."""
-    return any(_jumps(stmt, False) for stmt in body)
+    return any(_is_exit(stmt, False) for stmt in body)
 
 
-def _jumps(stmt: Stmt, in_loop: bool) -> bool:
+def _is_exit(stmt: Stmt, in_loop: bool) -> bool:
     if isinstance(stmt, tir.Break) and not in_loop:
         return True
     if isinstance(stmt, tir.Evaluate):
         return called(stmt.value).leaves
     inner = in_loop or isinstance(stmt, (tir.For, tir.While))
-    return any(_jumps(s, inner) for nested in nested_bodies(stmt) for s in nested)
+    return any(_is_exit(s, inner) for nested in nested_bodies(stmt) for s in nested)
 
 
 def _calls_packed(node: Node, functions: Mapping[str, tir.PrimFunc]) -> bool:
@@ -108,42 +108,42 @@ def _callee(call: tir.Call) -> str:
 # ---------------------------------------------------------------- loop-carried dependences
 
 
-_Turns = tuple[float, float]  # the iterations, from the first to before the second, in which something is done
+_Iterations = tuple[float, float]  # the iterations, from the first to before the second, in which something is done
 
 
 @dataclass(frozen=True, slots=True)
 class _Access:
     buffer: tir.Buffer
     index: Expr
-    turns: _Turns
+    iterations: _Iterations
 
 
-class _Conflicts:
+class _CarriedDependences:
     """Finds certain loop-carried dependences: elements that two iterations access and one of them writes."""
 
     def __init__(self, loop: tir.For, aliases: Aliases) -> None:
         self._loop = loop
         self._aliases = aliases
         self._own: set[tir.Var] = set()  # memory of one iteration
-        self._varies = {loop.var}  # not uniform over the iterations
+        self._variant = {loop.var}  # not uniform over the iterations
         self._inner: set[tir.Var] = {loop.var}
         self._binds: dict[tir.Var, Expr] = {}
         first, trips = tir.const_int(loop.min), tir.const_int(loop.extent)
-        self._turns: _Turns = (-inf, inf) if first is None or trips is None else (first, first + trips)
+        self._iterations: _Iterations = (-inf, inf) if first is None or trips is None else (first, first + trips)
         self._stores: list[_Access] = []
         self._accesses: list[_Access] = []
         self._forms: dict[int, Linear | None] = {}  # of indices, by identity
         self._by_memory: dict[tir.Var, list[_Access]] = {}
 
-    def found(self) -> bool:
+    def exist(self) -> bool:
         """Return True if there is a certain loop-carried dependence."""
         for stmt in self._loop.body:
-            self._look(stmt)
+            self._visit(stmt)
         for access in self._accesses:
             self._by_memory.setdefault(self._aliases.of(access.buffer.data).at, []).append(access)
-        return any(self._is_one_place(store) or self._meets_others(store) for store in self._stores)
+        return any(self._is_invariant_store(store) or self._meets_other_iterations(store) for store in self._stores)
 
-    def _look(self, stmt: Stmt) -> None:
+    def _visit(self, stmt: Stmt) -> None:
         nested = nested_bodies(stmt)
         inside = {id(s) for body in nested for s in body}
         match stmt:
@@ -158,10 +158,10 @@ class _Conflicts:
                 self._binds[var] = value
             case tir.For(var=var, min=low, extent=extent):
                 self._inner.add(var)
-                if mentions(low, self._varies) or mentions(extent, self._varies):
-                    self._varies.add(var)
+                if mentions(low, self._variant) or mentions(extent, self._variant):
+                    self._variant.add(var)
             case tir.BufferStore():
-                self._stores.append(_Access(stmt.buffer, stmt.indices[0], self._turns))
+                self._stores.append(_Access(stmt.buffer, stmt.indices[0], self._iterations))
                 self._accesses.append(self._stores[-1])
         for child in children(stmt):
             if id(child) not in inside:
@@ -171,24 +171,24 @@ class _Conflicts:
             return
         for body in nested:
             for each in body:
-                self._look(each)
+                self._visit(each)
 
     def _branches(self, stmt: tir.IfThenElse) -> None:
         """Visit each branch under the iterations that take it; drop stores under a vector condition as uncertain."""
-        stores, before = len(self._stores), self._turns
+        stores, before = len(self._stores), self._iterations
         for body, holds in ((stmt.then_body, True), (stmt.else_body or (), False)):
-            self._turns = self._narrowed(stmt.condition, holds)
+            self._iterations = self._narrowed(stmt.condition, holds)
             for each in body:
-                self._look(each)
-        self._turns = before
+                self._visit(each)
+        self._iterations = before
         if stmt.condition.dtype.lanes > 1:
-            perhaps = {id(store) for store in self._stores[stores:]}
+            uncertain = {id(store) for store in self._stores[stores:]}
             del self._stores[stores:]
-            self._accesses = [a for a in self._accesses if id(a) not in perhaps]
+            self._accesses = [a for a in self._accesses if id(a) not in uncertain]
 
-    def _narrowed(self, condition: Expr, holds: bool) -> _Turns:
+    def _narrowed(self, condition: Expr, holds: bool) -> _Iterations:
         """Return the iterations in which a condition on the loop variable holds, or does not hold."""
-        first, end = self._turns
+        first, end = self._iterations
         parts = conjuncts(condition)
         for part in parts if holds or len(parts) == 1 else ():
             limit = tir.const_int(part.rhs) if isinstance(part, (tir.LT, tir.GE)) else None
@@ -198,45 +198,45 @@ class _Conflicts:
         return first, end
 
     def _bind(self, var: tir.Var, value: Node) -> None:
-        if mentions(value, self._varies):
-            self._varies.add(var)
+        if mentions(value, self._variant):
+            self._variant.add(var)
 
     def _expr(self, root: Node) -> None:
         for node in find(root, tir.BufferLoad, tir.Let):
             if isinstance(node, tir.BufferLoad):
-                self._accesses.append(_Access(node.buffer, node.indices[0], self._turns))
+                self._accesses.append(_Access(node.buffer, node.indices[0], self._iterations))
             else:
                 self._bind(node.var, node.value)
                 self._binds[node.var] = node.value
 
-    def _is_one_place(self, store: _Access) -> bool:
+    def _is_invariant_store(self, store: _Access) -> bool:
         data = store.buffer.data
-        return not (data in self._own or data in self._varies or mentions(store.index, self._varies))
+        return not (data in self._own or data in self._variant or mentions(store.index, self._variant))
 
-    def _meets_others(self, store: _Access) -> bool:
+    def _meets_other_iterations(self, store: _Access) -> bool:
         """Return True if another access meets the element of the store in a different iteration."""
         if store.buffer.data in self._own:
             return False
-        place = self._form(store.index)
-        stride = 0 if place is None else place.terms.get(self._loop.var, 0)
-        if place is None or stride == 0:
+        form = self._form(store.index)
+        stride = 0 if form is None else form.terms.get(self._loop.var, 0)
+        if form is None or stride == 0:
             return False
-        inner = {var: times for var, times in place.terms.items() if var is not self._loop.var}
-        first, end = store.turns
+        inner = {var: times for var, times in form.terms.items() if var is not self._loop.var}
+        first, end = store.iterations
         for access in self._by_memory[self._aliases.of(store.buffer.data).at]:
             if access.buffer.dtype is not store.buffer.dtype:
                 continue
             other = self._form(access.index)
-            if other is None or other.rest.dtype is not place.rest.dtype:
+            if other is None or other.rest.dtype is not form.rest.dtype:
                 continue
-            gap = _gap(place.rest, other.rest)
+            gap = _gap(form.rest, other.rest)
             if gap is None or gap % stride:
                 continue
-            away = gap // stride
-            if other.terms == place.terms:  # iterations between the two
-                if away and max(first, access.turns[0] + away) < min(end, access.turns[1] + away):
+            distance = gap // stride
+            if other.terms == form.terms:  # iterations between the two
+                if distance and max(first, access.iterations[0] + distance) < min(end, access.iterations[1] + distance):
                     return True
-            elif other.terms == inner and first <= away < end:  # that iteration stores what all others access
+            elif other.terms == inner and first <= distance < end:  # that iteration stores what all others access
                 return True
         return False
 

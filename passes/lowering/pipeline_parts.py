@@ -19,7 +19,7 @@ ROLLED = "mlcc.pipeline_rolled"  # what is left to do after the loop is done in 
 PART = "software_pipeline_part"  # the key of the brackets
 DOUBLE = "double_buffer_scope"  # of a block: which of its writes gets memory twice at least
 BULK = "mlcc.bulk_copy"  # of a block: the copy engine of a GPU does what it copies, see `mlcc.passes.gpu.bulk_tiles`
-MOST_STAGES = 16
+MAX_STAGES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def plan_of(loop: tir.For) -> Plan:
     stage = _integers(loop, STAGE)
     order = _integers(loop, ORDER) if ORDER in loop.annotations else tuple(range(len(stage)))
     asynchronous = _integers(loop, ASYNC_STAGES) if ASYNC_STAGES in loop.annotations else ()
-    if any(not 0 <= s <= MOST_STAGES for s in stage):
-        raise refused(loop, f"stages are numbers from 0 to {MOST_STAGES}, not {list(stage)}")
+    if any(not 0 <= s <= MAX_STAGES for s in stage):
+        raise refused(loop, f"stages are numbers from 0 to {MAX_STAGES}, not {list(stage)}")
     if len(order) != len(stage):
         raise refused(loop, f"there are {len(stage)} stages, and {len(order)} places in the order")
     if sorted(order) != list(range(len(order))):
@@ -86,17 +86,17 @@ def opened(loop: tir.For) -> list[bool]:
     Raises CompileError if they count neither the statements in blocks nor the statements themselves.
     """
     count = len(plan_of(loop).stage)
-    inside = [_inside(s) for s in loop.body]
-    widths = sum(_width(s) for part in inside for s in part)
+    inside = [_statements(s) for s in loop.body]
+    widths = sum(_statement_count(s) for part in inside for s in part)
     if widths == count:
         return [part != [stmt] for part, stmt in zip(inside, loop.body, strict=True)]
-    if sum(map(_width, loop.body)) == count:
+    if sum(map(_statement_count, loop.body)) == count:
         return [False] * len(inside)
     message = f"its body has {widths} statements, and `{STAGE}` has {count} numbers"
     raise refused(loop, message, "an inner pipeline counts as three: prologue, body and epilogue")
 
 
-def _inside(stmt: Stmt) -> list[Stmt]:
+def _statements(stmt: Stmt) -> list[Stmt]:
     """Return the statements of a block that has several, with the init as one; another statement itself."""
     if not isinstance(stmt, tir.BlockRealize) or tir.const_int(stmt.predicate) != 1:
         return [stmt]
@@ -105,5 +105,5 @@ def _inside(stmt: Stmt) -> list[Stmt]:
     return statements if len(statements) > 1 else [stmt]
 
 
-def _width(stmt: Stmt) -> int:
+def _statement_count(stmt: Stmt) -> int:
     return 3 if is_pipelined(stmt) else 1

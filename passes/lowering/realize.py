@@ -62,26 +62,26 @@ class _Realizer(TirMutator):
         return buffer
 
     def _view(self, view: tir.Buffer, source: tir.Buffer, region: tuple[tir.Range, ...]) -> list[Stmt]:
-        renewed = self.buffer_binder(view)
+        resolved = self.buffer_binder(view)
         if self._kernels:
-            return [unbound(renewed, source, region)]
-        strided = with_strides(renewed, source)
+            return [unbound(resolved, source, region)]
+        strided = with_strides(resolved, source)
         if strided is not view:
             self._buffers[view] = strided
         return match(strided, source, region, self._defined)
 
     def stmt_realize(self, node: tir.BlockRealize) -> Stmt | list[Stmt]:
-        allocated, views, groups = self._open(node)
+        allocated, views, groups = self._lower_block(node)
         statements = views + [s for group in groups for s in group]
         block = node.block
         for key, value in block.annotations.items():
             if key.startswith("pragma_") or (self._kernels and (key == DOUBLE or (key == BULK and _is_set(value)))):
                 statements = [tir.AttrStmt(block.name, key, value, tuple(statements), span=block.span)]
-        self._align(block)
+        self._move_layout_annotations(block)
         body = place_allocations(allocated, tuple(statements), self._notes)
-        return list(_guarded(self.expr(node.predicate), body))
+        return list(_under_condition(self.expr(node.predicate), body))
 
-    def _open(self, node: tir.BlockRealize) -> tuple[tuple[tir.Buffer, ...], list[Stmt], list[Body]]:
+    def _lower_block(self, node: tir.BlockRealize) -> tuple[tuple[tir.Buffer, ...], list[Stmt], list[Body]]:
         """Return the allocations of a block, its views, and its lowered statements, with the guarded init first."""
         block = node.block
         values = self.exprs(node.values)
@@ -95,7 +95,7 @@ class _Realizer(TirMutator):
             views += self._view(view.buffer, source, region)
         groups: list[Body] = []
         if block.init is not None:
-            groups.append(_guarded(at_start(block, values, self.expr), self.body(block.init)))
+            groups.append(_under_condition(at_start(block, values, self.expr), self.body(block.init)))
         groups += [self.body((s,)) for s in block.body]
         return allocated, views, groups
 
@@ -106,7 +106,7 @@ class _Realizer(TirMutator):
         first: list[Stmt] = []
         for stmt, inside in zip(node.body, opened(node), strict=True):
             if inside and isinstance(stmt, tir.BlockRealize):
-                allocated, views, more = self._open(stmt)
+                allocated, views, more = self._lower_block(stmt)
                 first += [*(tir.AllocBuffer(b, self._notes.get(b.data, EMPTY), span=b.span) for b in allocated), *views]
                 groups += more
             else:
@@ -116,7 +116,7 @@ class _Realizer(TirMutator):
         assert isinstance(loop, tir.For)
         return replace(loop, body=(*first, *parts))
 
-    def _align(self, block: tir.Block) -> None:
+    def _move_layout_annotations(self, block: tir.Block) -> None:
         """Move layout annotations of a block to the allocations of its buffers.
 
         `ALIGN` constrains the strides of written buffers, `PERMUTED` the element order of shared memory that the block
@@ -128,8 +128,8 @@ class _Realizer(TirMutator):
                 data = region.buffer.data
                 if region.buffer.scope.startswith("shared"):
                     known = self._notes.get(data, EMPTY)
-                    wanted = (*(w for w in known.get(PERMUTED, ()) if w != permuted), permuted)
-                    self._notes[data] = known.with_item(PERMUTED, wanted)
+                    widths = (*(w for w in known.get(PERMUTED, ()) if w != permuted), permuted)
+                    self._notes[data] = known.with_item(PERMUTED, widths)
         for number, *rule in block.annotations.get(ALIGN, ()):
             data = block.writes[number].buffer.data
             known = self._notes.get(data, EMPTY)
@@ -141,7 +141,7 @@ def _is_set(value: object) -> bool:
     return bool(tir.const_int(value) if isinstance(value, tir.Expr) else value)
 
 
-def _guarded(condition: Expr, body: Body) -> Body:
+def _under_condition(condition: Expr, body: Body) -> Body:
     known = tir.const_int(condition)
     if known is not None:
         return body if known else ()

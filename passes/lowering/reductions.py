@@ -52,12 +52,12 @@ class Reduction:
         return tir.BufferStore(self.store.buffer, self.combined(old, value), self.store.indices, span=self.store.span)
 
 
-def find_reduction(loop: tir.For, aliases: Aliases, asked: bool = False) -> Reduction | None:
+def find_reduction(loop: tir.For, aliases: Aliases, reassociate: bool = False) -> Reduction | None:
     """Return the reduction in the body of a loop over lanes if it may be reassociated, else None.
 
-    `asked`: reductions of floats may be reassociated too.
+    `reassociate`: reductions of floats may be reassociated too.
     """
-    asked = asked or bool(loop.annotations.get(REASSOCIATE))
+    reassociate = reassociate or bool(loop.annotations.get(REASSOCIATE))
     if loop.kind is not ForKind.VECTORIZED and not loop.annotations.get(REASSOCIATE):
         return None
     first, body = _first_iteration(loop)
@@ -73,12 +73,12 @@ def find_reduction(loop: tir.For, aliases: Aliases, asked: bool = False) -> Redu
             return None
     if not isinstance(store.value, _OPERATORS) or store.buffer.dtype.lanes > 1:
         return None
-    value = _other_side(store)
+    value = _reduced_value(store)
     dtype = store.buffer.dtype
     exact = dtype.is_int or dtype.is_uint
-    if value is None or not (exact or (dtype.is_float and asked)):
+    if value is None or not (exact or (dtype.is_float and reassociate)):
         return None
-    if mentions(store.indices[0], {loop.var}) or not _apart(store, value, condition, aliases):
+    if mentions(store.indices[0], {loop.var}) or not _is_independent(store, value, condition, aliases):
         return None
     reduction = Reduction(type(store.value), store, value, first)
     if condition is not None:
@@ -100,7 +100,7 @@ def _first_iteration(loop: tir.For) -> tuple[Body, Body]:
     return (), loop.body
 
 
-def _other_side(store: tir.BufferStore) -> Expr | None:
+def _reduced_value(store: tir.BufferStore) -> Expr | None:
     """Return x of `B[i] op x` or `x op B[i]`; None for another value."""
     assert isinstance(store.value, tir.BinaryOp)
     analyzer = Analyzer()
@@ -111,7 +111,7 @@ def _other_side(store: tir.BufferStore) -> Expr | None:
     return None
 
 
-def _apart(store: tir.BufferStore, value: Expr, condition: Expr | None, aliases: Aliases) -> bool:
+def _is_independent(store: tir.BufferStore, value: Expr, condition: Expr | None, aliases: Aliases) -> bool:
     """Return True if the reduced values are loaded from memory other than the accumulator, without side effects."""
     root = aliases.of(store.buffer.data).root
     for node in (n for part in (value, condition, store.indices[0]) if part is not None for n in walk(part)):
@@ -144,16 +144,16 @@ def reduce_in_vectors(loop: tir.For, reduction: Reduction, analyzer: Analyzer, o
 
     statements: list[Stmt] = list(reduction.first)
     if extent == width:
-        return statements + _folded(reduction, lanes(loop.min, width, reduction.value))
+        return statements + _horizontal_reduction(reduction, lanes(loop.min, width, reduction.value))
     chunks = c.floordiv(loop.extent, width)
-    statements += _accumulated(loop, reduction, width, chunks, analyzer, lanes)
+    statements += _accumulate_lanes(loop, reduction, width, chunks, analyzer, lanes)
     start = c.add(loop.min, c.mul(chunks, width))
     if extent is None:
         return statements + _tail(loop, reduction, width, start, lanes)
     if extent % width == 1:
         statements += copied((reduction.into(reduction.value),), {loop.var: start})
     elif extent % width:
-        statements += _folded(reduction, lanes(start, extent % width, reduction.value))
+        statements += _horizontal_reduction(reduction, lanes(start, extent % width, reduction.value))
     return statements
 
 
@@ -164,7 +164,7 @@ def _tail(
     end = c.add(loop.min, loop.extent)
     value = if_then_else(c.less(loop.var, end), reduction.value, _identity(reduction.op, reduction.dtype))
     try:
-        body = tuple(_folded(reduction, lanes(start, width, value)))
+        body = tuple(_horizontal_reduction(reduction, lanes(start, width, value)))
     except NoVectorForm:
         var = tir.Var(loop.var.name, loop.var.dtype)
         one = copied((reduction.into(reduction.value),), {loop.var: var})
@@ -172,7 +172,7 @@ def _tail(
     return [tir.IfThenElse(c.less(start, end), body, span=loop.span)]
 
 
-def _accumulated(
+def _accumulate_lanes(
     loop: tir.For, reduction: Reduction, width: int, chunks: Expr, analyzer: Analyzer,
     lanes: Callable[[Expr, int, Expr], Expr],
 ) -> list[Stmt]:  # fmt: skip
@@ -187,16 +187,16 @@ def _accumulated(
     analyzer.bind(chunk, tir.Range(zero, count))
     value = lanes(c.add(loop.min, c.mul(chunk, width)), width, reduction.value)
     start = tir.Broadcast(wide, _identity(reduction.op, dtype), width)
-    again = tir.BufferStore(sums, reduction.combined(old, value), (all_lanes,), span=reduction.store.span)
+    update = tir.BufferStore(sums, reduction.combined(old, value), (all_lanes,), span=reduction.store.span)
     return [
         tir.AllocBuffer(sums),
         tir.BufferStore(sums, start, (all_lanes,)),
-        tir.For(chunk, zero, count, ForKind.SERIAL, (again,), span=loop.span),
-        *_folded(reduction, old),
+        tir.For(chunk, zero, count, ForKind.SERIAL, (update,), span=loop.span),
+        *_horizontal_reduction(reduction, old),
     ]
 
 
-def _folded(reduction: Reduction, value: Expr) -> list[Stmt]:
+def _horizontal_reduction(reduction: Reduction, value: Expr) -> list[Stmt]:
     """Return a horizontal reduction: upper half of the lanes with lower half, then into the element."""
     if value.dtype.element is not reduction.dtype:
         raise NoVectorForm
@@ -207,13 +207,13 @@ def _folded(reduction: Reduction, value: Expr) -> list[Stmt]:
         statements.append(tir.Bind(var, value))
         half = count // 2
         if count % 2:
-            odd.append(_picked(var, count - 1, 1))
-        value = reduction.combined(_picked(var, 0, half), _picked(var, half, half))
+            odd.append(_extract_lanes(var, count - 1, 1))
+        value = reduction.combined(_extract_lanes(var, 0, half), _extract_lanes(var, half, half))
     for lane in odd:
         value = reduction.combined(value, lane)
     return [*statements, reduction.into(value)]
 
 
-def _picked(vector: tir.Var, start: int, count: int) -> Expr:
+def _extract_lanes(vector: tir.Var, start: int, count: int) -> Expr:
     dtype = vector.dtype.element.with_lanes(count)
     return tir.Shuffle(dtype, (vector,), tuple(c.const(i) for i in range(start, start + count)))

@@ -32,17 +32,17 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.vector_legality import linear
 from mlcc.passes.manage.stages import FLAT
 
-_LEAST_STRIDE = 5  # elements between those of a vector; nearer ones are loaded in runs
-_MOST_ROWS = 16  # of a block in registers
-_USUAL_BYTES = 16  # of a vector, where that is not known
+_MIN_STRIDE = 5  # elements between those of a vector; nearer ones are loaded in runs
+_MAX_ROWS = 16  # of a block in registers
+_DEFAULT_BYTES = 16  # of a vector, where that is not known
 
 
-def turn_crossings(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
+def transpose_registers(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
     """Return `func` (after vectorization) with column loads replaced by register transposes."""
-    return replace(func, body=_Turner(options.vector_bytes or _USUAL_BYTES).body(func.body))
+    return replace(func, body=_RegisterTransposer(options.vector_bytes or _DEFAULT_BYTES).body(func.body))
 
 
-class _Turner(AliasMutator):
+class _RegisterTransposer(AliasMutator):
     def __init__(self, vector_bytes: int) -> None:
         super().__init__()
         self._vector_bytes = vector_bytes
@@ -62,11 +62,11 @@ class _Turner(AliasMutator):
         if not columns:
             return loop
         width = min(self._width(load.dtype, count) for load in columns)
-        return self._turned(loop, columns, width, count) if width > 1 else loop
+        return self._transpose_columns(loop, columns, width, count) if width > 1 else loop
 
     def _width(self, dtype: DType, count: int) -> int:
         """Return the number of columns of one transpose: a power of two that divides the lanes."""
-        width = min(self._vector_bytes // dtype.element.bytes, _MOST_ROWS, count)
+        width = min(self._vector_bytes // dtype.element.bytes, _MAX_ROWS, count)
         while width > 1 and (dtype.lanes % width or width & (width - 1)):
             width -= 1
         return width
@@ -74,11 +74,13 @@ class _Turner(AliasMutator):
     def _columns(self, loop: tir.For) -> list[tir.BufferLoad]:
         """Return the strided (column) loads of a body that stores elsewhere: candidates for a register transpose."""
         stored = {self._aliases.of(s.buffer.data).root for s in loop.body}  # type: ignore[attr-defined]
-        columns = [n for n in _surely(loop.body) if _is_column(n, loop.var)]
+        columns = [n for n in _unconditional_loads(loop.body) if _is_column(n, loop.var)]
         safe = None not in stored and stored.isdisjoint(self._aliases.of(load.buffer.data).root for load in columns)
         return columns if safe else []
 
-    def _turned(self, loop: tir.For, columns: Sequence[tir.BufferLoad], width: int, count: int) -> list[Stmt]:
+    def _transpose_columns(
+        self, loop: tir.For, columns: Sequence[tir.BufferLoad], width: int, count: int
+    ) -> list[Stmt]:
         chunk = tir.Var(f"{loop.var.name}_at", loop.var.dtype)
         chunks, rest = divmod(count, width)
         first = loop.min if chunks == 1 else c.add(loop.min, c.mul(chunk, width))
@@ -103,7 +105,7 @@ class _Turner(AliasMutator):
         return tuple(statements)
 
 
-def _surely(body: Body) -> Iterator[tir.BufferLoad]:
+def _unconditional_loads(body: Body) -> Iterator[tir.BufferLoad]:
     """Yield the unconditional loads of a body. A conditional load may be out of bounds where its condition fails."""
     stack: list[Node] = list(body)
     while stack:
@@ -130,12 +132,12 @@ def _is_column(load: tir.BufferLoad, var: tir.Var) -> bool:
     stride = tir.const_int(index.stride)
     whole = load.buffer.dtype.lanes == 1 and load.dtype.element.bits in (8, 16, 32, 64) and not load.dtype.is_bool
     form = linear(index.base, {var}, {})
-    near = stride is not None and abs(stride) < _LEAST_STRIDE
+    near = stride is not None and abs(stride) < _MIN_STRIDE
     return whole and not near and form is not None and form.terms == {var: 1}
 
 
-def _columns_of(load: tir.BufferLoad, var: tir.Var, width: int, first: Expr, made: list[Stmt]) -> list[Expr]:
-    """Return the column vectors of a load in `width` iterations; append the loads of rows and shuffles to `made`."""
+def _columns_of(load: tir.BufferLoad, var: tir.Var, width: int, first: Expr, stmts: list[Stmt]) -> list[Expr]:
+    """Return the column vectors of a load in `width` iterations; append the loads of rows and shuffles to `stmts`."""
     index = load.indices[0]
     assert isinstance(index, tir.Ramp)
     base = substitute(index.base, {var: first})
@@ -147,36 +149,36 @@ def _columns_of(load: tir.BufferLoad, var: tir.Var, width: int, first: Expr, mad
         for row in range(group, group + width):
             start = c.add(base, c.mul(index.stride, row))
             ramp = tir.Ramp(index.base.dtype.with_lanes(width), start, one, width)
-            rows.append(_named("row", tir.BufferLoad(dtype, load.buffer, (ramp,)), made))
-        parts.append(_transposed(rows, dtype, made))
-    return [_joined([part[n] for part in parts], made) for n in range(width)]
+            rows.append(_bind_value("row", tir.BufferLoad(dtype, load.buffer, (ramp,)), stmts))
+        parts.append(_transpose_square(rows, dtype, stmts))
+    return [_concatenate([part[n] for part in parts], stmts) for n in range(width)]
 
 
-def _transposed(rows: list[Expr], dtype: DType, made: list[Stmt]) -> list[Expr]:
+def _transpose_square(rows: list[Expr], dtype: DType, stmts: list[Stmt]) -> list[Expr]:
     """Transpose a square of vectors in log2(n) steps of shuffles, each between blocks twice as large as before."""
     width = len(rows)
     step = 1
     while step < width:
-        turned = list(rows)
+        transposed = list(rows)
         for low in (n for n in range(width) if not n & step):
             pair = (rows[low], rows[low + step])
             near = [j if not j & step else width + j - step for j in range(width)]
             far = [j + step if not j & step else width + j for j in range(width)]
-            turned[low] = _named("turned", _shuffle(dtype, pair, near), made)
-            turned[low + step] = _named("turned", _shuffle(dtype, pair, far), made)
-        rows, step = turned, step * 2
+            transposed[low] = _bind_value("turned", _shuffle(dtype, pair, near), stmts)
+            transposed[low + step] = _bind_value("turned", _shuffle(dtype, pair, far), stmts)
+        rows, step = transposed, step * 2
     return rows
 
 
-def _joined(parts: list[Expr], made: list[Stmt]) -> Expr:
+def _concatenate(parts: list[Expr], stmts: list[Stmt]) -> Expr:
     """Return the concatenation of vectors."""
     while len(parts) > 1:
-        joined = []
+        pairs = []
         for one, other in zip(parts[::2], parts[1::2], strict=False):
             lanes = one.dtype.lanes + other.dtype.lanes
             value = _shuffle(one.dtype.with_lanes(lanes), (one, other), range(lanes))
-            joined.append(_named("column", value, made))
-        parts = joined + ([parts[-1]] if len(parts) % 2 else [])
+            pairs.append(_bind_value("column", value, stmts))
+        parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
     return parts[0]
 
 
@@ -184,9 +186,9 @@ def _shuffle(dtype: DType, vectors: tuple[Expr, ...], lanes: Sequence[int]) -> t
     return tir.Shuffle(dtype, vectors, tuple(c.const(n) for n in lanes))
 
 
-def _named(name: str, value: Expr, made: list[Stmt]) -> tir.Var:
+def _bind_value(name: str, value: Expr, stmts: list[Stmt]) -> tir.Var:
     var = tir.Var(name, value.dtype)
-    made.append(tir.Bind(var, value))
+    stmts.append(tir.Bind(var, value))
     return var
 
 
@@ -214,4 +216,4 @@ class TransposeRegisters(LoweringStep):
     gives: ClassVar[str] = FLAT
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return turn_crossings(func, options)
+        return transpose_registers(func, options)

@@ -40,10 +40,10 @@ class InsertIndexChecks(LoweringStep):
         self, name: str, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions,
         module: IRModule,
     ) -> Mapping[str, tir.PrimFunc]:  # fmt: skip
-        return {name: replace(func, body=_Indices(name, _own_temporaries(func)).body(func.body))}
+        return {name: replace(func, body=_IndexChecker(name, _private_loop_counts(func)).body(func.body))}
 
 
-def _own_temporaries(func: tir.PrimFunc) -> dict[tir.Var, int]:
+def _private_loop_counts(func: tir.PrimFunc) -> dict[tir.Var, int]:
     """Return, by data variable of an allocation, the number of parallel loops that it could be sunk into.
 
     Each iteration of those loops has private memory then.
@@ -71,10 +71,10 @@ def place_of(span: Span | None, name: str) -> str:
     return f"{span.source.name}:{line}:{column}"
 
 
-class _Indices(TirMutator):
+class _IndexChecker(TirMutator):
     def __init__(self, name: str, own: Mapping[tir.Var, int]) -> None:
         self._name = name
-        self._own = own
+        self._private_loops = own
         self._stmt: Stmt | None = None
         self._texts: dict[Stmt, Source] = {}
 
@@ -83,15 +83,15 @@ class _Indices(TirMutator):
         return super().stmt(node)
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
-        own = self._own.get(node.buffer.data)
+        own = self._private_loops.get(node.buffer.data)
         return replace(node, annotations=node.annotations.with_item(OWN, own)) if own else node
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
-        span = node.span or self._printed()
+        span = node.span or self._printed_span()
         return tir.BufferLoad(node.dtype, node.buffer, self._checked(node, span), span=span)
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt | list[Stmt]:
-        span = node.span or self._printed()
+        span = node.span or self._printed_span()
         value = self.expr(node.value)
         return tir.BufferStore(node.buffer, value, self._checked(node, span), span=span)
 
@@ -108,9 +108,9 @@ class _Indices(TirMutator):
         if len(node.indices) != len(node.buffer.shape):
             return self.exprs(node.indices)
         pairs = enumerate(zip(node.indices, node.buffer.shape, strict=True))
-        return tuple(self._one(node.buffer, at, index, extent, span) for at, (index, extent) in pairs)
+        return tuple(self._check_dimension(node.buffer, at, index, extent, span) for at, (index, extent) in pairs)
 
-    def _one(self, buffer: tir.Buffer, at: int, index: Expr, extent: Expr, span: Span) -> Expr:
+    def _check_dimension(self, buffer: tir.Buffer, at: int, index: Expr, extent: Expr, span: Span) -> Expr:
         known, size = tir.const_int(index), tir.const_int(extent)
         if known is not None and size is not None and 0 <= known < size:
             return index
@@ -118,7 +118,7 @@ class _Indices(TirMutator):
         args = (self.expr(index), extent, tir.StringImm(text))
         return tir.Call(index.dtype, INDEX, args, span=index.span)
 
-    def _printed(self) -> Span:
+    def _printed_span(self) -> Span:
         """Return the printed statement, as the place of generated code that has no source text."""
         assert self._stmt is not None
         source = self._texts.get(self._stmt)

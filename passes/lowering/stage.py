@@ -33,7 +33,7 @@ def steps_left(module: IRModule, kind: str, sanitize: bool = False) -> tuple[str
     """
     last = module.attrs.get(STEP)
     backend = backends.get(kind)
-    steps = _way(module, kind)
+    steps = _steps_of(module, kind)
     _check_attributes(module, last)
     before = lowered_for(module)
     if last is not None and (last not in steps or (before is not None and before.kind != kind)):
@@ -45,7 +45,7 @@ def steps_left(module: IRModule, kind: str, sanitize: bool = False) -> tuple[str
     return steps if last is None else steps[steps.index(str(last)) + 1 :]
 
 
-def _way(module: IRModule, kind: str) -> tuple[str, ...]:
+def _steps_of(module: IRModule, kind: str) -> tuple[str, ...]:
     """Return the steps of a kind of target that the module follows: with checked accesses, or the usual ones."""
     backend = backends.get(kind)
     return backend.sanitizing if module.attrs.get(SANITIZED) else backend.lowering
@@ -125,9 +125,13 @@ def with_lowering(pipeline: Pipeline, module: IRModule, kind: str, sanitize: boo
     return Pipeline((*passes[: run[0]], *first, *passes[run[0] :], *rest))
 
 
-def placed(found: Diagnostic, func: tir.PrimFunc) -> Diagnostic:
+def placed(diagnostic: Diagnostic, func: tir.PrimFunc) -> Diagnostic:
     """Return the diagnostic, located at the function if it has no place of its own."""
-    return found if found.primary.span else replace(found, primary=Label(func.span, found.primary.text))
+    return (
+        diagnostic
+        if diagnostic.primary.span
+        else replace(diagnostic, primary=Label(func.span, diagnostic.primary.text))
+    )
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ class LoweringStep(Pass):
         functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
         result = reached(module, self.gives, self.name, ctx.target)
         result.functions = {}
-        wrong: dict[str, list[Diagnostic]] = {}
+        diagnostics: dict[str, list[Diagnostic]] = {}
         options = {cpu: version_options(ctx.target, cpu) for cpu in map(cpu_of, functions.values())}
         with deep_recursion():
             for name, func in module.functions.items():
@@ -153,10 +157,10 @@ class LoweringStep(Pass):
                 try:
                     result.functions |= self.lower_named(name, func, functions, options[cpu_of(func)], module)
                 except CompileError as exc:
-                    wrong[name] = [placed(diagnostic, func) for diagnostic in exc.diagnostics]
-        if wrong and not ctx.builds:
-            raise CompileError(all_findings(wrong))
-        ctx.failed.update(wrong)
+                    diagnostics[name] = [placed(diagnostic, func) for diagnostic in exc.diagnostics]
+        if diagnostics and not ctx.builds:
+            raise CompileError(all_findings(diagnostics))
+        ctx.failed.update(diagnostics)
         return result
 
     def lower_named(
@@ -183,7 +187,7 @@ class LoweringStep(Pass):
             raise CompileError(error("E0546", message, help=f"pass -t {other}"))
         enters = self.name in backend.sanitizing[:1]
         left = steps_left(module, kind, sanitize=enters)
-        if not enters and self.name not in _way(module, kind):
+        if not enters and self.name not in _steps_of(module, kind):
             if module.attrs.get(SANITIZED):
                 message, help = f"`{self.name}` is no step of code whose accesses are checked", "run sanitize"
             else:

@@ -16,7 +16,7 @@ from mlcc.ir.visit import substitute
 from mlcc.passes.lowering.accesses import Access, Scope, Uses
 from mlcc.passes.lowering.vector_legality import mentions
 
-_fresh = count(-1, -1)  # numbers of scopes that no other access shares
+_fresh_numbers = count(-1, -1)  # numbers of scopes that no other access shares
 
 
 def is_bound(scope: Scope) -> bool:
@@ -26,7 +26,7 @@ def is_bound(scope: Scope) -> bool:
     return bound and (stmt.thread or "").startswith(("threadIdx", "blockIdx"))  # type: ignore[attr-defined]
 
 
-def of_threads(scope: Scope, axis: str = "threadIdx") -> bool:
+def is_thread_loop(scope: Scope, axis: str = "threadIdx") -> bool:
     """Return True if a scope is a loop over the threads of a block, or over one axis of them."""
     stmt, _ = scope
     return is_bound(scope) and (stmt.thread or "").startswith(axis)  # type: ignore[attr-defined]
@@ -46,30 +46,30 @@ def by_block(uses: Uses, axis: str = "threadIdx") -> Uses:
 
     For memory of a warp, only the loops over one `axis` move.
     """
-    shared = replace(uses, path=tuple(s for s in uses.path if not of_threads(s, axis)))
-    shared.accesses = [_inner_threads(a, axis) for a in uses.accesses]
+    shared = replace(uses, path=tuple(s for s in uses.path if not is_thread_loop(s, axis)))
+    shared.accesses = [_sink_threads(a, axis) for a in uses.accesses]
     return shared
 
 
-def _inner_threads(access: Access, axis: str) -> Access:
-    threads = [s for s, _ in access.path if isinstance(s, tir.For) and of_threads((s, 0), axis)]
+def _sink_threads(access: Access, axis: str) -> Access:
+    threads = [s for s, _ in access.path if isinstance(s, tir.For) and is_thread_loop((s, 0), axis)]
     if not threads:
         return access
     own = {loop.var: tir.Var(loop.var.name, loop.var.dtype) for loop in threads}
-    vary = set(own)
+    divergent = set(own)
     outer: list[Scope] = []
     inner: list[Scope] = []
     position: list[int] = [0]  # of the first scopes of the old path, how many are in `outer`
     for scope in access.path:
         stmt, _ = scope
-        if of_threads(scope, axis):
+        if is_thread_loop(scope, axis):
             pass
-        elif inner or _varies(stmt, vary):
-            inner.append((_renamed(stmt, own, vary), next(_fresh)))
+        elif inner or _is_divergent(stmt, divergent):
+            inner.append((_renamed(stmt, own, divergent), next(_fresh_numbers)))
         else:
             outer.append(scope)
         position.append(len(outer) + len(threads) + len(inner) if inner else len(outer))
-    path = (*outer, *((changed(loop, var=own[loop.var]), next(_fresh)) for loop in threads), *inner)
+    path = (*outer, *((changed(loop, var=own[loop.var]), next(_fresh_numbers)) for loop in threads), *inner)
     guards = []
     for guard, at in access.guards:
         renamed = substitute(guard, own)
@@ -78,19 +78,19 @@ def _inner_threads(access: Access, axis: str) -> Access:
     return replace(access, indices=indices, guards=tuple(guards), path=path)
 
 
-def _varies(stmt: tir.Stmt, vary: set[tir.Var]) -> bool:
+def _is_divergent(stmt: tir.Stmt, divergent: set[tir.Var]) -> bool:
     """Return True if the bounds or condition of a scope differ between threads."""
     match stmt:
         case tir.For(min=low, extent=extent):
-            return mentions(low, vary) or mentions(extent, vary)
+            return mentions(low, divergent) or mentions(extent, divergent)
         case tir.IfThenElse(condition=condition):
-            return mentions(condition, vary)
+            return mentions(condition, divergent)
     return False
 
 
-def _renamed(stmt: tir.Stmt, own: dict[tir.Var, tir.Var], vary: set[tir.Var]) -> tir.Stmt:
+def _renamed(stmt: tir.Stmt, own: dict[tir.Var, tir.Var], divergent: set[tir.Var]) -> tir.Stmt:
     if isinstance(stmt, tir.For):
-        if _varies(stmt, vary):
-            vary.add(stmt.var)
+        if _is_divergent(stmt, divergent):
+            divergent.add(stmt.var)
         return changed(stmt, min=substitute(stmt.min, own), extent=substitute(stmt.extent, own))
     return stmt

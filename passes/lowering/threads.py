@@ -23,7 +23,7 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import LOOPS
 
 
-def serial_threads(func: tir.PrimFunc) -> tir.PrimFunc:
+def serialize_threads(func: tir.PrimFunc) -> tir.PrimFunc:
     """Return `func` with thread-bound loops and launch scopes as serial loops.
 
     Raises CompileError if threads interact.
@@ -38,7 +38,7 @@ def serial_threads(func: tir.PrimFunc) -> tir.PrimFunc:
                 error("E0707", message, node.span, "a CPU runs thread-bound loops one after the other",
                       related=(Label(bound.span, "the thread-bound code"),))
             )  # fmt: skip
-    return replace(func, body=_Serial().body(func.body))
+    return replace(func, body=_Serializer().body(func.body))
 
 
 def _thread_code(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
@@ -50,7 +50,7 @@ def _thread_code(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
                 yield node
 
 
-class _Serial(TirMutator):
+class _Serializer(TirMutator):
     def __init__(self) -> None:
         self._axes: dict[str, tir.Var] = {}  # the launch scopes around, by axis
 
@@ -94,4 +94,4 @@ class SerializeThreads(LoweringStep):
     gives: ClassVar[str] = LOOPS
 
     def lower(self, func: tir.PrimFunc, functions: Mapping[str, tir.PrimFunc], options: LowerOptions) -> tir.PrimFunc:
-        return serial_threads(func)
+        return serialize_threads(func)

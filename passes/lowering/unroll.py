@@ -39,7 +39,7 @@ class _Unroller(TirMutator):
         trips = tir.const_int(loop.extent)
         if loop.kind is not ForKind.UNROLLED or trips is None or tir.const_int(loop.step) not in (None, 1):
             return loop
-        if trips * max(1, size_of(loop.body)) > self._limit or has_jump(loop.body):
+        if trips * max(1, statement_count(loop.body)) > self._limit or has_jump(loop.body):
             return loop
         copies: list[Stmt] = []
         for number in range(trips):
@@ -49,10 +49,10 @@ class _Unroller(TirMutator):
 
 def select_unrolled(func: tir.PrimFunc, limit: int) -> tir.PrimFunc:
     """Return `func` with only those loops marked that `unroll_loops` unrolls; the others become serial."""
-    return replace(func, body=_Selector(limit).body(func.body))
+    return replace(func, body=_UnrollSelector(limit).body(func.body))
 
 
-class _Selector(TirMutator):
+class _UnrollSelector(TirMutator):
     def __init__(self, limit: int) -> None:
         self._limit = limit
 
@@ -61,33 +61,33 @@ class _Selector(TirMutator):
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         loop: tir.For = replace(node, body=self.body(node.body))
-        if loop.kind is not ForKind.UNROLLED or _surely_fits(loop, self._limit):
+        if loop.kind is not ForKind.UNROLLED or _fits_unfolded(loop, self._limit):
             return loop
         if isinstance(_Unroller(self._limit).stmt_for(loop), list):
             return loop
         return replace(loop, kind=ForKind.SERIAL)
 
 
-def _surely_fits(loop: tir.For, limit: int) -> bool:
+def _fits_unfolded(loop: tir.For, limit: int) -> bool:
     """Return True if the unrolled loop fits the limit even if nothing folds. Makes no copies to find out."""
     trips = tir.const_int(loop.extent)
     if trips is None or tir.const_int(loop.step) not in (None, 1) or has_jump(loop.body):
         return False
-    return trips * max(1, _most(loop.body)) <= limit
+    return trips * max(1, _size_bound(loop.body)) <= limit
 
 
-def _most(body: Body) -> int:
+def _size_bound(body: Body) -> int:
     """Return an upper bound of the statements in a body after unrolling."""
     total = 0
     for stmt in body:
-        inside = sum(map(_most, nested_bodies(stmt)))
+        inside = sum(map(_size_bound, nested_bodies(stmt)))
         if isinstance(stmt, tir.For) and stmt.kind is ForKind.UNROLLED:
             inside *= max(1, tir.const_int(stmt.extent) or 1)
         total += 1 + inside
     return total
 
 
-def size_of(body: Body) -> int:
+def statement_count(body: Body) -> int:
     """Return the number of statements, including nested ones."""
     total = 0
     stack = list(body)

@@ -56,12 +56,12 @@ class Lanes(TirMutator):
                 if local or self._masked:
                     raise
                 self._vectors = before
-                new = self._by_lane(stmt)
+                new = self._scalarize(stmt)
             local = local or (isinstance(stmt, tir.Bind) and stmt.var in self._vectors)
             rewritten.extend(new) if isinstance(new, list) else rewritten.append(new)
         return tuple(rewritten)
 
-    def _by_lane(self, stmt: Stmt) -> Stmt:
+    def _scalarize(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, (tir.Bind, tir.DeclBuffer)) or self._uses_vectors(stmt):
             raise NoVectorForm
         lane = tir.Var(self._var.name, self._var.dtype)
@@ -84,7 +84,7 @@ class Lanes(TirMutator):
         if index.dtype.lanes != self._lanes or node.buffer.dtype.lanes > 1:
             raise NoVectorForm
         self._check_mask(node.buffer)
-        return tir.BufferStore(node.buffer, self._wide(value), (index,), span=node.span)
+        return tir.BufferStore(node.buffer, self._broadcast(value), (index,), span=node.span)
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
         condition = self._condition(node)
@@ -94,12 +94,12 @@ class Lanes(TirMutator):
             other = None if node.else_body is None else self.body(node.else_body)
             return replace(node, condition=condition, then_body=self.body(node.then_body), else_body=other)
         everywhere = _for_all_lanes(condition)
-        masked = self._in_some_lanes(node, condition)
+        masked = self._masked_branch(node, condition)
         if masked is not None and (everywhere is None or self._options.cheap_masks):
             return masked
         if everywhere is None:
             raise NoVectorForm
-        rest = masked or self._by_lane(node)
+        rest = masked or self._scalarize(node)
         return tir.IfThenElse(everywhere, self.body(node.then_body), (rest,), span=node.span)
 
     def _condition(self, node: tir.IfThenElse) -> Expr | None:
@@ -107,7 +107,7 @@ class Lanes(TirMutator):
         if node.else_body is not None or len(operands(node.condition)) < 2:
             return self.expr(node.condition)
         parts = [self.expr(part) for part in operands(node.condition)]
-        if len({part.dtype.lanes for part in parts}) > 1 or not all(map(_always_safe, parts[1:])):
+        if len({part.dtype.lanes for part in parts}) > 1 or not all(map(_is_speculatable, parts[1:])):
             return None
         return self.expr(node.condition)
 
@@ -115,12 +115,12 @@ class Lanes(TirMutator):
         """Turn `if a and b` into `if a: if b`, with a uniform part first where that is safe."""
         parts = operands(node.condition)
         wide = [self.expr(part).dtype.lanes > 1 for part in parts]
-        first = next((n for n, part in enumerate(parts) if not wide[n] and (n == 0 or _always_safe(part))), 0)
+        first = next((n for n, part in enumerate(parts) if not wide[n] and (n == 0 or _is_speculatable(part))), 0)
         rest = [part for n, part in enumerate(parts) if n != first]
         inner = tir.IfThenElse(_conjunction(rest), node.then_body, span=node.span)
         return self.stmt_if(tir.IfThenElse(parts[first], (inner,), span=node.span))
 
-    def _in_some_lanes(self, node: tir.IfThenElse, condition: Expr) -> tir.IfThenElse | None:
+    def _masked_branch(self, node: tir.IfThenElse, condition: Expr) -> tir.IfThenElse | None:
         """Return the branch under a mask; None if something in it has no masked form."""
         before = dict(self._vectors)
         self._masked += 1
@@ -152,16 +152,16 @@ class Lanes(TirMutator):
         match node.body:
             case (tir.IfThenElse(condition=condition, then_body=inner, else_body=None),) if not mentions(
                 condition, {node.var, *self._vectors}
-            ) and _always_safe(condition):
+            ) and _is_speculatable(condition):
                 dot = self._dot(replace(node, body=inner))
                 return None if dot is None else tir.IfThenElse(condition, (dot,), span=node.span)
         try:
-            dot = as_dot(node, self._var, self._base, self._lanes, self._options.dots, self._instead)
+            dot = as_dot(node, self._var, self._base, self._lanes, self._options.dots, self._over_lanes)
         except NoVectorForm:
             return None
         return None if dot is None or mentions(dot, set(self._vectors)) else dot
 
-    def _instead(self, var: tir.Var, lanes: int, expr: Expr) -> Expr:
+    def _over_lanes(self, var: tir.Var, lanes: int, expr: Expr) -> Expr:
         """Return an expression over another variable, in `lanes` lanes from 0 on."""
         return Lanes(var, c.const(0, var.dtype), lanes, self._analyzer, self._options).expr(expr)
 
@@ -197,18 +197,18 @@ class Lanes(TirMutator):
 
     # ------------------------------------------------------------ expressions
 
-    def _wide(self, value: Expr) -> Expr:
+    def _broadcast(self, value: Expr) -> Expr:
         if value.dtype.lanes == self._lanes:
             return value
         if value.dtype.lanes != 1:
             raise NoVectorForm
         return tir.Broadcast(value.dtype.with_lanes(self._lanes), value, self._lanes)
 
-    def _all(self, *values: Expr) -> list[Expr]:
+    def _with_equal_lanes(self, *values: Expr) -> list[Expr]:
         """Return the values broadcast to one number of lanes."""
         if all(v.dtype.lanes == 1 for v in values):
             return list(values)
-        return [self._wide(v) for v in values]
+        return [self._broadcast(v) for v in values]
 
     def var(self, node: tir.Var) -> Expr:
         return self._vectors.get(node, node)
@@ -219,15 +219,15 @@ class Lanes(TirMutator):
             return self._binary(node, self.index(node.lhs), self.index(node.rhs))
         if isinstance(node, tir.Cast) and node.dtype.is_int and node.value.dtype.is_int:
             value = self.index(node.value)
-            return _widened(node, value) if isinstance(value, tir.Ramp) else self._cast(node, value)
+            return _widen_ramp(node, value) if isinstance(value, tir.Ramp) else self._cast(node, value)
         if isinstance(node, (tir.FloorDiv, tir.FloorMod)):
             value, by = self.index(node.lhs), tir.const_int(node.rhs)
             if isinstance(value, tir.Ramp) and by is not None and by > 0:
-                return self._divided(node, value, by)
+                return self._divide_ramp(node, value, by)
             return self._binary(node, value, self.expr(node.rhs))
         return self.expr(node)
 
-    def _divided(self, node: tir.BinaryOp, ramp: tir.Ramp, by: int) -> Expr:
+    def _divide_ramp(self, node: tir.BinaryOp, ramp: tir.Ramp, by: int) -> Expr:
         """Return the quotient or remainder of a ramp by a constant.
 
         It is a ramp or uniform if the divisor divides the stride, or if all lanes lie between two multiples of it.
@@ -251,22 +251,24 @@ class Lanes(TirMutator):
         ramp = _ramp(node, lhs, rhs)
         if ramp is not None:
             return ramp
-        lhs, rhs = self._all(lhs, rhs)
+        lhs, rhs = self._with_equal_lanes(lhs, rhs)
         return type(node)(node.dtype.with_lanes(lhs.dtype.lanes), lhs, rhs, span=node.span)
 
     def expr_binary(self, node: tir.BinaryOp) -> Expr:
         lhs, rhs = self.expr(node.lhs), self.expr(node.rhs)
         lazy = isinstance(node, (tir.And, tir.Or)) and rhs.dtype.lanes * lhs.dtype.lanes > 1
-        if lazy and not _always_safe(node.rhs):
+        if lazy and not _is_speculatable(node.rhs):
             known = tir.IntImm(BOOL, int(isinstance(node, tir.Or)))
             true, false = (known, node.rhs) if isinstance(node, tir.Or) else (node.rhs, known)
-            return self._chosen(tir.Call(BOOL, tir.Op("tir.if_then_else"), (node.lhs, true, false), span=node.span))
-        if isinstance(node, (tir.FloorDiv, tir.FloorMod)) and isinstance(lhs, tir.Ramp) and self._fits(lhs):
+            return self._if_then_else(
+                tir.Call(BOOL, tir.Op("tir.if_then_else"), (node.lhs, true, false), span=node.span)
+            )
+        if isinstance(node, (tir.FloorDiv, tir.FloorMod)) and isinstance(lhs, tir.Ramp) and self._does_not_wrap(lhs):
             by = tir.const_int(rhs)
-            return self._binary(node, lhs, rhs) if by is None or by <= 0 else self._divided(node, lhs, by)
-        return self._alike(node, lhs, rhs) or self._binary(node, lhs, rhs)
+            return self._binary(node, lhs, rhs) if by is None or by <= 0 else self._divide_ramp(node, lhs, by)
+        return self._uniform_comparison(node, lhs, rhs) or self._binary(node, lhs, rhs)
 
-    def _alike(self, node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr | None:
+    def _uniform_comparison(self, node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr | None:
         """Return a comparison as a scalar if it is uniform over the lanes, else None.
 
         It is if the first lane and the bound are multiples of the span of all lanes.
@@ -277,7 +279,7 @@ class Lanes(TirMutator):
             ramp, bound = rhs, lhs
         else:
             return None
-        stride = tir.const_int(ramp.stride) if isinstance(ramp, tir.Ramp) and self._fits(ramp) else None
+        stride = tir.const_int(ramp.stride) if isinstance(ramp, tir.Ramp) and self._does_not_wrap(ramp) else None
         if stride is None or stride <= 0 or bound.dtype.lanes > 1:
             return None
         reach = stride * self._lanes
@@ -290,11 +292,11 @@ class Lanes(TirMutator):
     def _cast(self, node: tir.Cast, value: Expr) -> Expr:
         if value is node.value:
             return node
-        if isinstance(value, tir.Ramp) and node.dtype.kind == "int" and self._fits(value):
-            return _widened(node, value)
+        if isinstance(value, tir.Ramp) and node.dtype.kind == "int" and self._does_not_wrap(value):
+            return _widen_ramp(node, value)
         return tir.Cast(node.dtype.with_lanes(value.dtype.lanes), value, span=node.span)
 
-    def _fits(self, ramp: tir.Ramp) -> bool:
+    def _does_not_wrap(self, ramp: tir.Ramp) -> bool:
         """Return True if no lane wraps."""
         last = self._analyzer.bound(c.add(ramp.base, c.mul(ramp.stride, ramp.lanes - 1)))
         most = 1 << ramp.dtype.bits - 1
@@ -334,7 +336,7 @@ class Lanes(TirMutator):
         if isinstance(node.op, relax.GlobalVar):
             raise NoVectorForm
         if node.op.name == "tir.if_then_else":
-            return self._chosen(node)
+            return self._if_then_else(node)
         check = checked_index(node)
         if check is not None:
             return self._checked(node, check)
@@ -342,7 +344,7 @@ class Lanes(TirMutator):
         if called(node).lanewise:
             if all(a.dtype.lanes == 1 for a in args):
                 return replace(node, args=args)
-            wide = tuple(self._wide(a) for a in args)
+            wide = tuple(self._broadcast(a) for a in args)
             return tir.Call(node.dtype.with_lanes(self._lanes), node.op, wide, span=node.span)
         raise NoVectorForm
 
@@ -358,23 +360,23 @@ class Lanes(TirMutator):
     def expr_generic(self, node: Expr) -> Expr:
         if isinstance(node, tir.Select):
             sides = (node.condition, node.true_value, node.false_value)
-            return self._chosen(tir.Call(node.dtype, tir.Op("tir.if_then_else"), sides, span=node.span))
+            return self._if_then_else(tir.Call(node.dtype, tir.Op("tir.if_then_else"), sides, span=node.span))
         if mentions(node, set(self._vectors)):  # vectors inside vectors
             raise NoVectorForm
         return node
 
-    def _chosen(self, node: tir.Call) -> Expr:
+    def _if_then_else(self, node: tir.Call) -> Expr:
         """`T.if_then_else`: a branch for all lanes, a selection if neither side can do harm, else a choice by lane."""
         condition = self.expr(node.args[0])
         if condition.dtype.lanes == 1:
-            true, false = self._all(*(self.expr(a) for a in node.args[1:]))
+            true, false = self._with_equal_lanes(*(self.expr(a) for a in node.args[1:]))
             return tir.Call(true.dtype, node.op, (condition, true, false), span=node.span)
-        if all(map(_always_safe, node.args[1:])):
-            true, false = (self._wide(self.expr(a)) for a in node.args[1:])
+        if all(map(_is_speculatable, node.args[1:])):
+            true, false = (self._broadcast(self.expr(a)) for a in node.args[1:])
             return tir.Select(true.dtype, condition, true, false, span=node.span)
         self._masked += 1
         try:
-            true, false = (self._wide(self.expr(a)) for a in node.args[1:])
+            true, false = (self._broadcast(self.expr(a)) for a in node.args[1:])
         finally:
             self._masked -= 1
         return tir.Call(true.dtype, node.op, (condition, true, false), span=node.span)
@@ -387,7 +389,7 @@ def _conjunction(parts: list[Expr]) -> Expr:
     return conjunction
 
 
-def _widened(node: tir.Cast, ramp: tir.Ramp) -> Expr:
+def _widen_ramp(node: tir.Cast, ramp: tir.Ramp) -> Expr:
     """Return the cast of a ramp in which no lane wraps."""
     base, stride = c.cast(node.dtype, ramp.base), c.cast(node.dtype, ramp.stride)
     return tir.Ramp(node.dtype.with_lanes(ramp.lanes), base, stride, ramp.lanes)
@@ -416,7 +418,7 @@ def _ramp(node: tir.BinaryOp, lhs: Expr, rhs: Expr) -> Expr | None:
     return None
 
 
-def _always_safe(node: Expr) -> bool:
+def _is_speculatable(node: Expr) -> bool:
     """Return True if evaluating it for inactive lanes cannot fault: no loads, no calls but lane-wise ones."""
     stack: list[Node] = [node]
     while stack:
@@ -444,14 +446,14 @@ def _for_all_lanes(condition: Expr) -> Expr | None:
         return None
     less = isinstance(condition, (tir.LT, tir.LE))
     low, high = (condition.lhs, condition.rhs) if less else (condition.rhs, condition.lhs)
-    greatest, least = _end(low, True), _end(high, False)
+    greatest, least = _extreme_lane(low, True), _extreme_lane(high, False)
     if greatest is None or least is None:
         return None
     compare = c.less if isinstance(condition, (tir.LT, tir.GT)) else c.less_equal
     return compare(greatest, least)
 
 
-def _end(value: Expr, greatest: bool) -> Expr | None:
+def _extreme_lane(value: Expr, greatest: bool) -> Expr | None:
     """Return the greatest or least lane of a ramp (assumed not to wrap) or broadcast."""
     if not value.dtype.is_int or value.dtype.is_uint or value.dtype.bits < 32:
         return None

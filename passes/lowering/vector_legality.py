@@ -88,13 +88,13 @@ class _Access:
 
 
 class _Collector:
-    """Collects the accesses, inner loops and bindings of a loop body; `plain`: nothing forbids lockstep otherwise."""
+    """Collects the accesses, inner loops and bindings of a loop body; `supported`: nothing forbids lockstep otherwise."""
 
     def __init__(self) -> None:
         self.accesses: list[_Access] = []
         self.loops: dict[tir.Var, tir.For] = {}
         self.binds: dict[tir.Var, Expr] = {}
-        self.plain = True
+        self.supported = True
 
     def body(self, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
@@ -108,10 +108,10 @@ class _Collector:
                 self._exprs(index)
             return
         if isinstance(stmt, (tir.AllocBuffer, tir.While, tir.Break, tir.Continue)):
-            self.plain = False
+            self.supported = False
         elif isinstance(stmt, tir.For):
             self.loops[stmt.var] = stmt
-            self.plain = self.plain and tir.const_int(stmt.step) in (None, 1)
+            self.supported = self.supported and tir.const_int(stmt.step) in (None, 1)
             self._exprs(stmt.min)
             self._exprs(stmt.extent)
         elif isinstance(stmt, tir.Bind):
@@ -121,7 +121,7 @@ class _Collector:
             pass
         elif isinstance(stmt, tir.DeclBuffer):
             if not isinstance(stmt.data, tir.Var):
-                self.plain = False
+                self.supported = False
         else:
             inner = {id(s) for nested in nested_bodies(stmt) for s in nested}
             for child in children(stmt):
@@ -139,12 +139,12 @@ class _Collector:
                 stack.extend(node.indices)
             elif isinstance(node, tir.Var):
                 if node.dtype.is_handle:
-                    self.plain = False
+                    self.supported = False
             else:
                 if isinstance(node, tir.Let):
                     self.binds[node.var] = node.value
                 elif isinstance(node, tir.Call) and effect_of(node) > Effect.READ:
-                    self.plain = False
+                    self.supported = False
                 stack.extend(children(node))
 
     def _access(self, buffer: tir.Buffer, indices: tuple[Expr, ...], writes: bool) -> None:
@@ -155,7 +155,7 @@ def in_lockstep(loop: tir.For, aliases: Aliases) -> bool:
     """Return True if the iterations of `loop` (flat code, constant extent) are proved safe to run in lockstep."""
     collector = _Collector()
     collector.body(loop.body)
-    if not collector.plain:
+    if not collector.supported:
         return False
     by_root: dict[tir.Var | None, list[_Access]] = {}
     for access in collector.accesses:
@@ -165,14 +165,14 @@ def in_lockstep(loop: tir.For, aliases: Aliases) -> bool:
         return False
     changing = {a.buffer.data for root in written for a in by_root[root]}
     forms = _Forms(loop, collector, changing)
-    return all(_apart(by_root[root], forms, aliases) for root in written)
+    return all(_are_disjoint(by_root[root], forms, aliases) for root in written)
 
 
-def _apart(accesses: list[_Access], forms: _Forms, aliases: Aliases) -> bool:
+def _are_disjoint(accesses: list[_Access], forms: _Forms, aliases: Aliases) -> bool:
     """Return True if the accesses of one memory are proved disjoint between lanes."""
     buffer = accesses[0].buffer
-    place = aliases.of(buffer.data).at
-    if any(a.buffer.dtype is not buffer.dtype or aliases.of(a.buffer.data).at is not place for a in accesses):
+    address = aliases.of(buffer.data).at
+    if any(a.buffer.dtype is not buffer.dtype or aliases.of(a.buffer.data).at is not address for a in accesses):
         return False  # views that count differently
     first, *others = (forms.of(a.index) for a in accesses)
     if first is None or not forms.injective(first):
@@ -188,7 +188,7 @@ def _apart(accesses: list[_Access], forms: _Forms, aliases: Aliases) -> bool:
         if offset is None:
             return False
         offsets.add(offset)
-    return all(forms.far(first, abs(a - b)) for a in offsets for b in offsets if a < b)
+    return all(forms.never_meet(first, abs(a - b)) for a in offsets for b in offsets if a < b)
 
 
 class _Forms:
@@ -201,19 +201,19 @@ class _Forms:
         self._lane = loop.var
         self._extent = tir.const_int(loop.extent) or 0
         self._inner = collector.loops
-        self._over = {loop.var, *collector.loops}
+        self._variables = {loop.var, *collector.loops}
         self._binds = collector.binds
         self._changing = changing
 
     def of(self, index: Expr) -> Linear | None:
         """Return the form; None if there is none, or if it depends on memory that the loop writes."""
-        form = linear(index, self._over, self._binds)
+        form = linear(index, self._variables, self._binds)
         if form is None or mentions(form.rest, self._changing):
             return None
         rest = form.rest
         for var, coefficient in form.terms.items():
             if var is not self._lane:
-                start = linear(self._inner[var].min, self._over, self._binds)
+                start = linear(self._inner[var].min, self._variables, self._binds)
                 if start is None or start.terms or mentions(start.rest, self._changing):
                     return None
                 rest = c.add(rest, c.mul(c.cast(rest.dtype, start.rest), coefficient))
@@ -224,7 +224,7 @@ class _Forms:
         inner = [(k, tir.const_int(self._inner[v].extent)) for v, k in form.terms.items() if v is not self._lane]
         return form.terms.get(self._lane, 0), sorted((k, -1 if n is None else n) for k, n in inner if n != 1)
 
-    def far(self, form: Linear, distance: int) -> bool:
+    def never_meet(self, form: Linear, distance: int) -> bool:
         """Return True if no two lanes meet in accesses `distance` elements apart.
 
         The distance exceeds the reach of all lanes, or, without inner loops, it is no multiple of the stride.

@@ -26,7 +26,7 @@ from mlcc.passes.lowering.vector_code import Lanes, NoVectorForm
 from mlcc.passes.lowering.vector_legality import in_lockstep
 from mlcc.passes.manage.stages import FLAT
 
-_UNROLLED = 4
+_MAX_UNROLLED = 4
 
 
 def vectorize_loops(func: tir.PrimFunc, options: LowerOptions) -> tir.PrimFunc:
@@ -44,7 +44,7 @@ class _Vectorizer(AliasMutator):
         if tir.const_int(node.step) in (None, 1):
             self._analyzer.bind(node.var, tir.Range(node.min, node.extent))
         if node.kind is not ForKind.VECTORIZED:
-            reduced = self._reduced(node) if node.annotations.get(REASSOCIATE) else None
+            reduced = self._vectorize_reduction(node) if node.annotations.get(REASSOCIATE) else None
             return replace(node, body=self.body(node.body)) if reduced is None else reduced
         serial = replace(node, kind=ForKind.SERIAL)
         extent = tir.const_int(node.extent)
@@ -52,17 +52,17 @@ class _Vectorizer(AliasMutator):
             return replace(serial, body=self.body(node.body))
         for inner in _inner_vectorized(node.body):  # one level of lanes: inner marks give way
             return replace(serial, body=self.body(inner))
-        self._note_views(node.body)
+        self._bind_views(node.body)
         if extent < 2:
             return serial
         try:
             if in_lockstep(serial, self._aliases):
-                return self._in_vectors(serial, extent)
+                return self._vectorize(serial, extent)
         except NoVectorForm:
             return serial
-        return self._reduced(node) or serial
+        return self._vectorize_reduction(node) or serial
 
-    def _reduced(self, loop: tir.For) -> list[Stmt] | None:
+    def _vectorize_reduction(self, loop: tir.For) -> list[Stmt] | None:
         """Return a vectorized reduction; None if the loop is none."""
         if tir.const_int(loop.step) not in (None, 1):
             return None
@@ -74,12 +74,12 @@ class _Vectorizer(AliasMutator):
         except NoVectorForm:
             return None
 
-    def _note_views(self, body: Body) -> None:
+    def _bind_views(self, body: Body) -> None:
         for stmt in body:
             if isinstance(stmt, tir.DeclBuffer):
                 self._aliases.bind(stmt.buffer.data, stmt.data)
 
-    def _in_vectors(self, loop: tir.For, extent: int) -> list[Stmt]:
+    def _vectorize(self, loop: tir.For, extent: int) -> list[Stmt]:
         width = min(extent, self._options.lanes_for(loop.body))
         chunks, rest = divmod(extent, width)
         var = loop.var
@@ -92,14 +92,14 @@ class _Vectorizer(AliasMutator):
             zero = c.const(0, var.dtype)
             self._analyzer.bind(chunk, tir.Range(zero, c.const(chunks, var.dtype)))
             body = Lanes(var, base, width, self._analyzer, self._options).body(loop.body)
-            kind = ForKind.UNROLLED if chunks <= _UNROLLED else ForKind.SERIAL  # a tile of a few vectors: registers
+            kind = ForKind.UNROLLED if chunks <= _MAX_UNROLLED else ForKind.SERIAL  # a tile of a few vectors: registers
             statements.append(tir.For(chunk, zero, c.const(chunks, var.dtype), kind, body, span=loop.span))
         if rest:
-            again = tir.Var(var.name, var.dtype)
-            body = copied(loop.body, {var: again})
+            rest_var = tir.Var(var.name, var.dtype)
+            body = copied(loop.body, {var: rest_var})
             start = c.add(loop.min, chunks * width)
-            lanes = Lanes(again, start, rest, self._analyzer, self._options)
-            statements += lanes.body(body) if rest > 1 else copied(body, {again: start})
+            lanes = Lanes(rest_var, start, rest, self._analyzer, self._options)
+            statements += lanes.body(body) if rest > 1 else copied(body, {rest_var: start})
         return statements
 
 

@@ -21,7 +21,7 @@ NATIVE = 50_000  # an extern or a native kernel
 KERNEL = 5_000_000  # a PrimFunc of the module: whoever calls one in a parallel loop means it
 
 _BYTES = 32  # of a vector that counts as one operation
-_FAR = 1 << 62
+_LARGE = 1 << 62
 GUESS = 16  # trips of a loop of unknown extent
 
 
@@ -44,7 +44,7 @@ class Meter:
     def body(self, body: Body) -> Expr:
         total: Expr = tir.IntImm(INT64, 0)
         for stmt in body:
-            total = _sum(total, self._stmt(stmt))
+            total = _add(total, self._stmt(stmt))
         return total
 
     def _stmt(self, stmt: Stmt) -> Expr:
@@ -83,11 +83,11 @@ class Meter:
         return c.maximum(c.cast(INT64, extent), tir.IntImm(INT64, 0))
 
 
-def _sum(a: Expr, b: Expr) -> Expr:
+def _add(a: Expr, b: Expr) -> Expr:
     """`a + b`; almost always of constants."""
     if type(a) is type(b) is tir.IntImm:
         total = a.value + b.value
-        if total < _FAR:
+        if total < _LARGE:
             return tir.IntImm(INT64, total)
     return c.add(a, b)
 

@@ -56,10 +56,10 @@ class _Estimate:
             return None
         call = name, tuple(None if shape is None else tuple(shape) for shape in shapes)
         if call not in self.known:
-            self.known[call] = self._once(name, func, shapes)
+            self.known[call] = self._estimate(name, func, shapes)
         return self.known[call]
 
-    def _once(self, name: str, func: Func, shapes: Sequence[Shape | None]) -> int | None:
+    def _estimate(self, name: str, func: Func, shapes: Sequence[Shape | None]) -> int | None:
         sizes = _sizes(func, shapes)
         if isinstance(func, tir.PrimFunc):
             return prim_func_work(func, sizes)
@@ -73,8 +73,8 @@ class _Estimate:
             return 0
         callee = tir_callee(value)
         if callee is not None:
-            given = value.args[1].fields if isinstance(value.args[1], relax.Tuple) else ()
-            infos = [*(e.struct_info for e in given), *(t for info in value.sinfo_args for t in _leaves(info))]
+            arguments = value.args[1].fields if isinstance(value.args[1], relax.Tuple) else ()
+            infos = [*(e.struct_info for e in arguments), *(t for info in value.sinfo_args for t in _leaves(info))]
             symbolic = value.args[2] if len(value.args) > 2 else None
             scalars = symbolic.values if isinstance(symbolic, relax.ShapeExpr) else ()
             last = [[extent_at(value, sizes)] for value in scalars]
@@ -100,8 +100,8 @@ def _sizes(func: Func, shapes: Sequence[Shape | None]) -> dict[tir.Var, int]:
         infos = [p.struct_info for p in func.params]
         dims = [i.dims if isinstance(i, relax.TensorStructInfo) else None for i in infos]
     sizes = {}
-    for wanted, given in zip(dims, shapes, strict=False):
-        for dim, extent in zip(wanted or (), given or (), strict=False):
+    for dims_of_param, shape in zip(dims, shapes, strict=False):
+        for dim, extent in zip(dims_of_param or (), shape or (), strict=False):
             if isinstance(dim, tir.Var) and extent is not None:
                 sizes[dim] = extent
     return sizes
