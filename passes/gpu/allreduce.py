@@ -1,9 +1,9 @@
-"""`tvm_thread_allreduce`: threads combine their values, and all of them have the result.
+"""Lower `tvm_thread_allreduce`: the threads of a group combine their values, and all of them get the result.
 
-A group of consecutive lanes of a warp is reduced by shuffles: each lane combines its value with that of the lane half
-a group further on, then a quarter, and so on; the first lane then broadcasts the result. Groups of several warps
-combine the results of warps in shared memory; groups of other sizes are reduced there in a tree. Lower threads are on
-the left of the combiner throughout. `insert_barriers` inserts the barriers.
+A group of consecutive lanes of a warp is reduced by shuffles: each lane combines its value with that of the lane half a
+group further on, then a quarter, and so on; the first lane then broadcasts the result. Groups of several warps combine
+the results of their warps in shared memory; groups of other sizes are reduced in a tree there. The value of the thread
+with the lower index is always the left operand of the combiner. `insert_barriers` adds the barriers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Values = list[Expr]
 
 
 def lower_allreduce(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Lower these calls in `func`, which has formed kernels. Raises CompileError."""
+    """Lower the calls of `tvm_thread_allreduce` in `func`, whose kernels are formed. Raises CompileError."""
     if not any(_is_allreduce(n) for n in walk(func.body)):
         return func
     return change_kernels(func, lambda loops, body: _AllreduceLowering(loops).body(body))
@@ -64,7 +64,7 @@ class _AllreduceLowering(TirMutator):
         return node
 
     def stmt_if(self, node: tir.IfThenElse) -> Stmt | list[Stmt]:
-        """Let threads that a loop masks off take part, with the identity value."""
+        """Let the threads that a mask (`T.likely`) excludes take part with the identity value."""
         if is_threads_left_out(node.condition) and any(_is_allreduce(n) for n in walk(node)):
             parts = drawn_in(node.condition, node.then_body, self._divergence)
             if parts is not None:
@@ -91,8 +91,8 @@ class _AllreduceLowering(TirMutator):
         group = [loop for loop in self._loops.values() if any(loop.var in set(walk(axis)) for axis in axes)]
         sizes = {loop.thread: tir.const_int(loop.extent) for loop in self._loops.values()}
         if None in sizes.values():
-            text = "threads are combined in a block of a size that is not known"
-            raise CompileError(error("E0728", text, call.span, help="take a loop of constant extent"))
+            text = "a reduction across threads needs a thread block of constant size"
+            raise CompileError(error("E0728", text, call.span, help="bind loops of constant extent to `threadIdx.*`"))
         work = _Combination(reducer, group, list(self._loops.values()), call)
         if tir.const_int(condition) != 1:
             values = tuple(
@@ -219,7 +219,7 @@ def _linear_index(loops: list[tir.For]) -> Expr:
 
 
 def _shuffle(kind: str, value: Expr, lane_or_distance: Expr) -> Expr:
-    """Emit a shuffle; narrow types are widened to the 32 bits that it moves, which keeps their values."""
+    """Return a shuffle; values of narrow types are widened to 32 bits, which keeps them exact."""
     dtype = value.dtype
     if dtype.bits < 32:
         value = c.cast("float32" if dtype.is_float else "uint32" if dtype.is_uint else "int32", value)
@@ -230,7 +230,7 @@ def _shuffle(kind: str, value: Expr, lane_or_distance: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class LowerAllreduce(LoweringStep):
-    """Combine the values of threads by shuffles in warps, and in shared memory between them.
+    """Combine the values of threads by shuffles within warps and through shared memory between warps.
 
     Before:  T.tvm_thread_allreduce(...)
     After:   T.tvm_warp_shuffle_down(...), a step for each halving

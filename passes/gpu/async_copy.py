@@ -1,9 +1,9 @@
-"""Asynchronous copies: in the asynchronous stages of a pipeline, what goes from global to shared memory by 4, 8 or 16
-bytes at a time does so without passing through registers, and arrives later (`ptx_cp_async`).
+"""Turn copies from global to shared memory in the asynchronous stages of a pipeline into `ptx_cp_async`.
 
-The groups that copies are waited for by are the pipeline's (`pipeline`). A copy under a condition with a zero otherwise
-is one with a predicate, which fills with zeros. Copies of other sizes, or from places that may not be as round as they
-are large, stay as they are: they have arrived when the wait is over, too.
+Such a copy moves 4, 8 or 16 bytes without passing through registers and completes later; the pipeline (`pipeline`)
+commits and awaits groups of them. A copy under a condition, with zero otherwise, becomes a predicated copy that fills
+with zeros. Copies of other sizes, or with addresses that are not aligned to their size, stay ordinary loads and stores,
+which are complete when the wait ends in any case.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIZES = (4, 8, 16)
 
 
 def inject_async_copies(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, flat loop code with vectors, with asynchronous copies where pipelines ask for them."""
+    """Return `func` (flat loop code with vectors) with asynchronous copies where pipelines ask for them."""
     return replace(func, body=_AsyncCopyInjector().body(func.body))
 
 
@@ -84,7 +84,7 @@ class _AsyncCopyInjector(TirMutator):
 
 
 def _first_element(index: Expr) -> Expr | None:
-    """The first of consecutive elements."""
+    """Return the first of consecutive elements; None if the elements are not consecutive."""
     if isinstance(index, tir.Ramp):
         return index.base if tir.const_int(index.stride) == 1 else None
     return index if index.dtype.lanes == 1 else None
@@ -92,7 +92,7 @@ def _first_element(index: Expr) -> Expr | None:
 
 @dataclass(frozen=True)
 class InjectAsyncCopies(LoweringStep):
-    """Copy to shared memory asynchronously in the stages of a pipeline that ask for it (TVM: InjectPTXAsyncCopy).
+    """Make copies to shared memory asynchronous in the pipeline stages that ask for it (TVM: InjectPTXAsyncCopy).
 
     Before:  S[i : i + 4] = A[j : j + 4]
     After:   T.ptx_cp_async(...)

@@ -1,4 +1,4 @@
-"""Views in kernels get their strides and offsets, once it is known how what they view lies in memory."""
+"""Bind the strides and offsets of views in kernels, once the layout of the memory that they view is known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlcc.passes.manage.stages import LOOPS
 
 
 def bind_views(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is loop code with open views (`realize_blocks`), with all of them bound."""
+    """Return `func` (loop code with symbolic views, see `realize_blocks`) with all views bound."""
     known = {n for b in func.buffers if b is not None for n in walk(b) if isinstance(n, tir.Var)}
     return replace(func, body=_ViewBinder({*func.params, *known}).body(func.body))
 
@@ -47,7 +47,7 @@ class _ViewBinder(TirMutator):
 
 @dataclass(frozen=True)
 class BindViews(LoweringStep):
-    """Give views of buffers their strides and offsets, once it is known how what they view lies in memory.
+    """Bind the strides and offsets of views, once the layout of the memory that they view is known.
 
     Before:  V = T.match_buffer(S[0:16, 0:16], strides=[s, 1])
     After:   V is S from its offset, with s = 64

@@ -1,7 +1,8 @@
-"""Copy code with its buffers relocated: at an offset in a larger allocation.
+"""Copy code with its buffers relocated to an offset in a larger allocation.
 
-Code names memory in three ways, and all of them move: by index (loads and stores), by pointer (`tvm_access_ptr`, the
-data variable alone), and, in the intrinsics of tensor cores, by a data variable and an offset beside it.
+Code refers to memory in three ways, and all of them are rewritten: by index (loads and stores), by pointer
+(`tvm_access_ptr` or the data variable alone), and, in tensor core intrinsics, by a data variable with an offset
+argument.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from mlcc.passes.lowering.mutator import Body
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`buffer`, flat, in place of another one, whose first element lies at `offset` in it."""
+    """The replacement of a buffer: its first element is at `offset` in the flat buffer `buffer`."""
 
     buffer: tir.Buffer
     offset: Expr
 
 
 class Placed(Copier):
-    """A copy with variables replaced, binders of its own, and buffers (by data variable) in other places."""
+    """Copy code with variables replaced, fresh binders, and buffers (by data variable) relocated."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class Placed(Copier):
         places: Mapping[tir.Var, Place],
         fragments: Mapping[tir.Var, int] | None = None,
     ) -> None:
-        """`fragments` has how many elements a fragment of a buffer has, see `fragment_sizes`."""
+        """`fragments` maps data variables to the number of elements of one fragment, see `fragment_sizes`."""
         super().__init__(values)
         self._places = places
         self._fragments = fragments or {}
@@ -98,7 +99,7 @@ def _pointer(place: Place) -> Expr:
 
 
 def fragment_sizes(body: Body) -> dict[tir.Var, int]:
-    """Return the number of elements of a matrix in each buffer of fragments, by data variable."""
+    """Return the number of elements of one matrix in each buffer of fragments, by data variable."""
     counts: dict[tir.Var, int] = {}
     for stmt in body:
         for node in walk(stmt):
@@ -114,10 +115,10 @@ def fragment_sizes(body: Body) -> dict[tir.Var, int]:
 
 
 def enlarged(buffer: tir.Buffer, copies: int) -> tuple[tir.Buffer, Expr]:
-    """An allocation for so many of a flat buffer, and the distance from one to the next in elements.
+    """Return a flat buffer with room for `copies` copies, and the distance between two copies in elements.
 
-    Each begins at an address as round as the first, as far as vectors and matrices ask for it (16 bytes), or as the
-    buffer does (more than the 64 that all have).
+    Each copy is aligned to 16 bytes, which vectors and matrices need, or to the buffer's own alignment if that exceeds
+    the default of 64.
     """
     (size,) = buffer.shape
     bytes_each = buffer.dtype.bytes * buffer.dtype.lanes

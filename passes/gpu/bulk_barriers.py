@@ -1,8 +1,9 @@
-"""Tiles that the copy engine moves (`bulk_tiles`) as instructions, when barriers between threads have been placed.
+"""Lower bulk copies (`bulk_tiles`) to instructions of the copy engine (TMA) and mbarriers.
 
-Each tile of the text has barriers in shared memory, one for each of the slots that a pipeline gave it. The first thread
-of the block announces the bytes and asks for the copy; all threads wait at the barrier before they use the tile. The
-phases of a barrier alternate: a bit of a register for each slot says which one a thread waits for next.
+This happens after thread barriers are placed. Each bulk copy has one mbarrier in shared memory for each slot that a
+pipeline gave it. The first thread of the block announces the number of bytes and issues the copy; all threads wait at
+the mbarrier before they use the tile. The phases of an mbarrier alternate: a register holds one bit per slot, the phase
+that the thread waits for next.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _WORD = DType.of("uint32")
 
 
 def lower_bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, flat loop code with kernels in one form, with instructions in place of tiles."""
+    """Return `func` (flat loop code with formed kernels) with its bulk copies lowered to instructions."""
     if not any(is_call(n, TILE) for s in func.body for n in walk(s)):
         return func
     return change_kernels(func, _lower_kernel)
@@ -62,8 +63,9 @@ def _const_value(node: Expr) -> int:
 
 @dataclass
 class _BulkCopyLowering(TirMutator):
-    """`slots` has how many there are for each key; `first` says whether a thread is the block's first; `span` is the
-    place of a tile."""
+    """Lower the bulk copies of one kernel. `slots` has the number of slots by key of the copy, `first` is true in the
+    first thread of the block, and `span` is the source location of one copy.
+    """
 
     slots: dict[int, int]
     first: Expr
@@ -82,7 +84,7 @@ class _BulkCopyLowering(TirMutator):
         return node
 
     def prologue(self) -> list[Stmt]:
-        """Return the head of a kernel: one thread initialises and fences the barriers, then the block synchronises."""
+        """Return the head of a kernel: one thread initializes and fences the mbarriers, then the block synchronizes."""
         head: list[Stmt] = [tir.AllocBuffer(self._barriers)]
         for buffer in self._phases.values():
             head += [tir.AllocBuffer(buffer), c.store(buffer, c.const(0, _WORD), 0)]
@@ -150,7 +152,7 @@ def _group(body: list[Stmt]) -> Stmt:
 
 @dataclass(frozen=True)
 class LowerBulkCopies(LoweringStep):
-    """Turn tiles into instructions of the copy engine, and barriers in memory that threads wait at.
+    """Lower bulk copies to instructions of the copy engine and to mbarriers that the threads wait at.
 
     Before:  a tile, and the wait for it
     After:   the first thread: T.ptx_cp_async_bulk_tensor(...); all: T.ptx_wait_barrier(...)

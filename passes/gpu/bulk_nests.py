@@ -1,4 +1,4 @@
-"""Blocks annotated with `mlcc.bulk_copy`, with the loops around them that hold nothing else."""
+"""Recognize blocks annotated with `mlcc.bulk_copy` and the loops around them that hold nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlcc.passes.lowering.pipeline_parts import BULK
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copy:
-    """An annotated copy with the loops around that hold nothing else."""
+    """An annotated copy, and the loops around it that hold nothing else."""
 
     loops: Sequence[tir.For]
     store: tir.BufferStore
@@ -29,8 +29,9 @@ class Copy:
 
     @staticmethod
     def of(node: Stmt) -> Copy | None:
-        """The copy that a nest is, if it is annotated. Conditions around it only leave elements out. Raises
-        CompileError for an annotated block that is no copy."""
+        """Return the annotated copy that a nest consists of, else None. Conditions around it only leave out elements.
+        Raises CompileError for an annotated block that is not a copy.
+        """
         loops: list[tir.For] = []
         values: dict[tir.Var, Expr] = {}
         annotated = False
@@ -66,7 +67,7 @@ class Copy:
 
 
 def _may_span_tile(loop: tir.For) -> bool:
-    """Return True if a loop may run over a tile: not bound to threads, of step 1, not pipelined."""
+    """Return True if a loop may run over a tile: not bound to threads, of step 1 and not pipelined."""
     plain = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
     return plain and tir.const_int(loop.step) in (None, 1) and not any("pipeline" in key for key in loop.annotations)
 

@@ -1,18 +1,19 @@
-"""Tiles that a schedule asks the copy engine for: `sch.annotate(copy, "mlcc.bulk_copy", True)` on a block that copies
-from global to shared memory, from sm_90 on.
+"""Form bulk copies: tiles that the copy engine (TMA) moves from global to shared memory.
+
+A schedule asks for one by `sch.annotate(copy, "mlcc.bulk_copy", True)` on a block that copies,
 
     for i, j in T.grid(128, 64):
         S[i, j] = A[by * 128 + i, k * 64 + j]
 
-becomes, inside of the compiler,
+which becomes, inside the compiler,
 
     T.mlcc_cp_async_bulk_tile(S.data, 0, T.tensor_map(...), ..., k * 64, by * 128)
     T.mlcc_cp_async_bulk_wait(...)
 
-The loops around the block that hold nothing else are the tile: a box of the tensor, which lies in shared memory as it
-is (`permuted_layout` becomes the swizzle of the tensor map). What the box has beyond the tensor are zeros, so a
-condition with zeros otherwise, as `pad_einsum` makes, is one on the extents of the map. A pipeline moves waits to where
-the tile is used; `bulk_barriers` makes instructions of both.
+The loops around the block that hold nothing else are the tile: a box of the tensor, stored in shared memory in
+row-major order (`permuted_layout` becomes the swizzle of the tensor map). Elements of the box outside the tensor are
+read as zeros, so a condition with zero otherwise, as `pad_einsum` generates, becomes a limit on the extents of the map.
+A pipeline moves the wait to the first use of the tile; `bulk_barriers` lowers both to instructions.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ _VOID = DType.of("void")
 
 
 def bulk_tiles(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, loop code with kernels in one form and buffers as long as they stay, with tiles in place of annotated
-    copies. Raises CompileError E0778 for a copy that is no box."""
+    """Return `func` (loop code with formed kernels, before flattening) with annotated copies turned into bulk copies.
+    Raises CompileError E0778 for a copy that is not a box.
+    """
     if not any(isinstance(n, tir.AttrStmt) and n.key == BULK for s in func.body for n in walk(s)):
         return func
     keys = 0
@@ -74,12 +76,12 @@ def is_call(stmt: object, name: str) -> bool:
 
 
 def wait_for(key: Expr, slot: Expr, span: object = None) -> Stmt:
-    """Wait until the tile of that key has arrived."""
+    """Return a statement that waits until the tile of the bulk copy `key` has arrived."""
     return tir.Evaluate(tir.Call(_VOID, tir.Op(WAIT), (key, slot), span=span), span=span)  # type: ignore[arg-type]
 
 
 class _TileAligner(TirMutator):
-    """Aligns the shared memory of tiles as the copy engine requires."""
+    """Align the shared memory of tiles as the copy engine requires."""
 
     def __init__(self, targets: set[tir.Buffer]) -> None:
         self._buffers: dict[tir.Buffer, tir.Buffer] = {
@@ -91,7 +93,7 @@ class _TileAligner(TirMutator):
 
 
 class _BulkCopyFormer(TirMutator):
-    """Finds the copies of one kernel. `threads` are the places of the thread in the grid."""
+    """Form the bulk copies of one kernel. `threads` are the variables of its thread axes."""
 
     def __init__(self, body: Body, threads: set[tir.Var], keys: int) -> None:
         self.keys = keys
@@ -162,21 +164,24 @@ class _BulkCopyFormer(TirMutator):
     def _form_copy(self, copy: Copy) -> list[Stmt]:
         target, source = copy.store.buffer, copy.load.buffer
         if self._divergent_scopes:
-            copy.refuse("not all threads come to it", "take it out of the condition, which differs between threads")
+            copy.refuse("not all threads reach it", "move it out of the condition, which differs between threads")
         if not target.scope.startswith("shared") or source.scope != "global":
             copy.refuse("it copies from global to shared memory", "annotate the block that fills the shared buffer")
         if source.data in self._views or target.data in self._views:
-            copy.refuse("it goes by a view (`match_buffer`)")
+            copy.refuse("it accesses a view (`match_buffer`)")
         if source.data in self._writes:
-            copy.refuse(f"the kernel writes `{source.name}` too", "the copy engine may read it before or after that")
+            help = "the copy engine may read the buffer before or after that write"
+            copy.refuse(f"the kernel also writes `{source.name}`", help)
         if self._writes.get(target.data, 0) != 1:
-            copy.refuse(f"something else writes `{target.name}` too")
+            copy.refuse(f"another statement also writes `{target.name}`")
         if source.dtype is not target.dtype or copy.load.dtype.lanes > 1 or source.dtype.lanes > 1:
-            copy.refuse(f"it converts {source.dtype} to {target.dtype}", "copy first, convert where it is used")
+            copy.refuse(f"it converts {source.dtype} to {target.dtype}", "copy first and convert where it is used")
         return self._tile_call(copy, self._match_box(copy))
 
     def _match_box(self, copy: Copy) -> _Box:
-        """Match the dimensions of the tile and of the tensor; return their starts and sizes. Refuses other copies."""
+        """Match the dimensions of the tile with those of the tensor; return their starts and sizes. Refuses any other
+        copy.
+        """
         target, source = copy.store.indices, copy.load.indices
         domains = {x.var: from_range(tir.Range(x.min, x.extent)) for x in copy.loops}
         starts: list[Expr] = list(target)
@@ -227,7 +232,7 @@ class _BulkCopyFormer(TirMutator):
         return tir.const_int(self._analyzer.simplify(value)) == 0
 
     def _tile_range(self, copy: Copy, index: Expr, domains: Mapping[tir.Var, Interval]) -> tuple[Expr, int]:
-        """Return the least value of an index in the tile, and its number of values."""
+        """Return the least value of an index within the tile, and the number of its values."""
         interval = eval_set(index, domains, self._analyzer)
         if interval.low is not None and interval.high is not None:
             count = tir.const_int(self._analyzer.simplify(c.add(c.sub(interval.high, interval.low), 1)))
@@ -306,7 +311,9 @@ class _BulkCopyFormer(TirMutator):
         return swizzle.width
 
     def _extents(self, copy: Copy) -> list[Expr]:
-        """Those of the tensor, or, under a condition with zeros otherwise, what that leaves of it."""
+        """Return the extents of the tensor or, under a condition with zeros otherwise, of the part where the condition
+        holds.
+        """
         source = copy.load
         extents = [c.cast(INT64, d) for d in source.buffer.shape]
         for part in conjuncts(copy.condition):
@@ -323,7 +330,9 @@ class _BulkCopyFormer(TirMutator):
         return extents
 
     def _narrow_extent(self, source: tir.BufferLoad, extents: list[Expr], low: Expr, most: Expr, copy: Copy) -> bool:
-        """Take note of `low <= most` as an extent, where `low` counts along a dimension; false if it says more."""
+        """Record `low <= most` as an extent, where `low` counts along a dimension. Return False if the condition says
+        more than that.
+        """
         if self._analyzer.prove(c.less_equal(low, most)):
             return True
         for e, index in enumerate(source.indices):
@@ -337,7 +346,7 @@ class _BulkCopyFormer(TirMutator):
         return False
 
     def _check_alignment(self, copy: Copy, offset: Expr, tensor_map: TensorMap, step: int) -> None:
-        """Boxes lie at multiples of 128 bytes, of the swizzle's period where there is one."""
+        """Check that boxes start at multiples of 128 bytes, or of the swizzle's period if there is one."""
         form = tensor_map.form
         unit = (8 * form.swizzle if form.swizzle else BOX_ALIGNMENT) // form.dtype.bytes
         if not self._is_zero(c.floormod(offset, unit)) or step % unit:
@@ -347,7 +356,7 @@ class _BulkCopyFormer(TirMutator):
 
 @dataclass(slots=True)
 class _Box:
-    """`starts` and `counts` of each dimension in shared memory, `corner` and `sizes` of each in the tensor."""
+    """A box: `starts` and `counts` by dimension of shared memory, `corner` and `sizes` by dimension of the tensor."""
 
     starts: list[Expr]
     counts: list[int]
@@ -358,8 +367,9 @@ class _Box:
 
 @dataclass(slots=True)
 class _SplitDimension:
-    """A dimension `axis` of the tensor in pieces of `size` elements, `count` of them along dimension `dim` in shared
-    memory: `whole // size` there, and `whole % size` in a later one."""
+    """Dimension `axis` of the tensor in pieces of `size` elements, `count` of them along dimension `dim` of shared
+    memory: the index there is `whole // size`, and that of a later dimension `whole % size`.
+    """
 
     dim: int
     whole: Expr
@@ -370,7 +380,7 @@ class _SplitDimension:
 
 @dataclass(frozen=True)
 class FormBulkCopies(LoweringStep):
-    """Turn copies annotated `mlcc.bulk_copy` into tiles that the copy engine moves (sm_90 on).
+    """Turn copies annotated with `mlcc.bulk_copy` into bulk copies of the copy engine (sm_90 and later).
 
     Before:  for i, j in T.grid(128, 64): S[i, j] = A[by * 128 + i, k * 64 + j]
     After:   one call that names the tile by a tensor map, and a wait for it

@@ -18,7 +18,7 @@ Access = Literal["read", "write"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BufferPosition:
     """The `index`-th buffer that a block reads, or writes."""
 
     access: Access
@@ -37,7 +37,7 @@ class BufferArg:
 
     value: int | str | tuple[str, int] | tir.Buffer
 
-    def of(self, block: tir.Block, access: Access | None = None) -> Place:
+    def of(self, block: tir.Block, access: Access | None = None) -> BufferPosition:
         """The buffer of `block` that is meant, one that it reads or writes if `access` says so.
 
         A name, or a buffer, that is both read and written is taken as read unless `access` says otherwise. Refuses
@@ -46,55 +46,55 @@ class BufferArg:
         match self.value:
             case int() as index:
                 if access is None:
-                    raise _unknown(block, access, f"{index} may be a buffer that block `{block.name}` reads or writes")
+                    raise _refusal(block, access, f"{index} may be a buffer that block `{block.name}` reads or writes")
                 return _nth(block, access, index)
             case (str() as kind, int() as index):
                 if kind not in ("read", "write"):
-                    raise _unknown(block, access, f"a buffer is read or written, not {quoted(kind)}")
+                    raise _refusal(block, access, f"a buffer is read or written, not {quoted(kind)}")
                 if access is not None and kind != access:
-                    raise _unknown(block, access, f"the primitive takes a buffer that the block {access}s")
+                    raise _refusal(block, access, f"the primitive takes a buffer that the block {access}s")
                 return _nth(block, "read" if kind == "read" else "write", index)
             case str() as name:
                 return _named(block, access, name)
             case tir.Buffer() as buffer:
-                for place in _places(block, access):
-                    if place.buffer is buffer:
-                        return place
+                for position in _positions(block, access):
+                    if position.buffer is buffer:
+                        return position
                 verb = f"{access}" if access else "access"
-                raise _unknown(block, access, f"block `{block.name}` does not {verb} this buffer `{buffer.name}`")
+                raise _refusal(block, access, f"block `{block.name}` does not {verb} this buffer `{buffer.name}`")
         raise AssertionError(f"no reader gives {self.value!r}")
 
 
-def _nth(block: tir.Block, access: Access, index: int) -> Place:
+def _nth(block: tir.Block, access: Access, index: int) -> BufferPosition:
     regions = block.reads if access == "read" else block.writes
     if 0 <= index < len(regions):
-        return Place(access, index, regions[index].buffer)
+        return BufferPosition(access, index, regions[index].buffer)
     count = f"{len(regions) or 'no'} buffer{'' if len(regions) == 1 else 's'}"
-    raise _unknown(block, access, f"block `{block.name}` {access}s {count}: there is no {access} buffer {index}")
+    raise _refusal(block, access, f"block `{block.name}` {access}s {count}: there is no {access} buffer {index}")
 
 
-def _named(block: tir.Block, access: Access | None, name: str) -> Place:
-    matches = [p for p in _places(block, access) if p.buffer.name == name]
+def _named(block: tir.Block, access: Access | None, name: str) -> BufferPosition:
+    matches = [p for p in _positions(block, access) if p.buffer.name == name]
     if len({p.buffer for p in matches}) > 1:
-        raise _unknown(block, access, f"block `{block.name}` has several buffers called `{name}`")
+        raise _refusal(block, access, f"block `{block.name}` has several buffers called `{name}`")
     if matches:
         return matches[0]
-    other = [p for p in _places(block) if p.buffer.name == name]
+    other = [p for p in _positions(block) if p.buffer.name == name]
     if other:
         words = f"block `{block.name}` {other[0].access}s `{name}`, and does not {access} it"
     else:
         words = f"block `{block.name}` neither reads nor writes a buffer `{name}`"
-    raise _unknown(block, access, words, did_you_mean(name, [p.buffer.name for p in _places(block, access)]))
+    raise _refusal(block, access, words, did_you_mean(name, [p.buffer.name for p in _positions(block, access)]))
 
 
-def _places(block: tir.Block, access: Access | None = None) -> Iterator[Place]:
+def _positions(block: tir.Block, access: Access | None = None) -> Iterator[BufferPosition]:
     if access != "write":
-        yield from (Place("read", i, r.buffer) for i, r in enumerate(block.reads))
+        yield from (BufferPosition("read", i, r.buffer) for i, r in enumerate(block.reads))
     if access != "read":
-        yield from (Place("write", i, r.buffer) for i, r in enumerate(block.writes))
+        yield from (BufferPosition("write", i, r.buffer) for i, r in enumerate(block.writes))
 
 
-def _unknown(block: tir.Block, access: Access | None, message: str, help: str | None = None) -> Refusal:
+def _refusal(block: tir.Block, access: Access | None, message: str, help: str | None = None) -> Refusal:
     return Refusal("E0614", message, block, help or listing(block, access))
 
 

@@ -53,17 +53,17 @@ class IndexMapArg:
         """The map, and where its results are parted by axis separators; refuses (E0613) as `of` does."""
         if isinstance(self.value, tir.IndexMap):
             if len(self.value.indices) != ndim:
-                raise _count(len(self.value.indices), ndim)
+                raise _arity_refusal(len(self.value.indices), ndim)
             return self.value, self.separators
         from mlcc.arith.index_map import IndexMapError, from_func_separated
 
-        given = self.value if isinstance(self.value, TwoWayMap) else TwoWayMap(self.value)
+        mapping = self.value if isinstance(self.value, TwoWayMap) else TwoWayMap(self.value)
         try:
-            named = _named(given.function)
-            if named is not None and named != ndim:
-                raise _count(named, ndim)
-            wrap = _wrap(given.function)
-            return from_func_separated(given.function, ndim, inverse=given.inverse, dtype=dtype, wrap=wrap)
+            arity = _arity(mapping.function)
+            if arity is not None and arity != ndim:
+                raise _arity_refusal(arity, ndim)
+            wrap = _operand_wrapper(mapping.function)
+            return from_func_separated(mapping.function, ndim, inverse=mapping.inverse, dtype=dtype, wrap=wrap)
         except (IndexMapError, TypeError, ValueError, ZeroDivisionError) as exc:
             raise Refusal("E0613", f"the index map does not work: {exc}") from None
 
@@ -106,7 +106,7 @@ def spelled(
     names: dict[tir.Var, str] = {}
     outer = dict(sampled or {})
     for var in index_map.indices:
-        base = var.name if _NAME.fullmatch(var.name) and var.name not in _TAKEN else "i"
+        base = var.name if _NAME.fullmatch(var.name) and var.name not in _RESERVED else "i"
         others = (base if not n else f"{base}_{n}" for n in count())
         names[var] = next(n for n in others if n not in names.values() and n not in outer.values())
     fresh = {var: tir.Var(name, var.dtype) for var, name in (outer | names).items()}
@@ -120,16 +120,16 @@ def spelled(
 
 
 _NAME = re.compile("[A-Za-z_][A-Za-z_0-9]*")
-_TAKEN = frozenset({*keyword.kwlist, "I", "R", "T"})  # names that the printed results would not have
+_RESERVED = frozenset({*keyword.kwlist, "I", "R", "T"})  # names that the printed results would not have
 
 
-def _named(function: Callable[..., Any]) -> int | None:
+def _arity(function: Callable[..., Any]) -> int | None:
     """Return the number of indices that a function takes, None if any number."""
     kinds = [p.kind for p in inspect.signature(function).parameters.values()]
     return None if inspect.Parameter.VAR_POSITIONAL in kinds else len(kinds)
 
 
-def _wrap(function: Callable[..., Any]) -> Callable[[tir.Var], Any] | None:
+def _operand_wrapper(function: Callable[..., Any]) -> Callable[[tir.Var], Any] | None:
     """Variables for Python's operators; functions of scripts bring their own."""
     if getattr(function, "takes_variables", False):
         return None
@@ -138,10 +138,10 @@ def _wrap(function: Callable[..., Any]) -> Callable[[tir.Var], Any] | None:
     return Scalar
 
 
-def _count(given: int, needed: int) -> Refusal:
+def _arity_refusal(taken: int, needed: int) -> Refusal:
     names = ", ".join("ijklmnop"[:needed]) if needed <= 8 else "*i"
     return Refusal(
-        "E0613", f"the index map takes {given} ind{'ex' if given == 1 else 'ices'}, and there are {needed}",
+        "E0613", f"the index map takes {taken} ind{'ex' if taken == 1 else 'ices'}, and there are {needed}",
         help=f"lambda {names}: (...)",
     )  # fmt: skip
 

@@ -43,13 +43,13 @@ def _body(body: tuple[tir.Stmt, ...], depth: int, lines: list[tuple[str, bool]],
                 lines.append((pad + block_line(stmt), id(stmt) in marked or id(block) in marked))
                 _body(block.body, depth + 1, lines, marked)
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
-                lines.append((f"{pad}if {_short(condition)}:", id(stmt) in marked))
+                lines.append((f"{pad}if {_shortened(condition)}:", id(stmt) in marked))
                 _body(then, depth + 1, lines, marked)
                 if other:
                     lines.append((f"{pad}else:", False))
                     _body(other, depth + 1, lines, marked)
             case tir.While(condition=condition, body=inner):
-                lines.append((f"{pad}while {_short(condition)}:", id(stmt) in marked))
+                lines.append((f"{pad}while {_shortened(condition)}:", id(stmt) in marked))
                 _body(inner, depth + 1, lines, marked)
             case tir.AttrStmt(body=inner):
                 _body(inner, depth, lines, marked)
@@ -59,7 +59,11 @@ def _body(body: tuple[tir.Stmt, ...], depth: int, lines: list[tuple[str, bool]],
 
 def loop_line(loop: tir.For) -> str:
     """`for i in 128 (parallel)`."""
-    span = _short(loop.extent) if tir.const_int(loop.min) == 0 else f"{_short(loop.min)} .. +{_short(loop.extent)}"
+    span = (
+        _shortened(loop.extent)
+        if tir.const_int(loop.min) == 0
+        else f"{_shortened(loop.min)} .. +{_shortened(loop.extent)}"
+    )
     notes = []
     if loop.kind is ForKind.THREAD_BINDING:
         notes.append(loop.thread or "thread")
@@ -75,12 +79,12 @@ def block_line(realize: tir.BlockRealize) -> str:
     axes = []
     for axis, value in zip(block.iter_vars, realize.values, strict=True):
         kind = {tir.IterKind.SPATIAL: "", tir.IterKind.REDUCE: "reduce "}.get(axis.kind, f"{axis.kind.value} ")
-        axes.append(f"{kind}{axis.var.name} = {_short(value)}")
-    where = "" if tir.const_int(realize.predicate) == 1 else f" where {_short(realize.predicate)}"
+        axes.append(f"{kind}{axis.var.name} = {_shortened(value)}")
+    where = "" if tir.const_int(realize.predicate) == 1 else f" where {_shortened(realize.predicate)}"
     head = f"block {block.name}({', '.join(axes)})" if axes else f"block {block.name}"
     return head + (" with init" if block.init is not None else "") + where
 
 
-def _short(expr: tir.Expr) -> str:
+def _shortened(expr: tir.Expr) -> str:
     text = str(expr)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -111,28 +111,28 @@ def find(name: str) -> Primitive:
     return _DEFINED[name]
 
 
-def bind(found: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def bind(prim: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by parameter name, defaults filled in. Raises Refusal E0612."""
-    plain = _bound_plainly(found, args, kwargs)
+    plain = _bind_fast(prim, args, kwargs)
     if plain is not None:
         return plain
-    renamed = PARAMETER_ALIASES.get(found.name, {})
+    renamed = PARAMETER_ALIASES.get(prim.name, {})
     kwargs = {renamed.get(key, key): value for key, value in kwargs.items()}
     for key in kwargs:
-        if key not in found.signature.parameters:
-            help = did_you_mean(key, found.signature.parameters) or f"sch.{call_text(found)}"
-            raise Refusal("E0612", f"`{found.name}` has no parameter `{key}`", help=help)
+        if key not in prim.signature.parameters:
+            help = did_you_mean(key, prim.signature.parameters) or f"sch.{call_text(prim)}"
+            raise Refusal("E0612", f"`{prim.name}` has no parameter `{key}`", help=help)
     try:
-        bound = found.signature.bind(*args, **kwargs)
+        bound = prim.signature.bind(*args, **kwargs)
     except TypeError as exc:
-        raise Refusal("E0612", f"`{found.name}`: {exc}", help=f"sch.{call_text(found)}") from None
+        raise Refusal("E0612", f"`{prim.name}`: {exc}", help=f"sch.{call_text(prim)}") from None
     bound.apply_defaults()
-    return {name: _owned(value) for name, value in bound.arguments.items()}
+    return {name: _detached(value) for name, value in bound.arguments.items()}
 
 
-def _bound_plainly(found: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+def _bind_fast(prim: Primitive, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
     """`bind` for calls without mistakes, in a fifth of the time that `inspect` takes; None for all others."""
-    parameters = found.signature.parameters
+    parameters = prim.signature.parameters
     if len(args) > len(parameters):
         return None
     given = dict(zip(parameters, args, strict=False))
@@ -148,40 +148,40 @@ def _bound_plainly(found: Primitive, args: tuple[Any, ...], kwargs: dict[str, An
             return None
         else:
             value = p.default
-        bound[name] = _owned(value)
+        bound[name] = _detached(value)
     return bound if used == len(kwargs) else None
 
 
-def _owned(value: Any) -> Any:
+def _detached(value: Any) -> Any:
     """A copy that the caller cannot change any more, numbers of NumPy's as Python's: what a trace records."""
     if isinstance(value, Handle) or type(value) in (str, int, bool):
         return value
     if isinstance(value, (list, tuple)):
-        items = [_owned(v) for v in value]
+        items = [_detached(v) for v in value]
         return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, dict):
-        return {k: _owned(v) for k, v in value.items()}
+        return {k: _detached(v) for k, v in value.items()}
     if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()
     return value
 
 
-def call_text(found: Primitive) -> str:
+def call_text(prim: Primitive) -> str:
     """`split(loop, factors, preserve_unit_iters=True, disable_predication=False)`."""
-    return f"{found.name}({', '.join(map(_plain_parameter, found.signature.parameters.values()))})"
+    return f"{prim.name}({', '.join(map(_parameter_text, prim.signature.parameters.values()))})"
 
 
-def _plain_parameter(p: inspect.Parameter) -> str:
+def _parameter_text(p: inspect.Parameter) -> str:
     star = "*" if p.kind is p.VAR_POSITIONAL else ""
     return star + (p.name if p.default is p.empty else f"{p.name}={p.default!r}")
 
 
-def convert(found: Primitive, state: State, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def convert(prim: Primitive, state: State, given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Bound arguments as the primitive takes them: varargs, and the rest by name. Raises Refusal E0611 to E0613."""
     rest: tuple[Any, ...] = ()
     by_name: dict[str, Any] = {}
     for name, value in given.items():
-        p = found.signature.parameters[name]
+        p = prim.signature.parameters[name]
         read = _READERS[p.annotation]
         try:
             if p.kind is p.VAR_POSITIONAL:
@@ -192,8 +192,8 @@ def convert(found: Primitive, state: State, given: dict[str, Any]) -> tuple[tupl
                 by_name[name] = None
             else:
                 by_name[name] = read(state, value)
-        except _Unfit as exc:
-            raise Refusal("E0613", f"`{name}` of `{found.name}` takes {exc}, not {describe(value)}") from None
+        except _WrongKind as exc:
+            raise Refusal("E0613", f"`{name}` of `{prim.name}` takes {exc}, not {describe(value)}") from None
     return rest, by_name
 
 
@@ -211,14 +211,14 @@ def describe(value: Any) -> str:
 # ---------------------------------------------------------------- readers of arguments
 
 
-class _Unfit(Exception):
+class _WrongKind(Exception):
     """The message says what is taken."""
 
 
 def _block(state: State, value: Any) -> BlockRef:
     if isinstance(value, BlockRV):
         return state.find_block(value)
-    raise _Unfit("a block")
+    raise _WrongKind("a block")
 
 
 def _loop(state: State, value: Any) -> LoopRef:
@@ -227,13 +227,13 @@ def _loop(state: State, value: Any) -> LoopRef:
         if isinstance(ref, str):
             raise Refusal("E0611", f"this location stands for `{ref}`, not for a loop")
         return ref
-    raise _Unfit("a loop")
+    raise _WrongKind("a loop")
 
 
 def _location(state: State, value: Any) -> LoopRef | str:
     if isinstance(value, LoopRV):
         return state.find_loop(value)
-    raise _Unfit("a loop")
+    raise _WrongKind("a loop")
 
 
 def _block_or_loop(state: State, value: Any) -> BlockRef | LoopRef:
@@ -241,7 +241,7 @@ def _block_or_loop(state: State, value: Any) -> BlockRef | LoopRef:
         return state.find_block(value)
     if isinstance(value, LoopRV):
         return _loop(state, value)
-    raise _Unfit("a block or a loop")
+    raise _WrongKind("a block or a loop")
 
 
 def _int(state: State, value: Any) -> int:
@@ -251,19 +251,19 @@ def _int(state: State, value: Any) -> int:
         return value.value
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise _Unfit("an integer")
+    raise _WrongKind("an integer")
 
 
 def _bool(state: State, value: Any) -> bool:
     if isinstance(value, (bool, int)):
         return bool(value)
-    raise _Unfit("True or False")
+    raise _WrongKind("True or False")
 
 
 def _str(state: State, value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise _Unfit("a string")
+    raise _WrongKind("a string")
 
 
 def _list(read: Callable[[State, Any], Any], what: str) -> Callable[[State, Any], Any]:
@@ -271,9 +271,9 @@ def _list(read: Callable[[State, Any], Any], what: str) -> Callable[[State, Any]
         if isinstance(value, (list, tuple)):
             try:
                 return [read(state, v) for v in value]
-            except _Unfit:
+            except _WrongKind:
                 pass
-        raise _Unfit(f"a list of {what}")
+        raise _WrongKind(f"a list of {what}")
 
     return reader
 
@@ -285,7 +285,7 @@ def _int_or_none(state: State, value: Any) -> int | None:
 def _float(state: State, value: Any) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
-    raise _Unfit("a number")
+    raise _WrongKind("a number")
 
 
 def _str_or_int(state: State, value: Any) -> str | int:
@@ -300,8 +300,8 @@ def _buffer(state: State, value: Any) -> BufferArg:
             return BufferArg((kind, _int(state, index)))
     try:
         return BufferArg(_int(state, value))
-    except _Unfit:
-        raise _Unfit('a buffer of the block: 0, `("read", 0)`, or its name') from None
+    except _WrongKind:
+        raise _WrongKind('a buffer of the block: 0, `("read", 0)`, or its name') from None
 
 
 def _index_map(state: State, value: Any) -> IndexMapArg:
@@ -309,7 +309,7 @@ def _index_map(state: State, value: Any) -> IndexMapArg:
         return value
     if isinstance(value, (tir.IndexMap, TwoWayMap)) or callable(value):
         return IndexMapArg(value)
-    raise _Unfit("an index map such as `lambda i, j: (j, i)`")
+    raise _WrongKind("an index map such as `lambda i, j: (j, i)`")
 
 
 def _any(state: State, value: Any) -> Any:
@@ -317,7 +317,7 @@ def _any(state: State, value: Any) -> Any:
     if isinstance(value, ExprRV):
         return state.value(value)
     if isinstance(value, tir.Expr) and state.sampled_in(value):
-        raise _Unfit("a sampled value, or arithmetic of such and integers")
+        raise _WrongKind("a sampled value, or arithmetic of such and integers")
     if isinstance(value, (list, tuple)):
         return type(value)(_any(state, v) for v in value)
     if isinstance(value, dict):
@@ -330,7 +330,7 @@ def _blocks_or_loop(state: State, value: Any) -> LoopRef | list[BlockRef]:
         return _loop(state, value)
     if isinstance(value, (list, tuple)) and all(isinstance(v, BlockRV) for v in value):
         return [_block(state, v) for v in value]
-    raise _Unfit("a loop or a list of blocks")
+    raise _WrongKind("a loop or a list of blocks")
 
 
 _READERS: dict[str, Callable[[State, Any], Any]] = {

@@ -45,7 +45,7 @@ class Schedule(Primitives):
         module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
         self._state = State(module, seed)
         self._trace = Trace()
-        self._place: Place | None = None  # where it shares steps with others
+        self._memo_node: Place | None = None  # where it shares steps with others
 
     def __repr__(self) -> str:
         return f"<Schedule of {', '.join(self._state.module.functions)}: {len(self._trace)} steps>"
@@ -77,7 +77,7 @@ class Schedule(Primitives):
         clone._state = self._state.copy()
         clone._state.random.seed(self._state.random.fork())
         clone._trace = self._trace.copy()
-        clone._place = self._place
+        clone._memo_node = self._memo_node
         return clone
 
     __copy__ = copy
@@ -90,7 +90,7 @@ class Schedule(Primitives):
 
         The results are kept as long as this schedule.
         """
-        self._place = Place()
+        self._memo_node = Place()
 
     def seed(self, seed: int) -> None:
         """Restart the random engine."""
@@ -157,15 +157,15 @@ class Schedule(Primitives):
         self, name: str, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, span: Span | None = None
     ) -> Any:
         """Apply the primitive `name`. `span` is its place in a script. Raises CompileError."""
-        before, done = self._state, len(self._trace)
+        before, trace_length = self._state, len(self._trace)
         try:
             with deep_recursion(MIXED):
-                if self._place is None:
+                if self._memo_node is None:
                     return self._call(name, args, kwargs or {})
-                return self._shared(self._place, name, args, kwargs or {})
+                return self._call_memoized(self._memo_node, name, args, kwargs or {})
         except BaseException as exc:
             now, self._state = self._state, before
-            del self._trace.insts[done:]
+            del self._trace.insts[trace_length:]
             if isinstance(exc, Refusal):
                 raise CompileError(self._diagnostic(name, exc, now, span)) from None
             if isinstance(exc, RecursionError):
@@ -187,7 +187,7 @@ class Schedule(Primitives):
             raise CompileError(
                 error("E0698", "sch.schedule_by_rule: choices are those of a rule", help="name the rule")
             )
-        before, done, place = self._state, len(self._trace), self._place
+        before, trace_length, memo_node = self._state, len(self._trace), self._memo_node
         try:
             name = self._function_name(func_name)
             # rules stand above schedules, which know them by their place alone
@@ -195,27 +195,27 @@ class Schedule(Primitives):
         except Refusal as exc:
             raise CompileError(self._diagnostic("schedule_by_rule", exc, self._state, None)) from None
         except BaseException:
-            self._state, self._place = before, place
-            del self._trace.insts[done:]
+            self._state, self._memo_node = before, memo_node
+            del self._trace.insts[trace_length:]
             raise
 
     def _step(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         return self.call(name, args, kwargs)
 
-    def _shared(self, place: Place, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_memoized(self, node: Place, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Apply a primitive, or reuse its result on another schedule in the same state."""
         step = key_of(name, args, kwargs)
-        done = None if step is None else place.find(step)
-        if done is not None:
-            self._state, self._place = done.state.copy(), done.place
-            self._trace.insts += done.insts
-            outputs = done.outputs
+        memo = None if step is None else node.find(step)
+        if memo is not None:
+            self._state, self._memo_node = memo.state.copy(), memo.node
+            self._trace.insts += memo.insts
+            outputs = memo.outputs
         else:
             before = len(self._trace)
             outputs = self._call(name, args, kwargs)
             insts = self._trace.insts[before:]
             if insts:  # else it only looked
-                self._place = None if step is None else place.keep(step, self._state.copy(), insts, outputs)
+                self._memo_node = None if step is None else node.keep(step, self._state.copy(), insts, outputs)
         return [*outputs] if isinstance(outputs, list) else outputs
 
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -231,19 +231,19 @@ class Schedule(Primitives):
         outputs = _outputs(state, primitive.returns, result)
         recorded = {**given, **state.recorded}
         star = [p for p, v in primitive.signature.parameters.items() if v.kind is v.VAR_POSITIONAL]
-        taken: tuple[Any, ...] = recorded.pop(star[0]) if star else ()
-        if len(taken) == 1 and isinstance(taken[0], (list, tuple)):
-            taken = tuple(taken[0])
+        star_values: tuple[Any, ...] = recorded.pop(star[0]) if star else ()
+        if len(star_values) == 1 and isinstance(star_values[0], (list, tuple)):
+            star_values = tuple(star_values[0])
         listed = tuple(outputs) if isinstance(outputs, list) else () if outputs is None else (outputs,)
         state.recorded, state.primitive = {}, ""
-        self._trace.append(Instruction(primitive.name, recorded, taken, listed, not isinstance(outputs, list)))
+        self._trace.append(Instruction(primitive.name, recorded, star_values, listed, not isinstance(outputs, list)))
         self._state = state
         return outputs
 
-    def _blocks_by_name(self, found: registry.Primitive, given: dict[str, Any]) -> dict[str, Any]:
+    def _blocks_by_name(self, prim: registry.Primitive, given: dict[str, Any]) -> dict[str, Any]:
         """A block may be given by its name: that is a `get_block` of its own, and is recorded as one."""
         for key, value in given.items():
-            annotation = found.signature.parameters[key].annotation
+            annotation = prim.signature.parameters[key].annotation
             if isinstance(value, str) and annotation.startswith("BlockRef"):
                 given = {**given, key: self._call("get_block", (value,), {})}
             elif isinstance(value, (list, tuple)) and annotation.startswith("list[BlockRef]"):

@@ -13,17 +13,17 @@ from mlcc.passes.schedule.handles import BlockRV, LoopRV
 from mlcc.passes.schedule.state import State
 from mlcc.passes.schedule.trace import Instruction
 
-MOST = 2048  # steps that are kept
+MAX_STEPS = 2048  # steps that are kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Done:
+class MemoEntry:
     """The memoized result of a step: the state after it, its recorded instructions, its outputs, and the next place."""
 
     state: State
     insts: tuple[Instruction, ...]
     outputs: Any
-    place: Place
+    node: Place
 
 
 class Place:
@@ -33,46 +33,46 @@ class Place:
 
     def __init__(self, first: Place | None = None) -> None:
         self._first = first or self
-        self._after: dict[Any, Done] = {}
+        self._after: dict[Any, MemoEntry] = {}
         self._kept = 0  # behind the first place
 
-    def find(self, step: Any) -> Done | None:
+    def find(self, step: Any) -> MemoEntry | None:
         """Return the memoized result of a step (`key_of`) from here, None if there is none."""
         return self._after.get(step)
 
     def keep(self, step: Any, state: State, insts: Sequence[Instruction], outputs: Any) -> Place:
-        """Record the result of a step and return the place after it. Beyond `MOST` steps all are forgotten."""
+        """Record the result of a step and return the place after it. Beyond `MAX_STEPS` steps all are forgotten."""
         first = self._first
-        if first._kept >= MOST:
+        if first._kept >= MAX_STEPS:
             first._after.clear()
             first._kept = 0
         first._kept += 1
-        place = Place(first)
-        self._after[step] = Done(state, tuple(insts), outputs, place)
-        return place
+        node = Place(first)
+        self._after[step] = MemoEntry(state, tuple(insts), outputs, node)
+        return node
 
 
 def key_of(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the memo key of a step; None for a random one, or if an argument has no key."""
     if name.startswith("sample_"):
         return None
-    key = (name, _frozen(args), _frozen(tuple(kwargs.items())))
-    return None if _Unknown in key else key
+    key = (name, _argument_key(args), _argument_key(tuple(kwargs.items())))
+    return None if _NoKey in key else key
 
 
-class _Unknown:
+class _NoKey:
     """A marker for an argument whose equality says too little to be part of a key."""
 
 
-def _frozen(value: Any) -> Any:
+def _argument_key(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        parts = tuple(map(_frozen, value))
-        return _Unknown if _Unknown in parts else parts
+        parts = tuple(map(_argument_key, value))
+        return _NoKey if _NoKey in parts else parts
     if value is None or isinstance(value, (str, BlockRV, LoopRV)):
         return value
     if isinstance(value, (int, float)):
         return type(value), value
-    return (type(value), structural_hash(value)) if _is_closed(value) else _Unknown
+    return (type(value), structural_hash(value)) if _is_closed(value) else _NoKey
 
 
 def _is_closed(value: Any) -> bool:

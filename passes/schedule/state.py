@@ -74,14 +74,14 @@ class State:
     def __init__(self, module: IRModule, seed: int | None = None) -> None:
         self.module = module.copy()
         self.random = Engine(seed)
-        self.working_on: str | None = _entry(module)
+        self.working_on: str | None = _default_function(module)
         self.primitive = ""  # the name of the one that runs, for those that come later and find its traces
         self.recorded: dict[str, Any] = {}  # arguments of the running primitive to be recorded otherwise than given
         self.intrins: Mapping[str, TensorIntrin] = {}  # tensor intrinsics that this schedule alone knows
         self._blocks: dict[BlockRV, tuple[str, tir.Block]] = {}
         self._loops: dict[LoopRV, tuple[str, tir.Var | str]] = {}
         self._values: dict[ExprRV, int] = {}
-        self._gone: dict[Handle, str] = {}
+        self._ended_by: dict[Handle, str] = {}
         self._trees: dict[str, Tree] = {}
         self._completed: dict[tir.Block, tir.Block] = {}  # by `update`, of blocks that primitives made
 
@@ -93,7 +93,7 @@ class State:
         clone.primitive, clone.recorded = self.primitive, {}
         clone.intrins = self.intrins
         clone._blocks, clone._loops = dict(self._blocks), dict(self._loops)
-        clone._values, clone._gone = dict(self._values), dict(self._gone)
+        clone._values, clone._ended_by = dict(self._values), dict(self._ended_by)
         clone._trees, clone._completed = dict(self._trees), dict(self._completed)
         return clone
 
@@ -141,53 +141,53 @@ class State:
         return known
 
     def update(
-        self, name: str, made: Rebuild | tir.PrimFunc, reuse: Mapping[tir.Block, tir.Block] | None = None
+        self, name: str, new_form: Rebuild | tir.PrimFunc, reuse: Mapping[tir.Block, tir.Block] | None = None
     ) -> Tree:
         """Replace the function `name` by a changed one, and update the handles.
 
         A loop handle stays valid if a loop over its variable still exists, a block handle if its block does, or if
         `reuse` (with the map that the rebuilding itself recorded) leads to one that does. All others end here.
         """
-        follow = dict(reuse or {})
-        if isinstance(made, Rebuild):
-            func = made.build()
-            follow = {**made.reuse, **follow}
-            for old, new in made.reuse.items():  # a copy made on the way down may itself have been copied
-                if old in follow and follow[old] is not new and new in follow:
-                    follow[old] = follow[new]
+        successors = dict(reuse or {})
+        if isinstance(new_form, Rebuild):
+            func = new_form.build()
+            successors = {**new_form.reuse, **successors}
+            for old, new in new_form.reuse.items():  # a copy made on the way down may itself have been copied
+                if old in successors and successors[old] is not new and new in successors:
+                    successors[old] = successors[new]
         else:
-            func = made
+            func = new_form
         before = self.tree(name)
-        hides = self.primitive == "unsafe_hide_buffer_access"
-        func, completed = (func, {}) if hides else complete_regions(func, before)
+        hides_accesses = self.primitive == "unsafe_hide_buffer_access"
+        func, completed = (func, {}) if hides_accesses else complete_regions(func, before)
         self._completed |= completed
-        follow |= {old: new for old, new in completed.items() if follow.get(old) is not old}
+        successors |= {old: new for old, new in completed.items() if successors.get(old) is not old}
         self.module.update_func(name, func)
         tree = self.tree(name)
         tree.inherit_facts(before)
-        inherit_bindings(before, tree, {block: _now(block, follow) for block in kept_bindings(before)})
+        inherit_bindings(before, tree, {block: _current_block(block, successors) for block in kept_bindings(before)})
         for rv, (where, block) in list(self._blocks.items()):
             if where != name:
                 continue
-            now = _now(block, follow)
-            if tree.has_block(now):
-                self._blocks[rv] = (name, now)
+            current = _current_block(block, successors)
+            if tree.has_block(current):
+                self._blocks[rv] = (name, current)
             elif not tree.has_block(block):
-                self._end(rv)
+                self._end_handle(rv)
         for loop_rv, (where, var) in list(self._loops.items()):
             if where == name and isinstance(var, tir.Var) and tree.loop(var) is None:
-                self._end(loop_rv)
+                self._end_handle(loop_rv)
         return tree
 
-    def _end(self, rv: Handle) -> None:
+    def _end_handle(self, rv: Handle) -> None:
         self._blocks.pop(rv, None)  # type: ignore[call-overload]
         self._loops.pop(rv, None)  # type: ignore[call-overload]
-        self._gone[rv] = self.primitive
+        self._ended_by[rv] = self.primitive
 
     # ------------------------------------------------------------ handles
 
     def block_ref(self, func_name: str, block: tir.Block) -> BlockRef:
-        return BlockRef(self, func_name, _now(block, self._completed))
+        return BlockRef(self, func_name, _current_block(block, self._completed))
 
     def loop_ref(self, func_name: str, var: tir.Var) -> LoopRef:
         loop = self.tree(func_name).loop(var)
@@ -197,7 +197,7 @@ class State:
     def new_block(self, func_name: str, block: tir.Block) -> BlockRV:
         """A new handle of a block of the function as it stands."""
         rv = BlockRV(block.name)
-        self._blocks[rv] = (func_name, _now(block, self._completed))
+        self._blocks[rv] = (func_name, _current_block(block, self._completed))
         return rv
 
     def new_loop(self, func_name: str, var: tir.Var | str) -> LoopRV:
@@ -215,14 +215,14 @@ class State:
         """Raises Refusal E0611 for a handle that has ended or belongs to another schedule."""
         entry = self._blocks.get(rv)
         if entry is None:
-            raise self._ended(rv, "block")
+            raise self._ended_refusal(rv, "block")
         return BlockRef(self, *entry)
 
     def find_loop(self, rv: LoopRV) -> LoopRef | str:
         """The loop, or INLINE or ROOT. Raises Refusal E0611."""
         entry = self._loops.get(rv)
         if entry is None:
-            raise self._ended(rv, "loop")
+            raise self._ended_refusal(rv, "loop")
         name, var = entry
         return var if isinstance(var, str) else self.loop_ref(name, var)
 
@@ -232,7 +232,7 @@ class State:
             return expr
         if expr.is_leaf:
             if expr not in self._values:
-                raise self._ended(expr, "sampled value")
+                raise self._ended_refusal(expr, "sampled value")
             return self._values[expr]
         try:
             return OPERATORS[expr.op](self.value(expr.lhs), self.value(expr.rhs))
@@ -247,28 +247,28 @@ class State:
     def forget(self, rv: Handle) -> None:
         """Drop a handle (TVM `remove_rv`). Raises Refusal E0611 for one that the schedule does not have."""
         tables = (self._blocks, self._loops, self._values)
-        if not isinstance(rv, Handle) or not any(rv in table for table in (*tables, self._gone)):
+        if not isinstance(rv, Handle) or not any(rv in table for table in (*tables, self._ended_by)):
             raise Refusal("E0611", "this handle does not belong to the schedule")
         for table in tables:
             table.pop(rv, None)  # type: ignore[call-overload]
 
-    def _ended(self, rv: Handle, kind: str) -> Refusal:
-        by = self._gone.get(rv)
+    def _ended_refusal(self, rv: Handle, kind: str) -> Refusal:
+        by = self._ended_by.get(rv)
         if by is None:
             return Refusal("E0611", f"this {kind} does not belong to the schedule")
         help = "use what that step returned, or look the loops up again with `sch.get_loops(block)`"
         return Refusal("E0611", f"this {kind} is no longer there: `{by}` replaced it", help=help)
 
 
-def _now(block: tir.Block, follow: Mapping[tir.Block, tir.Block]) -> tir.Block:
-    """Return the block that `block` has become, through all steps of `follow`."""
-    now, steps = block, 0
-    while now in follow and follow[now] is not now and steps <= len(follow):
-        now, steps = follow[now], steps + 1
-    return now
+def _current_block(block: tir.Block, successors: Mapping[tir.Block, tir.Block]) -> tir.Block:
+    """Return the block that `block` has become, through all steps of `successors`."""
+    current, steps = block, 0
+    while current in successors and successors[current] is not current and steps <= len(successors):
+        current, steps = successors[current], steps + 1
+    return current
 
 
-def _entry(module: IRModule) -> str | None:
+def _default_function(module: IRModule) -> str | None:
     """The function that look-ups mean by default: the marked entry, else `main`, else the only one."""
     names = [n for n, f in module.functions.items() if isinstance(f, tir.PrimFunc)]
     marked = [n for n in names if module[n].attrs.get("tir.is_entry_func")]

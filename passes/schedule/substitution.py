@@ -75,10 +75,10 @@ def simplify_bindings(stmt: Stmt, above: Iterable[tir.For], preserve_unit_iters:
     `above` are the loops around `stmt`. Blocks without axes are looked into; others keep their inside.
     """
     ranges = {loop.var: tir.Range(loop.min, loop.extent) for loop in above}
-    return _Bindings(ranges, not preserve_unit_iters, reuse).stmt(stmt)
+    return _BindingSimplifier(ranges, not preserve_unit_iters, reuse).stmt(stmt)
 
 
-class _Bindings:
+class _BindingSimplifier:
     def __init__(self, ranges: dict[tir.Var, tir.Range], simplify_trivial: bool, reuse: Reuse) -> None:
         self._ranges, self._simplify_trivial = ranges, simplify_trivial
         self._analyzer = Analyzer()

@@ -64,7 +64,7 @@ def register_tensor_intrin(
     intrin = make_intrin(name, desc, impl, file=file)
     with _lock:
         if name in _table and not override:
-            raise _wrong(name, "the name is taken", help="override=True replaces it")
+            raise _error(name, "the name is taken", help="override=True replaces it")
         _table[name] = intrin
     return intrin
 
@@ -112,13 +112,13 @@ def make_intrin(
 ) -> TensorIntrin:  # fmt: skip
     """Check an intrinsic and return it. Raises CompileError."""
     if not isinstance(name, str) or not name:
-        raise _wrong(str(name), "the name of an intrinsic is a string that is not empty")
+        raise _error(str(name), "the name of an intrinsic is a string that is not empty")
     if file is not None:
         if desc is not None or impl is not None:
-            raise _wrong(name, "either a file is given, or a description and an implementation")
+            raise _error(name, "either a file is given, or a description and an implementation")
         pair = _pair(name, _read(os.fspath(file), folder), os.fspath(file))
     elif desc is None:
-        raise _wrong(name, "there is no description")
+        raise _error(name, "there is no description")
     elif impl is None:
         pair = _pair(name, _module(desc, f"<{name}>"), "the text")
     else:
@@ -159,7 +159,7 @@ def _single(name: str, given: Text, role: str) -> tir.PrimFunc:
         return given
     functions = _functions(_module(given, f"<{role} of {name}>"))
     if len(functions) != 1:
-        raise _wrong(name, f"the {role} must be one PrimFunc, and is {', '.join(functions) or 'none'}")
+        raise _error(name, f"the {role} must be one PrimFunc, and is {', '.join(functions) or 'none'}")
     return next(iter(functions.values()))
 
 
@@ -169,7 +169,7 @@ def _pair(name: str, module: IRModule, what: str) -> tuple[tir.PrimFunc, tir.Pri
     if names is None:
         listed = ", ".join(f"`{n}`" for n in functions) or "none"
         help = f"call them `{name}_desc` and `{name}_impl`"
-        raise _wrong(name, f"{what} does not tell which function is which: it has {listed}", help=help)
+        raise _error(name, f"{what} does not tell which function is which: it has {listed}", help=help)
     return functions[names[0]], functions[names[1]]
 
 
@@ -190,30 +190,32 @@ def _check(name: str, desc: tir.PrimFunc, impl: tir.PrimFunc) -> None:
             case (tir.BlockRealize(),):
                 pass
             case _:
-                raise _wrong(name, f"the body of the {role} must be one block", func)
+                raise _error(name, f"the body of the {role} must be one block", func)
         for param, buffer in zip(func.params, func.buffers, strict=True):
             if buffer is None:
-                raise _wrong(name, f"the parameter `{param.name}` of the {role} is no buffer", func)
+                raise _error(name, f"the parameter `{param.name}` of the {role} is no buffer", func)
         block = _realize(func).block
         touched = {r.buffer for r in (*block.reads, *block.writes)}
         for buffer in func.buffers:
             if buffer not in touched:
                 assert buffer is not None
                 help = "state T.reads and T.writes in its outermost block"
-                raise _wrong(name, f"the {role} neither reads nor writes its buffer `{buffer.name}`", func, help)
+                raise _error(name, f"the {role} neither reads nor writes its buffer `{buffer.name}`", func, help)
     if len(desc.params) != len(impl.params):
         counts = f"{len(desc.params)} buffers, the implementation {len(impl.params)}"
-        raise _wrong(name, f"the description has {counts}", impl)
+        raise _error(name, f"the description has {counts}", impl)
     for there, here in zip(desc.buffers, impl.buffers, strict=True):
         assert there is not None and here is not None
         if there.dtype is not here.dtype or len(there.shape) != len(here.shape) or there.scope != here.scope:
-            raise _wrong(name, f"`{here.name}` is {_words(here)}, and described as {_words(there)}", impl)
+            raise _error(name, f"`{here.name}` is {_buffer_text(here)}, and described as {_buffer_text(there)}", impl)
         for a, b in zip(there.shape, here.shape, strict=True):
             if tir.const_int(a) is not None and tir.const_int(b) is not None and tir.const_int(a) != tir.const_int(b):
-                raise _wrong(name, f"`{here.name}` is {_words(here)}, and described as {_words(there)}", impl)
+                raise _error(
+                    name, f"`{here.name}` is {_buffer_text(here)}, and described as {_buffer_text(there)}", impl
+                )
 
 
-def _words(buffer: tir.Buffer) -> str:
+def _buffer_text(buffer: tir.Buffer) -> str:
     return f"{buffer.dtype} ({', '.join(map(str, buffer.shape))}) in scope {buffer.scope}"
 
 
@@ -223,6 +225,6 @@ def _realize(func: tir.PrimFunc) -> tir.BlockRealize:
     return realize
 
 
-def _wrong(name: str, message: str, at: tir.PrimFunc | None = None, help: str | None = None) -> CompileError:
+def _error(name: str, message: str, at: tir.PrimFunc | None = None, help: str | None = None) -> CompileError:
     span = None if at is None else at.span
     return CompileError(error("E0688", f"tensor intrinsic `{name}`: {message}", span, help=help))

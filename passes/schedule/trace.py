@@ -49,8 +49,8 @@ class Instruction:
         self, sch: Schedule, known: dict[Handle, Handle], decision_provider: DecisionProvider | None = None
     ) -> None:
         """Apply the step to another schedule. `known` maps handles to those there, and is given this step's outputs."""
-        arguments = {k: _mapped(v, known) for k, v in self.arguments.items()}
-        rest = tuple(_mapped(v, known) for v in self.rest)
+        arguments = {k: _translated(v, known) for k, v in self.arguments.items()}
+        rest = tuple(_translated(v, known) for v in self.rest)
         if self.is_sampling and decision_provider is not None:
             attrs = {k: v for k, v in arguments.items() if k != "decision"}
             arguments["decision"] = decision_provider(self, list(rest), attrs, self.decision)
@@ -142,7 +142,7 @@ class Trace:
 
     def as_python(self, defaults: bool = True) -> list[str]:
         """The steps as lines of text; without `defaults`, arguments that are what they are by default stay away."""
-        names = _Names()
+        names = _HandleNames()
         return [names.line(inst, defaults) for inst in self.insts]
 
     def __str__(self) -> str:
@@ -173,17 +173,17 @@ def _handles(value: Any) -> Iterator[Handle]:
         yield from _handles(tuple(value.values()))
 
 
-def _mapped(value: Any, known: dict[Handle, Handle]) -> Any:
+def _translated(value: Any, known: dict[Handle, Handle]) -> Any:
     if isinstance(value, ExprRV) and not value.is_leaf:
-        return ExprRV(value.op, _mapped(value.lhs, known), _mapped(value.rhs, known))
+        return ExprRV(value.op, _translated(value.lhs, known), _translated(value.rhs, known))
     if isinstance(value, Handle):
         return known.get(value, value)
     if isinstance(value, IndexMapArg):
         return renewed(value, known) if value.sampled else value
     if isinstance(value, (list, tuple)):
-        return type(value)(_mapped(v, known) for v in value)
+        return type(value)(_translated(v, known) for v in value)
     if isinstance(value, dict):
-        return {k: _mapped(v, known) for k, v in value.items()}
+        return {k: _translated(v, known) for k, v in value.items()}
     return value
 
 
@@ -194,7 +194,7 @@ def _is_default(primitive: str, parameter: str, value: Any) -> bool:
     return type(value) is type(default) and value == default
 
 
-class _Names:
+class _HandleNames:
     """The names of handles in one text: b0, l1, v2, ..., numbered in order of appearance."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ Body = tuple[Stmt, ...]
 
 KnownLoops = tuple["Analyzer", dict[tir.Var, tuple[tir.Expr, tir.Expr]]]  # what the analyzer has loops bound to
 
-_MOST_FACTS = 1 << 14  # they keep the nodes of earlier steps alive
+_MAX_FACTS = 1 << 14  # they keep the nodes of earlier steps alive
 
 
 class Tree:
@@ -72,7 +72,7 @@ class Tree:
 
     def inherit_facts(self, before: Tree) -> None:
         """Take over the memoized facts of the function as it was before a step, unless they have become too many."""
-        if len(before._facts) < _MOST_FACTS:
+        if len(before._facts) < _MAX_FACTS:
             self._facts = before._facts
             self.earlier_analyzer = before.earlier_analyzer
 

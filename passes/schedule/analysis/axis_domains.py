@@ -34,19 +34,19 @@ class AxisDomain:
         """Extend both intervals by the requirement of another buffer."""
         self.dom, self.bound = hull([self.dom, dom]), hull([self.bound, bound])
 
-    def settle(self, whole: Interval, analyzer: Analyzer, plain: Analyzer) -> None:
+    def finish(self, whole: Interval, analyzer: Analyzer, plain: Analyzer) -> None:
         """Simplify the domain, and clip its bound to `whole`.
 
         Without a domain the bound becomes the domain; a bound that changes nothing is dropped. `plain` is an analyzer
         without ranges of variables.
         """
-        self.bound = whole if self.bound.empty else _meet(self.bound, whole, plain)
+        self.bound = whole if self.bound.empty else _intersect(self.bound, whole, plain)
         if self.dom.empty:
             if self.bound.low is not None and self.bound.high is not None:
                 self.dom, self.bound = _simplified(self.bound, analyzer), NOTHING
             return
         self.dom, self.bound = _simplified(self.dom, analyzer), _simplified(self.bound, analyzer)
-        both = _simplified(_meet(self.dom, self.bound, plain), analyzer)
+        both = _simplified(_intersect(self.dom, self.bound, plain), analyzer)
         if _same(self.dom, both, analyzer):
             self.bound = NOTHING
         elif _same(self.bound, both, analyzer):
@@ -75,7 +75,7 @@ def _same(a: Interval, b: Interval, analyzer: Analyzer) -> bool:
     return True
 
 
-def _meet(a: Interval, b: Interval, plain: Analyzer) -> Interval:
+def _intersect(a: Interval, b: Interval, plain: Analyzer) -> Interval:
     return _simplified(meet(a, b, plain), plain)
 
 
@@ -91,27 +91,27 @@ def hull(intervals: Sequence[Interval]) -> Interval:
 
 def axis_domains(
     block: tir.Block,
-    touched: Mapping[tir.Buffer, Sequence[Box]],
-    wanted: Mapping[tir.Buffer, Sequence[Box]],
+    accessed: Mapping[tir.Buffer, Sequence[Box]],
+    required: Mapping[tir.Buffer, Sequence[Box]],
     analyzer: Analyzer,
     exact: bool = False,
 ) -> list[AxisDomain]:
-    """Return the domains of the axes of `block` for which the regions `touched` together cover those `wanted`.
+    """Return the domains of the axes of `block` for which the regions `accessed` together cover those `required`.
 
     With `exact` they may not cover more. Refuses (E0651) regions that determine no domain.
     """
     axes = {a.var: AxisDomain() for a in block.iter_vars}
-    for buffer, boxes in touched.items():
-        if not wanted.get(buffer):
+    for buffer, boxes in accessed.items():
+        if not required.get(buffer):
             continue
-        given = [hull(part) for part in zip(*boxes, strict=True)]
-        target = [hull(part) for part in zip(*wanted[buffer], strict=True)]
-        if not _by_inverse(block, buffer, given, target, axes, analyzer, exact):
-            _by_dimension(block, buffer, given, target, axes, analyzer, exact)
+        access_box = [hull(part) for part in zip(*boxes, strict=True)]
+        required_box = [hull(part) for part in zip(*required[buffer], strict=True)]
+        if not _by_inverse(block, buffer, access_box, required_box, axes, analyzer, exact):
+            _by_dimension(block, buffer, access_box, required_box, axes, analyzer, exact)
     plain = Analyzer()
     for axis in block.iter_vars:
         domain = axes[axis.var]
-        domain.settle(from_range(axis.dom), analyzer, plain)
+        domain.finish(from_range(axis.dom), analyzer, plain)
         if domain.dom.empty:
             raise Refusal("E0651", f"nothing is left for axis `{axis.var.name}` of block `{block.name}` to do", block)
     return list(axes.values())
@@ -127,24 +127,24 @@ def _is_point(interval: Interval, analyzer: Analyzer) -> bool:
 
 
 def _by_inverse(
-    block: tir.Block, buffer: tir.Buffer, given: Box, target: Box, axes: dict[tir.Var, AxisDomain], analyzer: Analyzer,
+    block: tir.Block, buffer: tir.Buffer, access_box: Box, required_box: Box, axes: dict[tir.Var, AxisDomain], analyzer: Analyzer,
     exact: bool,
 ) -> bool:  # fmt: skip
     """Set the domains by inverting the map from axes to indices. Return False if it is not one-to-one."""
-    if not all(_is_point(part, analyzer) for part in given):
+    if not all(_is_point(part, analyzer) for part in access_box):
         return False
     domain = {a.var: a.dom for a in block.iter_vars}
-    indices = [part.low for part in given if part.low is not None]
+    indices = [part.low for part in access_box if part.low is not None]
     iter_map = detect_iter_map(indices, domain, tir.TRUE, "bijective", analyzer, simplify_trivial=False)
     if not iter_map or not iter_map.indices:
         return False
     whole = [Interval(c.const(0, n.dtype), c.maximum(c.sub(n, 1), 0)) for n in buffer.shape]
-    if any(part.low is None or part.high is None for part in target):
+    if any(part.low is None or part.high is None for part in required_box):
         raise Refusal("E0651", f"what is needed of `{buffer.name}` has no bounds", block)
     try:
-        doms = _inverse_box(iter_map.indices, target, domain, analyzer)
+        doms = _inverse_box(iter_map.indices, required_box, domain, analyzer)
         bounds = _inverse_box(iter_map.indices, whole, domain, analyzer)
-        narrow = _inverse_ends(iter_map.indices, target, analyzer) if exact else doms
+        narrow = _inverse_ends(iter_map.indices, required_box, analyzer) if exact else doms
     except NotAffine as failure:
         shown = ", ".join(map(str, indices))
         raise Refusal(
@@ -195,25 +195,27 @@ def _inverse_ends(indices: Sequence[IterSum], box: Box, analyzer: Analyzer) -> d
 
 
 def _by_dimension(
-    block: tir.Block, buffer: tir.Buffer, given: Box, target: Box, axes: dict[tir.Var, AxisDomain],
+    block: tir.Block, buffer: tir.Buffer, access_box: Box, required_box: Box, axes: dict[tir.Var, AxisDomain],
     analyzer: Analyzer, exact: bool,
 ) -> None:  # fmt: skip
-    for at, (part, want, extent) in enumerate(zip(given, target, buffer.shape, strict=True)):
-        if _is_point(part, analyzer) and isinstance(part.low, IntImm):
-            if not (_is_point(want, analyzer) and want.low and analyzer.prove_equal(part.low, want.low)):
+    for at, (accessed, required, extent) in enumerate(zip(access_box, required_box, buffer.shape, strict=True)):
+        if _is_point(accessed, analyzer) and isinstance(accessed.low, IntImm):
+            if not (
+                _is_point(required, analyzer) and required.low and analyzer.prove_equal(accessed.low, required.low)
+            ):
                 raise Refusal(
                     "E0651",
-                    f"block `{block.name}` touches only index {part.low} in dimension {at} of `{buffer.name}`, and "
+                    f"block `{block.name}` touches only index {accessed.low} in dimension {at} of `{buffer.name}`, and "
                     f"more of it is needed",
                     block,
                 )
             continue
         solver = _Dimension(block, buffer, at, c.maximum(c.sub(extent, 1), 0), analyzer, exact)
-        var, dom, bound = solver.solve(part, want)
+        var, dom, bound = solver.solve(accessed, required)
         if var in axes:
             axes[var].add(dom, bound)
-        elif not _same(part, want, analyzer):
-            raise solver.refusal(part)
+        elif not _same(accessed, required, analyzer):
+            raise solver.refusal(accessed)
 
 
 class _Dimension:
@@ -225,10 +227,10 @@ class _Dimension:
         self._block, self._buffer, self._at, self._last = block, buffer, at, last
         self._analyzer, self._exact = analyzer, exact
 
-    def refusal(self, given: Interval) -> Refusal:
-        index = str(given.low)
-        if given.high is not None and not _is_point(given, self._analyzer):
-            index += f" to {self._analyzer.simplify(given.high)}"
+    def refusal(self, accessed: Interval) -> Refusal:
+        index = str(accessed.low)
+        if accessed.high is not None and not _is_point(accessed, self._analyzer):
+            index += f" to {self._analyzer.simplify(accessed.high)}"
         return Refusal(
             "E0651",
             f"which iterations of block `{self._block.name}` are needed cannot be told from what it uses in "
@@ -236,24 +238,24 @@ class _Dimension:
             self._block,
         )
 
-    def solve(self, given: Interval, want: Interval) -> tuple[tir.Var, Interval, Interval]:
-        """Return the axis, its domain to reach `want`, and the bound of that domain."""
+    def solve(self, accessed: Interval, required: Interval) -> tuple[tir.Var, Interval, Interval]:
+        """Return the axis, its domain to reach `required`, and the bound of that domain."""
         analyzer = self._analyzer
-        if given.low is None or given.high is None or want.low is None:
-            raise self.refusal(given)
-        index, low = analyzer.simplify(given.low), analyzer.simplify(want.low)
-        high = None if want.high is None else analyzer.simplify(want.high)
+        if accessed.low is None or accessed.high is None or required.low is None:
+            raise self.refusal(accessed)
+        index, low = analyzer.simplify(accessed.low), analyzer.simplify(required.low)
+        high = None if required.high is None else analyzer.simplify(required.high)
         zero = c.const(0)
         match index:
             case tir.Mul(lhs=tir.Var() as var, rhs=by) | tir.Mul(lhs=by, rhs=tir.Var() as var):
                 if high is None:
-                    raise self.refusal(given)
-                if self._exact and not _is_point(given, analyzer):
+                    raise self.refusal(accessed)
+                if self._exact and not _is_point(accessed, analyzer):
                     self._check_whole_tiles(index, by, low, high)
                 dom = Interval(c.floordiv(low, by), c.floordiv(high, by))
                 return var, dom, Interval(zero, c.floordiv(self._last, by))
-        if not analyzer.prove_equal(index, analyzer.simplify(given.high)):
-            raise self.refusal(given)
+        if not analyzer.prove_equal(index, analyzer.simplify(accessed.high)):
+            raise self.refusal(accessed)
         match index:
             case tir.Var():
                 return index, Interval(low, high), Interval(zero, self._last)
@@ -274,7 +276,7 @@ class _Dimension:
                 and analyzer.prove(c.greater_equal(low, 0))
             ):
                 return self.solve(Interval(inner, inner), Interval(low, None))
-        raise self.refusal(given)
+        raise self.refusal(accessed)
 
     def _check_whole_tiles(self, index: Expr, by: Expr, low: Expr, high: Expr) -> None:
         for end in (low, c.add(high, 1)):

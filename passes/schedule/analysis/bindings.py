@@ -133,10 +133,10 @@ def is_affine_binding(tree: Tree, realize: tir.BlockRealize) -> bool:
 
 # A step that keeps which iterations there are (`split`, `fuse`, `reorder`) may make a binding so involved that it is no
 # longer seen to be affine, although it still is. So a block remembers where it stood before such a step.
-Kept = dict[tir.Block, tuple[Tree, tir.BlockRealize]]
+Remembered = dict[tir.Block, tuple[Tree, tir.BlockRealize]]
 
 
-def kept_bindings(tree: Tree) -> Kept:
+def kept_bindings(tree: Tree) -> Remembered:
     """Return, by block, an earlier function and a realize in it that runs for the same iterations."""
     return tree.cache.setdefault("kept", {})  # type: ignore[no-any-return]
 
@@ -157,12 +157,12 @@ def keep_binding(after: Tree, block: tir.Block, before: Tree, realize: tir.Block
 def inherit_bindings(before: Tree, after: Tree, follow: Mapping[tir.Block, tir.Block]) -> None:
     """Carry over the remembered bindings of blocks whose axis values and predicate have not changed."""
     kept = kept_bindings(after)
-    for block, place in kept_bindings(before).items():
+    for block, earlier in kept_bindings(before).items():
         now = follow[block]
         if after.has_block(now):
             old, new = before.realize(block), after.realize(now)
             if new.values is old.values and new.predicate is old.predicate:
-                kept[now] = place
+                kept[now] = earlier
 
 
 def _is_affine(tree: Tree, realize: tir.BlockRealize) -> bool:
@@ -173,12 +173,12 @@ def _is_affine(tree: Tree, realize: tir.BlockRealize) -> bool:
 
 
 def _was_affine(tree: Tree, realize: tir.BlockRealize) -> bool:
-    place = kept_bindings(tree).get(realize.block)
-    while place is not None:
-        tree, realize = place
+    earlier = kept_bindings(tree).get(realize.block)
+    while earlier is not None:
+        tree, realize = earlier
         if _is_affine(tree, realize):
             return True
-        place = kept_bindings(tree).get(realize.block)
+        earlier = kept_bindings(tree).get(realize.block)
     return False
 
 

@@ -66,7 +66,7 @@ def with_regions(block: tir.Block) -> tir.Block:
     """Return the block; one that is a mere scope and declares no accesses is given the regions accessed inside it."""
     if block.iter_vars or block.reads or block.writes:
         return block
-    inside = map_realizes(block.body, lambda realize: replace(realize, block=with_own_regions(realize.block)))
+    inside = map_realizes(block.body, lambda realize: replace(realize, block=with_exact_regions(realize.block)))
     regions = [r for realize in child_realizes(inside) for r in (*realize.block.reads, *realize.block.writes)]
     accessed = [
         n for n in (*walk(block.body), *regions) if isinstance(n, (tir.BufferLoad, tir.BufferStore, tir.BufferRegion))
@@ -77,7 +77,7 @@ def with_regions(block: tir.Block) -> tir.Block:
     return replace(block, reads=access.read_regions(block), writes=access.writes.as_regions())
 
 
-def with_own_regions(block: tir.Block) -> tir.Block:
+def with_exact_regions(block: tir.Block) -> tir.Block:
     """A block that says just what it accesses, as far as that is known."""
     if not (block.reads or block.writes):
         return with_regions(block)

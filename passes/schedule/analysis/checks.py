@@ -24,7 +24,7 @@ from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.tree import Tree
 
 
-def _marks(tree: Tree, block: tir.Block, scope: Scope) -> tuple[tir.Stmt, ...]:
+def _blocks_to_mark(tree: Tree, block: tir.Block, scope: Scope) -> tuple[tir.Stmt, ...]:
     other = other_writer(tree, block, scope)
     return (block,) if other is None or other[1] is block else (block, other[1])
 
@@ -34,7 +34,10 @@ def check_complete_block(tree: Tree, block: tir.Block, scope: Scope) -> None:
     words = complete_block_violation(tree, block, scope)
     if words is not None:
         raise Refusal(
-            "E0656", f"block `{block.name}` is not complete: it {words}", _marks(tree, block, scope), _help(block)
+            "E0656",
+            f"block `{block.name}` is not complete: it {words}",
+            _blocks_to_mark(tree, block, scope),
+            _help(block),
         )
 
 
@@ -42,7 +45,9 @@ def check_reduction_block(tree: Tree, block: tir.Block, scope: Scope) -> None:
     """Refuses (E0656) a block that is not a reduction."""
     words = reduction_block_violation(tree, block, scope)
     if words is not None:
-        raise Refusal("E0656", f"block `{block.name}` is not a reduction: it {words}", _marks(tree, block, scope))
+        raise Refusal(
+            "E0656", f"block `{block.name}` is not a reduction: it {words}", _blocks_to_mark(tree, block, scope)
+        )
 
 
 def check_complete_or_reduction_block(tree: Tree, block: tir.Block, scope: Scope) -> None:
@@ -53,10 +58,10 @@ def check_complete_or_reduction_block(tree: Tree, block: tir.Block, scope: Scope
     reduction = reduction_block_violation(tree, block, scope)
     if reduction is None:
         return
-    raise Refusal("E0656", _neither(block, complete, reduction), _marks(tree, block, scope), _help(block))
+    raise Refusal("E0656", _neither_text(block, complete, reduction), _blocks_to_mark(tree, block, scope), _help(block))
 
 
-def _neither(block: tir.Block, complete: str, reduction: str) -> str:
+def _neither_text(block: tir.Block, complete: str, reduction: str) -> str:
     if complete == reduction:
         return f"block `{block.name}` is neither complete nor a reduction: it {complete}"
     return f"block `{block.name}` is not complete: it {complete}; and not a reduction: it {reduction}"
@@ -78,7 +83,9 @@ def check_subtree_compact_dataflow(tree: Tree, root: Scope) -> None:
         if complete is not None and reduction is not None:
             what = f"block `{root.name}`" if isinstance(root, tir.Block) else f"the loop `{root.var.name}`"
             raise Refusal(
-                "E0657", f"{what} cannot be taken as one piece: {_neither(block, complete, reduction)}", (root, block)
+                "E0657",
+                f"{what} cannot be taken as one piece: {_neither_text(block, complete, reduction)}",
+                (root, block),
             )
 
 

@@ -22,15 +22,15 @@ from mlcc.passes.schedule.tree import Tree
 
 Scope = tir.Block | tir.For
 
-_WORDS = {
+_KIND_PHRASES = {
     IterKind.SPATIAL: "a spatial", IterKind.REDUCE: "a reduce", IterKind.SCAN: "a scan", IterKind.OPAQUE: "an opaque",
     IterKind.THREAD: "a thread",
 }  # fmt: skip
 
 
-def kind_words(kind: IterKind) -> str:
+def kind_phrase(kind: IterKind) -> str:
     """`a reduce`, `an opaque`, ..."""
-    return _WORDS[kind]
+    return _KIND_PHRASES[kind]
 
 
 def writers_under(tree: Tree, scope: Scope) -> dict[tir.Buffer, list[tir.Block]]:
@@ -57,7 +57,7 @@ def other_writer(tree: Tree, block: tir.Block, scope: Scope) -> tuple[tir.Buffer
     return None
 
 
-def _not_dominant(tree: Tree, block: tir.Block, scope: Scope) -> str | None:
+def _dominance_violation(tree: Tree, block: tir.Block, scope: Scope) -> str | None:
     conflict = other_writer(tree, block, scope)
     if conflict is None:
         return None
@@ -71,8 +71,8 @@ def complete_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str 
     """Return why `block` is not complete, None if it is. With a loop as scope: locally, below that loop."""
     for axis in block.iter_vars:
         if axis.kind is not IterKind.SPATIAL:
-            return f"has {kind_words(axis.kind)} axis `{axis.var.name}`"
-    words = _not_dominant(tree, block, scope)
+            return f"has {kind_phrase(axis.kind)} axis `{axis.var.name}`"
+    words = _dominance_violation(tree, block, scope)
     if words is not None:
         return words
     written = {w.buffer for w in block.writes}
@@ -92,8 +92,8 @@ def reduction_block_violation(tree: Tree, block: tir.Block, scope: Scope) -> str
         return f"has axes that the loops above do not drive affinely ({words})"
     for axis in block.iter_vars:
         if axis.kind not in (IterKind.SPATIAL, IterKind.REDUCE):
-            return f"has {kind_words(axis.kind)} axis `{axis.var.name}`"
-    words = _not_dominant(tree, block, scope)
+            return f"has {kind_phrase(axis.kind)} axis `{axis.var.name}`"
+    words = _dominance_violation(tree, block, scope)
     if words is not None:
         return words
     write = reduce_indexed_write(block)

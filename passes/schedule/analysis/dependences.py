@@ -22,7 +22,7 @@ from mlcc.passes.schedule.analysis.region_cover import region_cover
 from mlcc.passes.schedule.tree import Body, Stmt, Tree, child_realizes
 
 Distance = list[int | None]
-Words = tuple[str, tuple[tir.Block, ...]]
+Violation = tuple[str, tuple[tir.Block, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,22 +81,22 @@ def distance(a: Access, b: Access, loops: Sequence[tir.For], analyzer: Analyzer)
     for one, other in zip(a.indices, b.indices, strict=True):
         if one is None or other is None:
             continue
-        apart = const_int(analyzer.simplify(c.sub(one, other)))
+        difference = const_int(analyzer.simplify(c.sub(one, other)))
         used = vars_of(one) & variables
-        if apart is None:
+        if difference is None:
             continue
         if not used:
-            if apart:
+            if difference:
                 return None
-        elif not apart:
+        elif not difference:
             same.append(one)
         elif len(used) == 1:
             (var,) = used
             step = const_int(analyzer.simplify(c.sub(substitute(one, {var: c.add(var, 1)}), one)))
             if step is not None and step:
-                if apart % step or distances.get(var, apart // step) != apart // step:
+                if difference % step or distances.get(var, difference // step) != difference // step:
                     return None
-                distances[var] = apart // step
+                distances[var] = difference // step
     for var in _determined(same, loops, analyzer):
         if distances.get(var, 0):
             return None
@@ -120,17 +120,22 @@ def _determined(indices: list[Expr], loops: Sequence[tir.For], analyzer: Analyze
 # ---------------------------------------------------------------- orders
 
 
-def reorder_violation(tree: Tree, chain: Sequence[tir.For], moved: Sequence[tir.For]) -> Words | None:
+def reorder_violation(tree: Tree, chain: Sequence[tir.For], moved: Sequence[tir.For]) -> Violation | None:
     """Return two blocks with a dependence that the order `moved` of the loops `chain` would reverse, None if none."""
-    return next((_met(a, b) for a, b, steps in _meetings(tree, chain) if _turned(steps, chain, moved)), None)
+    return next(
+        (_violation(a, b) for a, b, steps in _dependent_pairs(tree, chain) if _may_be_reversed(steps, chain, moved)),
+        None,
+    )
 
 
-def carried(tree: Tree, chain: Sequence[tir.For]) -> Words | None:
+def carried(tree: Tree, chain: Sequence[tir.For]) -> Violation | None:
     """Return two blocks with a dependence carried by the loops `chain`, None if there are none."""
-    return next((_met(a, b) for a, b, steps in _meetings(tree, chain) if any(step != 0 for step in steps)), None)
+    return next(
+        (_violation(a, b) for a, b, steps in _dependent_pairs(tree, chain) if any(step != 0 for step in steps)), None
+    )
 
 
-def _meetings(tree: Tree, chain: Sequence[tir.For]) -> Iterator[tuple[Access, Access, Distance]]:
+def _dependent_pairs(tree: Tree, chain: Sequence[tir.For]) -> Iterator[tuple[Access, Access, Distance]]:
     """Yield dependent pairs of accesses, with the distance vector over `chain` between them."""
     all_accesses = accesses(tree, chain[-1].body, chain)
     analyzer = Analyzer()
@@ -139,7 +144,7 @@ def _meetings(tree: Tree, chain: Sequence[tir.For]) -> Iterator[tuple[Access, Ac
             continue
         if a.block is b.block and _same(a, b, analyzer):
             continue  # an instance of the block meets itself, or a reduction adds up in any order
-        if a.block is not b.block and _fresh(tree, a, b):
+        if a.block is not b.block and _produces_all_reads(tree, a, b):
             continue
         if a is not b and a.block is b.block and a.is_write and b.is_write:
             continue
@@ -148,8 +153,8 @@ def _meetings(tree: Tree, chain: Sequence[tir.For]) -> Iterator[tuple[Access, Ac
             yield a, b, steps
 
 
-def _met(a: Access, b: Access) -> Words:
-    return _words(a, b), (a.block,) if a.block is b.block else (a.block, b.block)
+def _violation(a: Access, b: Access) -> Violation:
+    return _phrase(a, b), (a.block,) if a.block is b.block else (a.block, b.block)
 
 
 def _same(a: Access, b: Access, analyzer: Analyzer) -> bool:
@@ -159,7 +164,7 @@ def _same(a: Access, b: Access, analyzer: Analyzer) -> bool:
     )
 
 
-def _fresh(tree: Tree, a: Access, b: Access) -> bool:
+def _produces_all_reads(tree: Tree, a: Access, b: Access) -> bool:
     """Return True if the writer computes in each iteration all that the reader needs: nothing is carried over."""
     if a.is_write and not b.is_write:
         scope = tree.scope(a.block)
@@ -169,26 +174,30 @@ def _fresh(tree: Tree, a: Access, b: Access) -> bool:
     return False
 
 
-def _turned(steps: Distance, old: Sequence[tir.For], new: Sequence[tir.For]) -> bool:
+def _may_be_reversed(steps: Distance, old: Sequence[tir.For], new: Sequence[tir.For]) -> bool:
     """Return True if a dependence of these distances may be reversed by ordering the loops `old` as `new`."""
     at = dict(zip(old, steps, strict=True))
     for p, first in enumerate(old):
         if at[first] != 0:
             for lead in new[: new.index(first)]:
                 zeros = [*old[:p], *new[: new.index(lead)]]
-                if lead in old[p + 1 :] and _opposite(at[first], at[lead]) and all(not at[loop] for loop in zeros):
+                if (
+                    lead in old[p + 1 :]
+                    and _may_have_opposite_signs(at[first], at[lead])
+                    and all(not at[loop] for loop in zeros)
+                ):
                     return True
         if at[first]:
             break
     return False
 
 
-def _opposite(a: int | None, b: int | None) -> bool:
+def _may_have_opposite_signs(a: int | None, b: int | None) -> bool:
     """Return True if the distances may have opposite signs; None may be any."""
     return b != 0 and (a is None or b is None or (a < 0) != (b < 0))
 
 
-def _words(a: Access, b: Access) -> str:
+def _phrase(a: Access, b: Access) -> str:
     verbs = ["writes" if x.is_write else "reads" for x in (a, b)]
     one, other, name = a.block.name, b.block.name, a.buffer.name
     if a.block is b.block:
@@ -196,7 +205,7 @@ def _words(a: Access, b: Access) -> str:
     return f"block `{one}` {verbs[0]} elements of `{name}` that block `{other}` {verbs[1]} in other iterations"
 
 
-def merge_violation(tree: Tree, nests: Sequence[Sequence[tir.For]]) -> Words | None:
+def merge_violation(tree: Tree, nests: Sequence[Sequence[tir.For]]) -> Violation | None:
     """Return two blocks with a dependence that fusing the nests, bodies in the given order, would reverse, or None."""
     loops, analyzer = nests[0], Analyzer()
     nest_accesses = []
@@ -215,12 +224,12 @@ def merge_violation(tree: Tree, nests: Sequence[Sequence[tir.For]]) -> Words | N
                     if a.buffer is not b.buffer or not (a.is_write or b.is_write):
                         continue
                     steps = distance(a, b, loops, analyzer)
-                    if steps is not None and not _kept(steps, is_before):
-                        return _words(a, b), (a.block, b.block)
+                    if steps is not None and not _is_preserved(steps, is_before):
+                        return _phrase(a, b), (a.block, b.block)
     return None
 
 
-def _kept(steps: Distance, is_before: bool) -> bool:
+def _is_preserved(steps: Distance, is_before: bool) -> bool:
     """Return True if fusing two nests, bodies in order, preserves a dependence between them.
 
     `is_before`: all iterations of the first nest ran before those of the second; otherwise after.
@@ -233,7 +242,7 @@ def _kept(steps: Distance, is_before: bool) -> bool:
     return is_before
 
 
-def touched(body: Body | Stmt) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
+def accessed_buffers(body: Body | Stmt) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
     """Return the buffers that the blocks below read, and those that they write."""
     reads: set[tir.Buffer] = set()
     writes: set[tir.Buffer] = set()
@@ -245,6 +254,6 @@ def touched(body: Body | Stmt) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
 
 def conflict(one: Body | Stmt, other: Body | Stmt) -> Iterable[tir.Buffer]:
     """Return the buffers that one side writes and the other accesses."""
-    reads, writes = touched(one)
-    others, written = touched(other)
+    reads, writes = accessed_buffers(one)
+    others, written = accessed_buffers(other)
     return [*(writes & (others | written)), *(reads & written)]

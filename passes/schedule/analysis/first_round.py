@@ -19,15 +19,15 @@ def condition_at_start(part: tir.Expr, start: Mapping[tir.Var, tir.Expr], analyz
     at_start = analyzer.simplify(substitute(part, start)) if vars_of(part) & start.keys() else part
     if analyzer.prove(at_start):
         return tir.TRUE
-    return at_start if at_start is part or _falls_later(part, at_start, analyzer) else None
+    return at_start if at_start is part or _never_turns_true(part, at_start, analyzer) else None
 
 
-def _falls_later(part: tir.Expr, at_start: tir.Expr, analyzer: Analyzer) -> bool:
+def _never_turns_true(part: tir.Expr, at_start: tir.Expr, analyzer: Analyzer) -> bool:
     """Return True if the comparison `part` holds only if it holds at the start: it never turns from false to true."""
     if not isinstance(part, tir.CompareOp) or type(part) is not type(at_start):
         return False
     assert isinstance(at_start, tir.CompareOp)
-    rise = c.sub(c.sub(part.lhs, part.rhs), c.sub(at_start.lhs, at_start.rhs))
+    growth = c.sub(c.sub(part.lhs, part.rhs), c.sub(at_start.lhs, at_start.rhs))
     if isinstance(part, (tir.LT, tir.LE)):
-        return analyzer.prove_at_least(rise, 0)
-    return isinstance(part, (tir.GT, tir.GE)) and analyzer.prove_at_least(analyzer.simplify(c.negate(rise)), 0)
+        return analyzer.prove_at_least(growth, 0)
+    return isinstance(part, (tir.GT, tir.GE)) and analyzer.prove_at_least(analyzer.simplify(c.negate(growth)), 0)

@@ -31,7 +31,7 @@ class Terms:
 
 
 @dataclass(slots=True)
-class Counted:
+class TermCount:
     """A term, and how often it is computed."""
 
     term: Expr
@@ -43,33 +43,33 @@ def size(term: Expr) -> int:
     return sum(isinstance(n, Expr) for n in walk(term))
 
 
-def repeated_terms(stores: list[tir.BufferStore], least: int, terms: Terms) -> list[Expr]:
-    """Return the terms that the stores compute at least `least` times, larger ones first.
+def repeated_terms(stores: list[tir.BufferStore], threshold: int, terms: Terms) -> list[Expr]:
+    """Return the terms that the stores compute at least `threshold` times, larger ones first.
 
     A term that comes up less often gives way to its parts.
     """
     repeated: list[Expr] = []
     for store in stores:
-        counted: list[Counted] = []
-        for term in _largest((store.value, *store.indices)):
+        counted: list[TermCount] = []
+        for term in _maximal_terms((store.value, *store.indices)):
             _count(counted, term, 1, terms, ordered=False)
         at = 0
         while at < len(counted):  # grows on the way
-            here = counted[at]
-            if here.times < least:
-                for part in _largest(tuple(children(here.term))):
-                    _count(counted, part, here.times, terms, ordered=True)
+            entry = counted[at]
+            if entry.times < threshold:
+                for part in _maximal_terms(tuple(children(entry.term))):
+                    _count(counted, part, entry.times, terms, ordered=True)
             at += 1
         for expr in _post_order(store.value):
             for candidate in counted:
-                new = candidate.times >= least and not any(candidate.term is m for m in repeated)
+                new = candidate.times >= threshold and not any(candidate.term is m for m in repeated)
                 if new and terms.same(expr, candidate.term):
                     repeated.append(candidate.term)
         repeated.sort(key=size, reverse=True)
     return repeated
 
 
-def _count(counted: list[Counted], term: Expr, times: int, terms: Terms, ordered: bool) -> None:
+def _count(counted: list[TermCount], term: Expr, times: int, terms: Terms, ordered: bool) -> None:
     for known in counted:
         if terms.same(known.term, term):
             known.times += times
@@ -84,21 +84,21 @@ def _count(counted: list[Counted], term: Expr, times: int, terms: Terms, ordered
             else:
                 high = middle
         at = low
-    counted.insert(at, Counted(term, times))
+    counted.insert(at, TermCount(term, times))
 
 
-def _largest(roots: tuple[Any, ...]) -> Iterator[Expr]:
+def _maximal_terms(roots: tuple[Any, ...]) -> Iterator[Expr]:
     """The largest terms below that can be computed ahead, from left to right."""
     stack = [r for r in reversed(roots) if isinstance(r, Expr)]
     while stack:
         term = stack.pop()
-        if is_term(term):
+        if is_computable_ahead(term):
             yield term
         else:
             stack += [n for n in reversed(list(children(term))) if isinstance(n, Expr)]
 
 
-def is_term(expr: Expr) -> bool:
+def is_computable_ahead(expr: Expr) -> bool:
     """A computation on scalars that has no effect and reads no memory."""
     if isinstance(expr, (tir.Ramp, tir.Broadcast)) or size(expr) < 2:
         return False

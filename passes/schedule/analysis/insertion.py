@@ -13,7 +13,7 @@ LAST, FIRST = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class InsertionRange:
     """The statements of a body around a block to be inserted: it goes to a position of `first` to `last`.
 
     `below` are the outermost blocks in the body.
@@ -26,7 +26,7 @@ class Split:
 
 def split_body(
     tree: Tree, block: tir.Block, body: Body, producers: Collection[tir.Block], consumers: Collection[tir.Block]
-) -> Split:
+) -> InsertionRange:
     """Return the range of legal insertion points of `block` in `body`.
 
     Refuses (E0650) a body in which a consumer stands before, or in one statement with, a producer.
@@ -50,18 +50,18 @@ def split_body(
             f"`{consumer.name}`, which reads what it computes, stands before or beside that",
             (block, producer, consumer),
         )
-    return Split(first, last, below)
+    return InsertionRange(first, last, below)
 
 
-def position(split: Split, index: int, loop: tir.For) -> int:
+def position(allowed: InsertionRange, index: int, loop: tir.For) -> int:
     """Return the position that `index` names. Refuses (E0650) an illegal one."""
     if index == LAST:
-        return split.last
+        return allowed.last
     if index == FIRST:
-        return split.first
-    if split.first <= index <= split.last:
+        return allowed.first
+    if allowed.first <= index <= allowed.last:
         return index
-    legal = [str(i) for i in range(split.first, split.last + 1)]
+    legal = [str(i) for i in range(allowed.first, allowed.last + 1)]
     raise Refusal(
         "E0650",
         f"index={index} is not a legal position among the statements of loop `{loop.var.name}`",

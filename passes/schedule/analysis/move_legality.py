@@ -52,19 +52,19 @@ def check_same_iterations(
     """
     spatial = partial and outside_write(block, scope) is not None
     kinds = (IterKind.SPATIAL, IterKind.REDUCE) if spatial else (IterKind.REDUCE,)
-    cut = cut_axis(tree, tree.realize(block), kinds)
-    if cut is not None:
-        words = (
-            f"block `{block.name}` runs for a part of its axis `{cut.var.name}` only; the new loops would run for all"
-        )
+    partial_axis = cut_axis(tree, tree.realize(block), kinds)
+    if partial_axis is not None:
+        words = f"block `{block.name}` runs for a part of its axis `{partial_axis.var.name}` only; the new loops would run for all"
         raise Refusal("E0651", words, block)
-    lost = lost_condition(tree, block)
-    if lost is not None:
-        words = f"block `{block.name}` runs where `{lost}` only, which its axes do not tell; the new loops run for all"
+    unimplied = lost_condition(tree, block)
+    if unimplied is not None:
+        words = (
+            f"block `{block.name}` runs where `{unimplied}` only, which its axes do not tell; the new loops run for all"
+        )
         raise Refusal("E0651", words, block)
     outer = {loop.var: loop for loop in nest.around if not is_one(loop.extent)}
     reduce = bound_vars(nest.realize, IterKind.REDUCE)
-    if reduce & outer.keys() and not _each_once(tree, nest):
+    if reduce & outer.keys() and not _reaches_each_point_once(tree, nest):
         words = f"block `{block.name}` would add terms more than once: the loops around do not reach each of them once"
         raise Refusal("E0651", words, (block, nest.around[-1]))
     used = bound_vars(nest.realize) & outer.keys()
@@ -76,7 +76,7 @@ def check_same_iterations(
             raise Refusal("E0651", words, (block, producer, *(outer[v] for v in unfinished)))
 
 
-def _each_once(tree: Tree, nest: NewNest) -> bool:
+def _reaches_each_point_once(tree: Tree, nest: NewNest) -> bool:
     """Return True if the loops reach each point of the block's iteration space exactly once."""
     loops = [*nest.around, *nest.loops]
     domain = {loop.var: tir.Range(loop.min, loop.extent) for loop in reversed(loops) if not is_one(loop.extent)}

@@ -29,12 +29,17 @@ def lost_condition(tree: Tree, block: tir.Block) -> tir.Expr | None:
     loops = {at.var for at in tree.loops_above(block)}
     for part in operands(realize.predicate):
         names = vars_of(part)
-        if names & reduce and names - loops and not _said_by_axes(realize, part) and not _neutral(tree, realize, part):
+        if (
+            names & reduce
+            and names - loops
+            and not _is_implied_by_axes(realize, part)
+            and not _is_neutral(tree, realize, part)
+        ):
             return part
     return None
 
 
-def _said_by_axes(realize: tir.BlockRealize, part: tir.Expr) -> bool:
+def _is_implied_by_axes(realize: tir.BlockRealize, part: tir.Expr) -> bool:
     analyzer = Analyzer()
     known: tir.Expr = tir.TRUE
     for axis, value in zip(realize.block.iter_vars, realize.values, strict=True):
@@ -44,19 +49,19 @@ def _said_by_axes(realize: tir.BlockRealize, part: tir.Expr) -> bool:
         return analyzer.prove(part)
 
 
-def _neutral(tree: Tree, realize: tir.BlockRealize, part: tir.Expr) -> bool:
+def _is_neutral(tree: Tree, realize: tir.BlockRealize, part: tir.Expr) -> bool:
     """Return True if all terms of the reduction are loads of buffers that hold the identity where `part` is false."""
     try:
         terms = reduction_parts(realize.block)
     except Refusal:
         return False
     return all(
-        isinstance(term, tir.BufferLoad) and _filled_elsewhere(tree, realize, term, identity, part)
+        isinstance(term, tir.BufferLoad) and _is_filled_elsewhere(tree, realize, term, identity, part)
         for term, identity in zip(terms.rhs, terms.init_values, strict=True)
     )
 
 
-def _filled_elsewhere(
+def _is_filled_elsewhere(
     tree: Tree, realize: tir.BlockRealize, load: tir.BufferLoad, identity: tir.Expr, part: tir.Expr
 ) -> bool:
     """Return True if a block fills the loaded buffer with `identity`, and all others write only where `part` holds."""
@@ -67,7 +72,7 @@ def _filled_elsewhere(
     values = bindings(realize)
     at = [substitute(index, values) for index in load.indices]
     return bool(fills) and all(
-        _only_where(tree, tree.realize(w), load.buffer, at, part) for w in writers if w not in fills
+        _writes_only_where(tree, tree.realize(w), load.buffer, at, part) for w in writers if w not in fills
     )
 
 
@@ -79,7 +84,9 @@ def _fills(realize: tir.BlockRealize, buffer: tir.Buffer, value: tir.Expr) -> bo
     return False
 
 
-def _only_where(tree: Tree, realize: tir.BlockRealize, buffer: tir.Buffer, at: list[tir.Expr], part: tir.Expr) -> bool:
+def _writes_only_where(
+    tree: Tree, realize: tir.BlockRealize, buffer: tir.Buffer, at: list[tir.Expr], part: tir.Expr
+) -> bool:
     """Return True if the predicate of the writer of an element implies `part`, stated over its indices `at`."""
     region = next(w.region for w in realize.block.writes if w.buffer is buffer)
     values = bindings(realize)
@@ -90,16 +97,16 @@ def _only_where(tree: Tree, realize: tir.BlockRealize, buffer: tir.Buffer, at: l
     }
     if not vars_of(part) & {loop.var for loop in tree.loops} <= same.keys():
         return False
-    analyzer, there = analyzer_of(tree), substitute(part, same)
-    return any(_implies(known, there, analyzer) for known in operands(realize.predicate))
+    analyzer, condition = analyzer_of(tree), substitute(part, same)
+    return any(_implies(known, condition, analyzer) for known in operands(realize.predicate))
 
 
-def _implies(known: tir.Expr, wanted: tir.Expr, analyzer: Analyzer) -> bool:
-    """Return True if `known` implies `wanted`.
+def _implies(premise: tir.Expr, conclusion: tir.Expr, analyzer: Analyzer) -> bool:
+    """Return True if `premise` implies `conclusion`.
 
-    Both are `<` or both `<=`, and `lhs - rhs` of `known` is provably at least that of `wanted`.
+    Both are `<` or both `<=`, and `lhs - rhs` of `premise` is provably at least that of `conclusion`.
     """
-    match known, wanted:
+    match premise, conclusion:
         case (tir.LT(lhs=a, rhs=b), tir.LT(lhs=x, rhs=y)) | (tir.LE(lhs=a, rhs=b), tir.LE(lhs=x, rhs=y)):
             return analyzer.prove_at_least(c.sub(c.sub(a, b), c.sub(x, y)), 0)
     return False

@@ -39,7 +39,7 @@ class NewNest:
                 value = c.add(span.min, var)
                 self._ranges[var] = tir.Range(c.const(0, dtype), span.extent)
                 self._analyzer.bind(var, self._ranges[var])
-            values.append(_as_narrow(value, axis.var))
+            values.append(_in_axis_dtype(value, axis.var))
             for condition in self._conditions(value, domain.bound):
                 predicate = c.logical_and(predicate, condition)
         self.realize = tir.BlockRealize(tuple(values), self._analyzer.simplify(predicate), self._block)
@@ -71,7 +71,7 @@ class NewNest:
         return analyzer.bound(analyzer.simplify(_Quotients().visit(low))).min >= least
 
 
-def _as_narrow(value: Expr, axis: tir.Var) -> Expr:
+def _in_axis_dtype(value: Expr, axis: tir.Var) -> Expr:
     """`value` for an axis that may be narrower than the loops at the new place: its domain holds in its own dtype."""
     return c.cast(axis.dtype, value) if value.dtype.bits > axis.dtype.bits else value
 
@@ -93,8 +93,8 @@ class _Quotients(Rewriter):
             for part in (*parts[:at], *parts[at + 1 :]):
                 product = c.mul(product, part)
             quotient = sign(quotient, product)
-        left = tir.const_int(rest)
-        return c.add(quotient, rest if left in (0, -1) else c.floordiv(rest, by))
+        const_rest = tir.const_int(rest)
+        return c.add(quotient, rest if const_rest in (0, -1) else c.floordiv(rest, by))
 
 
 def _terms(value: Expr) -> list[tuple[Callable[[Expr, Expr], Expr], Expr]]:

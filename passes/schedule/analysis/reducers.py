@@ -50,14 +50,14 @@ def _single(name: str, make: Callable[..., Expr], identity: Callable[[DType], Ex
     return Reducer(name, 1, lambda x, y: (make(x[0], y[0]),), lambda d: (identity(d[0]),))
 
 
-def _place(name: str, better: Callable[..., Expr], worst: Callable[[DType], Expr]) -> list[Reducer]:
-    """Pairs of place and value. The first keeps the left one of equals, given a `better` that holds for equals; the
+def _arg_reducers(name: str, prefers: Callable[..., Expr], worst: Callable[[DType], Expr]) -> list[Reducer]:
+    """Pairs of place and value. The first keeps the left one of equals, given a `prefers` that holds for equals; the
     second the one of the smaller place; the third likewise, and any place wins against none (-1).
     """
-    strictly = {c.greater_equal: c.greater, c.less_equal: c.less}[better]
+    strictly = {c.greater_equal: c.greater, c.less_equal: c.less}[prefers]
 
     def first(x: Vars, y: Vars) -> Exprs:
-        wins = better(x[1], y[1])
+        wins = prefers(x[1], y[1])
         return _select(wins, x[0], y[0]), _select(wins, x[1], y[1])
 
     def ordered(x: Vars, y: Vars) -> Exprs:
@@ -65,7 +65,7 @@ def _place(name: str, better: Callable[..., Expr], worst: Callable[[DType], Expr
         wins = c.logical_or(strictly(x[1], y[1]), tie)
         return _select(wins, x[0], y[0]), _select(strictly(x[1], y[1]), x[1], y[1])
 
-    def placed(x: Vars, y: Vars) -> Exprs:
+    def with_empty(x: Vars, y: Vars) -> Exprs:
         none = c.const(0, x[0].dtype)
         tie = c.logical_and(c.equal(x[1], y[1]), c.less(x[0], y[0]))
         left = c.logical_or(c.logical_or(c.less(y[0], none), strictly(x[1], y[1])), tie)
@@ -75,14 +75,14 @@ def _place(name: str, better: Callable[..., Expr], worst: Callable[[DType], Expr
     def identity(d: Sequence[DType]) -> Exprs:
         return c.const(-1, d[0]), worst(d[1])
 
-    return [Reducer(name, 2, combine, identity) for combine in (first, ordered, placed)]
+    return [Reducer(name, 2, combine, identity) for combine in (first, ordered, with_empty)]
 
 
 def _select(condition: Expr, yes: Expr, no: Expr) -> Expr:
     return tir.Select(yes.dtype, condition, yes, no)
 
 
-def _infinite(of_integers: Callable[[DType], Expr], sign: int) -> Callable[[DType], Expr]:
+def _infinity_or(of_integers: Callable[[DType], Expr], sign: int) -> Callable[[DType], Expr]:
     """Return the identity of a minimum or maximum over infinite elements: an infinity for floats."""
     return lambda d: c.const(sign * math.inf, d) if d.is_float else of_integers(d)
 
@@ -92,16 +92,16 @@ REDUCERS: tuple[Reducer, ...] = (
     _single("product", c.mul, lambda d: c.const(1, d)),
     _single("min", c.minimum, c.max_value),
     _single("max", c.maximum, c.min_value),
-    _single("min", c.minimum, _infinite(c.max_value, 1)),
-    _single("max", c.maximum, _infinite(c.min_value, -1)),
+    _single("min", c.minimum, _infinity_or(c.max_value, 1)),
+    _single("max", c.maximum, _infinity_or(c.min_value, -1)),
     Reducer(
         "two sums",
         2,
         lambda x, y: (c.add(x[0], y[0]), c.add(x[1], y[1])),
         lambda d: (c.const(0, d[0]), c.const(0, d[1])),
     ),
-    *_place("argmax", c.greater_equal, c.min_value),
-    *_place("argmin", c.less_equal, c.max_value),
+    *_arg_reducers("argmax", c.greater_equal, c.min_value),
+    *_arg_reducers("argmin", c.less_equal, c.max_value),
 )
 
 
@@ -180,7 +180,7 @@ def init_values_and_updates(block: tir.Block) -> tuple[Exprs, tuple[tir.BufferSt
     if {u.buffer for u in updates} != set(inits):
         written, started = (", ".join(f"`{b.name}`" for b in bs) for bs in ((u.buffer for u in updates), inits))
         _refuse(block, f"its body stores to {written}, and its init to {started}")
-    _check_places(block, updates, list(inits.values()))
+    _check_shapes_and_indices(block, updates, list(inits.values()))
     return tuple(inits[u.buffer].value for u in updates), updates
 
 
@@ -208,7 +208,9 @@ def _bound_updates(block: tir.Block, count: int) -> tuple[tir.BufferStore, ...]:
     return tuple(updates[v] for v in values)
 
 
-def _check_places(block: tir.Block, updates: tuple[tir.BufferStore, ...], inits: list[tir.BufferStore]) -> None:
+def _check_shapes_and_indices(
+    block: tir.Block, updates: tuple[tir.BufferStore, ...], inits: list[tir.BufferStore]
+) -> None:
     """Refuse outputs of different shapes, and stores at different indices."""
     first, analyzer = updates[0], Analyzer()
 
@@ -235,7 +237,7 @@ def find_reducer(
 ) -> tuple[tir.CommReducer, Exprs, Exprs]:
     """The combiner of the updates, the loads of the outputs, and what is combined with them. Refuses (E0669)."""
     loads = tuple(tir.BufferLoad(u.buffer.dtype, u.buffer, u.indices) for u in updates)
-    almost = None
+    non_neutral = None
     for known in reducers:
         if known.arity != len(updates):
             continue
@@ -245,14 +247,16 @@ def find_reducer(
             continue
         if all(same_expr(a, b) for a, b in zip(reducer.identity, init_values, strict=True)):
             return reducer, loads, rhs
-        almost = almost or (known.name, reducer.identity)
-    raise Refusal("E0669", *_unknown(block, init_values, updates, loads, almost))
+        non_neutral = non_neutral or (known.name, reducer.identity)
+    raise Refusal("E0669", *_unknown_combiner(block, init_values, updates, loads, non_neutral))
 
 
-def _unknown(block: tir.Block, init_values: Exprs, updates: Any, loads: Exprs, almost: Any) -> tuple[str, Any, str]:
+def _unknown_combiner(
+    block: tir.Block, init_values: Exprs, updates: Any, loads: Exprs, non_neutral: Any
+) -> tuple[str, Any, str]:
     start = ", ".join(map(str, init_values))
-    if almost is not None:
-        name, identity = almost
+    if non_neutral is not None:
+        name, identity = non_neutral
         wanted = ", ".join(map(str, identity))
         return (
             f"block `{block.name}` reduces by {name} from the start value {start}, which is not neutral: {wanted} is",

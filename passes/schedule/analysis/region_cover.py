@@ -22,10 +22,10 @@ from mlcc.passes.schedule.analysis.bindings import analyzer_of, bindings, iterat
 from mlcc.passes.schedule.analysis.scope import DepKind, scope_info
 from mlcc.passes.schedule.tree import Tree
 
-Words = tuple[str, tuple[tir.Stmt, ...]]  # why, and the places to look at
+Violation = tuple[str, tuple[tir.Stmt, ...]]  # why, and the places to look at
 
 
-def stage_pipeline_violation(tree: Tree, scope: tir.Block) -> Words | None:
+def stage_pipeline_violation(tree: Tree, scope: tir.Block) -> Violation | None:
     """Return why the blocks of `scope` form no pipeline of stages, with the blocks to mark; None if they form one."""
     key = ("pipeline", scope)
     if key not in tree.cache:
@@ -33,7 +33,7 @@ def stage_pipeline_violation(tree: Tree, scope: tir.Block) -> Words | None:
     return tree.cache[key]  # type: ignore[no-any-return]
 
 
-def _pipeline_violation(tree: Tree, scope: tir.Block) -> Words | None:
+def _pipeline_violation(tree: Tree, scope: tir.Block) -> Violation | None:
     info = scope_info(tree, scope)
     for dep in info.deps:
         if dep.kind is DepKind.WAR:
@@ -51,7 +51,7 @@ def region_cover(tree: Tree, block: tir.Block) -> bool:
     return region_cover_violation(tree, block) is None
 
 
-def region_cover_violation(tree: Tree, block: tir.Block) -> Words | None:
+def region_cover_violation(tree: Tree, block: tir.Block) -> Violation | None:
     """Return a message on a buffer of which `block` reads more than its producers write, and the blocks to mark.
 
     None if there is no such buffer.
@@ -62,7 +62,7 @@ def region_cover_violation(tree: Tree, block: tir.Block) -> Words | None:
     return tree.cache[key]  # type: ignore[no-any-return]
 
 
-def _cover_violation(tree: Tree, block: tir.Block) -> Words | None:
+def _cover_violation(tree: Tree, block: tir.Block) -> Violation | None:
     scope = tree.scope(block)
     if scope is None:
         return None
@@ -74,7 +74,7 @@ def _cover_violation(tree: Tree, block: tir.Block) -> Words | None:
     return tree.fact(key, lambda: _uncovered_by(tree, block, blocks[1:]))  # type: ignore[no-any-return]
 
 
-def _uncovered_by(tree: Tree, block: tir.Block, sources: list[tir.Block]) -> Words | None:
+def _uncovered_by(tree: Tree, block: tir.Block, sources: list[tir.Block]) -> Violation | None:
     path: list[tir.Stmt] = [s for s in tree.ancestors(block) if isinstance(s, (tir.For, tir.Block))]
     places: dict[tir.Stmt, list[tir.Block]] = {place: [] for place in path}
     for source in sources:
@@ -89,7 +89,7 @@ def _uncovered_by(tree: Tree, block: tir.Block, sources: list[tir.Block]) -> Wor
 
 def _uncovered(
     tree: Tree, block: tir.Block, region: tir.BufferRegion, sources: list[tir.Block], place: tir.Stmt
-) -> Words | None:
+) -> Violation | None:
     buffer = region.buffer
     writers = [s for s in sources if any(w.buffer is buffer for w in s.writes)]
     if not writers or any(_writes_all(tree, w, buffer, place) for w in writers):
@@ -162,7 +162,7 @@ def meeting_place(tree: Tree, one: tir.Stmt, two: tir.Stmt) -> tir.Stmt:
 # ---------------------------------------------------------------- regions of blocks over loops
 
 
-def unbound(realize: tir.BlockRealize, ranges: Iterable[Range]) -> list[Range]:
+def over_loops(realize: tir.BlockRealize, ranges: Iterable[Range]) -> list[Range]:
     """Return ranges over the axes of a block as ranges over the loops around it."""
     values = bindings(realize)
     return [Range(substitute(r.min, values), substitute(r.extent, values)) for r in ranges]
@@ -174,7 +174,7 @@ def relaxed_upper(
     """Return an upper bound of the part of a region that `block` accesses, over the loops up to `high`."""
     realize = tree.realize(block)
     domain = loop_domain(tree, tree.parent(realize), high, region.buffer.scope)
-    return upper_bound(unbound(realize, region.region), domain, realize.predicate, analyzer or analyzer_of(tree))
+    return upper_bound(over_loops(realize, region.region), domain, realize.predicate, analyzer or analyzer_of(tree))
 
 
 def relaxed_lower(
@@ -186,7 +186,7 @@ def relaxed_lower(
     """
     realize = tree.realize(block)
     domain = loop_domain(tree, tree.parent(realize), high, region.buffer.scope)
-    bound = lower_bound(unbound(realize, region.region), domain, realize.predicate, analyzer or analyzer_of(tree))
+    bound = lower_bound(over_loops(realize, region.region), domain, realize.predicate, analyzer or analyzer_of(tree))
     return [NOTHING] * len(region.region) if bound is None else bound
 
 
@@ -205,18 +205,18 @@ def consumed_region(
     return relaxed_upper(tree, block, region, high, analyzer)
 
 
-def covers(shape: tuple[Expr, ...], made: Box, used: Box, analyzer: Analyzer) -> bool:
-    """Return True if `made` contains the part of `used` inside a buffer of this shape."""
-    return all(_contains(n, a, b, analyzer) for n, a, b in zip(shape, made, used, strict=True))
+def covers(shape: tuple[Expr, ...], produced: Box, used: Box, analyzer: Analyzer) -> bool:
+    """Return True if `produced` contains the part of `used` inside a buffer of this shape."""
+    return all(_contains(n, a, b, analyzer) for n, a, b in zip(shape, produced, used, strict=True))
 
 
-def _contains(extent: Expr, made: Interval, used: Interval, analyzer: Analyzer) -> bool:
-    if made.empty:
+def _contains(extent: Expr, produced: Interval, used: Interval, analyzer: Analyzer) -> bool:
+    if produced.empty:
         return False
     if used.empty:
         return True
     whole = from_range(Range(IntImm(extent.dtype, 0), extent))
-    a, b = _within(made, whole, analyzer), _within(used, whole, analyzer)
+    a, b = _clip(produced, whole, analyzer), _clip(used, whole, analyzer)
     if a.low is b.low and a.high is b.high and a.low is not None and a.high is not None:
         return True
     if a.low is None or a.high is None or b.low is None or b.high is None:
@@ -229,17 +229,17 @@ def _at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
     return analyzer.prove(below) or at_most(a, b, analyzer)
 
 
-def _within(interval: Interval, whole: Interval, analyzer: Analyzer) -> Interval:
+def _clip(interval: Interval, whole: Interval, analyzer: Analyzer) -> Interval:
     low, high = (None if e is None else analyzer.simplify(e) for e in (interval.low, interval.high))
     return meet(Interval(low, high), whole, analyzer)
 
 
 def spell(buffer: tir.Buffer, box: Box) -> str:
     """`C[0:16, vj]`, for messages."""
-    return f"`{buffer.name}[{', '.join(_spell_interval(i) for i in box)}]`"
+    return f"`{buffer.name}[{', '.join(_interval_text(i) for i in box)}]`"
 
 
-def _spell_interval(interval: Interval) -> str:
+def _interval_text(interval: Interval) -> str:
     if interval.is_point:
         return str(interval.low)
     simplify = Analyzer().simplify

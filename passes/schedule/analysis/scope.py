@@ -50,22 +50,22 @@ class ScopeInfo:
         return [r.block for r in self.realizes]
 
     def _add(self, block: tir.Block) -> None:
-        said = with_regions(block)  # what a mere scope does not say of the blocks in it
-        for region in said.reads:
+        declared = with_regions(block)  # what a mere scope does not say of the blocks in it
+        for region in declared.reads:
             self.readers.setdefault(region.buffer, []).append(block)
-        for region in said.writes:
+        for region in declared.writes:
             self.writers.setdefault(region.buffer, []).append(block)
         for regions, others, kind in (
-            (said.reads, self.writers, DepKind.RAW),
-            (said.writes, self.writers, DepKind.WAW),
-            (said.writes, self.readers, DepKind.WAR),
+            (declared.reads, self.writers, DepKind.RAW),
+            (declared.writes, self.writers, DepKind.WAW),
+            (declared.writes, self.readers, DepKind.WAR),
         ):
             for region in regions:
                 for other in others.get(region.buffer, ()):
                     if other is not block:
-                        self._tie(Dep(other, block, kind, region.buffer))
+                        self._add_dep(Dep(other, block, kind, region.buffer))
 
-    def _tie(self, dep: Dep) -> None:
+    def _add_dep(self, dep: Dep) -> None:
         self.deps.append(dep)
         self.by_src.setdefault(dep.src, []).append(dep)
         self.by_dst.setdefault(dep.dst, []).append(dep)

@@ -50,8 +50,8 @@ class Comparator:
         self.base: dict[tir.Buffer, list[Expr]] = {}
         self._outermost = True
         self._pairs: dict[Any, Any] = {}
-        self._paired = Analyzer()  # variables of the block are those of the description
-        self._own = Analyzer()  # the block's variables by their ranges
+        self._paired_analyzer = Analyzer()  # variables of the block are those of the description
+        self._own_analyzer = Analyzer()  # the block's variables by their ranges
 
     def match(self, here: tir.BlockRealize, described: tir.BlockRealize) -> None:
         """Raises Mismatch."""
@@ -111,7 +111,7 @@ class Comparator:
 
     def _bind_axes(self, block: tir.Block) -> None:
         for axis in block.iter_vars:
-            self._own.bind(axis.var, axis.dom)
+            self._own_analyzer.bind(axis.var, axis.dom)
 
     def _inner(self, here: tir.Block, described: tir.Block) -> None:
         self._count(here.iter_vars, described.iter_vars, "axes", (here, described))
@@ -177,7 +177,7 @@ class Comparator:
             if tir.const_int(span.extent) != 1:
                 raise Mismatch(f"{where} is more than one element in a leading dimension", here, described)
         for mine, theirs in zip(here.region[lead:], described.region, strict=True):
-            if not self._paired.prove_equal(mine.extent, theirs.extent):
+            if not self._paired_analyzer.prove_equal(mine.extent, theirs.extent):
                 raise Mismatch(f"{where} has another extent", here, described)
         if self._outermost and here.buffer not in self.base:
             self.base[here.buffer] = [span.min for span in here.region]
@@ -185,10 +185,10 @@ class Comparator:
         base = self.base.get(here.buffer) or [c.const(0, span.min.dtype) for span in here.region]
         for at, span in enumerate(here.region):
             if at < lead:
-                same = self._own.prove_equal(base[at], span.min)
+                same = self._own_analyzer.prove_equal(base[at], span.min)
             else:
-                inside = self._own.simplify(c.sub(span.min, base[at]))
-                same = self._paired.prove_equal(inside, described.region[at - lead].min)
+                inside = self._own_analyzer.simplify(c.sub(span.min, base[at]))
+                same = self._paired_analyzer.prove_equal(inside, described.region[at - lead].min)
             if not same:
                 raise Mismatch(f"{where} begins elsewhere", here, described)
 
@@ -200,7 +200,7 @@ class Comparator:
         if lead < 0 or len(base) != len(here.indices):
             raise Mismatch(text, here.indices, described.indices)
         for mine, start, theirs in zip(here.indices[lead:], base[lead:], described.indices, strict=True):
-            if not self._paired.prove_equal(c.sub(mine, start), theirs):
+            if not self._paired_analyzer.prove_equal(c.sub(mine, start), theirs):
                 raise Mismatch(text, here.indices, described.indices)
 
     # ------------------------------------------------------------ expressions
@@ -209,7 +209,7 @@ class Comparator:
         known = self._pairs.get(here)
         if known is None:
             self._pairs[here] = described
-            self._paired.bind(here, c.cast(here.dtype, described))
+            self._paired_analyzer.bind(here, c.cast(here.dtype, described))
         elif known is not described:
             raise Mismatch(f"`{here.name}` is bound twice", here, described)
 

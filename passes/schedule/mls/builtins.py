@@ -44,7 +44,7 @@ def invoke(name: str, fn: Values, first: Any, args: list[Any], kwargs: dict[str,
 
 def _range(budget: Budget, *bounds: Any) -> range:
     for bound in bounds:
-        _whole("range", bound)
+        _integer("range", bound)
     if not 1 <= len(bounds) <= 3:
         raise Wrong("E0605", "`range` takes one to three integers")
     if len(bounds) == 3 and bounds[2] == 0:
@@ -52,7 +52,7 @@ def _range(budget: Budget, *bounds: Any) -> range:
     return range(*bounds)
 
 
-def _whole(name: str, value: Any) -> int:
+def _integer(name: str, value: Any) -> int:
     if isinstance(value, ExprRV):
         raise Wrong("E0606", f"`{name}` needs a known integer", "`sch.get(v)` is the integer that was chosen")
     if not isinstance(value, int):
@@ -132,7 +132,7 @@ def _bool(budget: Budget, value: Any = False) -> bool:
 
 
 def _enumerate(budget: Budget, values: Any, start: Any = 0) -> list[Any]:
-    return list(enumerate(elements(values, budget), _whole("enumerate", start)))
+    return list(enumerate(elements(values, budget), _integer("enumerate", start)))
 
 
 def _zip(budget: Budget, *values: Any) -> list[Any]:
@@ -194,12 +194,12 @@ def _extend(budget: Budget, values: list[Any], more: Any) -> None:
 
 def _insert(budget: Budget, values: list[Any], at: Any, item: Any) -> None:
     budget.items(len(values) + 1)
-    at = _whole("insert", at)
+    at = _integer("insert", at)
     values.insert(max(-len(values), min(at, len(values))), item)
 
 
 def _pop(budget: Budget, values: list[Any], at: Any = -1) -> Any:
-    at = _whole("pop", at)
+    at = _integer("pop", at)
     if not -len(values) <= at < len(values):
         raise Wrong("E0606", f"there is no element {at} to take from a list of {len(values)}")
     budget.spend(1 if at == -1 else len(values))

@@ -169,7 +169,7 @@ class Expressions:
         return compare(cst.op, self.value(cst.left), self.value(cst.right), self.budget)
 
     def _bool(self, cst: tree.Bool) -> Any:
-        chain = _chain(cst)
+        chain = _comparison_chain(cst)
         if chain is not None:
             return self._compare_chain(*chain)
         left = self.value(cst.left)
@@ -231,7 +231,7 @@ class Expressions:
         if isinstance(base, Module):
             return dotted(base, name)
         if isinstance(base, (tir.For, tir.Block)):
-            return _fact(base, name)
+            return _node_attribute(base, name)
         methods = METHODS.get(type(base), {})
         if name in methods:
             return Method(base, name)
@@ -277,18 +277,18 @@ class Expressions:
         try:
             return self.steps.call(name, given, named, self.span(cst))
         except CompileError as exc:
-            gone = self._gone(cst, given, named) if exc.diagnostics[0].code == "E0611" else None
-            if gone is None:
+            ended = self._ended_argument(cst, given, named) if exc.diagnostics[0].code == "E0611" else None
+            if ended is None:
                 raise
-            label = Label(self.span(gone), f"`{gone.id}` has ended" if isinstance(gone, tree.Name) else "")
+            label = Label(self.span(ended), f"`{ended.id}` has ended" if isinstance(ended, tree.Name) else "")
             raise CompileError([dataclasses.replace(d, primary=label) for d in exc.diagnostics]) from None
 
-    def _gone(self, cst: tree.Call, args: list[Any], kwargs: dict[str, Any]) -> tree.Expr | None:
+    def _ended_argument(self, cst: tree.Call, args: list[Any], kwargs: dict[str, Any]) -> tree.Expr | None:
         """The argument of a call that stands for something that is no longer there."""
         places = [] if any(isinstance(a, tree.Star) for a in cst.args) else list(zip(cst.args, args, strict=True))
         places += [(keyword.value, kwargs[keyword.name]) for keyword in cst.keywords]
-        gone = (at for at, v in places if isinstance(v, (BlockRV, LoopRV)) and self.steps.name_of(v) is None)
-        return next(gone, None)
+        ended = (at for at, v in places if isinstance(v, (BlockRV, LoopRV)) and self.steps.name_of(v) is None)
+        return next(ended, None)
 
     def _register(self, args: list[Any], kwargs: dict[str, Any], cst: tree.Call) -> None:
         invoke("register_tensor_intrin", _needs_place, self.budget, args, kwargs)
@@ -322,7 +322,7 @@ class Expressions:
         )
 
 
-def _fact(node: tir.For | tir.Block, name: str) -> Any:
+def _node_attribute(node: tir.For | tir.Block, name: str) -> Any:
     """`sch.get(loop).extent` and `sch.get(block).name`. Raises Wrong."""
     if isinstance(node, tir.For) and name == "extent":
         return tir.const_int(node.extent) if tir.const_int(node.extent) is not None else node.extent
@@ -339,7 +339,7 @@ def _needs_place(budget: Budget, name: Any, file: Any) -> None:
     """The signature of `register_tensor_intrin`, which also needs the place of its call."""
 
 
-def _chain(cst: tree.Expr) -> tuple[tree.Expr, list[tree.Compare]] | None:
+def _comparison_chain(cst: tree.Expr) -> tuple[tree.Expr, list[tree.Compare]] | None:
     """The first operand and the comparisons of `a < b < c`, whose syntax shares the node of `b`."""
     links: list[tree.Compare] = []
     while isinstance(cst, tree.Bool) and cst.op == "and" and isinstance(cst.right, tree.Compare):

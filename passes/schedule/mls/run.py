@@ -50,7 +50,7 @@ def run_script(
     A `confined` script reads no file outside `folder`. Raises CompileError.
     """
     text = parse_syntax(source, start="script")
-    steps = _Steps(schedule, folder, confined, show)
+    steps = _ScriptInterface(schedule, folder, confined, show)
 
     def watch(stmt: tree.Stmt) -> None:
         if after is not None:
@@ -61,35 +61,35 @@ def run_script(
     return steps.intrinsics
 
 
-class _Steps:
+class _ScriptInterface:
     """The operations on a schedule that scripts may use: primitives, and little else."""
 
     def __init__(self, schedule: Schedule, folder: str, confined: bool, show: Show | None) -> None:
         self._schedule, self._folder, self._confined, self._show = schedule, folder, confined, show
         self.intrinsics: list[tuple[str, str]] = []
-        self._measured: dict[str, tuple[tir.PrimFunc, int]] = {}  # functions, with how many loops and blocks
+        self._known_sizes: dict[str, tuple[tir.PrimFunc, int]] = {}  # functions, with how many loops and blocks
 
     def primitives(self) -> list[str]:
-        return [*registry.names(), *registry.ALIASES, *_OTHERS]
+        return [*registry.names(), *registry.ALIASES, *_METHODS]
 
     def call(self, name: str, args: list[Any], kwargs: dict[str, Any], span: Span) -> Any:
-        other = _OTHERS.get(name)
+        method = _METHODS.get(name)
         try:
-            if other is None:
+            if method is None:
                 result = self._schedule.call(name, tuple(args), kwargs, span)
-                self._measure(name)
+                self._check_nesting(name)
                 return result
-            return invoke(f"sch.{name}", other, self, args, kwargs)
+            return invoke(f"sch.{name}", method, self, args, kwargs)
         except CompileError as exc:
-            if other is None:
+            if method is None:
                 raise
             raise CompileError([replace(d, primary=Label(span)) for d in exc.diagnostics]) from None
 
-    def _measure(self, name: str) -> None:
+    def _check_nesting(self, name: str) -> None:
         """Raises Wrong where a step has made a nest that is too deep."""
         state = self._schedule.state
         for func_name, func in state.module.functions.items():
-            if not isinstance(func, tir.PrimFunc) or self._measured.get(func_name, (None, 0))[0] is func:
+            if not isinstance(func, tir.PrimFunc) or self._known_sizes.get(func_name, (None, 0))[0] is func:
                 continue
             tree = state.tree(func_name)
             depths: dict[int, int] = {}
@@ -100,10 +100,10 @@ class _Steps:
                 depths[id(loop)] = 1 + (depths[id(above)] if above is not None else 0)
             if max(depths.values(), default=0) > MAX_LOOPS:
                 raise Wrong("E0602", f"sch.{name}: the loops nest more than {MAX_LOOPS} deep")
-            self._measured[func_name] = (func, len(tree.loops) + len(tree.realizes))
+            self._known_sizes[func_name] = (func, len(tree.loops) + len(tree.realizes))
 
     def cost(self) -> int:
-        return CALL_COST + max((size for _, size in self._measured.values()), default=0)
+        return CALL_COST + max((size for _, size in self._known_sizes.values()), default=0)
 
     def name_of(self, value: Any) -> str | None:
         if not isinstance(value, (LoopRV, BlockRV)):
@@ -156,7 +156,7 @@ class _Steps:
 
     def _by_rule(self, *args: Any, **kwargs: Any) -> None:
         invoke("sch.schedule_by_rule", Schedule.schedule_by_rule, self._schedule, [*args], kwargs)
-        self._measure("schedule_by_rule")
+        self._check_nesting("schedule_by_rule")
 
     def _seed(self, seed: Any) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int):
@@ -168,7 +168,7 @@ class _Steps:
             self._show(self._schedule.mod.script())
 
 
-_OTHERS: dict[str, Callable[..., Any]] = {
-    "get": _Steps._get, "work_on": _Steps._work_on, "seed": _Steps._seed, "show": _Steps._print,
-    "schedule_by_rule": _Steps._by_rule,
+_METHODS: dict[str, Callable[..., Any]] = {
+    "get": _ScriptInterface._get, "work_on": _ScriptInterface._work_on, "seed": _ScriptInterface._seed, "show": _ScriptInterface._print,
+    "schedule_by_rule": _ScriptInterface._by_rule,
 }  # fmt: skip

@@ -16,7 +16,7 @@ class ShowEach:
 
     def __init__(self, schedule: Schedule, write: Callable[[str], None]) -> None:
         self._schedule, self._write = schedule, write
-        self._seen: dict[str, Func] = {}
+        self._shown: dict[str, Func] = {}
         write(self._changes("# --- before the script"))
 
     def __call__(self, span: Span) -> None:
@@ -27,7 +27,7 @@ class ShowEach:
     def _changes(self, head: str) -> str:
         """A line that says what was done, and what looks otherwise than before."""
         functions = self._schedule.mod.functions
-        changed = [n for n, f in functions.items() if isinstance(f, tir.PrimFunc) and self._seen.get(n) is not f]
-        self._seen = functions
+        changed = [n for n, f in functions.items() if isinstance(f, tir.PrimFunc) and self._shown.get(n) is not f]
+        self._shown = functions
         nests = [render_nest(self._schedule.state.func(name), name) for name in changed]
         return "\n".join([head, *nests]) if nests else f"{head}\n(no change)"

@@ -17,7 +17,7 @@ from mlcc.passes.schedule.mls.values import Function, Given, Module, Wrong, desc
 Watch = Callable[["tree.Stmt"], None]  # told each simple statement that applied primitives, after it ran
 
 
-class Next(enum.Enum):
+class Outcome(enum.Enum):
     """The outcome of a statement: fall through, or a jump out of the body."""
 
     STATEMENT = 0
@@ -70,47 +70,49 @@ class Script(Expressions):
 
     # ------------------------------------------------------------ statements
 
-    def body(self, body: tree.Body) -> Next:
+    def body(self, body: tree.Body) -> Outcome:
         before: tree.Stmt | None = None
         value: Any = None
         for stmt in body:
             if not isinstance(stmt, tree.Assign):
-                ended = self.statement(stmt)
-                if ended is not Next.STATEMENT:
-                    return ended
+                outcome = self.statement(stmt)
+                if outcome is not Outcome.STATEMENT:
+                    return outcome
             elif before is not None and isinstance(before, tree.Assign) and stmt.value is before.value is not None:
-                self._placed(stmt, self._store, stmt.target, value)  # `a = b = c` is two statements that share `c`
+                self._locate_errors(
+                    stmt, self._store, stmt.target, value
+                )  # `a = b = c` is two statements that share `c`
             else:
                 value = self._assign(stmt)
             before = stmt
-        return Next.STATEMENT
+        return Outcome.STATEMENT
 
-    def statement(self, stmt: tree.Stmt) -> Next:
+    def statement(self, stmt: tree.Stmt) -> Outcome:
         """Run any statement but a plain assignment."""
-        self._placed(stmt, self.budget.spend, 1)
+        self._locate_errors(stmt, self.budget.spend, 1)
         run = _RUN.get(type(stmt))
         if run is None:
             wrong = Wrong("E0601", f"{_NAMES.get(type(stmt), 'this')} is not part of the script language")
             raise wrong.placed(self.span(stmt))
         before = self.frames[-1].steps
-        ended = self._placed(stmt, run, self, stmt)
+        outcome = self._locate_errors(stmt, run, self, stmt)
         if self.watch is not None and isinstance(stmt, _SIMPLE) and self.frames[-1].steps != before:
             self.watch(stmt)
-        return ended  # type: ignore[no-any-return]
+        return outcome  # type: ignore[no-any-return]
 
-    def _placed(self, stmt: tree.Stmt, run: Callable[..., Any], *args: Any) -> Any:
+    def _locate_errors(self, stmt: tree.Stmt, run: Callable[..., Any], *args: Any) -> Any:
         try:
             return run(*args)
         except Wrong as wrong:
             raise wrong.placed(self.span(wrong.at or stmt)) from None
 
     def _assign(self, stmt: tree.Assign) -> Any:
-        self._placed(stmt, self.budget.spend, 1)
+        self._locate_errors(stmt, self.budget.spend, 1)
         if stmt.value is None:
             return None  # a bare annotation
         before = self.frames[-1].steps
         value = self.value(stmt.value)
-        self._placed(stmt, self._store, stmt.target, value)
+        self._locate_errors(stmt, self._store, stmt.target, value)
         if self.watch is not None and self.frames[-1].steps != before:
             self.watch(stmt)
         return value
@@ -154,33 +156,33 @@ class Script(Expressions):
         for part, item in zip(targets, values, strict=True):
             self._store(part, item)
 
-    def _wrong_count(self, target: tree.Expr, wanted: int, values: list[Any], star: bool) -> Wrong:
-        """The error where `wanted` names (one of them for a list, if `star`) stand for other than so many values."""
+    def _wrong_count(self, target: tree.Expr, names_count: int, values: list[Any], star: bool) -> Wrong:
+        """The error where `names_count` names (one of them for a list, if `star`) stand for other than so many values."""
         names, count = self.label(values), len(values)
         kind = "loop" if names and all(isinstance(v, LoopRV) for v in values) else "value"
         there = f"there {'is' if count == 1 else 'are'} {count} {kind}{'' if count == 1 else 's'}"
         shown = f" ({names})" if names else ""
-        least = wanted - star
+        least = names_count - star
         taken = f"{'at least ' if star else ''}{least} {'name takes' if least == 1 else 'names take'} them"
         help = None
         if names and names.replace(", ", "").isidentifier():
             help = f"write `{names}{',' if count == 1 else ''} = ...`"
         return Wrong("E0603", f"{there}{shown}, and {taken}", help, at=target)
 
-    def _augmented(self, stmt: tree.AugAssign) -> Next:
+    def _augmented(self, stmt: tree.AugAssign) -> Outcome:
         target, op, amount = stmt.target, stmt.op, stmt.value
         if isinstance(target, tree.Name):
             old = self.value(target)
-            self._store(target, self._grow(op, old, self.value(amount)))
+            self._store(target, self._augment(op, old, self.value(amount)))
         elif isinstance(target, tree.Index):
             base = self.value(target.base)
             old = self.part_of(base, target)
-            self._store_element(base, target, self._grow(op, old, self.value(amount)))
+            self._store_element(base, target, self._augment(op, old, self.value(amount)))
         else:
             raise Wrong("E0601", "only names and elements of lists can be assigned to", at=target)
-        return Next.STATEMENT
+        return Outcome.STATEMENT
 
-    def _grow(self, op: str, old: Any, amount: Any) -> Any:
+    def _augment(self, op: str, old: Any, amount: Any) -> Any:
         if op == "+" and isinstance(old, list):
             added = elements(amount, self.budget)
             self.budget.items(len(old) + len(added))
@@ -188,24 +190,24 @@ class Script(Expressions):
             return old
         return binary(op, old, amount, self.budget)
 
-    def _expression(self, stmt: tree.Expression) -> Next:
+    def _expression(self, stmt: tree.Expression) -> Outcome:
         self.value(stmt.value)
-        return Next.STATEMENT
+        return Outcome.STATEMENT
 
-    def _for(self, stmt: tree.For) -> Next:
+    def _for(self, stmt: tree.For) -> Outcome:
         frame = self.frames[-1]
         values = self.value(stmt.iterable)
         frame.loops += 1
         for value in self._iterate(values, stmt.iterable):
             self.budget.spend(1)
             self._store(stmt.target, value)
-            ended = self.body(stmt.body)
-            if ended is Next.BREAK:
+            outcome = self.body(stmt.body)
+            if outcome is Outcome.BREAK:
                 break
-            if ended is Next.RETURN:
-                return ended
+            if outcome is Outcome.RETURN:
+                return outcome
         frame.loops -= 1
-        return Next.STATEMENT
+        return Outcome.STATEMENT
 
     def _iterate(self, values: Any, at: tree.Expr) -> Iterator[Any]:
         if not isinstance(values, (list, tuple, str, range, dict)):
@@ -221,51 +223,51 @@ class Script(Expressions):
             yield values[position]
             position += 1
 
-    def _while(self, stmt: tree.While) -> Next:
+    def _while(self, stmt: tree.While) -> Outcome:
         frame = self.frames[-1]
         frame.loops += 1
         while truth(self.value(stmt.condition)):
             self.budget.spend(1)
-            ended = self.body(stmt.body)
-            if ended is Next.BREAK:
+            outcome = self.body(stmt.body)
+            if outcome is Outcome.BREAK:
                 break
-            if ended is Next.RETURN:
-                return ended
+            if outcome is Outcome.RETURN:
+                return outcome
         frame.loops -= 1
-        return Next.STATEMENT
+        return Outcome.STATEMENT
 
-    def _if(self, stmt: tree.If) -> Next:
+    def _if(self, stmt: tree.If) -> Outcome:
         return self.body(stmt.then if truth(self.value(stmt.condition)) else stmt.other)
 
-    def _leave_loop(self, stmt: tree.Stmt) -> Next:
+    def _leave_loop(self, stmt: tree.Stmt) -> Outcome:
         if not self.frames[-1].loops:
             raise Wrong("E0601", f"`{stmt.kind}` stands in no loop")
-        return Next.BREAK if isinstance(stmt, tree.Break) else Next.CONTINUE
+        return Outcome.BREAK if isinstance(stmt, tree.Break) else Outcome.CONTINUE
 
-    def _return(self, stmt: tree.Return) -> Next:
+    def _return(self, stmt: tree.Return) -> Outcome:
         if len(self.frames) == 1:
             raise Wrong("E0601", "`return` stands in no function")
         self.returned = None if stmt.value is None else self.value(stmt.value)
-        return Next.RETURN
+        return Outcome.RETURN
 
-    def _assert(self, stmt: tree.Assert) -> Next:
+    def _assert(self, stmt: tree.Assert) -> Outcome:
         if not truth(self.value(stmt.condition)):
-            said = None if stmt.message is None else self.value(stmt.message)
-            raise Wrong("E0607", f"the assertion fails{f': {said[:200]}' if isinstance(said, str) else ''}")
-        return Next.STATEMENT
+            message = None if stmt.message is None else self.value(stmt.message)
+            raise Wrong("E0607", f"the assertion fails{f': {message[:200]}' if isinstance(message, str) else ''}")
+        return Outcome.STATEMENT
 
-    def _pass(self, stmt: tree.Stmt) -> Next:
-        return Next.STATEMENT
+    def _pass(self, stmt: tree.Stmt) -> Outcome:
+        return Outcome.STATEMENT
 
-    def _import(self, stmt: tree.Import) -> Next:
+    def _import(self, stmt: tree.Import) -> Outcome:
         """Nothing is imported; the names are known, so that annotations and `tir.` make sense."""
         for path, name in stmt.names:
             self.frames[-1].names[name] = Module("tvm" if name == "tvm" else path)
-        return Next.STATEMENT
+        return Outcome.STATEMENT
 
     # ------------------------------------------------------------ functions
 
-    def _def(self, stmt: tree.Def) -> Next:
+    def _def(self, stmt: tree.Def) -> Outcome:
         name, params, decorators = stmt.name, stmt.parameters, stmt.decorators
         if decorators:
             raise Wrong("E0601", "decorators are not part of the script language", at=decorators[0])
@@ -284,16 +286,16 @@ class Script(Expressions):
         definition.body, definition.defaults = stmt.body, defaults
         definition.scopes = self.frames[-1].scopes
         self.frames[-1].names[name] = definition
-        return Next.STATEMENT
+        return Outcome.STATEMENT
 
     def call_function(self, fn: Function, args: list[Any], kwargs: dict[str, Any], cst: tree.Call | None) -> Any:
         """Run a function of the script; `cst` is the call."""
         frame = Frame(fn.name, fn.scopes, cst)
         frame.names.update(self._bind(fn, args, kwargs))
         self.enter(frame)
-        ended = self.body(fn.body)
+        outcome = self.body(fn.body)
         self.frames.pop()
-        return self.returned if ended is Next.RETURN else None
+        return self.returned if outcome is Outcome.RETURN else None
 
     def _bind(self, fn: Function, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Values by parameter. Raises Wrong."""
@@ -323,7 +325,7 @@ def _mentions(stmt: tree.Stmt, name: str) -> bool:
 
 _SIMPLE = (tree.Expression, tree.AugAssign, tree.Return)
 _NAMES: dict[type[tree.Stmt], str] = {tree.With: "`with`", tree.Class: "a class"}
-_RUN: dict[type[tree.Stmt], Callable[[Script, Any], Next]] = {
+_RUN: dict[type[tree.Stmt], Callable[[Script, Any], Outcome]] = {
     tree.Expression: Script._expression, tree.AugAssign: Script._augmented, tree.For: Script._for,
     tree.While: Script._while, tree.If: Script._if, tree.Break: Script._leave_loop, tree.Continue: Script._leave_loop,
     tree.Return: Script._return, tree.Assert: Script._assert, tree.Pass: Script._pass, tree.Import: Script._import,

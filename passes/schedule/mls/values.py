@@ -47,7 +47,7 @@ class Budget:
     def items(self, count: int) -> None:
         """Pay for a list, tuple or string of so many elements."""
         if count > MAX_ITEMS:
-            raise Wrong("E0602", f"this would have {_huge(count)} elements, and {MAX_ITEMS:,} is the limit")
+            raise Wrong("E0602", f"this would have {_count_text(count)} elements, and {MAX_ITEMS:,} is the limit")
         self.spend(count)
 
     def number(self, value: Any) -> Any:
@@ -66,7 +66,7 @@ class Budget:
         return value
 
 
-def _huge(count: int) -> str:
+def _count_text(count: int) -> str:
     return f"{count:,}" if count < 10**15 else "far too many"
 
 

@@ -28,7 +28,7 @@ def annotate(state: State, block_or_loop: BlockRef | LoopRef, ann_key: str, ann_
         ann_val = bool(ann_val)
     known = block_or_loop.node.annotations
     if ann_key not in known:
-        _put(state, block_or_loop, known.with_item(ann_key, freeze(ann_val)))
+        _set_annotations(state, block_or_loop, known.with_item(ann_key, freeze(ann_val)))
 
 
 # keys whose values are True or False in TVM's programs, and 1 or 0 in the traces that it prints
@@ -47,7 +47,7 @@ def unannotate(state: State, block_or_loop: BlockRef | LoopRef, ann_key: str) ->
         help = did_you_mean(ann_key, known) or f"its annotations: {', '.join(known) or 'none'}"
         raise Refusal("E0693", f"{what} has no annotation `{ann_key}`", node, help)
     left = known.without(ann_key)
-    _put(state, block_or_loop, left if left else EMPTY)
+    _set_annotations(state, block_or_loop, left if left else EMPTY)
 
 
 @primitive()
@@ -61,7 +61,7 @@ def mark_scheduled(state: State, func_name: str | None = None) -> None:
     state.update(func_name, state.func(func_name).with_attr("tir.is_scheduled", True))
 
 
-def _put(state: State, place: BlockRef | LoopRef, annotations: Attrs) -> None:
+def _set_annotations(state: State, place: BlockRef | LoopRef, annotations: Attrs) -> None:
     edit = Rebuild(place.tree)
     if isinstance(place, BlockRef):
         edit.put_block(place.block, replace(place.block, annotations=annotations))

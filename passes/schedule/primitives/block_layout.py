@@ -90,8 +90,8 @@ def _check_order(tree: Tree, loops: list[tir.For], mapping: tir.IndexMap, sizes:
     analyzer = Analyzer()
     for var, loop in zip(mapping.indices, loops, strict=True):
         analyzer.bind(var, tir.Range(loop.min, loop.extent))
-    before = _rank(mapping.indices, [loop.extent for loop in loops])
-    if not loops or analyzer.prove_equal(before, _rank(mapping.result, sizes)):
+    position = _linear_position(mapping.indices, [loop.extent for loop in loops])
+    if not loops or analyzer.prove_equal(position, _linear_position(mapping.result, sizes)):
         return
     violation = carried(tree, loops)
     if violation is not None:
@@ -101,12 +101,12 @@ def _check_order(tree: Tree, loops: list[tir.For], mapping: tir.IndexMap, sizes:
         )
 
 
-def _rank(indices: Sequence[tir.Expr], extents: Sequence[tir.Expr]) -> tir.Expr:
+def _linear_position(indices: Sequence[tir.Expr], extents: Sequence[tir.Expr]) -> tir.Expr:
     """Return the linear (row-major) number of the iteration at `indices` in a nest of these extents."""
-    rank: tir.Expr = c.const(0)
+    position: tir.Expr = c.const(0)
     for index, extent in zip(indices, extents, strict=True):
-        rank = c.add(c.mul(rank, extent), index)
-    return rank
+        position = c.add(c.mul(position, extent), index)
+    return position
 
 
 def _check_extents(block: tir.Block, loops: list[tir.For]) -> None:

@@ -47,7 +47,7 @@ def blockize(state: State, target: list[BlockRef] | LoopRef, preserve_unit_iters
         func_name, tree = target[0].func_name, target[0].tree
         if any(b.func_name != func_name for b in target):
             raise Refusal("E0686", "the blocks are in different functions")
-        realize, edit, reuse = _joined(tree, [b.block for b in target], preserve_unit_iters)
+        realize, edit, reuse = _join_blocks(tree, [b.block for b in target], preserve_unit_iters)
     state.update(func_name, edit, reuse)
     return state.block_ref(func_name, realize.block)
 
@@ -71,24 +71,27 @@ def blockized(tree: Tree, loop: tir.For, preserve_unit_iters: bool) -> tuple[tir
     for axis in axes.inner:
         analyzer.bind(axis.var, axis.dom)
     reuse: Reuse = {}
-    moved = _moved(block, axes.values, analyzer, reuse)
+    substituted = _substitute_axes(block, axes.values, analyzer, reuse)
     domains = {axis.var: from_range(axis.dom) for axis in axes.inner}
-    reads, writes = _relaxed(moved.reads, domains), _relaxed(moved.writes, domains)
-    continues = moved.init is not None and any(a.kind is tir.IterKind.REDUCE for a in axes.outer)
+    reads, writes = _relax_regions(substituted.reads, domains), _relax_regions(substituted.writes, domains)
+    continues = substituted.init is not None and any(a.kind is tir.IterKind.REDUCE for a in axes.outer)
     inner_block = replace(
-        moved, iter_vars=tuple(axes.inner), init=None, reads=(*moved.writes, *moved.reads) if continues else moved.reads
+        substituted,
+        iter_vars=tuple(axes.inner),
+        init=None,
+        reads=(*substituted.writes, *substituted.reads) if continues else substituted.reads,
     )
     reuse[block] = inner_block
     realize = tir.BlockRealize(tuple(axes.inner_values), division.inner_predicate, inner_block, span=inner.span)
-    loops = _ranged_by_axes(loops, outside, axes)
-    init = None if moved.init is None else (_lifted_init(moved.init, realize, loops, f"{block.name}_init"),)
+    loops = _loops_over_axes(loops, outside, axes)
+    init = None if substituted.init is None else (_lift_init(substituted.init, realize, loops, f"{block.name}_init"),)
     outer = tir.Block(
         f"{block.name}_o", tuple(axes.outer), reads, writes, (_nest(realize, loops),), init, span=block.span
     )
     return tir.BlockRealize(tuple(axes.outer_values), division.outer_predicate, outer, span=inner.span), reuse
 
 
-def _ranged_by_axes(loops: list[tir.For], outside: list[tir.For], axes: _Axes) -> list[tir.For]:
+def _loops_over_axes(loops: list[tir.For], outside: list[tir.For], axes: _Axes) -> list[tir.For]:
     """The loops inside, whose ranges name axes of the outer block in place of loops. Refuses (E0685) other ranges."""
     known = {v: a.var for v, a in zip(axes.outer_values, axes.outer, strict=True) if isinstance(v, tir.Var)}
     ranged = [replace(at, min=substitute(at.min, known), extent=substitute(at.extent, known)) for at in loops]
@@ -139,7 +142,9 @@ def _not_divisible(loop: tir.For | None, inner: tir.BlockRealize, outside: list[
 # ---------------------------------------------------------------- several blocks
 
 
-def _joined(tree: Tree, blocks: list[tir.Block], preserve_unit_iters: bool) -> tuple[tir.BlockRealize, Rebuild, Reuse]:
+def _join_blocks(
+    tree: Tree, blocks: list[tir.Block], preserve_unit_iters: bool
+) -> tuple[tir.BlockRealize, Rebuild, Reuse]:
     """Return the block that replaces adjacent blocks, with the edit that inserts it."""
     parent, statements = _neighbours(tree, blocks)
     outside = [*tree.loops_above(parent), parent] if isinstance(parent, tir.For) else []
@@ -155,26 +160,28 @@ def _joined(tree: Tree, blocks: list[tir.Block], preserve_unit_iters: bool) -> t
         division = _division(realize, outside, loops, preserve_unit_iters)
         if division is None:
             raise _not_divisible(loops[0] if loops else None, realize, outside)
-        now = _Axes(preserve_unit_iters, axes)
-        if not now.split(block, division, [*outside, *loops]):
+        block_axes = _Axes(preserve_unit_iters, axes)
+        if not block_axes.split(block, division, [*outside, *loops]):
             assert axes is not None
             raise Refusal(
                 "E0686", f"blocks `{blocks[0].name}` and `{block.name}` are not bound alike to the loops above",
                 (blocks[0], block),
             )  # fmt: skip
-        axes = axes or now
+        axes = axes or block_axes
         predicate = division.outer_predicate
         outer_vars = {v: a.var for v, a in zip(axes.outer_values, axes.outer, strict=True) if isinstance(v, tir.Var)}
         domains: dict[tir.Var, Interval] = {}
-        for axis in now.inner:
+        for axis in block_axes.inner:
             span = substitute(axis.dom, outer_vars)
             domains[axis.var] = from_range(span)
             analyzer.bind(axis.var, span)
-        moved = _moved(block, now.values, analyzer, reuse)
-        reads += _relaxed(moved.reads, domains)
-        writes += _relaxed(moved.writes, domains)
-        inner_block = reuse[block] = replace(moved, iter_vars=tuple(now.inner))
-        inner = tir.BlockRealize(tuple(now.inner_values), division.inner_predicate, inner_block, span=realize.span)
+        substituted = _substitute_axes(block, block_axes.values, analyzer, reuse)
+        reads += _relax_regions(substituted.reads, domains)
+        writes += _relax_regions(substituted.writes, domains)
+        inner_block = reuse[block] = replace(substituted, iter_vars=tuple(block_axes.inner))
+        inner = tir.BlockRealize(
+            tuple(block_axes.inner_values), division.inner_predicate, inner_block, span=realize.span
+        )
         nest = [replace(loop, extent=substitute(loop.extent, outer_vars)) for loop in loops]
         body.append(_nest(inner, nest))
     assert axes is not None
@@ -250,14 +257,14 @@ def _division(
             realize.values, iters, [loop.var for loop in inside], predicate, "surjective",
             simplify_trivial=not preserve_unit_iters,
         )  # fmt: skip
-        division = _whole(subspaces, realize, predicate, outside, inside) if subspaces else None
+        division = _complete_division(subspaces, realize, predicate, outside, inside) if subspaces else None
         if division is not None:
             return division
     return None if subspaces else _trivial_division(realize, outside, inside)
 
 
-def _whole(
-    found: Subspaces, realize: tir.BlockRealize, predicate: tir.Expr, outside: list[tir.For], inside: list[tir.For]
+def _complete_division(
+    division: Subspaces, realize: tir.BlockRealize, predicate: tir.Expr, outside: list[tir.For], inside: list[tir.For]
 ) -> Subspaces | None:
     """Complete a division with all conditions of the predicate; None if it does not cover the iterations exactly.
 
@@ -268,28 +275,28 @@ def _whole(
     analyzer = Analyzer()
     for loop in (*outside, *inside):
         analyzer.bind(loop.var, tir.Range(loop.min, loop.extent))
-    respelled: set[tir.Var] = set()  # what drives axes whose values come in another order
-    for axis, value, (outer, inner) in zip(realize.block.iter_vars, realize.values, found.pairs, strict=True):
+    reordered_vars: set[tir.Var] = set()  # what drives axes whose values come in another order
+    for axis, value, (outer, inner) in zip(realize.block.iter_vars, realize.values, division.pairs, strict=True):
         if not analyzer.prove_equal(c.mul(outer.extent, inner.extent), axis.dom.extent):
             return None
         high, low = normalize_to_expr(outer.source), normalize_to_expr(inner.source)
         if not analyzer.prove_equal(c.add(c.mul(high, inner.extent), low), value):
-            respelled |= used_vars(value)
-    if respelled and predicate is not realize.predicate:
+            reordered_vars |= used_vars(value)
+    if reordered_vars and predicate is not realize.predicate:
         return None
-    said = [*operands(found.outer_predicate), *operands(found.inner_predicate)]
-    sides = [found.outer_predicate, found.inner_predicate]
+    stated = [*operands(division.outer_predicate), *operands(division.inner_predicate)]
+    sides = [division.outer_predicate, division.inner_predicate]
     others = [{loop.var for loop in inside}, {loop.var for loop in outside}]
     for part in operands(predicate):
         used = {v for v in used_vars(part) if v not in analyzer.values}
-        replaced = bool(used & respelled) and any(used <= used_vars(known) for known in said)
-        if replaced or any(_same_bound(part, known, analyzer) for known in said) or analyzer.prove(part):
+        replaced = bool(used & reordered_vars) and any(used <= used_vars(known) for known in stated)
+        if replaced or any(_same_bound(part, known, analyzer) for known in stated) or analyzer.prove(part):
             continue
         side = next((n for n, other in enumerate(others) if not used_vars(part) & other), None)
-        if side is None or used & respelled:
+        if side is None or used & reordered_vars:
             return None
         sides[side] = c.logical_and(sides[side], part)
-    return Subspaces(found.pairs, sides[0], sides[1])
+    return Subspaces(division.pairs, sides[0], sides[1])
 
 
 def _same_bound(a: tir.Expr, b: tir.Expr, analyzer: Analyzer) -> bool:
@@ -384,7 +391,7 @@ def _axis(axis: tir.IterVar, suffix: str, extent: tir.Expr, value: tir.Expr, dom
 # ---------------------------------------------------------------- statements
 
 
-class _Moved(Substitute):
+class _AxisSubstitute(Substitute):
     """Substitution that simplifies every expression that it changes and notes the blocks that it copies."""
 
     def __init__(self, values: Mapping[tir.Var, tir.Expr], analyzer: Analyzer, reuse: Reuse) -> None:
@@ -404,12 +411,14 @@ class _Moved(Substitute):
         return rewritten
 
 
-def _moved(block: tir.Block, values: Mapping[tir.Var, tir.Expr], analyzer: Analyzer, reuse: Reuse) -> tir.Block:
+def _substitute_axes(
+    block: tir.Block, values: Mapping[tir.Var, tir.Expr], analyzer: Analyzer, reuse: Reuse
+) -> tir.Block:
     """The block with its axes replaced. Its `iter_vars` are left to the caller, and so is its place in `reuse`."""
-    return _Moved(values, analyzer, reuse).visit(replace(block, iter_vars=()))  # type: ignore[no-any-return]
+    return _AxisSubstitute(values, analyzer, reuse).visit(replace(block, iter_vars=()))  # type: ignore[no-any-return]
 
 
-def _relaxed(regions: Sequence[tir.BufferRegion], domains: Domains) -> tuple[tir.BufferRegion, ...]:
+def _relax_regions(regions: Sequence[tir.BufferRegion], domains: Domains) -> tuple[tir.BufferRegion, ...]:
     """Return the union of each region over the domains of the axes."""
     relaxed = []
     for region in regions:
@@ -430,7 +439,7 @@ def _nest(inner: tir.Stmt, loops: Sequence[tir.For]) -> tir.Stmt:
     return inner
 
 
-def _lifted_init(init: tuple[tir.Stmt, ...], inner: tir.BlockRealize, loops: Sequence[tir.For], name: str) -> tir.Stmt:
+def _lift_init(init: tuple[tir.Stmt, ...], inner: tir.BlockRealize, loops: Sequence[tir.For], name: str) -> tir.Stmt:
     """Return the init of a reduction as a separate block, under copies of the loops that it needs."""
     mentioned = used_vars(init)
     renamed: dict[tir.Var, tir.Expr] = {}

@@ -31,7 +31,7 @@ def unsafe_hide_buffer_access(state: State, block: BlockRef, buf_type: str, buf_
     for index in buf_index_array:
         _check_index(old, buf_type, index)
     kept = tuple(region for n, region in enumerate(regions) if n not in buf_index_array)
-    _put(state, block, replace(old, **{f"{buf_type}s": kept}))
+    _replace_block(state, block, replace(old, **{f"{buf_type}s": kept}))
 
 
 @primitive()
@@ -47,7 +47,7 @@ def annotate_buffer_access(
     old = block.block
     _check_kind(buf_type)
     _check_index(old, buf_type, buffer_index)
-    ranges = gen_new_ranges if isinstance(gen_new_ranges, RangesMap) else _ranges_map(old, gen_new_ranges)
+    ranges = gen_new_ranges if isinstance(gen_new_ranges, RangesMap) else _make_ranges_map(old, gen_new_ranges)
     state.recorded["gen_new_ranges"] = ranges
     regions = old.reads if buf_type == "read" else old.writes
     buffer = regions[buffer_index].buffer
@@ -71,7 +71,9 @@ def annotate_buffer_access(
     marked = old.annotations.get(key, ())
     if buffer_index not in marked:
         marked = (*marked, buffer_index)
-    _put(state, block, replace(old, **{f"{buf_type}s": new, "annotations": old.annotations.with_item(key, marked)}))
+    _replace_block(
+        state, block, replace(old, **{f"{buf_type}s": new, "annotations": old.annotations.with_item(key, marked)})
+    )
 
 
 class RangesMap:
@@ -90,7 +92,7 @@ class RangesMap:
         return f"lambda {', '.join(v.name for v in self.indices)}: [{pairs}]"
 
 
-def _ranges_map(block: tir.Block, given: Callable[..., Any]) -> RangesMap:
+def _make_ranges_map(block: tir.Block, given: Callable[..., Any]) -> RangesMap:
     """Return the ranges that a function of the axes gives. Raises Refusal E0692."""
     axes = tuple(axis.var for axis in block.iter_vars)
     pairs = []
@@ -113,7 +115,7 @@ def _check_index(block: tir.Block, kind: str, index: int) -> None:
         raise Refusal("E0614", f"block `{block.name}` has no {kind} buffer {index}", block, listing(block))
 
 
-def _put(state: State, place: BlockRef, made: tir.Block) -> None:
+def _replace_block(state: State, place: BlockRef, new: tir.Block) -> None:
     edit = Rebuild(place.tree)
-    edit.put_block(place.block, made)
+    edit.put_block(place.block, new)
     state.update(place.func_name, edit)

@@ -59,7 +59,7 @@ def cache_read(
     tree, node = block.tree, block.block
     place = read_buffer_index.of(node, "read")
     buffer = place.buffer
-    consumers = _record(state, "read_buffer_index", place.index, consumer_blocks)
+    consumers = _record_arguments(state, "read_buffer_index", place.index, consumer_blocks)
     scope = scope_root(tree, node)
     check_readers_covered(tree, scope, buffer)
 
@@ -68,19 +68,19 @@ def cache_read(
     if writer is not None and consumers and _all_before(tree, scope, [node, *consumers], writer):
         writer = None  # they read what was there before
     if writer is None:
-        where = Spot(scope, scope.body[0])
+        spot = Spot(scope, scope.body[0])
         region = _input_region(tree, scope, node, buffer, consumers)
     else:
         written = region_of(writer.writes, buffer, writer)
         assert written is not None
-        where = place_after(tree, scope, writer, consumers or dependents(tree, scope, writer))
-        region = relaxed(tree, writer, own_region(writer, written, writing=True), where.holder)
-        guard = outer_guard(tree, writer, where.holder)
-        _check_written(tree, writer, region, where)
-        _check_readers_behind(tree, scope, buffer, writer, where, consumers)
+        spot = place_after(tree, scope, writer, consumers or dependents(tree, scope, writer))
+        region = relaxed(tree, writer, own_region(writer, written, writing=True), spot.holder)
+        guard = outer_guard(tree, writer, spot.holder)
+        _check_written(tree, writer, region, spot)
+        _check_readers_after(tree, scope, buffer, writer, spot, consumers)
 
-    partial = where.holder is scope and _in_loops(tree, region)
-    compact = where.holder is scope and not partial
+    partial = spot.holder is scope and _depends_on_outer_loops(tree, region)
+    compact = spot.holder is scope and not partial
     if compact:
         _check_one_region(tree, scope, buffer)
         users = list(consumers) or [r.block for r in tree.child_realizes(scope.body)]
@@ -98,7 +98,7 @@ def cache_read(
         rewritten = retarget.visit(realize)
         if rewritten is not realize:
             edit.put(realize, rewritten)
-    where.insert(edit, stage)
+    spot.insert(edit, stage)
     edit.allocate(scope, cache)
     state.update(block.func_name, edit, reuse=retarget.reuse)
     return state.block_ref(block.func_name, stage.block)
@@ -124,7 +124,7 @@ def cache_write(
     tree, node = block.tree, block.block
     place = write_buffer_index.of(node, "write")
     buffer = place.buffer
-    consumers = _record(state, "write_buffer_index", place.index, consumer_blocks)
+    consumers = _record_arguments(state, "write_buffer_index", place.index, consumer_blocks)
     scope = scope_root(tree, node)
     only_writer(tree, scope, buffer)
     check_starts_afresh(tree, node, buffer)
@@ -134,17 +134,17 @@ def cache_write(
     written = region_of(node.writes, buffer, node)
     assert written is not None
     written = own_region(node, written, writing=True)
-    where = place_after(tree, scope, node, [b for b in dependents(tree, scope, node) if b not in consumers])
+    spot = place_after(tree, scope, node, [b for b in dependents(tree, scope, node) if b not in consumers])
     guard = nested_guard(node, buffer, writing=True)
-    region = relaxed(tree, node, written, where.holder, guard)
-    _check_written(tree, node, region, where, guard)
-    partial = where.holder is scope and _in_loops(tree, region)
-    compact = where.holder is scope and not partial
+    region = relaxed(tree, node, written, spot.holder, guard)
+    _check_written(tree, node, region, spot, guard)
+    partial = spot.holder is scope and _depends_on_outer_loops(tree, region)
+    compact = spot.holder is scope and not partial
     if compact:
         _check_one_region(tree, scope, buffer)
         _check_no_pointer_into(region, [node, *consumers])
     cache = in_scope(buffer, storage_scope, tuple(s.extent for s in region.region) if compact else None)
-    outer = outer_guard(tree, node, where.holder)
+    outer = outer_guard(tree, node, spot.holder)
     stage = copy_stage(region, cache, buffer, storage_scope, compact, outer, partial)
     inside = {n for n in walk(node) if isinstance(n, tir.Block)}
     retarget = Retarget(
@@ -156,13 +156,13 @@ def cache_write(
     edit = Rebuild(tree)
     for target in (node, *(b for b in consumers if tree.scope(b) is scope)):
         edit.put(tree.realize(target), retarget.visit(tree.realize(target)))
-    where.insert(edit, stage)
+    spot.insert(edit, stage)
     edit.allocate(scope, cache)
     state.update(block.func_name, edit, reuse=retarget.reuse)
     return state.block_ref(block.func_name, stage.block)
 
 
-def _record(state: State, name: str, index: int, consumers: list[BlockRef] | None) -> dict[tir.Block, None]:
+def _record_arguments(state: State, name: str, index: int, consumers: list[BlockRef] | None) -> dict[tir.Block, None]:
     """Record the arguments for the trace. Return the consumers and the blocks directly inside them."""
     state.recorded[name] = index
     if not consumers:
@@ -199,7 +199,7 @@ def _input_region(
     for reader, region, part in zip(inside, regions, whole, strict=True):
         if not covers_all(tree, reader, region, scope):
             raise Refusal(
-                "E0642", f"block `{reader.name}` does not read all of {_spelled(part)}, and the copy would, where"
+                "E0642", f"block `{reader.name}` does not read all of {_region_text(part)}, and the copy would, where"
                 " nobody may have written", reader,
             )  # fmt: skip
     analyzer = Analyzer()
@@ -213,12 +213,12 @@ def _is_written(tree: Tree, buffer: tir.Buffer) -> bool:
     return any(w.buffer is buffer for realize in tree.realizes for w in realize.block.writes)
 
 
-def _in_loops(tree: Tree, region: tir.BufferRegion) -> bool:
+def _depends_on_outer_loops(tree: Tree, region: tir.BufferRegion) -> bool:
     """Return True if the region depends on loops around the scope."""
     return any(tree.loop(var) is not None for span in region.region for var in used_vars((span.min, span.extent)))
 
 
-def _spelled(region: tir.BufferRegion) -> str:
+def _region_text(region: tir.BufferRegion) -> str:
     return spell(region.buffer, [from_range(s) for s in region.region])
 
 
@@ -235,15 +235,15 @@ def check_readers_covered(tree: Tree, scope: tir.Block, buffer: tir.Buffer) -> N
 
 
 def _check_written(
-    tree: Tree, writer: tir.Block, region: tir.BufferRegion, where: Spot, guard: tir.Expr = tir.TRUE
+    tree: Tree, writer: tir.Block, region: tir.BufferRegion, spot: Spot, guard: tir.Expr = tir.TRUE
 ) -> None:
     """Refuses (E0642) to copy what the writer does not surely write."""
     written = region_of(writer.writes, region.buffer, writer)
     assert written is not None
     own = own_region(writer, written, writing=True)
-    if not covers_all(tree, writer, own, where.holder, guard) or not _inner_cover(tree, writer, region.buffer):
+    if not covers_all(tree, writer, own, spot.holder, guard) or not _inner_cover(tree, writer, region.buffer):
         raise Refusal(
-            "E0642", f"block `{writer.name}` may leave out some of {_spelled(region)}, and the copy would have garbage"
+            "E0642", f"block `{writer.name}` may leave out some of {_region_text(region)}, and the copy would have garbage"
             " there", writer,
         )  # fmt: skip
 
@@ -264,8 +264,8 @@ def _inner_cover(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> bool:
     return True
 
 
-def _check_readers_behind(
-    tree: Tree, scope: tir.Block, buffer: tir.Buffer, writer: tir.Block, where: Spot,
+def _check_readers_after(
+    tree: Tree, scope: tir.Block, buffer: tir.Buffer, writer: tir.Block, spot: Spot,
     consumers: dict[tir.Block, None],
 ) -> None:  # fmt: skip
     """Refuses (E0642) if a reader that would take the cache runs before it is filled."""
@@ -300,14 +300,18 @@ def _all_before(tree: Tree, scope: tir.Block, blocks: Iterable[tir.Block], other
 
 def check_starts_afresh(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> None:
     """Refuses (E0642) a block that goes on from what the buffer holds."""
-    if block.init is None and region_of(block.reads, buffer, block) is not None and not _reads_own(tree, block, buffer):
+    if (
+        block.init is None
+        and region_of(block.reads, buffer, block) is not None
+        and not _reads_only_own_writes(tree, block, buffer)
+    ):
         raise Refusal(
             "E0642", f"block `{block.name}` reads `{buffer.name}`, which it writes, and the cache would be empty when"
             " it does", block, f'copy it in and out: `sch.cache_inplace("{block.name}", "{buffer.name}", scope)`',
         )  # fmt: skip
 
 
-def _reads_own(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> bool:
+def _reads_only_own_writes(tree: Tree, block: tir.Block, buffer: tir.Buffer) -> bool:
     """Return True if a block reads only elements of a buffer that blocks inside it have written before."""
     inner = [r.block for r in tree.child_realizes(block)]
     readers = [b for b in inner if region_of(b.reads, buffer, b) is not None]

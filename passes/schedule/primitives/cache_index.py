@@ -51,8 +51,8 @@ def cache_index(state: State, block: BlockRef, storage_scope: str, cse_thresh: i
     edit = Rebuild(tree)
     edit.before(top, *(stage.nest for stage, _ in stages))
     loads = [(term, load) for term, (_, load) in zip(repeated, stages, strict=True)]
-    init = None if node.init is None else _replaced(node.init, loads, terms)
-    body = _replaced(node.body, loads, terms)
+    init = None if node.init is None else _with_loads(node.init, loads, terms)
+    body = _with_loads(node.body, loads, terms)
     used = {n for n in walk((*(init or ()), *body)) if isinstance(n, tir.BufferLoad)}
     more = (tir.BufferRegion(load.buffer, point(load.indices)) for _, load in loads if load in used)
     new = replace(node, init=init, body=body, reads=(*node.reads, *more))
@@ -119,15 +119,15 @@ def _stage(
     return nest, tir.BufferLoad(term.dtype, buffer, tuple(used))
 
 
-def _replaced(body: tuple[tir.Stmt, ...], loads: list[tuple[Expr, tir.BufferLoad]], terms: Terms) -> Any:
+def _with_loads(body: tuple[tir.Stmt, ...], loads: list[tuple[Expr, tir.BufferLoad]], terms: Terms) -> Any:
     """The statements with each term, the larger ones first, replaced by its load in the stores of the block."""
     for term, load in loads:
-        rewrite = _Replace(term, load, terms)
+        rewrite = _TermReplacer(term, load, terms)
         body = tuple(rewrite.visit(stmt) for stmt in body)
     return body
 
 
-class _Replace(Rewriter):
+class _TermReplacer(Rewriter):
     def __init__(self, term: Expr, load: tir.BufferLoad, terms: Terms) -> None:
         super().__init__()
         self._term, self._load, self._terms = term, load, terms

@@ -68,7 +68,7 @@ def cache_inplace(state: State, block: BlockRef, read_buffer_index: BufferArg, s
     return [state.block_ref(block.func_name, stage.block) for stage in (copy_in, copy_out)]
 
 
-def _decidable(condition: tir.Expr, loops: list[tir.For], tree: Tree, realize: tir.BlockRealize) -> bool:
+def _has_constant_loops(condition: tir.Expr, loops: list[tir.For], tree: Tree, realize: tir.BlockRealize) -> bool:
     """Return True if the condition uses only loops of constant extent, so that it can be evaluated."""
     known = {o.var for o in (*tree.all_loops_above(realize), *loops) if tir.const_int(o.extent) is not None}
     return used_vars(condition) <= known
@@ -89,7 +89,7 @@ def _guarded(tree: Tree, realize: tir.BlockRealize, stage: Stage, region: tir.Bu
     with analyzer.constraint(realize.predicate):
         for index, extent in zip(inner.values, region.buffer.shape, strict=True):
             for inside in (c.greater_equal(index, IntImm(index.dtype, 0)), c.less(index, extent)):
-                if _decidable(inside, loops, tree, realize) and not analyzer.prove(inside):
+                if _has_constant_loops(inside, loops, tree, realize) and not analyzer.prove(inside):
                     raise Refusal(
                         "E0643", f"block `{realize.block.name}` uses `{region.buffer.name}` at {index}, which"
                         " may be outside of the buffer: a copy would go there, too", realize.block,

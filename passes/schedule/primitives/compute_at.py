@@ -71,7 +71,7 @@ def _move(
         plan = plan_move(block, loop, preserve_unit_loops, index, reverse)
     edit = Rebuild(block.tree)
     edit.put(plan.removed)
-    edit.amend(loop.loop, lambda made: replace(made, body=_inserted(made.body, plan)))
+    edit.amend(loop.loop, lambda made: replace(made, body=_insert(made.body, plan)))
     state.update(block.func_name, edit)
 
 
@@ -84,7 +84,7 @@ class Move:
     stmt: tir.Stmt
 
 
-def _inserted(body: tuple[tir.Stmt, ...], plan: Move) -> tuple[tir.Stmt, ...]:
+def _insert(body: tuple[tir.Stmt, ...], plan: Move) -> tuple[tir.Stmt, ...]:
     return (*body[: plan.position], plan.stmt, *body[plan.position :])
 
 
@@ -104,33 +104,33 @@ def plan_move(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index
     """
     cache, key = ref.tree.cache, ("move", ref.block, loop_ref.loop, preserve_unit_loops, index, reverse)
     if key not in cache:
-        cache[key] = _planned(ref, loop_ref, preserve_unit_loops, index, reverse)
+        cache[key] = _plan(ref, loop_ref, preserve_unit_loops, index, reverse)
     return cache[key]  # type: ignore[no-any-return]
 
 
-def _planned(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: int, reverse: bool) -> Move:
+def _plan(ref: BlockRef, loop_ref: LoopRef, preserve_unit_loops: bool, index: int, reverse: bool) -> Move:
     tree, block, loop = ref.tree, ref.block, loop_ref.loop
     scope = scope_root(tree, block, require_stage_pipeline=True)
     check_complete_or_reduction_block(tree, block, scope)
     _check_same_scope(ref, loop_ref, scope)
-    _check_free(tree, block, loop)
+    _check_loop_variables(tree, block, loop)
     if not reverse:
         check_not_output(tree, block, scope)
     removed = removable(tree, block)
     before, after = producers(tree, block), consumers(tree, block)
     split = split_body(tree, block, loop.body, before, after)
-    needed = _unfinished(tree, block, loop, before) if reverse else after
+    needed = _incomplete_producers(tree, block, loop, before) if reverse else after
     missing = [b for b in needed if b not in split.below]
     if missing:
-        raise _not_below(block, loop, missing, reverse)
+        raise _not_below_loop(block, loop, missing, reverse)
     check_order(tree, block, loop, before, after)
     at = position(split, index, loop)
     analyzer = shape_analyzer(tree.func)
     around = [*tree.loops_above(loop), loop]
     for outer in reversed(around):
         analyzer.bind(outer.var, tir.Range(outer.min, outer.extent))
-    touched, wanted = _regions(tree, block, loop, needed, reverse)
-    domains = axis_domains(block, touched, wanted, analyzer, exact=reverse)
+    accessed, required = _regions(tree, block, loop, needed, reverse)
+    domains = axis_domains(block, accessed, required, analyzer, exact=reverse)
     nest = NewNest(block, around, analyzer)
     stmt = nest.make(domains, preserve_unit_loops)
     check_same_iterations(tree, block, scope, nest, needed if reverse else ())
@@ -155,7 +155,7 @@ def _check_same_scope(ref: BlockRef, loop_ref: LoopRef, scope: tir.Block) -> Non
         raise Refusal("E0648", f"block `{block.name}` is already under loop `{loop.var.name}`", (block, loop))
 
 
-def _check_free(tree: Tree, block: tir.Block, loop: tir.For) -> None:
+def _check_loop_variables(tree: Tree, block: tir.Block, loop: tir.For) -> None:
     """A block without axes, such as the parts of a partitioned loop, may use the variables of the loops around it."""
     above = {outer.var for outer in tree.loops_above(block)} - {outer.var for outer in (*tree.loops_above(loop), loop)}
     used = [outer.var for outer in tree.loops_above(block) if outer.var in above & used_vars(block)]
@@ -167,7 +167,7 @@ def _check_free(tree: Tree, block: tir.Block, loop: tir.For) -> None:
         )
 
 
-def _unfinished(
+def _incomplete_producers(
     tree: Tree, block: tir.Block, loop: tir.For, producers: Sequence[tir.Block]
 ) -> Sequence[tir.Block]:  # fmt: skip
     """Return the producers whose results may be incomplete inside the loops around `loop`; all if there are none.
@@ -187,7 +187,7 @@ def _unfinished(
     return [one for one in producers if not done(one)] or producers
 
 
-def _not_below(block: tir.Block, loop: tir.For, missing: Sequence[tir.Block], reverse: bool) -> Refusal:
+def _not_below_loop(block: tir.Block, loop: tir.For, missing: Sequence[tir.Block], reverse: bool) -> Refusal:
     names = ", ".join(f"`{b.name}`" for b in missing)
     verb = "computes what it reads" if reverse else "reads what it computes"
     return Refusal(
@@ -204,7 +204,7 @@ def _check_nothing_lost(nest: NewNest, producers: Sequence[tir.Block], analyzer:
     filled = {region.buffer for one in producers for region in one.writes}
     axes = {axis.var: from_range(axis.dom) for axis in block.iter_vars}
     dims = [
-        (_relaxed(span, {}, axes, analyzer), extent)
+        (_relax(span, {}, axes, analyzer), extent)
         for region in block.reads
         if region.buffer in filled
         for span, extent in zip(region.region, region.buffer.shape, strict=True)
@@ -249,26 +249,26 @@ def _regions(
     tree: Tree, block: tir.Block, loop: tir.For, needed: Sequence[tir.Block], reverse: bool
 ) -> tuple[dict[tir.Buffer, list[Box]], dict[tir.Buffer, list[Box]]]:
     """Return, by buffer, the regions that one iteration of the block accesses, and those to cover in one of `loop`."""
-    touched: dict[tir.Buffer, list[Box]] = {}
+    accessed: dict[tir.Buffer, list[Box]] = {}
     for region in block.reads if reverse else block.writes:
-        touched.setdefault(region.buffer, []).append([from_range(r) for r in region.region])
-    wanted: dict[tir.Buffer, list[Box]] = {buffer: [] for buffer in touched}
+        accessed.setdefault(region.buffer, []).append([from_range(r) for r in region.region])
+    required: dict[tir.Buffer, list[Box]] = {buffer: [] for buffer in accessed}
     analyzer = Analyzer()
     for other in needed:
         realize = tree.realize(other)
         values = bindings(realize)
-        said = with_regions(other)
-        for region in said.writes if reverse else said.reads:
-            if region.buffer in wanted:
+        declared = with_regions(other)
+        for region in declared.writes if reverse else declared.reads:
+            if region.buffer in required:
                 region = own_region(other, region, writing=True) if reverse else region
                 scope = "global" if reverse else region.buffer.scope
                 domain = loop_domain(tree, tree.parent(realize), loop, scope)
                 intervals = {var: from_range(span) for var, span in domain.items()}
-                wanted[region.buffer].append([_relaxed(r, values, intervals, analyzer) for r in region.region])
-    return touched, wanted
+                required[region.buffer].append([_relax(r, values, intervals, analyzer) for r in region.region])
+    return accessed, required
 
 
-def _relaxed(
+def _relax(
     span: tir.Range, values: dict[tir.Var, Expr], domain: dict[tir.Var, Interval], analyzer: Analyzer
 ) -> Interval:
     low, extent = substitute(span.min, values), substitute(span.extent, values)

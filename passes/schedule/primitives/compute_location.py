@@ -34,7 +34,7 @@ def _places(block: BlockRef) -> list[tuple[int, tir.For | None]]:
     places: list[tuple[int, tir.For | None]] = [(-2, None), (-1, None)]
     tree = block.tree
     readers = consumers(tree, block.block)
-    boundary = _boundary(tree, readers)
+    boundary = _innermost_common_loop(tree, readers)
     if boundary is None:
         return places
     loops = tree.loops_above(readers[0])
@@ -66,7 +66,7 @@ def _is_legal(block: BlockRef, decision: int, loop: tir.For | None) -> bool:
     return block.tree.cache[key]  # type: ignore[no-any-return]
 
 
-def _boundary(tree: Tree, readers: list[tir.Block]) -> tir.For | None:
+def _innermost_common_loop(tree: Tree, readers: list[tir.Block]) -> tir.For | None:
     """The innermost loop around all readers, if they share one in their scope."""
     if not readers:
         return None

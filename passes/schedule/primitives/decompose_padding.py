@@ -54,7 +54,7 @@ def decompose_padding(state: State, block: BlockRef, loop: LoopRef) -> BlockRef:
     while top > loops.index(loop.loop) and len(loops[top - 1].body) == 1:
         top -= 1
     const_nest = _const_nest(realize, padding, loops, filled)
-    inner = _inside(realize, padding, loops, loops[top:])
+    inner = _copy_nest(realize, padding, loops, loops[top:])
     edit = Rebuild(tree)
     edit.put(loops[top], inner)
     edit.before(loop.loop, const_nest)
@@ -76,23 +76,23 @@ def can_decompose_padding(state: State, block: BlockRef, loop: LoopRef) -> bool:
 def _match(realize: tir.BlockRealize, loops: list[tir.For]) -> _Padding:
     block = realize.block
 
-    def no(words: str) -> Refusal:
+    def refusal(words: str) -> Refusal:
         return Refusal("E0676", f"block `{block.name}` is no padding: {words}", block)
 
     if len(block.body) != 1 or not isinstance(block.body[0], tir.BufferStore):
-        raise no("its body is more than one store")
+        raise refusal("its body is more than one store")
     store = block.body[0]
     if block.init is not None or block.alloc_buffers or block.match_buffers or len(block.writes) != 1:
-        raise no("it has an init or buffers of its own")
+        raise refusal("it has an init or buffers of its own")
     match store.value:
         case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, inside, pad)):
             pass
         case _:
-            raise no(f"it stores `{store.value}`, and not `T.if_then_else(condition, value, constant)`")
+            raise refusal(f"it stores `{store.value}`, and not `T.if_then_else(condition, value, constant)`")
     if not isinstance(pad, (tir.IntImm, tir.FloatImm)):
-        raise no(f"outside it stores `{pad}`, which is no constant")
+        raise refusal(f"outside it stores `{pad}`, which is no constant")
     if any(isinstance(n, tir.Call) and effect_of(n) > Effect.READ for n in walk(inside)):
-        raise no(f"`{inside}` does more than compute a value")
+        raise refusal(f"`{inside}` does more than compute a value")
     values = {a.var: v for a, v in zip(block.iter_vars, realize.values, strict=True)}
     analyzer = Analyzer()
     ranges = {at.var: tir.Range(at.min, at.extent) for at in loops}
@@ -100,15 +100,15 @@ def _match(realize: tir.BlockRealize, loops: list[tir.For]) -> _Padding:
         analyzer.bind(var, span)
     predicate: tir.Expr = tir.TRUE
     for part in operands(c.logical_and(substitute(condition, values), realize.predicate)):
-        predicate = c.logical_and(predicate, _unhinted(part))
+        predicate = c.logical_and(predicate, _without_likely(part))
     predicate = analyzer.simplify(predicate)
     if tir.const_int(predicate) == 1:
-        raise no("its condition always holds")
+        raise refusal("its condition always holds")
     if tir.const_int(predicate) == 0:
-        raise no("its condition never holds")
+        raise refusal("its condition never holds")
     mapped = detect_iter_map(realize.values, ranges, predicate, "surjective", analyzer)
     if not mapped:
-        raise no(f"the condition `{predicate}` is no box of its axes: {mapped.reason}")
+        raise refusal(f"the condition `{predicate}` is no box of its axes: {mapped.reason}")
     region = []
     for axis, index in zip(block.iter_vars, mapped.indices, strict=True):
         if not index.args:
@@ -116,11 +116,11 @@ def _match(realize: tir.BlockRealize, loops: list[tir.For]) -> _Padding:
         elif len(index.args) == 1 and analyzer.prove_equal(index.args[0].scale, c.const(1, axis.var.dtype)):
             region.append(tir.Range(index.base, index.args[0].extent))
         else:
-            raise no(f"axis `{axis.var.name}` skips values")
+            raise refusal(f"axis `{axis.var.name}` skips values")
     return _Padding(store, predicate, inside, pad, tuple(region))
 
 
-def _unhinted(condition: tir.Expr) -> tir.Expr:
+def _without_likely(condition: tir.Expr) -> tir.Expr:
     """Return the condition without a `T.likely` around it."""
     match condition:
         case tir.Call(op=tir.Op(name="tir.likely"), args=(inner,)):
@@ -128,7 +128,7 @@ def _unhinted(condition: tir.Expr) -> tir.Expr:
     return condition
 
 
-def _const_nest(realize: tir.BlockRealize, found: _Padding, around: list[tir.For], loops: list[tir.For]) -> tir.Stmt:
+def _const_nest(realize: tir.BlockRealize, padding: _Padding, around: list[tir.For], loops: list[tir.For]) -> tir.Stmt:
     """Return the block `X_pad_const` in serial copies of `loops`, the inner ones of those around."""
     block = realize.block
     fresh: dict[tir.Var, tir.Expr] = {a.var: tir.Var(a.var.name, a.var.dtype) for a in block.iter_vars}
@@ -140,8 +140,8 @@ def _const_nest(realize: tir.BlockRealize, found: _Padding, around: list[tir.For
     new_loops: dict[tir.Var, tir.Expr] = {at.var: tir.Var(at.var.name, at.var.dtype) for at in loops}
     fresh.update(new_loops)
     writes = _regions(block.writes, fresh, analyzer)
-    indices = tuple(analyzer.simplify(substitute(i, fresh)) for i in found.store.indices)
-    body = (tir.BufferStore(found.store.buffer, found.pad, indices),)
+    indices = tuple(analyzer.simplify(substitute(i, fresh)) for i in padding.store.indices)
+    body = (tir.BufferStore(padding.store.buffer, padding.pad, indices),)
     const_block = tir.Block(f"{block.name}_pad_const", axes, (), writes, body)
     values = tuple(analyzer.simplify(substitute(v, fresh)) for v in realize.values)
     nest: tir.Stmt = tir.BlockRealize(values, analyzer.simplify(substitute(realize.predicate, fresh)), const_block)
@@ -150,14 +150,14 @@ def _const_nest(realize: tir.BlockRealize, found: _Padding, around: list[tir.For
     return nest
 
 
-def _inside(realize: tir.BlockRealize, found: _Padding, loops: list[tir.For], own: list[tir.For]) -> tir.Stmt:
+def _copy_nest(realize: tir.BlockRealize, padding: _Padding, loops: list[tir.For], own: list[tir.For]) -> tir.Stmt:
     """Return the block over the box alone, in the loops `own`; a loop that drives an axis runs over the box."""
     block = realize.block
     ranges = {at.var: tir.Range(at.min, at.extent) for at in own}
     moved: dict[tir.Var, tir.Expr] = {}
     axes: list[tir.IterVar] = []
     raw: list[tuple[tir.Expr, tir.Expr | None]] = []
-    for axis, span, value in zip(block.iter_vars, found.region, realize.values, strict=True):
+    for axis, span, value in zip(block.iter_vars, padding.region, realize.values, strict=True):
         var = tir.Var(axis.var.name, axis.var.dtype)
         new = tir.Range(c.const(0, var.dtype), span.extent)
         axes.append(tir.IterVar(var, new, tir.IterKind.SPATIAL))
@@ -173,10 +173,10 @@ def _inside(realize: tir.BlockRealize, found: _Padding, loops: list[tir.For], ow
         analyzer.bind(at.var, ranges.get(at.var, tir.Range(at.min, at.extent)))
     values = tuple(v if low is None else analyzer.simplify(c.sub(v, low)) for v, low in raw)
     reads, writes = (_regions(r, moved, analyzer) for r in (block.reads, block.writes))
-    indices = tuple(analyzer.simplify(substitute(i, moved)) for i in found.store.indices)
-    value = analyzer.simplify(substitute(found.inside, moved))
-    inner = tir.Block(block.name, tuple(axes), reads, writes, (tir.BufferStore(found.store.buffer, value, indices),))
-    nest: tir.Stmt = tir.BlockRealize(values, analyzer.simplify(substitute(found.predicate, moved)), inner)
+    indices = tuple(analyzer.simplify(substitute(i, moved)) for i in padding.store.indices)
+    value = analyzer.simplify(substitute(padding.inside, moved))
+    inner = tir.Block(block.name, tuple(axes), reads, writes, (tir.BufferStore(padding.store.buffer, value, indices),))
+    nest: tir.Stmt = tir.BlockRealize(values, analyzer.simplify(substitute(padding.predicate, moved)), inner)
     for at in reversed(own):
         nest = replace(at, min=ranges[at.var].min, extent=ranges[at.var].extent, body=(nest,))
     return nest

@@ -39,7 +39,7 @@ def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRe
     check_reduction_block(tree, old, scope_root(tree, old))
     position = loops.index(target)
     above, below = loops[:position], loops[position:]
-    _check_height(block, target, above)
+    _check_above_reduction(block, target, above)
     axes, values, renamed = [], [], {}
     for axis, value in zip(old.iter_vars, realize.values, strict=True):
         if axis.kind is tir.IterKind.SPATIAL:
@@ -50,7 +50,7 @@ def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRe
     used = set().union(*map(vars_of, values))
     chosen = [at for at in below if at.var in used]
     discarded = {at.var for at in below if at.var not in used}
-    _check_once(block, below, chosen)
+    _check_single_init(block, below, chosen)
     assert old.init is not None
     init = tir.Block(
         f"{old.name}_init", tuple(axes), (), substitute(old.writes, renamed), substitute(old.init, renamed),
@@ -64,8 +64,8 @@ def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRe
         body = replace(at, var=fresh[at.var], body=(body,))
     body = substitute(body, {**fresh})
     read = {r.buffer for r in old.reads}
-    again = tuple(w for w in old.writes if w.buffer not in read)
-    update = replace(old, name=f"{old.name}_update", init=None, reads=(*again, *old.reads))
+    accumulated = tuple(w for w in old.writes if w.buffer not in read)
+    update = replace(old, name=f"{old.name}_update", init=None, reads=(*accumulated, *old.reads))
     edit = Rebuild(tree)
     edit.before(target, body)
     edit.put_block(old, update)
@@ -73,7 +73,7 @@ def decompose_reduction(state: State, block: BlockRef, loop: LoopRef) -> BlockRe
     return state.block_ref(block.func_name, new_tree.child_realizes((body,))[0].block)
 
 
-def _check_height(block: BlockRef, target: tir.For, above: list[tir.For]) -> None:
+def _check_above_reduction(block: BlockRef, target: tir.For, above: list[tir.For]) -> None:
     """Refuse a target below a loop that drives a reduce axis."""
     for axis, value in zip(block.block.iter_vars, block.realize.values, strict=True):
         if axis.kind is not tir.IterKind.REDUCE:
@@ -89,7 +89,7 @@ def _check_height(block: BlockRef, target: tir.For, above: list[tir.For]) -> Non
             )
 
 
-def _check_once(block: BlockRef, below: list[tir.For], chosen: list[tir.For]) -> None:
+def _check_single_init(block: BlockRef, below: list[tir.For], chosen: list[tir.For]) -> None:
     """Refuse a target at which one init cannot serve all iterations at and below it."""
     old, realize = block.block, block.realize
     driving = set().union(*map(vars_of, realize.values))
@@ -131,7 +131,7 @@ def _init_condition(block: BlockRef, start: dict[tir.Var, tir.Expr], used: set[t
         names = vars_of(part)
         if names & start.keys() and not names & used:
             continue
-        if names & start.keys() and _elements_of_its_own(block, names):
+        if names & start.keys() and _init_touches_no_values(block, names):
             continue
         needed = condition_at_start(part, start, analyzer) if names & start.keys() else part
         if needed is None:
@@ -145,7 +145,7 @@ def _init_condition(block: BlockRef, start: dict[tir.Var, tir.Expr], used: set[t
     return guard
 
 
-def _elements_of_its_own(block: BlockRef, names: set[tir.Var]) -> bool:
+def _init_touches_no_values(block: BlockRef, names: set[tir.Var]) -> bool:
     """Return True if an init that runs outside a condition over the loops `names` writes only elements without a value.
 
     The scope of the block allocates the buffer, no other block in it writes it, and an element belongs to one point
@@ -163,10 +163,10 @@ def _elements_of_its_own(block: BlockRef, names: set[tir.Var]) -> bool:
     used = set().union(*map(vars_of, spatial))
     domain = {var: span for var, span in loops.items() if var in used}
     iter_map = detect_iter_map(spatial, domain, tir.TRUE, "bijective", Analyzer())
-    return bool(iter_map) and all(_one_element_a_point(old, region) for region in old.writes)
+    return bool(iter_map) and all(_is_element_per_point(old, region) for region in old.writes)
 
 
-def _one_element_a_point(block: tir.Block, region: tir.BufferRegion) -> bool:
+def _is_element_per_point(block: tir.Block, region: tir.BufferRegion) -> bool:
     """Return True if the region is one element, indexed by constants and by all spatial axes of the block."""
     axes = {a.var for a in block.iter_vars if a.kind is tir.IterKind.SPATIAL and tir.const_int(a.dom.extent) != 1}
     indices = [span.min for span in region.region if tir.const_int(span.min) is None]

@@ -85,7 +85,7 @@ class _Fusion:
         if self._store.buffer.dtype is not self.buffer.dtype:
             raise self.refusal(f"it makes {self._store.buffer.dtype} of sums in {self.buffer.dtype}")
         self._values = self._axes()
-        self._out = self._mapped(self._store.indices)
+        self._out = self._in_reduction_axes(self._store.indices)
 
     def refusal(self, why: str, help: str | None = None) -> Refusal:
         epilogue, reduction = self._epilogue, self._reduction
@@ -122,7 +122,7 @@ class _Fusion:
                 raise self.refusal(f"its axis `{var.name}` is none of the sum")
         return axes
 
-    def _mapped(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def _in_reduction_axes(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(substitute(i, self._values) for i in indices)
 
     # ------------------------------------------------------------ the fused block
@@ -159,16 +159,16 @@ class _Fusion:
             return step
         match value:
             case tir.Add(lhs=a, rhs=b):
-                return self._at_step(a if self._is_in(a) else b, step, every_step)
+                return self._at_step(a if self._contains_load(a) else b, step, every_step)
             case tir.Min(lhs=a, rhs=b) | tir.Max(lhs=a, rhs=b):
                 if not every_step:
                     raise self._clips(value)
-                inside = self._is_in(a)
+                inside = self._contains_load(a)
                 inner = self._at_step(a if inside else b, step, every_step)
                 return type(value)(value.dtype, inner, b) if inside else type(value)(value.dtype, a, inner)
         raise self.refusal(f"it does more than to add to the sum: {value}")
 
-    def _is_in(self, value: Expr) -> bool:
+    def _contains_load(self, value: Expr) -> bool:
         return any(n is self._load for n in walk(value))
 
     def _clips(self, value: Expr) -> Refusal:

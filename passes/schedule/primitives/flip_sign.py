@@ -20,7 +20,7 @@ from mlcc.passes.schedule.state import BlockRef, State
 from mlcc.passes.schedule.substitution import TrackedSubstitute
 from mlcc.passes.schedule.tree import Rebuild, child_realizes
 
-_OTHER = {"int8": ("uint8", 128), "uint8": ("int8", -128)}
+_FLIPS = {"int8": ("uint8", 128), "uint8": ("int8", -128)}
 
 
 @primitive()
@@ -50,7 +50,7 @@ def flip_sign(state: State, block: BlockRef, buffer: BufferArg) -> None:
     assert isinstance(store, tir.BufferStore)
     spatial = [a for a in old.iter_vars if a.kind is tir.IterKind.SPATIAL]
     _check_nest(block, top, store, spatial)
-    name, shift = _OTHER[str(operand.dtype)]
+    name, shift = _FLIPS[str(operand.dtype)]
     flipped = c.make_buffer(f"{operand.name}_{name}", operand.shape, DType.of(name), operand.scope)
     raw = c.make_buffer(f"{target.name}_flipped", target.shape, target.dtype, target.scope)
     kept = [a for a in spatial if a.var in used_vars(other)]
@@ -61,10 +61,10 @@ def flip_sign(state: State, block: BlockRef, buffer: BufferArg) -> None:
     edit = Rebuild(tree)
     edit.put(
         top,
-        _copy(operand, flipped, shift),
-        _sum(old, other, sums, kept),
+        _copy_nest(operand, flipped, shift),
+        _sums_nest(old, other, sums, kept),
         rewritten,
-        _rest(store, raw, sums, kept, spatial, shift),
+        _correction_nest(store, raw, sums, kept, spatial, shift),
     )
     edit.allocate(scope, flipped, sums, raw)
     state.update(block.func_name, edit, rewriter.reuse)
@@ -77,25 +77,25 @@ def _other_factor(block: BlockRef, operand: tir.Buffer) -> tir.Expr:
     """Return the other factor of the products with the operand. Refuses (E0690) any other form."""
     node = block.block
 
-    def no(words: str) -> Refusal:
+    def refusal(words: str) -> Refusal:
         return Refusal("E0690", f"block `{node.name}` is no sum of products of bytes: {words}", node)
 
-    if str(operand.dtype) not in _OTHER:
-        raise no(f"`{operand.name}` is {operand.dtype}, and not int8 or uint8")
+    if str(operand.dtype) not in _FLIPS:
+        raise refusal(f"`{operand.name}` is {operand.dtype}, and not int8 or uint8")
     if node.init is None:
-        raise no("it has no init")
+        raise refusal("it has no init")
     parts = reduction_parts(node)
     if len(parts.buffers) != 1 or not isinstance(parts.reducer.result[0], tir.Add):
-        raise no("it does something else than to add up")
+        raise refusal("it does something else than to add up")
     value, dtype = parts.rhs[0], parts.buffers[0].dtype
     if not dtype.is_int or dtype.bits < 16:
-        raise no(f"it adds up {dtype}")
+        raise refusal(f"it adds up {dtype}")
     loads = [n for n in walk((*node.body, *node.init)) if isinstance(n, tir.BufferLoad) and n.buffer is operand]
     if len(loads) == 1 and isinstance(value, tir.Mul):
         for one, other in ((value.lhs, value.rhs), (value.rhs, value.lhs)):
             if isinstance(one, tir.Cast) and one.value is loads[0] and one.dtype is dtype:
                 return other
-    raise no(f"`{value}` is no product with an element of `{operand.name}` as {dtype}")
+    raise refusal(f"`{value}` is no product with an element of `{operand.name}` as {dtype}")
 
 
 def _check_nest(block: BlockRef, top: tir.Stmt, store: tir.BufferStore, spatial: Sequence[tir.IterVar]) -> None:
@@ -128,14 +128,14 @@ class _Flipped(TrackedSubstitute):
         return node
 
 
-def _copy(source: tir.Buffer, target: tir.Buffer, shift: int) -> tir.Stmt:
+def _copy_nest(source: tir.Buffer, target: tir.Buffer, shift: int) -> tir.Stmt:
     axes = [_axis(f"v{n}", size, tir.IterKind.SPATIAL) for n, size in enumerate(source.shape)]
     at = tuple(a.var for a in axes)
     value = c.add(c.cast(target.dtype, c.load(source, *at)), c.const(shift, target.dtype))
     return _nest(target.name, axes, (source,), tir.BufferStore(target, value, at))
 
 
-def _sum(old: tir.Block, other: tir.Expr, sums: tir.Buffer, kept: Sequence[tir.IterVar]) -> tir.Stmt:
+def _sums_nest(old: tir.Block, other: tir.Expr, sums: tir.Buffer, kept: Sequence[tir.IterVar]) -> tir.Stmt:
     """The sums of the other factor over all reduce axes."""
     chosen = [*kept, *(a for a in old.iter_vars if a.kind is not tir.IterKind.SPATIAL)]
     axes = [_axis(a.var.name, a.dom.extent, a.kind) for a in chosen]
@@ -147,7 +147,7 @@ def _sum(old: tir.Block, other: tir.Expr, sums: tir.Buffer, kept: Sequence[tir.I
     return _nest(sums.name, axes, reads, store, init)
 
 
-def _rest(
+def _correction_nest(
     store: tir.BufferStore, raw: tir.Buffer, sums: tir.Buffer, kept: Sequence[tir.IterVar],
     spatial: Sequence[tir.IterVar], shift: int,
 ) -> tir.Stmt:  # fmt: skip

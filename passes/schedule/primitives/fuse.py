@@ -18,7 +18,7 @@ from mlcc.passes.schedule.state import LoopRef, State
 from mlcc.passes.schedule.substitution import Reuse, simplify_bindings, substitute_vars, used_by
 from mlcc.passes.schedule.tree import Body, Rebuild, Tree
 
-_LONGEST = 80  # characters of a name
+_MAX_NAME = 80  # characters of a name
 
 
 @primitive()
@@ -36,7 +36,7 @@ def fuse(state: State, *loops: LoopRef, preserve_unit_iters: bool = True) -> Loo
     _check_fusible(tree, olds)
     analyzer = Analyzer()
     name = "_".join(loop.var.name for loop in olds) + "_fused"
-    if len(name) > _LONGEST:  # names are hints: after many steps back and forth this one would double with each
+    if len(name) > _MAX_NAME:  # names are hints: after many steps back and forth this one would double with each
         name = "fused"
     fused = tir.Var(name, DType.of(f"int{max(loop.var.dtype.bits for loop in olds)}"))
     values: dict[tir.Var, Expr] = {}
@@ -135,22 +135,22 @@ def merge(state: State, *loops: LoopRef) -> LoopRef:
 def _nests(tree: Tree, loops: list[tir.For]) -> list[list[tir.For]]:
     """Return the nest of each loop below their common ancestor, outermost first. Raises Refusal E0630."""
     paths = [[loop, *(at for at in tree.ancestors(loop) if isinstance(at, (tir.For, tir.Block)))] for loop in loops]
-    parting = next(at for at in paths[0] if all(at in path for path in paths))
-    if parting in loops:
-        assert isinstance(parting, tir.For)
-        other = next((loop for loop in loops if loop is not parting), parting)
-        why = "is given twice" if other is parting else f"holds loop `{other.var.name}`"
-        raise Refusal("E0630", f"cannot merge: loop `{parting.var.name}` {why}", (parting, other))
+    ancestor = next(at for at in paths[0] if all(at in path for path in paths))
+    if ancestor in loops:
+        assert isinstance(ancestor, tir.For)
+        other = next((loop for loop in loops if loop is not ancestor), ancestor)
+        why = "is given twice" if other is ancestor else f"holds loop `{other.var.name}`"
+        raise Refusal("E0630", f"cannot merge: loop `{ancestor.var.name}` {why}", (ancestor, other))
     nests = []
     for loop, path in zip(loops, paths, strict=True):
-        above = path[: path.index(parting)]
+        above = path[: path.index(ancestor)]
         inside = next((at for at in above if isinstance(at, tir.Block)), None)
         if inside is not None:
             raise Refusal(
                 "E0630", f"cannot merge: loop `{loop.var.name}` is in block `{inside.name}`, not all are", loop
             )
         nests.append([at for at in reversed(above) if isinstance(at, tir.For)])
-        if tree.parent(nests[-1][0]) is not parting:
+        if tree.parent(nests[-1][0]) is not ancestor:
             raise Refusal("E0630", f"cannot merge: loop `{nests[-1][0].var.name}` runs under a condition", nests[-1][0])
     return nests
 
@@ -164,7 +164,7 @@ def _check_nests(tree: Tree, nests: list[list[tir.For]]) -> None:
             if outer is not None:
                 _check_directly_inside(tree, outer, inner)
     for nest in nests[1:]:
-        first, other = [_listed(x) for x in (nests[0], nest)]
+        first, other = [_loop_names(x) for x in (nests[0], nest)]
         at = (nests[0][-1], nest[-1])
         if len(nest) != len(nests[0]):
             raise Refusal("E0630", f"cannot merge nests of different depth: ({first}) and ({other})", at)
@@ -178,7 +178,7 @@ def _check_nests(tree: Tree, nests: list[list[tir.For]]) -> None:
                 )  # fmt: skip
 
 
-def _listed(nest: list[tir.For]) -> str:
+def _loop_names(nest: list[tir.For]) -> str:
     return ", ".join(loop.var.name for loop in nest)
 
 
@@ -188,9 +188,9 @@ def _check_order(tree: Tree, nests: list[list[tir.For]]) -> None:
     if violation is not None:
         words, blocks = violation
         raise Refusal("E0633", f"merged, the iterations would come in another order, and {words}", blocks)
-    parting = tree.parent(nests[0][0])
-    assert isinstance(parting, (tir.For, tir.Block))
-    body = list(parting.body)
+    ancestor = tree.parent(nests[0][0])
+    assert isinstance(ancestor, (tir.For, tir.Block))
+    body = list(ancestor.body)
     heads = [nest[0] for nest in nests]
     target = body.index(heads[-1])
     for head in heads[:-1]:

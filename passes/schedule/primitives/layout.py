@@ -43,7 +43,7 @@ def transform_layout(
     tree = block.tree
     place = buffer.of(block.block)
     old = place.buffer
-    site = _site(block, old)
+    site = _definition_site(block, old)
     dtype = old.shape[0].dtype if old.shape else INT32
     given, separators = index_map.separated(len(old.shape), dtype)
     mapping, recorded = decided(block, of_dtype(given, dtype), separators)
@@ -55,17 +55,17 @@ def transform_layout(
         shape = im.map_shape(mapping, old.shape, analyzer)
         if not assume_injective_transform:
             ranges = [tir.Range(c.const(0, d.dtype), d) for d in old.shape]
-            back, padding = _way_back(mapping, ranges, analyzer)
+            back, padding = _inverse_map(mapping, ranges, analyzer)
             _check_injective(mapping, back, ranges)
     except IndexMapError as exc:
         raise Refusal("E0670", f"`{old.name}` cannot be stored by {spelled(mapping)}: {exc}", block.block) from None
     pad = None if pad_value is None else _pad_value(pad_value, mapping, old, dtype)
     state.recorded["pad_value"] = pad
     if tir.const_int(padding) != 0 and pad is None:
-        was, will = (", ".join(map(str, s)) for s in (old.shape, shape))
+        old_text, new_text = (", ".join(map(str, s)) for s in (old.shape, shape))
         raise Refusal(
             "E0671",
-            f"`{old.name}` of ({was}) becomes ({will}), and no element goes to where {padding}",
+            f"`{old.name}` of ({old_text}) becomes ({new_text}), and no element goes to where {padding}",
             block.block,
             "give `pad_value=` what is to stand there, or a map that leaves no room",
         )
@@ -73,7 +73,7 @@ def transform_layout(
     plan = Plan() if pad is None or back is None else plan_padding(site, old, new, back, padding, pad, analyzer)
     rewriter = LayoutRewriter(site, old, new, mapping, plan)
     _check_views(site, old)
-    _put(state, block, site, old, new, rewriter.block(site), rewriter.reuse)
+    _replace_site(state, block, site, old, new, rewriter.block(site), rewriter.reuse)
 
 
 @primitive()
@@ -86,7 +86,7 @@ def set_axis_separator(state: State, block: BlockRef, buffer: BufferArg, axis_se
     """
     place = buffer.of(block.block)
     old = place.buffer
-    site = _site(block, old)
+    site = _definition_site(block, old)
     state.recorded["buffer"] = place.pair
     marks = tuple(axis_separators)
     if any(not 0 <= m <= len(old.shape) for m in marks) or any(a > b for a, b in zip(marks, marks[1:], strict=False)):
@@ -98,7 +98,7 @@ def set_axis_separator(state: State, block: BlockRef, buffer: BufferArg, axis_se
             same = len(node.buffer.shape) == len(old.shape)
             replaced[node.buffer] = replace(node.buffer, axis_separators=marks if same else (0,) * len(marks))
     rewriter = TrackedSubstitute(replaced)
-    _put(state, block, site, old, new, rewriter.visit(site), rewriter.reuse)
+    _replace_site(state, block, site, old, new, rewriter.visit(site), rewriter.reuse)
 
 
 def shape_analyzer(func: tir.PrimFunc) -> Analyzer:
@@ -120,7 +120,7 @@ def of_dtype(given: tir.IndexMap, dtype: DType) -> tir.IndexMap:
     return tir.IndexMap(fresh, tuple(c.cast(dtype, r) for r in im.map_indices(given, fresh)), back)
 
 
-def _way_back(mapping: tir.IndexMap, ranges: list[tir.Range], analyzer: Analyzer) -> tuple[tir.IndexMap, tir.Expr]:
+def _inverse_map(mapping: tir.IndexMap, ranges: list[tir.Range], analyzer: Analyzer) -> tuple[tir.IndexMap, tir.Expr]:
     """Return the inverse map and the condition of padding: derived if possible, else the inverse given with the map.
 
     Raises IndexMapError.
@@ -139,14 +139,14 @@ def _check_injective(mapping: tir.IndexMap, back: tir.IndexMap, ranges: list[tir
     analyzer = Analyzer()
     for var, span in iters.items():
         analyzer.bind(var, span)
-    there = im.map_indices(mapping, mapping.indices, analyzer)
-    again = iter_map_simplify(im.map_indices(back, there, analyzer), iters)
-    for var, value in zip(mapping.indices, again, strict=True):
+    mapped = im.map_indices(mapping, mapping.indices, analyzer)
+    recovered = iter_map_simplify(im.map_indices(back, mapped, analyzer), iters)
+    for var, value in zip(mapping.indices, recovered, strict=True):
         if not analyzer.prove_equal(var, value):
             raise IndexMapError(f"elements with the same `{value}` go to one place, whatever `{var}` is")
 
 
-def _site(block: BlockRef, buffer: tir.Buffer) -> tir.Block:
+def _definition_site(block: BlockRef, buffer: tir.Buffer) -> tir.Block:
     """The block that holds all accesses: the one that allocates the buffer, the root for a parameter."""
     site, allocated = defining_block(block.tree, block.block, buffer)
     if site is not None and not allocated:
@@ -223,14 +223,14 @@ def _pad_function(given: Any, ndim: int, dtype: Any, buffer: tir.Buffer) -> tir.
     return tir.IndexMap(variables, (value,))
 
 
-def _put(
-    state: State, block: BlockRef, site: tir.Block, old: tir.Buffer, new: tir.Buffer, made: tir.Block,
+def _replace_site(
+    state: State, block: BlockRef, site: tir.Block, old: tir.Buffer, new: tir.Buffer, new_site: tir.Block,
     reuse: dict[tir.Block, tir.Block],
 ) -> None:  # fmt: skip
     tree = block.tree
     edit = Rebuild(tree)
-    edit.put_block(site, made)
+    edit.put_block(site, new_site)
     func = edit.build()
     if old in tree.func.buffers:
         func = replace(func, buffers=tuple(new if b is old else b for b in func.buffers))
-    state.update(block.func_name, func, {**edit.reuse, **reuse, site: made})
+    state.update(block.func_name, func, {**edit.reuse, **reuse, site: new_site})

@@ -48,13 +48,17 @@ def get_child_blocks(state: State, block_or_loop: BlockRef | LoopRef) -> list[Bl
 @primitive()
 def get_producers(state: State, block: BlockRef) -> list[BlockRef]:
     """The blocks of the same scope that write what this one reads, in order."""
-    return [state.block_ref(block.func_name, b) for b in _said(scope.producers(block.tree, block.block))]
+    return [
+        state.block_ref(block.func_name, b) for b in _without_plain_scopes(scope.producers(block.tree, block.block))
+    ]
 
 
 @primitive()
 def get_consumers(state: State, block: BlockRef) -> list[BlockRef]:
     """The blocks of the same scope that read what this one writes, in order."""
-    return [state.block_ref(block.func_name, b) for b in _said(scope.consumers(block.tree, block.block))]
+    return [
+        state.block_ref(block.func_name, b) for b in _without_plain_scopes(scope.consumers(block.tree, block.block))
+    ]
 
 
 @primitive()
@@ -68,6 +72,6 @@ def enter_postproc(state: State) -> None:
     """Mark in the trace where decisions end and clean-up begins; changes nothing."""
 
 
-def _said(blocks: list[tir.Block]) -> list[tir.Block]:
+def _without_plain_scopes(blocks: list[tir.Block]) -> list[tir.Block]:
     """Without mere scopes, as a partitioned loop leaves, which state no accesses."""
     return [b for b in blocks if b.iter_vars or b.reads or b.writes]

@@ -26,8 +26,8 @@ def parallel(state: State, loop: LoopRef) -> None:
     Refused if a block inside has an axis that is not spatial and depends on the loop (E0627), or is neither complete
     nor a reduction within it (E0657).
     """
-    _check(loop, "parallelize")
-    _change(state, loop, ForKind.PARALLEL)
+    _check_iterations(loop, "parallelize")
+    _set_kind(state, loop, ForKind.PARALLEL)
 
 
 @primitive()
@@ -43,8 +43,8 @@ def vectorize(state: State, loop: LoopRef) -> None:
             "E0635", f"cannot vectorize loop `{name}`: how often it runs, `{loop.loop.extent}`, is not a constant",
             loop.loop, f"split it, and vectorize the inner part: `sch.split({name}, factors=[None, 4])`",
         )  # fmt: skip
-    _check(loop, "vectorize")
-    _change(state, loop, ForKind.VECTORIZED)
+    _check_iterations(loop, "vectorize")
+    _set_kind(state, loop, ForKind.VECTORIZED)
 
 
 @primitive()
@@ -53,7 +53,7 @@ def unroll(state: State, loop: LoopRef) -> None:
 
     Never refused.
     """
-    _change(state, loop, ForKind.UNROLLED)
+    _set_kind(state, loop, ForKind.UNROLLED)
 
 
 @primitive()
@@ -67,12 +67,12 @@ def bind(state: State, loop: LoopRef, thread_axis: str) -> None:
     if thread_axis not in THREADS:
         help = did_you_mean(thread_axis, THREADS) or f"the axes are {', '.join(THREADS)}"
         raise Refusal("E0628", f"there is no thread axis `{thread_axis}`", loop.loop, help)
-    _check(loop, f"bind to `{thread_axis}`", reduces=thread_axis.startswith("threadIdx"))
-    _check_free(loop, thread_axis)
-    _change(state, loop, ForKind.THREAD_BINDING, thread_axis)
+    _check_iterations(loop, f"bind to `{thread_axis}`", reduces=thread_axis.startswith("threadIdx"))
+    _check_axis_free(loop, thread_axis)
+    _set_kind(state, loop, ForKind.THREAD_BINDING, thread_axis)
 
 
-def _check_free(ref: LoopRef, axis: str) -> None:
+def _check_axis_free(ref: LoopRef, axis: str) -> None:
     """Refuses (E0634) an axis that a loop above or below is bound to: one thread has one index on it."""
     if axis.startswith("vthread"):
         return
@@ -105,13 +105,13 @@ def _shares_work(tree: Tree, outer: tir.For, inner: tir.For, axis: str) -> bool:
     return True
 
 
-def _change(state: State, loop: LoopRef, kind: ForKind, thread: str | None = None) -> None:
+def _set_kind(state: State, loop: LoopRef, kind: ForKind, thread: str | None = None) -> None:
     edit = Rebuild(loop.tree)
     edit.put(loop.loop, replace(loop.loop, kind=kind, thread=thread))
     state.update(loop.func_name, edit)
 
 
-def _check(ref: LoopRef, doing: str, reduces: bool = False) -> None:
+def _check_iterations(ref: LoopRef, action: str, reduces: bool = False) -> None:
     tree, loop = ref.tree, ref.loop
     check_subtree_compact_dataflow(tree, loop)
     allowed = (IterKind.SPATIAL, IterKind.REDUCE) if reduces else (IterKind.SPATIAL,)
@@ -122,9 +122,9 @@ def _check(ref: LoopRef, doing: str, reduces: bool = False) -> None:
                 kind = {IterKind.REDUCE: "reduce", IterKind.SCAN: "ordered"}.get(axis.kind, axis.kind.name.lower())
                 raise Refusal(
                     "E0627",
-                    f"cannot {doing} loop `{loop.var.name}`: it drives the {kind} axis `{axis.var.name}` of block"
+                    f"cannot {action} loop `{loop.var.name}`: it drives the {kind} axis `{axis.var.name}` of block"
                     f" `{block.name}`",
-                    (loop, block), _ways_out(tree, block, axis.kind, doing),
+                    (loop, block), _alternatives(tree, block, axis.kind, action),
                 )  # fmt: skip
 
 
@@ -138,12 +138,12 @@ def _realizes(tree: Tree, loop: tir.For) -> list[tir.BlockRealize]:
     return realizes
 
 
-def _ways_out(tree: Tree, block: tir.Block, kind: IterKind, doing: str) -> str:
+def _alternatives(tree: Tree, block: tir.Block, kind: IterKind, action: str) -> str:
     loops = tree.loops_above(block)
     spatial = [f"`{x.var.name}`" for x in loops if loop_iter_kind(tree, x) is IterKind.SPATIAL]
-    ways = [f"the loops around `{block.name}` that are spatial: {', '.join(spatial) or 'none'}"]
+    alternatives = [f"the loops around `{block.name}` that are spatial: {', '.join(spatial) or 'none'}"]
     if kind is IterKind.REDUCE:
-        bound = doing.startswith("bind")
-        ways.append("bind it to `threadIdx.x`, `.y` or `.z`, whose threads reduce together" if bound else "")
-        ways.append("`sch.rfactor(loop, 0)` makes a spatial loop of a reduce loop")
-    return "; ".join(way for way in ways if way)
+        bound = action.startswith("bind")
+        alternatives.append("bind it to `threadIdx.x`, `.y` or `.z`, whose threads reduce together" if bound else "")
+        alternatives.append("`sch.rfactor(loop, 0)` makes a spatial loop of a reduce loop")
+    return "; ".join(alternative for alternative in alternatives if alternative)

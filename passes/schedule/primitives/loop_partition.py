@@ -47,10 +47,10 @@ def loop_partition(
         var = tir.Var(f"{old.var.name}{n}", dtype)
         body = _part(old, var, low, high)
         part_loop = tir.For(var, IntImm(dtype, low), IntImm(dtype, high - low), ForKind.SERIAL, body, span=old.span)
-        parts.append(_opaque(f"{name}{n}_partition", part_loop))
+        parts.append(_opaque_block(f"{name}{n}_partition", part_loop))
         variables.append(var)
     edit = Rebuild(loop.tree)
-    edit.put(old, _opaque(f"{name}_common", *parts))
+    edit.put(old, _opaque_block(f"{name}_common", *parts))
     state.update(loop.func_name, edit)
     return [state.loop_ref(loop.func_name, var) for var in variables]
 
@@ -90,7 +90,7 @@ def _check_reductions(loop: tir.For, below: list[tir.BlockRealize]) -> None:
                 )  # fmt: skip
 
 
-def _opaque(name: str, *body: tir.Stmt) -> tir.BlockRealize:
+def _opaque_block(name: str, *body: tir.Stmt) -> tir.BlockRealize:
     return tir.BlockRealize((), tir.TRUE, tir.Block(name, (), (), (), body))
 
 
@@ -109,7 +109,7 @@ def _part(loop: tir.For, var: tir.Var, low: int, high: int) -> Body:
         at = next((n for n, value in enumerate(realize.values) if value is loop.var), None)
         if at is None:  # an axis of a block inside may still be the loop
             return replace(realize, block=renamed(realize.block, direct))
-        block = _narrowed(renamed(realize.block, nested), at, low, high)
+        block = _narrow_axis(renamed(realize.block, nested), at, low, high)
         return replace(realize, block=block)
 
     body = map_realizes(loop.body, direct)
@@ -117,7 +117,7 @@ def _part(loop: tir.For, var: tir.Var, low: int, high: int) -> Body:
     return tuple(substitute(stmt, {loop.var: var, **copies}) for stmt in body)
 
 
-def _narrowed(block: tir.Block, at: int, low: int, high: int) -> tir.Block:
+def _narrow_axis(block: tir.Block, at: int, low: int, high: int) -> tir.Block:
     """`block` with its axis number `at` over low .. high - 1, and the regions it has at its axes over all of these."""
     axes = list(block.iter_vars)
     dtype = axes[at].var.dtype

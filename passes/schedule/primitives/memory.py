@@ -27,18 +27,18 @@ def set_scope(state: State, block: BlockRef, buffer_index: BufferArg, storage_sc
 
     Refused for what is no storage scope (E0641), and for a buffer that no block allocates (E0679).
     """
-    buffer = _written(state, block, buffer_index)
+    buffer = _written_buffer(state, block, buffer_index)
     if buffer.scope == (storage_scope or "global"):
         return
     check_scope(storage_scope)
-    site = _allocation(block, buffer, "the scope")
+    site = _allocating_block(block, buffer, "the scope")
 
     def moved(old: tir.Buffer) -> tir.Buffer:
         name = f"{old.name}_{storage_scope}"
         pointer = tir.PointerType(old.dtype if old.data.pointer is None else old.data.pointer.dtype, storage_scope)
         return replace(old, name=name, data=tir.Var(name, old.data.dtype, pointer))
 
-    _replace_buffer(state, block, site, TrackedSubstitute(_with_views(block.tree, buffer, moved)))
+    _replace_buffer(state, block, site, TrackedSubstitute(_replacements_with_views(block.tree, buffer, moved)))
 
 
 @primitive()
@@ -49,7 +49,7 @@ def storage_align(state: State, block: BlockRef, buffer_index: BufferArg, axis: 
     have or a factor that is not positive (E0680), and for a buffer that no block allocates (E0679).
     """
     old = block.block
-    buffer = _written(state, block, buffer_index)
+    buffer = _written_buffer(state, block, buffer_index)
     index = buffer_index.of(old, "write").index
     if factor <= 0:
         raise Refusal("E0680", f"the factor is {factor}, and must be positive", old)
@@ -57,7 +57,7 @@ def storage_align(state: State, block: BlockRef, buffer_index: BufferArg, axis: 
     if not -rank <= axis < rank:
         help = f"its axes are 0 to {rank - 1}, or from the last one -1 to {-rank}" if rank else None
         raise Refusal("E0680", f"buffer `{buffer.name}` has {rank} axes, and none numbered {axis}", old, help)
-    _allocation(block, buffer, "the strides")
+    _allocating_block(block, buffer, "the strides")
     known = old.annotations.get(ALIGN, ())
     if not _is_alignment(known):
         raise Refusal("E0680", f"block `{old.name}` has an annotation `{ALIGN}` that is no list of four integers", old)
@@ -75,17 +75,17 @@ def unsafe_set_dtype(state: State, block: BlockRef, buffer_index: BufferArg, dty
 
     Refused for what is no scalar type of data (E0683), and for a buffer that no block allocates (E0679).
     """
-    buffer = _written(state, block, buffer_index)
+    buffer = _written_buffer(state, block, buffer_index)
     new_dtype = _data_type(dtype)
     if buffer.dtype is new_dtype:
         return
-    site = _allocation(block, buffer, "the type")
+    site = _allocating_block(block, buffer, "the type")
 
     def retyped(old: tir.Buffer) -> tir.Buffer:
         pointer = tir.PointerType(new_dtype, old.scope)
         return replace(old, dtype=new_dtype, data=tir.Var(old.data.name, old.data.dtype, pointer))
 
-    _replace_buffer(state, block, site, _Retype(_with_views(block.tree, buffer, retyped)))
+    _replace_buffer(state, block, site, _Retype(_replacements_with_views(block.tree, buffer, retyped)))
 
 
 @primitive()
@@ -96,44 +96,44 @@ def widen(state: State, block: BlockRef, buffer_index: BufferArg, dtype: str) ->
     Refused for a type that does not hold every value, or is none (E0683), and for a buffer that no block allocates
     (E0679). TVM has no such primitive; its `unsafe_set_dtype` takes any type.
     """
-    buffer = _written(state, block, buffer_index)
+    buffer = _written_buffer(state, block, buffer_index)
     new_dtype = _data_type(dtype)
-    if not _holds(new_dtype, buffer.dtype):
+    if not _holds_all_values(new_dtype, buffer.dtype):
         message = f"{dtype} does not hold every value of `{buffer.name}`, which is {buffer.dtype}"
         raise Refusal("E0683", message, help="`unsafe_set_dtype` takes a type that rounds")
     if buffer.dtype is new_dtype:
         return
-    site = _allocation(block, buffer, "the type")
+    site = _allocating_block(block, buffer, "the type")
 
     def retyped(old: tir.Buffer) -> tir.Buffer:
         pointer = tir.PointerType(new_dtype, old.scope)
         return replace(old, dtype=new_dtype, data=tir.Var(old.data.name, old.data.dtype, pointer))
 
-    _replace_buffer(state, block, site, _Widen(_with_views(block.tree, buffer, retyped)))
+    _replace_buffer(state, block, site, _Widen(_replacements_with_views(block.tree, buffer, retyped)))
 
 
-_DIGITS = {"float": {16: 11, 32: 24, 64: 53}, "bfloat": {16: 8}}
+_MANTISSA_BITS = {"float": {16: 11, 32: 24, 64: 53}, "bfloat": {16: 8}}
 
 
-def _holds(new: DType, old: DType) -> bool:
+def _holds_all_values(new: DType, old: DType) -> bool:
     """Return True if every value of `old` is one of `new`."""
     if new is old:
         return True
     if old.is_int and new.is_int:
         return new.bits > old.bits and (old.is_uint or not new.is_uint)
-    digits = _DIGITS.get(new.kind, {}).get(new.bits, 0)
+    mantissa = _MANTISSA_BITS.get(new.kind, {}).get(new.bits, 0)
     if old.is_int:
-        return digits >= old.bits - (not old.is_uint)
+        return mantissa >= old.bits - (not old.is_uint)
     return old.is_float and new.kind == "float" and new.bits > old.bits and (new.bits > 16 or old.bits == 8)
 
 
-def _written(state: State, block: BlockRef, given: BufferArg) -> tir.Buffer:
+def _written_buffer(state: State, block: BlockRef, given: BufferArg) -> tir.Buffer:
     place = given.of(block.block, "write")
     state.recorded["buffer_index"] = place.index
     return place.buffer
 
 
-def _allocation(block: BlockRef, buffer: tir.Buffer, what: str) -> tir.Block:
+def _allocating_block(block: BlockRef, buffer: tir.Buffer, what: str) -> tir.Block:
     """The block that allocates `buffer`. Raises Refusal E0679."""
     site, allocates = defining_block(block.tree, block.block, buffer)
     if site is not None and allocates:
@@ -161,7 +161,9 @@ def _data_type(text: str) -> DType:
     return dtype
 
 
-def _with_views(tree: Tree, buffer: tir.Buffer, change: Callable[[tir.Buffer], tir.Buffer]) -> dict[Any, Any]:
+def _replacements_with_views(
+    tree: Tree, buffer: tir.Buffer, change: Callable[[tir.Buffer], tir.Buffer]
+) -> dict[Any, Any]:
     """Return the replacements of the buffer, of all views of it, and of their data variables."""
     new_buffers: dict[Any, Any] = {buffer: change(buffer)}
     for realize in tree.realizes:

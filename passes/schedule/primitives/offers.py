@@ -12,7 +12,7 @@ from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.state import BlockRef, LoopRef, State
 from mlcc.passes.schedule.tree import Tree
 
-_OFFERED = 3
+_MAX_SUGGESTIONS = 3
 _CODES = frozenset({"E0645", "E0646", "E0648", "E0649", "E0650", "E0651", "E0656", "E0658"})
 
 
@@ -34,14 +34,14 @@ def legal_places(state: State, ref: BlockRef, reverse: bool) -> str | None:
     """Return a few legal steps that move or inline the block, as text; None if there are none."""
     if ref.tree.scope(ref.block) is None:
         return None
-    steps = list(islice(_legal_steps(state, ref, reverse), _OFFERED))
+    steps = list(islice(_legal_steps(state, ref, reverse), _MAX_SUGGESTIONS))
     return f"legal would be {' or '.join(f'`{m}`' for m in steps)}" if steps else None
 
 
 def _legal_steps(state: State, ref: BlockRef, reverse: bool) -> Iterator[str]:
     for backward in (reverse, not reverse):
         yield from _legal_loops(state, ref, backward)
-        if _can_go(ref, backward):
+        if _can_be_inlined(ref, backward):
             yield f"sch.{'reverse_' * backward}compute_inline({block_text(ref.tree, ref.block)})"
 
 
@@ -56,7 +56,7 @@ def _legal_loops(state: State, ref: BlockRef, reverse: bool) -> Iterator[str]:
                 yield f"sch.{name}({block_text(tree, ref.block)}, {loop_text(tree, other, at)})"
 
 
-def _can_go(ref: BlockRef, reverse: bool) -> bool:
+def _can_be_inlined(ref: BlockRef, reverse: bool) -> bool:
     from mlcc.passes.schedule.primitives.inline import can_inline, can_reverse_inline
 
     return can_reverse_inline(ref) if reverse else can_inline(ref.state, ref)

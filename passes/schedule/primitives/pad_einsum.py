@@ -61,7 +61,7 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
         else:
             message = f"axis `{axis.var.name}` of block `{old.name}` is driven by `{value}`, and must be by one loop"
             raise Refusal("E0674", message, old)
-    _check_whole(block, scope, padded)
+    _check_writes_all(block, scope, padded)
     top = tree.child_of(scope, realize)
     _check_zeros(block, padded, analyzer)
     if len(child_realizes(top)) != 1 and padded:
@@ -74,9 +74,9 @@ def pad_einsum(state: State, block: BlockRef, padding: list[int]) -> None:
     edit = Rebuild(tree)
     before = [copies[r.buffer].nest(True, analyzer) for r in old.reads if r.buffer in copies]
     after = [copies[r.buffer].nest(False, analyzer) for r in old.writes if r.buffer in copies]
-    rewriter = _Pad(padded, {b: p.padded for b, p in copies.items()})
-    made_top = rewriter.visit(top)
-    edit.put(top, *before, made_top, *after)
+    rewriter = _PaddingRewriter(padded, {b: p.padded for b, p in copies.items()})
+    new_top = rewriter.visit(top)
+    edit.put(top, *before, new_top, *after)
     edit.allocate(scope, *(p.padded for p in copies.values()))
     state.update(block.func_name, edit, rewriter.reuse)
 
@@ -88,7 +88,7 @@ def _check_einsum(block: BlockRef, widened: set[tir.Var]) -> None:
     """Refuses (E0674) a block that is no einsum in the axes to be padded."""
     old = block.block
 
-    def no(words: str) -> Refusal:
+    def refusal(words: str) -> Refusal:
         return Refusal("E0674", f"block `{old.name}` is no einsum: {words}", old)
 
     axes = {axis.var for axis in old.iter_vars}
@@ -96,7 +96,7 @@ def _check_einsum(block: BlockRef, widened: set[tir.Var]) -> None:
     for region in (*old.reads, *old.writes):
         buffer = region.buffer
         if buffer in seen:
-            raise no(f"it uses `{buffer.name}` twice")
+            raise refusal(f"it uses `{buffer.name}` twice")
         seen.add(buffer)
         for span in region.region:
             plain = isinstance(span.min, (tir.Var, tir.IntImm)) or (
@@ -104,11 +104,11 @@ def _check_einsum(block: BlockRef, widened: set[tir.Var]) -> None:
             )
             if not plain or tir.const_int(span.extent) != 1:
                 shown = f"{span.min}" if tir.const_int(span.extent) == 1 else f"{span.min} .. +{span.extent}"
-                raise no(f"it indexes `{buffer.name}` by `{shown}`, neither an axis nor a constant")
+                raise refusal(f"it indexes `{buffer.name}` by `{shown}`, neither an axis nor a constant")
     if old.alloc_buffers or old.match_buffers:
-        raise no("it has buffers of its own")
+        raise refusal("it has buffers of its own")
     if tir.const_int(block.realize.predicate) != 1:
-        raise no(f"it runs only where `{block.realize.predicate}`")
+        raise refusal(f"it runs only where `{block.realize.predicate}`")
 
 
 def _window(index: tir.Expr, axes: set[tir.Var]) -> tuple[dict[tir.Var, int], int] | None:
@@ -121,7 +121,7 @@ def _window(index: tir.Expr, axes: set[tir.Var]) -> tuple[dict[tir.Var, int], in
     return parts
 
 
-def _check_whole(block: BlockRef, scope: tir.Block, padded: _Extents) -> None:
+def _check_writes_all(block: BlockRef, scope: tir.Block, padded: _Extents) -> None:
     """Refuses (E0674) a block that leaves out a part of its output, which the copy back would write."""
     for region in block.block.writes:
         if any(span.min in padded for span in region.region) and not covers_all(block.tree, block.block, region, scope):
@@ -136,7 +136,7 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
 
     reduced = {a.var for a in old.iter_vars if a.kind is not tir.IterKind.SPATIAL}
 
-    def no(words: str) -> Refusal:
+    def refusal(words: str) -> Refusal:
         return Refusal("E0675", f"block `{old.name}` cannot be padded with zeros: {words}", old)
 
     for region in (*old.reads, *old.writes):
@@ -146,7 +146,7 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
             if not isinstance(span.min, (tir.Var, tir.IntImm)):
                 shown = next((v for v in vars_of(span.min) & padded.keys() if v in reduced), None)
                 if shown is not None:
-                    raise no(
+                    raise refusal(
                         f"what a padded `{shown.name}` reads at `{span.min}` of `{region.buffer.name}` is not zero"
                     )
                 continue
@@ -158,21 +158,23 @@ def _check_zeros(block: BlockRef, padded: _Extents, analyzer: Analyzer) -> None:
             else:
                 ends = tir.const_int(span.min) == 0 and (region not in old.writes or tir.const_int(size) == 1)
             if not ends:
-                raise no(f"`{span.min}` does not run over all of a dimension of `{region.buffer.name}` ({size})")
+                raise refusal(f"`{span.min}` does not run over all of a dimension of `{region.buffer.name}` ({size})")
     for node in walk((*old.body, *(old.init or ()))):
         divides = isinstance(node, (tir.FloorDiv, tir.FloorMod, tir.Div, tir.Mod)) and not node.dtype.is_float
         if divides and padded and not tir.const_int(node.rhs):
-            raise no(f"`{node}` would divide by zero, or by what lies beyond the end")
+            raise refusal(f"`{node}` would divide by zero, or by what lies beyond the end")
     reduce = [a.var for a in old.iter_vars if a.kind is not tir.IterKind.SPATIAL and a.var in padded]
     if not reduce:
         return
     parts = reduction_parts(old)
     if len(parts.buffers) != 1 or not isinstance(parts.reducer.result[0], tir.Add):
-        raise no(f"it reduces over `{reduce[0].name}` by something else than a sum")
+        raise refusal(f"it reduces over `{reduce[0].name}` by something else than a sum")
     factors = [f for f in _factors(parts.rhs[0]) if isinstance(f, tir.BufferLoad)]
     for var in reduce:
         if not any(var in load.indices for load in factors):
-            raise no(f"what it sums up over `{var.name}` (`{parts.rhs[0]}`) is not a product with a buffer along it")
+            raise refusal(
+                f"what it sums up over `{var.name}` (`{parts.rhs[0]}`) is not a product with a buffer along it"
+            )
 
 
 def _factors(value: tir.Expr) -> list[tir.Expr]:
@@ -239,7 +241,7 @@ class _Padded:
         return stmt
 
 
-class _Pad(Rewriter):
+class _PaddingRewriter(Rewriter):
     """Loops and axes of their padded extents, and padded buffers in the place of the old."""
 
     def __init__(self, extents: _Extents, buffers: dict[tir.Buffer, tir.Buffer]) -> None:

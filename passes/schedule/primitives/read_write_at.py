@@ -42,7 +42,7 @@ def read_at(state: State, loop: LoopRef, block: BlockRef, read_buffer_index: Buf
     """
     place = read_buffer_index.of(block.block, "read")
     state.recorded["read_buffer_index"] = place.index
-    return _copied(state, loop, place.buffer, storage_scope, reading=True)
+    return _insert_copy(state, loop, place.buffer, storage_scope, reading=True)
 
 
 @primitive()
@@ -62,10 +62,10 @@ def write_at(
     """
     place = write_buffer_index.of(block.block, "write")
     state.recorded["write_buffer_index"] = place.index
-    return _copied(state, loop, place.buffer, storage_scope, reading=False)
+    return _insert_copy(state, loop, place.buffer, storage_scope, reading=False)
 
 
-def _copied(state: State, ref: LoopRef, buffer: tir.Buffer, storage: str, reading: bool) -> BlockRef:
+def _insert_copy(state: State, ref: LoopRef, buffer: tir.Buffer, storage: str, reading: bool) -> BlockRef:
     check_scope(storage)
     tree, loop = ref.tree, ref.loop
     scope = scope_root(tree, loop, require_stage_pipeline=True)
@@ -73,7 +73,7 @@ def _copied(state: State, ref: LoopRef, buffer: tir.Buffer, storage: str, readin
     at = _position(loop, buffer, uses, reading)
     cache = in_scope(buffer, storage)
     # all threads of a shared memory may read it; each copies back what it has written itself
-    spans = _touched(tree, loop, buffer, cache.scope if reading else "global", reading)
+    spans = _accessed_region(tree, loop, buffer, cache.scope if reading else "global", reading)
     _check_inside(tree, loop, buffer, spans, reading)
     source, target = (buffer, cache) if reading else (cache, buffer)
     copy = _copy_block(tree, loop, spans, source, target, f"{buffer.name}_{storage}")
@@ -133,11 +133,11 @@ def _position(loop: tir.For, buffer: tir.Buffer, uses: list[_Use], reading: bool
     if reading:
         first, late = readers[0], [u for u in writers if u.position >= readers[0].position]
         if late:
-            raise _order(where, buffer, late[0].block, "writes", "after", first.block, "reads")
+            raise _order_refusal(where, buffer, late[0].block, "writes", "after", first.block, "reads")
         return first.position
     last, late = writers[-1], [u for u in readers if u.position > writers[-1].position]
     if late:
-        raise _order(where, buffer, late[0].block, "reads", "after", last.block, "has written")
+        raise _order_refusal(where, buffer, late[0].block, "reads", "after", last.block, "has written")
     first = uses[0]
     if first.reads and not (first.writes and first.block.init is not None):
         raise Refusal(
@@ -147,7 +147,9 @@ def _position(loop: tir.For, buffer: tir.Buffer, uses: list[_Use], reading: bool
     return last.position + 1
 
 
-def _order(where: str, buffer: tir.Buffer, one: tir.Block, verb: str, when: str, other: tir.Block, has: str) -> Refusal:
+def _order_refusal(
+    where: str, buffer: tir.Buffer, one: tir.Block, verb: str, when: str, other: tir.Block, has: str
+) -> Refusal:
     words = f"in {where} block `{one.name}` {verb} `{buffer.name}` {when} block `{other.name}` {has} it"
     return Refusal("E0644", words, (one, other), "take a loop further in")
 
@@ -155,7 +157,7 @@ def _order(where: str, buffer: tir.Buffer, one: tir.Block, verb: str, when: str,
 # ---------------------------------------------------------------- what
 
 
-def _touched(tree: Tree, loop: tir.For, buffer: tir.Buffer, storage: str, reading: bool) -> list[Range]:
+def _accessed_region(tree: Tree, loop: tir.For, buffer: tir.Buffer, storage: str, reading: bool) -> list[Range]:
     """Return the region of the buffer that one iteration of the loop reads, or writes."""
     analyzer = Analyzer()
     box: list[Interval] | None = None

@@ -40,14 +40,14 @@ def reindex(state: State, block: BlockRef, buffer: BufferArg) -> BlockRef:
     old, writing = place.buffer, place.access == "write"
     scope = scope_root(tree, node, require_stage_pipeline=True)
     indices = _simplified(node, _indices(node, old))
-    _check_one_way(node, old)
+    _check_not_updated(node, old)
     used = {v for index in indices for v in used_vars(index)}
     axes = [axis for axis in node.iter_vars if axis.var in used]
     new = _reindexed(old, axes)
-    anchor = _top_of_chain(tree, scope, node)
+    anchor = _outermost_loop(tree, scope, node)
     if writing:
-        _check_whole(tree, scope, node, old)
-    _check_alone(tree, anchor, node, old, writing)
+        _check_writes_all(tree, scope, node, old)
+    _check_no_other_use(tree, anchor, node, old, writing)
     stage = _stage(axes, indices, old, new, writing)
     retarget = Retarget(old, new, takes=lambda b: b is node, how=fixed(tuple(a.var for a in axes)), stores=True)
     edit = Rebuild(tree)
@@ -69,12 +69,12 @@ def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
     for indices, guarded in accesses(block, buffer):
         if common is not None and not all(structural_equal(a, b) for a, b in zip(common, indices, strict=True)):
             raise Refusal(
-                "E0643", f"block `{block.name}` accesses `{buffer.name}` at different indices: {_spell(buffer, common)}"
-                f" and {_spell(buffer, indices)}", block,
+                "E0643", f"block `{block.name}` accesses `{buffer.name}` at different indices: {_access_text(buffer, common)}"
+                f" and {_access_text(buffer, indices)}", block,
             )  # fmt: skip
         if guarded and not in_bounds(block, buffer, indices):
             raise Refusal(
-                "E0643", f"block `{block.name}` accesses {_spell(buffer, indices)} under a condition, without which it"
+                "E0643", f"block `{block.name}` accesses {_access_text(buffer, indices)} under a condition, without which it"
                 " may be outside of the buffer", block,
             )  # fmt: skip
         common = indices
@@ -83,13 +83,13 @@ def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
     inner = {n.var for n in walk((*block.body, *(block.init or ()))) if isinstance(n, (tir.For, tir.Bind, tir.Let))}
     for var in inner & {v for index in common for v in used_vars(index)}:
         raise Refusal(
-            "E0643", f"block `{block.name}` accesses {_spell(buffer, common)}, and `{var.name}` is none of its axes but"
+            "E0643", f"block `{block.name}` accesses {_access_text(buffer, common)}, and `{var.name}` is none of its axes but"
             " varies inside it", block,
         )  # fmt: skip
     return common
 
 
-def _spell(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> str:
+def _access_text(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> str:
     return f"`{buffer.name}[{', '.join(map(str, indices))}]`"
 
 
@@ -130,7 +130,7 @@ def _simplified(block: tir.Block, indices: tuple[Expr, ...]) -> list[Expr]:
     return [old if isinstance(new, IntImm) else new for old, new in zip(indices, simplified, strict=True)]
 
 
-def _check_one_way(block: tir.Block, buffer: tir.Buffer) -> None:
+def _check_not_updated(block: tir.Block, buffer: tir.Buffer) -> None:
     """Refuses (E0642) a buffer that the block updates in place: the copy goes one way only."""
     written = region_of(block.writes, buffer, block) is not None
     if written and block.init is None and region_of(block.reads, buffer, block) is not None:
@@ -146,7 +146,7 @@ def _reindexed(buffer: tir.Buffer, axes: list[tir.IterVar]) -> tir.Buffer:
     return with_data(reindexed, buffer.scope)
 
 
-def _top_of_chain(tree: Tree, scope: tir.Block, block: tir.Block) -> tir.Stmt:
+def _outermost_loop(tree: Tree, scope: tir.Block, block: tir.Block) -> tir.Stmt:
     """The statement of the scope's body that holds the block; refuses (E0643) loops that hold other things, too."""
     top: tir.Stmt = tree.realize(block)
     for at in tree.ancestors(top):
@@ -159,7 +159,7 @@ def _top_of_chain(tree: Tree, scope: tir.Block, block: tir.Block) -> tir.Stmt:
     raise AssertionError("the scope holds the block")
 
 
-def _check_alone(tree: Tree, anchor: tir.Stmt, block: tir.Block, buffer: tir.Buffer, writing: bool) -> None:
+def _check_no_other_use(tree: Tree, anchor: tir.Stmt, block: tir.Block, buffer: tir.Buffer, writing: bool) -> None:
     """Refuses (E0642) another block in the same loops that the copy, outside of them, would come too late for."""
     for realize in tree.child_realizes(anchor):
         other = realize.block
@@ -172,7 +172,7 @@ def _check_alone(tree: Tree, anchor: tir.Stmt, block: tir.Block, buffer: tir.Buf
             )  # fmt: skip
 
 
-def _check_whole(tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer) -> None:
+def _check_writes_all(tree: Tree, scope: tir.Block, block: tir.Block, buffer: tir.Buffer) -> None:
     """Refuses (E0642) a block that leaves out some of what its axes reach: the copy would write garbage there."""
     region = region_of(block.writes, buffer, block)
     if region is not None and not covers_all(tree, block, own_region(block, region, writing=True), scope):

@@ -70,7 +70,7 @@ def reindex_cache_read(
     writer = only_writer(tree, scope, buffer)
     spot = Spot(scope, scope.body[0]) if writer is None else place_after(tree, scope, writer, [node])
     state.recorded["read_buffer_index"] = place.index
-    return _reindexed(state, block, region, storage_scope, index_map, spot, writing=False)
+    return _insert_reindexed(state, block, region, storage_scope, index_map, spot, writing=False)
 
 
 @primitive()
@@ -98,15 +98,15 @@ def reindex_cache_write(
     check_starts_afresh(tree, node, buffer)
     spot = place_after(tree, scope, node, dependents(tree, scope, node))
     state.recorded["write_buffer_index"] = place.index
-    return _reindexed(state, block, region, storage_scope, index_map, spot, writing=True)
+    return _insert_reindexed(state, block, region, storage_scope, index_map, spot, writing=True)
 
 
-def _reindexed(
+def _insert_reindexed(
     state: State, ref: BlockRef, region: tir.BufferRegion, storage: str, arg: IndexMapArg, spot: Spot, writing: bool
 ) -> BlockRef:
     tree, block = ref.tree, ref.block
     index_map, state.recorded["index_map"] = decided(ref, arg.of(len(block.iter_vars), index_dtype(block)))
-    old = _point(block, region, writing)
+    old = _element_indices(block, region, writing)
     axes = [axis.var for axis in block.iter_vars]
     try:
         new = map_indices(index_map, axes)
@@ -116,7 +116,7 @@ def _reindexed(
     used = _used_axes(block, region.buffer, old, new)
     _check_one_to_one(block, index_map, used)
     cache = _cache(region.buffer, storage, shape)
-    stage = _stage(tree, ref.realize, used, Copy(region.buffer, old, cache, new, writing), spot)
+    stage = _stage(tree, ref.realize, used, ElementCopy(region.buffer, old, cache, new, writing), spot)
     inside = {n for n in walk(block) if isinstance(n, tir.Block)} if writing else {block}
     retarget = Retarget(region.buffer, cache, takes=inside.__contains__, how=fixed(new), stores=writing)
     edit = Rebuild(tree)
@@ -129,7 +129,7 @@ def _reindexed(
     return state.block_ref(ref.func_name, stage.block)
 
 
-def _point(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tuple[Expr, ...]:
+def _element_indices(block: tir.Block, region: tir.BufferRegion, writing: bool) -> tuple[Expr, ...]:
     """The indices of a region of one element; refuses (E0643) a larger one."""
     if any(tir.const_int(span.extent) != 1 for span in region.region):
         verb = "writes" if writing else "reads"
@@ -159,7 +159,7 @@ def _used_axes(block: tir.Block, buffer: tir.Buffer, old: Sequence[Expr], new: S
 def _check_one_to_one(block: tir.Block, index_map: tir.IndexMap, used: list[tir.IterVar]) -> None:
     """Refuses (E0653) a map that may take two elements to one."""
     kept = [var for var, axis in zip(index_map.indices, block.iter_vars, strict=True) if axis in used]
-    plain = tir.IndexMap(tuple(kept), tuple(_without_gaps(index) for index in index_map.result))
+    plain = tir.IndexMap(tuple(kept), tuple(_without_constants(index) for index in index_map.result))
     ranges = [Range(c.const(0, a.dom.extent.dtype), a.dom.extent) for a in used]
     what = "the index map may put several elements of the buffer in one place of the cache"
     try:
@@ -169,25 +169,25 @@ def _check_one_to_one(block: tir.Block, index_map: tir.IndexMap, used: list[tir.
     analyzer = Analyzer()
     for var, span in zip(kept, ranges, strict=True):
         analyzer.bind(var, span)
-    again = map_indices(back, plain.result, analyzer)
-    for var, value in zip(kept, again, strict=True):
+    recovered = map_indices(back, plain.result, analyzer)
+    for var, value in zip(kept, recovered, strict=True):
         if not analyzer.prove_equal(value, var):
             raise Refusal("E0653", f"{what}: the indices do not tell `{var.name}`", block)
 
 
-def _without_gaps(index: Expr) -> Expr:
+def _without_constants(index: Expr) -> Expr:
     """The index without factors and terms that are constant: it tells the same elements apart."""
     match index:
         case tir.Mul(lhs=rest, rhs=tir.IntImm(value=factor)) | tir.Mul(lhs=tir.IntImm(value=factor), rhs=rest) if (
             factor
         ):
-            return _without_gaps(rest)
+            return _without_constants(rest)
         case (
             tir.Add(lhs=rest, rhs=tir.IntImm())
             | tir.Add(lhs=tir.IntImm(), rhs=rest)
             | tir.Sub(lhs=rest, rhs=tir.IntImm())
         ):
-            return _without_gaps(rest)
+            return _without_constants(rest)
     return index
 
 
@@ -200,7 +200,7 @@ def _cache(buffer: tir.Buffer, storage: str, shape: tuple[Expr, ...]) -> tir.Buf
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class ElementCopy:
     """One element, of a buffer and of its cache."""
 
     buffer: tir.Buffer
@@ -210,7 +210,7 @@ class Copy:
     writing: bool
 
 
-def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy: Copy, spot: Spot) -> Stage:
+def _stage(tree: Tree, realize: tir.BlockRealize, used: list[tir.IterVar], copy: ElementCopy, spot: Spot) -> Stage:
     """The loops and axes of the block, as far as the indices depend on them, around the copy of one element."""
     taken = {id(axis) for axis in used}
     pairs = [(a, v) for a, v in zip(realize.block.iter_vars, realize.values, strict=True) if id(a) in taken]

@@ -48,18 +48,18 @@ def rfactor(state: State, loop: LoopRef, factor_axis: int) -> BlockRef:
     reduce = bound_vars(realize, tir.IterKind.REDUCE)
     _check_loops(tree, loops, loop.loop, block, spatial, reduce)
     parts = reduction_parts(block)
-    axis = _checked_axis(parts.buffers[0], factor_axis)
-    gone = [at for at in loops if at.var in reduce and at is not loop.loop]
-    guard = _combination_guard(realize, loops, gone)
+    axis = _check_axis(parts.buffers[0], factor_axis)
+    removed = [at for at in loops if at.var in reduce and at is not loop.loop]
+    guard = _combination_guard(realize, loops, removed)
 
     partial = tuple(_partial_buffer(b, axis, loop.loop) for b in parts.buffers)
     rf_var = tir.Var(f"v{loop.var.name}", loop.var.dtype)
     rf_realize = _partial_block(realize, loop.loop, loops, parts, partial, axis, rf_var)
     combined = _combination(realize, loop.loop, parts, partial, axis, guard)
 
-    nest = _copied(rf_realize, loops)
+    nest = _copy_nest(rf_realize, loops)
     edit = Rebuild(tree)
-    edit.put(loops[0], *nest, *_without(loops, {at.var for at in gone}, realize, combined))
+    edit.put(loops[0], *nest, *_replace_in_nest(loops, {at.var for at in removed}, realize, combined))
     edit.allocate(scope, *partial)
     new_tree = state.update(loop.func_name, edit, {block: combined.block})
     factored = child_realizes(nest)[0].block
@@ -73,21 +73,21 @@ def rfactor(state: State, loop: LoopRef, factor_axis: int) -> BlockRef:
 def _check_loops(
     tree: Tree, loops: list[tir.For], loop: tir.For, block: tir.Block, spatial: set[tir.Var], reduce: set[tir.Var]
 ) -> None:
-    def no(words: str, *at: tir.Stmt, help: str | None = None) -> Refusal:
+    def refusal(words: str, *at: tir.Stmt, help: str | None = None) -> Refusal:
         return Refusal("E0664", words, at, help)
 
     name = loop.var.name
     if loop.kind is not tir.ForKind.SERIAL:
-        raise no(
+        raise refusal(
             f"loop `{name}` is {loop.kind.value}, and must be serial", loop, help="factor first, then change the kind"
         )
     check_loop_starts_at_zero(loop)
     outer = {at.var for at in loops}
     if vars_of(loop.extent) & outer:
-        raise no(f"how often loop `{name}` runs depends on loops around it", loop)
+        raise refusal(f"how often loop `{name}` runs depends on loops around it", loop)
     first = tree.child_realizes(loops[0].body)[0].block
     if first is not block:
-        raise no(
+        raise refusal(
             f"block `{first.name}` comes before block `{block.name}` in loop `{loops[0].var.name}`, so the partial "
             "results cannot be computed ahead of that loop",
             loops[0], first, block,
@@ -96,23 +96,23 @@ def _check_loops(
     for at in loops:
         own = at.var.name
         if at.var in spatial and at.var in reduce:
-            raise no(f"loop `{own}` drives spatial and reduce axes of block `{block.name}` both", at, block)
+            raise refusal(f"loop `{own}` drives spatial and reduce axes of block `{block.name}` both", at, block)
         if at.var in spatial:
             if at is loop:
                 names = ", ".join(f"`{x.var.name}`" for x in loops if x.var in reduce)
                 help = f"loops that drive reduce axes: {names}"
-                raise no(f"loop `{own}` drives a spatial axis of block `{block.name}`", at, block, help=help)
+                raise refusal(f"loop `{own}` drives a spatial axis of block `{block.name}`", at, block, help=help)
         elif at.var in reduce:
             if not below_reduction:
                 check_single_child(tree, at)
             below_reduction = True
         elif below_reduction and tir.const_int(at.extent) != 1:
-            raise no(f"loop `{own}`, below a reduction loop, repeats block `{block.name}`", at, block)
+            raise refusal(f"loop `{own}`, below a reduction loop, repeats block `{block.name}`", at, block)
     if loop.var not in reduce and tir.const_int(loop.extent) != 1:  # one partial result is the whole
-        raise no(f"loop `{name}` drives no reduce axis of block `{block.name}`", loop, block)
+        raise refusal(f"loop `{name}` drives no reduce axis of block `{block.name}`", loop, block)
 
 
-def _checked_axis(buffer: tir.Buffer, axis: int) -> int:
+def _check_axis(buffer: tir.Buffer, axis: int) -> int:
     ndim = len(buffer.shape)
     if not -(ndim + 1) <= axis <= ndim:
         message = f"factor_axis is {axis}, and `{buffer.name}` has {ndim} dimensions"
@@ -120,7 +120,7 @@ def _checked_axis(buffer: tir.Buffer, axis: int) -> int:
     return axis + ndim + 1 if axis < 0 else axis
 
 
-def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], gone: list[tir.For]) -> tir.Expr:
+def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], removed: list[tir.For]) -> tir.Expr:
     """Return the predicate of the combination: its partial result must exist, so the block's first iteration must run.
 
     Refuses (E0664) a condition of the block that may become true in a later iteration.
@@ -131,7 +131,7 @@ def _combination_guard(realize: tir.BlockRealize, loops: list[tir.For], gone: li
     analyzer = Analyzer()
     for at in loops:
         analyzer.bind(at.var, tir.Range(at.min, at.extent))
-    start: _Vars = {at.var: at.min for at in gone}
+    start: _Vars = {at.var: at.min for at in removed}
     for part in operands(realize.predicate):
         needed = condition_at_start(part, start, analyzer)
         if needed is None:
@@ -232,7 +232,7 @@ def _combination(
 # ---------------------------------------------------------------- the two nests
 
 
-def _copied(realize: tir.BlockRealize, loops: list[tir.For]) -> tuple[tir.Stmt, ...]:
+def _copy_nest(realize: tir.BlockRealize, loops: list[tir.For]) -> tuple[tir.Stmt, ...]:
     """`realize` in a copy of the loops."""
     fresh: _Vars = {at.var: tir.Var(at.var.name, at.var.dtype) for at in loops}
     body: tuple[tir.Stmt, ...] = (realize,)
@@ -241,14 +241,14 @@ def _copied(realize: tir.BlockRealize, loops: list[tir.For]) -> tuple[tir.Stmt, 
     return substitute(body, fresh)
 
 
-def _without(
-    loops: list[tir.For], gone: set[tir.Var], old: tir.BlockRealize, new: tir.BlockRealize
+def _replace_in_nest(
+    loops: list[tir.For], removed: set[tir.Var], old: tir.BlockRealize, new: tir.BlockRealize
 ) -> tuple[tir.Stmt, ...]:
     """The old nest with another block in it and without some loops; other blocks of these loops stay."""
     rebuilt: tuple[tir.Stmt, ...] = (new,)
     inner: tir.Stmt = old
     for loop in reversed(loops):
         body = tuple(part for stmt in loop.body for part in (rebuilt if stmt is inner else (stmt,)))
-        rebuilt = body if loop.var in gone else (replace(loop, body=body),)
+        rebuilt = body if loop.var in removed else (replace(loop, body=body),)
         inner = loop
     return rebuilt

@@ -51,7 +51,7 @@ def rolling_buffer(state: State, block: BlockRef, write_buffer_index: int) -> No
     loop = _common_loop(tree, writer, region.buffer)
     window = _window(block, region, _relaxed(tree, writer, region, loop))
     _check_movers(tree, writer, region, window)
-    rewriter = _Fold(tree, scope, region.buffer, window)
+    rewriter = _WindowFolder(tree, scope, region.buffer, window)
     new_scope: tir.Block = rewriter.visit(scope)
     edit = Rebuild(tree)
     edit.put_block(scope, new_scope)
@@ -105,7 +105,7 @@ def _window(block: BlockRef, region: tir.BufferRegion, spans: list[tir.Range]) -
     movers: list[tir.Var | None] = []
     overlaps: list[int] = []
     for span in spans:
-        var, stride = _mover(span.min)
+        var, stride = _moving_loop(span.min)
         extent = tir.const_int(span.extent)
         if stride is None or (var is not None and extent is None):
             raise _no_window(block, region, spans)
@@ -129,7 +129,7 @@ def _no_window(block: BlockRef, region: tir.BufferRegion, spans: list[tir.Range]
     )
 
 
-def _mover(low: tir.Expr) -> tuple[tir.Var | None, int | None]:
+def _moving_loop(low: tir.Expr) -> tuple[tir.Var | None, int | None]:
     """The variable and the stride of `i`, `i * s` or `i * s // d`; (None, 0) for a constant, (None, None) else."""
     match low:
         case tir.IntImm():
@@ -165,7 +165,7 @@ def _check_movers(tree: Tree, writer: tir.Block, region: tir.BufferRegion, windo
             )
 
 
-class _Fold(Rewriter):
+class _WindowFolder(Rewriter):
     """Addresses the buffer modulo the window, everywhere in the scope, and guards its writer."""
 
     def __init__(self, tree: Tree, scope: tir.Block, buffer: tir.Buffer, window: _Window) -> None:
@@ -200,22 +200,22 @@ class _Fold(Rewriter):
         axis = self._window.axis
         return tuple(c.floormod(e, self._window.extent) if i == axis else e for i, e in enumerate(indices))
 
-    def _block(self, old: tir.Block, made: tir.Block) -> tir.Block:
+    def _block(self, old: tir.Block, new: tir.Block) -> tir.Block:
         if old is self._scope:
-            allocs = tuple(self._new if b is self._old else b for b in made.alloc_buffers)
-            return replace(made, alloc_buffers=allocs)
+            allocs = tuple(self._new if b is self._old else b for b in new.alloc_buffers)
+            return replace(new, alloc_buffers=allocs)
         # iterations of the folded dimension hand data on, so none of its axes is free to be reordered (as in TVM, in
         # every block of the scope)
         axes = tuple(
-            replace(a, kind=tir.IterKind.OPAQUE) if i == self._window.axis else a for i, a in enumerate(made.iter_vars)
+            replace(a, kind=tir.IterKind.OPAQUE) if i == self._window.axis else a for i, a in enumerate(new.iter_vars)
         )
-        access = BlockAccess({self._new.data: self._new}).collect(made)
+        access = BlockAccess({self._new.data: self._new}).collect(new)
         accessed = {"reads": access.reads.as_regions(), "writes": access.writes.as_regions()}
         for name in ("reads", "writes"):
             mine = next((r for r in accessed[name] if r.buffer is self._new), None)
-            regions = getattr(made, name)
+            regions = getattr(new, name)
             accessed[name] = tuple(mine if mine is not None and r.buffer is self._old else r for r in regions)
-        return replace(made, iter_vars=axes, **accessed)
+        return replace(new, iter_vars=axes, **accessed)
 
     def _guard(self, realize: tir.BlockRealize) -> tir.Expr:
         """Compute an element only where the window before has not."""

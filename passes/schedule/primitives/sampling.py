@@ -14,8 +14,8 @@ from mlcc.passes.schedule.refusal import Refusal
 from mlcc.passes.schedule.registry import primitive
 from mlcc.passes.schedule.state import INLINE, ROOT, BlockRef, LoopRef, State
 
-_MOST = 2**31 - 1  # of a loop that is tiled
-_MOST_FACTORS = 64
+_MAX_EXTENT = 2**31 - 1  # of a loop that is tiled
+_MAX_FACTORS = 64
 
 
 @primitive("exprs")
@@ -29,16 +29,16 @@ def sample_perfect_tile(
     decisions silently.
     """
     extent = tir.const_int(loop.loop.extent)
-    if not (1 if max_innermost_factor == -1 else 2) <= n <= _MOST_FACTORS:
+    if not (1 if max_innermost_factor == -1 else 2) <= n <= _MAX_FACTORS:
         raise Refusal("E0696", f"a loop cannot be sampled into {n} factors under a limit", loop.loop)
     if max_innermost_factor != -1 and max_innermost_factor < 1:
         raise Refusal("E0696", f"max_innermost_factor is {max_innermost_factor}; it is at least 1, or -1 for no limit")
     if extent is None:
         chosen = [-1] + [1] * (n - 1)
     elif decision is not None:
-        chosen = _checked(loop, extent, n, decision)
+        chosen = _check_decision(loop, extent, n, decision)
     else:
-        _tileable(loop, extent)
+        _check_tileable(loop, extent)
         chosen = draw_tile(state.random, extent, n, max_innermost_factor)
     state.recorded["decision"] = chosen
     return chosen
@@ -62,21 +62,21 @@ def sample_partitioned_tile(
         )
         raise Refusal("E0696", message, loop.loop, "n >= 1, 0 <= partition_pos <= n and innerpart_factor >= 1")
     plain = partition_pos == 0 and innerpart_factor == 1
-    if (n < 2 and not plain) or n > _MOST_FACTORS:
+    if (n < 2 and not plain) or n > _MAX_FACTORS:
         raise Refusal("E0696", f"a loop cannot be partitioned into {n} factors", loop.loop)
     if extent is None or extent % innerpart_factor:
         chosen = [-1] + [1] * (n - 1)
     elif decision is not None:
-        chosen = _checked(loop, extent, n, decision)
+        chosen = _check_decision(loop, extent, n, decision)
         inner = math.prod(chosen[partition_pos:])
         if inner % innerpart_factor:
             message = f"the inner factors of {chosen} multiply to {inner}, no multiple of {innerpart_factor}"
             raise Refusal("E0695", message, loop.loop)
     else:
-        _tileable(loop, extent)
+        _check_tileable(loop, extent)
         if partition_pos == n and innerpart_factor > 1:
             raise Refusal("E0696", f"no factor stands after position {partition_pos}", loop.loop)
-        chosen = _partitioned(state.random, extent, n, partition_pos, innerpart_factor)
+        chosen = _sample_partitioned(state.random, extent, n, partition_pos, innerpart_factor)
     state.recorded["decision"] = chosen
     return chosen
 
@@ -120,7 +120,7 @@ def sample_compute_location(state: State, block: BlockRef, decision: int | None 
     return LoopRef(state, block.func_name, loop)
 
 
-def _checked(loop: LoopRef, extent: int, n: int, decision: list[int]) -> list[int]:
+def _check_decision(loop: LoopRef, extent: int, n: int, decision: list[int]) -> list[int]:
     name = loop.var.name
     if len(decision) != n:
         count = f"{len(decision)} factor{'s' * (len(decision) != 1)}"
@@ -142,8 +142,8 @@ def draw_tile(random: Engine, extent: int, n: int, max_innermost_factor: int) ->
     return chosen
 
 
-def _tileable(loop: LoopRef, extent: int) -> None:
-    if not 1 <= extent <= _MOST:
+def _check_tileable(loop: LoopRef, extent: int) -> None:
+    if not 1 <= extent <= _MAX_EXTENT:
         raise Refusal("E0696", f"loop `{loop.var.name}` of {extent} iterations cannot be tiled", loop.loop)
 
 
@@ -171,7 +171,7 @@ def _tile(random: Engine, extent: int, n: int) -> list[int]:
     return factors
 
 
-def _partitioned(random: Engine, extent: int, n: int, position: int, factor: int) -> list[int]:
+def _sample_partitioned(random: Engine, extent: int, n: int, position: int, factor: int) -> list[int]:
     """Draw a partition by rejection sampling; after too many rejections the inner factors get `factor` first."""
     for _ in range(1000):
         chosen = _tile(random, extent, n)

@@ -23,7 +23,7 @@ def simplify_indices(state: State, block: BlockRef) -> None:
     meant. What is accessed stays the same. TVM has no such step.
     """
     old = block.block
-    rewriter = _Indices(old, block.tree.func)
+    rewriter = _IndexSimplifier(old, block.tree.func)
     parts = {name: tuple(map(rewriter.visit, getattr(old, name) or ())) for name in ("reads", "writes", "body", "init")}
     if old.init is None:
         del parts["init"]
@@ -32,7 +32,7 @@ def simplify_indices(state: State, block: BlockRef) -> None:
     state.update(block.func_name, edit)
 
 
-class _Indices(Rewriter):
+class _IndexSimplifier(Rewriter):
     def __init__(self, block: tir.Block, func: tir.PrimFunc) -> None:
         super().__init__()
         self._analyzer = Analyzer()

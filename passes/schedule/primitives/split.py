@@ -46,7 +46,7 @@ def split(
         value = c.add(c.mul(value, size), var)
     reuse: Reuse = {}
     body = substitute_vars(old.body, {old.var: value}, reuse)
-    if not _covered(variables, sizes, value, old.extent):
+    if not _needs_no_predicate(variables, sizes, value, old.extent):
         if not disable_predication:
             body = add_predicate(body, c.less(value, old.extent))
         elif isinstance(old.extent, IntImm) and all(isinstance(size, IntImm) for size in sizes):
@@ -67,7 +67,7 @@ def split(
     return [state.loop_ref(loop.func_name, var) for var in variables]
 
 
-def _covered(variables: list[tir.Var], sizes: list[Expr], value: Expr, extent: Expr) -> bool:
+def _needs_no_predicate(variables: list[tir.Var], sizes: list[Expr], value: Expr, extent: Expr) -> bool:
     """Return True if all iterations of the new loops are below the old extent: no predicate is needed."""
     if isinstance(extent, IntImm) and all(isinstance(size, IntImm) for size in sizes):
         product = math.prod(size.value for size in sizes if isinstance(size, IntImm))

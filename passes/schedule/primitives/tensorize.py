@@ -41,7 +41,7 @@ def tensorize(
     else:
         realize, _ = blockized(tree, block_or_loop.loop, preserve_unit_iters)
     try:
-        block = implemented(realize, intrin)
+        block = apply_intrinsic(realize, intrin)
     except Mismatch as miss:
         raise Refusal(
             "E0689", f"block `{realize.block.name}` is not what `{intrin.name}` describes: {miss.why}; "
@@ -54,11 +54,11 @@ def tensorize(
     state.update(block_or_loop.func_name, edit)
 
 
-def implemented(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Block:
+def apply_intrinsic(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Block:
     """Return the block with the implementation of `intrin` as its body. Raises Mismatch."""
     index = _index_dtype(realize.block)
     desc = simplified(with_index_dtype(intrin.desc, index))
-    pairing = _paired(realize, desc)
+    pairing = _match_description(realize, desc)
     impl = _copy(intrin.impl, index)
     (impl_realize,) = impl.body
     assert isinstance(impl_realize, tir.BlockRealize)
@@ -70,7 +70,7 @@ def implemented(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Block:
     for theirs, mine in zip(desc.buffers, impl.buffers, strict=True):
         assert theirs is not None and mine is not None
         source = pairing.buffers[theirs]
-        views.append(tir.MatchBufferRegion(mine, _placed(source, pairing.base[source], accessed[mine])))
+        views.append(tir.MatchBufferRegion(mine, _region_at(source, pairing.base[source], accessed[mine])))
     block = realize.block
     annotations = {k: v for k, v in inner.annotations.items() if k not in block.annotations}
     return replace(
@@ -80,7 +80,7 @@ def implemented(realize: tir.BlockRealize, intrin: TensorIntrin) -> tir.Block:
     )  # fmt: skip
 
 
-def _paired(realize: tir.BlockRealize, desc: tir.PrimFunc) -> Comparator:
+def _match_description(realize: tir.BlockRealize, desc: tir.PrimFunc) -> Comparator:
     """Return the pairing of the buffers of a description with those of a block.
 
     Raises Mismatch for a block that differs, except in the order of factors.
@@ -93,13 +93,13 @@ def _paired(realize: tir.BlockRealize, desc: tir.PrimFunc) -> Comparator:
     except Mismatch as miss:
         pairing = Comparator()
         try:
-            pairing.match(realize, _Turned().visit(described))
+            pairing.match(realize, _FactorSwapper().visit(described))
         except Mismatch:
             raise miss from None
     return pairing
 
 
-class _Turned(Rewriter):
+class _FactorSwapper(Rewriter):
     """Swaps the factors of products of loads, and the order in which blocks read them: x * y is y * x."""
 
     def rewrite(self, node: Any) -> Any:
@@ -109,12 +109,12 @@ class _Turned(Rewriter):
             case tir.Block(reads=reads, writes=writes):
                 written = {w.buffer for w in writes}
                 factors = iter([r for r in reversed(reads) if r.buffer not in written])
-                turned = tuple(r if r.buffer in written else next(factors) for r in reads)
-                return replace(node, reads=turned)
+                swapped = tuple(r if r.buffer in written else next(factors) for r in reads)
+                return replace(node, reads=swapped)
         return node
 
 
-def _placed(source: tir.Buffer, base: list[tir.Expr], region: tir.BufferRegion) -> tir.BufferRegion:
+def _region_at(source: tir.Buffer, base: list[tir.Expr], region: tir.BufferRegion) -> tir.BufferRegion:
     """The region of `source` that begins at `base` and has the extents of `region` in its last dimensions."""
     lead = len(base) - len(region.region)
     spans = [tir.Range(low, c.const(1, low.dtype)) for low in base[:lead]]

@@ -33,8 +33,8 @@ class AccessRewriter:
     def access(self, buffer: tir.Buffer, indices: Indices) -> tuple[tir.Buffer, Indices]:
         return buffer, indices
 
-    def inner_block(self, old: tir.Block, made: tir.Block) -> tir.Block:
-        return made
+    def inner_block(self, old: tir.Block, new: tir.Block) -> tir.Block:
+        return new
 
     def replaced(self, stmt: Stmt) -> Stmt:
         return stmt
@@ -56,7 +56,7 @@ class AccessRewriter:
     def block(self, block: tir.Block) -> tir.Block:
         """`block` and all that is in it."""
         for axis in block.iter_vars:
-            self._know(axis.var, axis.dom)
+            self._bind_iter(axis.var, axis.dom)
         init = None if block.init is None else self._body(block.init)
         new_block = self.inner_block(block, replace(block, init=init, body=self._body(block.body)))
         for axis in block.iter_vars:
@@ -65,7 +65,7 @@ class AccessRewriter:
             self.reuse[block] = new_block
         return new_block
 
-    def _know(self, var: tir.Var, span: tir.Range) -> None:
+    def _bind_iter(self, var: tir.Var, span: tir.Range) -> None:
         self._iters[var] = span
         self._analyzer.bind(var, span)
 
@@ -86,7 +86,7 @@ class AccessRewriter:
         match stmt:
             case tir.For():
                 low, size = self._expr(stmt.min), self._expr(stmt.extent)
-                self._know(stmt.var, tir.Range(low, size))
+                self._bind_iter(stmt.var, tir.Range(low, size))
                 rewritten = replace(stmt, min=low, extent=size, body=self._body(stmt.body))
                 del self._iters[stmt.var]
             case tir.BlockRealize(block=block):
@@ -97,10 +97,10 @@ class AccessRewriter:
                 rewritten = replace(stmt, values=values, predicate=predicate, block=self.block(block))
             case tir.IfThenElse(condition=condition, then_body=then, else_body=other):
                 condition = self._expr(condition)
-                with self._where(condition):
+                with self._under(condition):
                     then = self._body(then)
                 if other is not None:
-                    with self._where(self._plain.simplify(c.logical_not(condition))):
+                    with self._under(self._plain.simplify(c.logical_not(condition))):
                         other = self._body(other)
                 rewritten = replace(stmt, condition=condition, then_body=then, else_body=other)
             case tir.While() | tir.AttrStmt():
@@ -116,7 +116,7 @@ class AccessRewriter:
         return self._expr(node) if isinstance(node, tir.Expr) else node
 
     @contextmanager
-    def _where(self, condition: tir.Expr) -> Iterator[None]:
+    def _under(self, condition: tir.Expr) -> Iterator[None]:
         self._conditions.append(condition)
         with self._analyzer.constraint(condition):
             yield
@@ -134,9 +134,9 @@ class AccessRewriter:
                 return expr
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no)):
                 condition = self._expr(condition)
-                with self._where(condition):
+                with self._under(condition):
                     yes = self._expr(yes)
-                with self._where(self._plain.simplify(c.logical_not(condition))):
+                with self._under(self._plain.simplify(c.logical_not(condition))):
                     no = self._expr(no)
                 same = all(a is b for a, b in zip((condition, yes, no), expr.args, strict=True))
                 return expr if same else replace(expr, args=(condition, yes, no))

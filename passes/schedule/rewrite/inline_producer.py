@@ -34,9 +34,9 @@ class ProducerInlining:
         """Return the stored value at the indices of `load`. Refuses (E0646) a vector index."""
         if any(i.dtype.lanes > 1 for i in load.indices):
             raise Refusal("E0646", f"`{load.buffer.name}` is read by a vector index: {load}")
-        given: dict[tir.Var, tir.Expr] = dict(zip(self._indices, load.indices, strict=True))
-        given.update((var, tir.Var(var.name, var.dtype)) for var in self._bound)  # each copy binds its own
-        return substitute(self._value, given)
+        values: dict[tir.Var, tir.Expr] = dict(zip(self._indices, load.indices, strict=True))
+        values.update((var, tir.Var(var.name, var.dtype)) for var in self._bound)  # each copy binds its own
+        return substitute(self._value, values)
 
     @staticmethod
     def _plain_axes(block: tir.Block, store: tir.BufferStore) -> list[tir.Var] | None:
@@ -80,7 +80,7 @@ def only_store(block: tir.Block, buffer: tir.Buffer | None = None) -> tir.Buffer
     """The store that is the body of `block`; refuses (E0645) any other body, and stores through a matched buffer."""
     store = block.body[0] if len(block.body) == 1 else None
     if not isinstance(store, tir.BufferStore):
-        raise Refusal("E0645", f"block `{block.name}` cannot be inlined: its body is {_body_words(block.body)}", block)
+        raise Refusal("E0645", f"block `{block.name}` cannot be inlined: its body is {_body_text(block.body)}", block)
     own = {m.buffer: m.source.buffer for m in block.match_buffers} | {b: b for b in block.alloc_buffers}
     for node in walk(store):
         used = getattr(node, "buffer", None)
@@ -96,7 +96,7 @@ def only_store(block: tir.Block, buffer: tir.Buffer | None = None) -> tir.Buffer
     return store
 
 
-def _body_words(body: Body) -> str:
+def _body_text(body: Body) -> str:
     """Return a description of a body, to follow "its body is"."""
     if len(body) != 1:
         return f"{len(body)} statements, not one store"

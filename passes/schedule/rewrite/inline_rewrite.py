@@ -36,11 +36,11 @@ class ScopeRewriter:
         self._visible: dict[tir.Var, tir.Buffer] = {}
         self._memo: dict[int, tuple[Any, Any]] = {}
         self._tree = tree
-        self._see(removed)
+        self._record_buffers(removed)
 
     def scope(self, block: tir.Block) -> tir.Block:
         """The scope block without the buffer; its own regions stay."""
-        self._see(block)
+        self._record_buffers(block)
         for stmt in block.body:  # a step costs by what it changes: what does not know the buffer is not walked through
             if stmt in self._tree and self.buffer not in uses(self._tree, stmt).objects:
                 self._memo[id(stmt)] = (stmt, stmt)
@@ -74,7 +74,7 @@ class ScopeRewriter:
         return rewritten
 
     def _block(self, block: tir.Block) -> tir.Block:
-        self._see(block)
+        self._record_buffers(block)
         rewritten = map_children(block, self.visit)
         if any(r.buffer is self.buffer for r in (*rewritten.reads, *rewritten.writes)):
             reads, writes = access_regions(rewritten, self._visible)
@@ -83,7 +83,7 @@ class ScopeRewriter:
             self.reuse[block] = rewritten
         return rewritten
 
-    def _see(self, block: tir.Block) -> None:
+    def _record_buffers(self, block: tir.Block) -> None:
         for region in (*block.reads, *block.writes):
             self._visible[region.buffer.data] = region.buffer
         for buffer in block.alloc_buffers:

@@ -75,7 +75,7 @@ class _Writes:
 
     def __init__(self, buffer: tir.Buffer) -> None:
         self._buffer = buffer
-        self._found: list[_Write] = []
+        self._writes: list[_Write] = []
         self._loops: list[tir.For] = []
         self._depth: dict[tir.Var, tuple[int, int]] = {}
         self._values: dict[tir.Var, tir.Expr] = {}
@@ -84,7 +84,7 @@ class _Writes:
     def collect(self, block: tir.Block) -> list[_Write]:
         for stmt in (*(block.init or ()), *block.body):
             self._stmt(stmt)
-        return self._found
+        return self._writes
 
     def _stmt(self, stmt: Stmt) -> None:
         match stmt:
@@ -132,7 +132,7 @@ class _Writes:
             and loop.kind is tir.ForKind.SERIAL
             for loop, index, size in zip(loops, store.indices, self._buffer.shape, strict=True)
         )
-        self._found.append(_Write(store, self._realize, loops, in_order))
+        self._writes.append(_Write(store, self._realize, loops, in_order))
 
 
 # ---------------------------------------------------------------- the three ways
@@ -157,9 +157,9 @@ def _assumption(
 ) -> Stmt:
     axes = _axes(back, new)
     indices = tuple(a.var for a in axes)
-    there = substitute(padding, dict(zip(back.indices, indices, strict=True)))
+    is_padding = substitute(padding, dict(zip(back.indices, indices, strict=True)))
     holds = c.equal(c.load(new, *indices), map_indices(value, indices, analyzer)[0])
-    claim = calls.make("assume", "bool", c.logical_or(c.logical_not(there), holds))
+    claim = calls.make("assume", "bool", c.logical_or(c.logical_not(is_padding), holds))
     block = tir.Block(
         f"buffer_{new.name}_assumptions", axes, (tir.BufferRegion(new, points(indices)),), (), (tir.Evaluate(claim),)
     )
@@ -201,13 +201,13 @@ def _over_new_shape(
     for index, expr in zip(old_indices, back.result, strict=True):
         values[index] = substitute(expr, virtual)  # type: ignore[index]
     indices: tuple[tir.Expr, ...] = tuple(a.var for a in new_axes)
-    there = substitute(padding, virtual)
-    chosen = map_indices(value, indices, analyzer)[0]
+    is_padding = substitute(padding, virtual)
+    pad_value = map_indices(value, indices, analyzer)[0]
 
     def store(old: tir.BufferStore) -> tir.BufferStore | None:
         if old.buffer is not write.store.buffer or not all(map(same_expr, old.indices, old_indices)):
             return None
-        return tir.BufferStore(new, calls.if_then_else(there, chosen, substitute(old.value, values)), indices)
+        return tir.BufferStore(new, calls.if_then_else(is_padding, pad_value, substitute(old.value, values)), indices)
 
     block = realize.block
     body = _with_stores(block.body, store, values)
@@ -239,12 +239,12 @@ def _opaque_over_new_shape(
     if any(isinstance(n, tir.Block) and (n.iter_vars or n.init) for n in walk(inner)) or _calls(inner):
         return None
     values: dict[tir.Var, tir.Expr] = {loop.var: e for loop, e in zip(write.loops, back.result, strict=True)}
-    chosen = map_indices(value, back.indices, analyzer)[0]
+    pad_value = map_indices(value, back.indices, analyzer)[0]
 
     def store(old: tir.BufferStore) -> tir.BufferStore | None:
         if old.buffer is not write.store.buffer or not all(map(same_expr, old.indices, write.store.indices)):
             return None
-        return tir.BufferStore(new, calls.if_then_else(padding, chosen, substitute(old.value, values)), back.indices)
+        return tir.BufferStore(new, calls.if_then_else(padding, pad_value, substitute(old.value, values)), back.indices)
 
     body = _with_stores(inner, store, values)
     if body is None:

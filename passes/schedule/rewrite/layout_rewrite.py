@@ -33,19 +33,19 @@ class LayoutRewriter(AccessRewriter):
     def following(self, stmt: Stmt) -> Body:
         return self._plan.epilogue.get(id(stmt), ())
 
-    def inner_block(self, old: tir.Block, made: tir.Block) -> tir.Block:
+    def inner_block(self, old: tir.Block, new: tir.Block) -> tir.Block:
         if old is self._site and self._plan.prologue:
-            made = replace(made, body=(*self._plan.prologue, *made.body))
-        if self._old in made.alloc_buffers:
-            allocs = tuple(self._new if b is self._old else b for b in made.alloc_buffers)
-            made = replace(made, alloc_buffers=allocs)
-        made = replace(made, reads=self._indexed(made.reads), writes=self._indexed(made.writes))
+            new = replace(new, body=(*self._plan.prologue, *new.body))
+        if self._old in new.alloc_buffers:
+            allocs = tuple(self._new if b is self._old else b for b in new.alloc_buffers)
+            new = replace(new, alloc_buffers=allocs)
+        new = replace(new, reads=self._indexed(new.reads), writes=self._indexed(new.writes))
         if any(r.buffer in (self._old, self._new) for r in (*old.reads, *old.writes)):
-            reads, writes = access_regions(made, {self._new.data: self._new})
-            made = replace(made, reads=self._regions(made.reads, reads), writes=self._regions(made.writes, writes))
+            reads, writes = access_regions(new, {self._new.data: self._new})
+            new = replace(new, reads=self._regions(new.reads, reads), writes=self._regions(new.writes, writes))
         if old in self._origin:
-            self.reuse[self._origin[old]] = made
-        return made
+            self.reuse[self._origin[old]] = new
+        return new
 
     def _indexed(self, regions: Regions) -> Regions:
         """Regions whose bounds may load from the buffer."""
@@ -58,8 +58,8 @@ class LayoutRewriter(AccessRewriter):
             else regions
         )
 
-    def _regions(self, declared: Regions, found: Regions) -> Regions:
-        mine = next((r for r in found if r.buffer is self._new), None)
+    def _regions(self, declared: Regions, inferred: Regions) -> Regions:
+        mine = next((r for r in inferred if r.buffer is self._new), None)
         if mine is None:  # declared but not touched: all of it
             mine = tir.BufferRegion(self._new, tuple(tir.Range(c.const(0, d.dtype), d) for d in self._new.shape))
         return tuple(mine if r.buffer in (self._old, self._new) else r for r in declared)
@@ -71,8 +71,8 @@ class AccessSimplifier(AccessRewriter):
     def access(self, buffer: tir.Buffer, indices: Indices) -> tuple[tir.Buffer, Indices]:
         return buffer, self.simplified(indices)
 
-    def inner_block(self, old: tir.Block, made: tir.Block) -> tir.Block:
-        return replace(made, reads=self._regions(made.reads), writes=self._regions(made.writes))
+    def inner_block(self, old: tir.Block, new: tir.Block) -> tir.Block:
+        return replace(new, reads=self._regions(new.reads), writes=self._regions(new.writes))
 
     def _regions(self, regions: Regions) -> Regions:
         new_regions = []

@@ -24,7 +24,7 @@ def complete_regions(func: tir.PrimFunc, before: Tree) -> tuple[tir.PrimFunc, di
     """
     completion = _Completion(func.root, before)
     body = completion.body(func.body)
-    return (replace(func, body=body), completion.became) if completion.became else (func, {})
+    return (replace(func, body=body), completion.new_blocks) if completion.new_blocks else (func, {})
 
 
 class _Completion:
@@ -32,7 +32,7 @@ class _Completion:
 
     def __init__(self, root: tir.Block | None, before: Tree) -> None:
         self._root, self._before = root, before
-        self.became: dict[tir.Block, tir.Block] = {}
+        self.new_blocks: dict[tir.Block, tir.Block] = {}
 
     def body(self, body: Body) -> Body:
         """The statements of a body; the tuple itself where none changes."""
@@ -56,11 +56,11 @@ class _Completion:
         if block is not self._root and (block.iter_vars or block.reads or block.writes):  # a plain scope says nothing
             new_block = self._completed(new_block)
         if new_block is not block:
-            self.became[block] = new_block
+            self.new_blocks[block] = new_block
         return new_block
 
     def _completed(self, block: tir.Block) -> tir.Block:
-        missing = _missing(block)
+        missing = _undeclared(block)
         if any(missing):
             left_out = self._left_out(block.name)
             missing = missing[0] - left_out, missing[1] - left_out
@@ -75,22 +75,24 @@ class _Completion:
     def _left_out(self, name: str) -> set[tir.Buffer]:
         """Return the buffers that blocks of this name left undeclared before the step."""
         blocks = (n for s in self._before.func.body for n in walk(s) if isinstance(n, tir.Block) and n.name == name)
-        return {buffer for block in blocks for buffers in _missing(block) for buffer in buffers}
+        return {buffer for block in blocks for buffers in _undeclared(block) for buffer in buffers}
 
 
-def _missing(block: tir.Block) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
+def _undeclared(block: tir.Block) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
     """The buffers that a block writes, and those that it reads, without stating it."""
-    read, written = _touched(block)
+    read, written = _accessed_buffers(block)
     stated = {r.buffer.data for r in block.writes}
-    return _unstated(written, stated, block), _unstated(read, stated | {r.buffer.data for r in block.reads}, block)
+    return _not_declared(written, stated, block), _not_declared(
+        read, stated | {r.buffer.data for r in block.reads}, block
+    )
 
 
-def _unstated(touched: Iterable[tir.Buffer], stated: set[tir.Var], block: tir.Block) -> set[tir.Buffer]:
+def _not_declared(touched: Iterable[tir.Buffer], stated: set[tir.Var], block: tir.Block) -> set[tir.Buffer]:
     own = {b.data for b in block.alloc_buffers} | {m.buffer.data for m in block.match_buffers}
     return {b for b in touched if b.data not in stated and b.data not in own}
 
 
-def _touched(block: tir.Block) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
+def _accessed_buffers(block: tir.Block) -> tuple[set[tir.Buffer], set[tir.Buffer]]:
     """The buffers from outside that a block reads and writes, by its own accesses or by those of blocks in it."""
     read: set[tir.Buffer] = set()
     written: set[tir.Buffer] = set()

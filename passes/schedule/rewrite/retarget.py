@@ -87,21 +87,21 @@ class Retarget(Rewriter):
             case tir.Var():
                 return self._new.data if node is self._old.data else node
             case tir.BufferLoad(buffer=buffer, indices=indices) if buffer is self._old:
-                mapped = self._within(indices) if self._stores else indices
+                mapped = self._visit_indices(indices) if self._stores else indices
                 return replace(node, buffer=self._new, indices=self._how.indices(mapped))
             case tir.BufferStore(buffer=buffer, indices=indices) if buffer is self._old and self._stores:
-                mapped = self._how.indices(self._within(indices))
+                mapped = self._how.indices(self._visit_indices(indices))
                 return replace(node, buffer=self._new, value=self.visit(node.value), indices=mapped)
         return super().visit(node)
 
-    def _within(self, indices: Indices) -> Indices:
+    def _visit_indices(self, indices: Indices) -> Indices:
         return tuple(self.visit(i) for i in indices)
 
     def _block(self, block: tir.Block) -> tir.Block:
         if self._skips(block):
             return block
         around = self._active
-        self._switch(self._takes(block))
+        self._set_active(self._takes(block))
         new_block = map_children(block, self.visit)
         if self._active:
             changes: dict[str, Any] = {
@@ -112,25 +112,25 @@ class Retarget(Rewriter):
                 changes["writes"] = self._regions(new_block.writes)
             new_block = replace(new_block, **changes)
         elif new_block is not block:
-            new_block = self._around(new_block)
-        self._switch(around)
+            new_block = self._declare_new(new_block)
+        self._set_active(around)
         if new_block is not block:
             self.reuse[block] = new_block
         return new_block
 
-    def _around(self, block: tir.Block) -> tir.Block:
+    def _declare_new(self, block: tir.Block) -> tir.Block:
         """Add the new buffer to the regions of a block that keeps the old one, if blocks in it access the new one."""
         inside = [r.block for r in child_realizes(block.body)]
 
-        def also(regions: tuple[tir.BufferRegion, ...], found: bool) -> tuple[tir.BufferRegion, ...]:
+        def with_new(regions: tuple[tir.BufferRegion, ...], found: bool) -> tuple[tir.BufferRegion, ...]:
             more = [self._region(r) for r in regions if r.buffer is self._old and found]
             return (*regions, *more) if more else regions
 
-        reads = also(block.reads, any(r.buffer is self._new for b in inside for r in b.reads))
-        writes = also(block.writes, any(r.buffer is self._new for b in inside for r in b.writes))
+        reads = with_new(block.reads, any(r.buffer is self._new for b in inside for r in b.reads))
+        writes = with_new(block.writes, any(r.buffer is self._new for b in inside for r in b.writes))
         return replace(block, reads=reads, writes=writes)
 
-    def _switch(self, active: bool) -> None:
+    def _set_active(self, active: bool) -> None:
         self._active, self._memo = active, self._memos[active]
 
     def _region(self, region: tir.BufferRegion) -> tir.BufferRegion:

@@ -32,13 +32,13 @@ class WideFloats:
             case tir.BufferStore(value=value):
                 return replace(stmt, value=self._narrow(value), indices=tuple(map(self._expr, stmt.indices)))
             case tir.Bind(var=var, value=value) if is_narrow(var.dtype):
-                wide = self._values[var] = tir.Var(var.name, self._as(var.dtype))
+                wide = self._values[var] = tir.Var(var.name, self._wide_dtype(var.dtype))
                 return replace(stmt, var=wide, value=self._wide(value))
             case tir.Stmt():
                 return map_children(stmt, lambda n: self._stmt(n) if isinstance(n, tir.Stmt) else self._expr(n))
         return stmt
 
-    def _as(self, dtype: DType) -> DType:
+    def _wide_dtype(self, dtype: DType) -> DType:
         return self._to.with_lanes(dtype.lanes)
 
     def _narrow(self, node: tir.Expr) -> tir.Expr:
@@ -70,7 +70,7 @@ class WideFloats:
 
     def _wide(self, node: tir.Expr) -> tir.Expr:
         """Return the value of a narrow expression in the wide type, without intermediate rounding."""
-        to = self._as(node.dtype)
+        to = self._wide_dtype(node.dtype)
         if not is_narrow(node.dtype):
             return self._expr(node)  # type: ignore[no-any-return]
         match node:
@@ -88,7 +88,7 @@ class WideFloats:
             case tir.Broadcast(value=value, lanes=lanes):
                 return tir.Broadcast(to, self._wide(value), lanes)
             case tir.Let(var=var, value=value, body=body) if is_narrow(var.dtype):
-                wide = self._values[var] = tir.Var(var.name, self._as(var.dtype))
+                wide = self._values[var] = tir.Var(var.name, self._wide_dtype(var.dtype))
                 return tir.Let(to, wide, self._wide(value), self._wide(body))
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, one, other)):
                 return replace(node, dtype=to, args=(self._expr(condition), self._wide(one), self._wide(other)))
