@@ -51,9 +51,8 @@ class Copy:
                 case tir.BufferStore() if annotated:
                     condition, value = guarded(node.value)
                     if not isinstance(value, tir.BufferLoad):
-                        raise bulk_copy_error(
-                            node, "the block does more than copy", "it stores what it loads, or zeros"
-                        )
+                        help = "it may only store what it loads, or zeros"
+                        raise bulk_copy_error(node, "the block does more than copy", help)
                     where = substitute(tir.TRUE if condition is None else condition, values)
                     return Copy(loops, substitute(node, values), substitute(value, values), where)
                 case _:

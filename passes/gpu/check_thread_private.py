@@ -1,4 +1,4 @@
-"""Find dependences between threads through thread-private (`local`) memory, and refuse them.
+"""Reject kernels in which threads exchange values through thread-private (`local`) memory.
 
     B: local, allocated here
     for t in T.thread_binding(32, thread="threadIdx.x"):
@@ -7,9 +7,9 @@
         C[t] = B[31 - t]                    # and reads another, which it never wrote
 
 As serial loops this is well defined; as threads it reads registers that were never written. Only certain errors are
-refused: some threads of a block are executed symbolically through the kernel, and one reads an element that another of
-them writes and it does not. Unknown sizes are replaced by some round numbers, for which the kernel has to be right,
-too. Code that cannot be followed (contents of memory, long loops) is taken to be right.
+rejected: some threads of a block are executed symbolically, and one of them reads an element that another one writes
+and it does not write itself. Unknown sizes are replaced by round numbers, for which the kernel has to be correct too.
+Code that cannot be evaluated (contents of memory, long loops) is assumed to be correct.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from mlcc.passes.gpu.launch import Launch
 from mlcc.passes.gpu.thread_axes import thread_axis
 from mlcc.passes.lowering.unroll import nested_bodies
 
-MAX_STEPS = 40_000  # statements that are followed, of all threads together
-ASSUMED_MULTIPLE = 64  # sizes that are not known are taken to be multiples of it: few programs ask for more
+MAX_STEPS = 40_000  # statements executed, over all threads
+ASSUMED_MULTIPLE = 64  # unknown sizes are assumed to be multiples of it: few programs require more
 
 Env = dict[tir.Var, int | None]
 Value = Callable[[Env], int | None]
 
 
 def check_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | None]) -> None:
-    """Raises CompileError (E0727) for a kernel whose threads would read what others have for themselves, where the
-    host's variables have such values."""
+    """Raise CompileError E0727 for a kernel whose threads read elements of local memory that other threads wrote.
+    `host` has the known values of the host's variables.
+    """
     suspects = _suspects(kernel)
     if not suspects:
         return
@@ -62,7 +63,7 @@ def check_private(kernel: Stmt, launch: Launch, host: Mapping[tir.Var, int | Non
 
 
 def _sizes(kernel: Stmt) -> dict[tir.Var, int]:
-    """A value for each integer that the kernel is given."""
+    """Return an assumed value for each integer that the kernel takes."""
     nodes = list(walk(kernel))
     own = {n.var for n in nodes if isinstance(n, (tir.For, tir.Bind, tir.Let))}
     own |= {axis[1] for n in nodes if isinstance(n, Stmt) and (axis := thread_axis(n)) is not None}
@@ -89,12 +90,14 @@ def _refusal(
     at = ", ".join(map(str, element))
     text = f"`{buffer.name}[{at}]` of scope `local` is read by {thread.name} and written by {other.name}"
     places = (Label(other.written[buffer][element], "written here"),)
-    help = "each thread has such memory for itself; memory of scope `shared` is there for all threads of a block"
+    help = "each thread has its own `local` memory; all threads of a block share memory of scope `shared`"
     return error("E0727", text, span, "read here", related=places, help=help)
 
 
 def _suspects(kernel: Stmt) -> set[tir.Buffer]:
-    """Local memory that is used in several loops over threads of one axis, or in one and outside of it."""
+    """Return the local memory that is accessed in several loops over threads of one axis, or both inside and outside of
+    one.
+    """
     uses: dict[tir.Buffer, dict[str, set[int]]] = {}
     raw: set[tir.Var] = set()
 
@@ -124,7 +127,7 @@ def _suspects(kernel: Stmt) -> set[tir.Buffer]:
 
 
 def _without_buffers(node: Node) -> Iterator[Node]:
-    """A node and all below it, but for what makes up buffers: names of memory that stand for themselves."""
+    """Yield a node and all nodes below it, except for the parts of buffers."""
     if isinstance(node, tir.Buffer):
         return
     yield node
@@ -138,7 +141,7 @@ class _StepLimitReached(Exception):
 
 @dataclass(slots=True)
 class _SharedState:
-    """State shared by all threads that are followed. `unknown` are the buffers of which not all writes are known."""
+    """State shared by the threads that are executed. `unknown` are the buffers with writes at unknown indices."""
 
     suspects: set[tir.Buffer]
     unknown: set[tir.Buffer] = field(default_factory=set)
@@ -171,7 +174,9 @@ class _SharedState:
 
 
 class _Thread:
-    """One thread of the first block. `written` and `missing` are elements that it writes, and reads before."""
+    """The symbolic execution of one thread of the first block: `written` has the elements that it wrote, `missing`
+    those that it read before writing them.
+    """
 
     def __init__(self, place: dict[str, int], known: _SharedState, env: Env) -> None:
         self._place, self._known, self._env = place, known, env
@@ -259,7 +264,9 @@ class _Thread:
 
 
 def _loads(node: Any, under: list[tuple[Expr, bool]]) -> Iterator[tuple[tir.BufferLoad, list[tuple[Expr, bool]]]]:
-    """The loads in an expression, with what has to hold for each (and how) for it to matter."""
+    """Yield the loads in an expression, each with the conditions (and their required values) under which it is
+    evaluated.
+    """
     match node:
         case (
             tir.Select(condition=condition, true_value=yes, false_value=no)
@@ -288,7 +295,9 @@ _BINARY: dict[type, Callable[[int, int], Any]] = {
 
 
 def _compile(node: Expr) -> Value:
-    """The value of an integer expression by those of its variables; None where it is not known."""
+    """Compile an integer expression to a function of the values of its variables; it returns None where the value is
+    unknown.
+    """
     match node:
         case tir.IntImm(value=value):
             return lambda env: value

@@ -1,4 +1,4 @@
-"""Reductions over loops that are bound to threads: each thread reduces its share, and then they combine what they have.
+"""Lower reductions over thread-bound loops: each thread reduces its share, then the threads combine their results.
 
     for t in T.thread_binding(32, thread="threadIdx.x"):       for t in T.thread_binding(32, thread="threadIdx.x"):
         for k in range(4):                                         own[0] = 0.0
@@ -8,7 +8,7 @@
                     B[0] = 0.0                                     if t == 0:
                 B[0] = B[0] + A[vk]                                    B[0] = total[0]
 
-The combination is TVM's `tvm_thread_allreduce`; `allreduce` makes shuffles and shared memory of it.
+The combination is TVM's `tvm_thread_allreduce`; `allreduce` lowers it to shuffles and shared memory.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ SCOPE = "reduce_scope"  # the key of the attribute that says how to combine
 
 
 def combine_threads(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, with blocks, without blocks that reduce over threads. Raises CompileError."""
+    """Return `func` (with blocks) without blocks that reduce over threads. Raises CompileError."""
     return replace(func, body=tuple(_ReductionFinder().visit(s) for s in func.body))
 
 
 class _ReductionFinder(Rewriter):
-    """Looks for loops around one block only, outermost first. What reduces over threads otherwise is refused."""
+    """Find loops around a single block that reduce over threads, outermost first. Refuses other reductions over
+    threads.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +98,7 @@ def _is_thread(loop: tir.For) -> bool:
 
 
 def _reduction_loops(loops: Sequence[tir.For], realize: tir.BlockRealize) -> list[tir.For]:
-    """The loops that reduce axes depend on."""
+    """Return the loops that reduce axes depend on."""
     axes = zip(realize.block.iter_vars, realize.values, strict=True)
     used = {v for axis, value in axes if axis.kind is IterKind.REDUCE for v in used_vars(value)}
     return [loop for loop in loops if loop.var in used]
@@ -119,18 +121,18 @@ def _combine_over_threads(loops: list[tir.For], reduced: list[tir.For], realize:
     }
     for loop in loops[first:]:
         if loop in reduced and loop.var in spatial:
-            raise _error(realize, threads[0], f"what is reduced depends on `{loop.var.name}` in another way, too")
+            raise _error(realize, threads[0], f"a spatial axis also depends on the loop `{loop.var.name}`")
         if loop not in reduced and not _is_bound(loop):
-            why = f"the loop `{loop.var.name}` inside of them is none of the reduction: reorder it to the outside"
+            why = f"the loop `{loop.var.name}` inside them drives no reduce axis: reorder it to the outside"
             raise _error(realize, threads[0], why)
     if any(not _is_thread(loop) for loop in threads):
-        raise _error(realize, threads[0], "over blocks: blocks cannot wait for one another")
+        raise _error(realize, threads[0], "some of them are in different thread blocks, which cannot synchronize")
     if block.match_buffers or block.alloc_buffers or block.init is None:
-        raise _error(realize, threads[0], "it has memory of its own, or no start value")
+        raise _error(realize, threads[0], "it allocates or matches buffers, or has no init")
     try:
         parts = reduction_parts(block)
     except Refusal as refusal:
-        raise _error(realize, threads[0], f"how is not understood: {refusal}") from None
+        raise _error(realize, threads[0], f"its form is not supported: {refusal}") from None
     body = _thread_code(parts, loops[first:], threads, realize)
     outer = [loop for loop in loops[first:] if _is_bound(loop)]
     for loop in reversed([*loops[:first], *outer]):
@@ -145,7 +147,7 @@ def _is_bound(loop: tir.For) -> bool:
 def _thread_code(
     parts: ReductionParts, inner: list[tir.For], threads: list[tir.For], realize: tir.BlockRealize
 ) -> tuple[Stmt, ...]:
-    """The code inside of the bound loops."""
+    """Return the code inside the bound loops."""
     block = realize.block
     values = Folding({a.var: v for a, v in zip(block.iter_vars, realize.values, strict=True)})
     dtypes = [b.dtype for b in parts.buffers]
@@ -164,7 +166,7 @@ def _thread_code(
         ),
     )
     conditions = [part for part in operands(realize.predicate) if tir.const_int(part) != 1]
-    for loop in reversed([x for x in inner if not _is_bound(x)]):  # a condition stands where it is the same no longer
+    for loop in reversed([x for x in inner if not _is_bound(x)]):  # innermost loop that a condition depends on
         here = [part for part in conditions if loop.var in used_vars(part)]
         conditions = [part for part in conditions if part not in here]
         step = (replace(loop, body=_under_conditions(here, step, realize), annotations=type(loop.annotations)({})),)
@@ -180,7 +182,7 @@ def _thread_code(
 def _under_conditions(
     conditions: Sequence[Expr], body: tuple[Stmt, ...], realize: tir.BlockRealize
 ) -> tuple[Stmt, ...]:
-    """The statements under conditions."""
+    """Return the statements under the conditions."""
     both: Expr = tir.TRUE
     for condition in conditions:
         both = c.logical_and(both, condition)
@@ -191,7 +193,7 @@ def _store_result(
     parts: ReductionParts, total: list[tir.Buffer], values: Folding, inner: list[tir.For], threads: list[tir.For],
     realize: tir.BlockRealize,
 ) -> tuple[Stmt, ...]:  # fmt: skip
-    """The result goes to its place: one thread brings it, or each one if it is its own memory."""
+    """Return the stores of the result: by one thread, or by every thread if the buffer is thread-private."""
     indices = tuple(values.expr(i) for i in parts.indices)
     stores: tuple[Stmt, ...] = tuple(
         tir.BufferStore(b, c.load(t, 0), indices, span=u.span)
@@ -210,7 +212,7 @@ def _store_result(
 
 @dataclass(frozen=True)
 class CombineThreads(LoweringStep):
-    """Split reductions over threads into what each thread reduces and their combination (`tvm_thread_allreduce`).
+    """Split reductions over threads into the reduction of each thread and their combination (`tvm_thread_allreduce`).
 
     Before:  B[0] = B[0] + A[vk], where the reduce axis vk is bound to threadIdx.x
     After:   each thread reduces its share; then T.tvm_thread_allreduce(...) of all threads

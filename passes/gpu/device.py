@@ -1,4 +1,4 @@
-"""The result of lowering a PrimFunc for a GPU: kernels, and host code that launches them.
+"""Define the result of lowering a PrimFunc for a GPU: kernels, and host code that launches them.
 
 A kernel is a private PrimFunc with the attribute `tir.is_global_func`. Its code is loop code as `mlcc.passes.lowering`
 makes it for a CPU (no blocks, one index per access, explicit vectors, allocations as statements), stated for one
@@ -57,7 +57,7 @@ Body = tuple[tir.Stmt, ...]
 
 
 def block_barrier() -> tir.Evaluate:
-    """A barrier of all threads of a block, with the arguments that TVM's has."""
+    """Return a barrier of all threads of a block, with the arguments of TVM's."""
     args = (tir.StringImm("shared"), c.const(False), c.const(-1))
     return tir.Evaluate(tir.Call(VOID, tir.Op("tir.tvm_storage_sync"), args))
 
@@ -68,7 +68,7 @@ def is_kernel(func: object) -> bool:
 
 
 def launch_scopes(func: tir.PrimFunc) -> tuple[list[tir.AttrStmt], Body]:
-    """The launch scopes of a kernel, outermost first, and the code in them."""
+    """Return the launch scopes of a kernel, outermost first, and the code inside them."""
     scopes: list[tir.AttrStmt] = []
     body = func.body
     while len(body) == 1 and isinstance(body[0], tir.AttrStmt) and body[0].key == "thread_extent":
@@ -78,7 +78,7 @@ def launch_scopes(func: tir.PrimFunc) -> tuple[list[tir.AttrStmt], Body]:
 
 
 def with_thread_code(func: tir.PrimFunc, body: Body) -> tir.PrimFunc:
-    """A kernel with other code in its launch scopes."""
+    """Return a kernel with other code inside its launch scopes."""
     for scope in reversed(launch_scopes(func)[0]):
         body = (replace(scope, body=body),)
     return replace(func, body=body)
@@ -86,7 +86,7 @@ def with_thread_code(func: tir.PrimFunc, body: Body) -> tir.PrimFunc:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceKernel:
-    """A kernel as emitters and planning read it.
+    """A kernel in the form that emitters and planning use.
 
     `params` are pointers to global memory (those of buffers have theirs in `buffers`) and scalars, in the order in
     which a launch passes them, and that of the assertions. `extents` maps the thread axes in use to how many there are:
@@ -128,7 +128,7 @@ class DeviceKernel:
 
     @property
     def dimensions(self) -> list[tir.Var]:
-        """The variables that sizes of buffers are, or are products of: none of them is negative."""
+        """Return the variables that buffer sizes consist of, alone or in products: none of them is negative."""
         dims: dict[tir.Var, None] = {}
         for buffer in self.buffers:
             stack = list(buffer.shape) if buffer is not None else []
@@ -145,26 +145,26 @@ class DeviceKernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceProgram:
-    """A PrimFunc for a GPU: the host's code `func`, and the kernels that it launches."""
+    """A PrimFunc for a GPU: the host code `func` and the kernels that it launches."""
 
     func: tir.PrimFunc
     kernels: tuple[DeviceKernel, ...]
 
     @staticmethod
     def of(func: tir.PrimFunc, functions: Mapping[str, Any]) -> DeviceProgram:
-        """The host's code with its kernels, which are among the functions of the module, in the order of launches."""
+        """Return the host code with its kernels, which are functions of the module, in order of their launches."""
         called = (n.op.name for s in func.body for n in walk(s) if is_launch(n))
         kernels = {name: functions[name] for name in called if is_kernel(functions.get(name))}
         return DeviceProgram(func, tuple(DeviceKernel.of(name, kernel) for name, kernel in kernels.items()))
 
 
 def is_launch(node: object) -> bool:
-    """Return True if a node of the host's code calls a function of the module."""
+    """Return True if a node of the host code calls a function of the module."""
     return isinstance(node, tir.Call) and isinstance(node.op, relax.GlobalVar)
 
 
 def assertions(body: Body) -> tuple[tuple[str, str], ...]:
-    """Kinds and messages of the assertions and index checks that may fail, each once."""
+    """Return the kind and message of each assertion and index check that may fail, without duplicates."""
     checks: dict[tuple[str, str], None] = {}
     for stmt in body:
         for node in walk(stmt):
@@ -176,19 +176,22 @@ def assertions(body: Body) -> tuple[tuple[str, str], ...]:
 
 
 def _check_form(name: str, func: tir.PrimFunc, scopes: list[tir.AttrStmt], body: Body) -> None:
-    """Raises CompileError E0730 for launch scopes inside of code, an axis that has two, and sizes that no launch tells:
-    a text may say that."""
+    """Raise CompileError E0730 for launch scopes inside the code, an axis with two launch scopes, and sizes that no
+    parameter determines: a text may contain these.
+    """
     tags = [scope.subject.thread_tag for scope in scopes if isinstance(scope.subject, tir.IterVar)]
     invalid_tags = [tag for tag in tags if tag not in (*GRID, *BLOCK) or tags.count(tag) > 1]
     if invalid_tags:
-        raise _malformed_kernel(name, f"`{invalid_tags[0]}` is no axis of a launch, or has two launch scopes", func)
+        why = f"`{invalid_tags[0]}` is not an axis of a launch, or has two launch scopes"
+        raise _malformed_kernel(name, why, func)
     inside = (n for stmt in body for n in find(stmt, tir.For, tir.AttrStmt))
     bound = next((n for n in inside if _binds_threads(n)), None)
     if bound is not None:
-        raise _malformed_kernel(name, "launch scopes stand around all of its code", bound)
+        raise _malformed_kernel(name, "launch scopes must enclose all of its code", bound)
     unknown = symbols_of(func)
     if unknown:
-        raise _malformed_kernel(name, f"`{unknown[0].name}` is none of its parameters: a launch passes all sizes", func)
+        why = f"`{unknown[0].name}` is not one of its parameters, and a launch must pass all sizes"
+        raise _malformed_kernel(name, why, func)
 
 
 def _binds_threads(node: tir.For | tir.AttrStmt) -> bool:
@@ -196,20 +199,20 @@ def _binds_threads(node: tir.For | tir.AttrStmt) -> bool:
 
 
 def _malformed_kernel(name: str, why: str, at: tir.PrimFunc | tir.Stmt) -> CompileError:
-    return CompileError(error("E0730", f"`{name}` is no kernel: {why}", at.span))
+    return CompileError(error("E0730", f"`{name}` is not a valid kernel: {why}", at.span))
 
 
 def _uncast(extent: tir.Expr) -> tir.Expr:
-    """The extent before it was made an int32 for the axis: a launch refuses what does not fit."""
+    """Return the extent before it was cast to the int32 of the axis: a launch rejects values that do not fit."""
     return extent.value if isinstance(extent, tir.Cast) and extent.value.dtype is INT64 else extent
 
 
 def _tensor_maps(func: tir.PrimFunc) -> dict[tir.Var, MapForm]:
-    """The fixed part of each parameter that is a tensor map."""
+    """Return the static part of each parameter that is a tensor map."""
     stated = func.attrs.get(TENSOR_MAPS) or {}
     by_name = {p.name: p for p in func.params if p.dtype.is_handle}
     unknown = [name for name in stated if name not in by_name]
     if unknown:
-        message = f"`{TENSOR_MAPS}` names `{unknown[0]}`, which is no handle among the parameters"
+        message = f"`{TENSOR_MAPS}` names `{unknown[0]}`, which is not a parameter of type handle"
         raise CompileError(error("E0777", message, func.span))
     return {by_name[name]: MapForm.of(fields, func.span) for name, fields in stated.items()}

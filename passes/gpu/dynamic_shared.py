@@ -1,4 +1,4 @@
-"""Shared memory beyond what a kernel may have at a fixed place becomes dynamic, of which there is more."""
+"""Make shared memory dynamic where it exceeds what a kernel may allocate statically, or has no constant size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ MAX_STATIC_BYTES = 48 * 1024  # bytes, on all devices
 
 
 def dynamic_shared(func: tir.PrimFunc) -> tir.PrimFunc:
-    """A kernel, its `shared` allocations `shared.dyn` where together they are too large, or of no known size."""
+    """Return a kernel with its `shared` allocations in scope `shared.dyn` if they are too large together, or have no
+    constant size.
+    """
     _, body = launch_scopes(func)
     buffers = [n.buffer for s in body for n in find(s, tir.AllocBuffer)]
     sizes = [_bytes(b) for b in buffers if b.scope == "shared"]
@@ -54,7 +56,7 @@ class _DynamicMover(Folding):
 
 @dataclass(frozen=True)
 class PlanDynamicShared(LoweringStep):
-    """Put shared memory beyond 48 KiB, or of a size that only a launch knows, into a block's dynamic shared memory.
+    """Make shared memory dynamic if it exceeds 48 KiB or its size is known only at the launch.
 
     Before:  S = T.alloc_buffer_stmt((16384,), "float32", scope="shared")
     After:   S = T.alloc_buffer_stmt((16384,), "float32", scope="shared.dyn")

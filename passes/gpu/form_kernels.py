@@ -1,4 +1,4 @@
-"""Kernels in one form: all thread axes of a kernel around it, and in it the code of one thread.
+"""Bring kernels into a canonical form: all thread axes around the kernel, and the code of one thread inside.
 
     for b in T.thread_binding(4, thread="blockIdx.x"):
         for k in range(8):
@@ -51,18 +51,18 @@ from mlcc.passes.manage.stages import LOOPS
 
 
 def form_kernels(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, without blocks, in this form. Raises CompileError."""
+    """Return `func` (without blocks) with its kernels in this form. Raises CompileError."""
     return replace(func, body=_KernelFinder().body(func.body))
 
 
 def with_scope(buffer: tir.Buffer, scope: str) -> tir.Buffer:
-    """The same buffer as memory of another scope, with a data variable of its own."""
+    """Return the buffer in memory of another scope, with its own data variable."""
     data = tir.Var(buffer.data.name, buffer.data.dtype, tir.PointerType(buffer.dtype.element, scope))
     return replace(buffer, data=data)
 
 
 class _KernelFinder(TirMutator):
-    """Finds the kernels. What the host itself does with memory is refused."""
+    """Find the kernels. Refuses accesses of device memory by the host itself."""
 
     def __init__(self) -> None:
         self._on_chip: dict[tir.Var, Stmt] = {}  # allocations, and views of them, that belong into a kernel
@@ -93,11 +93,11 @@ class _KernelFinder(TirMutator):
 
     def stmt_store(self, node: tir.BufferStore) -> Stmt:
         text = f"`{node.buffer.name}` is written outside of thread-bound loops"
-        raise CompileError(error("E0720", text, node.span, "a host cannot write to a device's memory"))
+        raise CompileError(error("E0720", text, node.span, "the host cannot write to device memory"))
 
     def expr_load(self, node: tir.BufferLoad) -> Expr:
         text = f"`{node.buffer.name}` is read outside of thread-bound loops"
-        raise CompileError(error("E0720", text, node.span, "a host cannot read a device's memory"))
+        raise CompileError(error("E0720", text, node.span, "the host cannot read device memory"))
 
     def _form_kernel(self, node: Stmt) -> Stmt:
         used = {n.data if isinstance(n, tir.Buffer) else n for n in walk(node) if isinstance(n, (tir.Buffer, tir.Var))}
@@ -133,13 +133,13 @@ def _is_virtual_nest(loop: tir.For) -> bool:
 def _used_by_two_kernels(stmt: Stmt, first: Stmt, second: Stmt) -> Diagnostic:
     buffer = stmt.buffer  # type: ignore[attr-defined]
     text = f"`{buffer.name}` of scope `{buffer.scope}` is used by two kernels"
-    help = "memory on the chip lasts as long as a kernel: use scope `global`, or one loop nest for both"
+    help = "on-chip memory lasts only as long as a kernel: use scope `global`, or one loop nest for both"
     places = (loop_label(first, "the first kernel"), loop_label(second, "the second kernel"))
     return error("E0723", text, stmt.span, related=places, help=help)
 
 
 class _ThreadCode(Folding):
-    """The code of one thread. `_open` are the axes whose loops or scopes are around."""
+    """Build the code of one thread. `_open` are the axes whose loops or scopes enclose the current statement."""
 
     def __init__(self, launch: Launch) -> None:
         super().__init__({})
@@ -223,14 +223,14 @@ class _ThreadCode(Folding):
         return stmt if tir.const_int(first) == 1 else tir.IfThenElse(first, (stmt,), span=stmt.span)
 
     def _every_block_stores(self, stmt: Stmt, buffer: tir.Buffer | None) -> bool:
-        """Return True if every block has to repeat a store, because the kernel reads the buffer. Raises E0724."""
+        """Return True if every block has to repeat a store because the kernel reads the buffer. Raises E0724."""
         if buffer is None or buffer.data not in self._launch.read:
             return False
         if buffer.data in self._launch.read_once:
-            text = f"`{buffer.name}` is changed outside of the loops bound to " + " and ".join(
+            text = f"`{buffer.name}` is written outside of the loops bound to " + " and ".join(
                 f"`{t}`" for t in self._launch.axes if t in GRID and t not in self._open
             )
-            help = "blocks cannot wait for one another: make it a loop nest of its own, which runs before"
+            help = "thread blocks cannot synchronize: move the statement to a loop nest of its own before this one"
             raise CompileError(error("E0724", text, stmt.span, "all blocks read it", help=help))
         return True
 
@@ -268,7 +268,7 @@ def _all_threads_may_call(call: tir.Call) -> bool:
 
 
 def thread_nest(stmt: Stmt) -> tuple[Sequence[tir.For], Body] | None:
-    """The bound loops around a kernel in this form, and its body; None for what is no kernel."""
+    """Return the bound loops around a kernel in this form, and its body; None for any other statement."""
     loops: list[tir.For] = []
     body: Body = (stmt,)
     while len(body) == 1 and isinstance(body[0], tir.For) and thread_axis(body[0]):
@@ -278,8 +278,9 @@ def thread_nest(stmt: Stmt) -> tuple[Sequence[tir.For], Body] | None:
 
 
 def change_kernels(func: tir.PrimFunc, change: Callable[[Sequence[tir.For], Body], Body]) -> tir.PrimFunc:
-    """`func`, flat loop code with kernels in this form, with what `change` makes of the body of each, given the loops
-    around it."""
+    """Apply `change` to the body of each kernel of `func` (flat loop code with formed kernels). It is also given the
+    bound loops around the body.
+    """
     return replace(func, body=_KernelMapper(change).body(func.body))
 
 
@@ -303,7 +304,7 @@ class _KernelMapper(TirMutator):
 
 @dataclass(frozen=True)
 class FormKernels(LoweringStep):
-    """Put all thread axes of a kernel around it; loops bound to fewer threads become conditions.
+    """Move all thread axes of a kernel around it; loops bound to fewer threads become conditions.
 
     Before:  for b in blockIdx.x: for k in range(8): for t in threadIdx.x: ...
     After:   for b in blockIdx.x: for t in threadIdx.x: for k in range(8): ...

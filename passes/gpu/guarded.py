@@ -1,4 +1,4 @@
-"""Values that are copied where a condition holds, and zero elsewhere."""
+"""Split values that are copied where a condition holds and are zero elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlcc.ir.tir import Expr
 
 
 def guarded(value: Expr) -> tuple[Expr | None, Expr]:
-    """A condition (None: always) and what is copied under it, where it is zero otherwise."""
+    """Return the condition (None: always) under which a value is a copy rather than zero, and the copied value."""
     match value:
         case (
             tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, copied, otherwise))

@@ -36,11 +36,11 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.lowering.unroll import nested_bodies
 from mlcc.passes.manage.stages import FLAT
 
-MANUAL = "mlcc.manual_barriers"  # of a function that has all the barriers that it is to have
+MANUAL = "mlcc.manual_barriers"  # attribute of a function whose author placed all barriers
 
 
 def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Insert barriers into the kernels of `func`, flat loop code with formed kernels. Raises CompileError."""
+    """Insert barriers into the kernels of `func` (flat loop code with formed kernels). Raises CompileError."""
     if func.attrs.get(MANUAL):
         return func
     return change_kernels(func, _with_barriers)
@@ -81,16 +81,17 @@ class _Summary:
 
 
 class _DivergentBarrier(Exception):
-    """Raised where a barrier is needed, or stands, under divergence."""
+    """Raised where a barrier is needed, or found, in divergent code."""
 
     def __init__(self, first: _Access | None, second: _Access | None, barrier: Stmt | None = None) -> None:
         self.first, self.second, self.barrier = first, second, barrier
 
 
 def _write_only_buffers(body: Body) -> set[tir.Var]:
-    """Return the global memory that the kernel writes by known indices and never reads: no flow between threads.
+    """Return the global buffers that the kernel writes at known indices and never reads: no values flow through them.
 
-    Two threads that write the same element race in the program itself; a barrier would not order them."""
+    Two threads that write the same element race in the program itself; a barrier would not order them.
+    """
     written: set[tir.Var] = set()
     other: set[tir.Var] = set()
     for stmt in body:
@@ -120,7 +121,7 @@ class _BarrierInserter:
     # ------------------------------------------------------------ statements
 
     def body(self, body: Body) -> tuple[Body, _Summary]:
-        """Insert barriers between statements; return these and a summary of their accesses."""
+        """Insert barriers between statements; return the statements and a summary of their accesses."""
         stmts: list[Stmt] = []
         summary = _Summary()
         worklist = list(reversed(body))
@@ -230,7 +231,7 @@ class _BarrierInserter:
         return replace(loop, body=body), _Summary(uses + inner.head, inner.tail + ([] if closed else uses), closed)
 
     def _loop_carried(self, body: Body, inner: _Summary, loop: tir.For | None) -> tuple[Body, _Summary]:
-        """Insert a barrier into the body of a loop if it has a loop-carried dependence between threads."""
+        """Insert a barrier into the body of a loop that carries a dependence between threads."""
         if loop is not None and tir.const_int(loop.extent) == 1:
             return body, inner
         for at, head in inner.starts:
@@ -276,7 +277,7 @@ class _BarrierInserter:
     # ------------------------------------------------------------ accesses
 
     def _accesses(self, node: tir.Stmt | Expr, stmt: Stmt) -> list[_Access]:
-        """Return the accesses that other threads may see; of a statement, without those of its nested bodies."""
+        """Return the accesses that other threads may see; for a statement, without those of its nested bodies."""
         uses = []
         parts = children(node) if nested_bodies(stmt) and node is stmt else [node]
         for part in parts:
@@ -311,7 +312,7 @@ class _BarrierInserter:
         return None
 
     def _is_ordered_by_pipeline(self, a: _Access, b: _Access, loop: tir.For | None) -> bool:
-        """Return True if one access is an asynchronous copy, the other is none, and a pipeline orders the two."""
+        """Return True if one of two accesses is an asynchronous copy and a pipeline orders the two."""
         around = set(a.loops) & set(b.loops) if loop is None else {loop}
         return a.is_async != b.is_async and any(x.annotations.get(ORDERED) for x in around)
 
@@ -338,23 +339,22 @@ def _scope(data: tir.Var) -> str:
 
 def _error(scope: Stmt, problem: _DivergentBarrier) -> Diagnostic:
     what = "under a condition" if isinstance(scope, tir.IfThenElse) else "in a loop"
-    divergence = Label(scope.span, "not the same for all threads")
+    divergence = Label(scope.span, "differs between threads")
     if problem.barrier is not None:
-        text = f"a barrier stands {what} that is not the same for all threads of a block"
-        return error(
-            "E0726", text, problem.barrier.span, related=(divergence,), help="those that come would wait for ever"
-        )
+        text = f"a barrier is {what} that differs between the threads of a block"
+        help = "threads that reach the barrier would wait forever for those that do not"
+        return error("E0726", text, problem.barrier.span, related=(divergence,), help=help)
     assert problem.first is not None and problem.second is not None
     name = problem.second.touch.data.name
-    text = f"threads hand values on through `{name}` {what} that is not the same for all of them"
-    places = (Label(problem.first.span, "one thread is here"), divergence)
-    help = "a barrier has to stand between the two, and all threads have to come to it"
+    text = f"threads exchange values through `{name}` {what} that differs between them"
+    places = (Label(problem.first.span, "one thread accesses it here"), divergence)
+    help = "a barrier is needed between the two accesses, and all threads must reach it"
     return error("E0726", text, problem.second.span, "another one here", related=places, help=help)
 
 
 @dataclass(frozen=True)
 class InsertBarriers(LoweringStep):
-    """Insert barriers where threads of a block hand values to one another (TVM: ThreadSync).
+    """Insert barriers where threads of a block exchange values (TVM: ThreadSync).
 
     Before:  S[t] = A[t]; B[t] = S[63 - t]
     After:   S[t] = A[t]; T.tvm_storage_sync("shared"); B[t] = S[63 - t]

@@ -1,4 +1,4 @@
-"""Facts for the launch of a kernel: its axes and their extents, and the memory that it reads outside of their loops.
+"""Determine the launch of a kernel: its thread axes with their extents, and the memory read outside of their loops.
 
 Extents are computed by the host: one that depends on loops inside the kernel is as large as it gets there.
 """
@@ -24,7 +24,7 @@ from mlcc.passes.lowering.vector_legality import mentions
 
 @dataclass(slots=True, eq=False)
 class Launch:
-    """The launch of a kernel: `axes` are new variables, in the order of AXES, with their `extents`.
+    """The launch of a kernel: `axes` are fresh variables, in the order of AXES, with their `extents`.
 
     `read` is the memory (data variables) that the kernel reads, `read_once` what it reads outside of the loops of some
     axis.
@@ -36,7 +36,7 @@ class Launch:
     read_once: set[tir.Var] = field(default_factory=set)
 
     def whole(self, tag: str, extent: Expr) -> bool:
-        """Return True if a loop of that extent covers all threads of the axis."""
+        """Return True if a loop of this extent covers all threads of the axis."""
         most = self.extents[tag]
         return Analyzer().prove_equal(c.cast(INT64, most), c.cast(INT64, extent))
 
@@ -70,7 +70,7 @@ def _greatest(extents: list[Expr]) -> Expr:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OpenAxis:
-    """An enclosing bound loop or scope; `dependents` are the variables that depend on its own."""
+    """An enclosing bound loop or scope; `dependents` are the variables that depend on its variable."""
 
     node: tir.For | tir.AttrStmt
     extent: Expr
@@ -156,8 +156,8 @@ class _LaunchScanner:
                 break
             bound = substitute(reach.high, self._values)
         if used_vars(bound) & self._inner or holds(bound, tir.BufferLoad):
-            text = "how many threads this takes is not known before the kernel starts"
-            help = "take the greatest number that may occur, and a condition inside"
+            text = "the number of threads is not known before the kernel starts"
+            help = "bind the greatest possible extent, and put a condition inside the loop"
             raise CompileError(error("E0722", text, node.span, help=help))
         return bound
 
@@ -170,7 +170,7 @@ class _LaunchScanner:
 
 
 def _check_nested_axis(node: tir.For | tir.AttrStmt, tag: str, extent: Expr, outer: _OpenAxis) -> None:
-    """A loop bound to an axis that an outer one has: each thread takes its own share of the inner loop, once."""
+    """Check a loop bound to the axis of an enclosing one: each thread takes its share of the inner loop once."""
     places = (Label(outer.node.span, "the outer one"),)
     if not Analyzer().prove_equal(c.cast(INT64, extent), c.cast(INT64, outer.extent)):
         text = f"two nested loops bound to `{tag}` have different extents"
@@ -178,6 +178,6 @@ def _check_nested_axis(node: tir.For | tir.AttrStmt, tag: str, extent: Expr, out
     if isinstance(outer.node, tir.AttrStmt):
         return
     if any(mentions(part, outer.dependents) for part in (*node.body, *outer.controls)):
-        text = f"a loop bound to `{tag}` inside of one that is, too, depends on it"
-        help = "the threads of the outer loop share out the inner one: it cannot be another one for each of them"
+        text = f"a loop bound to `{tag}` depends on an enclosing loop bound to the same axis"
+        help = "the threads of the outer loop divide the iterations of the inner one, so it must be the same for all"
         raise CompileError(error("E0725", text, node.span, related=places, help=help))

@@ -1,4 +1,4 @@
-"""Expand matrix intrinsics that are no instructions into loads and stores.
+"""Expand matrix intrinsics without an instruction of their own into loads and stores.
 
 These are `mma_fill`, `mma_store`, and `ptx_ldmatrix` of transposed bytes, which the instruction does not support.
 
@@ -26,7 +26,7 @@ _AXIS = "threadIdx.x"
 
 
 def expand_matrix_calls(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Expand these calls in `func`, flat loop code. Raises CompileError E0773."""
+    """Expand these calls in `func` (flat loop code). Raises CompileError E0773."""
     return replace(func, body=_MatrixCallExpander().body(func.body))
 
 
@@ -52,7 +52,8 @@ class _MatrixCallExpander(ThreadMutator):
     def _lane(self, node: tir.Call) -> Expr:
         var = self.thread(_AXIS)
         if var is None:
-            raise wrong_call(node, f"it stands outside of the loop over `{_AXIS}`", "threads of a warp run it together")
+            help = "the threads of a warp execute it together"
+            raise wrong_call(node, f"it is outside of the loop bound to `{_AXIS}`", help)
         return c.floormod(c.cast("int32", var), 32)
 
     def _fill(self, node: tir.Call, count: Expr, data: Expr, offset: Expr) -> list[Stmt]:
@@ -66,7 +67,7 @@ class _MatrixCallExpander(ThreadMutator):
     def _store(self, node: tir.Call) -> list[Stmt]:
         m, n, target, data, offset, stride = node.args
         if (tir.const_int(m), tir.const_int(n)) != (16, 16):
-            raise wrong_call(node, "only matrices of 16 x 16 are stored")
+            raise wrong_call(node, "only 16 x 16 matrices can be stored")
         lane = self._lane(node)
         fragment, matrix = _view("fragment", node, data), _view("matrix", node, target)
         stmts: list[Stmt] = [fragment, matrix]
@@ -78,10 +79,10 @@ class _MatrixCallExpander(ThreadMutator):
         return stmts
 
     def _load_transposed_bytes(self, node: tir.Call) -> list[Stmt]:
-        """Load a matrix B of 32 x 16 bytes; the last argument is its row stride."""
+        """Load a transposed 32 x 16 matrix B of bytes; the last argument is its row stride."""
         _, count, _, data, offset, source, stride = node.args
         if tir.const_int(count) != 4:
-            raise wrong_call(node, "bytes are transposed four matrices at a time")
+            raise wrong_call(node, "8-bit elements can only be transposed four matrices at a time")
         lane = self._lane(node)
         fragment, matrix = _view("fragment", node, data), _view("matrix", node, source)
         stmts: list[Stmt] = [fragment, matrix]
@@ -105,7 +106,7 @@ def _view(name: str, node: tir.Call, pointer: Expr) -> tir.DeclBuffer:
 
 @dataclass(frozen=True)
 class ExpandMatrixCalls(LoweringStep):
-    """Write the intrinsics of matrices that are no instructions as loads and stores.
+    """Expand matrix intrinsics without an instruction of their own into loads and stores.
 
     Before:  T.mma_fill(...); T.mma_store(...)
     After:   loads and stores of the elements that the thread holds

@@ -28,7 +28,7 @@ UINT64 = DType.of("uint64")
 
 
 def allocate_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Allocate the numbered mbarriers of `func`, flat loop code with formed kernels. Raises CompileError E0776."""
+    """Allocate the numbered mbarriers of `func` (flat loop code with formed kernels). Raises CompileError E0776."""
     return change_kernels(func, _allocate)
 
 
@@ -56,7 +56,7 @@ def _allocate(loops: Sequence[tir.For], body: Body) -> Body:
 
 
 class _BarrierAddresses(TirMutator):
-    """Replaces the numbers of barriers by addresses."""
+    """Replace the numbers of barriers by addresses."""
 
     def __init__(self, buffer: tir.Buffer | None) -> None:
         self._buffer = buffer
@@ -75,8 +75,8 @@ class _BarrierAddresses(TirMutator):
             return node
         number = call.args[at]
         if self._buffer is None or not number.dtype.is_int:
-            help = "`T.create_barriers(count)` makes them; or pass the address of an element of a uint64 buffer"
-            raise CompileError(error("E0776", f"`T.{name}` names a barrier that is not there", call.span, help=help))
+            help = "create barriers by `T.create_barriers(count)`, or pass the address of an element of a uint64 buffer"
+            raise CompileError(error("E0776", f"`T.{name}` names a barrier that does not exist", call.span, help=help))
         known, (count,) = tir.const_int(number), self._buffer.shape
         if known is not None and not 0 <= known < (tir.const_int(count) or 0):
             text = f"`T.{name}` names barrier {known} of {count}"
@@ -91,7 +91,7 @@ def _is_call(node: object, name: str) -> bool:
 
 @dataclass(frozen=True)
 class AllocateBarriers(LoweringStep):
-    """Allocate barriers that count arrivals and bytes (mbarriers) in shared memory.
+    """Allocate mbarriers, which count arrivals and bytes, in shared memory.
 
     Before:  T.create_barriers(4); T.ptx_wait_barrier(2, parity)
     After:   bars = an array in shared memory; the calls take the address of bars[2]

@@ -1,4 +1,4 @@
-"""The distribution of the operands of `mma.sync` over the lanes of a warp, for shapes whose rows go by eight.
+"""Define how the operands of `mma.sync` are distributed over the lanes of a warp, for shapes with rows in groups of 8.
 
 Source: PTX ISA, "Matrix Fragments for mma".
 
@@ -40,7 +40,7 @@ _SHAPES: Mapping[str, Mapping[str, tuple[tuple[str, ...], int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mma:
-    """One product of a warp: A (m x k) times B (k x n), added to the accumulator (m x n). Types are PTX's names."""
+    """One `mma.sync`: A (m x k) times B (k x n), added to the accumulator (m x n). Types are PTX's names."""
 
     m: int
     n: int
@@ -52,7 +52,7 @@ class Mma:
 
     @staticmethod
     def of(shape: str, a: str, b: str, accumulator: str) -> Mma | None:
-        """The product of that name and those types, PTX's or TVM's names; None if there is none."""
+        """Return the instruction of this shape and these types (PTX's or TVM's names); None if there is none."""
         a, b, accumulator = (TYPES.get(t, t) for t in (a, b, accumulator))
         known = _SHAPES.get(shape, {}).get(a)
         fits = a == b or {a, b} in ({"s8", "u8"}, {"e4m3", "e5m2"})
@@ -67,12 +67,12 @@ class Mma:
 
     @property
     def pack(self) -> int:
-        """The number of elements of A and B in a word of 32 bits; 1 for elements of 64 bits."""
+        """Return the number of elements of A and B in a 32-bit word; 1 for 64-bit elements."""
         return max(1, 32 // DType.of(DTYPES[self.a]).bits)
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """The numbers of elements of A, B and the accumulator that a lane holds."""
+        """Return the numbers of elements of A, B and the accumulator that a lane holds."""
         return self.m * self.k // 32, self.k * self.n // 32, self.m * self.n // 32
 
     def place_a(self, row: Expr, k: Expr) -> tuple[Expr, Expr]:

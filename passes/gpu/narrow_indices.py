@@ -1,7 +1,7 @@
 """Narrow the integer arithmetic of kernels to 32 bits where it cannot overflow: GPUs compute 64 bits in two parts.
 
-Loops and indices come with the graph level's int64. What the extents of the launch, constant sizes and conditions do
-not bound stays as it is; but a place in the grid is divided in 32 bits by any size.
+Loops and indices have the int64 of the graph level. Values that launch extents, constant sizes and conditions do not
+bound stay as they are, but a thread position is divided by any size in 32 bits.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _OPERATORS = (tir.Add, tir.Sub, tir.Mul, *_DIVISIONS, tir.Min, tir.Max)
 
 
 def narrow_indices(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, flat loop code, likewise: what then looks at indices sees them as they are."""
+    """Return `func` (flat loop code) with indices narrowed, for the passes that analyze indices."""
     return changed(func, body=_IndexNarrower().body(func.body))
 
 
 def narrow_kernel(func: tir.PrimFunc) -> tir.PrimFunc:
-    """A kernel, likewise: places of threads have bounds in it, and sizes of buffers are not negative."""
+    """Return a kernel with indices narrowed, given the bounds of its thread axes and non-negative buffer sizes."""
     kernel = DeviceKernel.of("", func)
     narrowing = _IndexNarrower()
     for axis, var in kernel.axes.items():
@@ -48,7 +48,7 @@ def narrow_kernel(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 class _IndexNarrower(TirMutator):
-    """An int64 expression that fits becomes `Cast(int64, e)` with `e` in int32; who takes int32 takes off the cast."""
+    """Narrow int64 expressions that fit to `Cast(int64, e)` with `e` in int32; a consumer of int32 drops the cast."""
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
@@ -122,8 +122,9 @@ class _IndexNarrower(TirMutator):
         return bound.min >= 0 and bound.max < _GREATEST
 
     def _clamp_divisor(self, divisor: Expr) -> Expr | None:
-        """A divisor of which nothing but its sign is known, for what lies below the greatest number of 32 bits: where
-        it is greater than that, quotient and remainder are those by that number."""
+        """Return a divisor of unknown size clamped to int32, for a dividend below the greatest int32: where the divisor
+        exceeds that, quotient and remainder are the same.
+        """
         if self.analyzer.bound(divisor).min < 0:
             return None
         return tir.Cast(INT32, tir.Min(INT64, divisor, c.const(_GREATEST, INT64)))
@@ -176,7 +177,7 @@ def _narrow(node: Expr) -> Expr | None:
 
 @dataclass(frozen=True)
 class NarrowIndices(LoweringStep):
-    """Compute in 32 bits what cannot pass their range (TVM: NarrowDataType).
+    """Compute in 32 bits what cannot exceed the range of int32 (TVM: NarrowDataType).
 
     Before:  for i in range(T.int64(8)): A[i * T.int64(4)]
     After:   for i in range(8): A[i * 4]
@@ -192,7 +193,7 @@ class NarrowIndices(LoweringStep):
 
 @dataclass(frozen=True)
 class NarrowKernels(LoweringStep):
-    """Compute in 32 bits what the extents of a kernel's launch bound, or the sizes of its buffers do.
+    """Compute in 32 bits what a kernel's launch extents or the sizes of its buffers bound.
 
     Before:  n: T.int64; blockIdx_x = T.launch_thread("blockIdx.x", 8); A[T.Cast("int64", blockIdx_x) * T.int64(4)]
     After:   A[blockIdx_x * 4]

@@ -1,4 +1,4 @@
-"""Software pipelining: the parts of a loop work on several iterations at once.
+"""Pipeline loops in software: parts of the body work on different iterations at the same time.
 
 In round i of the loop, a part of stage s works on iteration i - s; the parts stand in the order of the annotation. The
 prologue fills the pipeline, the epilogue drains it. A buffer that is allocated in the loop and live across rounds is
@@ -52,7 +52,7 @@ ORDERED = "software_pipeline_ordered"  # of a loop that has all barriers between
 
 
 def pipeline_loops(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Pipeline the annotated loops of `func`, flat loop code with bracketed parts. Raises CompileError E0770, E0771."""
+    """Pipeline the annotated loops of `func` (flat code with bracketed parts). Raises CompileError E0770, E0771."""
     return replace(func, body=_BracketRemover().body(_Pipeliner().body(func.body)))
 
 
@@ -69,7 +69,7 @@ class _BracketRemover(_Statements):
 
 
 class _Pipeliner(_Statements):
-    """Pipelines annotated loops, innermost first."""
+    """Pipeline annotated loops, innermost first."""
 
     def stmt_for(self, node: tir.For) -> Stmt | list[Stmt]:
         loop = super().stmt_for(node)
@@ -78,7 +78,7 @@ class _Pipeliner(_Statements):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A run of asynchronous parts of one stage, by their places in the order, that is committed together."""
+    """A run of asynchronous parts of one stage, by their positions in the order, that is committed as one group."""
 
     stage: int
     first: int
@@ -114,14 +114,15 @@ class _Pipeline:
             message = f"its body has {len(self.parts)} statements, and `{STAGE}` has {len(plan.stage)} numbers"
             raise refused(loop, message)
         if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
-            raise refused(loop, f"it is a loop of kind `{loop.kind.value}`", "pipelines are serial loops")
+            raise refused(loop, f"its kind is `{loop.kind.value}`", "only serial loops can be pipelined")
         if tir.const_int(loop.step) not in (None, 1) or has_jump(loop.body):
-            raise refused(loop, "it has a step, or is left by `break` or `continue`")
+            raise refused(loop, "it has a step other than 1, or contains `break` or `continue`")
         if plan.asynchronous and any(_commits(part) for part in self.parts):
-            raise refused(loop, "a pipeline in it has asynchronous stages too", "one of the two can have them")
+            help = "only one of the two pipelines can have them"
+            raise refused(loop, "a pipeline inside it also has asynchronous stages", help)
 
     def emit(self) -> Body:
-        """Return the allocations, and prologue, body and epilogue in brackets."""
+        """Return the allocations, followed by prologue, body and epilogue in brackets."""
         loop, depth = self.loop, self.plan.depth
         allocations = tuple(map(self._multi_buffer, self.allocated))
         self.write_barriers = self._find_write_barriers()
@@ -156,8 +157,9 @@ class _Pipeline:
         return replace(allocation, buffer=versions)
 
     def _version_count(self, data: tir.Var) -> int:
-        """TVM's count: from the stage that first writes to the one that last reads, of two only if one is written
-        in a round before it is read there for the iteration before."""
+        """Return the number of versions as TVM counts them: from the stage of the first write to that of the last read;
+        two only if a round writes before it reads the version of the previous iteration.
+        """
         stage, order = self.plan.stage, self.plan.order
         uses = [(n, t) for n, ts in enumerate(self.accesses) for t in ts if t.data is data]
         written = [(n, t) for n, t in uses if t.writes]
@@ -187,9 +189,9 @@ class _Pipeline:
     def _round(
         self, time: Expr, *, known: int | None = None, last: int | None = None, body: bool = False
     ) -> list[Stmt]:
-        """Return the statements of round `time`, counted from 0. `known` is its number where that is constant; `last`
-        numbers the rounds of the epilogue. Parts whose iteration does not exist are left out, or are guarded by a
-        condition."""
+        """Return the statements of round `time`, counted from 0. `known` is its number if constant; `last` numbers the
+        rounds of the epilogue. Parts whose iteration does not exist are left out or guarded by a condition.
+        """
         loop, plan = self.loop, self.plan
         stmts: list[Stmt] = []
         limit: int | None = None  # how many groups may be in flight after the waits so far
@@ -240,7 +242,7 @@ class _Pipeline:
     # ------------------------------------------------------------ groups of copies
 
     def _users(self, data: tir.Var, writer: int) -> list[int]:
-        """Return the parts that use memory, except for its writer, in the order in which an iteration runs them."""
+        """Return the parts that use memory, except its writer, in the order of one iteration."""
         users = {n for n, ts in enumerate(self.accesses) if n != writer and any(t.data is data for t in ts)}
         return sorted(users, key=lambda n: (self.plan.stage[n], self.plan.order[n]))
 
@@ -257,7 +259,7 @@ class _Pipeline:
         return runs
 
     def _pending(self, part: int, place: int) -> int | None:
-        """Return how many groups may be in flight when a part begins; None if it waits for none."""
+        """Return how many groups may be in flight when a part begins; None if it waits for no group."""
         allowed: list[int] = []
         before = sum(g.last < place for g in self.groups)
         for at, group in enumerate(self.groups):
@@ -271,8 +273,10 @@ class _Pipeline:
         return min(allowed, default=None)
 
     def _find_write_barriers(self) -> dict[int, int]:
-        """Find asynchronous copies that overwrite data which threads may still be reading (anti-dependences), where no
-        wait has a barrier in between. Return the places that need a barrier, each with the first round that does."""
+        """Find asynchronous copies that overwrite data which threads may still be reading (anti-dependences) without a
+        wait, and its barrier, in between. Return the positions that need a barrier, each with the first round that
+        does.
+        """
         first_rounds: dict[int, int] = {}
         barriers = self._wait_places()
         for group in self.runs:
@@ -313,7 +317,7 @@ class _Pipeline:
                     self.write_barriers[first] = min(start, self.write_barriers.get(first, start))
 
     def _wait_places(self) -> set[int]:
-        """Return the places in a round that have a wait, and so a barrier, before them."""
+        """Return the positions in a round with a wait, and so a barrier, before them."""
         waiting: set[int] = set()
         limit: int | None = None
         for place, part in enumerate(self.sequence):
@@ -343,7 +347,7 @@ def _sum(extent: Expr, number: int) -> int | None:
 
 
 def _modulo(number: Expr, count: int) -> Expr:
-    """Reduce the constant in `number` modulo `count`; the result is congruent, and not negative if `number` is not."""
+    """Reduce the constant in `number` modulo `count`; the result is congruent, and non-negative if `number` is."""
     match number:
         case tir.Add(lhs=lhs, rhs=tir.IntImm(value=more)):
             return c.add(lhs, more % count)
@@ -380,7 +384,7 @@ def _split_body(loop: tir.For) -> tuple[list[tir.AllocBuffer], list[Body]]:
                 else:
                     parts.append(body)
             case _:
-                raise refused(loop, "its body has names or views that belong to no statement of it")
+                raise refused(loop, "its body declares variables or views outside of its parts")
     return allocated, parts
 
 
@@ -397,7 +401,7 @@ def _double_buffered(part: Body) -> set[tir.Var]:
 
 @dataclass(frozen=True)
 class PipelineLoops(LoweringStep):
-    """Overlap the iterations of loops annotated `software_pipeline_stage` (TVM: InjectSoftwarePipeline).
+    """Overlap the iterations of loops annotated with `software_pipeline_stage` (TVM: InjectSoftwarePipeline).
 
     Before:  for k in range(8): load(k); compute(k)
     After:   load(0); for k in range(7): load(k + 1); compute(k)  then compute(7)

@@ -20,7 +20,7 @@ from mlcc.passes.lowering.unroll import nested_bodies
 
 @dataclass(frozen=True, slots=True)
 class PartAccess:
-    """An access of a part: of memory `data`, at `index` (None: not known) inside `loops`."""
+    """An access by a part to memory `data`, at `index` (None: unknown) inside `loops`."""
 
     data: tir.Var
     writes: bool
@@ -29,7 +29,7 @@ class PartAccess:
 
 
 def part_touches(part: Body) -> list[PartAccess]:
-    """Return all accesses of a part, except for memory that it allocates itself."""
+    """Return all accesses of a part, except those of memory that it allocates itself."""
     accesses: list[PartAccess] = []
     allocated: set[tir.Var] = set()
     _collect(part, (), accesses, allocated)
@@ -77,7 +77,7 @@ def _conflicts(ours: list[PartAccess], theirs: list[PartAccess]) -> list[tuple[P
 
 
 def apart(loop: tir.For, early: PartAccess, late: PartAccess, distance: int) -> bool:
-    """Return True if the ranges of `early` in an iteration and of `late` `distance` iterations on are disjoint."""
+    """Return True if the ranges of `early` in an iteration and of `late` `distance` iterations later are disjoint."""
     if early.index is None or late.index is None:
         return False
     analyzer = Analyzer()
@@ -114,11 +114,11 @@ def _range(touch: PartAccess, analyzer: Analyzer) -> tuple[tir.Expr, tir.Expr] |
 
 
 def _dependence_error(loop: tir.For, plan: Plan, first: int, second: int, data: tir.Var) -> CompileError:
-    message = f"the loop `{loop.var.name}` cannot be pipelined: its parts {first} and {second} would change places"
+    message = f"the loop `{loop.var.name}` cannot be pipelined: its parts {first} and {second} would be reordered"
     help = (
-        f"part {first} has stage {plan.stage[first]} and place {plan.order[first]}, part {second} has stage "
-        f"{plan.stage[second]} and place {plan.order[second]}; what comes first and is used later has the lower stage, "
-        "or the same stage and the lower place"
+        f"part {first} has stage {plan.stage[first]} and position {plan.order[first]}, part {second} has stage "
+        f"{plan.stage[second]} and position {plan.order[second]}; the part that comes first needs the lower stage, or "
+        "the same stage and the lower position"
     )
-    related = () if data.span is None else (Label(data.span, f"both use `{data.name}`, and one writes it"),)
-    return CompileError(error("E0771", f"{message} at `{data.name}`", loop.span, help=help, related=related))
+    related = () if data.span is None else (Label(data.span, f"both access `{data.name}`, and one of them writes it"),)
+    return CompileError(error("E0771", f"{message}, and both use `{data.name}`", loop.span, help=help, related=related))

@@ -1,6 +1,7 @@
-"""Tiles of the copy engine (`bulk_tiles`) in asynchronous stages of a pipeline.
+"""Assign the bulk copies (`bulk_tiles`) in asynchronous pipeline stages to slots.
 
-Each iteration has its tile in its own slot, and threads wait for it before its first use."""
+Each iteration has its tile in its own slot, and threads wait for it before its first use.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from mlcc.passes.lowering.mutator import Body, TirMutator
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile that part `writer` copies into memory `data`; part `user` is the first that uses it."""
+    """A tile that part `writer` copies into memory `data`; part `user` is the first one that uses it."""
 
     key: int
     data: tir.Var
@@ -51,7 +52,7 @@ def only_tiles(part: Body) -> bool:
 
 
 class Slotted(TirMutator):
-    """Rewrites a part: gives its tiles (by key) their slots, and drops their waits, which stand at the first use."""
+    """Rewrite a part: give its tiles (by key) their slots, and drop their waits, which move to the first use."""
 
     def __init__(self, slots: Mapping[int, tuple[Expr, int]]) -> None:
         self._slots = slots

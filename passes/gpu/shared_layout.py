@@ -1,4 +1,4 @@
-"""The layout of a kernel's `shared.dyn` buffers in the dynamic shared memory of a block."""
+"""Lay out a kernel's `shared.dyn` buffers in the dynamic shared memory of a block."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import find
 
-ALIGNMENT = 16  # of a buffer that asks for no more than all buffers do
+ALIGNMENT = 16  # bytes, of a buffer that does not ask for more than the default alignment
 _DEFAULT_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DynamicLayout:
-    """The first byte of each buffer, by its data variable, and how many bytes all take: int64 expressions."""
+    """The byte offset of each buffer, by its data variable, and the size of all together: int64 expressions."""
 
     offsets: Mapping[tir.Var, tir.Expr]
     size: tir.Expr

@@ -35,7 +35,7 @@ def split_host_device(name: str, func: tir.PrimFunc, taken: Collection[str] = ()
 
 
 class _KernelOutliner(TirMutator):
-    """Replaces kernels by launches."""
+    """Replace kernels by launches."""
 
     def __init__(self, name: str, func: tir.PrimFunc, taken: Collection[str]) -> None:
         self._func = func
@@ -83,7 +83,8 @@ class _KernelOutliner(TirMutator):
 
     def _parameters(self, body: Body, axes: list[tir.Var], extents: list[tir.Expr]) -> list[tir.Var]:
         """Return the parameters of a kernel: its free variables and those of the shapes of its buffers. Pointers come
-        first; within both kinds the order is that of the function's parameters."""
+        first; otherwise the order is that of the function's parameters.
+        """
         free = dict.fromkeys(_free_variables(body, set(axes), extents))
         for buffer in [self._buffers[v] for v in free if v in self._buffers]:
             offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
@@ -93,7 +94,7 @@ class _KernelOutliner(TirMutator):
         return sorted(free, key=lambda v: (not v.dtype.is_handle, self._order.get(v, after)))
 
     def _views(self, body: Body) -> list[Stmt]:
-        """Return copies of the host's buffer declarations that the kernel uses."""
+        """Return copies of the declarations of the host's buffers that the kernel uses."""
         nodes = [n for stmt in body for n in walk(stmt)]
         known = {n.buffer for n in nodes if isinstance(n, (tir.AllocBuffer, tir.DeclBuffer))}
         used = dict.fromkeys(n for n in nodes if isinstance(n, tir.Buffer) and n not in known)
@@ -148,7 +149,7 @@ def _free_variables(body: Body, bound: set[tir.Var], extents: list[tir.Expr]) ->
 
 @dataclass(frozen=True)
 class SplitHostDevice(LoweringStep):
-    """Make a function of each kernel, which the host's code launches by name (TVM: SplitHostDevice).
+    """Outline each kernel as a function that the host code launches by name (TVM: SplitHostDevice).
 
     Before:  for b in T.thread_binding(8, thread="blockIdx.x"): B[b] = A[b]
     After:   Module.f_kernel(A.data, B.data)

@@ -1,14 +1,14 @@
-"""The order of elements in shared memory that blocks ask for by the annotation `permuted_layout` (TVM's name), so that
-rows that begin in the same bank are read side by side: pieces of 16 bytes change places within their row.
+"""Swizzle shared memory: permute 16-byte pieces within rows, so that accesses to a column avoid bank conflicts.
 
-A row is what the last index of a buffer counts. With the width 128, piece number `p` of row `r` lies at `p ^ r % 8`
-among each eight; with 64 at `p ^ r // 2 % 4` among four; with 32 at `p ^ r // 4 % 2` among two. Where a row is as long
-as the width, this is the 128, 64 or 32 byte swizzle of the PTX ISA ("Shared Memory Matrix Layout", "Swizzling Modes"),
-which goes by address; buffers begin at a multiple of 1024 bytes for that. The value of the annotation is the width, or
-1 (or a text, as TVM has them) for the greatest one that divides the length of a row.
+Blocks request it by the annotation `permuted_layout` (TVM's name). A row is the extent of the last dimension. With
+width 128, piece `p` of row `r` is stored at `p ^ r % 8` within each eight pieces; with 64 at `p ^ r // 2 % 4` within
+four; with 32 at `p ^ r // 4 % 2` within two. Where a row is as long as the width, this is the 128, 64 or 32 byte
+swizzle of the PTX ISA ("Shared Memory Matrix Layout", "Swizzling Modes"), which is a function of the address; buffers
+are aligned to 1024 bytes for it. The value of the annotation is the width, or 1 (or a string, as in TVM) for the
+greatest width that divides the length of a row.
 
-`plan_swizzle` takes note of it while buffers have dimensions, and `swizzle_shared` changes flat indices, once, when
-threads are ordered and vectors and asynchronous copies are made: until then indices are the usual ones.
+`plan_swizzle` records the permutation while buffers still have dimensions. `swizzle_shared` permutes flat indices,
+after barriers, vectors and asynchronous copies are generated: up to then indices are unpermuted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Permutation:
 
     @staticmethod
     def of(annotations: Mapping[str, object]) -> Permutation | None:
-        """Read the permutation that `plan-swizzle` noted at an allocation; None if there is none."""
+        """Read the permutation that `plan-swizzle` recorded at an allocation; None if there is none."""
         noted = annotations.get(SWIZZLE)
         if not isinstance(noted, tuple) or len(noted) != 3:
             return None
@@ -61,7 +61,7 @@ class Permutation:
 
     @property
     def is_by_address(self) -> bool:
-        """True for the hardware swizzle, a function of the address: rows are as wide as the swizzle."""
+        """Whether this is the hardware swizzle, a function of the address: rows are as wide as the swizzle."""
         return self.width == self.row
 
     @property
@@ -105,7 +105,7 @@ class Permutation:
         return analyzer.prove(c.equal(c.floormod(index.base, lanes), 0))
 
     def _xor_swizzle(self, index: Expr) -> Expr:
-        """`index ^ index // turn % pieces * (elements of a piece)`, by operations on bits where that can be."""
+        """Return `index ^ index // run_length % pieces * (elements of a piece)`, by bit operations if possible."""
         dtype = index.dtype
         pieces, elements, run_length = self.width // PIECE, PIECE // self.size, self._run_length
         if run_length & (run_length - 1):
@@ -134,8 +134,9 @@ def _op(name: str, a: Expr, b: Expr) -> Expr:
 
 
 def plan_swizzle(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is loop code with buffers as long as they stay, with a `Permutation` noted at
-    allocations that have an order of their own. Raises CompileError E0774."""
+    """Return `func` (loop code before flattening) with a `Permutation` recorded at swizzled allocations. Raises
+    CompileError E0774.
+    """
     allocations = [n for s in func.body for n in find(s, tir.AllocBuffer) if PERMUTED in n.annotations]
     if not allocations:
         return func
@@ -157,11 +158,11 @@ def _plan(node: tir.AllocBuffer) -> Permutation | None:
     size = buffer.dtype.bytes * buffer.dtype.lanes
     length = tir.const_int(buffer.shape[-1]) if buffer.shape else None
     if length is None or PIECE % size:
-        raise _error(buffer, "rows of known lengths are made of pieces of 16 bytes")
+        raise _error(buffer, "rows need a constant length and elements whose size divides 16 bytes")
     strides = [tir.const_int(x) for x in buffer.strides or compact_strides(buffer.shape)]
     if strides != [tir.const_int(x) for x in compact_strides(buffer.shape)]:
-        help = "an order of its own needs no longer rows: leave `storage_align` out"
-        raise _error(buffer, "its rows lie apart from each other", help=help)
+        help = "a swizzled buffer needs no padding: remove `storage_align`"
+        raise _error(buffer, "its rows are padded", help=help)
     row = length * size
     width = max(widths)  # type: ignore[type-var]
     if width == 1:
@@ -169,9 +170,9 @@ def _plan(node: tir.AllocBuffer) -> Permutation | None:
     assert width is not None
     if not width or row % width:
         help = (
-            "a row, what the last index counts, is a multiple of 128, 64 or 32 bytes (`transform_layout` makes it so)"
+            "the last dimension must span a multiple of 128, 64 or 32 bytes (`transform_layout` can change the shape)"
         )
-        raise _error(buffer, f"rows of {row} bytes are no multiple of {width or WIDTHS[-1]}", help=help)
+        raise _error(buffer, f"rows of {row} bytes are not a multiple of {width or WIDTHS[-1]} bytes", help=help)
     return Permutation(width, width if len(buffer.shape) == 1 else row, size)
 
 
@@ -184,7 +185,8 @@ def _width(value: object, buffer: tir.Buffer) -> int | None:
         return None
     if known in (1, *WIDTHS):
         return int(known)
-    raise _error(buffer, f"{known} is no width", help=f"widths are {', '.join(map(str, WIDTHS))} bytes, or 1 for any")
+    help = f"widths are {', '.join(map(str, WIDTHS))} bytes, or 1 for any"
+    raise _error(buffer, f"{known} is not a width", help=help)
 
 
 class _SwizzlePlanner(TirMutator):
@@ -210,15 +212,16 @@ class _SwizzlePlanner(TirMutator):
 
 
 def permutations(body: tuple[Stmt, ...]) -> dict[tir.Var, tuple[tir.Buffer, Permutation]]:
-    """The buffers that have an order of their own, by data variable."""
+    """Return the swizzled buffers with their permutations, by data variable."""
     allocations = (n for s in body for n in find(s, tir.AllocBuffer))
     planned = ((n.buffer, Permutation.of(n.annotations)) for n in allocations)
     return {buffer.data: (buffer, plan) for buffer, plan in planned if plan is not None}
 
 
 def swizzle_shared(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, flat loop code without views, with elements where they lie. Raises CompileError E0774 for what names such
-    memory by a pointer of its own."""
+    """Return `func` (flat loop code without views) with indices into swizzled buffers permuted. Raises CompileError
+    E0774 if a pointer to such a buffer is used otherwise.
+    """
     permuted = permutations(func.body)
     return replace(func, body=_IndexSwizzler(permuted).body(func.body)) if permuted else func
 
@@ -256,7 +259,7 @@ class _IndexSwizzler(TirMutator):
         return node
 
     def _address_taken(self, data: tir.Var, node: Node) -> CompileError:
-        help = "it is read and written by index, by `ldmatrix`, and by asynchronous copies"
+        help = "access it by index, by `ldmatrix`, or by asynchronous copies only"
         return _error(self._known[data][0], "its address is taken", node, help)
 
     def expr_call(self, node: tir.Call) -> Expr:
@@ -274,7 +277,7 @@ class _IndexSwizzler(TirMutator):
         return replace(node, args=changed)
 
     def _swizzled_pointer(self, node: tir.Call, at: int, offset_at: int) -> tuple[Expr, Expr] | None:
-        """A pointer and an offset beside it, in elements, for what a thread reads or writes of one piece."""
+        """Return the pointer and the permuted offset, in elements, of an access to one piece; None for other memory."""
         pointer, offset = node.args[at], self.expr(node.args[offset_at])
         match pointer:
             case tir.Var():
@@ -295,7 +298,7 @@ class _IndexSwizzler(TirMutator):
 
 @dataclass(frozen=True)
 class PlanSwizzle(LoweringStep):
-    """Note the order of elements that `permuted_layout` asks for at the allocations in shared memory.
+    """Record the swizzle that `permuted_layout` asks for at allocations in shared memory.
 
     Before:  S = T.alloc_buffer((64, 64), "float16", scope="shared"), written under {"permuted_layout": 1}
     After:   the allocation says which pieces of a row change places
@@ -311,7 +314,7 @@ class PlanSwizzle(LoweringStep):
 
 @dataclass(frozen=True)
 class SwizzleShared(LoweringStep):
-    """Change indices into shared memory to the order that was planned, so that fewer accesses meet in a bank.
+    """Permute indices into swizzled shared memory, so that fewer accesses conflict in a bank.
 
     Before:  S[i * 64 + j]
     After:   S[i * 64 + (j // 8 ^ i % 8) * 8 + j % 8]

@@ -1,4 +1,4 @@
-"""Tensor maps: what the copy engine is told of a tensor in global memory, and of the boxes that it copies.
+"""Represent tensor maps: the copy engine's description of a tensor in global memory and of the boxes that it copies.
 
 `T.tensor_map(T.type_annotation("float16"), A.data, rank, swizzle, dims..., strides..., box..., steps...)` stands where
 a copy names one: `dims` are extents and `box` those of a copy, both with the innermost dimension first; `strides` are
@@ -28,7 +28,7 @@ __all__ = ["MOST_DIMS", "TensorMap", "is_tensor_map"]
 
 @dataclass(frozen=True, slots=True)
 class MapForm:
-    """The part of a tensor map that is fixed at compile time; lists have the innermost dimension first."""
+    """The part of a tensor map that is fixed at compile time; tuples have the innermost dimension first."""
 
     dtype: DType
     swizzle: int
@@ -46,7 +46,7 @@ class MapForm:
         return prod(self.counts) * self.dtype.bytes
 
     def as_attribute(self) -> dict[str, Any]:
-        """The value that `MapForm.of` reads."""
+        """Return the value that `MapForm.of` reads."""
         return {"dtype": str(self.dtype), "swizzle": self.swizzle, "box": self.box, "steps": self.steps}
 
     @staticmethod
@@ -57,37 +57,37 @@ class MapForm:
             form = MapForm(DType.of(str(stated["dtype"])), int(stated["swizzle"]), *lists)
             problem = form.problem()
         except (KeyError, TypeError, ValueError) as exc:
-            problem = f"its attribute has dtype, swizzle, box and steps ({exc})"
+            problem = f"its attribute must have dtype, swizzle, box and steps ({exc})"
         if problem is not None:
-            raise CompileError(error("E0777", f"a tensor map: {problem}", span))
+            raise CompileError(error("E0777", f"invalid tensor map: {problem}", span))
         return form
 
     def problem(self) -> str | None:
         """Return the reason why the map is invalid, or None. Extents and strides known at run time only pass."""
         if str(self.dtype) not in DTYPES:
-            return f"elements of dtype {self.dtype} are not copied"
+            return f"elements of dtype {self.dtype} cannot be copied"
         if not 1 <= len(self.box) <= MOST_DIMS or len(self.steps) != len(self.box):
-            return f"a box of {len(self.box)} sizes and {len(self.steps)} steps; 1 to {MOST_DIMS} of both fit"
+            return f"the box has {len(self.box)} sizes and {len(self.steps)} steps; it needs 1 to {MOST_DIMS} of both"
         if self.swizzle not in SWIZZLES:
-            return f"a swizzle of {self.swizzle}; there are {', '.join(map(str, SWIZZLES))}"
+            return f"the swizzle is {self.swizzle}; it must be one of {', '.join(map(str, SWIZZLES))}"
         for size in self.box:
             if not 1 <= size <= MOST_BOX:
-                return f"a box of {size} elements along a dimension; 1 to {MOST_BOX} fit"
+                return f"the box has {size} elements along a dimension; it needs 1 to {MOST_BOX}"
         row = self.box[0] * self.dtype.bytes
         if row % STRIDE_UNIT:
-            return f"rows of a box of {row} bytes; they have to be multiples of {STRIDE_UNIT}"
+            return f"a row of the box has {row} bytes; it must be a multiple of {STRIDE_UNIT}"
         if self.swizzle and row > self.swizzle:
-            return f"rows of a box of {row} bytes do not fit a swizzle of {self.swizzle}"
+            return f"a row of the box has {row} bytes and does not fit a swizzle of {self.swizzle}"
         if any(not 1 <= step <= MOST_STEP for step in self.steps):
-            return f"steps are 1 to {MOST_STEP}"
+            return f"steps must be 1 to {MOST_STEP}"
         if self.steps[0] != 1:
-            return "the step of the innermost dimension is 1"
+            return "the step of the innermost dimension must be 1"
         return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorMap:
-    """One map; lists have the innermost dimension first."""
+    """A tensor map; tuples have the innermost dimension first."""
 
     data: tir.Var
     form: MapForm
@@ -101,7 +101,7 @@ class TensorMap:
         return MapSpec(self.data.name, str(form.dtype), form.box, form.steps, form.swizzle)
 
     def call(self) -> tir.Call:
-        """As it stands in code."""
+        """Return the call of `T.tensor_map` that represents the map in code."""
         form = self.form
         kind = tir.Call(form.dtype, tir.Op("tir.type_annotation"), ())
         counts = (c.const(len(self.dims), INT32), c.const(form.swizzle, INT32))
@@ -122,7 +122,7 @@ class TensorMap:
         dims, strides = rest[:rank], rest[rank : 2 * rank - 1]
         fixed = [tir.const_int(a) for a in rest[2 * rank - 1 :]]
         if swizzle not in SWIZZLES or None in fixed:
-            raise refused(call, "the swizzle (0, 32, 64 or 128), sizes of boxes and steps are constants")
+            raise refused(call, "the swizzle (0, 32, 64 or 128), the box sizes and the steps must be constant")
         numbers = tuple(n for n in fixed if n is not None)
         tensor_map = TensorMap(data, MapForm(kind.dtype, swizzle, numbers[:rank], numbers[rank:]), dims, strides)
         problem = tensor_map.problem()
@@ -135,7 +135,7 @@ class TensorMap:
         for stride in self.strides:
             known = tir.const_int(stride)
             if known is not None and (known % STRIDE_UNIT or known < 0):
-                return f"a stride of {known} bytes; strides have to be multiples of {STRIDE_UNIT}"
+                return f"a stride is {known} bytes; strides must be multiples of {STRIDE_UNIT}"
         return self.form.problem()
 
 

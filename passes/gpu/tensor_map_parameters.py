@@ -1,4 +1,4 @@
-"""Tensor maps that a kernel's code states become parameters of it: what a map says is known when it is launched."""
+"""Turn the tensor maps that a kernel's code states into parameters, because the host fills them in at the launch."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ _POINTER = {"tir.ptx_cp_async_bulk_tensor": 4, "tir.ptx_cp_async_bulk_tensor_sto
 
 
 def with_map_parameters(body: Body, axes: set[tir.Var]) -> tuple[Body, dict[tir.Var, TensorMap]]:
-    """The code of a kernel with variables in place of maps, and what each stands for; equal maps are one. The tensor's
-    own pointer is passed beside it. `axes` are the thread's places. Raises CompileError E0777."""
+    """Return the code of a kernel with variables in place of tensor maps, and the map of each variable; equal maps
+    share one. The pointer of the tensor is passed in addition. `axes` are the variables of the thread axes. Raises
+    CompileError E0777.
+    """
     if not any(is_tensor_map(n) for s in body for n in walk(s)):
         return body, {}
     inside = axes | {v for s in body for n in walk(s) for v in _bound_vars(n)}
@@ -43,7 +45,7 @@ class _MapOutliner(TirMutator):
 
     def expr_call(self, node: tir.Call) -> Expr:
         if is_tensor_map(node):
-            text = "`T.tensor_map` stands where no bulk copy takes it"
+            text = "`T.tensor_map` can only be the argument of a bulk copy"
             raise CompileError(
                 error("E0777", text, node.span, help="a copy of a tensor takes one as its third argument")
             )
@@ -77,7 +79,7 @@ class _MapOutliner(TirMutator):
         return var
 
     def _fresh_name(self, tensor: str) -> str:
-        """A name that the text of the kernel keeps: an attribute speaks of the parameter by it."""
+        """Return a unique name for a map parameter, which an attribute of the kernel refers to."""
         base = name = f"{re.sub(r'[^A-Za-z0-9_]', '_', tensor)}_map"
         number = 1
         while name in self._names:

@@ -1,4 +1,4 @@
-"""Thread axes, and the loops and launch scopes that bind them."""
+"""Find thread axes, and the loops and launch scopes that bind them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def thread_axis(stmt: Stmt) -> tuple[str, tir.Var, tir.Expr] | None:
     if is_virtual(tag):
         return None
     if tag not in AXES:
-        text = f"`{tag}` is no axis of a launch"
+        text = f"`{tag}` is not an axis of a launch"
         raise CompileError(error("E0721", text, stmt.span, help=f"the axes are {', '.join(AXES)}"))
     return axis
 

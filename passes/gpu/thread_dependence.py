@@ -31,8 +31,9 @@ Pair = tuple[Expr, Expr]
 
 @dataclass(slots=True, eq=False)
 class Side:
-    """One access: its index, its guards, and the ranges of the variables of the enclosing loops, those of threads
-    included."""
+    """One access: its index, its guards, and the ranges of the variables of the enclosing loops, including thread
+    loops.
+    """
 
     index: Expr
     guards: Sequence[Expr]
@@ -41,10 +42,11 @@ class Side:
 
 @dataclass(slots=True, eq=False)
 class Meeting:
-    """A dependence problem between two sides.
+    """A dependence problem between two accesses.
 
-    `other` are the variables that may differ between the sides: those of threads, of inner loops, and of the loop that
-    carries the dependence. `carried_by` is the variable of this loop and the dependence distance in iterations (None: any).
+    `other` are the variables that may differ between the two: those of threads, of inner loops, and of the loop that
+    carries the dependence. `carried_by` is the variable of that loop, with the dependence distance in iterations (None:
+    any distance).
     """
 
     threads: Sequence[tir.Var]
@@ -96,7 +98,8 @@ class _Term:
     """A term of the equation: `factor` times a number between `low` and `high`.
 
     `key` names the expression if the number is its difference between the sides; `nonzero` if this is known not to be
-    0."""
+    0.
+    """
 
     factor: int
     low: int

@@ -1,4 +1,4 @@
-"""A rewriting that knows by what names the threads' places go where it stands."""
+"""Provide a mutator that tracks the variables bound to thread axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ class ThreadMutator(TirMutator):
         self._scopes: list[tuple[str, tir.Var]] = []
 
     def thread(self, axis: str) -> tir.Var | None:
-        """The variable of a thread axis (`threadIdx.x`) here; None outside of its loops and scopes."""
+        """Return the variable of a thread axis (`threadIdx.x`) at the current statement; None outside of its loops and
+        scopes.
+        """
         return next((var for tag, var in reversed(self._scopes) if tag == axis), None)
 
     @contextmanager

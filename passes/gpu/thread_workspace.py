@@ -1,4 +1,4 @@
-"""Temporaries of a thread whose size is known only at a launch: they lie in global memory, a part for each thread.
+"""Allocate thread-private temporaries of a size known only at the launch in global memory, one part for each thread.
 
     for b in T.thread_binding(n, thread="blockIdx.x"):
         for t in T.thread_binding(64, thread="threadIdx.x"):
@@ -35,7 +35,7 @@ from mlcc.passes.manage.stages import LOOPS
 
 
 def allocate_thread_memory(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, without blocks, with such temporaries allocated by the host."""
+    """Return `func` (without blocks) with such temporaries allocated by the host."""
     return replace(func, body=_WorkspaceAllocator().body(func.body))
 
 
@@ -122,7 +122,7 @@ def _has_loads(expr: Expr) -> bool:
 
 @dataclass(frozen=True)
 class AllocateThreadMemory(LoweringStep):
-    """Allocate temporaries of a thread whose size a launch decides in global memory, a part for each thread.
+    """Allocate thread-private temporaries of a size known only at the launch in global memory.
 
     Before:  in each thread: K = T.alloc_buffer((m,)); K[i] = ...
     After:   K = T.alloc_buffer((n, 64, m)); in each thread: K[b, t, i] = ...

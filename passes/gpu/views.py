@@ -1,4 +1,4 @@
-"""Views of buffers (`T.match_buffer` in a block, declared buffers over a pointer) become accesses of what they view.
+"""Resolve views (`T.match_buffer` in a block, buffers declared over a pointer) to accesses of the viewed memory.
 
 Afterwards each piece of memory has one name, that of its allocation or parameter, wherever views are over memory of the
 same element type, from an offset that is known by its variables. Others stay. Names of small integer expressions (the
@@ -34,7 +34,7 @@ def resolve_views(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 class _Resolver(Placed):
-    """Binders stay as they are, except those of views. `flat` declares parameters that only views name."""
+    """Binders stay as they are, except those of views. `flat` declares parameters that only views refer to."""
 
     def __init__(self, func: tir.PrimFunc) -> None:
         self._known: dict[tir.Var, Place] = {}
@@ -104,7 +104,7 @@ def _is_flat(buffer: tir.Buffer) -> bool:
 
 @dataclass(frozen=True)
 class ResolveViews(LoweringStep):
-    """Replace accesses of views by accesses of what they view.
+    """Replace accesses of views by accesses of the viewed buffers.
 
     Before:  V_1[i * s + j], a view of S_1 with s = 64
     After:   S_1[i * 64 + j]

@@ -1,4 +1,5 @@
-"""Virtual threads: loops bound to `vthread.x`, `.y`, `.z` become several threads' work in the code of one.
+"""Expand virtual threads: a loop bound to `vthread.x`, `.y` or `.z` becomes the work of several threads in the code of
+one.
 
 A statement that depends on the virtual thread is replicated, one copy next to the other; invariant statements are kept
 once. Enclosing loops and conditions are shared, so that one tile in shared memory serves all virtual threads. An
@@ -29,12 +30,12 @@ MAX_UNROLLED = 16  # of virtual threads that stand one after the other; more of 
 
 
 def inject_virtual_threads(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Replace the virtual threads of `func`, flat loop code."""
+    """Expand the virtual threads of `func` (flat loop code)."""
     return replace(func, body=_Injector().body(func.body))
 
 
 class _Injector(TirMutator):
-    """Replaces loops over virtual threads, innermost first."""
+    """Replace loops over virtual threads, innermost first."""
 
     def expr(self, node: Expr) -> Expr:
         return node
@@ -70,7 +71,8 @@ def _expand(var: tir.Var, low: Expr, extent: Expr, body: Body) -> Body:
 
 
 class VaryingState:
-    """Names and memory that depend on a variable: their contents may vary with it, or are written for some values only.
+    """The variables and memory that depend on a variable: their contents vary with it, or are written for some of its
+    values only.
 
     `memory` are data variables (roots of views); `names` scalars and views.
     """
@@ -86,7 +88,7 @@ class VaryingState:
         self.has_declarations = any(map(self.is_replicated, _statements(body)))
 
     def is_replicated(self, stmt: Stmt) -> bool:
-        """Return True if a statement defines a name or memory that each value of the variable needs a copy of."""
+        """Return True if a statement declares a variable or memory of which each value of the variable needs a copy."""
         match stmt:
             case tir.Bind(var=var):
                 return var in self.names
@@ -158,7 +160,7 @@ def _statements(body: Body) -> list[Stmt]:
 
 
 class _Interleaver:
-    """The statements of all virtual threads. With `loops`, statements that differ stand in a loop over them."""
+    """Interleave the statements of all virtual threads. With `loops`, a varying statement runs in a loop over them."""
 
     def __init__(
         self, var: tir.Var, low: Expr, count: int, varying: VaryingState, fragments: dict[tir.Var, int], loops: bool
@@ -213,7 +215,7 @@ class _Interleaver:
 
 @dataclass(frozen=True)
 class InjectVirtualThreads(LoweringStep):
-    """Write the work of virtual threads out as code of one thread (TVM: InjectVirtualThread).
+    """Expand virtual threads into the code of one thread (TVM: InjectVirtualThread).
 
     Before:  for v in T.thread_binding(2, thread="vthread.x"): C[v * 8 + t] = ...
     After:   C[t] = ...; C[8 + t] = ...

@@ -1,5 +1,4 @@
-"""Memory of a warp: buffers of scope `warp` become registers of its threads, and reads of others' elements shuffles.
-Memory of a warpgroup, four warps, is likewise but that threads read only what is theirs.
+"""Lower memory of scope `warp` to registers of the warp's threads; reads of elements of other threads become shuffles.
 
 A thread holds the elements that it writes: consecutive runs of as many as the thread index is multiplied with in the
 index of stores (`m`), so that element i is number `i // (width * m) * m + i % m` of thread `i // m % width`. Intrinsics
@@ -52,8 +51,9 @@ def _error(buffer: tir.Buffer, message: str, node: Node, help: str | None = None
 
 
 class _Lanes:
-    """The variables of `threadIdx.x`, for all of which one stands in `lane_vars`, by its type, and how many threads share
-    memory."""
+    """The lane of a thread. `lane_vars` has the variable by dtype that stands for all variables bound to `threadIdx.x`;
+    `group` is the number of threads that share memory.
+    """
 
     def __init__(self, func: tir.PrimFunc, group: int) -> None:
         self.group = group
@@ -73,13 +73,13 @@ class _Lanes:
             self.analyzer.bind(lane, tir.Range(c.const(0, lane.dtype), c.const(max(self.width, 1), lane.dtype)))
 
     def plain(self, index: Expr) -> Expr:
-        """Express an index over the lane, without casts: these are wide enough for it."""
+        """Express an index over the lane, without casts: the lane variables are wide enough."""
         while isinstance(index, tir.Cast) and index.value.dtype.kind == "int":
             index = index.value
         return self.analyzer.simplify(rewrite_bottom_up(substitute(index, self.lane_values), self._uncast))
 
     def _uncast(self, node: Node) -> Node:
-        """The lane as an integer of another width is the lane of that width."""
+        """Replace a cast of the lane by the lane variable of that type."""
         lane = isinstance(node, tir.Cast) and any(node.value is v for v in self.lane_vars.values())
         return self.lane_vars.get(node.dtype, node) if lane else node  # type: ignore[attr-defined]
 
@@ -119,7 +119,7 @@ def _run_length(func: tir.PrimFunc, buffer: tir.Buffer, lanes: _Lanes) -> int:
                 step = substitute(plain, {lane: c.add(lane, 1) for lane in lanes.lane_vars.values()})
                 growth = tir.const_int(lanes.analyzer.simplify(c.sub(step, plain)))
                 if growth is None or growth < 0:
-                    raise _error(buffer, "a thread writes to places that are no multiple of its index", node)
+                    raise _error(buffer, "a thread writes at an index that is not a multiple of its thread index", node)
                 runs.add(growth)
     runs.discard(0)
     if len(runs) > 1:
@@ -154,7 +154,9 @@ class _Registers:
         self.buffer: tir.Buffer = replace(old, data=data, shape=(c.const(groups * run, old.shape[0].dtype),))
 
     def place(self, index: Expr) -> tuple[Expr, Expr]:
-        """Return the element's index in the part of the thread that holds it, and this thread; both over the lane."""
+        """Return the index of an element in the part of the thread that holds it, and that thread; both in terms of the
+        lane.
+        """
         width, run, analyzer = self._lanes.width, self.run, self._lanes.analyzer
         plain = self._lanes.plain(index)
         mine = c.add(c.mul(c.floordiv(plain, width * run), run), c.floormod(plain, run))
@@ -222,7 +224,7 @@ class _WarpMemoryLowering(ThreadMutator):
         mine, thread = registers.place(index.base)
         fits = c.less_equal(c.add(c.floormod(mine, registers.run), index.lanes), registers.run)
         if tir.const_int(index.stride) != 1 or not self._lanes.analyzer.prove(fits):
-            raise _error(registers.old, "a vector reaches over the elements of several threads", node)
+            raise _error(registers.old, "a vector spans the elements of several threads", node)
         return mine, thread, index.lanes
 
     def _index(self, registers: _Registers, mine: Expr, lanes: int, node: Node) -> Expr:
@@ -255,7 +257,7 @@ class _WarpMemoryLowering(ThreadMutator):
         if self._lanes.depends_on_lane(mine):
             raise _error(registers.old, "threads read different elements of another thread at once", node)
         if self._divergent:
-            help = "let loops that are bound to threads divide what there is, or pad it"
+            help = "choose thread-bound loops whose extents divide the data, or pad the data"
             raise _error(registers.old, f"a thread is read that may have left by `{self._divergent[-1]}`", node, help)
         mask = tir.Call(DType.of("uint32"), tir.Op("tir.tvm_warp_activemask"), ())
         source = c.cast(INT32, self._over_thread_var(registers, thread, node))
@@ -285,7 +287,7 @@ class _WarpMemoryLowering(ThreadMutator):
 
 @dataclass(frozen=True)
 class LowerWarpMemory(LoweringStep):
-    """Turn buffers of scope `warp` into registers of its threads, and reads of others' elements into shuffles.
+    """Lower buffers of scope `warp` to registers; reads of elements of other threads become shuffles.
 
     Before:  W[t] = A[t]; B[t] = W[(t + 1) % 32]
     After:   w = A[t]; B[t] = T.tvm_warp_shuffle(..., w, (t + 1) % 32, ...)

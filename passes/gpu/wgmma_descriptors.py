@@ -1,9 +1,9 @@
-"""Descriptors of matrices in shared memory for `wgmma`: `ptx_wgmma_descriptor(pointer, leading, stride, width)` becomes
-the 64 bits (PTX ISA, "Matrix Descriptor Format"): addresses and distances in units of 16 bytes, and how pieces of rows
-are exchanged.
+"""Encode the shared memory descriptors of `wgmma`: `ptx_wgmma_descriptor(pointer, leading, stride, width)` becomes 64
+bits.
 
-`leading` and `stride` are the distances in bytes that the ISA calls by these names. `width` is that of a swizzle in
-bytes, 0 for none; -1 stands for the order that the buffer has (`swizzle`).
+The format is that of the PTX ISA ("Matrix Descriptor Format"): addresses and distances in units of 16 bytes, and the
+swizzle mode. `leading` and `stride` are the distances in bytes that the ISA calls by these names. `width` is that of a
+swizzle in bytes, 0 for none; -1 stands for the swizzle of the buffer (`swizzle`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from mlcc.passes.lowering.stage import LoweringStep
 from mlcc.passes.manage.stages import FLAT
 
 _BITS = DType.of("uint64")
-_LARGEST = 0x3FFFF  # bytes that 14 bits of a descriptor can say
+_LARGEST = 0x3FFFF  # bytes, the range of a 14-bit descriptor field
 
 
 def encode_descriptors(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, flat loop code without views, with descriptors as arithmetic over addresses (`ptx_shared_address`).
-    Raises CompileError E0773 and E0774."""
+    """Return `func` (flat loop code without views) with descriptors as arithmetic on addresses (`ptx_shared_address`).
+    Raises CompileError E0773 and E0774.
+    """
     return replace(func, body=_Encoder(permutations(func.body)).body(func.body))
 
 
@@ -52,7 +53,7 @@ class _Encoder(TirMutator):
         if wanted == -1:
             wanted = self._width(node, data_arg)
         if wanted not in MODES:
-            raise wrong_call(node, f"{wanted} is no width of a swizzle", "it is 128, 64, 32, or 0 for none")
+            raise wrong_call(node, f"{wanted} is not a swizzle width", "it must be 128, 64, 32, or 0 for none")
         address = tir.Call(DType.of("uint32"), tir.Op("tir.ptx_shared_address"), (pointer,), span=node.span)
         total = _encode_field(c.cast(_BITS, address))
         fixed = MODES[wanted] << 62
@@ -64,14 +65,14 @@ class _Encoder(TirMutator):
                 )
                 continue
             if not (0 <= known <= _LARGEST and known % 16 == 0):
-                raise wrong_call(node, f"a distance of {known} bytes", "distances are multiples of 16 below 262144")
+                raise wrong_call(node, f"a distance is {known} bytes", "distances must be multiples of 16 below 262144")
             fixed |= known >> 4 << shift
         return _op("bitwise_or", total, c.const(fixed, _BITS))
 
     def _width(self, node: tir.Call, data: tir.Var) -> int:
         if data not in self._known:
             help = "annotate the block that fills it with `permuted_layout`"
-            message = f"`{data.name}` is read by `wgmma`, which wants pieces of rows exchanged"
+            message = f"`{data.name}` is read by `wgmma`, which needs a swizzled layout"
             raise CompileError(error("E0774", message, node.span, help=help))
         buffer, order = self._known[data]
         if not order.is_by_address:
@@ -82,7 +83,7 @@ class _Encoder(TirMutator):
 
 
 def _encode_field(value: Expr) -> Expr:
-    """The bits 4 to 17."""
+    """Return bits 4 to 17 of a value."""
     return _op("shift_right", _op("bitwise_and", value, c.const(_LARGEST, _BITS)), c.const(4, _BITS))
 
 
@@ -92,7 +93,7 @@ def _op(name: str, a: Expr, b: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class EncodeDescriptors(LoweringStep):
-    """Compute the descriptors of matrices in shared memory that products of warpgroups take.
+    """Encode the shared memory descriptors of warpgroup products.
 
     Before:  T.ptx_wgmma_descriptor(S.data, 16, 1024, 128)
     After:   the 64 bits, over the address of S

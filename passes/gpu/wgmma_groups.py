@@ -91,7 +91,7 @@ class _Grouper(TirMutator):
 
 
 def _has_products_only(stmt: Stmt) -> bool:
-    """Return True if a statement consists of products only, in loops or not."""
+    """Return True if a statement consists of products only, possibly in loops."""
     match stmt:
         case tir.Evaluate(value=value):
             return is_product(value)
@@ -141,7 +141,7 @@ def _call(name: str, *args: Expr) -> Stmt:
 
 @dataclass(frozen=True)
 class GroupProducts(LoweringStep):
-    """Put fences before runs of products of warpgroups, and waits behind them.
+    """Insert fences before runs of warpgroup products, and commits and waits after them.
 
     Before:  T.ptx_wgmma_ss(...)
     After:   T.ptx_wgmma_fence(); T.ptx_wgmma_ss(...); T.ptx_wgmma_commit_group(); T.ptx_wgmma_wait_group(0)

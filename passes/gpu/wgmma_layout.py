@@ -1,4 +1,4 @@
-"""Operands of `wgmma.mma_async`: shapes and types, accumulators in registers, descriptors of shared memory.
+"""Define the operands of `wgmma.mma_async`: shapes and types, accumulators in registers, shared memory descriptors.
 
 An accumulator is distributed over the registers of 128 threads; matrices in shared memory have 64-bit descriptors
 (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
@@ -35,7 +35,7 @@ MODES = {0: 0, 128: 1, 64: 2, 32: 3}  # width of a swizzle in bytes: bits 62 and
 
 @dataclass(frozen=True, slots=True)
 class Wgmma:
-    """One product of a warpgroup: A (64 x k) times B (k x n), added to the accumulator. Types are PTX's names."""
+    """One `wgmma.mma_async`: A (64 x k) times B (k x n), added to the accumulator. Types are PTX's names."""
 
     n: int
     k: int
@@ -45,7 +45,9 @@ class Wgmma:
 
     @staticmethod
     def of(shape: str, a: str, b: str, accumulator: str) -> Wgmma | None:
-        """The product of that shape (`m64n128k16`) and those types, PTX's or TVM's names; None if there is none."""
+        """Return the instruction of that shape (`m64n128k16`) and these types (PTX's or TVM's names); None if there is
+        none.
+        """
         a, b, accumulator = (TYPES.get(t, t) for t in (a, b, accumulator))
         sizes = _SHAPE.match(shape)
         known = _TYPES.get(a)
@@ -64,34 +66,34 @@ class Wgmma:
 
     @property
     def may_transpose(self) -> bool:
-        """True if operands in shared memory may be transposed: contiguous along m or n instead of k."""
+        """Whether operands in shared memory may be transposed: contiguous along m or n instead of k."""
         return self.a in ("f16", "bf16")
 
     @property
     def sums(self) -> int:
-        """Elements of the accumulator that a thread holds."""
+        """The number of accumulator elements that a thread holds."""
         return self.n // 2
 
     @property
     def a_count(self) -> int:
-        """Elements of A that a thread holds where A is in registers."""
+        """The number of elements of A that a thread holds if A is in registers."""
         return M * self.k // THREADS
 
     def place_a(self, row: Expr, k: Expr) -> tuple[Expr, Expr]:
-        """Thread of the warpgroup, and number there, of an element of A in registers."""
+        """Return the thread of the warpgroup that holds an element of A in registers, and the element's index there."""
         tile = Mma(16, 8, self.k, self.a, self.b, self.accumulator, 90)
         lane, number = tile.place_a(c.floormod(row, 16), k)
         return c.add(c.mul(c.floordiv(row, 16), 32), lane), number
 
     def place_c(self, row: Expr, column: Expr) -> tuple[Expr, Expr]:
-        """Thread of the warpgroup, and number there, of an element of the accumulator."""
+        """Return the thread of the warpgroup that holds an accumulator element, and the element's index there."""
         tile = Mma(16, 8, self.k, self.a, self.b, self.accumulator, 90)
         lane, number = tile.place_c(c.floormod(row, 16), c.floormod(column, 8))
         return c.add(c.mul(c.floordiv(row, 16), 32), lane), c.add(c.mul(c.floordiv(column, 8), 4), number)
 
 
 def dtype_of(kind: str) -> DType:
-    """The type of a program's elements that are PTX's `kind`."""
+    """Return the dtype in a program of PTX's type `kind`."""
     return DType.of(DTYPES[kind])
 
 
@@ -104,12 +106,12 @@ def is_product(node: object) -> bool:
 
 
 def products(body: tuple[tir.Stmt, ...]) -> list[tir.Call]:
-    """All such calls in code."""
+    """Return all calls of warpgroup products in code."""
     return [n for s in body for n in find(s, tir.Call) if is_product(n)]
 
 
 def accumulators(body: tuple[tir.Stmt, ...]) -> dict[tir.Var, tir.Buffer]:
-    """The buffers that products of warpgroups add to, by data variable."""
+    """Return the buffers that warpgroup products accumulate into, by data variable."""
     named = {a for n in products(body) for a in n.args[8:9] if isinstance(a, tir.Var)}
     buffers = (n.buffer for s in body for n in find(s, tir.AllocBuffer))
     return {b.data: b for b in buffers if b.data in named}

@@ -1,8 +1,8 @@
-"""Fragments of `wmma.*` scopes by `mma.sync`: a warp's matrix of 16 x 16 is what two products of 8 columns take.
+"""Lower fragments of `wmma.*` scopes to `mma.sync`: a 16 x 16 product of a warp is two products of 8 columns.
 
-A fragment becomes registers of each thread, as `mma_layout` places them: of matrix_a and the accumulator as they are,
-of matrix_b two halves of 8 columns after each other. A load of 16-bit elements in shared memory, whose rows are round,
-is one `ptx_ldmatrix`; others, and all stores, are loads and stores of elements.
+A fragment becomes registers of each thread, in the layout of `mma_layout`: matrix_a and the accumulator as they are,
+matrix_b as two halves of 8 columns. A load of 16-bit elements from shared memory with rows aligned to 16 bytes is one
+`ptx_ldmatrix`; other loads, and all stores, become loads and stores of elements.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KINDS = {"float16": "fp16", "bfloat16": "bf16", "int8": "int8", "uint8": "uint8
 
 
 def lower_wmma(func: tir.PrimFunc) -> tir.PrimFunc:
-    """`func`, which is flat loop code without views, without `wmma.*` buffers. Raises CompileError E0773."""
+    """Return `func` (flat loop code without views) without `wmma.*` buffers. Raises CompileError E0773."""
     return replace(func, body=_WmmaLowering().body(func.body))
 
 
@@ -79,15 +79,16 @@ class _WmmaLowering(ThreadMutator):
         data = node.args[at]
         fragments = self._known.get(data) if isinstance(data, tir.Var) else None
         if fragments is None:
-            raise wrong_call(node, f"argument {at} is no buffer of fragments", "its scope is one of wmma.*")
+            raise wrong_call(node, f"argument {at} is not a fragment", "its scope must be one of `wmma.*`")
         if offset_at == 4 and [tir.const_int(n) for n in node.args[1:4]] != [_SIZE] * 3:
-            raise wrong_call(node, "fragments are those of products of 16 x 16 x 16")
+            raise wrong_call(node, "fragments must have the shape 16 x 16 x 16")
         return fragments, self._analyzer.simplify(c.mul(node.args[offset_at], _PER_THREAD))
 
     def _lane(self, node: tir.Call) -> Expr:
         var = self.thread("threadIdx.x")
         if var is None:
-            raise wrong_call(node, "it stands outside of the loop over `threadIdx.x`", "the threads of a warp run it")
+            help = "the threads of a warp execute it together"
+            raise wrong_call(node, "it is outside of the loop bound to `threadIdx.x`", help)
         return c.floormod(c.cast(INT32, var), 32)
 
     # ------------------------------------------------------------ loads and stores
@@ -144,7 +145,7 @@ class _WmmaLowering(ThreadMutator):
         fragments, start = self._fragment(node, 0, 4)
         pointer, stride, layout = node.args[5:]
         if fragments.operand != "accumulator":
-            raise wrong_call(node, "only accumulators are stored")
+            raise wrong_call(node, "only accumulators can be stored")
         view = _view(node, pointer, fragments.buffer.dtype)
         lane = self._lane(node)
         stmts: list[Stmt] = [view]
@@ -175,7 +176,8 @@ class _WmmaLowering(ThreadMutator):
         for half in range(2):
             texts = ("m16n8k16", "row", "col", kind, kind, _KINDS[str(dtype)])
             args = (
-                *map(tir.StringImm, texts), a.buffer.data, from_a, b.buffer.data, c.add(from_b, half * _PER_THREAD // 2),
+                *map(tir.StringImm, texts), a.buffer.data, from_a,
+                b.buffer.data, c.add(from_b, half * _PER_THREAD // 2),
                 out.buffer.data, c.add(to, half * _PER_THREAD // 2), c.const(False),
             )  # fmt: skip
             stmts.append(tir.Evaluate(tir.Call(dtype, tir.Op("tir.ptx_mma"), args, span=node.span), span=node.span))
@@ -183,7 +185,9 @@ class _WmmaLowering(ThreadMutator):
 
 
 def _element(operand: str, dtype: DType, lane: Expr, number: int) -> tuple[Expr, Expr]:
-    """Row and column of a thread's element (PTX ISA, fragments of m16n8k16; the second half of columns last)."""
+    """Return the row and column of a thread's element (PTX ISA, fragments of m16n8k16; the second half of columns
+    last).
+    """
     group, thread = c.floordiv(lane, 4), c.floormod(lane, 4)
     pack = 2 if dtype.bits == 16 else 4
     if operand == "accumulator":
@@ -213,7 +217,7 @@ def _view(node: tir.Call, pointer: Expr, dtype: DType) -> tir.DeclBuffer:
 
 @dataclass(frozen=True)
 class LowerWmma(LoweringStep):
-    """Turn fragments of `wmma.*` scopes into registers, and their products into `mma.sync`.
+    """Lower fragments of `wmma.*` scopes to registers, and their products to `mma.sync`.
 
     Before:  T.tvm_mma_sync(...)
     After:   T.ptx_mma(...) twice, of 8 columns each

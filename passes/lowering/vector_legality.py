@@ -88,7 +88,7 @@ class _Access:
 
 
 class _Collector:
-    """Collects the accesses, inner loops and bindings of a loop body; `supported`: nothing forbids lockstep otherwise."""
+    """Collect the accesses, inner loops and bindings of a loop body; `supported`: nothing else forbids lockstep."""
 
     def __init__(self) -> None:
         self.accesses: list[_Access] = []

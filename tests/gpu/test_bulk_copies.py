@@ -226,10 +226,10 @@ def test_rows() -> None:
 
 
 WRONG: dict[str, tuple[str, str, str]] = {
-    "a box that is too long": ("64, 16, 1, 1)", "64, 512, 1, 1)", "1 to 256 fit"),
-    "rows of a box": ("64, 16, 1, 1)", "63, 16, 1, 1)", "multiples of 16"),
-    "strides": ("m * 2, 64", "14, 64", "a stride of 14 bytes"),
-    "swizzle": ('2, 0, m, n, m * 2, 64', "2, 64, m, n, m * 2, 64", "do not fit a swizzle"),
+    "a box that is too long": ("64, 16, 1, 1)", "64, 512, 1, 1)", "it needs 1 to 256"),
+    "rows of a box": ("64, 16, 1, 1)", "63, 16, 1, 1)", "multiple of 16"),
+    "strides": ("m * 2, 64", "14, 64", "a stride is 14 bytes"),
+    "swizzle": ('2, 0, m, n, m * 2, 64', "2, 64, m, n, m * 2, 64", "does not fit a swizzle"),
     "dimensions": ("k * 64, bx * 16)", "k * 64)", "coordinates"),
     "a place": ("2, 0, m, n", "2, 0, m, bx", "before the kernel starts"),
     "inside": ("2, 0, m, n", "2, 0, m, k", "before the kernel starts"),

@@ -73,13 +73,17 @@ def test_launches_are_verified(old: str, new: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("        threadIdx_x = T.launch", "        B[0] = T.float32(0)\n        threadIdx_x = T.launch", "around all"),
+        (
+            "        threadIdx_x = T.launch",
+            "        B[0] = T.float32(0)\n        threadIdx_x = T.launch",
+            "must enclose all",
+        ),
         (
             'T.launch_thread("threadIdx.x", 32)',
             'T.launch_thread("blockIdx.x", T.Cast("int32", n))',
             "two launch scopes",
         ),
-        (", n: T.int64):", "):\n        n = T.int64()", "`n` is none of its parameters"),
+        (", n: T.int64):", "):\n        n = T.int64()", "`n` is not one of its parameters"),
     ],
 )
 def test_texts_that_are_no_kernels(old: str, new: str, said: str) -> None:
@@ -87,7 +91,7 @@ def test_texts_that_are_no_kernels(old: str, new: str, said: str) -> None:
     head, mark, kernel = text.partition("def f_kernel")
     assert old in kernel
     kernel = kernel.replace("(n * T.int64(32),)", "(n,)")
-    with pytest.raises(CompileError, match=f"(?s)E0730.*`f_kernel` is no kernel.*{said}"):
+    with pytest.raises(CompileError, match=f"(?s)E0730.*`f_kernel` is not a valid kernel.*{said}"):
         mlcc.build(mlcc.parse(head + mark + kernel.replace(old, new)), "cuda")
 
 
@@ -248,10 +252,10 @@ def test_a_tensor_map_of_another_form() -> None:
     assert stated.endswith("_map") and again.emit("ptx")
     for old, new, said in (
         (r'"box": \[\d+', '"box": [8', "takes a tensor map of another form"),
-        (r'"box": \[\d+', '"box": [1', "multiples of 16"),
-        (r'"swizzle": \d+', '"swizzle": 48', "a swizzle of 48"),
+        (r'"box": \[\d+', '"box": [1', "multiple of 16"),
+        (r'"swizzle": \d+', '"swizzle": 48', "the swizzle is 48"),
         (r'"swizzle": \d+', '"swirl": 0', "dtype, swizzle, box and steps"),
-        (rf'\{{"{stated}"', '{"other"', "names `other`, which is no handle among the parameters"),
+        (rf'\{{"{stated}"', '{"other"', "names `other`, which is not a parameter of type handle"),
     ):
         wrong = re.sub(old, new, text, count=1)
         assert wrong != text

@@ -136,11 +136,13 @@ def refused(text: str) -> str:
 
 def test_what_cannot_be_exchanged_is_refused() -> None:
     values = {"dtype": "float32", "length": 32, "lanes": 4, "value": 1, "scope": "shared"}
-    assert "rows of 144 bytes are no multiple of 32" in refused(TEXT.format(**values | {"length": 36}))
-    assert "rows of 192 bytes are no multiple of 128" in refused(TEXT.format(**values | {"length": 48, "value": 128}))
-    assert "48 is no width" in refused(TEXT.format(**values | {"value": 48}))
+    assert "rows of 144 bytes are not a multiple of 32" in refused(TEXT.format(**values | {"length": 36}))
+    assert "rows of 192 bytes are not a multiple of 128" in refused(
+        TEXT.format(**values | {"length": 48, "value": 128})
+    )
+    assert "48 is not a width" in refused(TEXT.format(**values | {"value": 48}))
     attrs = '"permuted_layout": 1, "buffer_dim_align": [[0, 0, 32, 8]]'
     apart = TEXT.format(**values).replace('"permuted_layout": 1', attrs)
-    assert "its rows lie apart from each other" in refused(apart)
+    assert "its rows are padded" in refused(apart)
     address = TEXT.format(**values).replace("B[i, vt] = S[(vt + 1) % 16, i]", 'T.call_extern("int32", "g", S.data)')
     assert "its address is taken" in refused(address)

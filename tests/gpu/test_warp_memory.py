@@ -73,9 +73,9 @@ def test_indices_of_64_bits() -> None:
 @pytest.mark.parametrize(
     ("write", "read", "message"),
     [
-        ("W[31 - vt, i]", "W[vt, i]", "no multiple of its index"),
+        ("W[31 - vt, i]", "W[vt, i]", "not a multiple of its thread index"),
         ("W[vt, i]", "W[vt // 2, vt % 2]", "different elements"),
-        ("W[(vt + 1) % 32, i]", "W[vt, i]", "no multiple of its index"),
+        ("W[(vt + 1) % 32, i]", "W[vt, i]", "not a multiple of its thread index"),
     ],
 )
 def test_what_no_thread_holds_is_refused(write: str, read: str, message: str) -> None:

@@ -100,7 +100,7 @@ def main(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
             for j in range(3):
                 B[vi, j] = A[vi, j]
 """
-    with refused("E0643", r"accesses `A\[vi, j\]`, and `j` is none of its axes but varies inside it"):
+    with refused("E0643", r"accesses `A\[vi, j\]`, and `j` varies inside the block but is not one of its axes"):
         schedule(inner).reindex("B", ("read", 0))
     guarded = update.replace("B[vi] + A[vi]", "T.if_then_else(vi > 0, A[vi - 1], T.float32(0))")
     with refused("E0643", r"`A\[vi - 1\]` under a condition"):

@@ -127,8 +127,8 @@ def _is_point(interval: Interval, analyzer: Analyzer) -> bool:
 
 
 def _by_inverse(
-    block: tir.Block, buffer: tir.Buffer, access_box: Box, required_box: Box, axes: dict[tir.Var, AxisDomain], analyzer: Analyzer,
-    exact: bool,
+    block: tir.Block, buffer: tir.Buffer, access_box: Box, required_box: Box, axes: dict[tir.Var, AxisDomain],
+    analyzer: Analyzer, exact: bool,
 ) -> bool:  # fmt: skip
     """Set the domains by inverting the map from axes to indices. Return False if it is not one-to-one."""
     if not all(_is_point(part, analyzer) for part in access_box):

@@ -54,8 +54,11 @@ def check_same_iterations(
     kinds = (IterKind.SPATIAL, IterKind.REDUCE) if spatial else (IterKind.REDUCE,)
     partial_axis = cut_axis(tree, tree.realize(block), kinds)
     if partial_axis is not None:
-        words = f"block `{block.name}` runs for a part of its axis `{partial_axis.var.name}` only; the new loops would run for all"
-        raise Refusal("E0651", words, block)
+        axis = partial_axis.var.name
+        message = (
+            f"block `{block.name}` runs for a part of its axis `{axis}` only; the new loops would run for all of it"
+        )
+        raise Refusal("E0651", message, block)
     unimplied = lost_condition(tree, block)
     if unimplied is not None:
         words = (

@@ -169,6 +169,6 @@ class _ScriptInterface:
 
 
 _METHODS: dict[str, Callable[..., Any]] = {
-    "get": _ScriptInterface._get, "work_on": _ScriptInterface._work_on, "seed": _ScriptInterface._seed, "show": _ScriptInterface._print,
-    "schedule_by_rule": _ScriptInterface._by_rule,
+    "get": _ScriptInterface._get, "work_on": _ScriptInterface._work_on, "seed": _ScriptInterface._seed,
+    "show": _ScriptInterface._print, "schedule_by_rule": _ScriptInterface._by_rule,
 }  # fmt: skip

@@ -157,7 +157,7 @@ class Script(Expressions):
             self._store(part, item)
 
     def _wrong_count(self, target: tree.Expr, names_count: int, values: list[Any], star: bool) -> Wrong:
-        """The error where `names_count` names (one of them for a list, if `star`) stand for other than so many values."""
+        """Return the error for a target of `names_count` names that does not match `values`; `star`: one is a list."""
         names, count = self.label(values), len(values)
         kind = "loop" if names and all(isinstance(v, LoopRV) for v in values) else "value"
         there = f"there {'is' if count == 1 else 'are'} {count} {kind}{'' if count == 1 else 's'}"

@@ -243,8 +243,8 @@ def _check_written(
     own = own_region(writer, written, writing=True)
     if not covers_all(tree, writer, own, spot.holder, guard) or not _inner_cover(tree, writer, region.buffer):
         raise Refusal(
-            "E0642", f"block `{writer.name}` may leave out some of {_region_text(region)}, and the copy would have garbage"
-            " there", writer,
+            "E0642", f"block `{writer.name}` may leave out some of {_region_text(region)}, so the copy would contain"
+            " garbage", writer,
         )  # fmt: skip
 
 

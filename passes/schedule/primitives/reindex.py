@@ -69,13 +69,13 @@ def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
     for indices, guarded in accesses(block, buffer):
         if common is not None and not all(structural_equal(a, b) for a, b in zip(common, indices, strict=True)):
             raise Refusal(
-                "E0643", f"block `{block.name}` accesses `{buffer.name}` at different indices: {_access_text(buffer, common)}"
-                f" and {_access_text(buffer, indices)}", block,
+                "E0643", f"block `{block.name}` accesses `{buffer.name}` at different indices:"
+                f" {_access_text(buffer, common)} and {_access_text(buffer, indices)}", block,
             )  # fmt: skip
         if guarded and not in_bounds(block, buffer, indices):
             raise Refusal(
-                "E0643", f"block `{block.name}` accesses {_access_text(buffer, indices)} under a condition, without which it"
-                " may be outside of the buffer", block,
+                "E0643", f"block `{block.name}` accesses {_access_text(buffer, indices)} under a condition, without"
+                " which the access may be out of bounds", block,
             )  # fmt: skip
         common = indices
     if common is None:
@@ -83,8 +83,8 @@ def _indices(block: tir.Block, buffer: tir.Buffer) -> tuple[Expr, ...]:
     inner = {n.var for n in walk((*block.body, *(block.init or ()))) if isinstance(n, (tir.For, tir.Bind, tir.Let))}
     for var in inner & {v for index in common for v in used_vars(index)}:
         raise Refusal(
-            "E0643", f"block `{block.name}` accesses {_access_text(buffer, common)}, and `{var.name}` is none of its axes but"
-            " varies inside it", block,
+            "E0643", f"block `{block.name}` accesses {_access_text(buffer, common)}, and `{var.name}` varies inside the"
+            " block but is not one of its axes", block,
         )  # fmt: skip
     return common
 
