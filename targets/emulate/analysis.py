@@ -1,12 +1,12 @@
 """The cost of a kernel's accesses on a GPU: transactions of global memory, bank conflicts of shared memory.
 
-Counted from traced addresses (`compiled.Launched.trace`). A request is what the threads of a warp do together: the same
-place of the source, at the same turn of the loops around it.
+Both are counted from traced addresses (`compiled.LaunchOutcome.trace`). A request is what the threads of a warp do
+together: the same place in the source, in the same iteration of the enclosing loops.
 
-- Global memory is moved in sectors of 32 bytes. A request takes as many as its threads touch; the least is what its
-  bytes fill.
-- Shared memory has 32 banks of 4 bytes. A request takes as many passes as there are words of one bank in it; accesses
-  of 8 bytes go by half warps and those of 16 by quarters, so that the least is 2 and 4 passes.
+- Global memory is transferred in sectors of 32 bytes. A request takes as many as its threads touch; the minimum is what
+  its bytes fill.
+- Shared memory has 32 banks of 4 bytes. A request takes as many passes as it accesses words of one bank; accesses of 8
+  bytes are served by half warps and those of 16 by quarter warps, so that their minimum is 2 and 4 passes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ BANKS, WORD = 32, 4
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A place that touches memory: of the source, or (not `is_in_source`) of the kernel as lowered.
+    """The accesses of one place, in the source or (not `is_in_source`) in lowered code.
 
-    `units` are sectors (global) or passes (shared) of all requests together, `least` how few would do, `worst` the most
-    that one request takes over its least; `bytes` is what a thread moves at a time.
+    `units` are the sectors (global) or passes (shared) of all requests, `least` the minimum, `worst` the greatest ratio
+    of a single request; `bytes` is the access size of a thread.
     """
 
     place: str
@@ -45,12 +45,12 @@ class Access:
 
     @property
     def ratio(self) -> float:
-        """Units over the least."""
+        """Units per minimum unit: 1 is ideal."""
         return self.units / self.least if self.least else 1.0
 
 
 def accesses(trace: np.ndarray, checks: Checks) -> list[Access]:
-    """The accesses of traced blocks, in the order of the kernel's code."""
+    """Analyze the accesses of traced blocks, in the order of the kernel's code."""
     entries = []
     for number, site in enumerate(checks.sites):
         rows = trace[trace[:, 0] == number]
@@ -60,7 +60,7 @@ def accesses(trace: np.ndarray, checks: Checks) -> list[Access]:
 
 
 def whole_blocks(trace: np.ndarray, room: int) -> np.ndarray:
-    """Without the last block, if there was no room for all of it."""
+    """Return the trace without its last block, if the trace is full and may have cut it off."""
     if len(trace) < room:
         return trace
     kept = trace[trace[:, 5] != trace[-1, 5]]
@@ -87,68 +87,70 @@ def _access(rows: np.ndarray, site: Site) -> Access:
 
 
 def _requests(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The number of each row's request, and its lane. Several accesses of a thread at one turn of the loops (of one
-    that was unrolled) belong to as many requests."""
+    """Return the number of each row's request, and its lane.
+
+    Several accesses of a thread in one iteration (of an unrolled loop) belong to as many requests.
+    """
     thread, key, block = rows[:, 1], rows[:, 2], rows[:, 5]
-    turn = _numbered((block, thread, key))
-    order = np.argsort(turn, kind="stable")
-    starts = np.flatnonzero(np.diff(turn[order], prepend=-1))
+    iteration = _row_ids((block, thread, key))
+    order = np.argsort(iteration, kind="stable")
+    starts = np.flatnonzero(np.diff(iteration[order], prepend=-1))
     rank = np.empty(len(rows), np.int64)
     lengths = np.diff(np.append(starts, len(rows)))
     rank[order] = np.arange(len(rows)) - np.repeat(starts, lengths)
-    return _numbered((block, thread // WARP, key, rank)), thread % WARP
+    return _row_ids((block, thread // WARP, key, rank)), thread % WARP
 
 
-def _numbered(columns: Iterable[np.ndarray]) -> np.ndarray:
-    """Equal rows have equal numbers, from 0 on."""
+def _row_ids(columns: Iterable[np.ndarray]) -> np.ndarray:
+    """Number the distinct rows of some columns from 0."""
     number: np.ndarray | None = None
     for column in columns:
-        values, own = np.unique(column, return_inverse=True)
+        values, codes = np.unique(column, return_inverse=True)
         if number is None:
-            number = own
+            number = codes
         else:
-            number = np.unique(number * len(values) + own, return_inverse=True)[1]
+            number = np.unique(number * len(values) + codes, return_inverse=True)[1]
     assert number is not None
     return number.astype(np.int64)
 
 
 def _sectors(request: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    which, sector = _spread(request, offsets // SECTOR, (offsets + sizes - 1) // SECTOR)
-    touched = _distinct(which, sector)[0]
-    owner, chosen = _distinct(request, offsets)
-    useful = np.bincount(owner, weights=sizes[chosen], minlength=count)
+    owners, sector = _expand_ranges(request, offsets // SECTOR, (offsets + sizes - 1) // SECTOR)
+    touched = _unique_pairs(owners, sector)[0]
+    owner, first_rows = _unique_pairs(request, offsets)
+    useful = np.bincount(owner, weights=sizes[first_rows], minlength=count)
     return np.bincount(touched, minlength=count), np.maximum(np.ceil(useful / SECTOR), 1).astype(np.int64)
 
 
 def _passes(
     request: np.ndarray, lane: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    lanes = np.maximum(WARP * WORD // np.maximum(sizes, WORD), 1)  # that go together
-    turn = request * WARP + lane // lanes
-    which, word = _spread(turn, offsets // WORD, (offsets + sizes - 1) // WORD)
-    owner, chosen = _distinct(which, word)
-    in_bank = _numbered((owner, word[chosen] % BANKS))
-    first = np.zeros(int(in_bank.max()) + 1, np.int64)
-    first[in_bank] = owner
+    lanes_per_pass = np.maximum(WARP * WORD // np.maximum(sizes, WORD), 1)  # served by one pass
+    group = request * WARP + lane // lanes_per_pass
+    owners, word = _expand_ranges(group, offsets // WORD, (offsets + sizes - 1) // WORD)
+    owner, first_rows = _unique_pairs(owners, word)
+    in_bank = _row_ids((owner, word[first_rows] % BANKS))
+    bank_owner = np.zeros(int(in_bank.max()) + 1, np.int64)
+    bank_owner[in_bank] = owner
     ways = np.bincount(in_bank)
-    turns, of = np.unique(first, return_inverse=True)
-    most = np.zeros(len(turns), np.int64)
-    np.maximum.at(most, of, ways)
+    groups, group_index = np.unique(bank_owner, return_inverse=True)
+    max_ways = np.zeros(len(groups), np.int64)
+    np.maximum.at(max_ways, group_index, ways)
     return (
-        np.bincount(turns // WARP, weights=most, minlength=count).astype(np.int64),
-        np.bincount(turns // WARP, minlength=count),
+        np.bincount(groups // WARP, weights=max_ways, minlength=count).astype(np.int64),
+        np.bincount(groups // WARP, minlength=count),
     )
 
 
-def _spread(owner: np.ndarray, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Every number from `first` to `last`, with its owner."""
+def _expand_ranges(owner: np.ndarray, first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Expand ranges: every number from `first` to `last`, with its owner."""
     counts = last - first + 1
     starts = np.repeat(np.cumsum(counts) - counts, counts)
     return np.repeat(owner, counts), np.repeat(first, counts) + np.arange(int(counts.sum())) - starts
 
 
-def _distinct(owner: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the owner and the index of one pair out of each set of equal ones."""
+def _unique_pairs(owner: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the owner and the index of the first of each set of equal pairs."""
     low = value.min()
-    _, chosen = np.unique(owner * (value.max() - low + 1) + (value - low), return_index=True)
-    return owner[chosen], chosen
+    _, first_index = np.unique(owner * (value.max() - low + 1) + (value - low), return_index=True)
+    return owner[first_index], first_index

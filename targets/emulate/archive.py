@@ -1,7 +1,6 @@
-"""Emulating an artifact that lies in a file: its kernels are read from the text that it holds.
+"""Emulate an artifact in a file: its kernels are read from the source text that it contains.
 
-PTX is not read for this. The text of the kernels that it was made from is in the file; what the launch plan says of
-them is compared.
+PTX is not read. The text must agree with the kernels of the launch plan.
 """
 
 from __future__ import annotations
@@ -19,40 +18,50 @@ from mlcc.runtime.launch.files import SOURCE, Parts
 from mlcc.targets.emulate.device import EmulatedDevice
 from mlcc.targets.launch.program import kernel_form
 
-_AGAIN = "compile it again with this mlcc, or emulate the text: `mlcc run model.mlc -t cuda --emulate`"
+_RECOMPILE = "compile it again with this mlcc, or emulate the text: `mlcc run model.mlc -t cuda --emulate`"
 
 
 def emulator(parts: Parts, path: str | None, check: bool) -> EmulatedDevice:
-    """A device with the kernels of an artifact. Raises LoadError."""
+    """Return a device with the kernels of an artifact. Raises LoadError."""
     return EmulatedDevice(kernels_of(parts, path), check, GpuFacts.of(str(parts.manifest["target"].get("text"))))
 
 
 def kernels_of(parts: Parts, path: str | None) -> list[DeviceKernel]:
-    """The kernels of an artifact as they were lowered. Raises LoadError E0748 where that cannot be told."""
+    """Return the lowered kernels of an artifact. Raises LoadError E0748 if they cannot be recovered."""
     version = parts.manifest.get("mlcc", {}).get("version")
     if version != mlcc.__version__:
-        text = f"made by mlcc {version}, and only that can emulate it: this is {mlcc.__version__}"
-        raise LoadError(error("E0748", text, help=_AGAIN))
+        text = f"the artifact was made by mlcc {version} and cannot be emulated by {mlcc.__version__}"
+        raise LoadError(error("E0748", text, help=_RECOMPILE))
     if not parts.source:
-        raise LoadError(error("E0748", "the text of its kernels, which is what is emulated, is not in it", help=_AGAIN))
-    kernels = {k.name: k for k in _read(parts.source, SOURCE if path is None else f"{path}/{SOURCE}")}
-    listed = parts.plan.get("kernels")
+        raise LoadError(
+            error(
+                "E0748", "the artifact does not contain the text of its kernels, which emulation needs", help=_RECOMPILE
+            )
+        )
+    kernels = {k.name: k for k in _parse_kernels(parts.source, SOURCE if path is None else f"{path}/{SOURCE}")}
+    planned = parts.plan.get("kernels")
     # the reader of the plan reports other errors
-    for name, facts in listed.items() if isinstance(listed, dict) else ():
-        if name not in kernels or not _fits(kernel_form(kernels[name]), facts):
-            raise LoadError(error("E0748", f"the text in it gives another kernel `{name}` than it has", help=_AGAIN))
+    for name, entry in planned.items() if isinstance(planned, dict) else ():
+        if name not in kernels or not _matches(kernel_form(kernels[name]), entry):
+            raise LoadError(
+                error(
+                    "E0748",
+                    f"the text of kernel `{name}` in the artifact does not match its launch plan",
+                    help=_RECOMPILE,
+                )
+            )
     return list(kernels.values())
 
 
-def _read(source: bytes, name: str) -> list[DeviceKernel]:
+def _parse_kernels(source: bytes, name: str) -> list[DeviceKernel]:
     try:
         with deep_recursion(MIXED), uncollected():
             functions = parse(source, name).functions.items()
             return [DeviceKernel.of(n, f) for n, f in functions if isinstance(f, tir.PrimFunc) and is_kernel(f)]
     except CompileError as exc:
         first = exc.diagnostics[0].message
-        raise LoadError(error("E0748", f"the text of its kernels cannot be read: {first}", help=_AGAIN)) from None
+        raise LoadError(error("E0748", f"the text of its kernels cannot be read: {first}", help=_RECOMPILE)) from None
 
 
-def _fits(form: dict[str, Any], facts: Any) -> bool:
-    return isinstance(facts, dict) and all(facts.get(key) == value for key, value in form.items())
+def _matches(form: dict[str, Any], entry: Any) -> bool:
+    return isinstance(entry, dict) and all(entry.get(key) == value for key, value in form.items())

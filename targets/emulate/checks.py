@@ -1,8 +1,8 @@
-"""Checked kernels: what their generated code looks at, and which place of the source each look belongs to.
+"""State of the checks of one kernel: the memory that it uses, and the sites in the source that checks report.
 
-Every access of global, shared and local memory is compared with the size of what it is in; those of global and shared
-memory leave marks in shadow memory (`shadow_memory.ll`), by which threads that nothing orders are found out. Findings
-are numbers of sites and threads, which `findings` turns into diagnostics.
+Every access to global, shared and local memory is bounds-checked. Accesses to global and shared memory also leave marks
+in shadow memory (`shadow_memory.ll`), which reveal data races: conflicting accesses by threads without a happens-before
+order. Generated code reports numbers of sites and threads; `findings` turns them into diagnostics.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mlcc.passes.lowering.aliases import Aliases
 from mlcc.targets.emulate.barriers import barrier_of
 from mlcc.targets.emulate.threads import Body, Threads
 
-# the words (of 64 bits) of the report that a launch passes; after them come two for each root: its bytes, its cells
+# 64-bit words of the report that a launch passes, followed by two for each root: its size in bytes, and its cells
 WORDS = (
     "NOTIFY", "SHARED_CELLS", "SHARED_BYTES", "TRACE", "ROOM", "USED", "STRIDE", "SEEN", "SITES", "ORDER", "WIDTH",
     "BARRIERS", "ORDER_BYTES", "ROOTS",
@@ -30,24 +30,36 @@ WORDS = (
     NOTIFY, SHARED_CELLS, SHARED_BYTES, TRACE, ROOM, USED, STRIDE, SEEN, SITES, ORDER, WIDTH, BARRIERS, ORDER_BYTES,
     ROOTS,
 ) = range(14)  # fmt: skip
-MARKS = 9  # int32 words of a cell
+MARKS = 9  # int32 words per cell of shadow memory
 
-# kinds of findings; the first three are those that shadow_memory.ll knows
-WRITE_WRITE, READ_WRITE, WRITE_READ, UNWRITTEN, OUTSIDE, DIVERGED, ABSENT, ENDLESS, MISUSED = range(9)
+# kinds of findings; shadow_memory.ll reports the first three
+(
+    WRITE_WRITE,
+    READ_WRITE,
+    WRITE_READ,
+    UNINITIALISED,
+    OUT_OF_BOUNDS,
+    DIVERGED,
+    MISSING_LANE,
+    NEVER_COMPLETE,
+    BARRIER_MISUSE,
+) = range(9)
 KINDS = 9
-MOST_BARRIERS = 256  # in memory, that checks tell apart
-COPIED = "emulate.copied"  # the key of a scope whose stores the copy engine makes; it completes bytes at the barrier
-UNCOUNTED = "emulate.uncounted"  # the key of a scope whose accesses are no requests of threads
-CLEAR = "emulate.clear"  # a new block begins: its shared memory is not written
+MAX_BARRIERS = 256  # barriers in shared memory that checks can distinguish
+COPIED = "emulate.copied"  # key of a scope whose stores are made by the copy engine, which completes bytes at a barrier
+UNCOUNTED = "emulate.uncounted"  # key of a scope whose accesses are not counted as memory requests
+CLEAR = "emulate.clear"  # start of a block: mark its shared memory as uninitialised
 JOIN = "emulate.join"  # T.join(first thread, count, first column): join their rows of the happens-before table
-NOTE = "emulate.note"  # T.note(kind, site, thread, index, other site, other thread)
+NOTE = "emulate.note"  # T.note(kind, site, thread, index, other site, other thread): report a finding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Root:
-    """Memory of its own: a parameter, or what the kernel allocates. `granule` is the size in bytes of the smallest
-    element that is seen in it; `size` its bytes, None for a parameter. Threads may only meet where `is_marked`: local
-    memory is their own, and what no thread writes may be read by all."""
+    """The underlying memory of views: a parameter, or a buffer that the kernel allocates.
+
+    `granule` is the size in bytes of the smallest element accessed in it; `size` its bytes, None for a parameter. Only
+    accesses to memory that `is_marked` can race; local memory and memory that is only read is not marked.
+    """
 
     number: int
     name: str
@@ -60,7 +72,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place in the source where threads do something to memory, or meet: in the source, or as lowered."""
+    """A place where threads access memory or synchronise, in the source or (not `is_in_source`) in lowered code."""
 
     span: Span
     what: str
@@ -77,13 +89,17 @@ class Checks:
     trace: bool = False
     roots: list[Root] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
-    me: tir.Var = field(default_factory=lambda: tir.Var("me", INT32))  # the number of the thread in the grid, plus 1
+    me: tir.Var = field(default_factory=lambda: tir.Var("me", INT32))  # number of the thread in the grid, plus 1
     clock: tir.Var = field(default_factory=lambda: tir.Var("clock", INT32))
-    stamp: tir.Var = field(default_factory=lambda: tir.Var("stamp", INT64))  # both, as the first words of a mark
-    synced: tir.Var = field(default_factory=lambda: tir.Var("synced", INT32))  # the clock when the warp last met
+    stamp: tir.Var = field(
+        default_factory=lambda: tir.Var("stamp", INT64)
+    )  # thread and clock, as the first words of a mark
+    synced: tir.Var = field(
+        default_factory=lambda: tir.Var("synced", INT32)
+    )  # clock of the warp's last synchronisation
     report: tir.Var = field(default_factory=lambda: tir.Var("report", DType.of("handle")))
     block: tir.Var = field(default_factory=lambda: tir.Var("block", INT64))
-    barriers: dict[int, int] = field(default_factory=dict)  # by the number of their root, which one is its first
+    barriers: dict[int, int] = field(default_factory=dict)  # number of a root -> number of its first barrier
     barrier_count: int = 0
     _root_of: dict[tir.Var, Root] = field(default_factory=dict)
     _site_numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -91,13 +107,13 @@ class Checks:
     _aliases: Aliases = field(default_factory=Aliases)
 
     def find_roots(self, body: Body) -> None:
-        """Record all memory that a kernel's code uses."""
+        """Collect the roots of all memory that a kernel uses."""
         aliases, memory, smallest = Aliases(), dict[tir.Var, tuple[str, Expr | None]](), dict[tir.Var, int]()
         views: dict[tir.Var, tir.Var] = {}
         written: set[tir.Var] = set()
         barriers: list[tir.Var] = []
 
-        def see(buffer: tir.Buffer) -> None:
+        def record_use(buffer: tir.Buffer) -> None:
             root = aliases.of(buffer.data).root
             if root is not None:
                 views[buffer.data] = root
@@ -108,21 +124,21 @@ class Checks:
                 memory[var] = "global", None
                 if buffer is not None:
                     aliases.bind(buffer.data, var)
-                    see(buffer)
+                    record_use(buffer)
         for node in (n for stmt in body for n in walk(stmt)):
             match node:
                 case tir.AllocBuffer(buffer=buffer):
                     memory[buffer.data] = buffer.scope, _bytes(buffer)
-                    see(buffer)
+                    record_use(buffer)
                 case tir.DeclBuffer(buffer=buffer, data=data):
                     aliases.bind(buffer.data, data)
-                    see(buffer)
+                    record_use(buffer)
                 case tir.Bind(var=var, value=value) if var.dtype.is_handle:
                     aliases.bind(var, value)
                 case tir.BufferLoad(buffer=buffer):
-                    see(buffer)
+                    record_use(buffer)
                 case tir.BufferStore(buffer=buffer):
-                    see(buffer)
+                    record_use(buffer)
                     written.add(buffer.data)
                 case tir.Call() if (barrier := barrier_of(node)) is not None:
                     barriers += [v for v in walk(barrier) if isinstance(v, tir.Var) and v.dtype.is_handle]
@@ -137,21 +153,21 @@ class Checks:
         self._root_of = {var: by_data[root] for var, root in views.items() if root in by_data}
         self._aliases = aliases
         for data in barriers:
-            self._barriers_in(self.root_of(data))
+            self._record_barriers(self.root_of(data))
 
-    def _barriers_in(self, root: Root | None) -> None:
-        """Record memory that holds barriers."""
+    def _record_barriers(self, root: Root | None) -> None:
+        """Number the barriers in a root."""
         if root is None or root.number in self.barriers or not root.scope.startswith("shared"):
             return
         size = None if root.size is None else tir.const_int(root.size)
-        if size is None or self.barrier_count + size // 8 > MOST_BARRIERS:
-            message = f"`{root.name}` has barriers, and how many is not known, or more than {MOST_BARRIERS}"
-            raise CompileError(error("E0749", message, root.data.span, help="leave the checks out: --no-check"))
+        if size is None or self.barrier_count + size // 8 > MAX_BARRIERS:
+            message = f"`{root.name}` holds an unknown number of barriers, or more than {MAX_BARRIERS}"
+            raise CompileError(error("E0749", message, root.data.span, help="run without checks: --no-check"))
         self.barriers[root.number] = self.barrier_count
         self.barrier_count += size // 8
 
     def root_of(self, data: tir.Var) -> Root | None:
-        """Return the memory that a data variable points into; None if unknown, or if the emulation added it."""
+        """Return the root that a data variable points into; None if unknown, or if the emulator allocated it."""
         known = self._root_of.get(data)
         if known is None:
             root = self._aliases.of(data).root
@@ -161,7 +177,7 @@ class Checks:
     # ------------------------------------------------------------ sites
 
     def site(self, node: Node, stmt: Stmt, what: str, root: Root | None = None) -> int:
-        """The number of a place: of `node` in the source, or of the statement as it is printed."""
+        """Return the number of the site of `node`; without a span, that of the printed statement."""
         span = node.span or stmt.span or self._printed(stmt)
         key = (id(span.source), span.start, span.end, what, None if root is None else root.number)
         number = self._site_numbers.get(key)

@@ -1,11 +1,11 @@
-"""Collective calls of one or more warps, defined by loop code over their threads.
+"""Collective calls (barriers, shuffles, matrix instructions), defined by loop code over the participating threads.
 
-A kernel is split at these calls (`split`): every thread's arguments are put into arrays, and then the definition runs,
-for each thread (`EXCHANGES`, which give every thread a value) or once for each group of threads (`GROUPS`). Calls that
-only wait (`BARRIERS`) are a split and nothing else.
+A kernel is split at these calls (`split`): every thread's arguments are stored in arrays, and then the definition runs
+for each thread (`EXCHANGES`, which return a value per thread) or once per group of threads (`GROUPS`). `BARRIERS` only
+split the kernel.
 
-To add an intrinsic, add a function to one of the tables. It gets a `Gathered` and gives an expression, or statements;
-the pointers that threads passed are `gathered.buffer(...)`.
+To add an intrinsic, add a function to one of the tables. It takes a `Gathered` and returns an expression or statements;
+`gathered.buffer(...)` is the memory at a pointer argument.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from mlcc.targets.emulate.threads import WARP, Threads
 class Gathered:
     """A collective call with the arguments of all threads.
 
-    `slots` hold an argument of every thread, by its thread's number; where an argument is the same for all it is
-    None there and stands in `call.args`. `mask` says which threads take part (None: all); `result` is what a group
-    writes the threads' results to.
+    `slots` holds, for each argument, an array indexed by the thread's number, or None for a uniform argument, which is
+    in `call.args`. `mask` is the array of active threads (None: all); a group stores the threads' results in `result`.
     """
 
     call: tir.Call
@@ -34,15 +33,17 @@ class Gathered:
     slots: tuple[tir.Buffer | None, ...]
     mask: tir.Buffer | None
     result: tir.Buffer | None = None
-    told: Callable[[Expr], tuple[Expr, ...]] = lambda thread: ()  # additional arguments of a thread, for checks
+    check_arguments: Callable[[Expr], tuple[Expr, ...]] = (
+        lambda thread: ()
+    )  # additional arguments of a thread, for checks
 
     def arg(self, index: int, thread: Expr) -> Expr:
-        """An argument as a thread passed it."""
+        """Return an argument of a thread."""
         slot = self.slots[index]
         return self.call.args[index] if slot is None else c.load(slot, thread)
 
     def buffer(self, index: int, thread: Expr, dtype: DType, size: int) -> tuple[Stmt, tir.Buffer]:
-        """Memory at the pointer that a thread passed, and the statement that has to come before its use."""
+        """Return the declaration of the memory at a thread's pointer argument, and its buffer."""
         memory = c.make_buffer(f"arg{index}", (size,), dtype, "local")
         return tir.DeclBuffer(memory, self.arg(index, thread)), memory
 
@@ -59,44 +60,46 @@ Group = Callable[[Gathered, Expr], list[Stmt]]
 # ---------------------------------------------------------------- shuffles
 
 
-def _picked(g: Gathered, source: Expr, inside: Expr) -> Expr:
+def _value_of_lane(g: Gathered, source: Expr, inside: Expr) -> Expr:
     """Return the value of thread `source` if it is `inside` and active, else the thread's own value."""
-    own = g.arg(1, g.threads.number)
-    allowed = c.logical_and(inside, g.is_active(source))
-    return tir.Call(own.dtype, tir.Op("tir.if_then_else"), (allowed, g.arg(1, source), own))
+    default = g.arg(1, g.threads.number)
+    available = c.logical_and(inside, g.is_active(source))
+    return tir.Call(default.dtype, tir.Op("tir.if_then_else"), (available, g.arg(1, source), default))
 
 
-def _place(g: Gathered) -> tuple[Expr, Expr, Expr]:
+def _segment(g: Gathered) -> tuple[Expr, Expr, Expr]:
     """Return the thread's number, its lane within a segment of the warp, and the segment width."""
     width = c.cast(INT32, g.call.args[3])
     return g.threads.number, c.floormod(g.threads.lane, width), width
 
 
 def _shuffle(g: Gathered) -> Expr:
-    number, at, width = _place(g)
-    wanted = c.cast(INT32, g.call.args[2])
-    return _picked(g, c.add(c.sub(number, at), c.floormod(wanted, width)), c.const(True))
+    number, lane, width = _segment(g)
+    target_lane = c.cast(INT32, g.call.args[2])
+    return _value_of_lane(g, c.add(c.sub(number, lane), c.floormod(target_lane, width)), c.const(True))
 
 
 def _shuffle_up(g: Gathered) -> Expr:
-    number, at, _ = _place(g)
-    by = c.cast(INT32, g.call.args[2])
-    return _picked(g, c.sub(number, by), c.greater_equal(at, by))
+    number, lane, _ = _segment(g)
+    delta = c.cast(INT32, g.call.args[2])
+    return _value_of_lane(g, c.sub(number, delta), c.greater_equal(lane, delta))
 
 
 def _shuffle_down(g: Gathered) -> Expr:
-    number, at, width = _place(g)
-    by = c.cast(INT32, g.call.args[2])
-    return _picked(g, c.add(number, by), c.less(c.add(at, by), width))
+    number, lane, width = _segment(g)
+    delta = c.cast(INT32, g.call.args[2])
+    return _value_of_lane(g, c.add(number, delta), c.less(c.add(lane, delta), width))
 
 
 def _shuffle_xor(g: Gathered) -> Expr:
     """Lanes of later segments are out of range, those of earlier ones are not."""
-    number, at, width = _place(g)
+    number, segment_lane, width = _segment(g)
     lane = g.threads.lane
-    by = c.cast(INT32, g.call.args[2])
-    other = tir.Call(INT32, tir.Op("tir.bitwise_xor"), (lane, by))
-    return _picked(g, c.add(c.sub(number, lane), other), c.less(other, c.add(c.sub(lane, at), width)))
+    lane_mask = c.cast(INT32, g.call.args[2])
+    target_lane = tir.Call(INT32, tir.Op("tir.bitwise_xor"), (lane, lane_mask))
+    return _value_of_lane(
+        g, c.add(c.sub(number, lane), target_lane), c.less(target_lane, c.add(c.sub(lane, segment_lane), width))
+    )
 
 
 def _active_mask(g: Gathered) -> Expr:

@@ -1,4 +1,4 @@
-"""Kernels as functions of this process: compiled by LLVM, mapped by the object loader, called through ctypes."""
+"""Compile emulated kernels with LLVM, link them into this process, and call them through ctypes."""
 
 from __future__ import annotations
 
@@ -35,25 +35,26 @@ _NOTIFY = ctypes.CFUNCTYPE(
     None, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32
 )
 
-_BLOCKS = 64  # whose accesses are traced, at most
-_LARGE = 20_000  # lines of LLVM IR: of four times as many, optimising takes minutes
+_MAX_TRACED_BLOCKS = 64
+_LARGE_MODULE = 20_000  # lines of LLVM IR; optimising four times as many takes minutes
 
-Room = Callable[[int], int]  # how many bytes of memory there are at an address
+MemorySize = Callable[[int], int]  # bytes of memory available at an address
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """`check`: report what threads do wrong. `trace`: also write down up to so many accesses."""
+    """`check`: report races and other faults of threads. `trace`: the number of accesses to record, at most."""
 
     check: bool = True
     trace: int = 0
 
 
-class Launched(NamedTuple):
+class LaunchOutcome(NamedTuple):
     """The findings of a checked launch, and its trace.
 
-    There are no findings where an assertion failed: they may all follow from that. The trace covers every `stride`-th
-    block: a row for each access, with its site, thread, loops, offset, bytes and block."""
+    There are no findings if an assertion failed, since they may all follow from that. The trace covers every
+    `stride`-th block, with a row per access: site, thread, loop iteration, offset, bytes and block.
+    """
 
     findings: list[Diagnostic]
     trace: np.ndarray | None
@@ -62,7 +63,7 @@ class Launched(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Emulated:
-    """A kernel that can be launched."""
+    """A compiled kernel that can be launched."""
 
     kernel: DeviceKernel
     function: Callable[..., int]
@@ -70,31 +71,31 @@ class Emulated:
     mode: Mode
 
     def launch(
-        self, grid: Sequence[int], block: Sequence[int], shared_bytes: int, args: Sequence[Any], room: Room
-    ) -> Launched:
-        """Run a grid; `args` are addresses and numbers. Raises CallError if there is no memory to do so."""
+        self, grid: Sequence[int], block: Sequence[int], shared_bytes: int, args: Sequence[Any], memory_size: MemorySize
+    ) -> LaunchOutcome:
+        """Run a grid; `args` are addresses and numbers. Raises CallError if memory runs out."""
         if 0 in (*grid, *block):
-            return Launched([], None, 1)
+            return LaunchOutcome([], None, 1)
         passed = [_as_bits(a, p) for a, p in zip(args, self.kernel.params, strict=True)]
-        report, findings, trace, kept = self._report(grid, block, args, room)
+        report, findings, trace, keep_alive = self._report(grid, block, args, memory_size)
         if report is None or findings is None:
             self._run(None, grid, block, shared_bytes, passed)
-            return Launched([], None, 1)
-        stride = report[checks.STRIDE] = -(-grid[0] * grid[1] * grid[2] // _BLOCKS)
+            return LaunchOutcome([], None, 1)
+        stride = report[checks.STRIDE] = -(-grid[0] * grid[1] * grid[2] // _MAX_TRACED_BLOCKS)
         self._run(report.ctypes.data, grid, block, shared_bytes, passed)
-        del kept
+        del keep_alive
         used = None if trace is None else trace[: report[checks.USED]]
         failed = bool(self.kernel.asserts) and ctypes.c_int32.from_address(args[-1]).value != 0
-        return Launched([] if failed else findings.diagnostics(), used, int(stride))
+        return LaunchOutcome([] if failed else findings.diagnostics(), used, int(stride))
 
     def _run(
         self, report: int | None, grid: Sequence[int], block: Sequence[int], shared_bytes: int, passed: Sequence[Any]
     ) -> None:
         if self.function(report, *grid, *block, shared_bytes, *passed):
-            raise CallError(error("E0865", f"no memory to emulate `{self.kernel.name}`"))
+            raise CallError(error("E0865", f"out of memory while emulating `{self.kernel.name}`"))
 
     def _report(
-        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], room: Room
+        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], memory_size: MemorySize
     ) -> tuple[np.ndarray | None, Findings | None, np.ndarray | None, list[Any]]:
         """Return the report words of a checked kernel, its findings, its trace, and objects to keep alive."""
         if not self.mode.check and not self.mode.trace:
@@ -102,41 +103,41 @@ class Emulated:
         values = dict(zip(self.kernel.params, args, strict=True))
         values.update(zip(self.checks.threads.block, block, strict=True))
         words = np.zeros(checks.ROOTS + 2 * len(self.checks.roots), np.int64)
-        sizes, kept = [], []
+        sizes, marks = [], []
         shared = sum(_cells(r, r.size, values) for r in self.checks.roots if r.scope.startswith("shared"))
         cells = np.zeros(max(shared, 1) * checks.MARKS, np.int32)
         words[checks.SHARED_CELLS], words[checks.SHARED_BYTES] = cells.ctypes.data, cells.nbytes
-        order = self._order(block)
+        order = self._happens_before_table(block)
         if order is not None:
             words[checks.ORDER], words[checks.ORDER_BYTES] = order.ctypes.data, order.nbytes
             words[checks.BARRIERS] = count = self.checks.barrier_count
             words[checks.WIDTH] = block[0] * block[1] * block[2] + count
-        used = 0
+        next_cell = 0
         for root in self.checks.roots:
             at = checks.ROOTS + 2 * root.number
             if root.size is None:
-                size = room(int(values[root.data] or 0))
+                size = memory_size(int(values[root.data] or 0))
                 if root.is_marked:
-                    own = np.zeros(max(size // root.granule, 1) * checks.MARKS, np.int32)
-                    kept.append(own)
-                    words[at + 1] = own.ctypes.data
+                    cells_of_root = np.zeros(max(size // root.granule, 1) * checks.MARKS, np.int32)
+                    marks.append(cells_of_root)
+                    words[at + 1] = cells_of_root.ctypes.data
             else:
                 size = evaluate(root.size, values)
-                words[at + 1] = cells.ctypes.data + used * checks.MARKS * 4
-                used += _cells(root, root.size, values) if root.scope.startswith("shared") else 0
+                words[at + 1] = cells.ctypes.data + next_cell * checks.MARKS * 4
+                next_cell += _cells(root, root.size, values) if root.scope.startswith("shared") else 0
             words[at] = size
             sizes.append(size)
         findings = Findings(self.checks, grid, block, sizes)
-        notify = _NOTIFY(findings.take)
+        notify = _NOTIFY(findings.record)
         words[checks.NOTIFY] = ctypes.cast(notify, ctypes.c_void_p).value or 0
         seen = np.zeros(checks.KINDS * max(len(self.checks.sites), 1) ** 2, np.int8)
         words[checks.SEEN], words[checks.SITES] = seen.ctypes.data, len(self.checks.sites)
         trace = np.empty((self.mode.trace, 6), np.int64) if self.mode.trace else None
         if trace is not None:
             words[checks.TRACE], words[checks.ROOM] = trace.ctypes.data, len(trace)
-        return words, findings, trace, [*kept, cells, seen, order, notify]
+        return words, findings, trace, [*marks, cells, seen, order, notify]
 
-    def _order(self, block: Sequence[int]) -> np.ndarray | None:
+    def _happens_before_table(self, block: Sequence[int]) -> np.ndarray | None:
         """Return the happens-before table of barriers in memory (`order.ll`); None if the kernel has none."""
         count, threads = self.checks.barrier_count, block[0] * block[1] * block[2]
         return np.zeros((threads + 2 * count) * (threads + count) + count, np.int32) if count else None
@@ -152,8 +153,8 @@ def load_kernels(kernels: Sequence[DeviceKernel], mode: Mode) -> Mapping[str, Em
         if ctx.problems:
             raise CompileError(ctx.problems)
     text = ctx.module.text()
-    # optimising the code of checks takes LLVM longer than it saves, and minutes for large kernels
-    level = 2 if not (mode.check or mode.trace) else 1 if text.count("\n") < _LARGE else 0
+    # optimising the code of checks costs LLVM more time than it saves, and takes minutes for large kernels
+    level = 2 if not (mode.check or mode.trace) else 1 if text.count("\n") < _LARGE_MODULE else 0
     obj = compile_text(text, machine, level).obj
     image = link_image(elf.read_object(obj), lambda name: externs.address_of(name, externs.ALLOWED | externs.POOL))
     return {
@@ -182,7 +183,7 @@ def _signature(kernel: DeviceKernel) -> list[Any]:
 
 
 def _as_bits(value: Any, param: tir.Var) -> Any:
-    """A value as the kernel's function takes it: floats of 16 and 8 bits are their bits."""
+    """Convert a value to the parameter's ctypes value; floats of 16 and 8 bits are passed as their bits."""
     dtype = param.dtype
     if dtype.is_float and dtype.bits < 32:
         return int(encode(value, dtype).view(f"int{dtype.bits}")[()])

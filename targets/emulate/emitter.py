@@ -20,26 +20,28 @@ Emit = Callable[[Any, tir.Call], Value]
 
 def _atomic_add(e: Emitter, node: tir.Call) -> Value:
     """Emit an atomic addition; return the old value. Threads of other blocks may run at the same time."""
-    place, value = node.args[0], node.args[1]
+    target, value = node.args[0], node.args[1]
     dtype = value.dtype
     if dtype.lanes > 1 or is_small_float(dtype):
         raise unsupported(f"`T.atomic_add` of {dtype}", node.span)
-    pointer = memory.address(e, place.buffer, place.indices[0]) if isinstance(place, tir.BufferLoad) else e.expr(place)
+    pointer = (
+        memory.address(e, target.buffer, target.indices[0]) if isinstance(target, tir.BufferLoad) else e.expr(target)
+    )
     op = "fadd" if dtype.is_float else "add"
     old = e.fn.op(memory_type(dtype), f"atomicrmw {op} ptr {pointer.ref}, {e.expr(value)} monotonic")
     return casts.from_memory(e, old, dtype)
 
 
-def _at_once(e: Emitter, node: tir.Call) -> Value:
-    """Emit nothing for a wait: the emulated copy has completed already."""
+def _no_wait(e: Emitter, node: tir.Call) -> Value:
+    """Emit nothing for a wait: emulated copies complete immediately."""
     return zero(node.dtype)
 
 
-NOTED_INDEX = "mlcc_noted_index"  # (index, extent, from the end, number of the check, error record)
+NOTED_INDEX = "mlcc_noted_index"  # (index, extent, negative counts from the end, number of the check, error record)
 
 
 def _noted_index(e: Emitter, node: tir.Call) -> Value:
-    """A checked index whose failure is noted in the kernel's record, as a GPU's thread does it."""
+    """Emit a checked index whose failure is noted in the kernel's error record, as on a GPU."""
     index, extent, from_end, number, record = node.args
 
     def settle(index: Value, place: Value, inside: Value, extent: Value) -> Value:
@@ -49,12 +51,12 @@ def _noted_index(e: Emitter, node: tir.Call) -> Value:
 
 
 def _shared_address(e: Emitter, node: tir.Call) -> Value:
-    """The low bits of an address, which is as round as on a GPU."""
+    """Emit the low bits of an address, which has the same alignment as on a GPU."""
     return e.fn.convert("ptrtoint", e.expr(node.args[0]), "i32")
 
 
 def _extern(e: Emitter, node: tir.Call) -> Value:
-    """CUDA's `__expf` is exp; other functions are those of a device."""
+    """Emit CUDA's `__expf` as exp, and other functions as for a device."""
     match node.args:
         case (tir.StringImm(value="__expf"), x):
             return e.CALLS["exp"](e, tir.Call(node.dtype, tir.Op("tir.exp"), (x,), span=node.span))
@@ -70,13 +72,13 @@ INTRINSICS: dict[str, Emit] = {
             "ptx_commit_group", "ptx_wait_group", "ptx_fence_barrier_init", "ptx_fence_proxy_async",
             "ptx_cp_async_bulk_commit_group", "ptx_cp_async_bulk_wait_group",
         ),
-        _at_once,
+        _no_wait,
     ),
 }  # fmt: skip
 
 
 class ThreadEmitter(Emitter):
-    """The emitter of the llvm target, with the intrinsics of a GPU's threads."""
+    """The emitter of the llvm target, extended by intrinsics of GPU threads."""
 
     TARGET: ClassVar[str] = "emulated"
     CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = {**calls.TABLE, **INTRINSICS}

@@ -1,4 +1,4 @@
-"""Happens-before tracking for checked kernels: clocks of threads, and barriers or shuffles that threads miss."""
+"""Happens-before tracking for checked kernels: vector clocks of threads, and barriers or shuffles that threads miss."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mlcc.targets.emulate.collectives import BARRIERS, name_of
 from mlcc.targets.emulate.split import Splitter
 from mlcc.targets.emulate.threads import WARP, Body, Threads
 
-_WARP_SYNCS = 4096  # that a clock counts between two barriers of the block
+_WARP_SYNCS = 4096  # clock ticks between two barriers of the block, at most
 
 
 class CheckedSplitter(Splitter):
-    """A splitter that adds a clock for each thread, and reports threads that miss a barrier or shuffle."""
+    """A splitter that adds a clock per thread and reports threads that miss a barrier or shuffle."""
 
     def __init__(self, threads: Threads, checks: Checks) -> None:
         super().__init__(threads)
@@ -28,34 +28,36 @@ class CheckedSplitter(Splitter):
         self._clocks = self.array("clocks", INT32)
         self._synced = self.array("synced", INT32) if checks.barrier_count else self._clocks
 
-    def start(self) -> Body:
-        """Clocks begin at zero, shared memory is not written."""
+    def block_prologue(self) -> Body:
+        """Zero the clocks and mark shared memory as uninitialised."""
         clear = tir.Evaluate(tir.Call(DType.of("void"), tir.Op(kinds.CLEAR), ()))
-        zeros = (c.store(b, c.const(0), self.threads.number) for b in self._both())
-        return (self._every(tuple(zeros)), clear)
+        zeros = (c.store(b, c.const(0), self.threads.number) for b in self._clock_arrays())
+        return (self._for_each_thread(tuple(zeros)), clear)
 
-    def _both(self) -> tuple[tir.Buffer, ...]:
+    def _clock_arrays(self) -> tuple[tir.Buffer, ...]:
         return (self._clocks,) if self._synced is self._clocks else (self._clocks, self._synced)
 
-    def first(self) -> Body:
-        of, number = self._checks, self.threads.number
-        me = c.add(c.add(c.mul(c.cast(INT32, of.block), self.threads.count), number), 1)
-        stamp = c.add(c.mul(c.cast(INT64, of.clock), 1 << 32), c.cast(INT64, of.me))
-        clocks = (tir.Bind(v, c.load(b, number)) for v, b in ((of.clock, self._clocks), (of.synced, self._synced)))
-        return (tir.Bind(of.me, me), *clocks, tir.Bind(of.stamp, stamp))
+    def region_prologue(self) -> Body:
+        checks, number = self._checks, self.threads.number
+        thread_id = c.add(c.add(c.mul(c.cast(INT32, checks.block), self.threads.count), number), 1)
+        stamp = c.add(c.mul(c.cast(INT64, checks.clock), 1 << 32), c.cast(INT64, checks.me))
+        clocks = (
+            tir.Bind(v, c.load(b, number)) for v, b in ((checks.clock, self._clocks), (checks.synced, self._synced))
+        )
+        return (tir.Bind(checks.me, thread_id), *clocks, tir.Bind(checks.stamp, stamp))
 
-    def telling(self, stmt: Stmt, call: tir.Call) -> Callable[[Expr], tuple[Expr, ...]]:
-        """Of a call that names a barrier: the thread's number in the grid and clocks, the place, and the memory."""
+    def check_arguments(self, stmt: Stmt, call: tir.Call) -> Callable[[Expr], tuple[Expr, ...]]:
+        """Return, for a call on a barrier, the thread's number in the grid, its clocks, the site and the root."""
         address = barrier_of(call)
         if address is None:
-            return super().telling(stmt, call)
+            return super().check_arguments(stmt, call)
         data = (v for v in walk(address) if isinstance(v, tir.Var) and v.dtype.is_handle)
         root = next((r for v in data if (r := self._checks.root_of(v)) is not None), None)
         site = self._checks.site(call, stmt, "use", root)
         place = (c.const(site), c.const(-1 if root is None else root.number))
-        return lambda t: (self._me(t), *(c.load(b, t) for b in (self._clocks, self._synced)), *place)
+        return lambda t: (self._thread_id(t), *(c.load(b, t) for b in (self._clocks, self._synced)), *place)
 
-    def after(self, call: tir.Call) -> list[Stmt]:
+    def after_collective(self, call: tir.Call) -> list[Stmt]:
         """Advance the clocks after an arrival: later work of the arriving threads is not ordered before the wait.
 
         All clocks advance, so that those of a warp agree. Between two barriers of the block there are at most
@@ -63,90 +65,94 @@ class CheckedSplitter(Splitter):
         if name_of(call) not in ("tir.ptx_arrive_barrier", "tir.ptx_arrive_barrier_expect_tx"):
             return []
         now: Expr = c.load(self._clocks, self.threads.number)
-        room = c.less(c.floormod(now, _WARP_SYNCS), _WARP_SYNCS - 1)
+        has_ticks_left = c.less(c.floormod(now, _WARP_SYNCS), _WARP_SYNCS - 1)
         step = c.store(self._clocks, c.add(now, 1), self.threads.number)
-        return [self._every((tir.IfThenElse(room, (step,)),))]
+        return [self._for_each_thread((tir.IfThenElse(has_ticks_left, (step,)),))]
 
-    def meet(self, stmt: Stmt, call: tir.Call, mask: tir.Buffer | None, made: list[Stmt]) -> None:
+    def at_sync(self, stmt: Stmt, call: tir.Call, mask: tir.Buffer | None, output: list[Stmt]) -> None:
         warp = name_of(call) not in BARRIERS or (bool(call.args) and getattr(call.args[0], "value", "") == "warp")
         if mask is not None:
-            made.extend(self._who_is_missing(stmt, call, mask, warp))
+            output.extend(self._report_divergence(stmt, call, mask, warp))
         if name_of(call) in BARRIERS:
-            made.append(self._tick(mask, warp))
-            made.extend(self._join(warp))
+            output.append(self._tick(mask, warp))
+            output.extend(self._join(warp))
 
     def _join(self, warp: bool) -> list[Stmt]:
-        """Join the clock vectors of threads that met: entries of barriers in memory; in a warp, of threads too."""
+        """Join the vector clocks of threads that synchronised: the entries of barriers in memory, and within a warp
+        those of threads."""
         if not self._checks.barrier_count:
             return []
         count = self.threads.count
         if not warp:
-            return [_joined(c.const(0), count, count)]
+            return [_join_call(c.const(0), count, count)]
         var = tir.Var("warp", INT32)
         first = c.mul(var, WARP)
-        body = (_joined(first, c.minimum(c.sub(count, first), WARP), c.const(0)),)
+        body = (_join_call(first, c.minimum(c.sub(count, first), WARP), c.const(0)),)
         return [tir.For(var, c.const(0), self.threads.warps, ForKind.SERIAL, body)]
 
     def _tick(self, mask: tir.Buffer | None, warp: bool) -> Stmt:
         now: Expr = c.load(self._clocks, self.threads.number)
         if not warp:
             now = c.mul(c.add(c.floordiv(now, _WARP_SYNCS), 1), _WARP_SYNCS)
-            return self._every(tuple(c.store(b, now, self.threads.number) for b in reversed(self._both())))
-        step = tuple(c.store(b, c.add(now, 1), self.threads.number) for b in reversed(self._both()))
-        on = c.const(True) if mask is None else c.load(mask, self.threads.number)
-        return self._every((tir.IfThenElse(on, step),))
+            return self._for_each_thread(
+                tuple(c.store(b, now, self.threads.number) for b in reversed(self._clock_arrays()))
+            )
+        step = tuple(c.store(b, c.add(now, 1), self.threads.number) for b in reversed(self._clock_arrays()))
+        active = c.const(True) if mask is None else c.load(mask, self.threads.number)
+        return self._for_each_thread((tir.IfThenElse(active, step),))
 
-    def _every(self, body: Body) -> Stmt:
-        """A loop over the threads that is the emulation's own."""
+    def _for_each_thread(self, body: Body) -> Stmt:
+        """Return a loop over the threads without the kernel's thread axes."""
         number = self.threads.number
         return tir.For(number, c.const(0), self.threads.count, ForKind.SERIAL, body)
 
-    def _who_is_missing(self, stmt: Stmt, call: tir.Call, mask: tir.Buffer, warp: bool) -> list[Stmt]:
-        """Report a thread that is at a barrier and one that is not: of the block, or of one warp. At a shuffle those
-        are looked at that its mask names."""
+    def _report_divergence(self, stmt: Stmt, call: tir.Call, mask: tir.Buffer, warp: bool) -> list[Stmt]:
+        """Report one thread that reaches a barrier and one that does not, per block or per warp.
+
+        At a shuffle, only the lanes that its mask names are checked.
+        """
         number, count = self.threads.number, self.threads.count
-        here, away = (self.array(name, INT32, c.const(1)) for name in ("here", "away"))
+        present, absent = (self.array(name, INT32, c.const(1)) for name in ("here", "away"))
         site = self._checks.site(call, stmt, "meet")
-        parted = self.parted[mask]
-        other = self._checks.site(_condition(parted), parted, "part")
+        branch = self.divergence_points[mask]
+        branch_site = self._checks.site(_divergent_part(branch), branch, "part")
         barrier = name_of(call) in BARRIERS
-        kind = kinds.DIVERGED if barrier else kinds.ABSENT
-        wanted: Expr = c.const(True)
+        kind = kinds.DIVERGED if barrier else kinds.MISSING_LANE
+        is_named: Expr = c.const(True)
         if not barrier and call.args and call.args[0].dtype.is_int and self.is_uniform(call.args[0]):
             bits = c.cast(DType.of("uint32"), call.args[0])
             lane = c.cast(DType.of("uint32"), self.threads.lane)
-            wanted = c.not_equal(tir.Call(bits.dtype, tir.Op("tir.bitwise_and"), (_shift(bits, lane), _one())), 0)
+            is_named = c.not_equal(tir.Call(bits.dtype, tir.Op("tir.bitwise_and"), (_shift(bits, lane), _one())), 0)
         elif not barrier:
             return []
-        on: Stmt = c.store(here, number, 0)
-        off: Stmt = tir.IfThenElse(wanted, (c.store(away, number, 0),))
-        look = tir.IfThenElse(c.load(mask, number), (on,), (off,))
-        both = tir.And(BOOL, c.greater_equal(c.load(here, 0), 0), c.greater_equal(c.load(away, 0), 0))
-        report = tir.IfThenElse(
-            both, (note(kind, site, self._me(c.load(here, 0)), other, self._me(c.load(away, 0))),)
-        )  # fmt: skip
-        reset = [c.store(b, c.const(-1), 0) for b in (here, away)]
+        mark_present: Stmt = c.store(present, number, 0)
+        mark_absent: Stmt = tir.IfThenElse(is_named, (c.store(absent, number, 0),))
+        classify = tir.IfThenElse(c.load(mask, number), (mark_present,), (mark_absent,))
+        both = tir.And(BOOL, c.greater_equal(c.load(present, 0), 0), c.greater_equal(c.load(absent, 0), 0))
+        one, other = (self._thread_id(c.load(b, 0)) for b in (present, absent))
+        report = tir.IfThenElse(both, (note(kind, site, one, branch_site, other),))
+        reset = [c.store(b, c.const(-1), 0) for b in (present, absent)]
         if not warp:
-            return [*reset, self._every((look,)), report]
+            return [*reset, self._for_each_thread((classify,)), report]
         warp_var = tir.Var("warp", INT32)
         first = c.mul(warp_var, WARP)
-        lanes = tir.For(number, first, c.minimum(c.sub(count, first), WARP), ForKind.SERIAL, (look,))
+        lanes = tir.For(number, first, c.minimum(c.sub(count, first), WARP), ForKind.SERIAL, (classify,))
         body = (*reset, lanes, report)
         return [tir.For(warp_var, c.const(0), self.threads.warps, ForKind.SERIAL, body)]
 
-    def _me(self, thread: Expr) -> Expr:
+    def _thread_id(self, thread: Expr) -> Expr:
         return c.add(c.add(c.mul(c.cast(INT32, self._checks.block), self.threads.count), thread), 1)
 
 
-def _joined(first: Expr, count: Expr, column: Expr) -> Stmt:
+def _join_call(first: Expr, count: Expr, column: Expr) -> Stmt:
     return tir.Evaluate(tir.Call(DType.of("void"), tir.Op(kinds.JOIN), (first, count, column)))
 
 
-def _condition(parted: Stmt) -> Node:
-    """Return the part of a statement that threads diverge by: its condition, or all of it."""
-    if isinstance(parted, (tir.IfThenElse, tir.While)):
-        return parted.condition
-    return parted
+def _divergent_part(stmt: Stmt) -> Node:
+    """Return the part of a statement that diverges: its condition, or the whole statement."""
+    if isinstance(stmt, (tir.IfThenElse, tir.While)):
+        return stmt.condition
+    return stmt
 
 
 def _shift(bits: Expr, by: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Hoist collective calls out of expressions: each becomes the value of a binding, or a statement."""
+"""Hoist collective calls out of expressions: each becomes the value of a binding, or a statement of its own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from mlcc.targets.emulate.collectives import is_collective, name_of
 
 
 def hoist_collectives(body: Body) -> Body:
-    """Statements that mean the same. Raises CompileError for calls that only some evaluations of a statement make."""
+    """Hoist all collective calls. Raises CompileError for calls in operands that may not be evaluated."""
     return _Hoist().body(body)
 
 
 class _Hoist(TirMutator):
     def __init__(self) -> None:
         self._before: list[Stmt] = []
-        self._lazy = 0  # expressions around that may not be evaluated
+        self._lazy = 0  # number of enclosing operands that may not be evaluated
 
     def stmt(self, node: Stmt) -> Stmt | list[Stmt]:
         outer, self._before = self._before, []
@@ -61,9 +61,11 @@ class _Hoist(TirMutator):
         if not is_collective(node):
             return call
         if self._lazy:
-            message = f"`T.{name_of(node).removeprefix('tir.')}` under a condition inside an expression"
-            text = "threads of a warp may not come here together"
-            raise CompileError(error("E0749", message, node.span, text, help="bind its value in a statement before"))
+            message = f"`T.{name_of(node).removeprefix('tir.')}` cannot be called conditionally inside an expression"
+            text = "only some threads of a warp may evaluate this"
+            raise CompileError(
+                error("E0749", message, node.span, text, help="bind its value in a statement before this one")
+            )
         var = tir.Var(name_of(node).removeprefix("tir.").removeprefix("tvm_"), node.dtype)
         self._before.append(tir.Bind(var, call, span=node.span))
         return var

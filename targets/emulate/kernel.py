@@ -1,9 +1,9 @@
-"""A kernel as a CPU function that runs a whole grid: `emit_kernel`.
+"""Emit a kernel as a CPU function that runs a whole grid: `emit_kernel`.
 
     i32 @NAME(ptr report, i64 grid x, y, z, i32 block x, y, z, i64 dynamic shared bytes, params...)
 
-Blocks run side by side on the pool's threads, the threads of a block one after the other in each region (`split`). The
-value is 0, or an error code of the module's context. Shared memory starts as what was there: nothing clears it.
+Blocks run in parallel on the thread pool, the threads of a block one after the other in each region (`split`). The
+result is 0, or an error code of the module's context. Shared memory is not cleared at the start of a block.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from mlcc.passes.gpu.wgmma_layout import products
 from mlcc.passes.lowering.mutator import TirMutator
 from mlcc.recursion import deep_recursion
 from mlcc.targets.emulate import tensor_cores  # noqa: F401, registers the matrix instructions of warps
-from mlcc.targets.emulate.barriers import by_one_thread
+from mlcc.targets.emulate.barriers import single_thread_operation
 from mlcc.targets.emulate.bulk import bulk_copy
-from mlcc.targets.emulate.carry import carry
 from mlcc.targets.emulate.checked import CheckedEmitter
 from mlcc.targets.emulate.checks import Checks
 from mlcc.targets.emulate.collectives import name_of
-from mlcc.targets.emulate.copies import asynchronous_copy, matrix_rows
+from mlcc.targets.emulate.copies import asynchronous_copy, load_matrix_row
 from mlcc.targets.emulate.emitter import NOTED_INDEX, ThreadEmitter
 from mlcc.targets.emulate.happens_before import CheckedSplitter
 from mlcc.targets.emulate.hoist import hoist_collectives
+from mlcc.targets.emulate.scalar_expansion import expand_scalars
 from mlcc.targets.emulate.split import Region, Splitter
 from mlcc.targets.emulate.threads import Body, Threads
-from mlcc.targets.emulate.wgmma import Sums
+from mlcc.targets.emulate.wgmma import Accumulators
 from mlcc.targets.llvm.codegen import casts
 from mlcc.targets.llvm.codegen.context import ModuleContext
 from mlcc.targets.llvm.codegen.ir_text import NULL, Value, integer
@@ -42,16 +42,16 @@ from mlcc.targets.llvm.codegen.types import memory_type
 
 
 def emit_kernel(kernel: DeviceKernel, ctx: ModuleContext, checking: bool = False, trace: bool = False) -> Checks:
-    """Add the function of a kernel to the module. Raises CompileError.
+    """Emit the function of a kernel into the module. Raises CompileError.
 
-    `checking`: blocks run one after the other, and what they do wrong is reported; the value says how to read that.
-    `trace`: every access is written down as well.
+    `checking`: blocks run one after the other, and faults are reported in terms of the returned `Checks`.
+    `trace`: accesses are recorded as well.
     """
     with deep_recursion():
         threads = Threads.of(kernel)
         checks = Checks(kernel, threads, trace)
         grid = tuple(tir.Var(f"grid_{axis}", INT64) for axis in "xyz")
-        body = hoist_collectives(_Prepare(kernel, threads, checking).kernel())
+        body = hoist_collectives(_LowerIntrinsics(kernel, threads, checking).kernel())
         if checking:
             checks.find_roots(body)
         code = _grid_loop(grid, threads, checks, _block_body(threads, body, checks if checking else None), checking)
@@ -68,19 +68,19 @@ def _block_body(threads: Threads, body: Body, checks: Checks | None) -> Body:
     def around(region: Region, inner: Body) -> Stmt:
         if region.mask is not None:
             inner = (tir.IfThenElse(c.load(region.mask, threads.number), inner),)
-        return threads.each((*splitter.first(), *inner))
+        return threads.each((*splitter.region_prologue(), *inner))
 
-    carried = carry(splitter, split, around)
-    return (*(tir.AllocBuffer(b) for b in (*splitter.shared, *splitter.arrays)), *splitter.start(), *carried)
+    expanded = expand_scalars(splitter, split, around)
+    return (*(tir.AllocBuffer(b) for b in (*splitter.shared, *splitter.arrays)), *splitter.block_prologue(), *expanded)
 
 
 def _grid_loop(grid: Sequence[tir.Var], threads: Threads, checks: Checks, body: Body, serial: bool) -> Body:
     x, y, _ = grid
     block = checks.block
-    places = (c.floormod(block, x), c.floormod(c.floordiv(block, x), y), c.floordiv(block, c.mul(x, y)))
+    coordinates = (c.floormod(block, x), c.floormod(c.floordiv(block, x), y), c.floordiv(block, c.mul(x, y)))
     binds = [
-        tir.Bind(axis, c.cast(axis.dtype, place))
-        for axis, place in zip(threads.block_axes, places, strict=True)
+        tir.Bind(axis, c.cast(axis.dtype, coordinate))
+        for axis, coordinate in zip(threads.block_axes, coordinates, strict=True)
         if axis is not None
     ]
     count = c.mul(c.mul(*grid[:2]), grid[2])
@@ -98,9 +98,9 @@ def _emit(
     e = ThreadEmitter(fn, ctx, storage) if checks is None else CheckedEmitter(fn, ctx, storage, checks)
     _bind(e, params, fn.params)
     e.workspace = fn.params[-1]
-    apart = bool(kernel.attrs.get("tir.noalias"))
+    noalias = bool(kernel.attrs.get("tir.noalias"))
     for var, buffer in zip(kernel.params, kernel.buffers, strict=True):
-        if apart and var.dtype.is_handle:
+        if noalias and var.dtype.is_handle:
             e.distinct.add(var)
         if buffer is not None and buffer.data is not var:
             e.bind(buffer.data, e.values[var])
@@ -118,7 +118,7 @@ def _emit_entry(
     types: list[tuple[str, str]],
     storage: Storage,
 ) -> None:
-    """The function that a launch calls: it brings memory for what lives outside of the loop over blocks."""
+    """Emit the function that a launch calls, which allocates the workspace."""
     fn = ctx.module.function("i32", kernel.name, types, linkage="", attrs=ctx.function_attrs)
     e = ThreadEmitter(fn, ctx)
     _bind(e, params, fn.params)
@@ -142,28 +142,28 @@ def _bind(e: ThreadEmitter, params: Sequence[tir.Var], values: Sequence[Value]) 
         e.bind(var, casts.from_memory(e, value, var.dtype))
 
 
-class _Prepare(TirMutator):
-    """Loops of a thread are serial; copies are loads and stores; a failed assertion leaves its number behind."""
+class _LowerIntrinsics(TirMutator):
+    """Lower what CPUs lack: loops become serial, copies loads and stores, and a failed assertion stores its number."""
 
     def __init__(self, kernel: DeviceKernel, threads: Threads, checking: bool) -> None:
         self._kernel = kernel
         self._threads = threads
         self._maps = kernel.maps
-        self._sums = Sums(products(kernel.body), threads.number, checking)
+        self._accumulators = Accumulators(products(kernel.body), threads.number, checking)
         self._numbers = {key: number for number, key in enumerate(kernel.asserts, 1)}
         error = kernel.params[-1] if kernel.asserts else None
         self._error = None if error is None else c.make_buffer("error", (1,), INT32, data=error)
 
     def kernel(self) -> Body:
-        """The code of the kernel."""
+        """Return the lowered code of the kernel."""
         body = self.body(self._kernel.body)
-        if not self._sums:
+        if not self._accumulators:
             return body
-        groups = self._sums.groups
+        groups = self._accumulators.groups
         return (tir.AllocBuffer(groups), c.store(groups, c.const(0, INT32), 0), *body)
 
     def stmt_alloc(self, node: tir.AllocBuffer) -> Stmt | list[Stmt]:
-        return self._sums.allocated(node) if self._sums else node
+        return self._accumulators.allocate(node) if self._accumulators else node
 
     def expr_call(self, node: tir.Call) -> tir.Expr:
         check = checked_index(node)
@@ -181,37 +181,39 @@ class _Prepare(TirMutator):
         if name_of(node.value) == "tir.ptx_cp_async" and isinstance(node.value, tir.Call):
             return asynchronous_copy(node.value)
         if name_of(node.value) == "tir.ptx_ldmatrix" and isinstance(node.value, tir.Call):
-            return matrix_rows(node.value, self._threads.lane)
+            return load_matrix_row(node.value, self._threads.lane)
         match node.value:
             case tir.Call(op=tir.Op("tir.ptx_wgmma_ss" | "tir.ptx_wgmma_rs")) as call:
-                return self._sums.product(call)
+                return self._accumulators.product(call)
             case tir.Call(op=tir.Op("tir.ptx_wgmma_fence")):
-                return self._sums.fence()
+                return self._accumulators.fence()
             case tir.Call(op=tir.Op("tir.ptx_wgmma_commit_group")):
-                return self._sums.commit()
+                return self._accumulators.commit()
             case tir.Call(op=tir.Op("tir.ptx_wgmma_wait_group"), args=(count,)):
-                return self._sums.wait(count)
-        lowered = by_one_thread(node.value, self._threads.number) if isinstance(node.value, tir.Call) else None
+                return self._accumulators.wait(count)
+        lowered = (
+            single_thread_operation(node.value, self._threads.number) if isinstance(node.value, tir.Call) else None
+        )
         if lowered is None and isinstance(node.value, tir.Call):
             lowered = bulk_copy(node.value, self._maps, self._threads.number)
         return node if lowered is None else lowered
 
     def body(self, statements: Body) -> Body:
-        inside = len(self._sums.inside)
-        lowered = self._checked(statements)
-        del self._sums.inside[inside:]
+        outer_count = len(self._accumulators.in_scope)
+        lowered = self._skip_after_assertions(statements)
+        del self._accumulators.in_scope[outer_count:]
         return lowered
 
-    def _checked(self, statements: Body) -> Body:
-        """Emit statements; those behind an assertion are skipped if it fails."""
+    def _skip_after_assertions(self, statements: Body) -> Body:
+        """Lower statements; those after an assertion are skipped if it fails."""
         for at, stmt in enumerate(statements):
             if isinstance(stmt, tir.AssertStmt):
                 head = super().body(statements[:at])
-                rest = self._checked(statements[at + 1 :])
-                return (*head, self._unless_failed(stmt, rest))
+                rest = self._skip_after_assertions(statements[at + 1 :])
+                return (*head, self._guard_by_assertion(stmt, rest))
         return super().body(statements)
 
-    def _unless_failed(self, stmt: tir.AssertStmt, rest: Body) -> Stmt:
+    def _guard_by_assertion(self, stmt: tir.AssertStmt, rest: Body) -> Stmt:
         number = self._numbers.get((stmt.kind, "".join(stmt.message)))
         failed: Body = ()
         if number is not None and self._error is not None:

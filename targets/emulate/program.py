@@ -1,4 +1,4 @@
-"""Running a DeviceProgram on the CPU without a launch plan: the interpreter runs the host's code."""
+"""Run a DeviceProgram on the CPU without a launch plan: the interpreter runs the host code."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from mlcc.passes.gpu.device import BLOCK, GRID, DeviceKernel, DeviceProgram
 from mlcc.passes.gpu.tensor_map import TensorMap, is_tensor_map
 from mlcc.runtime.abi import RECORD, filled
 from mlcc.runtime.launch.tensor_map import plain, tensor_map
-from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, evaluate, load_kernels
+from mlcc.targets.emulate.compiled import Emulated, LaunchOutcome, Mode, evaluate, load_kernels
 
 
 def run_program(program: DeviceProgram, *args: Any, check: bool = True) -> None:
     """Run a program on NumPy arrays and scalars, in place, outputs included.
 
-    Raises CompileError, and CallError for arguments that do not fit and, with `check`, for what threads do wrong.
+    Raises CompileError, and CallError for arguments that do not fit and, with `check`, for findings.
     """
 
-    def launched(kernel: Emulated, made: Launched, grid: Sequence[int], block: Sequence[int]) -> None:
-        if made.findings:
-            raise CallError(made.findings)
+    def launched(kernel: Emulated, outcome: LaunchOutcome, grid: Sequence[int], block: Sequence[int]) -> None:
+        if outcome.findings:
+            raise CallError(outcome.findings)
 
     run_host(program, load_kernels(program.kernels, Mode(check)), args, launched)
 
 
 def run_host(
     program: DeviceProgram, kernels: Mapping[str, Emulated], args: Sequence[Any],
-    launched: Callable[[Emulated, Launched, Sequence[int], Sequence[int]], None],
+    launched: Callable[[Emulated, LaunchOutcome, Sequence[int], Sequence[int]], None],
 ) -> None:  # fmt: skip
-    """Run the host's code; `launched` is told of every launch, with its grid and block."""
+    """Run the host code; `launched` is called after every launch, with its grid and block."""
 
-    maps: dict[str, list[TensorMap]] = {}  # by the kernel that is launched with them
+    maps: dict[str, list[TensorMap]] = {}  # by kernel
 
     def as_packed(node: Any) -> Any:
         if isinstance(node, tir.Call) and isinstance(node.op, relax.GlobalVar):
             maps[node.op.name] = [TensorMap.of(a) for a in node.args if isinstance(a, tir.Call) and is_tensor_map(a)]
             packed = tir.Op("tir.call_packed")
-            args = (part for arg in node.args for part in _parts(arg))
+            args = (part for arg in node.args for part in _map_operands(arg))
             return tir.Call(node.dtype, packed, (tir.StringImm(node.op.name), *args), span=node.span)
         return node
 
@@ -55,13 +55,13 @@ def run_host(
 
         def launch(*values: Any) -> None:
             record = np.zeros(RECORD // 8, np.int64)
-            values = with_maps(kernel.kernel, values, maps[kernel.kernel.name])
+            values = pack_tensor_maps(kernel.kernel, values, maps[kernel.kernel.name])
             if asserts:
                 values = (*values, record)
             addresses = [v.__array_interface__["data"][0] if isinstance(v, np.ndarray) else v for v in values]
-            rooms = {a: v.nbytes for a, v in zip(addresses, values, strict=True) if isinstance(v, np.ndarray)}
+            sizes = {a: v.nbytes for a, v in zip(addresses, values, strict=True) if isinstance(v, np.ndarray)}
             grid, block, dynamic = launch_extents(kernel.kernel, addresses)
-            outcome = kernel.launch(grid, block, dynamic, addresses, lambda address: rooms.get(address, 0))
+            outcome = kernel.launch(grid, block, dynamic, addresses, lambda address: sizes.get(address, 0))
             launched(kernel, outcome, grid, block)
             number = int(record.view(np.int32)[0])
             if number:
@@ -78,32 +78,32 @@ def run_host(
         Program(host).run([as_argument(a) for a in args], State(env, {}))
 
 
-def _parts(arg: tir.Expr) -> tuple[tir.Expr, ...]:
-    """An argument of a launch as the host's code can compute it: a tensor map by its pointer, extents and strides."""
+def _map_operands(arg: tir.Expr) -> tuple[tir.Expr, ...]:
+    """Return the host expressions of a launch argument: of a tensor map, its pointer, extents and strides."""
     if not is_tensor_map(arg) or not isinstance(arg, tir.Call):
         return (arg,)
-    known = TensorMap.of(arg)
-    return (known.data, *known.dims, *known.strides)
+    tensor_map_value = TensorMap.of(arg)
+    return (tensor_map_value.data, *tensor_map_value.dims, *tensor_map_value.strides)
 
 
-def with_maps(kernel: DeviceKernel, values: Sequence[Any], maps: Sequence[TensorMap]) -> tuple[Any, ...]:
-    """The arguments of a launch with tensor maps in place of their parts. Raises CallError E0879."""
+def pack_tensor_maps(kernel: DeviceKernel, values: Sequence[Any], maps: Sequence[TensorMap]) -> tuple[Any, ...]:
+    """Replace the pointer, extents and strides of tensor maps by packed maps. Raises CallError E0879."""
     arguments: list[Any] = []
-    rest, stated = iter(values), iter(maps)
+    remaining, declared = iter(values), iter(maps)
     for param in kernel.params[: len(kernel.params) - bool(kernel.asserts)]:
         if param not in kernel.maps:
-            arguments.append(next(rest))
+            arguments.append(next(remaining))
             continue
-        known = next(stated)
-        base, rank = next(rest), len(known.dims)
-        dims, strides = ([int(next(rest)) for _ in range(n)] for n in (rank, rank - 1))
+        tensor_map_value = next(declared)
+        base, rank = next(remaining), len(tensor_map_value.dims)
+        dims, strides = ([int(next(remaining)) for _ in range(n)] for n in (rank, rank - 1))
         address = base.__array_interface__["data"][0]
-        arguments.append(np.frombuffer(plain(tensor_map(known.spec, address, dims, strides)), np.uint8))
+        arguments.append(np.frombuffer(plain(tensor_map(tensor_map_value.spec, address, dims, strides)), np.uint8))
     return tuple(arguments)
 
 
 def launch_extents(kernel: DeviceKernel, args: Sequence[Any]) -> tuple[list[int], list[int], int]:
-    """The grid, the blocks and the bytes of dynamic shared memory for a value of each parameter."""
+    """Return the grid, the block and the bytes of dynamic shared memory for these arguments."""
     values = dict(zip(kernel.params, args, strict=True))
 
     def value(of: tir.Expr | None) -> int:

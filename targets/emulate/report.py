@@ -1,4 +1,4 @@
-"""`mlcc analyze`: what launches were seen, what their accesses cost, and how full a GPU they make."""
+"""The report of `mlcc analyze`: launches, the cost of their memory accesses, and occupancy."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from mlcc.ir import tir
 from mlcc.machine.gpu_tables import GpuFacts
 from mlcc.runtime.launch.device import Extents
 from mlcc.targets.emulate.analysis import Access, accesses, whole_blocks
-from mlcc.targets.emulate.compiled import Emulated, Launched, Mode, evaluate
+from mlcc.targets.emulate.compiled import Emulated, LaunchOutcome, Mode, evaluate
 from mlcc.targets.emulate.device import EmulatedDevice
 from mlcc.targets.emulate.threads import WARP
 
-_PLACE = 40  # characters of a statement that stands for a place
-ROOM = 1 << 20  # accesses that are written down of one launch
+_PLACE_WIDTH = 40  # characters of a statement shown as a place
+ROOM = 1 << 20  # traced accesses of one launch, at most
 
 
 @dataclass(slots=True)
 class KernelReport:
-    """A kernel at its first launch, and how often it was launched. `blocks` are those whose accesses were counted, of
-    `grid` in all; `occupancy` is the part of a multiprocessor's warps that its blocks can fill."""
+    """A kernel at its first launch, and the number of its launches.
+
+    `blocks` is the number of blocks whose accesses were counted, of `grid` in all; `occupancy` is the fraction of a
+    multiprocessor's warps that resident blocks fill.
+    """
 
     name: str
     grid: list[int]
@@ -38,7 +41,7 @@ class KernelReport:
     limit: str = ""
 
     def total(self, scope: str) -> tuple[int, int]:
-        """Units of all accesses of a scope, and the least."""
+        """Return the units of all accesses of a scope, and their minimum."""
         mine = [a for a in self.accesses if (a.scope == "global") == (scope == "global")]
         return sum(a.units for a in mine), sum(a.least for a in mine)
 
@@ -55,46 +58,50 @@ class Report:
     kernels: dict[str, KernelReport] = field(default_factory=dict)
     findings: list[Diagnostic] = field(default_factory=list)
 
-    def add(self, kernel: Emulated, made: Launched, grid: Sequence[int], block: Sequence[int], dynamic: int) -> None:
-        """Take note of a launch; of a kernel that was launched before only that, and its findings."""
-        self.findings.extend(made.findings)
+    def add(
+        self, kernel: Emulated, outcome: LaunchOutcome, grid: Sequence[int], block: Sequence[int], dynamic: int
+    ) -> None:
+        """Add a launch with its findings; accesses are only counted for the first launch of a kernel."""
+        self.findings.extend(outcome.findings)
         name = kernel.kernel.name
-        if name in self.kernels or made.trace is None:
+        if name in self.kernels or outcome.trace is None:
             if name in self.kernels:
                 self.kernels[name].launches += 1
             return
-        trace = whole_blocks(made.trace, ROOM)
+        trace = whole_blocks(outcome.trace, ROOM)
         blocks = len(set(trace[:, 5].tolist())) if len(trace) else 0
         shared = _static_shared(kernel) + dynamic
         accessed = accesses(trace, kernel.checks)
         self.kernels[name] = KernelReport(name, list(grid), list(block), shared, blocks, accessed)
 
     def assembled(self, kernels: Mapping[str, Any]) -> None:
-        """Add what an assembler makes of the kernels, by name, and the occupancy that follows."""
+        """Add the resources that the assembler reports for kernels, by name, and the resulting occupancy."""
         for name, kernel in self.kernels.items():
-            known = kernels.get(name)
-            if known is not None:
-                kernel.registers, kernel.spills = known.registers, known.spill_stores + known.spill_loads
-            self._occupy(kernel)
+            resources = kernels.get(name)
+            if resources is not None:
+                kernel.registers, kernel.spills = resources.registers, resources.spill_stores + resources.spill_loads
+            self._compute_occupancy(kernel)
 
-    def _occupy(self, kernel: KernelReport) -> None:
+    def _compute_occupancy(self, kernel: KernelReport) -> None:
         facts = self.facts
         threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
         registers = kernel.registers or 0
         kernel.blocks_per_sm = facts.blocks_at_once(threads, registers, kernel.shared)
         warps = -(-threads // WARP)
         kernel.occupancy = kernel.blocks_per_sm * warps / facts.warps_per_sm
-        without = {
+        blocks_without = {
             "registers": facts.blocks_at_once(threads, 0, kernel.shared),
             "shared memory": facts.blocks_at_once(threads, registers, 0),
         }
-        rest = "threads" if (kernel.blocks_per_sm + 1) * warps > facts.warps_per_sm else "the number of blocks"
-        kernel.limit = next((name for name, blocks in without.items() if blocks > kernel.blocks_per_sm), rest)
+        other_limit = "threads" if (kernel.blocks_per_sm + 1) * warps > facts.warps_per_sm else "the number of blocks"
+        kernel.limit = next(
+            (name for name, blocks in blocks_without.items() if blocks > kernel.blocks_per_sm), other_limit
+        )
 
     # ------------------------------------------------------------ as text and as data
 
     def data(self) -> dict[str, Any]:
-        """Everything as plain data, for JSON."""
+        """Return everything as plain data, for JSON."""
         return {
             "gpu": str(self.facts.arch.name),
             "kernels": [
@@ -109,7 +116,7 @@ class Report:
         }  # fmt: skip
 
     def text(self) -> str:
-        """A table for each kernel."""
+        """Format a table for each kernel."""
         return "\n\n".join("\n".join(_table(k)) for k in self.kernels.values()) + "\n" if self.kernels else ""
 
 
@@ -121,8 +128,10 @@ class MeasuringDevice(EmulatedDevice):
         self._mode = Mode(True, ROOM)
         self.report = Report(facts)
 
-    def launched(self, kernel: Emulated, made: Launched, grid: Extents, block: Extents, shared_bytes: int) -> None:
-        self.report.add(kernel, made, grid, block, shared_bytes)
+    def launched(
+        self, kernel: Emulated, outcome: LaunchOutcome, grid: Extents, block: Extents, shared_bytes: int
+    ) -> None:
+        self.report.add(kernel, outcome, grid, block, shared_bytes)
 
 
 def _static_shared(kernel: Emulated) -> int:
@@ -134,7 +143,7 @@ def _table(kernel: KernelReport) -> list[str]:
     times = f", launched {kernel.launches} times" if kernel.launches > 1 else ""
     blocks = f"{_extents(kernel.grid)} block{'s' * (kernel.block_count != 1)}"
     lines = [f"{kernel.name}: {blocks} of {_extents(kernel.block)} threads{times}"]
-    registers = f"{kernel.registers} registers" if kernel.registers is not None else "registers not known (no ptxas)"
+    registers = f"{kernel.registers} registers" if kernel.registers is not None else "registers unknown (no ptxas)"
     spills = f", {kernel.spills} bytes spilled" if kernel.spills else ""
     lines.append(f"  {kernel.shared} bytes of shared memory, {registers}{spills}")
     full = f"{100 * kernel.occupancy:.0f} % of its warps"
@@ -153,7 +162,7 @@ def _rows(found: Sequence[Access]) -> list[str]:
     head = ("place", "access", "bytes", "requests", "units", "least", "ratio", "worst")
     rows: list[tuple[str, ...]] = [head]
     for a in found:
-        place = a.place if a.is_in_source else _short(a.text)
+        place = a.place if a.is_in_source else _abbreviated(a.text)
         access = f"{a.scope} {a.what} {a.buffer}"
         numbers = (a.bytes, a.requests, a.units, a.least, f"{a.ratio:.2f}", f"{a.worst:.0f}")
         rows.append((place, access, *map(str, numbers)))
@@ -166,9 +175,9 @@ def _rows(found: Sequence[Access]) -> list[str]:
     return lines
 
 
-def _short(text: str) -> str:
-    """A statement in as much room as a place in a file takes."""
-    return text if len(text) <= _PLACE else f"{text[: _PLACE - 3]}..."
+def _abbreviated(text: str) -> str:
+    """Shorten a statement to the width of a place in a file."""
+    return text if len(text) <= _PLACE_WIDTH else f"{text[: _PLACE_WIDTH - 3]}..."
 
 
 def _extents(extents: Sequence[int]) -> str:

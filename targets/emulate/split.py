@@ -1,8 +1,8 @@
 """Split a kernel at collective calls into regions that each thread runs independently (loop fission over threads).
 
-Loops and conditions around barriers stay outside of the regions. Uniform ones are kept; divergent ones are predicated:
-each thread has a mask bit, and a loop runs for as long as one thread is active. A GPU runs divergent code in the same
-way, and barriers that not all threads reach are found.
+Loops and conditions around barriers stay outside the regions. Uniform ones are kept; divergent ones are predicated:
+each thread has a mask bit, and a loop runs as long as one thread is active. A GPU runs divergent code in the same way,
+so barriers that not all threads reach are detected.
 """
 
 from __future__ import annotations
@@ -49,30 +49,33 @@ def has_jump(stmt: Stmt) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Loop:
-    """The number of masks around a loop, and the mask of the threads still in it (None: all leave it together)."""
+    """The number of masks around a loop, and the mask of the threads still in it (None: a uniform loop)."""
 
     depth: int
     mask: tir.Buffer | None
 
 
 class Splitter:
-    """Splits a kernel into regions at collective calls. `arrays` it adds per block; `shared` the kernel allocates."""
+    """Split a kernel into regions at collective calls.
+
+    `arrays` are the per-block arrays that the split adds; `shared` is the shared memory that the kernel allocates.
+    """
 
     def __init__(self, threads: Threads) -> None:
         self.threads = threads
         self.arrays: list[tir.Buffer] = []
         self.shared: list[tir.Buffer] = []
         self._varying: set[tir.Var] = set(threads.axes)
-        self._masks: list[tir.Buffer] = []  # those around, the last says who takes part
+        self._masks: list[tir.Buffer] = []  # enclosing masks; the last one says which threads are active
         self._loops: list[_Loop] = []
-        self.parted: dict[tir.Buffer, Stmt] = {}  # by mask, the statement where threads part
+        self.divergence_points: dict[tir.Buffer, Stmt] = {}  # mask -> the statement at which threads diverge
         self._splits: dict[int, tuple[Stmt, bool]] = {}
 
     def body(self, statements: Body) -> Body:
-        """Split statements; return uniform ones and regions."""
+        """Split statements into uniform statements and regions."""
         stmts: list[Stmt] = []
         run: list[Stmt] = []
-        for stmt in self._spliced(statements):
+        for stmt in self._inline_scopes(statements):
             if isinstance(stmt, tir.AllocBuffer) and stmt.buffer.scope != "local":
                 self.shared.append(stmt.buffer)
             elif self._is_uniform(stmt):
@@ -86,20 +89,20 @@ class Splitter:
         self._flush(stmts, run)
         return tuple(stmts)
 
-    def _spliced(self, statements: Body) -> Iterator[Stmt]:
-        """Yield statements; annotated scopes that are split are replaced by their bodies."""
+    def _inline_scopes(self, statements: Body) -> Iterator[Stmt]:
+        """Yield statements; replace annotated scopes that contain a split by their bodies."""
         for stmt in statements:
             if isinstance(stmt, tir.AttrStmt) and (self._is_split(stmt) or has_jump(stmt)):
-                yield from self._spliced(stmt.body)
+                yield from self._inline_scopes(stmt.body)
             else:
                 yield stmt
 
-    def _flush(self, made: list[Stmt], run: list[Stmt]) -> None:
+    def _flush(self, output: list[Stmt], run: list[Stmt]) -> None:
         if run:
-            made.append(Region(tuple(run), self._mask))
+            output.append(Region(tuple(run), self._mask))
 
     def _is_uniform(self, stmt: Stmt) -> bool:
-        """Return True for a uniform definition; record the variables of others as varying."""
+        """Return True for a uniform definition; record the variables of other definitions as varying."""
         match stmt:
             case tir.Bind(var=var, value=value):
                 if self.is_uniform(value) and not is_collective(value):
@@ -137,53 +140,55 @@ class Splitter:
 
     # ------------------------------------------------------------ splitting
 
-    def _split(self, stmt: Stmt, made: list[Stmt], run: list[Stmt]) -> None:
-        """Split one statement: append to `made`, and to `run` the start of the next region."""
+    def _split(self, stmt: Stmt, output: list[Stmt], run: list[Stmt]) -> None:
+        """Split one statement: append to `output`, and to `run` the start of the next region."""
         match stmt:
             case tir.Bind(var=var, value=tir.Call() as call):
-                self._together(stmt, call, var, made, run)
+                self._collective(stmt, call, var, output, run)
             case tir.Evaluate(value=tir.Call() as call) if called(call).leaves:
-                self._jump(made, 0, [loop.mask for loop in self._loops])
+                self._deactivate(output, 0, [loop.mask for loop in self._loops])
             case tir.Evaluate(value=tir.Call() as call):
-                self._together(stmt, call, None, made, run)
+                self._collective(stmt, call, None, output, run)
             case tir.For():
-                self._for(stmt, made)
+                self._for(stmt, output)
             case tir.While():
-                self._while(stmt, made)
+                self._while(stmt, output)
             case tir.IfThenElse():
-                self._if(stmt, made)
+                self._if(stmt, output)
             case tir.Break():
-                self._jump(made, self._loops[-1].depth, [self._loops[-1].mask])
+                self._deactivate(output, self._loops[-1].depth, [self._loops[-1].mask])
             case tir.Continue():
-                self._jump(made, self._loops[-1].depth, [])
+                self._deactivate(output, self._loops[-1].depth, [])
             case _:
-                raise CompileError(error("E0749", f"threads cannot meet in a `{type(stmt).__name__}`", stmt.span))
+                raise CompileError(
+                    error("E0749", f"a collective call cannot be emulated inside a `{type(stmt).__name__}`", stmt.span)
+                )
 
-    def _together(self, stmt: Stmt, call: tir.Call, var: tir.Var | None, made: list[Stmt], run: list[Stmt]) -> None:
+    def _collective(self, stmt: Stmt, call: tir.Call, var: tir.Var | None, output: list[Stmt], run: list[Stmt]) -> None:
         name = name_of(call)
         if name in BARRIERS:
-            self.meet(stmt, call, self._mask, made)
+            self.at_sync(stmt, call, self._mask, output)
             return
-        gathered = self._gather(stmt, call, made, var is not None and name in GROUPS)
+        gathered = self._gather(stmt, call, output, var is not None and name in GROUPS)
         if name in EXCHANGES:
             value = EXCHANGES[name](gathered)
             run.append(tir.Evaluate(value) if var is None else tir.Bind(var, value, span=stmt.span))
             return
         size, meaning = GROUPS[name]
-        made.append(self._groups(gathered, size, meaning))
-        made.extend(self.after(call))
+        output.append(self._group_loop(gathered, size, meaning))
+        output.extend(self.after_collective(call))
         if var is not None and gathered.result is not None:
             run.append(tir.Bind(var, c.load(gathered.result, self.threads.number), span=stmt.span))
 
-    def meet(self, stmt: Stmt, call: tir.Call, mask: tir.Buffer | None, made: list[Stmt]) -> None:
-        """Hook for checks at a meeting of the threads (of `mask`); ending the region is all that is needed."""
+    def at_sync(self, stmt: Stmt, call: tir.Call, mask: tir.Buffer | None, output: list[Stmt]) -> None:
+        """Hook for checks where the threads (of `mask`) synchronise; without checks, ending the region suffices."""
 
-    def after(self, call: tir.Call) -> list[Stmt]:
-        """Return the code to run after a collective call; a hook for checks."""
+    def after_collective(self, call: tir.Call) -> list[Stmt]:
+        """Return the code to run after a collective call (hook for checks)."""
         return []
 
-    def _gather(self, stmt: Stmt, call: tir.Call, made: list[Stmt], has_result: bool) -> Gathered:
-        """Put the arguments that differ between threads into arrays."""
+    def _gather(self, stmt: Stmt, call: tir.Call, output: list[Stmt], has_result: bool) -> Gathered:
+        """Store the arguments that differ between threads in arrays."""
         slots: list[tir.Buffer | None] = []
         stores: list[Stmt] = []
         for arg in call.args:
@@ -193,16 +198,16 @@ class Splitter:
             slot = self.array("argument", arg.dtype)
             slots.append(slot)
             stores.append(tir.BufferStore(slot, arg, (self.threads.number,), span=call.span))
-        self._flush(made, stores)
-        self.meet(stmt, call, self._mask, made)
+        self._flush(output, stores)
+        self.at_sync(stmt, call, self._mask, output)
         result = self.array("result", call.dtype) if has_result else None
-        return Gathered(call, self.threads, tuple(slots), self._mask, result, self.telling(stmt, call))
+        return Gathered(call, self.threads, tuple(slots), self._mask, result, self.check_arguments(stmt, call))
 
-    def telling(self, stmt: Stmt, call: tir.Call) -> Callable[[Expr], tuple[Expr, ...]]:
-        """Return the additional arguments of each thread of a collective call; a hook for checks."""
+    def check_arguments(self, stmt: Stmt, call: tir.Call) -> Callable[[Expr], tuple[Expr, ...]]:
+        """Return the additional arguments of each thread of a collective call (hook for checks)."""
         return lambda thread: ()
 
-    def _groups(self, gathered: Gathered, size: int, meaning: object) -> Stmt:
+    def _group_loop(self, gathered: Gathered, size: int, meaning: object) -> Stmt:
         threads = self.threads
         group = tir.Var("group", threads.count.dtype)
         first = tir.Var("first", threads.count.dtype)
@@ -213,16 +218,16 @@ class Splitter:
         inner = (tir.Bind(first, c.mul(group, size)), *body)
         return tir.For(group, c.const(0, group.dtype), count, ForKind.SERIAL, inner, span=gathered.call.span)
 
-    def start(self) -> Body:
-        """Return the code that a block starts with; a hook for checks."""
+    def block_prologue(self) -> Body:
+        """Return the code that a block starts with (hook for checks)."""
         return ()
 
-    def first(self) -> Body:
-        """Return the code that a thread starts a region with; a hook for checks."""
+    def region_prologue(self) -> Body:
+        """Return the code that a thread starts a region with (hook for checks)."""
         return ()
 
     def array(self, name: str, dtype: object, count: Expr | None = None) -> tir.Buffer:
-        """Return a new array with a value for each thread."""
+        """Return a new array with one value per thread, or with `count` values."""
         buffer = c.make_buffer(name, (self.threads.count if count is None else count,), dtype, "local")  # type: ignore[arg-type]
         self.arrays.append(buffer)
         return buffer
@@ -232,7 +237,7 @@ class Splitter:
     def mask(self, stmt: Stmt) -> tir.Buffer:
         """Return a new mask for a statement at which threads diverge."""
         flags = self.array("mask", BOOL)
-        self.parted[flags] = stmt
+        self.divergence_points[flags] = stmt
         return flags
 
     @property
@@ -256,83 +261,85 @@ class Splitter:
 
     @property
     def _can_jump(self) -> bool:
-        """True if the innermost loop is divergent: threads leave it one by one."""
+        """True if the innermost loop is divergent: threads leave it individually."""
         return bool(self._loops) and self._loops[-1].mask is not None
 
-    def _jump(self, made: list[Stmt], depth: int, more: list[tir.Buffer | None]) -> None:
-        """Mask off the active threads in the masks from `depth` on, and in `more`."""
+    def _deactivate(self, output: list[Stmt], depth: int, more: list[tir.Buffer | None]) -> None:
+        """Clear the active threads in the masks from `depth` on, and in `more`."""
         masks = [m for m in (*self._masks[depth:], *more) if m is not None]
         off = (tir.BufferStore(m, c.const(False), (self.threads.number,)) for m in masks)
-        made.append(Region(tuple(off), self._mask))
+        output.append(Region(tuple(off), self._mask))
 
-    def _taking_part(self) -> Expr:
+    def _active(self) -> Expr:
         return c.const(True) if self._mask is None else c.load(self._mask, self.threads.number)
 
-    def _if(self, stmt: tir.IfThenElse, made: list[Stmt]) -> None:
+    def _if(self, stmt: tir.IfThenElse, output: list[Stmt]) -> None:
         if self.is_uniform(stmt.condition):
             then = self.body(stmt.then_body)
-            other = self.body(stmt.else_body) if stmt.else_body else None
-            made.append(replace(stmt, then_body=then, else_body=other))
+            else_body = self.body(stmt.else_body) if stmt.else_body else None
+            output.append(replace(stmt, then_body=then, else_body=else_body))
             return
         number = self.threads.number
-        yes = self.mask(stmt)
-        on = tir.And(BOOL, self._taking_part(), stmt.condition)
-        start: list[Stmt] = [tir.BufferStore(yes, on, (number,), span=stmt.span)]
-        no = None
+        then_mask = self.mask(stmt)
+        taken = tir.And(BOOL, self._active(), stmt.condition)
+        start: list[Stmt] = [tir.BufferStore(then_mask, taken, (number,), span=stmt.span)]
+        else_mask = None
         if stmt.else_body:
-            no = self.mask(stmt)
-            off = tir.And(BOOL, self._taking_part(), c.logical_not(c.load(yes, number)))
-            start.append(tir.BufferStore(no, off, (number,), span=stmt.span))
-        made.append(Region(tuple(start), None))
-        made.extend(self._masked(yes, stmt.then_body))
-        if no is not None and stmt.else_body:
-            made.extend(self._masked(no, stmt.else_body))
+            else_mask = self.mask(stmt)
+            not_taken = tir.And(BOOL, self._active(), c.logical_not(c.load(then_mask, number)))
+            start.append(tir.BufferStore(else_mask, not_taken, (number,), span=stmt.span))
+        output.append(Region(tuple(start), None))
+        output.extend(self._masked(then_mask, stmt.then_body))
+        if else_mask is not None and stmt.else_body:
+            output.extend(self._masked(else_mask, stmt.else_body))
 
-    def _for(self, stmt: tir.For, made: list[Stmt]) -> None:
+    def _for(self, stmt: tir.For, output: list[Stmt]) -> None:
         step = stmt.step or c.const(1, stmt.var.dtype)
         jumps = any(has_jump(s) for s in stmt.body)
         if all(self.is_uniform(part) for part in (stmt.min, stmt.extent, step)) and not jumps:
             self._loops.append(_Loop(len(self._masks), None))
             body = self.body(stmt.body)
             self._loops.pop()
-            made.append(replace(stmt, body=body, kind=ForKind.SERIAL, annotations=type(stmt.annotations)()))
+            output.append(replace(stmt, body=body, kind=ForKind.SERIAL, annotations=type(stmt.annotations)()))
             return
         number, dtype = self.threads.number, stmt.var.dtype
         bounds = {}
         for name, value in (("start", stmt.min), ("extent", stmt.extent), ("step", step)):
             bounds[name] = self.array(name, dtype)
-            made.append(Region((tir.BufferStore(bounds[name], c.cast(dtype, value), (number,)),), self._mask))
-        count = self._word("count", INT64)
-        done = c.mul(c.cast(INT64, c.load(count, 0)), c.cast(INT64, c.load(bounds["step"], number)))
-        goes_on = c.less(done, c.cast(INT64, c.load(bounds["extent"], number)))
+            output.append(Region((tir.BufferStore(bounds[name], c.cast(dtype, value), (number,)),), self._mask))
+        count = self._scalar("count", INT64)
+        offset = c.mul(c.cast(INT64, c.load(count, 0)), c.cast(INT64, c.load(bounds["step"], number)))
+        condition = c.less(offset, c.cast(INT64, c.load(bounds["extent"], number)))
         self._varying.add(stmt.var)
-        start, by = (c.load(bounds[name], number) for name in ("start", "step"))
-        value = c.add(start, c.mul(c.cast(dtype, c.load(count, 0)), by))
+        start, step_value = (c.load(bounds[name], number) for name in ("start", "step"))
+        value = c.add(start, c.mul(c.cast(dtype, c.load(count, 0)), step_value))
         body = (tir.Bind(stmt.var, value, span=stmt.span), *stmt.body)
-        made.append(c.store(count, c.const(0, INT64), 0))
-        self._loop(stmt, goes_on, body, [c.store(count, c.add(c.load(count, 0), c.const(1, INT64)), 0)], made)
+        output.append(c.store(count, c.const(0, INT64), 0))
+        self._loop(stmt, condition, body, [c.store(count, c.add(c.load(count, 0), c.const(1, INT64)), 0)], output)
 
-    def _while(self, stmt: tir.While, made: list[Stmt]) -> None:
-        self._loop(stmt, stmt.condition, stmt.body, [], made)
+    def _while(self, stmt: tir.While, output: list[Stmt]) -> None:
+        self._loop(stmt, stmt.condition, stmt.body, [], output)
 
-    def _loop(self, stmt: Stmt, goes_on: Expr, body: Body, last: list[Stmt], made: list[Stmt]) -> None:
-        """Emit a divergent loop, which each thread leaves when its own condition fails."""
+    def _loop(self, stmt: Stmt, condition: Expr, body: Body, increment: list[Stmt], output: list[Stmt]) -> None:
+        """Emit a divergent loop; each thread leaves it when its own condition fails."""
         number = self.threads.number
-        mask, turn, some = self.mask(stmt), self.mask(stmt), self._word("some", BOOL)
-        made.append(Region((tir.BufferStore(mask, self._taking_part(), (number,)),), None))
-        made.append(c.store(some, c.const(True), 0))
+        mask, iteration_mask, any_active = self.mask(stmt), self.mask(stmt), self._scalar("some", BOOL)
+        output.append(Region((tir.BufferStore(mask, self._active(), (number,)),), None))
+        output.append(c.store(any_active, c.const(True), 0))
         test = Region(
             (
-                tir.BufferStore(mask, tir.And(BOOL, c.load(mask, number), goes_on), (number,), span=stmt.span),
-                tir.BufferStore(turn, c.load(mask, number), (number,)),
-                tir.IfThenElse(c.load(mask, number), (c.store(some, c.const(True), 0),)),
+                tir.BufferStore(mask, tir.And(BOOL, c.load(mask, number), condition), (number,), span=stmt.span),
+                tir.BufferStore(iteration_mask, c.load(mask, number), (number,)),
+                tir.IfThenElse(c.load(mask, number), (c.store(any_active, c.const(True), 0),)),
             ),
             None,
         )
         self._loops.append(_Loop(len(self._masks), mask))
-        inner = tir.IfThenElse(c.load(some, 0), (*self._masked(turn, body), *last))
+        inner = tir.IfThenElse(c.load(any_active, 0), (*self._masked(iteration_mask, body), *increment))
         self._loops.pop()
-        made.append(tir.While(c.load(some, 0), (c.store(some, c.const(False), 0), test, inner), span=stmt.span))
+        output.append(
+            tir.While(c.load(any_active, 0), (c.store(any_active, c.const(False), 0), test, inner), span=stmt.span)
+        )
 
-    def _word(self, name: str, dtype: object) -> tir.Buffer:
+    def _scalar(self, name: str, dtype: object) -> tir.Buffer:
         return self.array(name, dtype, c.const(1))

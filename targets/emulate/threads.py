@@ -1,4 +1,4 @@
-"""The threads of a block, as the emulation runs them: one after the other, in the order of their linear number."""
+"""The threads of a block, which the emulator runs one after the other in the order of their linear number."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Threads:
-    """`extents` are those of a block by axis, x first: constants where the kernel has them, else variables in `block`
-    that a launch gives. `number` is the linear number of a thread, `count` how many there are (int32)."""
+    """The thread axes of a kernel's blocks.
+
+    `extents` are the block's extents, x first: constants, or variables in `block` that a launch sets. `number` is the
+    linear number of a thread, `count` the number of threads (int32).
+    """
 
     axes: tuple[tir.Var, ...]
     extents: tuple[Expr, ...]
@@ -28,7 +31,7 @@ class Threads:
 
     @staticmethod
     def of(kernel: DeviceKernel) -> Threads:
-        """The threads of a block of a kernel."""
+        """Return the threads of a kernel."""
         block = tuple(tir.Var(f"blockDim.{tag[-1]}", INT32) for tag in BLOCK)
         axes, extents = [], []
         count: Expr = tir.IntImm(INT32, 1)

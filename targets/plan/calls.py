@@ -1,4 +1,4 @@
-"""Graph-level calls as steps of a plan: kernels, packed functions, functions of the module, memory and shapes."""
+"""Plan graph-level calls as steps: kernels, packed functions, functions of the module, memory and shapes."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ PRINT = "mlcc.print"  # the packed function behind R.print
 
 
 def refuse(message: str, span: Span | None, code: str = "E0754", help: str | None = None) -> CompileError:
-    """The error for a call that has no native form."""
+    """Return the error for a call that has no native form."""
     return CompileError(error(code, message, span, help=help))
 
 
 def call(p: Planner, expr: relax.Call, scope: Scope) -> Value:
-    """Plan a call and give its value. Raises CompileError."""
+    """Plan a call and return its value. Raises CompileError."""
     match expr.op:
         case tir.Op(name=name):
-            known = _OPERATORS.get(name.removeprefix("relax."))
-            if known is not None:
-                return known(p, expr, scope)
-            short = name.replace("relax.", "R.", 1)
-            raise refuse(f"`{short}` has no native form", expr.span, help="run `lower-to-tir` before, or -O2")
+            plan_operator = _OPERATORS.get(name.removeprefix("relax."))
+            if plan_operator is not None:
+                return plan_operator(p, expr, scope)
+            operator = name.replace("relax.", "R.", 1)
+            raise refuse(f"`{operator}` has no native form", expr.span, help="run `lower-to-tir` before, or -O2")
         case relax.ExternFunc(name=name):
             return _call_packed(p, name, [p.value(a, scope) for a in expr.args], expr, scope)
         case relax.GlobalVar(name=name):
@@ -60,7 +60,7 @@ def call(p: Planner, expr: relax.Call, scope: Scope) -> Value:
 # ---------------------------------------------------------------- functions of the module
 
 
-def _find(p: Planner, name: str, span: Span | None) -> relax.Function | tir.PrimFunc:
+def _function_of_module(p: Planner, name: str, span: Span | None) -> relax.Function | tir.PrimFunc:
     func = p.shared.module.functions.get(name)
     if func is None:
         hint = did_you_mean(name, p.shared.module.functions)
@@ -69,16 +69,16 @@ def _find(p: Planner, name: str, span: Span | None) -> relax.Function | tir.Prim
 
 
 def _call_module(p: Planner, name: str, expr: relax.Call, scope: Scope) -> Value:
-    func = _find(p, name, expr.span)
+    func = _function_of_module(p, name, expr.span)
     args = [p.value(a, scope) for a in expr.args]
     if isinstance(func, tir.PrimFunc):
-        _kernel(p, name, func, args, expr.span)
+        _add_kernel_call(p, name, func, args, expr.span)
         return Tuple(())
     return p.inline(Closure(name, func, Scope(name)), args, expr.span)
 
 
 def _call_value(p: Planner, callee: Value, args: list[Value], span: Span | None) -> Value:
-    """A call of a function that is a value: a nested function, or one that was passed on."""
+    """Plan a call of a closure: a nested function, or one that was passed as an argument."""
     if isinstance(callee, Closure):
         return p.inline(callee, args, span)
     if isinstance(callee, Unknown) and callee.reason is None:
@@ -86,18 +86,18 @@ def _call_value(p: Planner, callee: Value, args: list[Value], span: Span | None)
     raise refuse("a function that is only known at run time cannot be called", span)
 
 
-def _invoke(p: Planner, expr: relax.Call, scope: Scope) -> Value:
-    """invoke_closure(function, (arguments,))."""
-    return _call_value(p, p.value(expr.args[0], scope), _listed(p.value(expr.args[1], scope)), expr.span)
+def _invoke_closure(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    """Plan invoke_closure(function, (arguments,))."""
+    return _call_value(p, p.value(expr.args[0], scope), _as_list(p.value(expr.args[1], scope)), expr.span)
 
 
 def _callee(p: Planner, expr: relax.Expr) -> tuple[str, tir.PrimFunc | None]:
-    """The name that a destination-passing call gives, and the PrimFunc of the module that it means, if any."""
+    """Resolve the callee of a destination-passing call: its name, and the PrimFunc of the module, if it is one."""
     functions = p.shared.module.functions
     if isinstance(expr, relax.GlobalVar):
-        func = _find(p, expr.name, expr.span)
+        func = _function_of_module(p, expr.name, expr.span)
         if not isinstance(func, tir.PrimFunc):
-            raise refuse(f"`{expr.name}` is no PrimFunc", expr.span, "E0752")
+            raise refuse(f"`{expr.name}` is not a PrimFunc", expr.span, "E0752")
         return expr.name, func
     if isinstance(expr, relax.ExternFunc):
         callee = functions.get(expr.name)
@@ -107,25 +107,25 @@ def _callee(p: Planner, expr: relax.Expr) -> tuple[str, tir.PrimFunc | None]:
             if isinstance(func, tir.PrimFunc) and func.attrs.get("global_symbol") == expr.name:
                 return name, func
         return expr.name, None
-    raise refuse("the function that is called must be one of the module, or a packed one", expr.span)
+    raise refuse("the callee must be a function of the module or a packed function", expr.span)
 
 
-def _listed(value: Value) -> list[Value]:
+def _as_list(value: Value) -> list[Value]:
     return list(value.fields) if isinstance(value, Tuple) else [value]
 
 
 def _call_tir(p: Planner, expr: relax.Call, scope: Scope) -> Value:
-    """call_tir and call_dps_packed: fresh outputs after the arguments, then the scalars of `tir_vars`."""
+    """Plan call_tir or call_dps_packed: arguments, new outputs, then the scalars of `tir_vars`."""
     name, func = _callee(p, expr.args[0])
-    args = _listed(p.value(expr.args[1], scope)) if len(expr.args) > 1 else []
+    args = _as_list(p.value(expr.args[1], scope)) if len(expr.args) > 1 else []
     extra = p.value(expr.args[2], scope) if len(expr.args) > 2 else Shape(())
     results = [p.fresh(info, scope, expr.span, f"the result of `{name}`") for info in expr.sinfo_args]
     outs = [leaf for r in results for leaf in _leaves(r)]
     scalars = [Scalar(d) for d in extra.dims] if isinstance(extra, Shape) else [extra]
     if func is not None:
-        _kernel(p, name, func, [*args, *outs, *scalars], expr.span)
+        _add_kernel_call(p, name, func, [*args, *outs, *scalars], expr.span)
     else:
-        _packed(p, name, [*args, *scalars], outs, "dps", expr.span)
+        _add_packed_call(p, name, [*args, *scalars], outs, "dps", expr.span)
     return results[0] if len(results) == 1 else Tuple(tuple(results))
 
 
@@ -134,12 +134,12 @@ def _leaves(value: Value) -> list[Value]:
 
 
 def _call_inplace(p: Planner, expr: relax.Call, scope: Scope) -> Value:
-    """call_tir_inplace: an output with an index is that argument's memory, others are fresh.
+    """Plan call_tir_inplace: an output with an index shares that argument's memory, others are allocated.
 
-    What it writes to is a copy unless nothing else can see it: values never change at the graph level.
+    The argument is copied unless nothing else can see it: values never change at the graph level.
     """
     name, func = _callee(p, expr.args[0])
-    args = _listed(p.value(expr.args[1], scope))
+    args = _as_list(p.value(expr.args[1], scope))
     extra = p.value(expr.args[2], scope) if len(expr.args) > 2 else Shape(())
     infos = [f for i in expr.sinfo_args for f in (i.fields if isinstance(i, relax.TupleStructInfo) else (i,))]
     indices = expr.attrs.get("inplace_indices", ())
@@ -160,36 +160,38 @@ def _call_inplace(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     scalars = [Scalar(d) for d in extra.dims] if isinstance(extra, Shape) else []
     if func is None:
         raise refuse("an in-place call must name a PrimFunc of the module", expr.span)
-    _kernel(p, name, func, [*args, *fresh, *scalars], expr.span)
+    _add_kernel_call(p, name, func, [*args, *fresh, *scalars], expr.span)
     return results[0] if len(results) == 1 else Tuple(tuple(results))
 
 
 # ---------------------------------------------------------------- kernels
 
 
-def _kernel(p: Planner, name: str, func: tir.PrimFunc, args: list[Value], span: Span | None) -> None:
-    """A call of a PrimFunc: symbols from the arguments' shapes; what does not fit is refused, now or at run time."""
+def _add_kernel_call(p: Planner, name: str, func: tir.PrimFunc, args: list[Value], span: Span | None) -> None:
+    """Plan a call of a PrimFunc, with symbols from the arguments' shapes; mismatches fail now or at run time."""
     if len(args) != len(func.params):
         raise refuse(f"`{name}` takes {len(func.params)} arguments, not {len(args)}", span, "E0752")
-    known = _scalars(func, args)
-    _bind_extents(func, args, known)
+    symbol_values = _scalar_values(func, args)
+    _bind_symbols(func, args, symbol_values)
     checked: list[Tensor | Scalar] = []
     for var, buffer, arg in zip(func.params, func.buffers, args, strict=True):
         what = f"argument `{buffer.name if buffer is not None else var.name}` of `{name}`"
-        checked.append(_kernel_argument(p, var, buffer, arg, known, what, span))
+        checked.append(_kernel_argument(p, var, buffer, arg, symbol_values, what, span))
     kernel = p.shared.ctx.kernel(name)
     symbols = []
     for symbol in kernel.signature.symbols:
-        if symbol not in known:
-            raise refuse(f"`{symbol.name}` of `{name}` cannot be told from the shapes of its arguments", span, "E0752")
-        symbols.append(p.dims.simplify(known[symbol]))
-    size = p.dims.simplify(as_number(widen(kernel.workspace, known)))
+        if symbol not in symbol_values:
+            raise refuse(
+                f"`{symbol.name}` of `{name}` cannot be derived from the shapes of its arguments", span, "E0752"
+            )
+        symbols.append(p.dims.simplify(symbol_values[symbol]))
+    size = p.dims.simplify(as_number(widen(kernel.workspace, symbol_values)))
     workspace = None if tir.const_int(size) == 0 else p.memory(size)
     p.steps.append(CallKernel(name, tuple(checked), tuple(symbols), workspace))
 
 
-def _scalars(func: tir.PrimFunc, args: list[Value]) -> dict[tir.Var, tir.Expr]:
-    """The values of integer parameters."""
+def _scalar_values(func: tir.PrimFunc, args: list[Value]) -> dict[tir.Var, tir.Expr]:
+    """Return the values of integer parameters."""
     return {
         var: as_number(arg.value)
         for var, arg in zip(func.params, args, strict=True)
@@ -197,8 +199,8 @@ def _scalars(func: tir.PrimFunc, args: list[Value]) -> dict[tir.Var, tir.Expr]:
     }
 
 
-def _bind_extents(func: tir.PrimFunc, args: list[Value], known: dict[tir.Var, tir.Expr]) -> None:
-    """Variables that stand alone in shapes, strides and offsets of the buffers."""
+def _bind_symbols(func: tir.PrimFunc, args: list[Value], symbol_values: dict[tir.Var, tir.Expr]) -> None:
+    """Bind variables that are a whole extent, stride or offset of a buffer."""
     for buffer, arg in zip(func.buffers, args, strict=True):
         if buffer is None or not isinstance(arg, Tensor) or len(buffer.shape) != len(arg.dims):
             continue
@@ -210,11 +212,11 @@ def _bind_extents(func: tir.PrimFunc, args: list[Value], known: dict[tir.Var, ti
             pairs.append((buffer.elem_offset, tir.IntImm(INT64, 0)))
         for dim, value in pairs:
             if isinstance(dim, tir.Var):
-                known.setdefault(dim, value)
+                symbol_values.setdefault(dim, value)
 
 
 def compact_strides(dims: tuple[tir.Expr, ...]) -> list[tir.Expr]:
-    """The strides, in elements, of a compact tensor."""
+    """Return the strides, in elements, of a compact tensor."""
     strides: list[tir.Expr] = []
     step: tir.Expr = tir.IntImm(INT64, 1)
     for dim in reversed(dims):
@@ -224,7 +226,7 @@ def compact_strides(dims: tuple[tir.Expr, ...]) -> list[tir.Expr]:
 
 
 def _kernel_argument(
-    p: Planner, var: tir.Var, buffer: tir.Buffer | None, arg: Value, known: dict[tir.Var, tir.Expr], what: str,
+    p: Planner, var: tir.Var, buffer: tir.Buffer | None, arg: Value, symbol_values: dict[tir.Var, tir.Expr], what: str,
     span: Span | None,
 ) -> Tensor | Scalar:  # fmt: skip
     if isinstance(arg, Unknown):
@@ -242,21 +244,21 @@ def _kernel_argument(
     if len(buffer.shape) != len(arg.dims):
         raise refuse(f"{what} has {len(arg.dims)} dimensions, not {len(buffer.shape)}", span, "E0752")
     for index, (want, have) in enumerate(zip(buffer.shape, arg.dims, strict=True)):
-        p.require_equal(p.dims.simplify(as_number(widen(want, known))), have, f"dim {index} of {what}", span)
+        p.require_equal(p.dims.simplify(as_number(widen(want, symbol_values))), have, f"dim {index} of {what}", span)
     for index, (want, have) in enumerate(zip(buffer.strides, compact_strides(arg.dims), strict=False)):
-        p.require_equal(p.dims.simplify(as_number(widen(want, known))), have, f"stride {index} of {what}", span)
+        p.require_equal(p.dims.simplify(as_number(widen(want, symbol_values))), have, f"stride {index} of {what}", span)
     if buffer.elem_offset is not None:
-        offset = p.dims.simplify(as_number(widen(buffer.elem_offset, known)))
+        offset = p.dims.simplify(as_number(widen(buffer.elem_offset, symbol_values)))
         if tir.const_int(offset) != 0:
-            moved = c.sub(arg.offset, c.mul(offset, arg.dtype.bytes * arg.dtype.lanes))
-            return Tensor(arg.memory, arg.dims, arg.dtype, p.dims.simplify(moved))
+            shifted = c.sub(arg.offset, c.mul(offset, arg.dtype.bytes * arg.dtype.lanes))
+            return Tensor(arg.memory, arg.dims, arg.dtype, p.dims.simplify(shifted))
     return arg
 
 
 # ---------------------------------------------------------------- packed functions
 
 
-def _kinds(name: str, args: list[Value], span: Span | None) -> tuple[str, ...]:
+def _argument_kinds(name: str, args: list[Value], span: Span | None) -> tuple[str, ...]:
     kinds = []
     for index, arg in enumerate(args):
         match arg:
@@ -276,29 +278,31 @@ def _kinds(name: str, args: list[Value], span: Span | None) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def _packed(p: Planner, name: str, args: list[Value], outs: list[Value], style: str, span: Span | None) -> None:
-    kinds = _kinds(name, args, span)
+def _add_packed_call(
+    p: Planner, name: str, args: list[Value], outs: list[Value], style: str, span: Span | None
+) -> None:
+    kinds = _argument_kinds(name, args, span)
     slot = p.shared.packed(name, kinds, len(outs), style)
     p.steps.append(CallPacked(slot, (*args, *outs)))
 
 
 def _call_packed(p: Planner, name: str, args: list[Value], expr: relax.Call, scope: Scope) -> Value:
-    """call_packed: the function returns its results, which are copied to memory of the declared type."""
+    """Plan call_packed: the function returns its results, which are copied to memory of the declared type."""
     infos = expr.sinfo_args or (() if expr.struct_info is None else (expr.struct_info,))
     results: list[Value] = []
     for info in infos:
-        known = isinstance(info, (relax.TensorStructInfo, relax.TupleStructInfo)) and _is_sized(info)
-        if not known:
-            _packed(p, name, args, [], "value", expr.span)
-            return Unknown(f"packed function `{name}` returns it, and its shape and dtype are not declared")
+        is_declared = isinstance(info, (relax.TensorStructInfo, relax.TupleStructInfo)) and _is_sized(info)
+        if not is_declared:
+            _add_packed_call(p, name, args, [], "value", expr.span)
+            return Unknown(f"it is returned by packed function `{name}` without a declared shape and dtype")
         results.append(p.fresh(info, scope, expr.span, f"the result of `{name}`"))
     outs = [leaf for r in results for leaf in _leaves(r)]
-    _packed(p, name, args, outs, "value", expr.span)
+    _add_packed_call(p, name, args, outs, "value", expr.span)
     return results[0] if len(results) == 1 else Tuple(tuple(results))
 
 
 def _is_sized(info: relax.StructInfo) -> bool:
-    """Return True if memory for a value can be allocated: dtype and extents of its tensors are known."""
+    """Return True if memory for a value can be allocated: its tensors have a known dtype and extents."""
     if isinstance(info, relax.TupleStructInfo):
         return all(_is_sized(f) for f in info.fields)
     return isinstance(info, relax.TensorStructInfo) and info.dims is not None and info.dtype is not None
@@ -312,7 +316,7 @@ def _call_pure_packed(p: Planner, expr: relax.Call, scope: Scope) -> Value:
 
 
 def _print(p: Planner, expr: relax.Call, scope: Scope) -> Value:
-    _packed(p, PRINT, [p.value(a, scope) for a in expr.args], [], "value", expr.span)
+    _add_packed_call(p, PRINT, [p.value(a, scope) for a in expr.args], [], "value", expr.span)
     return Tuple(())
 
 
@@ -333,7 +337,7 @@ def _tensor(p: Planner, expr: relax.Expr, scope: Scope) -> Tensor:
         return value
     if isinstance(value, Unknown) and value.reason is None:
         raise CompileError(())
-    raise refuse("a tensor is needed here", expr.span, "E0752")
+    raise refuse("this must be a tensor", expr.span, "E0752")
 
 
 def _alloc_tensor(p: Planner, expr: relax.Call, scope: Scope) -> Value:
@@ -359,17 +363,17 @@ def _storage_tensor(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     return Tensor(storage.memory, shape.dims, DType.of(dtype.value), offset.value)
 
 
-def _nothing(p: Planner, expr: relax.Call, scope: Scope) -> Value:
-    """Memory is freed by the plan."""
+def _no_op(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+    """Plan nothing: the memory planner decides when memory is reused."""
     return Tuple(())
 
 
-def _same(p: Planner, expr: relax.Call, scope: Scope) -> Value:
+def _identity(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     return p.value(expr.args[0], scope)
 
 
 def _view(p: Planner, expr: relax.Call, scope: Scope) -> Value:
-    """The same memory under another shape: compact tensors need no copy."""
+    """Plan a reshape as a view of the same memory: compact tensors need no copy."""
     source = _tensor(p, expr.args[0], scope)
     info = expr.struct_info
     if not isinstance(info, relax.TensorStructInfo) or info.dims is None:
@@ -381,19 +385,20 @@ def _view(p: Planner, expr: relax.Call, scope: Scope) -> Value:
 
 
 def _memory_view(p: Planner, expr: relax.Call, scope: Scope) -> Value:
-    """memory.view: another shape, dtype or start of the same memory, inside it."""
+    """Plan memory.view: another shape, dtype or start within the same memory."""
     source = _tensor(p, expr.args[0], scope)
     info = expr.struct_info
     if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
         raise refuse("the shape or dtype of this view is not known", expr.span, "E0757")
     start = p.value(expr.args[3], scope) if len(expr.args) > 3 else Tuple(())
-    shift = start.value if isinstance(start, Scalar) else tir.IntImm(INT64, 0)
+    start_offset = start.value if isinstance(start, Scalar) else tir.IntImm(INT64, 0)
     dims = tuple(p.dim(d, scope) for d in info.dims)
-    view = Tensor(source.memory, dims, info.dtype, p.dims.simplify(c.add(source.offset, shift)))
-    inside = c.logical_and(c.greater_equal(shift, 0), c.less_equal(c.add(shift, view.size), source.size))
-    code = p.shared.code("CAST", f"{p.name}: a view lies outside of its tensor")
-    if not p.dims.analyzer.prove(inside):
-        p.steps.append(Check(Scalar(inside), code, any(map(p.measured.has, dims))))
+    view = Tensor(source.memory, dims, info.dtype, p.dims.simplify(c.add(source.offset, start_offset)))
+    end = c.add(start_offset, view.size)
+    in_bounds = c.logical_and(c.greater_equal(start_offset, 0), c.less_equal(end, source.size))
+    code = p.shared.code("CAST", f"{p.name}: a view exceeds its tensor")
+    if not p.dims.analyzer.prove(in_bounds):
+        p.steps.append(Check(Scalar(in_bounds), code, any(map(p.measured.has, dims))))
     return view
 
 
@@ -402,7 +407,7 @@ def _shape_of(p: Planner, expr: relax.Call, scope: Scope) -> Value:
 
 
 def _tensor_to_shape(p: Planner, expr: relax.Call, scope: Scope) -> Value:
-    """The numbers of a vector, read when the plan gets there."""
+    """Plan tensor_to_shape: the elements of a vector are read when the step runs."""
     source = _tensor(p, expr.args[0], scope)
     count = tir.const_int(source.dims[0]) if len(source.dims) == 1 else None
     if count is None or source.dtype is not INT64:
@@ -426,32 +431,33 @@ def _stride_i(p: Planner, expr: relax.Call, scope: Scope) -> Value:
     return Scalar(p.dims.simplify(compact_strides(source.dims)[index]))
 
 
-def _inspect(fact: Callable[[Tensor], tir.Expr]) -> Callable[[Planner, relax.Call, Scope], Value]:
-    """A fact about a tensor that is known from how it is planned."""
-    return lambda p, expr, scope: Scalar(fact(_tensor(p, expr.args[0], scope)))
+def _tensor_property(compute: Callable[[Tensor], tir.Expr]) -> Callable[[Planner, relax.Call, Scope], Value]:
+    """Return the planner of an operator that returns a property of a planned tensor."""
+    return lambda p, expr, scope: Scalar(compute(_tensor(p, expr.args[0], scope)))
 
 
 _OPERATORS: dict[str, Callable[[Planner, relax.Call, Scope], Value]] = {
     "call_tir": _call_tir, "call_dps_packed": _call_tir, "call_tir_with_grad": _call_tir,
     "call_tir_inplace": _call_inplace, "call_pure_packed": _call_pure_packed,
-    "invoke_closure": _invoke, "invoke_pure_closure": _invoke,
+    "invoke_closure": _invoke_closure, "invoke_pure_closure": _invoke_closure,
     "print": _print, "assert_op": _assert,
     "builtin.alloc_tensor": _alloc_tensor,
     "memory.alloc_storage": _alloc_storage, "vm.alloc_storage": _alloc_storage,
     "memory.alloc_tensor": _storage_tensor, "vm.alloc_tensor": _storage_tensor,
-    "memory.kill_storage": _nothing, "memory.kill_tensor": _nothing, "vm.kill_object": _nothing,
+    "memory.kill_storage": _no_op, "memory.kill_tensor": _no_op, "vm.kill_object": _no_op,
     "reshape": _view, "expand_dims": _view, "squeeze": _view, "flatten": _view, "nn.batch_flatten": _view,
-    "memory.view": _memory_view, "memory.ensure_zero_offset": _same,
-    "builtin.stop_lift_params": _same, "to_vdevice": _same, "hint_on_device": _same,
-    "grad.no_grad": _same, "grad.start_checkpoint": _same, "grad.end_checkpoint": _same, "null_value": _nothing,
-    "inspect.tensor_ndim": _inspect(lambda t: tir.IntImm(INT64, len(t.dims))),
-    "inspect.tensor_dtype_bits": _inspect(lambda t: tir.IntImm(INT64, t.dtype.bits)),
-    "inspect.tensor_dtype_lanes": _inspect(lambda t: tir.IntImm(INT64, t.dtype.lanes)),
-    "inspect.tensor_dtype_code": _inspect(lambda t: tir.IntImm(INT64, dtype_code(str(t.dtype))[0])),
-    "inspect.tensor_byte_offset": _inspect(lambda t: tir.IntImm(INT64, 0)),  # every tensor starts at its data
-    "inspect.tensor_elem_offset": _inspect(lambda t: tir.IntImm(INT64, 0)),
+    "memory.view": _memory_view, "memory.ensure_zero_offset": _identity,
+    "builtin.stop_lift_params": _identity, "to_vdevice": _identity, "hint_on_device": _identity,
+    "grad.no_grad": _identity, "grad.start_checkpoint": _identity, "grad.end_checkpoint": _identity,
+    "null_value": _no_op,
+    "inspect.tensor_ndim": _tensor_property(lambda t: tir.IntImm(INT64, len(t.dims))),
+    "inspect.tensor_dtype_bits": _tensor_property(lambda t: tir.IntImm(INT64, t.dtype.bits)),
+    "inspect.tensor_dtype_lanes": _tensor_property(lambda t: tir.IntImm(INT64, t.dtype.lanes)),
+    "inspect.tensor_dtype_code": _tensor_property(lambda t: tir.IntImm(INT64, dtype_code(str(t.dtype))[0])),
+    "inspect.tensor_byte_offset": _tensor_property(lambda t: tir.IntImm(INT64, 0)),  # every tensor starts at its data
+    "inspect.tensor_elem_offset": _tensor_property(lambda t: tir.IntImm(INT64, 0)),
     "inspect.tensor_stride_i": _stride_i,
     "tensor_to_shape": _tensor_to_shape, "shape_of": _shape_of, "inspect.tensor_shape_i": _shape_i,
 }  # fmt: skip
 
-NATIVE_OPERATORS = frozenset(_OPERATORS)  # by their names after `R.`
+NATIVE_OPERATORS = frozenset(_OPERATORS)  # names without `R.`

@@ -1,6 +1,6 @@
-"""State that the host functions of one artifact share: constants, packed functions, error codes and their texts.
+"""State that the host functions of one artifact share: constants, packed functions, error codes and their messages.
 
-Plans are made for any target whose context is a `PlanContext`, which knows the signatures of PrimFuncs.
+Planning is target-independent; a target provides a `PlanContext`, which knows the signatures of PrimFuncs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mlcc.targets.plan.signature import KernelSignature
 
 
 class PlannedKernel(Protocol):
-    """The interface of a PrimFunc that a plan calls: its signature (see `signature`) and workspace size."""
+    """The interface of a compiled PrimFunc that a plan calls: its signature and workspace size."""
 
     @property
     def signature(self) -> KernelSignature: ...
@@ -32,8 +32,8 @@ class PlannedKernel(Protocol):
 class PlanContext(Protocol):
     """The interface of a target's context that plans need.
 
-    `packed` maps the names of packed functions to slots, `errors` (kind, message) of an assertion to its code;
-    `externs` are C symbols that the artifact needs.
+    `packed` maps names of packed functions to slots, `errors` maps (kind, message) of a failed check to its code;
+    `externs` are the C symbols that the artifact needs.
     """
 
     packed: dict[str, int]
@@ -53,7 +53,7 @@ C = TypeVar("C", bound=PlanContext)
 
 @dataclass
 class Planning(Generic[C]):
-    """Collected while functions are planned and emitted; numbers are given in order of first use."""
+    """Tables filled while functions are planned and emitted; entries are numbered in order of first use."""
 
     module: IRModule
     ctx: C
@@ -71,7 +71,7 @@ class Planning(Generic[C]):
         return bool(sum(sizes.values()) >= FAR_CONSTANTS)
 
     def constant(self, data: TensorData) -> int:
-        """The number of a constant; equal ones are kept once. `offsets` says where in the section it lies."""
+        """Return the number of a constant; equal ones are stored once, at `offsets[number]` of the section."""
         assert data.sha256 is not None
         key = (data.sha256, data.nbytes)
         number = self._by_content.get(key)
@@ -83,7 +83,7 @@ class Planning(Generic[C]):
         return number
 
     def code(self, kind: str, text: str) -> int:
-        """The error code of a check: its kind, and a number for the text. Equal texts share one."""
+        """Return the error code of a check: its kind, and a number for the message. Equal messages share one."""
         if kind == "ASSERT":
             return self.ctx.error_code("AssertionError", text)
         code = self.texts.get((kind, text))
@@ -93,11 +93,11 @@ class Planning(Generic[C]):
         return code
 
     def packed(self, name: str, args: tuple[str, ...], results: int, style: str) -> int:
-        """The slot of a packed function that is called from the graph with arguments of these kinds."""
+        """Return the slot of a packed function called from the graph with arguments of these kinds."""
         return self.ctx.packed_slot(f"{name}\0{json.dumps([args, results, style])}")
 
     def packed_specs(self) -> list[PackedSpec]:
-        """Return the signature of every slot's packed function; kernels pass any number of tensors."""
+        """Return the signature of every slot's packed function; kernels may pass any number of tensors."""
         specs = []
         for key in self.ctx.packed:
             name, _, how = key.partition("\0")
@@ -109,4 +109,4 @@ class Planning(Generic[C]):
         return specs
 
 
-AnyPlanning = Planning[Any]  # planning looks at nothing of the context but what `PlanContext` has
+AnyPlanning = Planning[Any]  # planning only uses the members of `PlanContext`

@@ -1,6 +1,6 @@
-"""Extents, offsets and integer scalars of the graph level: int64 expressions over the symbols of an entry.
+"""Extents, offsets and integer scalars of the graph level: int64 expressions over the symbols known at entry.
 
-`widen` brings any integer expression to that form, `Dims` simplifies and compares, `as_json` writes one for the
+`widen` rewrites an integer expression to that form, `Dims` simplifies and compares, `as_json` serialises for the
 manifest.
 """
 
@@ -27,13 +27,13 @@ CALLS = {
     "tir.shift_left": "<<", "tir.shift_right": ">>", "tir.bitwise_and": "&", "tir.bitwise_or": "|",
     "tir.bitwise_xor": "^",
 }  # fmt: skip
-_CHOICE = ("tir.if_then_else",)
+_SELECT_CALLS = ("tir.if_then_else",)
 
 
 def widen(expr: tir.Expr, symbols: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
-    """`expr` in int64 (conditions stay bool) with its variables replaced.
+    """Rewrite `expr` in int64 (conditions stay bool) and substitute its variables.
 
-    Raises CompileError for a variable that `symbols` does not have, and for what is no integer arithmetic.
+    Raises CompileError E0753 for a variable that is not in `symbols`, and for anything but integer arithmetic.
     """
     match expr:
         case tir.IntImm(value=value):
@@ -41,7 +41,7 @@ def widen(expr: tir.Expr, symbols: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
         case tir.Var():
             replacement = symbols.get(expr)
             if replacement is None:
-                raise _refused(f"`{expr.name}` is not known when the function is entered", expr.span)
+                raise _not_computable(f"`{expr.name}` is unknown when the function is entered", expr.span)
             return c.not_equal(replacement, 0) if expr.dtype.is_bool and not replacement.dtype.is_bool else replacement
         case tir.Cast(value=value) if (value.dtype.is_int or value.dtype.is_bool) and expr.dtype.is_int:
             inner = widen(value, symbols)
@@ -53,7 +53,7 @@ def widen(expr: tir.Expr, symbols: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
             return c.logical_not(widen(value, symbols))
         case tir.Select(condition=a, true_value=t, false_value=f):
             return choose(widen(a, symbols), widen(t, symbols), widen(f, symbols))
-        case tir.Call(op=tir.Op(name=name), args=(a, t, f)) if name in _CHOICE:
+        case tir.Call(op=tir.Op(name=name), args=(a, t, f)) if name in _SELECT_CALLS:
             return choose(widen(a, symbols), widen(t, symbols), widen(f, symbols))
         case tir.Call(op=tir.Op(name=name), args=(a, b)) if name in CALLS:
             return tir.Call(INT64, expr.op, (as_number(widen(a, symbols)), as_number(widen(b, symbols))))
@@ -66,28 +66,28 @@ def widen(expr: tir.Expr, symbols: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
                     return _mirrored(expr, left, right)
                 wide: tir.Expr = type(expr)(INT64 if type(expr) in ARITHMETIC else expr.dtype, left, right)
                 return wide
-    raise _refused(f"`{expr}` is no integer arithmetic that a shape can be computed by", expr.span)
+    raise _not_computable(f"`{expr}` is not integer arithmetic, so a shape cannot be computed from it", expr.span)
 
 
 def _mirrored(expr: tir.BinaryOp, left: tir.Expr, right: tir.Expr) -> tir.Expr:
-    """a > b is b < a."""
+    """Rewrite a > b as b < a, and a >= b as b <= a."""
     mirrored: tir.Expr = MIRROR[type(expr)](expr.dtype, right, left)
     return mirrored
 
 
-def _refused(message: str, span: Span | None) -> CompileError:
+def _not_computable(message: str, span: Span | None) -> CompileError:
     return CompileError(error("E0753", message, span))
 
 
 def as_number(expr: tir.Expr) -> tir.Expr:
-    """A condition as 0 or 1; numbers as they are."""
+    """Convert a condition to 0 or 1; return numbers unchanged."""
     if not expr.dtype.is_bool:
         return expr
     return choose(expr, tir.IntImm(INT64, 1), tir.IntImm(INT64, 0))
 
 
 def choose(condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> tir.Expr:
-    """true where the condition holds, else false."""
+    """Select `true` if the condition holds, else `false`; a constant condition is folded."""
     known = tir.const_int(condition)
     if known is not None:
         return true if known else false
@@ -96,17 +96,17 @@ def choose(condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> tir.Expr:
 
 
 class Dims:
-    """Simplification and proofs about the symbols of one function; extents are known not to be negative."""
+    """Simplification and proofs over the symbols of one function; extents are assumed not to be negative."""
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
 
     def extent(self, symbol: tir.Var) -> None:
-        """Take it that a symbol is some tensor's extent."""
+        """Assume that a symbol is the extent of a tensor."""
         self.analyzer.bind_bound(symbol, 0, (1 << 62) - 1)
 
     def simplify(self, expr: tir.Expr) -> tir.Expr:
-        """The expression in canonical form; as it is where that form has constants that overflow."""
+        """Return the canonical form of an expression, or the expression itself if constants of that form overflow."""
         if isinstance(expr, (tir.IntImm, tir.Var)):
             return expr
         try:
@@ -130,12 +130,12 @@ class Dims:
         return self.analyzer.prove_at_least(expr, 0)
 
     def key(self, expr: tir.Expr) -> int:
-        """Equal numbers for equal expressions."""
+        """Return a number that is the same for equal expressions."""
         return self.analyzer.keys.key(expr)
 
 
 def as_json(expr: tir.Expr, names: Mapping[tir.Var, str]) -> Any:
-    """The manifest's form of an expression: a number, a symbol's name, or a list."""
+    """Serialise an expression for the manifest: a number, a symbol's name, or a list [operator, operands...]."""
     match expr:
         case tir.IntImm(value=value):
             return value
@@ -160,7 +160,7 @@ def as_json(expr: tir.Expr, names: Mapping[tir.Var, str]) -> Any:
 
 
 def plain(expr: tir.Expr) -> str:
-    """An expression for messages: `n * 2`, without dtypes."""
+    """Format an expression for messages: `n * 2`, without dtypes."""
     return show(_tuples(as_json(expr, {n: n.name for n in walk(expr) if isinstance(n, tir.Var)})))
 
 

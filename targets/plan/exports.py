@@ -1,4 +1,4 @@
-"""The exported functions of an artifact, and the codes and texts of its errors."""
+"""The exported functions of an artifact, and its error codes with their messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlcc.targets.plan.context import AnyPlanning
 SUFFIXES = ("", "_ws", "_ws_size", "_shape", "_error", "_query", "_run")
 MODULE_WIDE = ("time_run", "set_packed", "set_packed_slot", "set_parallel_for", "set_num_threads", "constants")
 
-# what a check of sanitized code finds, in place of the name of a Python exception
+# kinds of failed checks in sanitized code, in place of the name of a Python exception
 OUTSIDE, UNWRITTEN, RACE = "outside", "unwritten", "race"
 CHECKS = (INDEX, OUTSIDE, UNWRITTEN, RACE)
 _KIND_CODES = {kind: KIND_BY_NAME[kind.upper()].code for kind in CHECKS}
@@ -22,50 +22,51 @@ _ASSERTION = KIND_BY_NAME["ASSERT"].code
 
 
 def numbered(errors: dict[tuple[str, str], int], kind: str, message: str) -> int:
-    """The code of a failed check, from the table or added to it; equal messages share one."""
+    """Return the code of a failed check, added to the table on first use; equal messages share one."""
     return errors.setdefault((kind, message), _KIND_CODES.get(kind, _ASSERTION) | len(errors) + 1 << DETAIL_SHIFT)
 
 
 def c_identifier(name: str) -> str:
-    """`name` with every character that C does not take in names made `_`."""
+    """Replace every character that C does not allow in identifiers by `_`."""
     identifier = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return f"_{identifier}" if not identifier or identifier[0].isdigit() else identifier
 
 
 def symbol_of(name: str, suffix: str = "") -> str:
-    """The exported symbol of a function, under the prefix that stands for the artifact's own."""
+    """Return the exported symbol of a function, with a placeholder for the artifact's prefix."""
     return f"{PLACEHOLDER_PREFIX}_{c_identifier(name)}{suffix}"
 
 
 def public_functions(shared: AnyPlanning) -> dict[str, relax.Function | tir.PrimFunc]:
-    """The functions that the artifact exports, in order. Raises CompileError where two would have one C symbol."""
+    """Return the functions that the artifact exports. Raises CompileError E0750 for two with the same C symbol."""
     functions = {name: f for name, f in shared.module.functions.items() if not f.is_private and not _is_composite(f)}
     taken: dict[str, str] = {f"{PLACEHOLDER_PREFIX}_{word}": "" for word in MODULE_WIDE}
-    wrong: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     for name, func in functions.items():
         for suffix in SUFFIXES:
             symbol = symbol_of(name, suffix)
-            other = taken.setdefault(symbol, name)
-            if other != name:
-                what = f"function `{other}`" if other else "the artifact itself"
+            owner = taken.setdefault(symbol, name)
+            if owner != name:
+                what = f"function `{owner}`" if owner else "the artifact itself"
                 message = (
-                    f"`{name}` and {what} would both be the C symbol `{symbol.replace(PLACEHOLDER_PREFIX, 'PREFIX')}`"
+                    f"`{name}` and {what} would have the same C symbol `{symbol.replace(PLACEHOLDER_PREFIX, 'PREFIX')}`"
                 )
-                related = (Label(functions[other].span, "the other function"),) if other in functions else ()
-                wrong.append(error("E0750", message, func.span, related=related, help="rename one, or make it private"))
+                related = (Label(functions[owner].span, "the other function"),) if owner in functions else ()
+                help = "rename one, or make it private"
+                findings.append(error("E0750", message, func.span, related=related, help=help))
                 break
-    if wrong:
-        raise CompileError(wrong)
+    if findings:
+        raise CompileError(findings)
     return functions
 
 
 def _is_composite(func: relax.Function | tir.PrimFunc) -> bool:
-    """Functions made by fusion are called by others only."""
+    """Return True for functions made by fusion, which only other functions call."""
     return bool(func.attrs.get("Primitive")) or bool(func.attrs.get("Composite"))
 
 
 def messages(shared: AnyPlanning) -> Iterable[tuple[int, str]]:
-    """Every error code of the object with its text."""
+    """Yield every error code of the object with its message."""
     for (_, text), code in shared.texts.items():
         yield code, text
     for (kind, text), code in shared.ctx.errors.items():

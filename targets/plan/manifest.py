@@ -1,4 +1,4 @@
-"""The manifest of an object: what its host functions take and give, and what it was made from."""
+"""The manifest of an object: signatures of its host functions, and the inputs that it was compiled from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def symbol_names(func: HostFunction) -> dict[tir.Var, str]:
 
 
 def function_facts(func: HostFunction, symbol: str) -> dict[str, Any]:
-    """One function, as the manifest has it."""
+    """Return the manifest entry of a function."""
     names = symbol_names(func)
     facts: dict[str, Any] = {
         "kind": func.kind, "symbol": symbol, "symbols": list(names.values()),
@@ -54,7 +54,7 @@ def function_facts(func: HostFunction, symbol: str) -> dict[str, Any]:
 
 
 def _workspace(func: HostFunction, names: dict[tir.Var, str]) -> Any:
-    """Bytes of workspace as an expression; None where that would be long: `PREFIX_f_ws_size` tells."""
+    """Return the bytes of workspace as an expression; None for a long one, which `PREFIX_f_ws_size` evaluates."""
     if len(func.places) > 16:
         return None
     known: dict[tir.Var, tir.Expr] = {}
@@ -92,8 +92,10 @@ def object_facts(
     functions: dict[str, dict[str, Any]], shared: AnyPlanning, target: dict[str, Any], made_from: dict[str, Any],
     pool: int = 0,
 ) -> dict[str, Any]:  # fmt: skip
-    """The whole manifest, under the prefix that stands for the artifact's own. `pool`: the version of the thread pool
-    that the artifact carries, 0 for none."""
+    """Return the whole manifest, with a placeholder for the artifact's prefix.
+
+    `pool` is the version of the thread pool that the artifact carries, 0 for none.
+    """
     packed = [
         {"name": s.name, "args": None if s.args is None else list(s.args), "results": s.results, "style": s.style}
         for s in shared.packed_specs()
@@ -115,9 +117,9 @@ def object_facts(
 
 
 def fingerprint(texts: Iterable[str], constants: Iterable[TensorData] = ()) -> str:
-    """A hash of generated code, constants by their content.
+    """Return a hash of generated code and constants.
 
-    Not of the lowered module: to print that takes as long as several passes.
+    The lowered module is not hashed: printing it takes as long as several passes.
     """
     digest = hashlib.sha256()
     for part in (*texts, *(str(data.sha256) for data in constants)):

@@ -1,6 +1,6 @@
-"""Symbols whose values are data: extents of what `R.nonzero` found, numbers of `R.tensor_to_shape`.
+"""Data-dependent symbols: extents of the results of `R.nonzero`, elements read by `R.tensor_to_shape`.
 
-They are known when the step that reads them has run. Memory is planned before, by what they can be at most.
+Their values are known once the step that reads them has run. Memory is planned earlier, by upper bounds.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import walk
 from mlcc.targets.plan.dims import Dims, plain
 
-NOT_KNOWN = tir.IntImm(INT64, -1)  # in the manifest, where the data decide a value
+NOT_KNOWN = tir.IntImm(INT64, -1)  # stands for a data-dependent value in the manifest
 
 
 class Measured:
-    """The measured symbols of one function; none is ever negative."""
+    """The data-dependent symbols of one function; none is ever negative."""
 
     def __init__(self, dims: Dims) -> None:
         self.dims = dims
@@ -29,16 +29,16 @@ class Measured:
         return symbol
 
     def has(self, expr: tir.Expr) -> bool:
-        """Return True if an expression depends on a measured symbol."""
+        """Return True if an expression contains a data-dependent symbol."""
         return bool(self.symbols) and any(n in self.symbols for n in walk(expr) if isinstance(n, tir.Var))
 
     def bound(self, expr: tir.Expr, span: Span | None, what: str) -> tir.Expr:
-        """The greatest that an expression can be, over the symbols of the entry. Raises CompileError E0757."""
+        """Return an upper bound over the symbols known at entry. Raises CompileError E0757 if there is none."""
         if not self.has(expr):
             return expr
         zero = tir.IntImm(INT64, 0)
         upper = eval_set(expr, {s: Interval(zero, None) for s in self.symbols}, self.dims.analyzer).high
         if upper is None or self.has(upper):
-            message = f"how large {what} gets is not known before it runs: `{plain(expr)}` has no bound"
+            message = f"the memory for {what} cannot be planned: `{plain(expr)}` has no upper bound"
             raise CompileError(error("E0757", message, span, help="bound the extent, as in `T.min(n, 100)`"))
         return self.dims.simplify(upper)

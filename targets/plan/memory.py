@@ -1,8 +1,7 @@
-"""Workspace packing: temporaries of a plan with disjoint live ranges share memory.
+"""Workspace planning: temporaries with disjoint live ranges share memory.
 
-Temporaries of constant size are packed by offset, largest first, each at the lowest place that is free for the steps in
-which it is in use. Those of symbolic size share slots: a slot is as large as the largest that ever lies in it, which is
-computed at entry.
+Temporaries of constant size are packed largest first, each at the lowest offset that is free during its live range.
+Those of symbolic size share slots; the size of a slot, the maximum of its temporaries', is computed at entry.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from mlcc.targets.plan.steps import (
 
 
 def lay_out(func: HostFunction) -> None:
-    """Drop copies onto themselves, number the steps, and give every temporary in use its place."""
+    """Remove self-copies, number the steps, and assign every live temporary its offset in the workspace."""
     func.steps = drop_needless(func.steps)
-    used = lifetimes(func)
-    fixed = [m for m in used if isinstance(m.size, tir.IntImm)]
-    moving = [m for m in used if not isinstance(m.size, tir.IntImm)]
+    temporaries = lifetimes(func)
+    fixed = [m for m in temporaries if isinstance(m.size, tir.IntImm)]
+    symbolic = [m for m in temporaries if not isinstance(m.size, tir.IntImm)]
     func.fixed_bytes = pack_fixed(fixed)
-    func.places = share_slots(moving, func.fixed_bytes, func.dims)
+    func.places = share_slots(symbolic, func.fixed_bytes, func.dims)
 
 
 def drop_needless(steps: list[Step]) -> list[Step]:
-    """Return the steps without copies of memory onto itself and without empty branches."""
-    kept: list[Step] = []
+    """Remove copies of memory to itself, and empty branches."""
+    needed: list[Step] = []
     for step in steps:
-        if isinstance(step, Copy) and _same_place(step):
+        if isinstance(step, Copy) and _is_self_copy(step):
             continue
         if isinstance(step, Branch):
             step.then_steps = drop_needless(step.then_steps)
@@ -51,21 +50,21 @@ def drop_needless(steps: list[Step]) -> list[Step]:
                 continue
         if isinstance(step, Loop):
             step.steps = drop_needless(step.steps)
-        kept.append(step)
-    return kept
+        needed.append(step)
+    return needed
 
 
-def _same_place(step: Copy) -> bool:
+def _is_self_copy(step: Copy) -> bool:
     same = step.target.memory.root() is step.source.memory.root()
     return same and step.target.offset is step.source.offset
 
 
 def lifetimes(func: HostFunction) -> list[Memory]:
-    """Number the steps in order; `first` and `last` of every temporary that is used, in order of first use.
+    """Number the steps and compute the live range of every used temporary; return these in order of first use.
 
-    What a loop uses that was there before it is used until its end, as the next pass wants it again.
+    A temporary that is live into a loop and used there is live until its end: the next iteration needs it.
     """
-    used: dict[Memory, None] = {}
+    temporaries: dict[Memory, None] = {}
     steps = list(walk_steps(func.steps))
     for number, step in enumerate(steps):
         step.number = number
@@ -76,16 +75,16 @@ def lifetimes(func: HostFunction) -> list[Memory]:
             root = memory.root()
             if root.place is not Place.TEMPORARY:
                 continue
-            used.setdefault(root)
+            temporaries.setdefault(root)
             root.first = number if root.first < 0 else root.first
             root.last = number
     loops = [step for step in steps if isinstance(step, Loop)]
     for step in reversed(loops):  # inner ones first
         end = max([step.number, *(s.number for s in walk_steps(step.steps))])
-        for memory in used:
+        for memory in temporaries:
             if memory.first < step.number <= memory.last < end:
                 memory.last = end
-    return list(used)
+    return list(temporaries)
 
 
 def pack_fixed(memories: list[Memory]) -> int:
@@ -94,17 +93,17 @@ def pack_fixed(memories: list[Memory]) -> int:
     top = 0
     for memory in sorted(memories, key=lambda m: (-_bytes(m), m.first)):
         size, first, last = _bytes(memory), memory.first, memory.last
-        at = 0
+        offset = 0
         for start, end, other_first, other_last in placed:
             if other_last < first or last < other_first:
                 continue
-            if start - at >= size:
+            if start - offset >= size:
                 break
-            if end > at:
-                at = end
-        memory.offset = tir.IntImm(INT64, at)
-        bisect.insort(placed, (at, at + size, first, last))
-        top = max(top, at + size)
+            if end > offset:
+                offset = end
+        memory.offset = tir.IntImm(INT64, offset)
+        bisect.insort(placed, (offset, offset + size, first, last))
+        top = max(top, offset + size)
     return top
 
 
@@ -114,41 +113,41 @@ def _bytes(memory: Memory) -> int:
 
 
 def share_slots(memories: list[Memory], start: int, dims: Dims) -> list[tuple[tir.Var, tir.Expr]]:
-    """Offsets, from `start` on, for temporaries of symbolic size.
+    """Assign offsets from `start` on to temporaries of symbolic size.
 
-    Gives a variable for the end of each slot, with its value in terms of the one before.
+    Return a variable for the end of each slot, with its value in terms of the previous one.
     """
     slots: list[list[Memory]] = []
-    sizes: list[dict[int, tir.Expr]] = []  # the sizes that a slot has to have, by key
+    sizes: list[dict[int, tir.Expr]] = []  # sizes of a slot's temporaries, by key
     for memory in sorted(memories, key=lambda m: m.first):
         free = [i for i, slot in enumerate(slots) if slot[-1].last < memory.first]
         key = dims.key(memory.size)
-        # best a slot that is as large already, else the one that was last given back
+        # prefer a slot of the same size, else the one freed last
         same = [i for i in free if key in sizes[i]]
         if not free:
             slots.append([])
             sizes.append({})
             free = [len(slots) - 1]
-        at = same[0] if same else max(free, key=lambda i: slots[i][-1].last if slots[i] else -1)
-        slots[at].append(memory)
-        sizes[at].setdefault(key, memory.size)
-    places: list[tuple[tir.Var, tir.Expr]] = []
+        chosen = same[0] if same else max(free, key=lambda i: slots[i][-1].last if slots[i] else -1)
+        slots[chosen].append(memory)
+        sizes[chosen].setdefault(key, memory.size)
+    ends: list[tuple[tir.Var, tir.Expr]] = []
     end: tir.Expr = tir.IntImm(INT64, start)
-    for number, (slot, wanted) in enumerate(zip(slots, sizes, strict=True)):
+    for number, (slot, slot_sizes) in enumerate(zip(slots, sizes, strict=True)):
         for memory in slot:
             memory.offset = end
-        size = largest(list(wanted.values()), dims)
+        size = largest(list(slot_sizes.values()), dims)
         if not dims.never_negative(size):
             size = c.maximum(size, 0)
         rounded = c.mul(c.floordiv(c.add(size, ALIGNMENT - 1), ALIGNMENT), ALIGNMENT)
         var = tir.Var(f"end{number}", INT64)
-        places.append((var, c.add(end, dims.simplify(rounded))))
+        ends.append((var, c.add(end, dims.simplify(rounded))))
         end = var
-    return places
+    return ends
 
 
 def largest(sizes: list[tir.Expr], dims: Dims) -> tir.Expr:
-    """The largest of some sizes, as a shallow expression."""
+    """Return the maximum of some sizes as a balanced expression."""
     while len(sizes) > 1:
         pairs = [dims.simplify(c.maximum(a, b)) for a, b in zip(sizes[::2], sizes[1::2], strict=False)]
         sizes = pairs + ([sizes[-1]] if len(sizes) % 2 else [])

@@ -1,4 +1,4 @@
-"""Parameters of a relax function: their places in the argument vector, and the symbols that they give values to."""
+"""Parameters of a relax function: their slots in the argument vector, and the symbols that they bind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mlcc.targets.plan.steps import (
 
 
 class Parameters:
-    """Collects symbols and counts places while parameters, and later results, are declared."""
+    """Collect symbols and count slots of the argument vector while parameters, and later results, are declared."""
 
     def __init__(self, dims: Dims) -> None:
         self.dims = dims
@@ -32,7 +32,7 @@ class Parameters:
         self.leaves = 0
 
     def find_symbols(self, info: relax.StructInfo | None, scope: Scope) -> None:
-        """Every variable that stands alone as an extent or a value of a parameter is known at entry."""
+        """Find the symbols known at entry: variables that are a whole extent or value of a parameter."""
         match info:
             case relax.TupleStructInfo(fields=fields):
                 for part in fields:
@@ -53,7 +53,7 @@ class Parameters:
                 scope.symbols[dim] = self.symbol(dim.name, extents)
 
     def symbol(self, name: str, extent: bool) -> tir.Var:
-        """A new symbol; an extent is never negative."""
+        """Return a new symbol; an extent is assumed not to be negative."""
         symbol = tir.Var(name, INT64)
         self.symbols.append(symbol)
         if extent:
@@ -61,7 +61,7 @@ class Parameters:
         return symbol
 
     def declare(self, name: str, info: relax.StructInfo | None, scope: Scope, span: Span | None) -> tuple[Param, Value]:
-        """A parameter as its caller passes it, and as the body sees it."""
+        """Declare a parameter; return it as the caller passes it, and its value in the body."""
         match info:
             case relax.TupleStructInfo(fields=fields):
                 parts = [self.declare(f"{name}[{i}]", f, scope, span) for i, f in enumerate(fields)]
@@ -69,20 +69,20 @@ class Parameters:
             case relax.TensorStructInfo(dtype=dtype, ndim=ndim):
                 if dtype is None or dtype.is_void or ndim < 0:
                     missing = "number of dimensions" if ndim < 0 else "dtype"
-                    raise refusal("E0757", f"the {missing} of parameter `{name}` is not known", span)
+                    raise refusal("E0757", f"the {missing} of parameter `{name}` is unknown", span)
                 dims = self._entry_dims(name, info.dims, ndim, scope)
                 leaf = Leaf(name, "tensor", dtype, dims, span=span)
                 memory = Memory(Place.ARGUMENT, byte_size(dims, dtype), name, self.leaf())
                 return Param(name, leaf), Tensor(memory, dims, dtype)
             case relax.ShapeStructInfo(values=values, ndim=ndim):
                 if values is None and ndim < 0:
-                    raise refusal("E0757", f"the length of the shape parameter `{name}` is not known", span)
+                    raise refusal("E0757", f"the length of the shape parameter `{name}` is unknown", span)
                 self.leaf()
                 leaf = Leaf(name, "shape", INT64, self._entry_dims(name, values, ndim, scope), span=span)
                 return Param(name, leaf), Shape(leaf.dims)
             case relax.PrimStructInfo(dtype=dtype):
                 return self._declare_scalar(name, info, dtype, scope, span)
-        raise refusal("E0757", f"parameter `{name}` is of a kind that native code cannot take", span)
+        raise refusal("E0757", f"parameter `{name}` has a type that native code does not support", span)
 
     def _declare_scalar(
         self, name: str, info: relax.PrimStructInfo, dtype: DType, scope: Scope, span: Span | None
@@ -96,15 +96,15 @@ class Parameters:
                 value = scope.symbols[info.value]
             else:
                 value = as_number(widen(info.value, scope.symbols))
-            seen = c.not_equal(value, 0) if dtype.is_bool else value
-            return Param(name, Leaf(name, "scalar", dtype, value=value, span=span)), Scalar(seen)
+            body_value = c.not_equal(value, 0) if dtype.is_bool else value
+            return Param(name, Leaf(name, "scalar", dtype, value=value, span=span)), Scalar(body_value)
         if not dtype.is_float or dtype.lanes > 1 or not isinstance(info.value, tir.Var | None):
-            raise refusal("E0757", f"parameter `{name}` is a {dtype}, which native code cannot take", span)
+            raise refusal("E0757", f"parameter `{name}` is a {dtype}, which native code does not support", span)
         value = info.value if info.value is not None else tir.Var(name, dtype)
         return Param(name, Leaf(name, "scalar", dtype, value=value, span=span)), Scalar(value)
 
     def leaf(self) -> int:
-        """The next place of the argument vector."""
+        """Return the number of the next slot of the argument vector."""
         self.leaves += 1
         return self.leaves - 1
 

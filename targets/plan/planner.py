@@ -1,7 +1,7 @@
-"""Planning of functions: from a module's functions to the steps of native functions.
+"""Plan relax functions: lower a function of the graph to the steps of a native host function.
 
-A relax function that another one calls is planned into its caller, so that one workspace serves all. Whatever the graph
-says that native code cannot do is a finding; all of a function are gathered.
+A relax function that another one calls is inlined into its caller, so that one workspace serves all. Constructs without
+a native form are diagnosed; all diagnostics of a function are collected.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from mlcc.targets.plan.steps import (
 )
 
 T = TypeVar("T")
-_MOST_CALLS = 100_000  # calls of relax functions in one plan; their bodies are planned into it
+_MAX_INLINED_CALLS = 100_000  # in one plan
 
 
 class Planner:
-    """Plans one public relax function."""
+    """Plan one public relax function."""
 
     def __init__(self, name: str, shared: AnyPlanning) -> None:
         self.name = name
@@ -62,8 +62,8 @@ class Planner:
         self.memories: list[Memory] = []
         self.constraints: list[Constraint] = []
         self.lines: dict[int, int] = {}
-        self.conditional = 0  # branches around what is planned
-        self.loops: list[loop.Active] = []  # what is planned stands in, the innermost last
+        self.conditional = 0  # number of enclosing branches and loops
+        self.loops: list[loop.Active] = []  # enclosing loops, the innermost last
         self.measured = Measured(self.dims)
         self.findings: list[Diagnostic] = []
         self._active: list[tuple[str, relax.Function]] = []
@@ -72,7 +72,7 @@ class Planner:
     # ------------------------------------------------------------ the function
 
     def plan(self, func: relax.Function) -> HostFunction:
-        """The plan of a function. Raises CompileError with everything that it cannot do."""
+        """Plan a function. Raises CompileError with a diagnostic for every unsupported construct."""
         scope = Scope(self.name)
         for param in func.params:
             self.params.find_symbols(param.struct_info, scope)
@@ -109,7 +109,7 @@ class Planner:
     # ------------------------------------------------------------ results
 
     def _result(self, value: Value, name: str, span: Span | None, values: list[tuple[int, tir.Expr]]) -> Param:
-        """A result's places, and the steps that fill them: a temporary becomes the result where that is possible."""
+        """Declare a result and plan how it is stored: in place of a temporary where possible, else by a copy."""
         match value:
             case Tuple(fields=fields):
                 parts = tuple(self._result(f, f"{name}{i}", span, values) for i, f in enumerate(fields))
@@ -142,7 +142,7 @@ class Planner:
         )
 
     def is_whole(self, value: Tensor, memory: Memory) -> bool:
-        """Return True if a tensor occupies a whole piece of memory."""
+        """Return True if a tensor occupies all of a piece of memory."""
         offset = self.dims.equal(value.offset, ZERO)
         size = byte_size(self.bounds(value.dims, None, "a value"), value.dtype)
         return bool(offset) and self.dims.equal(size, memory.size) is True
@@ -150,7 +150,7 @@ class Planner:
     # ------------------------------------------------------------ bodies
 
     def sequence(self, body: relax.Expr, scope: Scope) -> Value:
-        """Plan the bindings of a body and give its value."""
+        """Plan the bindings of a body and return its value."""
         if not isinstance(body, relax.SeqExpr):
             return self.value(body, scope)
         for block in body.blocks:
@@ -163,8 +163,8 @@ class Planner:
         def work() -> Value:
             if isinstance(binding, relax.MatchCast):
                 value = self.value(binding.value, scope)
-                sizes = isinstance(binding.value, relax.ShapeExpr)  # they speak for themselves
-                what = None if sizes else f"`{binding.var.name}`"
+                is_shape_literal = isinstance(binding.value, relax.ShapeExpr)  # messages show its values
+                what = None if is_shape_literal else f"`{binding.var.name}`"
                 self.match(binding.struct_info, value, scope, what, binding.span)
                 return self._cast(value, binding.struct_info, scope)
             assert isinstance(binding, relax.VarBinding)
@@ -174,7 +174,7 @@ class Planner:
         scope.values[binding.var] = Unknown() if result is None else result
 
     def value(self, expr: relax.Expr, scope: Scope) -> Value:
-        """Plan an expression and give its value. Raises CompileError."""
+        """Plan an expression and return its value. Raises CompileError."""
         match expr:
             case relax.Var():
                 if expr not in scope.values:
@@ -209,7 +209,7 @@ class Planner:
         return Unknown(f"a {type(expr).__name__} is not a value in native code")
 
     def scalar(self, expr: tir.Expr, scope: Scope) -> tir.Expr:
-        """A scalar expression over symbols and scalar parameters; integers in int64."""
+        """Rewrite a scalar over the symbols and scalar parameters of the entry; integers become int64."""
         if expr.dtype.is_int or expr.dtype.is_bool:
             return self.dims.simplify(widen(expr, scope.symbols))
         replaced: tir.Expr = substitute(expr, scope.symbols)
@@ -217,8 +217,8 @@ class Planner:
 
     def _constant(self, data: TensorData, expr: relax.Constant) -> Tensor:
         if data.array is None or data.dtype.is_void:
-            message = f"the data of constant `{data.key}` are absent"
-            raise refusal("E0751", message, expr.span, help="keep the file that holds the constants beside the text")
+            message = f"the data of constant `{data.key}` are missing"
+            raise refusal("E0751", message, expr.span, help="put the file with the constants next to the text")
         dims = tuple(tir.IntImm(INT64, n) for n in data.shape)
         index = self.shared.constant(data)
         return Tensor(Memory(Place.CONSTANT, tir.IntImm(INT64, data.nbytes), data.key, index), dims, data.dtype)
@@ -228,7 +228,7 @@ class Planner:
             return value.fields[index]
         if isinstance(value, Unknown):
             return value
-        raise refusal("E0754", f"there is no element {index} of this value", expr.span)
+        raise refusal("E0754", f"this value has no element {index}", expr.span)
 
     def inline(self, callee: Closure, args: list[Value], span: Span | None) -> Value:
         """Plan the body of another function in place of its call. Raises CompileError for recursion."""
@@ -238,11 +238,13 @@ class Planner:
         if any(f is func for _, f in self._active):
             return loop.again(self, callee, args, span)
         self._inlined += 1
-        if self._inlined > _MOST_CALLS:
-            raise refusal("E0754", f"`{self.name}` comes to more than {_MOST_CALLS} calls of relax functions", span)
+        if self._inlined > _MAX_INLINED_CALLS:
+            raise refusal(
+                "E0754", f"`{self.name}` inlines more than {_MAX_INLINED_CALLS} calls of relax functions", span
+            )
         scope = Scope(name, dict(callee.scope.values), dict(callee.scope.symbols))
         for param, arg in zip(func.params, args, strict=True):
-            self._bind_alone(param.struct_info, arg, scope)
+            self._bind_symbols(param.struct_info, arg, scope)
         for param, arg in zip(func.params, args, strict=True):
             self.match(param.struct_info, arg, scope, f"argument `{param.name}` of `{name}`", span)
             scope.values[param] = arg
@@ -254,22 +256,22 @@ class Planner:
 
     @property
     def depth(self) -> int:
-        """The number of calls around the code that is being planned."""
+        """The depth of inlined calls at the code that is being planned."""
         return len(self._active)
 
     def chain(self, callee: Closure) -> str:
-        """The calls that lead from a function to itself."""
+        """Return the call chain from a function back to itself."""
         active = [f for _, f in self._active]
         return " -> ".join([*(n for n, _ in self._active[active.index(callee.func) :]), callee.name])
 
     def dim(self, expr: tir.Expr, scope: Scope) -> tir.Expr:
-        """An extent in terms of the symbols of the entry."""
+        """Rewrite an extent over the symbols of the entry."""
         return self.dims.simplify(as_number(widen(expr, scope.symbols)))
 
     # ------------------------------------------------------------ memory
 
     def temporary(self, dims: tuple[tir.Expr, ...], dtype: DType, name: str = "") -> Tensor:
-        """A fresh tensor in the workspace. Raises CompileError where its size has no bound."""
+        """Allocate a tensor in the workspace. Raises CompileError if its size has no bound."""
         if any(map(self.measured.has, dims)):
             for dim in dims:
                 self.require_extent(dim, name or "a value")
@@ -277,20 +279,20 @@ class Planner:
         return Tensor(self.memory(size, name), dims, dtype)
 
     def bounds(self, dims: tuple[tir.Expr, ...], span: Span | None, what: str) -> tuple[tir.Expr, ...]:
-        """Extents that memory is planned by: the greatest that the data can make of them. Raises CompileError."""
+        """Return upper bounds of extents, by which memory is planned. Raises CompileError if there are none."""
         if not any(map(self.measured.has, dims)):
             return dims
         return tuple(self.measured.bound(d, span, what) for d in dims)
 
     def require_extent(self, dim: tir.Expr, what: str) -> None:
-        """An extent that depends on data is not negative: known now, or checked at run time."""
+        """Require a data-dependent extent not to be negative: proven now, or checked at run time."""
         if not self.dims.never_negative(dim):
             code = self.shared.code("CAST", f"{self.name}: an extent of {what} is negative")
             self.steps.append(Check(Scalar(tir.LE(BOOL, tir.IntImm(INT64, 0), dim)), code))
 
     def measure(self, source: Tensor, count: int, name: str) -> Shape:
-        """The first `count` numbers of an int64 vector, as extents that are known when the steps so far have run."""
-        code = self.shared.code("CAST", f"{self.name}: an extent that the data give is negative")
+        """Read the first `count` elements of an int64 vector at run time, as extents of later steps."""
+        code = self.shared.code("CAST", f"{self.name}: a data-dependent extent is negative")
         symbols = []
         for index in range(count):
             symbol = self.measured.symbol(f"{name}_{index}")
@@ -306,7 +308,7 @@ class Planner:
         return memory
 
     def fresh(self, info: relax.StructInfo | None, scope: Scope, span: Span | None, name: str = "") -> Value:
-        """Memory for a result of known struct info. Raises CompileError where it is not known."""
+        """Allocate memory for a result. Raises CompileError if its shape or dtype is unknown."""
         match info:
             case relax.TensorStructInfo(dtype=dtype) if info.dims is not None and dtype is not None:
                 return self.temporary(tuple(self.dim(d, scope) for d in info.dims), dtype, name)
@@ -319,11 +321,11 @@ class Planner:
     def match(
         self, info: relax.StructInfo | None, value: Value, scope: Scope, what: str | None, span: Span | None
     ) -> None:
-        """`value` has struct info `info`: bind variables that are new, check the others, now or at run time.
+        """Match a value against struct info: bind new variables, and check the others now or at run time.
 
-        `what` is what messages call it; a shape without a name is called by its values.
+        `what` names the value in messages; a shape without a name is shown by its values.
         """
-        self._bind_alone(info, value, scope)
+        self._bind_symbols(info, value, scope)
         match info, value:
             case relax.TensorStructInfo(dtype=dtype, ndim=ndim), Tensor():
                 if dtype is not None and not dtype.is_void and dtype is not value.dtype:
@@ -356,12 +358,14 @@ class Planner:
             case _, Unknown(reason=reason):
                 if reason is None:
                     raise CompileError(())
-                raise refusal("E0754", f"{what} cannot be looked at in native code: {reason}", span)
+                raise refusal("E0754", f"{what} has no native form: {reason}", span)
             case _:
-                raise refusal("E0752", f"{what} is no {type(info).__name__.removesuffix('StructInfo').lower()}", span)
+                raise refusal(
+                    "E0752", f"{what} is not a {type(info).__name__.removesuffix('StructInfo').lower()}", span
+                )
 
-    def _bind_alone(self, info: relax.StructInfo | None, value: Value, scope: Scope) -> None:
-        """Bind the variables that stand alone in a parameter to what an argument has there; nothing is checked."""
+    def _bind_symbols(self, info: relax.StructInfo | None, value: Value, scope: Scope) -> None:
+        """Bind variables that are a whole extent or value of a parameter to the argument's; nothing is checked."""
         pairs: list[tuple[tir.Expr, tir.Expr]] = []
         match info, value:
             case relax.TensorStructInfo(), Tensor(dims=dims) if info.dims is not None:
@@ -372,7 +376,7 @@ class Planner:
                 pairs = [(want, have if have.dtype.is_float else as_number(have))]
             case relax.TupleStructInfo(fields=fields), Tuple(fields=parts):
                 for field_info, part in zip(fields, parts, strict=False):
-                    self._bind_alone(field_info, part, scope)
+                    self._bind_symbols(field_info, part, scope)
         for want, have in pairs:
             if isinstance(want, tir.Var):
                 scope.symbols.setdefault(want, have)
@@ -380,26 +384,26 @@ class Planner:
     def _match_dims(
         self, want: tuple[tir.Expr, ...], have: tuple[tir.Expr, ...], scope: Scope, what: str | None, span: Span | None
     ) -> None:
-        for index, (dim, known) in enumerate(zip(want, have, strict=True)):
-            place = plain(known) if what is None else f"dim {index} of {what}"
-            self.require_equal(self.dim(dim, scope), known, place, span)
+        for index, (dim, actual) in enumerate(zip(want, have, strict=True)):
+            label = plain(actual) if what is None else f"dim {index} of {what}"
+            self.require_equal(self.dim(dim, scope), actual, label, span)
 
     def require_equal(self, want: tir.Expr, have: tir.Expr, what: str, span: Span | None) -> None:
-        """The two are equal: known now, or checked at entry, in a branch when it is taken.
+        """Require two extents to be equal: proven now, or checked at entry (in a branch: when it is taken).
 
-        Raises CompileError where they never are.
+        Raises CompileError if they can never be equal.
         """
         equal = self.dims.equal(want, have)
         if equal is False:
-            named = what != plain(have)
-            text = f"{what} is {plain(have)}, not {plain(want)}" if named else f"{what} is not {plain(want)}"
+            has_name = what != plain(have)
+            text = f"{what} is {plain(have)}, not {plain(want)}" if has_name else f"{what} is not {plain(want)}"
             raise refusal("E0752", text, span)
         if equal is not None:
             return
         line = 0 if span is None else span.source.line_col(span.start)[0]
         code = self.shared.code("CAST", f"{self.name}: {what} is not {plain(want)}")
-        measured = self.measured.has(want) or self.measured.has(have)  # not known at entry, and nobody looked at sizes
-        if self.conditional or measured:
+        is_data_dependent = self.measured.has(want) or self.measured.has(have)  # cannot be checked at entry
+        if self.conditional or is_data_dependent:
             self.steps.append(Check(Scalar(tir.EQ(BOOL, want, have)), code, exact=True))
             if line:
                 self.lines[code] = line
@@ -407,12 +411,12 @@ class Planner:
             self.constraints.append(Constraint(what, line, have, want, code))
 
     def _cast(self, value: Value, info: relax.StructInfo, scope: Scope) -> Value:
-        """The value as its new struct info describes it, which knows at least as much."""
+        """Give a value the extents of its new struct info, which is at least as precise."""
         if isinstance(value, Tensor) and isinstance(info, relax.TensorStructInfo) and info.dims is not None:
             return Tensor(value.memory, tuple(self.dim(d, scope) for d in info.dims), value.dtype, value.offset)
         return value
 
 
 def plan_relax(name: str, func: relax.Function, shared: AnyPlanning) -> HostFunction:
-    """The plan of a public relax function. Raises CompileError listing everything that has no native form."""
+    """Plan a public relax function. Raises CompileError listing everything that has no native form."""
     return Planner(name, shared).plan(func)

@@ -1,4 +1,4 @@
-"""Public PrimFuncs as plans: one kernel, called with tensors as the caller passes them."""
+"""Plan public PrimFuncs: a single kernel call on the caller's tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlcc.targets.plan.steps import CallKernel, HostFunction, Leaf, Memory, Para
 
 
 def plan_prim(name: str, func: tir.PrimFunc, shared: AnyPlanning) -> HostFunction:
-    """The plan of a public PrimFunc. Raises CompileError for parameters that no caller can pass."""
+    """Plan a public PrimFunc. Raises CompileError for parameters that no caller can pass."""
     dims = Dims()
     symbols = _symbols(func, dims)
     uses = effects(func, functions=shared.module.functions)
@@ -46,7 +46,7 @@ def _entry_symbols(symbols: dict[tir.Var, tir.Expr]) -> tuple[tir.Var, ...]:
 
 
 def _symbols(func: tir.PrimFunc, dims: Dims) -> dict[tir.Var, tir.Expr]:
-    """Return the values of the parameters' variables: a symbol for one that is a whole dimension, 0 for an offset."""
+    """Map the variables of the parameters to values: a symbol for a whole dimension, 0 for an element offset."""
     known: dict[tir.Var, tir.Expr] = {}
     for var, buffer in zip(func.params, func.buffers, strict=True):
         if buffer is None and (var.dtype.is_int or var.dtype.is_bool):
@@ -72,7 +72,7 @@ def _tensor_leaf(buffer: tir.Buffer, symbols: dict[tir.Var, tir.Expr], dims: Dim
         strides = tuple(dims.simplify(as_number(widen(s, symbols))) for s in buffer.strides)
         offset = None if buffer.elem_offset is None else dims.simplify(as_number(widen(buffer.elem_offset, symbols)))
     except CompileError as exc:
-        message = f"the shape of `{buffer.name}` cannot be told from what a caller passes: {exc.diagnostics[0].message}"
+        message = f"the shape of `{buffer.name}` cannot be derived from the arguments: {exc.diagnostics[0].message}"
         raise CompileError(error("E0757", message, buffer.span)) from None
     return Leaf(
         buffer.name, "tensor", buffer.dtype, shape, strides=strides or None, offset=offset,
@@ -81,7 +81,7 @@ def _tensor_leaf(buffer: tir.Buffer, symbols: dict[tir.Var, tir.Expr], dims: Dim
 
 
 def offset_bytes(leaf: Leaf) -> tir.Expr:
-    """Bytes from where the kernel's pointer points to the tensor's first element."""
+    """Return the bytes from the kernel's pointer to the tensor's first element."""
     assert leaf.dtype is not None
     if leaf.offset is None:
         return tir.IntImm(INT64, 0)

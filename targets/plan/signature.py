@@ -1,4 +1,4 @@
-"""Signatures of PrimFuncs, in terms of their TensorIR."""
+"""Signatures of PrimFuncs in terms of TensorIR: parameters and symbols."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ class KernelSignature:
 
 
 def signature(func: tir.PrimFunc) -> KernelSignature:
-    """The calling convention of a PrimFunc."""
+    """Return the signature of a PrimFunc."""
     params = tuple(KernelParam(var, buffer) for var, buffer in zip(func.params, func.buffers, strict=True))
     return KernelSignature(params, symbols_of(func), func.ret_dtype)

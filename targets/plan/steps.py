@@ -1,8 +1,8 @@
-"""The plan of a native host function: values, pieces of memory, and steps in order.
+"""The plan of a host function: values, pieces of memory, and steps in order.
 
-Plans are built by `planner`, laid out by `memory`, and emitted by `mlcc.targets.llvm.host`. All extents and offsets are
-int64 expressions over the symbols known at entry, and over those that a step reads from data (`Measure`). The latter
-never occur in the size of a piece of memory, which is planned by upper bound.
+`planner` builds plans, `memory` assigns their workspace, and `mlcc.targets.llvm.host` or `mlcc.targets.launch` emits
+them. All extents and offsets are int64 expressions over the symbols known at entry, and over data-dependent symbols
+that a step reads (`Measure`). The latter never occur in the size of a piece of memory, which is an upper bound.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Place(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class Memory:
-    """A piece of memory. `index` is the place in the argument vector, or the number of the constant.
+    """A piece of memory. `index` is the slot in the argument vector, or the number of the constant.
 
-    `first` and `last` are the numbers of the steps between which a temporary is in use, `offset` where it was laid.
-    `into` is the piece that this one turned out to be part of.
+    The live range of a temporary is from step `first` to step `last`, and `offset` is its offset in the workspace.
+    `into` is the piece that this one was coalesced with.
     """
 
     place: Place
@@ -47,7 +47,7 @@ class Memory:
     into: Memory | None = None
 
     def root(self) -> Memory:
-        """The piece that stands for this one."""
+        """Return the piece that this one was finally coalesced with."""
         memory = self
         while memory.into is not None:
             memory = memory.into
@@ -102,7 +102,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Closure:
-    """A function of the graph as a value, with what it sees of the place where it stands."""
+    """A function of the graph as a value, with its enclosing scope."""
 
     name: str
     func: relax.Function
@@ -111,21 +111,21 @@ class Closure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unknown:
-    """A value that native code cannot hold; `reason` says so where it is used. None: that was said already."""
+    """A value without a native form. A use is an error with this `reason`; None: the error was already reported."""
 
     reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ended:
-    """No value: what comes after is not reached, the next pass of a loop is."""
+    """The value of a tail call: control continues with the next iteration of a loop, not here."""
 
 
 Value = Tensor | Scalar | Shape | Tuple | Text | Storage | Closure | Unknown | Ended
 
 
 def byte_size(dims: tuple[tir.Expr, ...], dtype: DType) -> tir.Expr:
-    """Bytes of a compact tensor."""
+    """Return the bytes of a compact tensor."""
     size: tir.Expr = tir.IntImm(INT64, dtype.bytes * dtype.lanes)
     for dim in dims:
         size = c.mul(size, c.cast(INT64, dim))
@@ -134,7 +134,7 @@ def byte_size(dims: tuple[tir.Expr, ...], dtype: DType) -> tir.Expr:
 
 @dataclass(slots=True)
 class Scope:
-    """One activation of a relax function: its variables and symbols."""
+    """One activation of a relax function: the values of its variables and symbols."""
 
     name: str
     values: dict[relax.Var, Value] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Scope:
 
 
 def refusal(code: str, message: str, span: Span | None = None, text: str = "", help: str | None = None) -> CompileError:
-    """The error for a construct that has no native form."""
+    """Return the error for a construct that has no native form."""
     return CompileError(error(code, message, span, text, help=help))
 
 
@@ -162,7 +162,7 @@ class CallKernel:
 
 @dataclass(eq=False, slots=True)
 class CallPacked:
-    """Call the packed function of a slot; outputs are the last arguments."""
+    """Call the packed function of a slot. Outputs are the last arguments."""
 
     slot: int
     args: tuple[Value, ...]
@@ -180,7 +180,7 @@ class Copy:
 class Check:
     """Fail with `code` unless the condition, a scalar or a bool tensor without dimensions, holds.
 
-    `exact`: fail as well where computing it overflows int64.
+    `exact`: also fail if computing it overflows int64.
     """
 
     condition: Scalar | Tensor
@@ -191,7 +191,7 @@ class Check:
 
 @dataclass(eq=False, slots=True)
 class Measure:
-    """Give a symbol the int64 at `source`, a tensor without dimensions; fail with `code` where it is negative."""
+    """Bind a symbol to the int64 at `source`, a tensor without dimensions; fail with `code` if it is negative."""
 
     symbol: tir.Var
     source: Tensor
@@ -209,7 +209,7 @@ class Branch:
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop over steps: each iteration that reaches `Again` is followed by another one."""
+    """A loop over steps: an iteration that reaches `Again` is followed by another one."""
 
     steps: list[Step] = field(default_factory=list)
     number: int = 0
@@ -217,7 +217,7 @@ class Loop:
 
 @dataclass(eq=False, slots=True)
 class Again:
-    """Begin the next pass of the innermost loop."""
+    """Start the next iteration of the innermost loop."""
 
     number: int = 0
 
@@ -226,7 +226,7 @@ Step = CallKernel | CallPacked | Copy | Check | Measure | Branch | Loop | Again
 
 
 def walk_steps(steps: list[Step]) -> Iterator[Step]:
-    """All steps in order, branches and loops opened."""
+    """Yield all steps in order, including those in branches and loops."""
     for step in steps:
         yield step
         if isinstance(step, Branch):
@@ -237,7 +237,7 @@ def walk_steps(steps: list[Step]) -> Iterator[Step]:
 
 
 def tensors_of(step: Step) -> Iterator[Tensor]:
-    """The tensors that a step itself uses."""
+    """Yield the tensors that a step itself uses."""
     match step:
         case CallKernel(args=args) | CallPacked(args=args):
             yield from (a for a in args if isinstance(a, Tensor))
@@ -256,11 +256,11 @@ def tensors_of(step: Step) -> Iterator[Tensor]:
 
 @dataclass(eq=False, slots=True)
 class Leaf:
-    """One place of the argument vector: a tensor, scalar, shape or pointer parameter, or a result.
+    """One slot of the argument vector: a tensor, scalar, shape or pointer parameter, or a result.
 
-    `name` is how messages call it; `dims` are a tensor's or shape's extents, `value` what a scalar is known as.
-    `written` of a tensor: the function writes it. `actual` of a result are its extents where the data decide them:
-    `dims` are their bounds then, and `actual` goes to the DLTensor's shape at the end.
+    `name` is shown in messages; `dims` are the extents of a tensor or shape, `value` is the expression for a scalar.
+    `read` and `written` are the function's effects on a tensor. A result with data-dependent extents has these in
+    `actual`, which is stored to the DLTensor's shape at the end; `dims` are then their upper bounds.
     """
 
     name: str
@@ -269,7 +269,7 @@ class Leaf:
     dims: tuple[tir.Expr, ...] = ()
     value: tir.Expr | None = None
     strides: tuple[tir.Expr, ...] | None = None
-    offset: tir.Expr | None = None  # elements between the pointer that the kernel wants and the first element
+    offset: tir.Expr | None = None  # elements from the kernel's pointer to the first element
     read: bool = True
     written: bool = False
     span: Span | None = None
@@ -293,10 +293,10 @@ class Param:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraint:
-    """Sizes that must be equal, checked when the function is entered; `what` is what messages call the first."""
+    """Two sizes that must be equal, checked on entry; `what` names the first one in messages."""
 
     what: str
-    line: int  # of the text; 0 where it is not known
+    line: int  # of the source; 0 if unknown
     have: tir.Expr
     want: tir.Expr
     code: int
@@ -304,7 +304,7 @@ class Constraint:
 
 @dataclass(eq=False, slots=True)
 class HostFunction:
-    """A public function of the artifact, ready to be laid out and emitted."""
+    """A planned public function of the artifact."""
 
     name: str
     kind: str  # relax or prim
@@ -314,17 +314,17 @@ class HostFunction:
     steps: list[Step]
     dims: Dims
     span: Span | None = None
-    values: list[tuple[int, tir.Expr]] = field(default_factory=list)  # results that are no tensors: leaf and value
+    values: list[tuple[int, tir.Expr]] = field(default_factory=list)  # non-tensor results: slot and value
     memories: list[Memory] = field(default_factory=list)
     constraints: list[Constraint] = field(default_factory=list)
-    measured: frozenset[tir.Var] | set[tir.Var] = frozenset()  # the symbols that steps give their values
-    lines: dict[int, int] = field(default_factory=dict)  # of the text, by the codes of checks between the steps
+    measured: frozenset[tir.Var] | set[tir.Var] = frozenset()  # data-dependent symbols
+    lines: dict[int, int] = field(default_factory=dict)  # error code of a check between steps -> source line
     fixed_bytes: int = 0
-    places: list[tuple[tir.Var, tir.Expr]] = field(default_factory=list)  # ends of memory of symbolic size, in order
+    places: list[tuple[tir.Var, tir.Expr]] = field(default_factory=list)  # ends of slots of symbolic size, in order
 
     @property
     def workspace(self) -> tir.Expr:
-        """The bytes of the workspace, over the symbols and `places`."""
+        """Return the bytes of the workspace, over the symbols and `places`."""
         return self.places[-1][0] if self.places else tir.IntImm(INT64, self.fixed_bytes)
 
     def inputs(self) -> list[Leaf]:

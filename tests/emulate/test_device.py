@@ -48,7 +48,7 @@ def test_the_end_of_an_allocation_is_known() -> None:
     place = device.alloc(600)
     args = {"A": place, "B": device.alloc(256), "by": 2}
     ctypes.memset(place, 0, 600)
-    with pytest.raises(CallError, match=r"`B\[64\]` is outside of `B`, which has 64 elements") as caught:
+    with pytest.raises(CallError, match=r"`B\[64\]` is out of bounds: `B` has 64 elements") as caught:
         device.launch(loaded[kernel.name], (1, 1, 1), (128, 1, 1), 0, [args[p.name] for p in kernel.params])
     assert len(caught.value.diagnostics) == 1, "A has 150"
     unchecked = EmulatedDevice([kernel], check=False).load_module(b"", {kernel.name: KernelSpec(kernel.name, ())})

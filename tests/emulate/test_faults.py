@@ -69,7 +69,7 @@ def test_a_barrier_in_a_condition() -> None:
     (found,) = findings('    if tx < 100:\n        T.tvm_storage_sync("shared")\n    B[bx * 128 + tx] = A[tx]\n')
     assert shown(found) == (
         "E0740", 'T.tvm_storage_sync("shared"): thread 99 of block 0 waits here',
-        "tx < 100: thread 127 of block 0 goes another way here",
+        "tx < 100: thread 127 of block 0 diverges here",
     )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def test_blocks_that_write_to_one_place() -> None:
 def test_outside(body: str, name: str, count: int, text: str) -> None:
     (found,) = findings(body)
     assert found.code == "E0744"
-    assert found.message == f"`{name}` is outside of `{name[0]}`, which has {count} elements"
+    assert found.message == f"`{name}` is out of bounds: `{name[0]}` has {count} elements"
     assert found.primary.text.startswith(text)
 
 
@@ -145,7 +145,7 @@ def test_lanes_of_vectors_that_are_off() -> None:
 def test_lanes_that_a_shuffle_waits_for() -> None:
     body = "    if tx % 32 < 16:\n        B[bx * 128 + tx] = T.tvm_warp_shuffle_xor({}, A[tx], 1, 32, 32)\n"
     (found,) = findings(body.format(FULL))
-    assert found.code == "E0745" and found.related[0].text == "thread 31 of block 0 goes another way here"
+    assert found.code == "E0745" and found.related[0].text == "thread 31 of block 0 diverges here"
     assert not findings(body.format("T.uint32(0xFFFF)"))
     assert not findings(body.format("T.tvm_warp_activemask()"))
 

@@ -106,7 +106,7 @@ def test_what_is_said_of_a_read_before_the_copy_is_there() -> None:
     with pytest.raises(CallError) as caught:
         run_program(program(TEXT.replace(*FAULTS["no wait"][:2])), halves(16, 64), np.zeros((16, 64), np.float16))
     (found, *_) = [d for d in caught.value.diagnostics if d.code == "E0742"]
-    assert "a copy that thread 0 of block 0 asked for writes it here" in {r.text for r in found.related}
+    assert "a copy issued by thread 0 of block 0 writes it here" in {r.text for r in found.related}
     assert "T.ptx_wait_barrier" in (found.help or "")
 
 

@@ -711,7 +711,7 @@ def test_recursion_is_refused() -> None:
 """
         )
     )
-    assert found == ["E0756: relax functions call each other in a circle: main -> main"]
+    assert found == ["E0756: recursive relax functions: main -> main"]
 
 
 def test_c_names_that_clash_are_refused() -> None:
@@ -720,7 +720,7 @@ def test_c_names_that_clash_are_refused() -> None:
         for name in ("f", "f_ws", "g")
     )
     found = not_compiled(text)
-    assert found == ["E0750: `f_ws` and function `f` would both be the C symbol `PREFIX_f_ws`"]
+    assert found == ["E0750: `f_ws` and function `f` would have the same C symbol `PREFIX_f_ws`"]
 
 
 def test_constants_without_data_are_refused() -> None:
@@ -734,7 +734,7 @@ def test_constants_without_data_are_refused() -> None:
 """
         )
     )
-    assert found == ["E0751: the data of constant `weights` are absent"]
+    assert found == ["E0751: the data of constant `weights` are missing"]
 
 
 def test_arguments_that_never_fit_are_refused() -> None:

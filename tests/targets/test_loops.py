@@ -156,7 +156,7 @@ def loop(i: R.Prim("int64"), x: R.Tensor((), "bool")) -> R.Tensor((), "bool"):
 def main(x: R.Tensor((), "bool")):
     return loop(R.prim_value(0), x)
 """
-    with pytest.raises(CompileError, match="E0756.* of `loop` is no tensor, and changes"):
+    with pytest.raises(CompileError, match="E0756.* of `loop` is not a tensor, but changes"):
         mlcc.build(mlcc.parse(text))
 
 

@@ -1,7 +1,7 @@
-"""Expand values and local memory that are live across regions into arrays over the threads (scalar expansion).
+"""Scalar expansion: turn values and local memory that are live across regions into arrays indexed by thread.
 
-A definition that is used in its own region alone is kept. One that is used in other regions is rematerialised there if
-it is pure, else it is kept in an array; local memory that is used in other regions becomes a slice of an array.
+A definition that is only used in its own region is kept. One that is used in other regions is rematerialised there if
+it is pure, else stored in an array; local memory that is used in other regions becomes a slice of an array.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mlcc.targets.llvm.codegen.storage import bodies
 
 @dataclass(slots=True, eq=False)
 class _Definition:
-    """A definition in the region numbered `region`; `array` keeps its value for other regions."""
+    """A definition in the region numbered `region`; `array` holds its value for other regions."""
 
     stmt: tir.Bind | tir.AllocBuffer | tir.DeclBuffer
     region: int
@@ -29,62 +29,65 @@ class _Definition:
     array: tir.Buffer | None = None
 
 
-def carry(splitter: Splitter, body: Body, around: Callable[[Region, Body], Stmt]) -> Body:
-    """The code with `around(region, body of a thread)` in place of each region; arrays are added to the splitter's."""
-    return _Carry(splitter, body, around).body(body)
+def expand_scalars(splitter: Splitter, body: Body, around: Callable[[Region, Body], Stmt]) -> Body:
+    """Expand live values and replace each region by `around(region, body of a thread)`.
+
+    New arrays are added to those of the splitter.
+    """
+    return _ScalarExpansion(splitter, body, around).body(body)
 
 
-class _Carry:
+class _ScalarExpansion:
     def __init__(self, splitter: Splitter, body: Body, around: Callable[[Region, Body], Stmt]) -> None:
         self._splitter = splitter
         self._around = around
-        self._numbers: dict[int, int] = {}
-        self._needs: list[set[tir.Var]] = []
+        self._region_numbers: dict[int, int] = {}
+        self._live_ins: list[set[tir.Var]] = []
         self._definitions: dict[tir.Var, _Definition] = {}
         regions = list(_regions(body))
         for number, region in enumerate(regions):
-            self._numbers[id(region)] = number
+            self._region_numbers[id(region)] = number
             for stmt in region.body:
                 self._define(stmt, number)
         for region in regions:
-            self._needs.append(self._all_needed(region))
-        for number, needed in enumerate(self._needs):
+            self._live_ins.append(self._live_in(region))
+        for number, needed in enumerate(self._live_ins):
             for var in needed:
-                self._cross(self._definitions[var], number)
+                self._expand_if_live_out(self._definitions[var], number)
 
     def _define(self, stmt: Stmt, region: int) -> None:
         if isinstance(stmt, (tir.Bind, tir.AllocBuffer, tir.DeclBuffer)):
-            self._definitions[_name(stmt)] = _Definition(stmt, region, len(self._definitions))
+            self._definitions[_defined_var(stmt)] = _Definition(stmt, region, len(self._definitions))
 
-    def _all_needed(self, region: Region) -> set[tir.Var]:
-        """Return the definitions that a region uses, and those needed to rematerialise them."""
+    def _live_in(self, region: Region) -> set[tir.Var]:
+        """Return the live-in definitions of a region, with those needed to rematerialise them."""
         needed: set[tir.Var] = set()
-        pending = [v for stmt in region.body for v in _mentions(stmt)]
+        pending = [v for stmt in region.body for v in _uses(stmt)]
         while pending:
             var = pending.pop()
             known = self._definitions.get(var)
             if known is not None and var not in needed:
                 needed.add(var)
-                if self._is_repeated(known):
-                    pending.extend(_mentions(known.stmt))
+                if self._is_rematerialised(known):
+                    pending.extend(_uses(known.stmt))
         return needed
 
-    def _is_repeated(self, definition: _Definition) -> bool:
+    def _is_rematerialised(self, definition: _Definition) -> bool:
         """Return True if a definition is rematerialised in each region that needs it."""
         stmt = definition.stmt
         return isinstance(stmt, tir.DeclBuffer) or (isinstance(stmt, tir.Bind) and is_pure(stmt.value))
 
-    def _cross(self, definition: _Definition, region: int) -> None:
-        if definition.region == region or definition.array is not None or self._is_repeated(definition):
+    def _expand_if_live_out(self, definition: _Definition, region: int) -> None:
+        if definition.region == region or definition.array is not None or self._is_rematerialised(definition):
             return
         stmt, count = definition.stmt, self._splitter.threads.count
         if isinstance(stmt, tir.Bind):
             definition.array = self._splitter.array(stmt.var.name, stmt.var.dtype)
         elif isinstance(stmt, tir.AllocBuffer):
-            size = c.mul(c.cast(INT64, count), c.cast(INT64, _size(stmt.buffer)))
+            size = c.mul(c.cast(INT64, count), c.cast(INT64, _element_count(stmt.buffer)))
             definition.array = self._splitter.array(stmt.buffer.name, stmt.buffer.dtype, size)
 
-    # ------------------------------------------------------------ the code
+    # ------------------------------------------------------------ rewriting
 
     def body(self, statements: Body) -> Body:
         return tuple(self._stmt(s) for s in statements)
@@ -100,15 +103,15 @@ class _Carry:
         return stmt
 
     def _region(self, region: Region) -> Stmt:
-        number = self._numbers[id(region)]
-        needed = sorted((self._definitions[v] for v in self._needs[number]), key=lambda d: d.order)
-        body: list[Stmt] = [self._again(d) for d in needed if d.region != number]
+        number = self._region_numbers[id(region)]
+        needed = sorted((self._definitions[v] for v in self._live_ins[number]), key=lambda d: d.order)
+        body: list[Stmt] = [self._redefine(d) for d in needed if d.region != number]
         for stmt in region.body:
-            body.extend(self._own(stmt))
+            body.extend(self._define_in_place(stmt))
         return self._around(region, tuple(body))
 
-    def _again(self, definition: _Definition) -> Stmt:
-        """Return the statement that provides a definition of another region."""
+    def _redefine(self, definition: _Definition) -> Stmt:
+        """Return the statement that rematerialises or reloads a definition of another region."""
         stmt, array, number = definition.stmt, definition.array, self._splitter.threads.number
         if array is None:
             return stmt
@@ -116,10 +119,10 @@ class _Carry:
             return tir.Bind(stmt.var, c.load(array, number), span=stmt.span)
         return self._slice(stmt.buffer, array)
 
-    def _own(self, stmt: Stmt) -> Iterator[Stmt]:
+    def _define_in_place(self, stmt: Stmt) -> Iterator[Stmt]:
         array = None
         if isinstance(stmt, (tir.Bind, tir.AllocBuffer)):
-            array = self._definitions[_name(stmt)].array
+            array = self._definitions[_defined_var(stmt)].array
         if isinstance(stmt, tir.AllocBuffer) and array is not None:
             yield self._slice(stmt.buffer, array)
             return
@@ -129,7 +132,7 @@ class _Carry:
 
     def _slice(self, buffer: tir.Buffer, array: tir.Buffer) -> Stmt:
         """Declare a local buffer as the thread's slice of an array."""
-        size = c.mul(c.cast(INT64, _size(buffer)), buffer.dtype.bytes * buffer.dtype.lanes)
+        size = c.mul(c.cast(INT64, _element_count(buffer)), buffer.dtype.bytes * buffer.dtype.lanes)
         offset = c.mul(c.cast(INT64, self._splitter.threads.number), size)
         return tir.DeclBuffer(buffer, c.call("handle", "handle_add_byte_offset", array.data, offset))
 
@@ -142,11 +145,11 @@ def _regions(body: Body) -> Iterator[Region]:
             yield from _regions(nested)
 
 
-def _name(stmt: tir.Bind | tir.AllocBuffer | tir.DeclBuffer) -> tir.Var:
+def _defined_var(stmt: tir.Bind | tir.AllocBuffer | tir.DeclBuffer) -> tir.Var:
     return stmt.var if isinstance(stmt, tir.Bind) else stmt.buffer.data
 
 
-def _mentions(stmt: Stmt) -> Iterator[tir.Var]:
+def _uses(stmt: Stmt) -> Iterator[tir.Var]:
     for part in walk(stmt):
         if isinstance(part, tir.Var):
             yield part
@@ -154,7 +157,7 @@ def _mentions(stmt: Stmt) -> Iterator[tir.Var]:
             yield part.data
 
 
-def _size(buffer: tir.Buffer) -> tir.Expr:
+def _element_count(buffer: tir.Buffer) -> tir.Expr:
     size: tir.Expr = c.const(1, INT64)
     for dim in buffer.shape:
         size = c.mul(size, c.cast(INT64, dim))
