@@ -12,11 +12,11 @@ from mlcc.errors import CompileError, error
 class Artifact(abc.ABC):
     """Compiled code for a target. `mlcc.load(artifact)` runs it; `save` writes it.
 
-    `prefix` starts the exported C symbols; if it is None, the name of the file that is written does.
+    `prefix` is the prefix of the exported C symbols; None takes the stem of the file that is written.
     """
 
     prefix: str | None
-    loadable: ClassVar[str]  # the form that holds everything
+    loadable: ClassVar[str]  # the kind of output that contains everything
 
     @property
     @abc.abstractmethod
@@ -25,15 +25,15 @@ class Artifact(abc.ABC):
 
     @abc.abstractmethod
     def save(self, path: str | os.PathLike[str], emit: str | None = None) -> None:
-        """Write the artifact, whole or not at all. The suffix says what, or `emit` does. Raises CompileError."""
+        """Write the artifact atomically. Its kind follows from the suffix, or is `emit`. Raises CompileError."""
 
     @abc.abstractmethod
     def emit(self, kind: str = ..., prefix: str | None = None) -> bytes:
-        """The content of a file of a kind; by default of the form that holds everything. Raises CompileError."""
+        """Return the content of an output file, by default of the kind `loadable`. Raises CompileError."""
 
     def header(self, path: str | None = None) -> str:
-        """A C99 header that declares every function. Raises CompileError where C cannot call them."""
-        raise CompileError(error("E0755", "an artifact for a GPU is not called from C: it has no header"))
+        """Return a C99 header that declares every function. Raises CompileError if C cannot call them."""
+        raise CompileError(error("E0755", "an artifact for a GPU has no header: it cannot be called from C"))
 
     def __repr__(self) -> str:
         facts = self.manifest

@@ -13,19 +13,21 @@ from mlcc.ir import tir
 from mlcc.ir.dtypes import INT64
 from mlcc.ir.node import find
 
-_FAR = 1 << 62
+_OVERFLOW_GUARD = 1 << 62
 Term = tuple[tir.Expr, int]  # an expression and its coefficient
 
 
 def split_index(index: tir.Expr, unrolled: Set[tir.Var]) -> tuple[tir.Expr, tir.Expr] | None:
-    """Split a scalar index into a sum of two int64s, the second over `unrolled` variables and constants alone; None if
-    it cannot be split."""
-    moving: list[Term] = []
-    fixed: list[Term] = []
+    """Split a scalar index into a variable int64 base and an int64 offset over `unrolled` variables and constants.
+
+    Return None if it cannot be split.
+    """
+    variable: list[Term] = []
+    constant: list[Term] = []
     for term in _terms(index, 1):
-        own = find(term[0], tir.Var, tir.BufferLoad, tir.Call)
-        (fixed if all(n in unrolled for n in own) else moving).append(term)
-    return (_sum(moving), _sum(fixed)) if moving and fixed else None
+        leaves = find(term[0], tir.Var, tir.BufferLoad, tir.Call)
+        (constant if all(n in unrolled for n in leaves) else variable).append(term)
+    return (_sum(variable), _sum(constant)) if variable and constant else None
 
 
 def _terms(node: tir.Expr, factor: int) -> list[Term]:
@@ -47,8 +49,12 @@ def _terms(node: tir.Expr, factor: int) -> list[Term]:
 def _sum(terms: list[Term]) -> tir.Expr:
     total: tir.Expr = tir.IntImm(INT64, 0)
     for node, factor in terms:
-        if type(node) is type(total) is tir.IntImm and abs(node.value * factor) < _FAR and abs(total.value) < _FAR:
-            # the same as below, ten times as fast
+        if (
+            type(node) is type(total) is tir.IntImm
+            and abs(node.value * factor) < _OVERFLOW_GUARD
+            and abs(total.value) < _OVERFLOW_GUARD
+        ):
+            # fast path: same result as below
             total = tir.IntImm(INT64, total.value + node.value * factor)
             continue
         total = c.add(total, c.mul(c.cast(INT64, node), factor))

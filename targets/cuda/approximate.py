@@ -1,9 +1,9 @@
-"""Elementary functions of float32 by the approximations that a GPU has instructions for.
+"""Elementary functions of float32 by the GPU's approximation instructions.
 
-`EXACT_ENOUGH` are within 4 units in the last place by their documented errors: a reciprocal square root is off by at
-most 2**-22.4 relative, 3.1 units (PTX ISA), 2**x by 2 units (CUDA's exp2f is that instruction: CUDA C++ Programming
-Guide, "Mathematical Functions"). The others (`FAST`) are for `fast-math`: exp(x) is off by 2**-22 relative and by what
-rounding x * log2(e) makes of it, log2(x) by 2**-22 absolute near 1, tanh by 2**-11.
+`EXACT_ENOUGH` are within 4 ULP by their documented errors: a reciprocal square root has a relative error of at most
+2**-22.4, 3.1 ULP (PTX ISA), 2**x one of 2 ULP (CUDA's exp2f is that instruction: CUDA C++ Programming Guide,
+"Mathematical Functions"). `FAST` are for `fast-math`: exp(x) has a relative error of 2**-22 plus that of rounding
+x * log2(e), log2(x) an absolute error of 2**-22 near 1, tanh one of 2**-11.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ _LOG2_E = 1.4426950408889634
 _LOG2_E_PARTS = (
     1.44269502162933349609375,
     1.925963033500011e-08,
-)  # the first is less: both have the sign of infinities
-_MAGIC = 1.5 * 2.0**23 + 127.0  # added to a number below 2**22, leaves its nearest integer, plus 127, in the last bits
+)  # rounded down, so that both parts are positive: with opposite signs infinities would give NaN
+_MAGIC = (
+    1.5 * 2.0**23 + 127.0
+)  # x + _MAGIC has the integer nearest x, plus the exponent bias 127, in its low bits (|x| < 2**22)
 _LN2 = 0.6931471805599453
 _LOG10_2 = 0.3010299956639812
 _LOG2_10 = 3.321928094887362
@@ -37,18 +39,20 @@ def _exp2(c: Code, x: Num) -> Num:
 
 
 def _exp(c: Code, x: Num) -> Num:
-    """2**n * 2**f: n is the integer nearest x * log2(e) that is the exponent of a normal number, and f what is left of
-    the product, in two parts, so that it is rounded only once it is small. Where n is at an end, f goes on: to
-    infinity, and to denormals, which the last multiplication rounds. NaN and infinities pass through f."""
+    """exp(x) = 2**n * 2**f: n is the nearest integer to x * log2(e), clamped to exponents of normal numbers.
+
+    f is the remainder, computed with log2(e) in two parts so that it is rounded only when it is small. If n is clamped,
+    f continues to infinity or to denormals, which the last multiplication rounds. NaN and infinities pass through f.
+    """
     high, low = _LOG2_E_PARTS
-    moved = c.fma(x, high, _MAGIC)
-    moved = c.intrinsic("minnum", c.intrinsic("maxnum", moved, c.number(_MAGIC - 126.0)), c.number(_MAGIC + 127.0))
-    f = c.fma(x, low, c.fma(x, high, -(moved - _MAGIC)))
-    return _approx(c, "ex2.approx.ftz.f", f) * (moved.as_bits() << c.format.fraction).as_number()
+    scaled = c.fma(x, high, _MAGIC)
+    scaled = c.intrinsic("minnum", c.intrinsic("maxnum", scaled, c.number(_MAGIC - 126.0)), c.number(_MAGIC + 127.0))
+    f = c.fma(x, low, c.fma(x, high, -(scaled - _MAGIC)))
+    return _approx(c, "ex2.approx.ftz.f", f) * (scaled.as_bits() << c.format.fraction).as_number()
 
 
 def _sigmoid_exactly(c: Code, x: Num) -> Num:
-    """1 / (1 + exp(-x)), by exp(-|x|): nothing overflows, and what is small keeps its digits."""
+    """1 / (1 + exp(-x)) by exp(-|x|): no overflow, and full relative precision of small results."""
     small = _exp(c, -abs(x))
     return c.choose(x < 0.0, small, 1.0) / (small + 1.0)
 
@@ -66,7 +70,7 @@ def _sigmoid(c: Code, x: Num) -> Num:
 
 
 def _tanh(c: Code, x: Num) -> Num:
-    """2 * sigmoid(2 x) - 1, which unlike the instruction keeps 20 bits."""
+    """2 * sigmoid(2 x) - 1, which has 20 correct bits, more than the instruction `tanh.approx`."""
     return c.fma(_reciprocal(c, _exp2(c, x * (-2.0 * _LOG2_E)) + 1.0), 2.0, -1.0)
 
 

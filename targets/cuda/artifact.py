@@ -1,4 +1,4 @@
-"""The artifact of a build for CUDA: PTX with its launch plan and constants, to be saved, loaded, or read."""
+"""The artifact of a build for CUDA: PTX with its launch plan and constants."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS = {kind.name: kind for kind in BACKEND.outputs}
 
 @dataclass(eq=False, repr=False)
 class CudaArtifact(Artifact):
-    """Kernels for a GPU and what the host does with them."""
+    """Kernels for a GPU, and the launch plan of the host."""
 
     code: PtxModule
     launch: LaunchModule
@@ -46,11 +46,11 @@ class CudaArtifact(Artifact):
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The launch plan."""
+        """Return the launch plan."""
         return self.launch.plan
 
     def emulator(self, check: bool = True) -> EmulatedDevice:
-        """A device that runs the kernels on the CPU."""
+        """Return a device that emulates the kernels on the CPU."""
         from mlcc.targets.emulate.device import EmulatedDevice
 
         return EmulatedDevice(self.launch.kernels, check, GpuFacts.of(self.launch.facts["target"]["text"]))
@@ -68,10 +68,10 @@ class CudaArtifact(Artifact):
         self, path: str | os.PathLike[str], emit: str | None = None, *, data: str | os.PathLike[str] | None = None,
         force: bool = False,
     ) -> None:  # fmt: skip
-        """Write the artifact, whole or not at all. The suffix says what: .ptx, .mlca or .ll; or `emit` does.
+        """Write the artifact atomically, as the kind of its suffix (.ptx, .mlca or .ll) or `emit`.
 
-        The constants of a .ptx go into an .npz of the same name beside it, or into `data`, in its folder or below.
-        That of the same name replaces only what mlcc wrote for a .ptx, unless `force` is set. Raises CompileError.
+        The constants of a .ptx are written to an .npz of the same name beside it, or to `data`, in its folder or below.
+        The former only replaces a file that mlcc wrote for a .ptx, unless `force` is set. Raises CompileError.
         """
         name = os.fspath(path)
         kind = emit or kind_of(name, BACKEND.outputs, BACKEND.loadable, "pass emit=").name
@@ -87,23 +87,23 @@ class CudaArtifact(Artifact):
         if not constants:
             return {path: self.emit(kind, facts)}
         if is_stream(path):
-            message = "the constants lie beside a .ptx, which standard output has not"
-            raise CompileError(error("E0755", message, help="write to a file, or --emit mlca"))
+            message = "a .ptx with constants cannot be written to standard output: they are in a file beside it"
+            raise CompileError(error("E0755", message, help="write to a file, or use --emit mlca"))
         arrays = {str(c.sha256): c.array for c in constants if c.array is not None}
-        usual = f"{os.path.splitext(path)[0]}.npz"
-        if data is not None and os.path.normpath(data) != os.path.normpath(usual):
-            beside = os.path.relpath(data, os.path.dirname(path) or ".")
-            if beside.split(os.sep)[0] == os.pardir:
-                message = f"a .ptx finds its constants from its own folder: {data} does not lie in that or below"
-                raise CompileError(error("E0906", message, help="name a file there, or compile to one .mlca"))
-            return {data: npz_bytes(arrays, mark(path)), path: self.emit(kind, facts, beside)}
+        default_path = f"{os.path.splitext(path)[0]}.npz"
+        if data is not None and os.path.normpath(data) != os.path.normpath(default_path):
+            relative = os.path.relpath(data, os.path.dirname(path) or ".")
+            if relative.split(os.sep)[0] == os.pardir:
+                message = f"the constants of a .ptx must be in its folder or below, and {data} is not"
+                raise CompileError(error("E0906", message, help="choose a file there, or compile to a single .mlca"))
+            return {data: npz_bytes(arrays, mark(path)), path: self.emit(kind, facts, relative)}
         code = self.emit(kind, facts)
         if data is not None:
             return {data: npz_bytes(arrays, mark(path)), path: code}
-        return {**outputs.beside(usual, arrays, path, self._in), path: code}
+        return {**outputs.beside(default_path, arrays, path, self._has_constants), path: code}
 
-    def _in(self, arrays: Mapping[str, Any]) -> bool:
-        """Return True if an archive has all constants already, under their hashes or their names in the program."""
+    def _has_constants(self, arrays: Mapping[str, Any]) -> bool:
+        """Return True if an archive has all constants, by hash or by name in the program."""
         for data in self.launch.constants:
             array = arrays.get(str(data.sha256), arrays.get(data.key))
             if array is None or not TensorData(data.dtype, array.shape, array).same_as(data):
@@ -111,8 +111,11 @@ class CudaArtifact(Artifact):
         return True
 
     def emit(self, kind: str = "mlca", prefix: str | None = None, data: str | None = None) -> bytes:
-        """The content of a file: `ptx` (without its constants, which lie in `data` beside it if not in an .npz of its
-        own name), `mlca`, `llvm-ir`, or the kernels as source text (`cuda-c`, `metal`). Raises CompileError."""
+        """Return the content of an output file. Raises CompileError.
+
+        The kinds are `ptx`, `mlca`, `llvm-ir`, and the kernels as source text (`cuda-c`, `metal`). The constants of
+        `ptx` are in the file `data` beside it, by default an .npz of its own name.
+        """
         if kind not in KINDS:
             raise CompileError(error("E0755", f"cannot write `{kind}` for CUDA", help=f"known are {', '.join(KINDS)}"))
         if kind == "llvm-ir":

@@ -1,4 +1,4 @@
-"""The target `cuda`: GPUs of NVIDIA's."""
+"""The target `cuda`: NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from mlcc.machine.target import CudaTarget
 from mlcc.outputs import ARCHIVE, CUDA_C, LLVM_IR, METAL, PTX
 from mlcc.passes.manage.levels import FUSED, LEVELS, LOWERED, PROMOTED, SHAPES, SHARED_WORK
 
-# scores of attention have no place in memory; what no rule schedules is bound to threads as it is lowered
+# attention is fused so that its scores are never stored; blocks without a schedule rule are bound to threads in
+# lowering
 _SCHEDULED = (
     f"{SHAPES},canonicalize,{SHARED_WORK},fuse-attention,dead-code,{LOWERED},split-kernels,fold-transposes,"
     f"dead-code,{FUSED},{PROMOTED},auto-schedule"

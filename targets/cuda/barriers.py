@@ -1,7 +1,7 @@
-"""Barriers in shared memory (PTX ISA, "mbarrier") and the fences that go with them.
+"""Barriers in shared memory (PTX ISA, "mbarrier") and their fences.
 
-A call names a barrier by its address. `ptx_wait_barrier` waits until the phase of a parity is complete (0 for the
-first one, as in TVM, where nothing else is said).
+A call takes the address of a barrier. `ptx_wait_barrier` waits until the phase of a parity is complete (by default 0,
+that of the first phase, as in TVM).
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 Emit = Callable[[Any, tir.Call], Value]
 FIRST_ARCH = 90
 ISA = (8, 0)
-MOST_ARRIVALS = (1 << 20) - 1  # that a barrier counts, and bytes that it waits for at once
+MAX_COUNT = (1 << 20) - 1  # of arrivals and of bytes of a phase
 
 
 def run_asm(e: DeviceEmitter, text: str, *operands: Value) -> None:
-    """Emit inline assembly with side effects on memory; `$0`, `$1` are the operands."""
+    """Emit inline assembly with side effects on memory; `$0`, `$1`, ... are the operands."""
     letters = {"i32": "r", "i64": "l"}
     constraints = ",".join([*(letters[v.type] for v in operands), "~{memory}"])
-    given = ", ".join(map(str, operands))
-    e.fn.line(f'call void asm sideeffect "{text}", "{constraints}"({given}) convergent nounwind')
+    arguments = ", ".join(map(str, operands))
+    e.fn.line(f'call void asm sideeffect "{text}", "{constraints}"({arguments}) convergent nounwind')
 
 
 def shared_address(e: DeviceEmitter, pointer: Value, node: tir.Call) -> Value:
-    """Convert a pointer into shared memory to the 32-bit address that instructions take."""
+    """Convert a pointer to shared memory to the 32-bit address that instructions take."""
     if not pointer.type.endswith("addrspace(3)"):
-        raise unsupported(f"`T.{name_of(node)}` wants memory of scope `shared`", node.span)
+        raise unsupported(f"`T.{name_of(node)}` takes memory of scope `shared`", node.span)
     return e.fn.convert("ptrtoint", pointer, "i32")
 
 
 def require(e: DeviceEmitter, node: tir.Call) -> None:
-    """Ask for the PTX ISA of these instructions. Raises CompileError for an architecture without them."""
+    """Require the PTX ISA of these instructions. Raises CompileError for an architecture without them."""
     if e.arch.number < FIRST_ARCH:
-        help = f"they are there from sm_{FIRST_ARCH} on; for others leave out `mlcc.bulk_copy`, or calls such as these"
+        help = f"compile for sm_{FIRST_ARCH} or later, or avoid `mlcc.bulk_copy` and calls such as this"
         raise unsupported(f"barriers in memory and bulk copies on {e.arch.name}", node.span, help=help)
     e.needs_isa(ISA)
 
@@ -52,7 +52,7 @@ def int32(e: DeviceEmitter, node: tir.Expr) -> Value:
     if value.type == "i32":
         return value
     if not node.dtype.is_int or node.dtype.lanes > 1:
-        raise unsupported("an integer is wanted here", node.span)
+        raise unsupported("expected an integer", node.span)
     wider = "zext" if node.dtype.is_uint or node.dtype.is_bool else "sext"
     return e.fn.convert("trunc" if node.dtype.bits > 32 else wider, value, "i32")
 
@@ -65,8 +65,8 @@ def _barrier(e: DeviceEmitter, node: tir.Call) -> Value:
 def _init(e: DeviceEmitter, node: tir.Call) -> Value:
     """ptx_init_barrier_thread_count(barrier, arrivals)."""
     known = tir.const_int(node.args[1])
-    if known is not None and not 1 <= known <= MOST_ARRIVALS:
-        raise unsupported(f"a barrier of {known} arrivals", node.span, help=f"it counts 1 to {MOST_ARRIVALS}")
+    if known is not None and not 1 <= known <= MAX_COUNT:
+        raise unsupported(f"a barrier of {known} arrivals", node.span, help=f"it counts 1 to {MAX_COUNT}")
     run_asm(e, "mbarrier.init.shared::cta.b64 [$0], $1;", _barrier(e, node), int32(e, node.args[1]))
     return zero(node.dtype)
 
@@ -77,10 +77,10 @@ def _arrive(e: DeviceEmitter, node: tir.Call) -> Value:
 
 
 def _expect(e: DeviceEmitter, node: tir.Call) -> Value:
-    """ptx_arrive_barrier_expect_tx(barrier, bytes): arrive, and have the phase wait for so many bytes as well."""
+    """ptx_arrive_barrier_expect_tx(barrier, bytes): arrive, and add bytes to those that the phase expects."""
     known = tir.const_int(node.args[1])
-    if known is not None and not 0 <= known <= MOST_ARRIVALS:
-        help = f"a phase waits for {MOST_ARRIVALS} bytes at most: use more barriers"
+    if known is not None and not 0 <= known <= MAX_COUNT:
+        help = f"a phase waits for {MAX_COUNT} bytes at most: use more barriers"
         raise unsupported(f"a barrier that expects {known} bytes", node.span, help=help)
     text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
     run_asm(e, text, _barrier(e, node), int32(e, node.args[1]))
@@ -98,12 +98,12 @@ def _wait(e: DeviceEmitter, node: tir.Call) -> Value:
 
 
 def _copies_arrive(e: DeviceEmitter, node: tir.Call) -> Value:
-    """ptx_cp_async_barrier(barrier): it is arrived at when the thread's `ptx_cp_async` so far are done."""
+    """ptx_cp_async_barrier(barrier): arrive when the thread's earlier `ptx_cp_async` have completed."""
     run_asm(e, "cp.async.mbarrier.arrive.shared::cta.b64 [$0];", _barrier(e, node))
     return zero(node.dtype)
 
 
-def _plain(text: str) -> Emit:
+def _instruction(text: str) -> Emit:
     def emit(e: DeviceEmitter, node: tir.Call) -> Value:
         require(e, node)
         run_asm(e, text)
@@ -115,6 +115,6 @@ def _plain(text: str) -> Emit:
 TABLE: dict[str, Emit] = {
     "ptx_init_barrier_thread_count": _init, "ptx_arrive_barrier": _arrive, "ptx_arrive_barrier_expect_tx": _expect,
     "ptx_wait_barrier": _wait, "ptx_cp_async_barrier": _copies_arrive,
-    "ptx_fence_barrier_init": _plain("fence.mbarrier_init.release.cluster;"),
-    "ptx_fence_proxy_async": _plain("fence.proxy.async.shared::cta;"),
+    "ptx_fence_barrier_init": _instruction("fence.mbarrier_init.release.cluster;"),
+    "ptx_fence_proxy_async": _instruction("fence.proxy.async.shared::cta;"),
 }  # fmt: skip

@@ -1,8 +1,8 @@
-"""Bulk copies: the copy engine moves many bytes at the request of one thread (PTX ISA, "cp.async.bulk").
+"""Bulk copies: one thread has the copy engine move many bytes (PTX ISA, "cp.async.bulk").
 
-Loads from global to shared memory complete bytes at a barrier; stores to global memory are closed into groups that the
-thread waits for. Copies of tensors name a tensor map, a parameter of the kernel, and where a box of it begins: the
-coordinate of the innermost dimension first.
+Loads from global to shared memory complete bytes at a barrier; stores to global memory are committed in groups that the
+thread waits for. Tensor copies take a tensor map, which is a kernel parameter, and the coordinates of a box, innermost
+dimension first.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Emit = Callable[[Any, tir.Call], Value]
 COPIES = ("tir.ptx_cp_async_bulk", "tir.ptx_cp_async_bulk_tensor", "tir.ptx_cp_async_bulk_tensor_store")
 
 
-def _place(e: DeviceEmitter, node: tir.Call, at: int) -> Value:
-    """An element at a pointer and the offset beside it."""
+def _element_address(e: DeviceEmitter, node: tir.Call, at: int) -> Value:
+    """Return the address of the element at a pointer argument and the offset after it."""
     return e.fn.gep(memory_type(node.dtype.element), e.expr(node.args[at]), e.index(node.args[at + 1]))
 
 
@@ -38,51 +38,53 @@ def _bulk(e: DeviceEmitter, node: tir.Call) -> Value:
     size = tir.const_int(node.args[4])
     if size is not None and (size % 16 or size < 16):
         raise unsupported(f"a bulk copy of {size} bytes", node.span, help="sizes are multiples of 16")
-    to = shared_address(e, _place(e, node, 0), node)
-    source = _place(e, node, 2)
+    target = shared_address(e, _element_address(e, node, 0), node)
+    source = _element_address(e, node, 2)
     if not source.type.endswith("addrspace(1)"):
         raise unsupported("`T.ptx_cp_async_bulk` copies from global to shared memory", node.span)
     text = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
     barrier = shared_address(e, e.expr(node.args[5]), node)
-    run_asm(e, text, to, e.fn.convert("ptrtoint", source, "i64"), int32(e, node.args[4]), barrier)
+    run_asm(e, text, target, e.fn.convert("ptrtoint", source, "i64"), int32(e, node.args[4]), barrier)
     return zero(node.dtype)
 
 
-def _map(e: DeviceEmitter, node: tir.Expr, call: tir.Call) -> Value:
+def _map_address(e: DeviceEmitter, node: tir.Expr, call: tir.Call) -> Value:
     if not isinstance(node, tir.Var):
         raise unsupported(f"`T.{name_of(call)}` takes a tensor map", call.span)
     return e.fn.convert("ptrtoint", e.expr(node), "i64")
 
 
 def _coordinates(e: DeviceEmitter, node: tir.Call, first: int) -> tuple[list[Value], str]:
-    """The coordinates, and how an instruction lists them: operands from the third on."""
-    given = [int32(e, a) for a in node.args[first:]]
-    if not 1 <= len(given) <= MOST_DIMS:
-        raise unsupported(f"a copy of a tensor of {len(given)} dimensions", node.span, help=f"1 to {MOST_DIMS} are")
-    return given, "{" + ", ".join(f"${n}" for n in range(2, 2 + len(given))) + "}"
+    """Return the coordinates, and their operand list (`{$2, $3, ...}`)."""
+    coordinates = [int32(e, a) for a in node.args[first:]]
+    if not 1 <= len(coordinates) <= MOST_DIMS:
+        raise unsupported(
+            f"a copy of a tensor of {len(coordinates)} dimensions", node.span, help=f"use 1 to {MOST_DIMS} dimensions"
+        )
+    return coordinates, "{" + ", ".join(f"${n}" for n in range(2, 2 + len(coordinates))) + "}"
 
 
 def _load(e: DeviceEmitter, node: tir.Call) -> Value:
     """ptx_cp_async_bulk_tensor(shared pointer, offset, map, barrier, pointer of the tensor, coordinates...)."""
     require(e, node)
-    to, source = shared_address(e, _place(e, node, 0), node), _map(e, node.args[2], node)
+    target, source = shared_address(e, _element_address(e, node, 0), node), _map_address(e, node.args[2], node)
     barrier = shared_address(e, e.expr(node.args[3]), node)
-    given, listed = _coordinates(e, node, 5)
+    coordinates, listed = _coordinates(e, node, 5)
     text = (
-        f"cp.async.bulk.tensor.{len(given)}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        f"[$0], [$1, {listed}], [${2 + len(given)}];"
+        f"cp.async.bulk.tensor.{len(coordinates)}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {listed}], [${2 + len(coordinates)}];"
     )
-    run_asm(e, text, to, source, *given, barrier)
+    run_asm(e, text, target, source, *coordinates, barrier)
     return zero(node.dtype)
 
 
 def _store(e: DeviceEmitter, node: tir.Call) -> Value:
     """ptx_cp_async_bulk_tensor_store(shared pointer, offset, map, pointer of the tensor, coordinates...)."""
     require(e, node)
-    source, to = shared_address(e, _place(e, node, 0), node), _map(e, node.args[2], node)
-    given, listed = _coordinates(e, node, 4)
-    text = f"cp.async.bulk.tensor.{len(given)}d.global.shared::cta.tile.bulk_group [$1, {listed}], [$0];"
-    run_asm(e, text, source, to, *given)
+    source, map_address = shared_address(e, _element_address(e, node, 0), node), _map_address(e, node.args[2], node)
+    coordinates, listed = _coordinates(e, node, 4)
+    text = f"cp.async.bulk.tensor.{len(coordinates)}d.global.shared::cta.tile.bulk_group [$1, {listed}], [$0];"
+    run_asm(e, text, source, map_address, *coordinates)
     return zero(node.dtype)
 
 
@@ -93,8 +95,10 @@ def _commit(e: DeviceEmitter, node: tir.Call) -> Value:
 
 
 def _wait(e: DeviceEmitter, node: tir.Call) -> Value:
-    """ptx_cp_async_bulk_wait_group(n[, read]): until no more than n of the thread's groups are on their way; with
-    `read` until their shared memory may be written again."""
+    """ptx_cp_async_bulk_wait_group(n[, read]): wait until at most n of the thread's groups are in flight.
+
+    With `read`, only wait until their shared memory may be overwritten.
+    """
     require(e, node)
     count = tir.const_int(node.args[0])
     if count is None or count < 0:

@@ -10,30 +10,33 @@ from mlcc.passes.gpu.device import DeviceKernel
 from mlcc.targets.llvm.codegen.context import ModuleContext
 from mlcc.targets.llvm.codegen.refuse import unsupported
 
-DYNAMIC_SHARED = "mlcc_shared"  # the start of the dynamic shared memory, behind the static one
+DYNAMIC_SHARED = "mlcc_shared"  # symbol of the dynamic shared memory, which follows the static one
 _NOT_IN_SYMBOLS = re.compile(r"[^a-zA-Z0-9_]")
 
 
 @dataclass(slots=True)
 class DeviceContext(ModuleContext):
-    """`asserts` are those of the kernel under way, `symbols` the PTX names given so far. `shared_alignment` is that of
-    the dynamic shared memory, one symbol for all kernels."""
+    """The module context with PTX's additions.
+
+    `asserts` are the assertions of the current kernel, `symbols` the PTX names in use. `shared_alignment` is the
+    alignment of the dynamic shared memory, a symbol common to all kernels.
+    """
 
     arch: Arch = field(kw_only=True)
     shared_alignment: int = 16
-    isa: tuple[int, int] = (0, 0)  # the least PTX ISA that instructions so far ask for
+    isa: tuple[int, int] = (0, 0)  # minimum PTX ISA of the instructions so far
     asserts: tuple[tuple[str, str], ...] = ()
     symbols: set[str] = field(default_factory=lambda: {DYNAMIC_SHARED})
 
     def begin(self, kernel: DeviceKernel) -> None:
-        """Turn to another kernel."""
+        """Start another kernel."""
         self.asserts = kernel.asserts
         self.problems = []
 
     def error_code(self, kind: str, message: str) -> int:
-        """The number of an assertion in its kernel, from 1."""
+        """Return the number of an assertion in its kernel, from 1."""
         if (kind, message) not in self.asserts:
-            raise unsupported(f"the kernel has nowhere to report `{message}`")
+            raise unsupported(f"the kernel has no error record to report `{message}`")
         return self.asserts.index((kind, message)) + 1
 
     def symbol(self, name: str) -> str:

@@ -1,7 +1,7 @@
-"""The emitter of the llvm target for the code of one GPU thread.
+"""The emitter for the code of one GPU thread, derived from that of the llvm target.
 
-What differs: pointers have address spaces, a kernel returns nothing, what failed is stored for the host, and there are
-intrinsics of a GPU in place of calls of packed functions, kernels and C.
+The differences: pointers have address spaces, a kernel returns nothing, failed checks are stored for the host, and
+there are GPU intrinsics in place of calls of packed functions, kernels and C.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ from mlcc.targets.llvm.codegen.refuse import unsupported
 
 
 class DeviceEmitter(Emitter):
-    """`error` is where an assertion that fails leaves its number; `unrolled` are the loops that LLVM has to unroll;
-    `accumulators` are those of products of warpgroups."""
+    """The emitter of one kernel.
+
+    `error` is the address of the error record; `unrolled` are the variables of loops that LLVM must unroll;
+    `accumulators` are those of warpgroup products.
+    """
 
     TARGET: ClassVar[str] = "cuda"
-    MASKED_MEMORY: ClassVar[bool] = False  # NVPTX ends the process on masked loads whose masks become constant
+    MASKED_MEMORY: ClassVar[bool] = False  # NVPTX aborts on masked loads whose mask becomes constant
     CALLS: ClassVar[Mapping[str, Callable[[Any, tir.Call], Value]]] = {
         **calls.TABLE,
         **intrinsics.TABLE,
@@ -43,35 +46,37 @@ class DeviceEmitter(Emitter):
         self.arch = ctx.arch
         self.error = NULL
         self.unrolled: frozenset[tir.Var] = frozenset()
-        self.aligned: set[tir.Var] = set()  # memory that begins at a multiple of ALIGNMENT
+        self.aligned: set[tir.Var] = set()  # memory that starts at a multiple of ALIGNMENT
         self._residues = Residues()
         self.accumulators: Mapping[tir.Var, tir.Buffer] = {}
 
     def needs_isa(self, isa: tuple[int, int]) -> None:
-        """The module has to be of this PTX ISA at least."""
+        """Require at least this PTX ISA for the module."""
         assert isinstance(self.ctx, DeviceContext)
         self.ctx.isa = max(self.ctx.isa, isa)
 
     def body(self, statements: tuple[tir.Stmt, ...]) -> None:
-        """Never in functions of their own: a call would put what is in registers into memory."""
+        """Emit statements inline: outlined functions would spill registers to memory."""
         self.plain_body(statements)
 
     def leave(self, code: Value) -> None:
-        """End the thread; the number of an assertion that failed is left where the host looks."""
+        """End the thread; store the number of a failed assertion in the error record."""
         if code.ref != "0":
             self.fn.store(code, self.error, 4)
         self.fn.ret()
 
-    def settle_index(self, index: Value, place: Value, inside: Value, extent: Value, code: int) -> Value:
-        return noting.settle(self, self.error, index, place, inside, extent, code)
+    def check_index(self, index: Value, place: Value, inside: Value, extent: Value, code: int) -> Value:
+        return noting.check_index(self, self.error, index, place, inside, extent, code)
 
     def allocate(self, buffer: tir.Buffer) -> Value:
         self.aligned.add(buffer.data)
         return super().allocate(buffer)
 
     def alignment(self, buffer: tir.Buffer, index: tir.Expr) -> int:
-        """Of vectors that begin at multiples of some elements: LLVM looks through few operations, and takes apart what
-        is not known to be aligned."""
+        """Return the known alignment of a vector access, derived from the residues of its index.
+
+        LLVM derives little by itself, and splits accesses that are not known to be aligned.
+        """
         known = super().alignment(buffer, index)
         if not isinstance(index, tir.Ramp) or tir.const_int(index.stride) != 1 or buffer.data not in self.aligned:
             return known
@@ -83,7 +88,7 @@ class DeviceEmitter(Emitter):
         return (self.index(node),) if parts is None else tuple(self.index(part) for part in parts)
 
     def module_function(self, name: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
-        raise unsupported(f"the PrimFunc `{name}` is called inside a kernel", node.span, help="inline it")
+        raise unsupported(f"a kernel cannot call the PrimFunc `{name}`", node.span, help="inline it")
 
     def loop_hint(self, stmt: tir.For) -> str:
         if stmt.var not in self.unrolled:

@@ -1,4 +1,4 @@
-"""Intrinsics of GPU threads: barriers, shuffles, atomics. `TABLE` maps a name (without `tir.`) to its emitter.
+"""Intrinsics of GPU threads: barriers, shuffles, atomics. `TABLE` maps names (without `tir.`) to emitters.
 
 Names and arguments are TVM's.
 """
@@ -33,27 +33,27 @@ def nvvm(e: DeviceEmitter, name: str, ret: str, *args: Value) -> Value:
 
 
 def _sync(e: DeviceEmitter, node: tir.Call) -> Value:
-    """tvm_storage_sync("shared" or "warp"): of all threads of the block, or of those of the warp."""
+    """tvm_storage_sync("shared" or "warp"): a barrier of the block, or of the warp."""
     scope = node.args[0].value if node.args and isinstance(node.args[0], tir.StringImm) else ""
     if scope == "warp":
         nvvm(e, "bar.warp.sync", "void", integer("i32", -1))
     elif scope in ("shared", "shared.dyn"):
         nvvm(e, "barrier.cta.sync.aligned.all", "void", integer("i32", 0))
     else:
-        help = 'a kernel has `T.tvm_storage_sync("shared")` and `("warp")`; kernels after each other wait anyway'
+        help = 'use `T.tvm_storage_sync("shared")` or `("warp")`; consecutive kernels are ordered without a barrier'
         raise unsupported(f"no barrier for the scope `{scope}`", node.span, help=help)
     return zero(node.dtype)
 
 
 # ---------------------------------------------------------------- shuffles
 
-# TVM's name -> PTX's, and the lanes that a segment of `width` lanes may read up to: c = (32 - width) << 8 | clamp
+# suffix of TVM's name -> PTX's mode, and the clamp in the control operand: c = (32 - width) << 8 | clamp
 _SHUFFLES = {"": ("idx", 31), "_up": ("up", 0), "_down": ("down", 31), "_xor": ("bfly", 31)}
 WARP = 32
 
 
 def _shuffle(suffix: str) -> Emit:
-    """tvm_warp_shuffle(mask, value, lane or distance, width, 32): the value of another lane of the warp."""
+    """tvm_warp_shuffle(mask, value, lane or delta, width, 32): the value of another lane of the warp."""
     mode, clamp = _SHUFFLES[suffix]
 
     def emit(e: DeviceEmitter, node: tir.Call) -> Value:
@@ -71,7 +71,7 @@ def _shuffle(suffix: str) -> Emit:
             raise unsupported(f"a shuffle of {value.dtype}", node.span)
         control = integer("i32", (WARP - known) << 8 | clamp)
         members, from_lane = (_int32(e, a) for a in (mask, lane))
-        return _by_words(
+        return _map_words(
             e, e.expr(value), value.dtype,
             lambda word: nvvm(e, f"shfl.sync.{mode}.i32", "i32", members, word, from_lane, control),
         )  # fmt: skip
@@ -84,22 +84,22 @@ def _int32(e: DeviceEmitter, node: tir.Expr) -> Value:
     return casts.cast(e, e.expr(node), node.dtype, dtype)
 
 
-def _by_words(e: DeviceEmitter, value: Value, dtype: DType, through: Callable[[Value], Value]) -> Value:
-    """Apply `through` to each 32-bit word of a value of any arithmetic dtype."""
+def _map_words(e: DeviceEmitter, value: Value, dtype: DType, function: Callable[[Value], Value]) -> Value:
+    """Apply `function` to each 32-bit word of a value of any arithmetic dtype."""
     fn = e.fn
     packed = casts.to_memory(e, value, dtype)
     bits = dtype.bytes * 8 * dtype.lanes
     count = -(-bits // WARP)
-    whole = fn.convert("bitcast", packed, f"i{bits}")
-    whole = fn.convert("zext", whole, f"i{count * 32}")
+    bits_value = fn.convert("bitcast", packed, f"i{bits}")
+    bits_value = fn.convert("zext", bits_value, f"i{count * 32}")
     if count == 1:
-        result = through(whole)
+        result = function(bits_value)
     else:
-        words = fn.convert("bitcast", whole, f"<{count} x i32>")
-        moved = Value(words.type, "poison")
+        words = fn.convert("bitcast", bits_value, f"<{count} x i32>")
+        mapped = Value(words.type, "poison")
         for at in range(count):
-            moved = fn.insert(moved, through(fn.extract(words, at)), at)
-        result = fn.convert("bitcast", moved, f"i{count * 32}")
+            mapped = fn.insert(mapped, function(fn.extract(words, at)), at)
+        result = fn.convert("bitcast", mapped, f"i{count * 32}")
     result = fn.convert("trunc", result, f"i{bits}")
     return casts.from_memory(e, fn.convert("bitcast", result, packed.type), dtype)
 
@@ -113,22 +113,24 @@ def _active_mask(e: DeviceEmitter, node: tir.Call) -> Value:
 
 
 def _atomic_add(e: DeviceEmitter, node: tir.Call) -> Value:
-    """atomic_add(address, value, order...): adds to what is there, and gives what was there."""
+    """atomic_add(address, value, order...): add atomically, and return the old value."""
     if len(node.args) < 2:
         raise unsupported("`T.atomic_add` takes an address and a value", node.span)
-    place, value = node.args[0], node.args[1]
+    target, value = node.args[0], node.args[1]
     dtype = value.dtype
-    fits = dtype.lanes == 1 and (dtype.is_int and dtype.bits >= 32 or dtype.kind == "float" and dtype.bits >= 32)
-    if not (place.dtype.is_handle or isinstance(place, tir.BufferLoad)) or not fits:
-        help = "int32, uint32, int64, uint64, float32 and float64 are added to atomically"
+    is_supported = dtype.lanes == 1 and (
+        dtype.is_int and dtype.bits >= 32 or dtype.kind == "float" and dtype.bits >= 32
+    )
+    if not (target.dtype.is_handle or isinstance(target, tir.BufferLoad)) or not is_supported:
+        help = "use int32, uint32, int64, uint64, float32 or float64"
         raise unsupported(f"no atomic addition of {dtype}", node.span, help=help)
-    if isinstance(place, tir.BufferLoad):
-        where = memory.address(e, place.buffer, place.indices[0])
+    if isinstance(target, tir.BufferLoad):
+        address = memory.address(e, target.buffer, target.indices[0])
     else:
-        where = e.expr(place)
-    by = e.expr(value)
+        address = e.expr(target)
+    operand = e.expr(value)
     op = "fadd" if dtype.is_float else "add"
-    text = f'atomicrmw {op} {where}, {by} syncscope("device") monotonic, align {dtype.bytes}'
+    text = f'atomicrmw {op} {address}, {operand} syncscope("device") monotonic, align {dtype.bytes}'
     return e.fn.op(memory_type(dtype), text)
 
 
@@ -136,7 +138,7 @@ def _atomic_add(e: DeviceEmitter, node: tir.Call) -> Value:
 
 
 def _dp4a(e: DeviceEmitter, node: tir.Call) -> Value:
-    """dp4a(a, b[, c]): for each int32 the dot product of four bytes, added to `c`; an instruction each."""
+    """dp4a(a, b[, c]): for each int32 lane the dot product of four bytes, added to `c`; one instruction per lane."""
     fn, lanes = e.fn, node.dtype.lanes
     one, other, *start = node.args
     fits = all(a.dtype.is_int and a.dtype.bits == 8 and a.dtype.lanes in (4, 4 * lanes) for a in (one, other))
@@ -159,13 +161,16 @@ _LOG2_E = round_float(1.4426950408889634, FLOAT32)
 
 
 def _fast_exp(e: DeviceEmitter, x: Value) -> Value:
-    """`__expf`: exp(x) by the instruction for powers of two. Off by 2**-22 relative and what rounding x * log2(e) makes
-    of that (CUDA programming guide, "Intrinsic Functions"); what would be denormal is 0."""
+    """`__expf`: exp(x) as 2**(x * log2(e)) by `ex2.approx`.
+
+    The relative error is 2**-22 plus that of rounding x * log2(e) (CUDA programming guide, "Intrinsic Functions").
+    Denormal results are flushed to 0.
+    """
     return nvvm(e, "ex2.approx.ftz.f", "float", e.fn.binary("fmul", x, floating("float", _LOG2_E)))
 
 
 def _extern(e: DeviceEmitter, node: tir.Call) -> Value:
-    """A function of libm that a device has, or CUDA's `__expf`; there are no others."""
+    """Emit a libm function that devices support, or CUDA's `__expf`. Raises CompileError for others."""
     name = node.args[0].value if node.args and isinstance(node.args[0], tir.StringImm) else ""
     if name == "__expf" and len(node.args) == 2 and node.dtype is node.args[1].dtype is FLOAT32:
         return _fast_exp(e, e.expr(node.args[1]))
@@ -175,16 +180,16 @@ def _extern(e: DeviceEmitter, node: tir.Call) -> Value:
 # ---------------------------------------------------------------- unsupported calls
 
 
-def refused(what: str, help: str) -> Emit:
+def unsupported_call(what: str, help: str) -> Emit:
     def emit(e: DeviceEmitter, node: tir.Call) -> Value:
         raise unsupported(what, node.span, help=help)
 
     return emit
 
 
-_HOST_ONLY = refused(
-    "a packed function is called inside a kernel",
-    "kernels run on the device and cannot call back: call it from the graph, or outside of the thread-bound loops",
+_HOST_ONLY = unsupported_call(
+    "a kernel cannot call a packed function",
+    "kernels cannot call back to the host: call it from the graph, or outside the thread-bound loops",
 )
 
 TABLE: dict[str, Emit] = {

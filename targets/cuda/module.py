@@ -1,4 +1,4 @@
-"""From a lowered module to a CUDA artifact."""
+"""Compile a lowered module to a CUDA artifact."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mlcc.targets.plan.manifest import fingerprint
 
 def compile_module(module: IRModule, target: CudaTarget, options: BuildOptions) -> CudaArtifact:
     """Plan every public function and emit the kernels that they launch. Raises CompileError."""
-    Arch.of(target.resolved().arch)  # before any work
+    Arch.of(target.resolved().arch)  # fail early
     about = {"kind": target.kind, "text": str(target), "features": []}
     launch = plan_module(module, about, options.opt_level, options.pipeline)
     code = emit_ptx(launch.kernels, target)
     launch.facts["target"].update(code.requirements)
     for name, facts in code.kernels.items():
-        launch.plan["kernels"][name]["symbol"] = facts.symbol  # of the manifest too
+        launch.plan["kernels"][name]["symbol"] = facts.symbol  # the manifest shares this dictionary
     launch.facts["source"]["sha256"] = fingerprint((code.llvm_ir, json.dumps(launch.plan)))
     return CudaArtifact(code, launch, options.prefix)

@@ -1,4 +1,4 @@
-"""From kernels to PTX: `emit_ptx`."""
+"""Compile kernels to PTX: `emit_ptx`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ OLDEST_LLVM = (22,)
 
 @dataclass(frozen=True, slots=True)
 class PtxModule:
-    """The PTX of some kernels. `kernels` are the facts of each by its name, `llvm_ir` what LLVM was given, or, where
-    asked for (`optimised`), what it made of it before it went on to PTX."""
+    """The PTX of some kernels. `kernels` are their facts by name; `llvm_ir` is the IR before LLVM's passes, or after
+    them if `emit_ptx` was called with `optimised`."""
 
     text: str
     arch: Arch
@@ -49,7 +49,7 @@ class PtxModule:
 def emit_ptx(
     kernels: Sequence[DeviceKernel], target: CudaTarget | str, *, opt_level: int = 3, optimised: bool = False
 ) -> PtxModule:
-    """One PTX module of kernels. Raises CompileError (E0730 to E0732) for what has no PTX."""
+    """Compile kernels to one PTX module. Raises CompileError (E0730 to E0732)."""
     target = CudaTarget.parse(target)
     arch = Arch.of(target.resolved().arch)
     check_llvm()
@@ -75,8 +75,10 @@ def emit_ptx(
 
 
 def check_llvm() -> None:
-    """Raises CompileError for an LLVM that is older than the one all is tested with: it lacks architectures, and
-    intrinsics that code would then call as if they were functions."""
+    """Raise CompileError E0731 for an LLVM older than the tested one.
+
+    It lacks architectures, and would emit calls of unknown intrinsics as calls of external functions.
+    """
     import llvmlite
     import llvmlite.binding as llvm
 
@@ -86,10 +88,10 @@ def check_llvm() -> None:
         raise CompileError(error("E0731", message, help="python -m pip install 'llvmlite>=0.50'"))
 
 
-def _check_shared(kernels: Sequence[DeviceKernel], facts: Sequence[KernelFacts], most: int) -> None:
-    """Raises CompileError (E0732) for a kernel whose blocks want more shared memory than a multiprocessor gives one."""
-    for kernel, known in zip(kernels, facts, strict=True):
-        size = known.static_shared + (tir.const_int(kernel.dynamic_shared) or 0)
-        if size > most:
-            message = f"`{kernel.name}` wants {size} bytes of shared memory for a block"
-            raise CompileError(error("E0732", message, text=f"the device has {most}", help="take smaller tiles"))
+def _check_shared(kernels: Sequence[DeviceKernel], facts: Sequence[KernelFacts], limit: int) -> None:
+    """Raise CompileError E0732 for a kernel whose blocks need more shared memory than the device has for one."""
+    for kernel, kernel_facts in zip(kernels, facts, strict=True):
+        size = kernel_facts.static_shared + (tir.const_int(kernel.dynamic_shared) or 0)
+        if size > limit:
+            message = f"`{kernel.name}` needs {size} bytes of shared memory per block"
+            raise CompileError(error("E0732", message, text=f"the device has {limit}", help="use smaller tiles"))

@@ -1,7 +1,7 @@
-"""NVIDIA's assembler (ptxas), if installed: register and memory use of kernels.
+"""Register and memory use of kernels as reported by NVIDIA's assembler (ptxas), if it is installed.
 
-Nothing here is needed to compile: drivers assemble PTX themselves. It comes with CUDA toolkits, and by itself in the
-wheels nvidia-cuda-nvcc (CUDA 13) and nvidia-cuda-nvcc-cu12.
+It is not needed to compile, as drivers assemble PTX themselves. It is part of CUDA toolkits, and of the wheels
+nvidia-cuda-nvcc (CUDA 13) and nvidia-cuda-nvcc-cu12.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_SECONDS = 120  # that a module may take
+_TIMEOUT_SECONDS = 120
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _REGISTERS = re.compile(r"Used (\d+) registers")
@@ -42,7 +42,7 @@ class Assembled:
 
 
 class PtxasError(Exception):
-    """ptxas refused the text; the message is its own."""
+    """ptxas is missing or rejected the text; the message is ptxas's."""
 
 
 @cache
@@ -78,7 +78,7 @@ def assemble(text: str, arch: str, ptxas: Path | None = None) -> dict[str, Assem
     """Assemble a PTX module for an architecture; return each kernel's resources, by symbol. Raises PtxasError."""
     program = ptxas or find_ptxas()
     if program is None:
-        raise PtxasError("there is no ptxas here")
+        raise PtxasError("ptxas was not found")
     with tempfile.TemporaryDirectory(prefix="mlcc-ptxas-") as folder:
         source = Path(folder, "kernels.ptx")
         source.write_text(text)
@@ -93,25 +93,28 @@ def assemble(text: str, arch: str, ptxas: Path | None = None) -> dict[str, Assem
             str(Path(folder, "out.cubin")),
         ]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+            process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
-            raise PtxasError(f"ptxas did not end within {_SECONDS} seconds") from None
-    if done.returncode:
-        raise PtxasError(done.stderr.strip() or f"ptxas ended with {done.returncode}")
-    return dict(_read(done.stderr))
+            raise PtxasError(f"ptxas did not finish within {_TIMEOUT_SECONDS} seconds") from None
+    if process.returncode:
+        raise PtxasError(process.stderr.strip() or f"ptxas ended with {process.returncode}")
+    return dict(_parse_report(process.stderr))
 
 
-def _read(report: str) -> Iterator[tuple[str, Assembled]]:
-    parts = _ENTRY.split(report)
-    waits: dict[str, list[str]] = {}
+def _parse_report(report: str) -> Iterator[tuple[str, Assembled]]:
+    sections = _ENTRY.split(report)
+    reasons: dict[str, list[str]] = {}
     for code, text, symbol in _SERIALIZED.findall(report):
-        waits.setdefault(symbol, []).append(f"{code}: {text}")
-    for symbol, text in zip(parts[1::2], parts[2::2], strict=True):
+        reasons.setdefault(symbol, []).append(f"{code}: {text}")
+    for symbol, text in zip(sections[1::2], sections[2::2], strict=True):
         registers, stack, shared = (pattern.search(text) for pattern in (_REGISTERS, _STACK, _SHARED))
         frame = [int(n) for n in stack.groups()] if stack else [0, 0, 0]
-        used = int(registers[1]) if registers else 0
-        serialized = "; ".join(waits.get(symbol, ()))
-        yield symbol, Assembled(used, int(shared[1]) if shared else 0, frame[0], frame[1], frame[2], serialized)
+        register_count = int(registers[1]) if registers else 0
+        serialized = "; ".join(reasons.get(symbol, ()))
+        yield (
+            symbol,
+            Assembled(register_count, int(shared[1]) if shared else 0, frame[0], frame[1], frame[2], serialized),
+        )
 
 
 def add_assembled(file: str, manifest: dict[str, Any]) -> None:

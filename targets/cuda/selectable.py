@@ -1,7 +1,7 @@
-"""Workaround for optimised IR that LLVM's NVPTX backend cannot select; it aborts the process.
+"""Workaround for an abort of LLVM's NVPTX backend: optimised IR with a vector byte swap that it cannot select.
 
-One case is known, vector byte swap (`llvm.bswap`): the optimiser recognises it in shifts and masks, and it cannot be
-selected for lanes of 32 bits from sm_100 on. Each call is replaced by a call of a function that swaps lane by lane.
+The optimiser recognises `llvm.bswap` in shifts and masks; vectors of 32-bit lanes cannot be selected from sm_100 on.
+Each call is replaced by a call of a function that swaps lane by lane.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ _BSWAP = re.compile(r"llvm\.bswap\.v(\d+)i(\d+)\Z")
 
 
 def mended(names: Iterable[str], optimised: Callable[[], str]) -> str | None:
-    """Replace calls in a module's IR that cannot be selected; None if there are none among these function names."""
-    wrong = [swap for swap in map(_BSWAP.match, names) if swap]
-    if not wrong:
+    """Replace vector byte swaps in a module's IR; return None if these function names include none."""
+    swaps = [swap for swap in map(_BSWAP.match, names) if swap]
+    if not swaps:
         return None
     text = optimised()
-    for swap in wrong:
+    for swap in swaps:
         name = swap[0]
         lanes, bits = int(swap[1]), int(swap[2])
-        kept = [line for line in text.splitlines() if not (line.startswith("declare ") and f"@{name}(" in line)]
-        own = f"mlcc.bswap.v{lanes}i{bits}"
+        lines = [line for line in text.splitlines() if not (line.startswith("declare ") and f"@{name}(" in line)]
+        replacement = f"mlcc.bswap.v{lanes}i{bits}"
         scalar = f"llvm.bswap.i{bits}"
-        text = "\n".join([*kept, _by_lane(own, scalar, lanes, bits), ""]).replace(f"@{name}(", f"@{own}(")
+        text = "\n".join([*lines, _scalarised_bswap(replacement, scalar, lanes, bits), ""]).replace(
+            f"@{name}(", f"@{replacement}("
+        )
         if f"declare i{bits} @{scalar}(" not in text:
             text += f"declare i{bits} @{scalar}(i{bits})\n"
     return text
 
 
-def _by_lane(name: str, scalar: str, lanes: int, bits: int) -> str:
+def _scalarised_bswap(name: str, scalar: str, lanes: int, bits: int) -> str:
     type = f"<{lanes} x i{bits}>"
     lines = [f"define internal {type} @{name}({type} %x) nounwind {{"]
     vector = "poison"

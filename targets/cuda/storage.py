@@ -1,4 +1,4 @@
-"""Storage of a kernel's buffers: registers or local memory of a thread, static or dynamic shared memory of a block."""
+"""Allocation of a kernel's buffers: registers or local memory of a thread, static or dynamic shared memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 GLOBAL = "ptr addrspace(1)"
 SHARED = "ptr addrspace(3)"
 ALIGNMENT = 16
-MOST_LOCAL = 512 * 1024  # bytes of local memory that a thread may have on every architecture
+MAX_LOCAL_BYTES = 512 * 1024  # per thread, on every architecture
 
 
 class DeviceStorage:
-    """Gives memory to the allocations of a kernel. `static_shared` is what they took so far, in bytes."""
+    """The allocator of a kernel's buffers. `static_shared` counts the bytes of static shared memory so far."""
 
     def __init__(self, ctx: DeviceContext, symbol: str, body: tuple[tir.Stmt, ...]) -> None:
         self._ctx = ctx
@@ -41,17 +41,19 @@ class DeviceStorage:
         size = byte_size(buffer)
         if not isinstance(size, int):
             message = f"`{buffer.name}` of scope `{buffer.scope}` needs a constant size"
-            raise unsupported(message, buffer.span, help="sizes that are known at a launch only fit `shared.dyn`")
+            raise unsupported(message, buffer.span, help="only `shared.dyn` takes sizes that are known at launch")
         scalar = memory_type(buffer.dtype.element)
         type = f"[{max(size // buffer.dtype.bytes, 1)} x {scalar}]"
         if buffer.scope == "shared":
             return self._static(e, buffer, type, size)
         if buffer.scope != "local":
-            raise unsupported(f"`{buffer.name}` of scope `{buffer.scope}` is allocated inside a kernel", buffer.span)
+            raise unsupported(
+                f"`{buffer.name}` of scope `{buffer.scope}` cannot be allocated inside a kernel", buffer.span
+            )
         self._local += size
-        if self._local > MOST_LOCAL:
-            message = f"the local buffers of a thread come to {self._local} bytes"
-            raise CompileError(error("E0732", message, buffer.span, f"at most {MOST_LOCAL} fit"))
+        if self._local > MAX_LOCAL_BYTES:
+            message = f"the local buffers of a thread take {self._local} bytes"
+            raise CompileError(error("E0732", message, buffer.span, f"at most {MAX_LOCAL_BYTES} fit"))
         self._private.add(buffer.data)
         return e.fn.alloca(type, 1, ALIGNMENT, buffer.name)
 
@@ -69,5 +71,5 @@ class DeviceStorage:
         return True
 
     def leave(self, e: Emitter, code: Value) -> None:
-        """The end of a thread: nothing is given back."""
+        """End the thread; nothing has to be freed."""
         e.fn.ret()

@@ -1,6 +1,7 @@
-"""Instructions of tensor cores and of asynchronous copies: `ptx_mma`, `ptx_ldmatrix`, `ptx_cp_async` and its groups.
+"""Tensor core instructions and asynchronous copies: `ptx_mma`, `ptx_ldmatrix`, `ptx_cp_async` and its groups.
 
-Arguments are TVM's. Where an architecture has no such instruction, copies are plain ones, and products are refused.
+Arguments are TVM's. On architectures without these instructions, copies become loads and stores, and products are
+refused.
 """
 
 from __future__ import annotations
@@ -38,26 +39,26 @@ def _mma(e: DeviceEmitter, node: tir.Call) -> Value:
         raise unsupported(text, node.span, help="docs/tensor-cores.md lists the products")
     if e.arch.number < product.arch:
         text = f"`mma.sync` of {product.name} for {product.a} on {e.arch.name}"
-        raise unsupported(text, node.span, help=f"there is one from sm_{product.arch} on")
+        raise unsupported(text, node.span, help=f"it needs sm_{product.arch} or later")
     saturate = ".satfinite" if tir.const_int(node.args[12]) else ""
-    a, b, acc = (_words(e, node, at, count, kind) for at, count, kind in zip(
+    a, b, acc = (_registers(e, node, at, count, kind) for at, count, kind in zip(
         (6, 8, 10), product.counts, (product.a, product.b, product.accumulator), strict=True))  # fmt: skip
     kinds = f"{product.accumulator}.{product.a}.{product.b}.{product.accumulator}"
     code = f"mma.sync.aligned.{product.name}.row.col{saturate}.{kinds}"
     results = _asm(e, code, [v.type for v in acc[1]], [a[1], b[1], acc[1]])
-    for place, value in zip(acc[0], results, strict=True):
-        e.fn.store(value, place, 4 if value.type != "double" else 8)
+    for address, value in zip(acc[0], results, strict=True):
+        e.fn.store(value, address, 4 if value.type != "double" else 8)
     return zero(node.dtype)
 
 
-def _words(e: DeviceEmitter, node: tir.Call, at: int, count: int, kind: str) -> tuple[list[Value], list[Value]]:
-    """The places and values of the registers that a lane's elements of a matrix are in."""
+def _registers(e: DeviceEmitter, node: tir.Call, at: int, count: int, kind: str) -> tuple[list[Value], list[Value]]:
+    """Return the addresses and values of the registers that hold a lane's elements of a matrix."""
     dtype = DType.of(DTYPES[kind])
     size = max(32, dtype.bits)
     type = {"f32": "float", "f64": "double"}.get(kind, "i32")
     start = e.fn.gep(memory_type(dtype), e.expr(node.args[at]), e.index(node.args[at + 1]))
-    places = [e.fn.gep("i8", start, integer("i64", n * size // 8)) for n in range(count * dtype.bits // size)]
-    return places, [e.fn.load(type, place, size // 8) for place in places]
+    addresses = [e.fn.gep("i8", start, integer("i64", n * size // 8)) for n in range(count * dtype.bits // size)]
+    return addresses, [e.fn.load(type, place, size // 8) for place in addresses]
 
 
 def _asm(e: DeviceEmitter, code: str, results: list[str], groups: list[list[Value]]) -> list[Value]:
@@ -106,22 +107,22 @@ def _ldmatrix(e: DeviceEmitter, node: tir.Call) -> Value:
 
 
 def _cp_async(e: DeviceEmitter, node: tir.Call) -> Value:
-    """ptx_cp_async(shared pointer, offset, global pointer, offset, bytes[, predicate]): zeros where that is false."""
+    """ptx_cp_async(shared pointer, offset, global pointer, offset, bytes[, predicate]): zeros if that is false."""
     size = tir.const_int(node.args[4]) if len(node.args) in (5, 6) else None
     if size not in (4, 8, 16):
         raise unsupported(
             "`T.ptx_cp_async` copies 4, 8 or 16 bytes, from a pointer and an offset to another", node.span
         )
     scalar = memory_type(node.dtype.element)
-    to = e.fn.gep(scalar, e.expr(node.args[0]), e.index(node.args[1]))
-    given = e.fn.gep(scalar, e.expr(node.args[2]), e.index(node.args[3]))
-    if not to.type.endswith("addrspace(3)") or not given.type.endswith("addrspace(1)"):
+    target = e.fn.gep(scalar, e.expr(node.args[0]), e.index(node.args[1]))
+    source = e.fn.gep(scalar, e.expr(node.args[2]), e.index(node.args[3]))
+    if not target.type.endswith("addrspace(3)") or not source.type.endswith("addrspace(1)"):
         raise unsupported("`T.ptx_cp_async` copies from global to shared memory", node.span)
     condition = e.expr(node.args[5]) if len(node.args) == 6 else None
     if e.arch.number < 80:
-        return _copy(e, node, to, given, size, condition)
+        return _copy_directly(e, node, target, source, size, condition)
     name = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global.{size}"
-    args = [to, given]
+    args = [target, source]
     if condition is not None:
         name += ".s"
         args.append(e.fn.select(condition, integer("i32", size), integer("i32", 0)))
@@ -130,19 +131,21 @@ def _cp_async(e: DeviceEmitter, node: tir.Call) -> Value:
     return zero(node.dtype)
 
 
-def _copy(e: DeviceEmitter, node: tir.Call, to: Value, given: Value, size: int, condition: Value | None) -> Value:
+def _copy_directly(
+    e: DeviceEmitter, node: tir.Call, target: Value, source: Value, size: int, condition: Value | None
+) -> Value:
     type = "i32" if size == 4 else f"<{size // 4} x i32>"
     if condition is None:
-        e.fn.store(e.fn.load(type, given, size), to, size)
+        e.fn.store(e.fn.load(type, source, size), target, size)
         return zero(node.dtype)
     fn = e.fn
     copy, zeros, end = fn.label("copy"), fn.label("zeros"), fn.label("end")
     fn.cond_br(condition, copy, zeros)
     fn.start(copy)
-    fn.store(fn.load(type, given, size), to, size)
+    fn.store(fn.load(type, source, size), target, size)
     fn.br(end)
     fn.start(zeros)
-    fn.store(Value(type, "0" if size == 4 else "zeroinitializer"), to, size)
+    fn.store(Value(type, "0" if size == 4 else "zeroinitializer"), target, size)
     fn.br(end)
     fn.start(end)
     return zero(node.dtype)
@@ -155,7 +158,7 @@ def _commit(e: DeviceEmitter, node: tir.Call) -> Value:
 
 
 def _wait(e: DeviceEmitter, node: tir.Call) -> Value:
-    """ptx_wait_group(n): until no more than n groups are on their way."""
+    """ptx_wait_group(n): wait until at most n groups are in flight."""
     count = tir.const_int(node.args[0])
     if count is None:
         raise unsupported("`T.ptx_wait_group` takes a constant", node.span)

@@ -1,8 +1,7 @@
-"""Products of warpgroups in PTX: `ptx_wgmma_ss`, `ptx_wgmma_rs`, what orders them, and addresses in shared memory.
+"""Warpgroup products in PTX: `ptx_wgmma_ss`, `ptx_wgmma_rs`, their fences and waits, and shared memory addresses.
 
-Accumulators pass through every instruction that orders products as operands, although it does not name them: LLVM then
-keeps what comes before and after in its place, and does not touch the registers between (ptxas makes products wait for
-each other where something does).
+Accumulators are tied operands of fences, commits and waits, although the instructions do not name them: this keeps LLVM
+from moving accesses across them and from touching the registers in between, which would make ptxas serialise products.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ def _check_arch(e: DeviceEmitter, node: tir.Call, what: str) -> None:
 def _flag(node: tir.Call, at: int, what: str) -> int:
     flag = tir.const_int(node.args[at])
     if flag is None:
-        raise unsupported(f"{what} of `wgmma` is a constant", node.span)
+        raise unsupported(f"{what} of `wgmma` must be a constant", node.span)
     return int(flag)
 
 
 def _ss(e: DeviceEmitter, node: tir.Call) -> Value:
-    """ptx_wgmma_ss(shape, types of A, B and C, whether A and B are turned, their descriptors, pointer and offset of C,
-    whether C is added, signs of A and B)."""
+    """ptx_wgmma_ss(shape, types of A, B and C, whether A and B are transposed, their descriptors, pointer and offset of
+    C, whether to add to C, signs of A and B)."""
     product = _product(e, node)
     a, b = (e.expr(node.args[at]) for at in (6, 7))
     flags = [_flag(node, at, "a layout") for at in (4, 5)]
@@ -61,28 +60,33 @@ def _rs(e: DeviceEmitter, node: tir.Call) -> Value:
     """ptx_wgmma_rs(shape, types, pointer and offset of A, B transposed, descriptor of B, then as `ptx_wgmma_ss`)."""
     product = _product(e, node)
     dtype = dtype_of(product.a)
-    _, a = _words(e, node.args[4], node.args[5], product.a_count, dtype.bits, "i32")
+    _, a = _registers(e, node.args[4], node.args[5], product.a_count, dtype.bits, "i32")
     flags = [_flag(node, 6, "a layout")]
     return _issue(e, node, product, [a, [e.expr(node.args[7])]], flags, flags)
 
 
 def _issue(
-    e: DeviceEmitter, node: tir.Call, product: Wgmma, operands: list[list[Value]], turned: list[int], flags: list[int]
+    e: DeviceEmitter,
+    node: tir.Call,
+    product: Wgmma,
+    operands: list[list[Value]],
+    transposed: list[int],
+    flags: list[int],
 ) -> Value:
-    if any(turned) and not product.may_transpose:
-        text = f"`wgmma` for {product.a} takes both matrices with the elements of a sum side by side"
-        raise unsupported(text, node.span, help="`transform_layout` turns the one that lies otherwise")
+    if any(transposed) and not product.may_transpose:
+        text = f"`wgmma` for {product.a} requires both matrices to be contiguous along the reduction axis"
+        raise unsupported(text, node.span, help="transpose the other one with `transform_layout`")
     dtype = dtype_of(product.accumulator)
     type = "float" if product.accumulator == "f32" else "i32"
-    places, sums = _words(e, node.args[8], node.args[9], product.sums, dtype.bits, type)
-    adds = e.fn.convert("zext", e.expr(node.args[10]), "i32")
+    addresses, sums = _registers(e, node.args[8], node.args[9], product.sums, dtype.bits, type)
+    accumulate = e.fn.convert("zext", e.expr(node.args[10]), "i32")
     count = len(sums)
-    at = count
+    operand = count
     lists = ["{" + ", ".join(f"${n}" for n in range(count)) + "}"]
     for group in operands:
-        names = [f"${at + n}" for n in range(len(group))]
+        names = [f"${operand + n}" for n in range(len(group))]
         lists.append("{" + ", ".join(names) + "}" if len(group) > 1 else names[0])
-        at += len(group)
+        operand += len(group)
     tail = ["p"]
     if product.accumulator != "s32":
         tail += [str(_flag(node, n, "a sign")) for n in (11, 12)]
@@ -90,28 +94,30 @@ def _issue(
             tail += [str(int(bool(f))) for f in flags]
     kinds = f"{product.accumulator}.{product.a}.{product.b}"
     code = (
-        f"{{ .reg .pred p; setp.ne.b32 p, ${at}, 0; wgmma.mma_async.sync.aligned.{product.name}.{kinds} "
+        f"{{ .reg .pred p; setp.ne.b32 p, ${operand}, 0; wgmma.mma_async.sync.aligned.{product.name}.{kinds} "
         f"{', '.join([*lists, *tail])}; }}"
     )
-    inputs = [v for group in operands for v in group] + [adds]
-    _tied(e, code, places, sums, inputs)
+    inputs = [v for group in operands for v in group] + [accumulate]
+    _emit_with_tied_operands(e, code, addresses, sums, inputs)
     return zero(node.dtype)
 
 
-def _words(
+def _registers(
     e: DeviceEmitter, pointer: tir.Expr, offset: tir.Expr, count: int, bits: int, type: str
 ) -> tuple[list[Value], list[Value]]:
-    """The places and values of registers of 32 bits that a thread's elements are in."""
+    """Return the addresses and values of the 32-bit registers that hold a thread's elements."""
     start = e.fn.gep(f"i{bits}" if type != "float" else "float", e.expr(pointer), e.index(offset))
-    places = [e.fn.gep("i8", start, integer("i64", 4 * n)) for n in range(count * bits // 32)]
-    return places, [e.fn.load(type, place, 4) for place in places]
+    addresses = [e.fn.gep("i8", start, integer("i64", 4 * n)) for n in range(count * bits // 32)]
+    return addresses, [e.fn.load(type, place, 4) for place in addresses]
 
 
-def _tied(e: DeviceEmitter, code: str, places: list[Value], sums: list[Value], inputs: list[Value]) -> None:
-    """Emit an instruction with `inputs` and read-write operands `sums`; store their new values at `places`."""
-    outs = [f"={_LETTERS[v.type]}" for v in sums]
-    given = [*(_LETTERS[v.type] for v in inputs), *map(str, range(len(sums)))]
-    constraints = ",".join([*outs, *given, "~{memory}"])
+def _emit_with_tied_operands(
+    e: DeviceEmitter, code: str, addresses: list[Value], sums: list[Value], inputs: list[Value]
+) -> None:
+    """Emit an instruction with `inputs` and read-write operands `sums`; store the new sums at `addresses`."""
+    output_constraints = [f"={_LETTERS[v.type]}" for v in sums]
+    input_constraints = [*(_LETTERS[v.type] for v in inputs), *map(str, range(len(sums)))]
+    constraints = ",".join([*output_constraints, *input_constraints, "~{memory}"])
     values = ", ".join(map(str, [*inputs, *sums]))
     head = "call void" if not sums else f"call {{{', '.join(v.type for v in sums)}}}"
     if len(sums) == 1:
@@ -122,16 +128,16 @@ def _tied(e: DeviceEmitter, code: str, places: list[Value], sums: list[Value], i
         return
     ret = head.removeprefix("call ")
     returned = e.fn.op(ret, text)
-    for number, (place, old) in enumerate(zip(places, sums, strict=True)):
+    for number, (address, old) in enumerate(zip(addresses, sums, strict=True)):
         value = returned if len(sums) == 1 else e.fn.extract_value(old.type, returned, number)
-        e.fn.store(value, place, 4)
+        e.fn.store(value, address, 4)
 
 
-def _order(code: str) -> Emit:
+def _ordering_instruction(code: str) -> Emit:
     def emit(e: DeviceEmitter, node: tir.Call) -> Value:
-        if not e.accumulators:  # products are refused themselves
+        if not e.accumulators:  # otherwise a product has been refused already
             _check_arch(e, node, f"`{code}`")
-        places: list[Value] = []
+        addresses: list[Value] = []
         sums: list[Value] = []
         text = code
         if node.args:
@@ -143,16 +149,16 @@ def _order(code: str) -> Emit:
                 continue
             type = "float" if memory_type(buffer.dtype) == "float" else "i32"
             for n in range(size * buffer.dtype.bits // 32):
-                places.append(e.fn.gep("i8", start, integer("i64", 4 * n)))
-                sums.append(e.fn.load(type, places[-1], 4))
-        _tied(e, f"{text};", places, sums, [])
+                addresses.append(e.fn.gep("i8", start, integer("i64", 4 * n)))
+                sums.append(e.fn.load(type, addresses[-1], 4))
+        _emit_with_tied_operands(e, f"{text};", addresses, sums, [])
         return zero(node.dtype)
 
     return emit
 
 
 def _address(e: DeviceEmitter, node: tir.Call) -> Value:
-    """ptx_shared_address(pointer): where in the shared memory of the block it points."""
+    """ptx_shared_address(pointer): the address within the shared memory of the block."""
     pointer = e.expr(node.args[0])
     if not pointer.type.endswith("addrspace(3)"):
         raise unsupported("`T.ptx_shared_address` takes a pointer to shared memory", node.span)
@@ -160,8 +166,8 @@ def _address(e: DeviceEmitter, node: tir.Call) -> Value:
 
 
 TABLE: dict[str, Emit] = {
-    "ptx_wgmma_ss": _ss, "ptx_wgmma_rs": _rs, "ptx_wgmma_fence": _order("wgmma.fence.sync.aligned"),
-    "ptx_wgmma_commit_group": _order("wgmma.commit_group.sync.aligned"),
-    "ptx_wgmma_wait_group": _order("wgmma.wait_group.sync.aligned"),
+    "ptx_wgmma_ss": _ss, "ptx_wgmma_rs": _rs, "ptx_wgmma_fence": _ordering_instruction("wgmma.fence.sync.aligned"),
+    "ptx_wgmma_commit_group": _ordering_instruction("wgmma.commit_group.sync.aligned"),
+    "ptx_wgmma_wait_group": _ordering_instruction("wgmma.wait_group.sync.aligned"),
     "ptx_shared_address": _address,
 }  # fmt: skip

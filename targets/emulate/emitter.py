@@ -44,10 +44,10 @@ def _noted_index(e: Emitter, node: tir.Call) -> Value:
     """Emit a checked index whose failure is noted in the kernel's error record, as on a GPU."""
     index, extent, from_end, number, record = node.args
 
-    def settle(index: Value, place: Value, inside: Value, extent: Value) -> Value:
-        return noting.settle(e, e.expr(record), index, place, inside, extent, tir.const_int(number) or 0)
+    def check(index: Value, place: Value, inside: Value, extent: Value) -> Value:
+        return noting.check_index(e, e.expr(record), index, place, inside, extent, tir.const_int(number) or 0)
 
-    return index_checks.settled(e, index, extent, bool(tir.const_int(from_end)), node.dtype.lanes, settle)
+    return index_checks.resolve_index(e, index, extent, bool(tir.const_int(from_end)), node.dtype.lanes, check)
 
 
 def _shared_address(e: Emitter, node: tir.Call) -> Value:

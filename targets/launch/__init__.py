@@ -1,7 +1,7 @@
-"""The host part of device code as data: a launch plan says what the host does for each public function, step by step.
+"""Launch plans: the host part of device code as data, the steps that the host runs for each public function.
 
-`plan_module` makes it from a lowered module, with the kernels that it launches; `docs/cuda.md` describes its JSON. The
-runtime's runner (`mlcc.runtime.launch.plan`) carries it out over any device, hardware or emulated.
+`plan_module` builds a plan from a lowered module, with the kernels that it launches; `docs/cuda.md` describes its JSON.
+The runtime (`mlcc.runtime.launch.plan`) executes it on any device, hardware or emulated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a lowered module to a launch plan and the kernels that it launches."""
+"""Plan a lowered module: its launch plan, and the kernels that it launches."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from mlcc.targets.plan.steps import HostFunction
 class LaunchModule:
     """A planned module, before code generation.
 
-    `facts` is the manifest without the facts that need the kernels' code, such as its hash. `plan` is the launch plan,
-    `constants` are in the order in which the plan numbers them, `kernels` in order of first use. `functions` are the
-    host functions and the kernels."""
+    `facts` is the manifest without entries that depend on the kernels' code, such as its hash. `plan` is the launch
+    plan; `constants` are in the order of their numbers in the plan, `kernels` in order of first use. `functions` are
+    the host functions and the kernels."""
 
     facts: dict[str, Any]
     plan: dict[str, Any]
@@ -41,7 +41,7 @@ class LaunchModule:
     functions: Mapping[str, tir.PrimFunc]
 
     def source(self) -> str:
-        """The text of the functions: an emulator runs the kernels in it."""
+        """Return the functions as text, from which the kernels can be emulated."""
         return script(IRModule(dict(self.functions)))
 
 
@@ -55,14 +55,14 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
     functions = {name: f for name, f in module.functions.items() if isinstance(f, tir.PrimFunc)}
     shared = Planning(module, LaunchContext(functions))
     planned: list[HostFunction] = []
-    wrong: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     for name, func in public_functions(shared).items():
         try:
-            planned.append(_function(name, func, shared))
+            planned.append(_plan_function(name, func, shared))
         except CompileError as exc:
-            wrong += [d for d in exc.diagnostics if d not in wrong]
-    if wrong:
-        raise CompileError(together(wrong))
+            findings += [d for d in exc.diagnostics if d not in findings]
+    if findings:
+        raise CompileError(together(findings))
     plans = {f.name: function_plan(f, shared) for f in planned}
     ctx = shared.ctx
     kernels = {k.name: kernel_facts(k, ctx) for k in ctx.kernels()}
@@ -71,7 +71,7 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
         "functions": plans,
         "programs": {name: p.plan for name, p in ctx.programs.items()},
         "kernels": kernels,
-        "constants": [_constant(c) for c in shared.constants],
+        "constants": [_constant_entry(c) for c in shared.constants],
         "errors": [[code, text] for code, text in messages(shared) if code >> DETAIL_SHIFT],
     }
     facts = object_facts(
@@ -83,13 +83,13 @@ def _plan(module: IRModule, about: dict[str, Any], opt_level: int, pipeline: str
     return LaunchModule(facts, plan, shared.constants, ctx.kernels(), used)
 
 
-def _function(name: str, func: relax.Function | tir.PrimFunc, shared: Planning[LaunchContext]) -> HostFunction:
+def _plan_function(name: str, func: relax.Function | tir.PrimFunc, shared: Planning[LaunchContext]) -> HostFunction:
     plan = plan_prim(name, func, shared) if isinstance(func, tir.PrimFunc) else plan_relax(name, func, shared)
     lay_out(plan)
     return plan
 
 
-def _constant(data: TensorData) -> dict[str, Any]:
+def _constant_entry(data: TensorData) -> dict[str, Any]:
     return {
         "key": data.key, "dtype": str(data.dtype), "shape": list(data.shape), "bytes": data.nbytes,
         "sha256": data.sha256,

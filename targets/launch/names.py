@@ -6,14 +6,14 @@ from mlcc.ir import tir
 
 
 class Names(dict[tir.Var, str]):
-    """Maps variables to unique names: their own, with a number added where another variable has it."""
+    """A map from variables to unique names: their own, with a number appended if it is taken."""
 
     def __init__(self, taken: dict[tir.Var, str] | None = None) -> None:
         super().__init__(taken or {})
         self._used = set(self.values())
 
     def add(self, var: tir.Var, hint: str | None = None) -> str:
-        """Return the name of a variable; choose it on first use."""
+        """Return the name of a variable, chosen on first use."""
         if var in self:
             return self[var]
         name = base = hint or var.name or "v"

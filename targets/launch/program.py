@@ -1,7 +1,7 @@
-"""PrimFuncs for a device as parts of a launch plan: what the host does when it calls one.
+"""Programs of a launch plan: the host code of PrimFuncs that launch kernels.
 
-A program's temporaries in global memory lie in the workspace of the call, as those of a CPU kernel do: each has its
-place for the whole call. One in a loop is as large as the largest that the loop can ask for.
+A program's temporaries in global memory are in the workspace of the call, like those of a CPU kernel, each at its own
+offset for the whole call. A temporary in a loop gets the upper bound of its size over all iterations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mlcc.targets.plan.signature import KernelSignature, signature
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A PrimFunc of the module as the planner and the plan have it."""
+    """A PrimFunc of the module for the planner (`signature`, `workspace`) and the launch plan (`plan`)."""
 
     source: DeviceProgram
     signature: KernelSignature
@@ -58,7 +58,7 @@ class LaunchContext:
         return numbered(self.errors, kind, message)
 
     def kernel(self, name: str) -> Program:
-        """The program of a PrimFunc of the module, made on first use. Raises CompileError."""
+        """Return the program of a PrimFunc of the module, translated on first use. Raises CompileError."""
         program = self.programs.get(name)
         if program is None:
             func = self.functions.get(name)
@@ -66,20 +66,20 @@ class LaunchContext:
                 hint = did_you_mean(name, self.functions)
                 raise CompileError(error("E0702", f"the module has no PrimFunc `{name}`", help=hint))
             if is_kernel(func):
-                message = f"`{name}` is a kernel, which only host code launches"
-                help = "make it private, and call the function that launches it"
+                message = f"`{name}` is a kernel, which cannot be called but only launched by host code"
+                help = "make it private and call the function that launches it"
                 raise CompileError(error("E0729", message, func.span, help=help))
             with deep_recursion():
                 program = self.programs[name] = _HostCode(DeviceProgram.of(func, self.functions), self).program()
         return program
 
     def kernels(self) -> list[DeviceKernel]:
-        """All kernels, in order of first use."""
+        """Return all kernels in order of first use."""
         return list({k.name: k for p in self.programs.values() for k in p.source.kernels}.values())
 
 
 class _HostCode:
-    """Writes the host code of one program as steps of JSON."""
+    """Translate the host code of one program to JSON steps."""
 
     def __init__(self, source: DeviceProgram, ctx: LaunchContext) -> None:
         self.source = source
@@ -91,7 +91,7 @@ class _HostCode:
         self.analyzer = Analyzer()
         self.loops: dict[tir.Var, Interval] = {}  # ranges of the variables of enclosing loops
         self.binds: dict[tir.Var, tir.Expr] = {}
-        self.room: tir.Expr = tir.IntImm(INT64, 0)
+        self.workspace: tir.Expr = tir.IntImm(INT64, 0)
 
     def program(self) -> Program:
         uses = effects(self.func, functions=self.ctx.functions)
@@ -108,7 +108,7 @@ class _HostCode:
         symbols = [self.names.add(s) for s in self.signature.symbols]
         body = self.body(self.func.body)
         plan = {"params": params, "symbols": symbols, "steps": body}
-        return Program(self.source, self.signature, self.room, plan)
+        return Program(self.source, self.signature, self.workspace, plan)
 
     def body(self, stmts: tuple[tir.Stmt, ...]) -> list[dict[str, Any]]:
         return [step for stmt in stmts for step in self.step(stmt)]
@@ -117,7 +117,7 @@ class _HostCode:
         match stmt:
             case tir.Evaluate(value=tir.Call(op=relax.GlobalVar(name=name), args=args)):
                 if name not in self.kernels:
-                    message = f"the host of a device launches kernels, and `{name}` is none"
+                    message = f"host code can only launch kernels, and `{name}` is not a kernel"
                     raise CompileError(error("E0729", message, stmt.span))
                 return [self.launch(self.kernels[name], args)]
             case tir.Evaluate(value=tir.IntImm() | tir.Var()):
@@ -136,7 +136,7 @@ class _HostCode:
                     self.names[buffer.data] = self._pointer(data)
                 return []
             case tir.For(thread=str()) | tir.AttrStmt(key="thread_extent"):
-                message = "the host has no threads: a kernel has the axes that it is launched over"
+                message = "a thread axis must be inside a kernel: host code has no threads"
                 raise CompileError(error("E0729", message, stmt.span))
             case tir.For():
                 return self.loop(stmt)
@@ -150,7 +150,7 @@ class _HostCode:
                 return [{"do": "check", "cond": self.scalar(condition), "code": code}]
             case tir.AttrStmt(body=body):
                 return self.body(body)
-        message = f"`{type(stmt).__name__}` cannot be done by the host of a device"
+        message = f"host code cannot run a `{type(stmt).__name__}`"
         raise CompileError(error("E0729", message, stmt.span, help="bind the loops around it to threads"))
 
     def scalar(self, expr: tir.Expr) -> Any:
@@ -170,40 +170,43 @@ class _HostCode:
     # ------------------------------------------------------------ memory
 
     def alloc(self, buffer: tir.Buffer) -> dict[str, Any]:
-        """A temporary: its place in the program's part of the workspace."""
+        """Allocate a temporary in the program's part of the workspace."""
         size: tir.Expr = tir.IntImm(INT64, buffer.dtype.bytes * buffer.dtype.lanes)
         for dim in buffer.shape:
             size = c.mul(size, c.cast(INT64, substitute(dim, self.binds)))
-        size = self._bound(self.analyzer.simplify(size), buffer)
-        at = self.analyzer.simplify(self.room)
-        known = tir.const_int(size)
-        if known is None:
+        size = self._upper_bound(self.analyzer.simplify(size), buffer)
+        offset = self.analyzer.simplify(self.workspace)
+        constant_size = tir.const_int(size)
+        if constant_size is None:
             size = c.maximum(size, 0)
-        elif known < 0:
+        elif constant_size < 0:
             size = tir.IntImm(INT64, 0)
         rounded = c.mul(c.floordiv(c.add(size, ALIGNMENT - 1), ALIGNMENT), ALIGNMENT)
-        self.room = self.analyzer.simplify(c.add(at, rounded))
-        return {"do": "alloc", "name": self.names.add(buffer.data, buffer.name), "at": self.scalar(at)}
+        self.workspace = self.analyzer.simplify(c.add(offset, rounded))
+        return {"do": "alloc", "name": self.names.add(buffer.data, buffer.name), "at": self.scalar(offset)}
 
-    def _bound(self, size: tir.Expr, buffer: tir.Buffer) -> tir.Expr:
-        """Return the greatest value of a size in its enclosing loops."""
+    def _upper_bound(self, size: tir.Expr, buffer: tir.Buffer) -> tir.Expr:
+        """Return the upper bound of a size over its enclosing loops."""
         while any(n in self.loops for n in walk(size) if isinstance(n, tir.Var)):
             high = eval_set(size, self.loops, self.analyzer).high
             if high is None or high is size:
-                message = f"how large `{buffer.name}` gets is not known when the function is entered"
-                raise CompileError(error("E0729", message, buffer.span, help="allocate it outside of the loops"))
+                message = f"the size of `{buffer.name}` has no bound that is known when the function is entered"
+                raise CompileError(error("E0729", message, buffer.span, help="allocate it outside the loops"))
             size = self.analyzer.simplify(high)
         return size
 
     def _map(self, arg: tir.Expr, form: MapForm) -> dict[str, Any]:
-        """Return a tensor map of the plan: its fixed part, and expressions for its extents and strides."""
-        if not isinstance(arg, tir.Call) or not is_tensor_map(arg) or (of := TensorMap.of(arg)).form != form:
-            raise CompileError(error("E0777", "the kernel takes a tensor map of another form here", arg.span))
-        sizes = {name: [self.scalar(e) for e in exprs] for name, exprs in (("dims", of.dims), ("strides", of.strides))}
-        fixed = {"box": list(form.box), "steps": list(form.steps), "swizzle": form.swizzle}
-        usual = {"interleave": "none", "fill": "zeros"}
-        about = {"base": self._pointer(of.data), "name": of.data.name, "dtype": str(form.dtype)}
-        return {**about, **sizes, **fixed, **usual}
+        """Return a tensor map of the plan: its static part, and expressions for its extents and strides."""
+        if not isinstance(arg, tir.Call) or not is_tensor_map(arg) or (tensor_map := TensorMap.of(arg)).form != form:
+            raise CompileError(error("E0777", "this tensor map differs from the form that the kernel takes", arg.span))
+        sizes = {
+            name: [self.scalar(e) for e in exprs]
+            for name, exprs in (("dims", tensor_map.dims), ("strides", tensor_map.strides))
+        }
+        static = {"box": list(form.box), "steps": list(form.steps), "swizzle": form.swizzle}
+        defaults = {"interleave": "none", "fill": "zeros"}
+        tensor = {"base": self._pointer(tensor_map.data), "name": tensor_map.data.name, "dtype": str(form.dtype)}
+        return {**tensor, **sizes, **static, **defaults}
 
     def _pointer(self, data: tir.Expr) -> str:
         if not isinstance(data, tir.Var) or data not in self.names:
@@ -213,30 +216,36 @@ class _HostCode:
     # ------------------------------------------------------------ launches
 
     def launch(self, kernel: DeviceKernel, args: tuple[tir.Expr, ...]) -> dict[str, Any]:
-        """Return a launch step: extents and arguments as expressions of the host."""
-        given: list[Any] = []
-        inside: dict[tir.Var, Any] = {}
+        """Return a launch step: extents and arguments as host expressions."""
+        operands: list[Any] = []
+        param_values: dict[tir.Var, Any] = {}
         for param, arg in zip(plain_params(kernel), args, strict=False):
             if param in kernel.maps:
-                given.append({"map": self._map(arg, kernel.maps[param])})
+                operands.append({"map": self._map(arg, kernel.maps[param])})
             elif param.dtype.is_handle:
-                given.append(self._pointer(arg))
+                operands.append(self._pointer(arg))
             else:
-                inside[param] = self.scalar(arg)
-                given.append(inside[param])
+                param_values[param] = self.scalar(arg)
+                operands.append(param_values[param])
 
         def extents(axes: tuple[str, ...]) -> list[Any]:
             one = tir.IntImm(INT64, 1)
-            return [as_json(kernel.extents.get(axis, one), inside) for axis in axes]
+            return [as_json(kernel.extents.get(axis, one), param_values) for axis in axes]
 
-        entry = {"do": "launch", "kernel": kernel.name, "grid": extents(GRID), "block": extents(BLOCK), "args": given}
+        entry = {
+            "do": "launch",
+            "kernel": kernel.name,
+            "grid": extents(GRID),
+            "block": extents(BLOCK),
+            "args": operands,
+        }
         if tir.const_int(kernel.dynamic_shared) != 0:
-            entry["shared"] = as_json(kernel.dynamic_shared, inside)
+            entry["shared"] = as_json(kernel.dynamic_shared, param_values)
         return entry
 
 
 def plain_params(kernel: DeviceKernel) -> tuple[tir.Var, ...]:
-    """The parameters that a launch passes values for: all but the word that says which assertion failed."""
+    """Return the parameters that a launch passes values for: all but the error record."""
     return kernel.params[:-1] if kernel.asserts else kernel.params
 
 
@@ -245,7 +254,7 @@ def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
     facts = kernel_form(kernel)
     for param, kind in zip(kernel.params, facts["params"], strict=True):
         if kind != "ptr" and kind not in SCALARS and param not in kernel.maps:
-            message = f"a kernel takes no scalar of dtype {kind} (`{param.name}`)"
+            message = f"a kernel parameter cannot be a scalar of dtype {kind} (`{param.name}`)"
             raise CompileError(error("E0729", message, param.span))
     if kernel.asserts:
         facts["asserts"] = [ctx.error_code(kind, message) for kind, message in kernel.asserts]
@@ -253,8 +262,10 @@ def kernel_facts(kernel: DeviceKernel, ctx: LaunchContext) -> dict[str, Any]:
 
 
 def kernel_form(kernel: DeviceKernel) -> dict[str, Any]:
-    """Return the launch signature of a kernel: kinds of parameters, threads of a block (0: not constant), and bytes of
-    shared memory (-1: not constant)."""
+    """Return the launch signature of a kernel.
+
+    It has the kinds of parameters, threads of a block (0: not constant), and bytes of shared memory (-1: not constant).
+    """
     form: dict[str, Any] = {
         "params": [
             f"bytes{MAP_BYTES}" if p in kernel.maps else "ptr" if p.dtype.is_handle else str(p.dtype)
@@ -270,7 +281,7 @@ def kernel_form(kernel: DeviceKernel) -> dict[str, Any]:
 
 
 def static_shared(kernel: DeviceKernel) -> int:
-    """Bytes of the allocations in shared memory whose size is constant."""
+    """Return the bytes of constant-size allocations in shared memory."""
     total = 0
     for stmt in kernel.body:
         for node in walk(stmt):

@@ -1,7 +1,7 @@
-"""Scalars that the host computes, as JSON: extents, offsets, conditions and numbers that kernels take.
+"""Scalars that the host computes, as JSON: extents, offsets, conditions and scalar arguments of kernels.
 
-Integers are the manifest's trees (`mlcc.runtime.manifest`), exact and of any size; a condition is 0 or 1. Operations
-on floats name their dtype, to which each result is rounded: `["fadd", "float32", a, b]`.
+Integers have the manifest's form (`mlcc.runtime.manifest`) and are exact, of any size; a condition is 0 or 1.
+Operations on floats name their dtype, to which each result is rounded: `["fadd", "float32", a, b]`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FLOAT: dict[type, str] = {
 
 
 def as_json(expr: tir.Expr, names: Mapping[tir.Var, Any]) -> Any:
-    """A scalar expression as JSON; `names` has what stands for each variable. Raises CompileError E0753."""
+    """Serialise a scalar expression; `names` maps variables to their JSON. Raises CompileError E0753."""
     match expr:
         case tir.IntImm(value=value):
             return int(value)
@@ -29,7 +29,7 @@ def as_json(expr: tir.Expr, names: Mapping[tir.Var, Any]) -> Any:
             return ["float", _float(dtype, expr), float(value).hex()]
         case tir.Var():
             if expr not in names:
-                raise _refused(f"`{expr.name}` is not known to the host", expr)
+                raise _not_computable(f"`{expr.name}` is unknown to host code", expr)
             return names[expr]
         case tir.Cast(value=value, dtype=dtype):
             return _cast(as_json(value, names), value.dtype, dtype, expr)
@@ -45,7 +45,7 @@ def as_json(expr: tir.Expr, names: Mapping[tir.Var, Any]) -> Any:
             return _call(expr, names)
         case tir.BinaryOp(lhs=a, rhs=b):
             return _binary(expr, a, b, names)
-    raise _refused(f"`{expr}` cannot be computed on the host", expr)
+    raise _not_computable(f"`{expr}` cannot be computed by host code", expr)
 
 
 def _cast(value: Any, source: DType, target: DType, expr: tir.Expr) -> Any:
@@ -69,7 +69,7 @@ def _binary(expr: tir.BinaryOp, a: tir.Expr, b: tir.Expr, names: Mapping[tir.Var
         return [_FLOAT[kind], _float(a.dtype, expr), left, right]
     if not a.dtype.is_float and kind in ARITHMETIC and expr.dtype.lanes == 1:
         return [ARITHMETIC[kind], left, right]
-    raise _refused(f"`{expr}` cannot be computed on the host", expr)
+    raise _not_computable(f"`{expr}` cannot be computed by host code", expr)
 
 
 def _call(expr: tir.Call, names: Mapping[tir.Var, Any]) -> Any:
@@ -84,14 +84,14 @@ def _call(expr: tir.Call, names: Mapping[tir.Var, Any]) -> Any:
         return [short, _float(expr.dtype, expr), *(as_json(a, names) for a in args)]
     if name in ("tir.likely", "tir.assume") and len(args) == 1:
         return as_json(args[0], names)
-    raise _refused(f"`{expr}` cannot be computed on the host", expr)
+    raise _not_computable(f"`{expr}` cannot be computed by host code", expr)
 
 
 def _float(dtype: DType, expr: tir.Expr) -> str:
     if dtype.lanes > 1 or str(dtype) not in ("float16", "bfloat16", "float32", "float64"):
-        raise _refused(f"`{expr}` is of dtype {dtype}, which the host does not compute with", expr)
+        raise _not_computable(f"`{expr}` has dtype {dtype}, which host code does not support", expr)
     return str(dtype)
 
 
-def _refused(message: str, expr: tir.Expr) -> CompileError:
+def _not_computable(message: str, expr: tir.Expr) -> CompileError:
     return CompileError(error("E0753", message, expr.span))

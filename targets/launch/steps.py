@@ -1,7 +1,8 @@
-"""Planned functions as JSON: the steps of a call, with every place in memory as an expression over its symbols.
+"""Serialise planned functions as JSON: the steps of a call, with memory locations as expressions over its symbols.
 
-A place is `[where, number, offset in bytes]`: `arg` (the argument vector, results included), `const`, or `work`, whose
-number is 0. What a kernel takes has a fourth part, its size in bytes, unless it is known to be aligned.
+A location is `[kind, number, offset in bytes]`; the kind is `arg` (the argument vector, results included), `const`, or
+`work`, whose number is 0. An argument of a kernel has its size in bytes as a fourth part, unless it is known to be
+aligned.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from mlcc.targets.plan.steps import (
 
 
 def function_plan(func: HostFunction, shared: AnyPlanning) -> dict[str, Any]:
-    """Return the plan of a function whose memory is laid out."""
+    """Return the launch plan of a function whose workspace is assigned."""
     return _Writer(func, shared).function()
 
 
@@ -96,7 +97,7 @@ class _Writer:
         return as_json(expr, self.names)
 
     def place(self, memory: Memory, offset: tir.Expr) -> list[Any]:
-        """Return the plan's operand for the byte `offset` of a piece of memory."""
+        """Return the location of the byte `offset` of a piece of memory."""
         root = memory.root()
         match root.place:
             case Place.TEMPORARY:
@@ -105,7 +106,9 @@ class _Writer:
             case Place.CONSTANT:
                 return ["const", root.index, self.scalar(offset)]
         leaf = self.leaves[root.index]
-        if leaf.kind == "tensor" and leaf.offset is not None:  # the kernel wants the pointer that the offset is from
+        if (
+            leaf.kind == "tensor" and leaf.offset is not None
+        ):  # the kernel's pointer is `leaf.offset` elements before the first one
             offset = self.func.dims.simplify(c.sub(offset, offset_bytes(leaf)))
         return ["arg", root.index, self.scalar(offset)]
 
@@ -113,12 +116,12 @@ class _Writer:
         return self.place(value.memory, value.offset)
 
     def pointer(self, value: Tensor) -> list[Any]:
-        """A tensor that a kernel takes: with its size, if it may start where a kernel's pointers must not."""
-        rest = self.func.dims.simplify(c.floormod(value.offset, POINTER_ALIGNMENT))
-        return self.tensor(value) + ([] if tir.const_int(rest) == 0 else [self.scalar(value.size)])
+        """Return the location of a kernel argument, with its size if it may be misaligned."""
+        misalignment = self.func.dims.simplify(c.floormod(value.offset, POINTER_ALIGNMENT))
+        return self.tensor(value) + ([] if tir.const_int(misalignment) == 0 else [self.scalar(value.size)])
 
     def condition(self, value: Scalar | Tensor) -> Any:
-        """A scalar, or `{"load": place}` for a bool in the device's memory."""
+        """Return a scalar, or `{"load": location}` for a bool in device memory."""
         return {"load": self.tensor(value)} if isinstance(value, Tensor) else self.scalar(value.value)
 
     # ------------------------------------------------------------ steps
@@ -133,8 +136,8 @@ class _Writer:
             case CallPacked(slot=slot, args=args):
                 return {"do": "packed", "slot": slot, "args": [self.packed_argument(a) for a in args]}
             case Copy(target=target, source=source):
-                to, origin = self.tensor(target), self.tensor(source)
-                return {"do": "copy", "to": to, "from": origin, "bytes": self.scalar(target.size)}
+                destination, origin = self.tensor(target), self.tensor(source)
+                return {"do": "copy", "to": destination, "from": origin, "bytes": self.scalar(target.size)}
             case Check(condition=condition, code=code, exact=exact):
                 entry = {"do": "check", "cond": self.condition(condition), "code": code}
                 return entry | ({"exact": True} if exact else {})

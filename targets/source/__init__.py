@@ -1,5 +1,7 @@
-"""Kernels as source text to read, and to compile elsewhere: CUDA C++ and Metal. A second printer of the loop code that
-becomes PTX."""
+"""Print kernels as source text, to read or to compile elsewhere: CUDA C++ and Metal.
+
+The input is the same loop code that the PTX backend compiles.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ LANGUAGES: dict[str, type[Dialect]] = {"cuda-c": CudaC, "metal": Metal}
 
 
 def emit_source(kernels: Sequence[DeviceKernel], language: str) -> str:
-    """Kernels as one text in a language of `LANGUAGES`, with the helpers that they use before them.
+    """Print kernels in one of `LANGUAGES`, preceded by the helper functions that they use.
 
-    Raises CompileError (E0780) for what the language cannot state.
+    Raises CompileError (E0780) for constructs that the language cannot express.
     """
     factory = LANGUAGES.get(language)
     if factory is None:
-        help = did_you_mean(language, LANGUAGES) or f"the languages are {', '.join(LANGUAGES)}"
-        raise CompileError(error("E0781", f"no source is printed in `{language}`", help=help))
+        help = did_you_mean(language, LANGUAGES) or f"the source languages are {', '.join(LANGUAGES)}"
+        raise CompileError(error("E0781", f"unknown source language `{language}`", help=help))
     dialect = factory()
     with deep_recursion():
         texts = [kernel_text(k, dialect) for k in kernels]

@@ -1,4 +1,4 @@
-"""Barriers in shared memory and bulk copies in CUDA C: instructions of PTX in `asm`, as the PTX backend states them."""
+"""Barriers in shared memory and bulk copies in CUDA C: the PTX backend's instructions in `asm`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from mlcc.ir import tir
 
-# name: instruction, and its operands by argument: (kind, number); s: address in shared memory of the
-# argument, S: of a pointer and the offset beside it, G: the same in global memory, m: address of a parameter, i: number
+# name -> instruction, and its operands as kind and argument number. Kinds: s: shared address of a pointer, S: of a
+# pointer plus the offset after it, G: global address of a pointer plus offset, m: address of a parameter, i: integer
 _FORMS: dict[str, tuple[str, str]] = {
     "ptx_init_barrier_thread_count": ("mbarrier.init.shared::cta.b64 [%0], %1;", "s0 i1"),
     "ptx_arrive_barrier": ("mbarrier.arrive.shared::cta.b64 _, [%0];", "s0"),
@@ -27,7 +27,7 @@ _FORMS: dict[str, tuple[str, str]] = {
 
 
 def asm_statement(name: str, args: Sequence[str], node: tir.Call) -> str | None:
-    """The statement for a call, from the texts of its arguments; None for what is none of these."""
+    """Print a call, given its printed arguments; None for other intrinsics."""
     if name == "ptx_wait_barrier" and len(args) == 1:
         args = (*args, "0")
     if name in _FORMS:
@@ -37,21 +37,21 @@ def asm_statement(name: str, args: Sequence[str], node: tir.Call) -> str | None:
         return _asm(f"cp.async.bulk.wait_group{read} {tir.const_int(node.args[0])};", "", args)
     if name == "ptx_cp_async_bulk_tensor":
         rank = len(args) - 5
-        where = ", ".join(f"%{n}" for n in range(2, 2 + rank))
+        coordinates = ", ".join(f"%{n}" for n in range(2, 2 + rank))
         text = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
         operands = " ".join(("S0 m2", *(f"i{n}" for n in range(5, 5 + rank)), "s3"))
-        return _asm(f"{text} [%0], [%1, {{{where}}}], [%{2 + rank}];", operands, args)
+        return _asm(f"{text} [%0], [%1, {{{coordinates}}}], [%{2 + rank}];", operands, args)
     if name == "ptx_cp_async_bulk_tensor_store":
         rank = len(args) - 4
-        where = ", ".join(f"%{n}" for n in range(2, 2 + rank))
-        text = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [%1, {{{where}}}], [%0];"
+        coordinates = ", ".join(f"%{n}" for n in range(2, 2 + rank))
+        text = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group [%1, {{{coordinates}}}], [%0];"
         return _asm(text, " ".join(("S0 m2", *(f"i{n}" for n in range(4, 4 + rank)))), args)
     return None
 
 
 def _asm(text: str, operands: str, args: Sequence[str]) -> str:
-    given = ", ".join(operand(o[0], int(o[1:]), args) for o in operands.split())
-    return f'asm volatile("{text}" :: {given} : "memory")' if given else f'asm volatile("{text}" ::: "memory")'
+    arguments = ", ".join(operand(o[0], int(o[1:]), args) for o in operands.split())
+    return f'asm volatile("{text}" :: {arguments} : "memory")' if arguments else f'asm volatile("{text}" ::: "memory")'
 
 
 def operand(kind: str, at: int, args: Sequence[str]) -> str:

@@ -29,18 +29,19 @@ _SHUFFLES = {
 }  # fmt: skip
 
 
-_NOTED = """if ((unsigned long long){place} < (unsigned long long)extent) return {place};
+_CHECK_BODY = """if ((unsigned long long){place} < (unsigned long long)extent) return {place};
   if (atomicCAS(record, 0, number) == 0) {{
     ((long long*)record)[1] = index;
     ((long long*)record)[2] = extent;
   }}
   if (extent < 1) asm volatile("exit;");
   return 0;"""
-_CHECKED = ("long long", "long long index, long long extent, int number, int* record")
-_CHECKS = {
-    "checked_index": (*_CHECKED, _NOTED.format(place="index")),
+_CHECK_SIGNATURE = ("long long", "long long index, long long extent, int number, int* record")
+_CHECK_HELPERS = {
+    "checked_index": (*_CHECK_SIGNATURE, _CHECK_BODY.format(place="index")),
     "checked_from_end": (
-        *_CHECKED, "const long long place = index < 0 ? index + extent : index;\n  " + _NOTED.format(place="place"),
+        *_CHECK_SIGNATURE,
+        "const long long place = index < 0 ? index + extent : index;\n  " + _CHECK_BODY.format(place="place"),
     ),
 }  # fmt: skip
 
@@ -58,7 +59,7 @@ class CudaC(Dialect):
         "float64": "double",
     }  # fmt: skip
     long_suffix = "ll"
-    helpers = _CHECKS
+    helpers = _CHECK_HELPERS
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,9 +79,9 @@ class CudaC(Dialect):
     def vector(self, dtype: DType, lanes: int) -> str | None:
         if lanes * dtype.bytes not in (2, 4, 8, 16):
             return None
-        known = _VECTORS.get(str(dtype))
-        if known is not None and (lanes == 2 or (lanes == 4 and dtype.bytes <= 4)):
-            return f"{known}{lanes}"
+        scalar = _VECTORS.get(str(dtype))
+        if scalar is not None and (lanes == 2 or (lanes == 4 and dtype.bytes <= 4)):
+            return f"{scalar}{lanes}"
         self.use("lanes")
         return f"lanes<{self.memory(dtype)}, {lanes}>"
 
@@ -140,7 +141,7 @@ class CudaC(Dialect):
         self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: int
     ) -> list[str]:
         bounds = "" if threads is None else f" __launch_bounds__({threads})"
-        listed = [_declared(p) for p in params]
+        listed = [_parameter(p) for p in params]
         lines = [f'extern "C" __global__ void{bounds} {name}({", ".join(listed)}) {{']
         lines += [f"  const int {variable} = {axis};" for axis, variable in axes.items()]
         return lines + [f"  extern __shared__ __align__({dynamic}) unsigned char dynamic_shared[];"] * bool(dynamic)
@@ -152,7 +153,7 @@ class CudaC(Dialect):
         return lines
 
 
-def _declared(param: Param) -> str:
+def _parameter(param: Param) -> str:
     if not param.is_pointer:
         return f"{param.type} {param.name}"
     restrict = " __restrict__" if param.restrict else ""

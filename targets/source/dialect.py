@@ -1,4 +1,4 @@
-"""Dialects of the C family that kernels are written in: the interface of their differences."""
+"""The interface of the C dialects in which kernels are printed."""
 
 from __future__ import annotations
 
@@ -27,37 +27,37 @@ def refuse(message: str, span: Span | None = None, help: str | None = None) -> C
 
 
 class Dialect(ABC):
-    """One language. Remembers which helpers the printed text uses; `prelude` defines those."""
+    """One language. It records which helper functions the printed text uses; `prelude` defines these."""
 
     name: ClassVar[str]
     words: ClassVar[frozenset[str]] = C_WORDS
     inline: ClassVar[str]  # the prefix of a helper function
     shared: ClassVar[str]  # the prefix of a shared array, its alignment in braces
-    in_registers: ClassVar[str] = ""  # the prefix of a thread's array that instructions access by 32-bit words
+    in_registers: ClassVar[str] = ""  # prefix of a local array that instructions access as 32-bit registers
     types: ClassVar[Mapping[str, str]]  # of a scalar in memory, by dtype
     long_suffix: ClassVar[str]
 
-    helpers: ClassVar[Mapping[str, tuple[str, str, str]]] = {}  # those of this language, as in HELPERS
+    helpers: ClassVar[Mapping[str, tuple[str, str, str]]] = {}  # additional helpers, as in HELPERS
 
     def __init__(self) -> None:
         self._helpers: dict[str, None] = {}
-        self.sums: list[tuple[str, str]] = []  # `registers` of all that is in scope
+        self.sums: list[tuple[str, str]] = []  # `registers` of the accumulators in scope
 
     # ------------------------------------------------------------ types
 
     def tensor_map(self, span: Span | None = None) -> str:
-        """The type of a parameter that is a tensor map. Raises CompileError."""
+        """Return the type of a tensor map parameter. Raises CompileError."""
         raise refuse(f"{self.name} has no tensor maps", span)
 
     def memory(self, dtype: DType, span: Span | None = None) -> str:
-        """The type of one element in memory. Raises CompileError for a dtype that the language lacks."""
+        """Return the type of an element in memory. Raises CompileError for an unsupported dtype."""
         name = self.types.get(str(dtype.element))
         if name is None:
             raise refuse(f"{self.name} has no {dtype.element}", span)
         return name
 
     def register(self, dtype: DType, span: Span | None = None) -> str:
-        """The type of a value while it is computed with: bool, and float for what is narrower than it."""
+        """Return the type of a value in computations: bool, and float for narrower floats."""
         if dtype.is_bool:
             return "bool"
         if dtype.is_float and dtype.bits < 32:
@@ -67,43 +67,43 @@ class Dialect(ABC):
 
     @abstractmethod
     def vector(self, dtype: DType, lanes: int) -> str | None:
-        """The vector type in memory, if there is one of that size."""
+        """Return the vector type in memory; None if there is none of this size."""
 
     @abstractmethod
     def make_vector(self, dtype: DType, lanes: Sequence[str]) -> str:
-        """A value of that type from elements as they lie in memory."""
+        """Build a vector from elements in their memory type."""
 
     @abstractmethod
     def lane(self, vector: str, dtype: DType, lanes: int, lane: int) -> str:
-        """One lane of a value of that type, as it lies in memory."""
+        """Extract a lane of a vector, in its memory type."""
 
     @abstractmethod
     def pointer(self, type: str, scope: str, const: bool = False) -> str:
-        """A pointer to elements of a type in a storage scope."""
+        """Return the type of a pointer to elements in a storage scope."""
 
     # ------------------------------------------------------------ values
 
     @abstractmethod
     def from_memory(self, text: str, dtype: DType) -> str:
-        """An element of a narrow float as a float."""
+        """Convert an element of a narrow float dtype to float."""
 
     @abstractmethod
     def to_memory(self, text: str, dtype: DType, source: DType) -> str:
-        """A float (or double, by `source`) rounded to an element of a narrow float."""
+        """Round a float (or double, by `source`) to an element of a narrow float dtype."""
 
     def round(self, text: str, dtype: DType, source: DType) -> str:
-        """A float rounded to a narrower one, as a float."""
+        """Round a float to a narrower dtype, as a float."""
         return self.from_memory(self.to_memory(text, dtype, source), dtype)
 
     # ------------------------------------------------------------ functions
 
     @abstractmethod
     def math(self, name: str, dtype: DType, span: Span | None) -> str:
-        """The function for an intrinsic on float32 or float64."""
+        """Return the function for an intrinsic on float32 or float64. Raises CompileError."""
 
     @abstractmethod
     def intrinsic(self, name: str, args: Sequence[str], node: tir.Call) -> str | None:
-        """A call of what threads do together, and other intrinsics of GPUs; None if there is no such."""
+        """Print a call of a GPU intrinsic, such as a barrier or shuffle; None for an unknown one."""
 
     def registers(self, name: str, buffer: tir.Buffer) -> list[tuple[str, str]]:
         """Return the asm operands of an accumulator buffer of warpgroup products: constraint letters and lvalues."""
@@ -115,14 +115,15 @@ class Dialect(ABC):
     def head(
         self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: int
     ) -> list[str]:
-        """The lines from the name of the kernel to its opening brace, and those that define the axes in use: variables
-        by axis. `threads`: of a block, if that is known. `dynamic`: the alignment of `dynamic_shared`, memory of a
-        block whose size the launch tells; 0 where it is not used."""
+        """Return the lines up to the kernel's opening brace, and the definitions of the variables of `axes`.
+
+        `threads` is the block size, if constant; `dynamic` the alignment of the dynamic shared memory, 0 for none.
+        """
 
     # ------------------------------------------------------------ helpers
 
     def use(self, helper: str) -> str:
-        """The name of a helper function, which the prelude will define."""
+        """Return the name of a helper function, and have the prelude define it."""
         self._helpers.setdefault(helper)
         return helper
 
@@ -144,7 +145,7 @@ class Dialect(ABC):
 
 
 class Param:
-    """A parameter as printed: its name, its type, and whether it is a pointer (`const`: only read through)."""
+    """A printed parameter: name, type, and whether it is a pointer (`const`: to memory that is only read)."""
 
     __slots__ = ("const", "is_pointer", "name", "restrict", "type")
 
@@ -152,7 +153,7 @@ class Param:
         self.name, self.type, self.is_pointer, self.const, self.restrict = name, type, is_pointer, const, restrict
 
 
-# name -> result type, parameters, body; integers divide as everywhere: x / 0 = x % 0 = 0, and MIN / -1 = MIN
+# name -> result type, parameters, body; integer division is total: x / 0 = x % 0 = 0, and MIN / -1 = MIN
 HELPERS: dict[str, tuple[str, str, str]] = {
     "div_trunc": ("T", "T a, T b", "return b == 0 ? T(0) : (T(-1) < T(0) && b == T(-1)) ? T(T(0) - a) : T(a / b);"),
     "mod_trunc": ("T", "T a, T b", "return b == 0 || (T(-1) < T(0) && b == T(-1)) ? T(0) : T(a % b);"),

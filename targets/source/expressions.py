@@ -1,4 +1,4 @@
-"""Scalar expressions as text, with parentheses where the language needs them."""
+"""Print scalar expressions, with parentheses where the language needs them."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 ATOM, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUAL, BIT_AND, BIT_XOR, BIT_OR, AND, OR, CHOICE = range(13, 0, -1)
 
-Text = tuple[int, str]  # how tightly the outermost operator binds, and the text
+Text = tuple[int, str]  # precedence of the outermost operator, and the text
 
 
-def text(w: KernelWriter, node: tir.Expr, least: int = CHOICE) -> str:
-    """The text of a scalar expression, in parentheses unless it binds at least so tightly."""
+def text(w: KernelWriter, node: tir.Expr, precedence: int = CHOICE) -> str:
+    """Print a scalar expression, in parentheses if its precedence is lower than `precedence`."""
     emit = _EMIT.get(type(node))
     if emit is None or node.dtype.lanes > 1:
         raise refuse(f"`{type(node).__name__}` of {node.dtype} has no source form", node.span)
-    binds, printed = emit(w, node)
-    return printed if binds >= least else f"({printed})"
+    own_precedence, printed = emit(w, node)
+    return printed if own_precedence >= precedence else f"({printed})"
 
 
 def _infix(w: KernelWriter, level: int, symbol: str, lhs: tir.Expr, rhs: tir.Expr) -> Text:
-    """A left-associative operator. Bits and shifts get parentheses, as compilers ask for them."""
+    """Print a left-associative operator. Operands of bit operations and shifts get parentheses, to avoid warnings."""
     plain = level in (PRODUCT, SUM, AND, OR, ORDER, EQUAL)
     return level, f"{text(w, lhs, level if plain else UNARY)} {symbol} {text(w, rhs, level + 1 if plain else UNARY)}"
 
 
-def _fitted(w: KernelWriter, dtype: DType, made: Text) -> Text:
-    """A result of arithmetic in its dtype: C computes narrow integers as int, and we narrow floats as float."""
+def _narrowed(w: KernelWriter, dtype: DType, result: Text) -> Text:
+    """Convert an arithmetic result to its dtype: C computes narrow integers as int, and mlcc narrow floats as float."""
     if dtype.is_int and dtype.bits < 32:
-        return ATOM, f"{_cast_name(w, dtype)}({made[1]})"
+        return ATOM, f"{_cast_name(w, dtype)}({result[1]})"
     if dtype.is_float and dtype.bits < 32:
-        return ATOM, w.language.round(made[1], dtype, DType.of("float32"))
-    return made
+        return ATOM, w.language.round(result[1], dtype, DType.of("float32"))
+    return result
 
 
 def _cast_name(w: KernelWriter, dtype: DType) -> str:
-    """A type as a function, `T(x)`."""
+    """Return a type as it is written in a functional cast, `T(x)`."""
     name = w.language.register(dtype)
     return name if " " not in name else f"({name})"
 
@@ -62,7 +62,7 @@ def _int(w: KernelWriter, node: tir.IntImm) -> Text:
 
 
 def number(w: KernelWriter, value: int, dtype: DType) -> Text:
-    """An integer as a constant of its dtype."""
+    """Print an integer constant of a dtype."""
     if dtype.is_bool:
         return ATOM, "true" if value else "false"
     if dtype.is_handle:
@@ -89,15 +89,15 @@ def _float(w: KernelWriter, node: tir.FloatImm) -> Text:
 
 
 def _shortest(value: float) -> str:
-    """The shortest text that reads as that float32."""
+    """Return the shortest text that reads as this float32."""
     import numpy as np
 
-    return str(np.format_float_scientific(np.float32(value), unique=True, trim="-")) if _is_far(value) else str(
+    return str(np.format_float_scientific(np.float32(value), unique=True, trim="-")) if _needs_exponent(value) else str(
         np.format_float_positional(np.float32(value), unique=True, trim="0")
     )  # fmt: skip
 
 
-def _is_far(value: float) -> bool:
+def _needs_exponent(value: float) -> bool:
     return value != 0 and not 1e-4 <= abs(value) < 1e7
 
 
@@ -109,18 +109,18 @@ def _arithmetic(level: int, symbol: str, for_bool: tuple[int, str]) -> Callable[
         dtype = node.dtype
         if dtype.is_bool:
             return ATOM, f"bool({_infix(w, *for_bool, node.lhs, node.rhs)[1]})"
-        if dtype.is_handle:  # counted in bytes
+        if dtype.is_handle:  # pointer arithmetic is in bytes
             return ATOM, f"((char*){text(w, node.lhs, UNARY)} {symbol} {text(w, node.rhs, PRODUCT)})"
         known = node.rhs.value if isinstance(node.rhs, tir.IntImm) else 0
         if symbol == "+" and known < 0 and dtype.bits >= 32:
             return SUM, f"{text(w, node.lhs, SUM)} - {number(w, -known, dtype)[1]}"
-        return _fitted(w, dtype, _infix(w, level, symbol, node.lhs, node.rhs))
+        return _narrowed(w, dtype, _infix(w, level, symbol, node.lhs, node.rhs))
 
     return emit
 
 
-def _helper(w: KernelWriter, name: str, *nodes: tir.Expr) -> Text:
-    """A call of a helper on values of one dtype."""
+def _call_helper(w: KernelWriter, name: str, *nodes: tir.Expr) -> Text:
+    """Print a call of a helper function on values of one dtype."""
     return ATOM, f"{w.language.use(name)}({', '.join(text(w, n) for n in nodes)})"
 
 
@@ -135,8 +135,8 @@ def _div(w: KernelWriter, node: tir.Div) -> Text:
     if dtype.is_bool:
         return _bool_quotient(w, node)
     if dtype.is_float or (tir.const_int(node.rhs) or -1) != -1:
-        return _fitted(w, dtype, _infix(w, PRODUCT, "/", node.lhs, node.rhs))
-    return _helper(w, "div_trunc", node.lhs, node.rhs)
+        return _narrowed(w, dtype, _infix(w, PRODUCT, "/", node.lhs, node.rhs))
+    return _call_helper(w, "div_trunc", node.lhs, node.rhs)
 
 
 def _mod(w: KernelWriter, node: tir.Mod) -> Text:
@@ -145,14 +145,14 @@ def _mod(w: KernelWriter, node: tir.Mod) -> Text:
         return _bool_quotient(w, node)
     if dtype.is_float:
         name = w.language.math("fmod", _wide(dtype), node.span)
-        return _fitted(w, dtype, (ATOM, f"{name}({text(w, node.lhs)}, {text(w, node.rhs)})"))
+        return _narrowed(w, dtype, (ATOM, f"{name}({text(w, node.lhs)}, {text(w, node.rhs)})"))
     if (tir.const_int(node.rhs) or -1) != -1:
-        return _fitted(w, dtype, _infix(w, PRODUCT, "%", node.lhs, node.rhs))
-    return _helper(w, "mod_trunc", node.lhs, node.rhs)
+        return _narrowed(w, dtype, _infix(w, PRODUCT, "%", node.lhs, node.rhs))
+    return _call_helper(w, "mod_trunc", node.lhs, node.rhs)
 
 
 def _wide(dtype: DType) -> DType:
-    """The dtype that a float is computed in."""
+    """Return the dtype that a float is computed in."""
     return DType.of("float32") if dtype.bits < 32 else dtype.element
 
 
@@ -162,12 +162,12 @@ def _floordiv(w: KernelWriter, node: tir.FloorDiv) -> Text:
         return _bool_quotient(w, node)
     if dtype.is_float:
         quotient = _infix(w, PRODUCT, "/", node.lhs, node.rhs)[1]
-        return _fitted(w, dtype, (ATOM, f"{w.language.math('floor', _wide(dtype), node.span)}({quotient})"))
+        return _narrowed(w, dtype, (ATOM, f"{w.language.math('floor', _wide(dtype), node.span)}({quotient})"))
     if known is not None and known > 0 and known & (known - 1) == 0:
-        return _fitted(w, dtype, (SHIFT, f"{text(w, node.lhs, UNARY)} >> {known.bit_length() - 1}"))
+        return _narrowed(w, dtype, (SHIFT, f"{text(w, node.lhs, UNARY)} >> {known.bit_length() - 1}"))
     if known is not None and known > 0 and (dtype.is_uint or w.never_negative(node.lhs)):
-        return _fitted(w, dtype, _infix(w, PRODUCT, "/", node.lhs, node.rhs))
-    return _helper(w, "div_floor", node.lhs, node.rhs)
+        return _narrowed(w, dtype, _infix(w, PRODUCT, "/", node.lhs, node.rhs))
+    return _call_helper(w, "div_floor", node.lhs, node.rhs)
 
 
 def _floormod(w: KernelWriter, node: tir.FloorMod) -> Text:
@@ -175,17 +175,17 @@ def _floormod(w: KernelWriter, node: tir.FloorMod) -> Text:
     if dtype.is_bool:
         return _bool_quotient(w, node)
     if dtype.is_float:
-        return _fitted(w, dtype, _helper(w, "floor_mod", node.lhs, node.rhs))
+        return _narrowed(w, dtype, _call_helper(w, "floor_mod", node.lhs, node.rhs))
     if known is not None and known > 0 and known & (known - 1) == 0:
-        return _fitted(w, dtype, (BIT_AND, f"{text(w, node.lhs, UNARY)} & {known - 1}"))
+        return _narrowed(w, dtype, (BIT_AND, f"{text(w, node.lhs, UNARY)} & {known - 1}"))
     if known is not None and known > 0 and (dtype.is_uint or w.never_negative(node.lhs)):
-        return _fitted(w, dtype, _infix(w, PRODUCT, "%", node.lhs, node.rhs))
-    return _helper(w, "mod_floor", node.lhs, node.rhs)
+        return _narrowed(w, dtype, _infix(w, PRODUCT, "%", node.lhs, node.rhs))
+    return _call_helper(w, "mod_floor", node.lhs, node.rhs)
 
 
-def _extreme(helper: str) -> Callable[[KernelWriter, Any], Text]:
-    """NaN where one is NaN: so it is not the language's own function for floats."""
-    return lambda w, node: _helper(w, helper, node.lhs, node.rhs)
+def _min_or_max(helper: str) -> Callable[[KernelWriter, Any], Text]:
+    """Print min or max, which return NaN if an operand is NaN, unlike the language's own functions."""
+    return lambda w, node: _call_helper(w, helper, node.lhs, node.rhs)
 
 
 def _compare(level: int, symbol: str) -> Callable[[KernelWriter, Any], Text]:
@@ -193,15 +193,15 @@ def _compare(level: int, symbol: str) -> Callable[[KernelWriter, Any], Text]:
 
 
 def _logical(level: int, symbol: str) -> Callable[[KernelWriter, Any], Text]:
-    """Operands of the other operator get parentheses, as compilers ask for them."""
+    """Print `&&` or `||`; operands with the other operator get parentheses, to avoid warnings."""
 
     def side(w: KernelWriter, node: tir.Expr) -> str:
-        return text(w, node, level if isinstance(node, (tir.And, tir.Or)) and level == _level(node) else EQUAL)
+        return text(w, node, level if isinstance(node, (tir.And, tir.Or)) and level == _precedence(node) else EQUAL)
 
     return lambda w, node: (level, f"{side(w, node.lhs)} {symbol} {side(w, node.rhs)}")
 
 
-def _level(node: tir.Expr) -> int:
+def _precedence(node: tir.Expr) -> int:
     return AND if isinstance(node, tir.And) else OR
 
 
@@ -210,7 +210,7 @@ def _not(w: KernelWriter, node: tir.Not) -> Text:
 
 
 def choice(w: KernelWriter, condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> Text:
-    """Only the chosen side is evaluated."""
+    """Print a conditional expression; only the selected operand is evaluated."""
     return CHOICE, f"{text(w, condition, OR)} ? {text(w, true, OR)} : {text(w, false, OR)}"
 
 
@@ -264,7 +264,7 @@ def _call(w: KernelWriter, node: tir.Call) -> Text:
         return emit(w, node)
     if node.dtype.is_float and len(node.args) in (1, 2, 3) and all(a.dtype is node.dtype for a in node.args):
         function = w.language.math(name, _wide(node.dtype), node.span)
-        return _fitted(w, node.dtype, (ATOM, f"{function}({', '.join(text(w, a) for a in node.args)})"))
+        return _narrowed(w, node.dtype, (ATOM, f"{function}({', '.join(text(w, a) for a in node.args)})"))
     call = w.language.intrinsic(name, [_argument(w, a) for a in node.args], node)
     if call is None:
         raise refuse(f"`T.{name}` has no form in {w.language.name}", node.span)
@@ -278,22 +278,22 @@ def _argument(w: KernelWriter, node: tir.Expr) -> str:
 def _bits(level: int, symbol: str) -> Callable[[KernelWriter, tir.Call], Text]:
     def emit(w: KernelWriter, node: tir.Call) -> Text:
         printed = _infix(w, level, symbol, *node.args)
-        return (ATOM, f"bool({printed[1]})") if node.dtype.is_bool else _fitted(w, node.dtype, printed)
+        return (ATOM, f"bool({printed[1]})") if node.dtype.is_bool else _narrowed(w, node.dtype, printed)
 
     return emit
 
 
 def _bitwise_not(w: KernelWriter, node: tir.Call) -> Text:
     inner = text(w, node.args[0], UNARY)
-    return (UNARY, f"!{inner}") if node.dtype.is_bool else _fitted(w, node.dtype, (UNARY, f"~{inner}"))
+    return (UNARY, f"!{inner}") if node.dtype.is_bool else _narrowed(w, node.dtype, (UNARY, f"~{inner}"))
 
 
 def _shift(helper: str, symbol: str) -> Callable[[KernelWriter, tir.Call], Text]:
     def emit(w: KernelWriter, node: tir.Call) -> Text:
         count = tir.const_int(node.args[1])
         if count is not None and 0 <= count < node.dtype.bits:
-            return _fitted(w, node.dtype, (SHIFT, f"{text(w, node.args[0], UNARY)} {symbol} {count}"))
-        return _helper(w, helper, *node.args)
+            return _narrowed(w, node.dtype, (SHIFT, f"{text(w, node.args[0], UNARY)} {symbol} {count}"))
+        return _call_helper(w, helper, *node.args)
 
     return emit
 
@@ -302,17 +302,17 @@ def _if_then_else(w: KernelWriter, node: tir.Call) -> Text:
     return choice(w, *node.args)
 
 
-def _first(w: KernelWriter, node: tir.Call) -> Text:
+def _first_argument(w: KernelWriter, node: tir.Call) -> Text:
     return ATOM, text(w, node.args[0], ATOM)
 
 
 def _sigmoid(w: KernelWriter, node: tir.Call) -> Text:
     one = "1.0" if node.dtype.bits == 64 else "1.0f"
     exp = w.language.math("exp", _wide(node.dtype), node.span)
-    return _fitted(w, node.dtype, (PRODUCT, f"{one} / ({one} + {exp}(-{text(w, node.args[0], UNARY)}))"))
+    return _narrowed(w, node.dtype, (PRODUCT, f"{one} / ({one} + {exp}(-{text(w, node.args[0], UNARY)}))"))
 
 
-def _test(name: str) -> Callable[[KernelWriter, tir.Call], Text]:
+def _float_predicate(name: str) -> Callable[[KernelWriter, tir.Call], Text]:
     def emit(w: KernelWriter, node: tir.Call) -> Text:
         if not node.args[0].dtype.is_float:
             return ATOM, "true" if name == "isfinite" else "false"
@@ -326,17 +326,19 @@ def _abs(w: KernelWriter, node: tir.Call) -> Text:
     if dtype.is_float:
         return ATOM, f"{w.language.math('fabs', _wide(dtype), node.span)}({text(w, node.args[0])})"
     if dtype.is_uint or dtype.is_bool:
-        return _first(w, node)
+        return _first_argument(w, node)
     x = text(w, node.args[0], UNARY)
-    return _fitted(w, dtype, (CHOICE, f"{x} < 0 ? -{x} : {x}"))
+    return _narrowed(w, dtype, (CHOICE, f"{x} < 0 ? -{x} : {x}"))
 
 
 def _fma(w: KernelWriter, node: tir.Call) -> Text:
-    a, b, added = node.args
+    a, b, addend = node.args
     if node.dtype.is_int:
-        return _fitted(w, node.dtype, (SUM, f"{text(w, a, PRODUCT)} * {text(w, b, UNARY)} + {text(w, added, PRODUCT)}"))
+        return _narrowed(
+            w, node.dtype, (SUM, f"{text(w, a, PRODUCT)} * {text(w, b, UNARY)} + {text(w, addend, PRODUCT)}")
+        )
     name = w.language.math("fma", _wide(node.dtype), node.span)
-    return _fitted(w, node.dtype, (ATOM, f"{name}({text(w, a)}, {text(w, b)}, {text(w, added)})"))
+    return _narrowed(w, node.dtype, (ATOM, f"{name}({text(w, a)}, {text(w, b)}, {text(w, addend)})"))
 
 
 def _reinterpret(w: KernelWriter, node: tir.Call) -> Text:
@@ -371,16 +373,16 @@ def _infinity(w: KernelWriter, node: tir.Call) -> Text:
     return ATOM, "INFINITY"
 
 
-def _checked(w: KernelWriter, node: tir.Call) -> Text:
-    """A checked index: a failure is noted in the kernel's error record."""
+def _checked_index(w: KernelWriter, node: tir.Call) -> Text:
+    """Print a checked index; a failure is noted in the kernel's error record."""
     check = checked_index(node)
     if check is None:
         raise refuse("`T.checked_index` takes an index, an extent, a text, a dimension and a bool", node.span)
     number = w.failure_number(INDEX, check.message)
     wide = _cast_name(w, INT64)
     index, extent = (f"{wide}({text(w, part)})" for part in (check.index, check.extent))
-    turned = w.language.use("checked_from_end" if check.from_end and not check.index.dtype.is_uint else "checked_index")
-    return ATOM, f"{turned}({index}, {extent}, {number}, {w.record()})"
+    helper = w.language.use("checked_from_end" if check.from_end and not check.index.dtype.is_uint else "checked_index")
+    return ATOM, f"{helper}({index}, {extent}, {number}, {w.record()})"
 
 
 def _return(w: KernelWriter, node: tir.Call) -> Text:
@@ -390,11 +392,11 @@ def _return(w: KernelWriter, node: tir.Call) -> Text:
 _CALLS: dict[str, Callable[[KernelWriter, tir.Call], Text]] = {
     "bitwise_and": _bits(BIT_AND, "&"), "bitwise_or": _bits(BIT_OR, "|"), "bitwise_xor": _bits(BIT_XOR, "^"),
     "bitwise_not": _bitwise_not, "shift_left": _shift("shift_up", "<<"), "shift_right": _shift("shift_down", ">>"),
-    "if_then_else": _if_then_else, "likely": _first, "tvm_thread_invariant": _first, "assume_number": _first,
-    "ignore_loop_partition": _first,
-    "sigmoid": _sigmoid, "isnan": _test("isnan"), "isinf": _test("isinf"), "isfinite": _test("isfinite"),
+    "if_then_else": _if_then_else, "sigmoid": _sigmoid,
+    **dict.fromkeys(("likely", "tvm_thread_invariant", "assume_number", "ignore_loop_partition"), _first_argument),
+    **{name: _float_predicate(name) for name in ("isnan", "isinf", "isfinite")},
     "abs": _abs, "fabs": _abs, "fma": _fma, "reinterpret": _reinterpret, "address_of": _address,
-    "checked_index": _checked, "tvm_access_ptr": _access_ptr, "infinity": _infinity, "thread_return": _return,
+    "checked_index": _checked_index, "tvm_access_ptr": _access_ptr, "infinity": _infinity, "thread_return": _return,
 }  # fmt: skip
 
 _EMIT: dict[type, Callable[[KernelWriter, Any], Text]] = {
@@ -402,7 +404,7 @@ _EMIT: dict[type, Callable[[KernelWriter, Any], Text]] = {
     tir.Add: _arithmetic(SUM, "+", (BIT_OR, "|")), tir.Sub: _arithmetic(SUM, "-", (BIT_XOR, "^")),
     tir.Mul: _arithmetic(PRODUCT, "*", (BIT_AND, "&")),
     tir.Div: _div, tir.Mod: _mod, tir.FloorDiv: _floordiv, tir.FloorMod: _floormod,
-    tir.Min: _extreme("least"), tir.Max: _extreme("most"),
+    tir.Min: _min_or_max("least"), tir.Max: _min_or_max("most"),
     tir.EQ: _compare(EQUAL, "=="), tir.NE: _compare(EQUAL, "!="), tir.LT: _compare(ORDER, "<"),
     tir.LE: _compare(ORDER, "<="), tir.GT: _compare(ORDER, ">"), tir.GE: _compare(ORDER, ">="),
     tir.And: _logical(AND, "&&"), tir.Or: _logical(OR, "||"), tir.Not: _not,

@@ -1,4 +1,4 @@
-"""A kernel as text: its head, and its statements line by line."""
+"""Print a kernel: its signature, and its statements line by line."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _ALIGNED = ("global", "shared", "shared.dyn")  # scopes of memory that starts at
 
 
 def kernel_text(kernel: DeviceKernel, language: Dialect) -> str:
-    """The definition of one kernel. Raises CompileError (E0780)."""
+    """Print the definition of one kernel. Raises CompileError (E0780)."""
     return KernelWriter(kernel, language).text()
 
 
 class KernelWriter:
-    """Writes one kernel: what names variables have, and the lines so far."""
+    """The printer of one kernel: names of variables, and the lines so far."""
 
     def __init__(self, kernel: DeviceKernel, language: Dialect) -> None:
         self.language = language
@@ -42,14 +42,14 @@ class KernelWriter:
         self._lanes = Lanes()
         self._names: dict[tir.Var, str] = {}
         self._taken: set[str] = {"lanes", *HELPERS, *language.helpers}
-        self._scopes: dict[tir.Var, str] = {}  # of memory, by its pointer
-        self._parts: dict[tir.Var, str] = {}  # lanes of loaded vectors, which stand for elements
+        self._scopes: dict[tir.Var, str] = {}  # pointer -> storage scope
+        self._parts: dict[tir.Var, str] = {}  # pseudo pointer -> lane of a loaded vector
         self._lines: list[str] = []
         self._depth = 1
         self._by_words = in_registers(kernel.body)
         self._sums = accumulators(kernel.body)
         language.sums.clear()
-        self._dynamic: list[str] = []  # sizes in bytes of the arrays in dynamic shared memory so far
+        self._dynamic: list[str] = []  # sizes in bytes of the arrays in dynamic shared memory
 
     def text(self) -> str:
         kernel = self._kernel
@@ -59,7 +59,7 @@ class KernelWriter:
             extent = tir.const_int(kernel.extents[axis])
             self._analyzer.bind_bound(var, 0, (extent or 2**31) - 1)
         params = self._params()
-        self._hoisted()
+        self._declare_shared()
         self.body(kernel.body)
         threads = [tir.const_int(kernel.extents.get(axis, tir.IntImm(DType.of("int32"), 1))) for axis in BLOCK]
         count = None if None in threads else threads[0] * threads[1] * threads[2]  # type: ignore[operator]
@@ -147,26 +147,26 @@ class KernelWriter:
     # ------------------------------------------------------------ memory
 
     def element(self, buffer: tir.Buffer, index: tir.Expr) -> str:
-        """An element of a buffer of scalars, as it lies in memory."""
+        """Print an element of a buffer of scalars, in its memory type."""
         return (
             self._parts.get(buffer.data) or f"{self.name(buffer.data)}[{ex.text(self, self._analyzer.simplify(index))}]"
         )
 
-    def _hoisted(self) -> None:
+    def _declare_shared(self) -> None:
         """Declare shared memory at the top of the kernel, as Metal requires."""
         for stmt in self._kernel.body:
             for node in walk(stmt):
                 if isinstance(node, tir.AllocBuffer) and node.buffer.scope.startswith("shared"):
-                    self._shared(node.buffer)
+                    self._declare_shared_buffer(node.buffer)
 
-    def _shared(self, buffer: tir.Buffer) -> None:
+    def _declare_shared_buffer(self, buffer: tir.Buffer) -> None:
         name = self.define(buffer.data, buffer.name)
         scope = self._scopes[buffer.data] = buffer.scope
         type, lanes = self.language.memory(buffer.dtype, buffer.span), buffer.dtype.lanes
         sizes = [tir.const_int(d) for d in buffer.shape]
         if scope != "shared.dyn":
             if None in sizes:
-                raise refuse(f"`{buffer.name}` in memory of a block has a size that is not constant", buffer.span)
+                raise refuse(f"`{buffer.name}` in shared memory needs a constant size", buffer.span)
             shared = self.language.shared.format(alignment_of(buffer))
             self.line(f"{shared} {type} {name}[{sizes[0] * lanes}];")  # type: ignore[operator]
             return
@@ -191,7 +191,7 @@ class KernelWriter:
             raise refuse(f"memory of scope `{buffer.scope}` has no source form", stmt.span)
         size = tir.const_int(buffer.shape[0])
         if size is None:
-            raise refuse(f"`{buffer.name}` of a thread has a size that is not constant", stmt.span)
+            raise refuse(f"`{buffer.name}` in thread-local memory needs a constant size", stmt.span)
         name = self.define(buffer.data, buffer.name)
         self._scopes[buffer.data] = "local"
         if buffer.data in self._sums:
@@ -211,28 +211,29 @@ class KernelWriter:
         self._scopes[data] = scope
         self.line(f"{pointer} {name} = ({pointer}){ex.text(self, stmt.data, ex.UNARY)};")
 
-    def _places(self, buffer: tir.Buffer, index: tir.Expr) -> tuple[list[tir.Expr], tir.Expr | None]:
-        """The elements that an access names, and the first one where they are one aligned vector of memory."""
+    def _elements(self, buffer: tir.Buffer, index: tir.Expr) -> tuple[list[tir.Expr], tir.Expr | None]:
+        """Return the element indices of an access, and the first one if they form an aligned vector."""
         inner, lanes = buffer.dtype.lanes, index.dtype.lanes
         starts = [self._lanes.of(index, lane, {}) for lane in range(lanes)]
         if inner > 1:
             starts = [
                 c.add(c.mul(s, c.const(inner, s.dtype)), c.const(k, s.dtype)) for s in starts for k in range(inner)
             ]
-        run = lanes == 1 or (isinstance(index, tir.Ramp) and tir.const_int(index.stride) == 1)
-        type = self.language.vector(buffer.dtype.element, len(starts)) if run else None
+        is_contiguous = lanes == 1 or (isinstance(index, tir.Ramp) and tir.const_int(index.stride) == 1)
+        type = self.language.vector(buffer.dtype.element, len(starts)) if is_contiguous else None
         if type is None or self._scopes.get(buffer.data) not in _ALIGNED:
             return starts, None
-        rest = self._analyzer.simplify(c.floormod(starts[0], c.const(len(starts), starts[0].dtype)))
-        return starts, starts[0] if tir.const_int(rest) == 0 else None
+        misalignment = self._analyzer.simplify(c.floormod(starts[0], c.const(len(starts), starts[0].dtype)))
+        return starts, starts[0] if tir.const_int(misalignment) == 0 else None
 
-    def _wide(self, buffer: tir.Buffer, first: tir.Expr, lanes: int, const: bool) -> str:
+    def _vector_access(self, buffer: tir.Buffer, first: tir.Expr, lanes: int, const: bool) -> str:
         type = self.language.vector(buffer.dtype.element, lanes) or ""
         pointer = self.language.pointer(type, self._scopes[buffer.data], const)
         return f"*({pointer})({self.name(buffer.data)} + {ex.text(self, self._analyzer.simplify(first), ex.SUM)})"
 
-    def _loaded(self, *nodes: tir.Expr, always: bool = False) -> dict[int, list[tir.Expr]]:
-        """The lanes of all vector loads in expressions; aligned vectors (all of them with `always`) are loaded now."""
+    def _load_vectors(self, *nodes: tir.Expr, always: bool = False) -> dict[int, list[tir.Expr]]:
+        """Return the lanes of all vector loads in expressions; aligned ones (with `always` all) are loaded to
+        variables."""
         loaded: dict[int, list[tir.Expr]] = {}
 
         def visit(load: tir.BufferLoad, guards: tuple[tir.Expr, ...]) -> None:
@@ -244,33 +245,35 @@ class KernelWriter:
                 starts = [self._lanes.of(index, lane, loaded) for lane in range(index.dtype.lanes)]
                 loaded[id(load)] = [tir.BufferLoad(dtype, scalars(buffer), (s,), span=load.span) for s in starts]
                 return
-            starts, first = self._places(buffer, load.indices[0])
+            starts, first = self._elements(buffer, load.indices[0])
             flat = scalars(buffer)
             if first is None or any(g.dtype.lanes > 1 for g in guards):
                 lanes: list[tir.Expr] = [tir.BufferLoad(dtype, flat, (s,), span=load.span) for s in starts]
-                loaded[id(load)] = [self._kept(x, buffer.name) for x in lanes] if always and not guards else lanes
+                loaded[id(load)] = (
+                    [self._to_variable(x, buffer.name) for x in lanes] if always and not guards else lanes
+                )
                 return
-            whole = tir.Var("v", dtype)
-            name = self.define(whole, f"{buffer.name}_v")
+            vector_var = tir.Var("v", dtype)
+            name = self.define(vector_var, f"{buffer.name}_v")
             type = self.language.vector(dtype, len(starts))
-            given = self._wide(buffer, first, len(starts), True)
+            access = self._vector_access(buffer, first, len(starts), True)
             if guards:
-                given = f"{' && '.join(ex.text(self, g, ex.EQUAL) for g in guards)} ? {given} : {type}()"
-            self.line(f"const {type} {name} = {given};")
-            loaded[id(load)] = [self._part(name, dtype, len(starts), k) for k in range(len(starts))]
+                access = f"{' && '.join(ex.text(self, g, ex.EQUAL) for g in guards)} ? {access} : {type}()"
+            self.line(f"const {type} {name} = {access};")
+            loaded[id(load)] = [self._vector_lane(name, dtype, len(starts), k) for k in range(len(starts))]
 
         for node in nodes:
             vector_loads(node, visit)
         return loaded
 
-    def _part(self, vector: str, dtype: DType, lanes: int, lane: int) -> tir.Expr:
-        """A lane of a vector from memory, as something that prints like an element of memory."""
+    def _vector_lane(self, vector: str, dtype: DType, lanes: int, lane: int) -> tir.Expr:
+        """Return a lane of a loaded vector as a load, so that it is converted like an element in memory."""
         data = tir.Var(vector, DType.of("handle"))
         self._parts[data] = self.language.lane(vector, dtype, lanes, lane)
         return tir.BufferLoad(dtype, tir.Buffer(vector, data, dtype, ()), (tir.IntImm(DType.of("int32"), lane),))
 
-    def _kept(self, node: tir.Expr, hint: str) -> tir.Var:
-        """A variable for the value that an expression has now."""
+    def _to_variable(self, node: tir.Expr, hint: str) -> tir.Var:
+        """Assign the current value of an expression to a new variable."""
         var = tir.Var(hint, node.dtype)
         text = ex.text(self, node)
         self.line(f"const {self.language.register(node.dtype, node.span)} {self.define(var)} = {text};")
@@ -285,45 +288,45 @@ class KernelWriter:
             self.line(f"{self.element(buffer, index)} = {self.stored(stmt.value)};")
             return
         count = stmt.value.dtype.lanes
-        loads = self._loaded(stmt.value)
+        loads = self._load_vectors(stmt.value)
         inner = [n for n in find(index, tir.BufferLoad) if n.dtype.lanes > 1]
-        index_loads = self._loaded(index) if inner else {}
+        index_loads = self._load_vectors(index) if inner else {}
         if index_loads:
             starts, first = [self._lanes.of(index, lane, index_loads) for lane in range(count)], None
         else:
-            starts, first = self._places(buffer, index)
+            starts, first = self._elements(buffer, index)
         values = [self._lanes.of(stmt.value, lane, loads) for lane in range(count)]
         if first is not None:
-            vector = self._copied(values) or self.language.make_vector(dtype, [self.stored(v) for v in values])
-            self.line(f"{self._wide(buffer, first, count, False)} = {vector};")
+            vector = self._whole_vector(values) or self.language.make_vector(dtype, [self.stored(v) for v in values])
+            self.line(f"{self._vector_access(buffer, first, count, False)} = {vector};")
             return
         loads_left = (n for v in values for n in find(v, tir.BufferLoad))
-        if any(n.buffer.data not in self._parts for n in loads_left):  # all lanes are read before any is written
-            values = [self._kept(v, f"{buffer.name}_v") for v in values]
+        if any(n.buffer.data not in self._parts for n in loads_left):  # read all lanes before any is written
+            values = [self._to_variable(v, f"{buffer.name}_v") for v in values]
         for start, value in zip(starts, values, strict=True):
             self.line(f"{self.element(buffer, start)} = {self.stored(value)};")
 
-    def _copied(self, values: list[tir.Expr]) -> str | None:
-        """Return the loaded vector whose lanes these are, in order; None if they are not."""
+    def _whole_vector(self, values: list[tir.Expr]) -> str | None:
+        """Return the loaded vector that has exactly these lanes in order; None if there is none."""
         first = values[0]
         if not isinstance(first, tir.BufferLoad) or first.buffer.data not in self._parts:
             return None
         vector, dtype, count = first.buffer.name, first.dtype, len(values)
-        wanted = [self.language.lane(vector, dtype, count, k) for k in range(count)]
+        expected = [self.language.lane(vector, dtype, count, k) for k in range(count)]
         parts = [self._parts.get(v.buffer.data) if isinstance(v, tir.BufferLoad) else None for v in values]
-        return vector if parts == wanted else None
+        return vector if parts == expected else None
 
     def stored(self, node: tir.Expr) -> str:
-        """A value as it lies in memory."""
+        """Print a value in its memory type."""
         text, dtype = ex.text(self, node), node.dtype
         return self.language.to_memory(text, dtype, DType.of("float32")) if dtype.is_float and dtype.bits < 32 else text
 
     def bind(self, stmt: tir.Bind) -> None:
         var, value = stmt.var, stmt.value
         if value.dtype.lanes > 1:
-            loads = self._loaded(value, always=True)
+            loads = self._load_vectors(value, always=True)
             parts = [self._lanes.of(value, lane, loads) for lane in range(value.dtype.lanes)]
-            self._lanes.vectors[var] = [self._kept(p, var.name) for p in parts]
+            self._lanes.vectors[var] = [self._to_variable(p, var.name) for p in parts]
             return
         if var.dtype.is_handle:
             self._pointer(stmt)
@@ -358,16 +361,16 @@ class KernelWriter:
         self.line(f"{failed} {self.record()}[0] = {number};")
 
     def failure_number(self, kind: str, message: str) -> int:
-        """The number of an assertion or index check in its kernel, from 1."""
+        """Return the number of an assertion or index check in its kernel, from 1."""
         return self._kernel.asserts.index((kind, message)) + 1
 
     def record(self) -> str:
-        """The pointer to where the kernel notes what failed."""
+        """Return the pointer to the kernel's error record."""
         return self.name(self._kernel.params[-1])
 
     def if_then_else(self, stmt: tir.IfThenElse) -> None:
         if stmt.condition.dtype.lanes > 1:
-            self._by_lane(stmt)
+            self._store_by_lane(stmt)
             return
         with self.block(f"if ({ex.text(self, stmt.condition)})", "}" if not stmt.else_body else "} else {"):
             self.body(stmt.then_body)
@@ -377,17 +380,17 @@ class KernelWriter:
             self._depth -= 1
             self.line("}")
 
-    def _by_lane(self, stmt: tir.IfThenElse) -> None:
-        """Stores under a condition by lane: each lane under its own."""
+    def _store_by_lane(self, stmt: tir.IfThenElse) -> None:
+        """Print stores under a vector condition: each lane is stored under its own condition."""
         count = stmt.condition.dtype.lanes
-        loads = self._loaded(stmt.condition, always=True)
-        conditions = [self._kept(self._lanes.of(stmt.condition, k, loads), "on") for k in range(count)]
-        for body, wanted in ((stmt.then_body, True), (stmt.else_body or (), False)):
+        loads = self._load_vectors(stmt.condition, always=True)
+        conditions = [self._to_variable(self._lanes.of(stmt.condition, k, loads), "on") for k in range(count)]
+        for body, branch_taken in ((stmt.then_body, True), (stmt.else_body or (), False)):
             for inner in body:
                 if not isinstance(inner, tir.BufferStore) or inner.value.dtype.lanes != count:
-                    raise refuse("a condition by lane around more than stores of vectors", stmt.span)
-                for lane, on in enumerate(conditions):
-                    with self.block(f"if ({'' if wanted else '!'}{self.name(on)})"):
+                    raise refuse("a vector condition can only guard stores of vectors", stmt.span)
+                for lane, condition in enumerate(conditions):
+                    with self.block(f"if ({'' if branch_taken else '!'}{self.name(condition)})"):
                         self._lane_store(inner, lane)
 
     def _lane_store(self, stmt: tir.BufferStore, lane: int) -> None:
@@ -415,8 +418,8 @@ class KernelWriter:
         if step is None or step <= 0:
             raise refuse("a loop whose step is not a positive constant has no source form", stmt.span)
         type = self.language.register(var.dtype, stmt.span)
-        extent = self._steady(stmt.extent)
-        start = self._steady(stmt.min)
+        extent = self._loop_entry_value(stmt.extent)
+        start = self._loop_entry_value(stmt.min)
         self._analyzer.bind(var, tir.Range(start, extent))
         end = self._analyzer.simplify(c.add(start, extent))
         first, last = ex.text(self, start), ex.text(self, end, ex.SUM)
@@ -432,10 +435,10 @@ class KernelWriter:
         """Return True if the loop contains `break` or `continue`."""
         return holds(loop.body, tir.Break, tir.Continue)
 
-    def _steady(self, node: tir.Expr) -> tir.Expr:
-        """Return the value of a bound at loop entry: C evaluates the condition before every iteration."""
+    def _loop_entry_value(self, node: tir.Expr) -> tir.Expr:
+        """Store a bound in a variable before the loop: C evaluates the condition before every iteration."""
         if holds(node, tir.BufferLoad, tir.Call):
-            return self._kept(node, "bound")
+            return self._to_variable(node, "bound")
         return node
 
     def jump(self, stmt: tir.Stmt) -> None:

@@ -1,4 +1,4 @@
-"""Scalarise vector expressions: C has no vector operations, and kernels use few lanes."""
+"""Scalarise vector expressions lane by lane: C has no vector operations."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from mlcc.ir.node import children, replace
 from mlcc.ir.tir import Expr
 from mlcc.targets.source.dialect import refuse
 
-Loads = Mapping[int, list[Expr]]  # by the identity of a load: its lanes, where they were loaded before
+Loads = Mapping[int, list[Expr]]  # id of a load -> its lanes
 
 
 class Lanes:
-    """Lanes of vector expressions. `vectors` maps vector variables to the scalars that stand for their lanes."""
+    """Extract lanes of vector expressions. `vectors` maps vector variables to the scalar variables of their lanes."""
 
     def __init__(self) -> None:
         self.vectors: dict[tir.Var, list[tir.Var]] = {}
 
     def of(self, node: Expr, lane: int, loads: Loads) -> Expr:
-        """Lane `lane` of an expression; a scalar one is its only lane. Raises CompileError."""
+        """Return a lane of an expression; a scalar is returned unchanged. Raises CompileError."""
         if node.dtype.lanes == 1 and not loads:
             return node
         match node:
@@ -33,7 +33,7 @@ class Lanes:
             case tir.BufferLoad() if node.dtype.lanes > 1:
                 return loads[id(node)][lane]
             case tir.Shuffle():
-                return self._shuffled(node, lane, loads)
+                return self._shuffle_lane(node, lane, loads)
             case tir.BinaryOp():
                 return type(node)(
                     node.dtype.element, self.of(node.lhs, lane, loads), self.of(node.rhs, lane, loads), span=node.span
@@ -66,26 +66,28 @@ class Lanes:
         args = tuple(self.of(a, lane, loads) for a in node.args)
         return tir.Call(node.dtype.element, node.op, args, span=node.span)
 
-    def _shuffled(self, node: tir.Shuffle, lane: int, loads: Loads) -> Expr:
+    def _shuffle_lane(self, node: tir.Shuffle, lane: int, loads: Loads) -> Expr:
         number = tir.const_int(node.indices[lane])
-        for part in node.vectors:
-            count = part.dtype.lanes
+        for source in node.vectors:
+            count = source.dtype.lanes
             if number is not None and number < count:
-                return self.of(part, number, loads)
+                return self.of(source, number, loads)
             number = None if number is None else number - count
-        raise refuse("a computed lane has no source form", node.span)
+        raise refuse("a shuffle with computed lanes has no source form", node.span)
 
 
 def vector_loads(
     node: Expr, visit: Callable[[tir.BufferLoad, tuple[Expr, ...]], None], guards: tuple[Expr, ...] = ()
 ) -> None:
-    """Calls `visit` for every load of several lanes in an expression, inner ones first, with the conditions under
-    which it is read: nothing may lie where they are false."""
+    """Call `visit` for every vector load in an expression, inner ones first, with the conditions that guard it.
+
+    The address may be invalid if a guard is false.
+    """
     if isinstance(node, tir.Call) and getattr(node.op, "name", "") == "tir.if_then_else":
-        condition, then, other = node.args
+        condition, then, otherwise = node.args
         vector_loads(condition, visit, guards)
         vector_loads(then, visit, (*guards, condition))
-        vector_loads(other, visit, (*guards, c.logical_not(condition)))
+        vector_loads(otherwise, visit, (*guards, c.logical_not(condition)))
         return
     for child in children(node):
         if isinstance(child, Expr):

@@ -15,7 +15,7 @@ _VECTORS = {
     "int8": "char", "uint8": "uchar", "bool": "uchar", "int16": "short", "uint16": "ushort", "int32": "int",
     "uint32": "uint", "int64": "long", "uint64": "ulong", "float16": "half", "bfloat16": "bfloat", "float32": "float",
 }  # fmt: skip
-_SPACES = {"global": "device", "shared": "threadgroup", "shared.dyn": "threadgroup", "local": "thread"}
+_ADDRESS_SPACES = {"global": "device", "shared": "threadgroup", "shared.dyn": "threadgroup", "local": "thread"}
 _PRECISE_NAMES = """
     acos acosh asin asinh atan atanh cos cosh sin sinh tan tanh exp exp2 exp10 log log2 log10 sqrt rsqrt pow
     fmod atan2
@@ -34,16 +34,16 @@ _SHUFFLES = {
 }  # fmt: skip
 
 
-def _polynomial(x: str, numbers: Sequence[float]) -> str:
-    """By Horner's rule, lowest coefficient first."""
-    value = f"{numbers[-1]!r}f"
-    for number in reversed(numbers[:-1]):
+def _polynomial(x: str, terms: Sequence[float]) -> str:
+    """Return a polynomial by Horner's rule; the coefficient of lowest degree comes first."""
+    value = f"{terms[-1]!r}f"
+    for number in reversed(terms[:-1]):
         value = f"fma({value}, {x}, {number!r}f)"
     return value
 
 
-# float functions that Metal's library lacks
-_LACKING = {
+# float functions that are missing in Metal's library
+_MISSING_FUNCTIONS = {
     "erf_f": (
         "float", "float x", "const float a = fabs(x), z = a * a, t = (a > 4.0f ? 4.0f : a) - 2.0f;\n"
         f"  const float near = fma({_polynomial('z', coefficients.ERF['float'])}, a, a);\n"
@@ -64,8 +64,8 @@ _LACKING = {
 }  # fmt: skip
 
 
-# a kernel cannot end one of its threads: where a dimension is empty, place 0 is taken all the same
-_NOTED = """if (ulong({place}) < ulong(extent)) return {place};
+# a kernel cannot end a single thread: element 0 is accessed even if the dimension is empty
+_CHECK_BODY = """if (ulong({place}) < ulong(extent)) return {place};
   int none = 0;
   while (!atomic_compare_exchange_weak_explicit((device atomic_int*)record, &none, number, memory_order_relaxed,
                                                 memory_order_relaxed)) {{
@@ -74,11 +74,12 @@ _NOTED = """if (ulong({place}) < ulong(extent)) return {place};
   ((device long*)record)[1] = index;
   ((device long*)record)[2] = extent;
   return 0;"""
-_CHECKED = ("long", "long index, long extent, int number, device int* record")
-_CHECKS = {
-    "checked_index": (*_CHECKED, _NOTED.format(place="index")),
+_CHECK_SIGNATURE = ("long", "long index, long extent, int number, device int* record")
+_CHECK_HELPERS = {
+    "checked_index": (*_CHECK_SIGNATURE, _CHECK_BODY.format(place="index")),
     "checked_from_end": (
-        *_CHECKED, "const long place = index < 0 ? index + extent : index;\n  " + _NOTED.format(place="place"),
+        *_CHECK_SIGNATURE,
+        "const long place = index < 0 ? index + extent : index;\n  " + _CHECK_BODY.format(place="place"),
     ),
 }  # fmt: skip
 
@@ -97,7 +98,7 @@ class Metal(Dialect):
         "float32": "float",
     }  # fmt: skip
     long_suffix = "l"
-    helpers = {**_LACKING, **_CHECKS}
+    helpers = {**_MISSING_FUNCTIONS, **_CHECK_HELPERS}
 
     # ------------------------------------------------------------ types
 
@@ -111,7 +112,7 @@ class Metal(Dialect):
         return f"{vector}.{'xyzw'[lane]}"
 
     def pointer(self, type: str, scope: str, const: bool = False) -> str:
-        return f"{_SPACES[scope]} {'const ' if const else ''}{type}*"
+        return f"{_ADDRESS_SPACES[scope]} {'const ' if const else ''}{type}*"
 
     # ------------------------------------------------------------ values
 
@@ -129,12 +130,12 @@ class Metal(Dialect):
     def math(self, name: str, dtype: DType, span: Span | None) -> str:
         if name in _PRECISE:
             return f"precise::{name}"
-        if f"{name}_f" in _LACKING:
+        if f"{name}_f" in _MISSING_FUNCTIONS:
             return self.use(f"{name}_f")
-        known = _OTHER_MATH.get(name, name if name in _MATH else None)
-        if known is None:
-            raise refuse(f"Metal has no `{name}`", span, "let another kernel, or the host, compute it")
-        return known
+        function = _OTHER_MATH.get(name, name if name in _MATH else None)
+        if function is None:
+            raise refuse(f"Metal has no `{name}`", span, "compute it in another kernel or on the host")
+        return function
 
     def intrinsic(self, name: str, args: Sequence[str], node: tir.Call) -> str | None:
         if name == "tvm_storage_sync":
@@ -142,19 +143,19 @@ class Metal(Dialect):
         if name in _SHUFFLES:
             if tir.const_int(node.args[3]) != 32:
                 raise refuse("Metal shuffles within all 32 threads of a SIMD group only", node.span)
-            if node.dtype.bits == 64:  # by halves: no shuffle takes them whole
-                moved = f"{_SHUFFLES[name]}(as_type<uint2>({args[1]}), {args[2]})"
-                return f"as_type<{self.memory(node.dtype, node.span)}>({moved})"
+            if node.dtype.bits == 64:  # in two halves: shuffles take at most 32 bits
+                halves = f"{_SHUFFLES[name]}(as_type<uint2>({args[1]}), {args[2]})"
+                return f"as_type<{self.memory(node.dtype, node.span)}>({halves})"
             return f"{_SHUFFLES[name]}({args[1]}, {args[2]})"
         if name in ("popcount", "clz"):
             return f"{name}({args[0]})"
         if name == "ptx_cp_async":
-            return _copy(args, node)
+            return _copy_directly(args, node)
         if name in ("ptx_commit_group", "ptx_wait_group"):
-            return ""  # copies are done when they are asked for
+            return ""  # copies complete immediately
         if name.startswith(("ptx_mma", "ptx_ldmatrix", "ptx_wgmma")):
-            help = "rules for a GPU without these, -t 'cuda{arch=sm_75}', make kernels that Metal can state"
-            raise refuse("Metal has no products of NVIDIA's tensor cores", node.span, help)
+            help = "schedule for a GPU without tensor cores: -t 'cuda{arch=sm_75}'"
+            raise refuse("Metal has no instructions of NVIDIA's tensor cores", node.span, help)
         return f"ldexp({args[0]}, {args[1]})" if name == "ldexp" else None
 
     # ------------------------------------------------------------ kernels
@@ -162,16 +163,21 @@ class Metal(Dialect):
     def head(
         self, name: str, params: Sequence[Param], threads: int | None, axes: Mapping[str, str], dynamic: int
     ) -> list[str]:
-        listed = [_declared(p, at) for at, p in enumerate(params)]
-        places = {
+        declarations = [_parameter(p, at) for at, p in enumerate(params)]
+        attributes = {
             "blockIdx": "uint3 block [[threadgroup_position_in_grid]]",
             "threadIdx": "uint3 position [[thread_position_in_threadgroup]]",
         }
         if dynamic:
-            listed.append("threadgroup uchar* dynamic_shared [[threadgroup(0)]]")
-        listed += [place for axis, place in places.items() if any(a.startswith(axis) for a in axes)]
+            declarations.append("threadgroup uchar* dynamic_shared [[threadgroup(0)]]")
+        declarations += [attribute for axis, attribute in attributes.items() if any(a.startswith(axis) for a in axes)]
         bounds = [] if threads is None else [f"[[max_total_threads_per_threadgroup({threads})]]"]
-        lines = [*bounds, f"kernel void {name}(", *(f"    {x}," for x in listed[:-1]), f"    {listed[-1]}) {{"]
+        lines = [
+            *bounds,
+            f"kernel void {name}(",
+            *(f"    {x}," for x in declarations[:-1]),
+            f"    {declarations[-1]}) {{",
+        ]
         source = {"blockIdx": "block", "threadIdx": "position"}
         return [*lines, *(f"  const int {v} = int({source[a[:-2]]}{a[-2:]});" for a, v in axes.items())]
 
@@ -179,16 +185,16 @@ class Metal(Dialect):
         return ["#include <metal_stdlib>", "using namespace metal;"]
 
 
-def _copy(args: Sequence[str], node: tir.Call) -> str:
-    """An asynchronous copy as a plain one: zeros where its condition is false."""
+def _copy_directly(args: Sequence[str], node: tir.Call) -> str:
+    """Print an asynchronous copy as a load and a store; it stores zeros if its condition is false."""
     type = {4: "uint", 8: "uint2", 16: "uint4"}[copied_bytes(node)]
-    to = f"*(threadgroup {type}*)({args[0]} + ({args[1]}))"
-    given = f"*(device const {type}*)({args[2]} + ({args[3]}))"
-    return f"{to} = {given}" if len(args) == 5 else f"{to} = ({args[5]}) ? {given} : {type}(0)"
+    target = f"*(threadgroup {type}*)({args[0]} + ({args[1]}))"
+    source = f"*(device const {type}*)({args[2]} + ({args[3]}))"
+    return f"{target} = {source}" if len(args) == 5 else f"{target} = ({args[5]}) ? {source} : {type}(0)"
 
 
-def _declared(param: Param, at: int) -> str:
-    where = f"[[buffer({at})]]"
+def _parameter(param: Param, at: int) -> str:
+    attribute = f"[[buffer({at})]]"
     if not param.is_pointer:
-        return f"constant {param.type}& {param.name} {where}"
-    return f"device {'const ' if param.const else ''}{param.type}* {param.name} {where}"
+        return f"constant {param.type}& {param.name} {attribute}"
+    return f"device {'const ' if param.const else ''}{param.type}* {param.name} {attribute}"

@@ -14,14 +14,14 @@ def scalars(buffer: tir.Buffer) -> tir.Buffer:
 
 
 def identifier(hint: str, words: frozenset[str]) -> str:
-    """Return a C identifier that is none of `words`."""
+    """Return a C identifier that is not one of `words`."""
     name = re.sub(r"\W", "_", hint, flags=re.ASCII) or "x"
     name = f"_{name}" if name[0].isdigit() else name
     return f"{name}_" if name in words else name
 
 
 def written(body: tuple[tir.Stmt, ...]) -> set[tir.Var]:
-    """Return the pointers that may be written through."""
+    """Return the pointers through which memory may be written."""
     pointers: set[tir.Var] = set()
     for stmt in body:
         for node in walk(stmt):

@@ -1,7 +1,7 @@
-"""Products of warps, loads of matrices and asynchronous copies in CUDA C: instructions of PTX in `asm`, from sm_80 on.
+"""Warp-level matrix products, matrix loads and asynchronous copies in CUDA C: PTX instructions in `asm`, from sm_80 on.
 
-The elements that a lane holds go by registers of 32 bits, so memory of a thread that they lie in is read as such; it
-begins at a multiple of 16 bytes (`in_registers`).
+A lane's elements are accessed as 32-bit registers, so the local arrays that hold them are aligned to 16 bytes
+(`in_registers`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _POINTERS = {
 
 
 def in_registers(body: Sequence[tir.Stmt]) -> set[tir.Var]:
-    """The memory whose elements these instructions take from registers or leave there, by its pointers."""
+    """Return the pointers of local memory that these instructions access as registers."""
     return set(_pointers(body))
 
 
@@ -30,15 +30,14 @@ def _pointers(body: Sequence[tir.Stmt]) -> Iterator[tir.Var]:
     for stmt in body:
         for node in walk(stmt):
             if isinstance(node, tir.Call):
-                places = _POINTERS.get(getattr(node.op, "name", ""), ())
-                given = [node.args[at] for at in places if at < len(node.args)]
-                yield from (n for a in given for n in walk(a) if isinstance(n, tir.Var) and n.dtype.is_handle)
-                yield from (n.buffer.data for a in given for n in find(a, tir.BufferLoad))
+                pointer_args = _POINTERS.get(getattr(node.op, "name", ""), ())
+                pointers = [node.args[at] for at in pointer_args if at < len(node.args)]
+                yield from (n for a in pointers for n in walk(a) if isinstance(n, tir.Var) and n.dtype.is_handle)
+                yield from (n.buffer.data for a in pointers for n in find(a, tir.BufferLoad))
 
 
 def asm_statement(name: str, args: Sequence[str], node: tir.Call) -> str | None:
-    """The statement for a call, from the texts of its arguments; None for what is none of these. Raises CompileError
-    (E0780) for a product that there is no instruction for."""
+    """Print a call, given its printed arguments; None for other intrinsics. Raises CompileError E0780."""
     match name:
         case "ptx_mma":
             return _mma(args, node)
@@ -58,23 +57,23 @@ def _mma(args: Sequence[str], node: tir.Call) -> str:
     if product is None or tuple(args[1:3]) != ("row", "col"):
         raise refuse("no instruction `mma.sync` for this product", node.span, "docs/tensor-cores.md lists the products")
     kinds = (product.a, product.b, product.accumulator)
-    groups = [_words(args, at, n, DTYPES[k]) for at, n, k in zip((6, 8, 10), product.counts, kinds, strict=True)]
+    groups = [_registers(args, at, n, DTYPES[k]) for at, n, k in zip((6, 8, 10), product.counts, kinds, strict=True)]
     a, b, acc = groups
     number = 0
     lists = []
-    for group in (acc, a, b):  # sums come first: they are results, too
+    for group in (acc, a, b):  # accumulators come first: they are outputs, too
         lists.append("{" + ", ".join(f"%{number + n}" for n in range(len(group))) + "}")
         number += len(group)
     saturate = ".satfinite" if tir.const_int(node.args[12]) else ""
     types = f"{product.accumulator}.{product.a}.{product.b}.{product.accumulator}"
     code = f"mma.sync.aligned.{product.name}.row.col{saturate}.{types} {lists[0]}, {lists[1]}, {lists[2]}, {lists[0]};"
-    results = ", ".join(f'"+{letter}"({place})' for letter, place in acc)
-    given = ", ".join(f'"{letter}"({place})' for letter, place in (*a, *b))
-    return f'asm volatile("{code}" : {results} : {given})'
+    results = ", ".join(f'"+{letter}"({lvalue})' for letter, lvalue in acc)
+    inputs = ", ".join(f'"{letter}"({lvalue})' for letter, lvalue in (*a, *b))
+    return f'asm volatile("{code}" : {results} : {inputs})'
 
 
-def _words(args: Sequence[str], at: int, count: int, dtype: str) -> list[tuple[str, str]]:
-    """The registers with `count` elements from a pointer and the offset beside it: letter and place of each."""
+def _registers(args: Sequence[str], at: int, count: int, dtype: str) -> list[tuple[str, str]]:
+    """Return the registers (constraint letter, lvalue) of `count` elements at a pointer and the offset after it."""
     type, letter = _REGISTERS.get(dtype, ("unsigned", "r"))
     bits = DType.of(dtype).bits
     pointer = f"(({type}*)({args[at]} + ({args[at + 1]})))"
@@ -85,8 +84,8 @@ def _ldmatrix(args: Sequence[str], node: tir.Call) -> str:
     trans, count = tir.const_int(node.args[0]), tir.const_int(node.args[1])
     if len(args) != 7 or trans is None or count not in (1, 2, 4) or args[2] != ".b16":
         raise refuse("`T.ptx_ldmatrix` loads 1, 2 or 4 matrices of `.b16`", node.span)
-    listed = ", ".join(f"%{n}" for n in range(count))
-    code = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16 {{{listed}}}, [%{count}];"
+    operands = ", ".join(f"%{n}" for n in range(count))
+    code = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16 {{{operands}}}, [%{count}];"
     results = ", ".join(f'"=r"(((unsigned*)({args[3]} + ({args[4]})))[{n}])' for n in range(count))
     return f'asm volatile("{code}" : {results} : {operand("S", 5, args)} : "memory")'
 
@@ -100,10 +99,10 @@ def copied_bytes(node: tir.Call) -> int:
 
 
 def _cp_async(args: Sequence[str], node: tir.Call) -> str:
-    """Zeros where the condition is false: then no bytes are read."""
+    """Print an asynchronous copy; if its condition is false, it reads nothing and stores zeros."""
     size = copied_bytes(node)
-    given = [operand("S", 0, args), operand("G", 2, args)]
+    operands = [operand("S", 0, args), operand("G", 2, args)]
     if len(args) == 6:
-        given.append(f'"r"(({args[5]}) ? {size} : 0)')
+        operands.append(f'"r"(({args[5]}) ? {size} : 0)')
     code = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global [%0], [%1], {size}{', %2' * (len(args) == 6)};"
-    return f'asm volatile("{code}" :: {", ".join(given)} : "memory")'
+    return f'asm volatile("{code}" :: {", ".join(operands)} : "memory")'

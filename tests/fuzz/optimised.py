@@ -47,7 +47,7 @@ def eager_threads() -> Iterator[None]:
     from mlcc.targets.llvm.codegen import parallel as emitted
 
     changed: tuple[tuple[Any, str, Any], ...] = (
-        (CpuFacts, "parallel_operations", 1), (settled, "LEAST_WORK", 1), (emitted, "LEAST_PIECE", 1),
+        (CpuFacts, "parallel_operations", 1), (settled, "LEAST_WORK", 1), (emitted, "MIN_CHUNK_PICOSECONDS", 1),
         (loop_time, "PER_BYTE", 1_000_000),
     )  # fmt: skip
     before = [vars(owner)[name] for owner, name, _ in changed]

@@ -27,7 +27,7 @@ def f(A: T.Buffer((4,), "int32")):
 def share_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parallel loops are worth it however small, one iteration at a time, and worth waking threads for."""
     monkeypatch.setattr(choice, "LEAST_WORK", 0)
-    monkeypatch.setattr(parallel, "LEAST_PIECE", 0)
+    monkeypatch.setattr(parallel, "MIN_CHUNK_PICOSECONDS", 0)
     estimate = loop_time.picoseconds
     monkeypatch.setattr(loop_time, "picoseconds", lambda loop: c.maximum(estimate(loop), tir.IntImm(INT64, 10**12)))
 

@@ -129,7 +129,7 @@ def test_a_shape_that_grows() -> None:
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        ("r = (i, x, y)", "r = cls.loop(i, x, y, w, stop)", "E0756.*no end"),
+        ("r = (i, x, y)", "r = cls.loop(i, x, y, w, stop)", "E0756.*never ends"),
         (
             "r = cls.loop(j, y, z, w, stop)",
             "q = cls.loop(j, y, z, w, stop)\n            r = (q[0], q[2], q[1])",

@@ -50,7 +50,7 @@ def module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir
     if len(args) != len(sig.params):
         raise unsupported(f"`{name}` takes {len(sig.params)} arguments, not {len(args)}", node.span)
     values: list[Value] = []
-    solved: dict[tir.Var, tir.Expr] = {}
+    symbols: dict[tir.Var, tir.Expr] = {}
     for param, arg in zip(sig.params, args, strict=True):
         if arg.dtype is not param.var.dtype:
             message = f"`{param.var.name}` of `{name}` is {param.var.dtype}, not {arg.dtype}"
@@ -58,14 +58,14 @@ def module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir
         if packed.is_array(arg):
             values.append(packed.array_start(e, arg))
             if param.buffer is not None:
-                _solve(param.buffer, arg, solved)
+                _bind_symbols(param.buffer, arg, symbols)
         else:
             values.append(casts.to_memory(e, e.expr(arg), arg.dtype))
     for symbol in sig.symbols:
-        if symbol not in solved:
+        if symbol not in symbols:
             message = f"the value of `{symbol.name}` in the call of `{name}` cannot be told from its arguments"
             raise CompileError(error("E0708", message, node.span))
-        values.append(e.index(solved[symbol]))
+        values.append(e.index(symbols[symbol]))
     result = NULL
     if sig.result is not None:
         result = fn.alloca(memory_type(sig.result))
@@ -79,7 +79,7 @@ def module_function(e: Emitter, name: str, args: tuple[tir.Expr, ...], node: tir
 
 def callee_workspace(node: Node, ctx: ModuleContext) -> int:
     """Emit the kernels that are called from here; the most scratch memory that one of them needs, in bytes."""
-    most = 0
+    largest = 0
     for call in find(node, tir.Call):
         name = call.op.name if isinstance(call.op, relax.GlobalVar) else _extern_name(call)
         if name in ctx.functions or isinstance(call.op, relax.GlobalVar):
@@ -87,8 +87,8 @@ def callee_workspace(node: Node, ctx: ModuleContext) -> int:
             if size is None:
                 message = f"`{name}` has temporaries of symbolic size and can be called from a relax function only"
                 raise unsupported(message, call.span)
-            most = max(most, size)
-    return most
+            largest = max(largest, size)
+    return largest
 
 
 def _extern_name(node: tir.Call) -> str:
@@ -98,18 +98,18 @@ def _extern_name(node: tir.Call) -> str:
     return ""
 
 
-def _solve(wanted: tir.Buffer, array: tir.Call, solved: dict[tir.Var, tir.Expr]) -> None:
-    """Bind the symbols of a callee's buffer, in `solved`, to shape, strides and offset of the tensor passed for it."""
+def _bind_symbols(buffer: tir.Buffer, array: tir.Call, symbols: dict[tir.Var, tir.Expr]) -> None:
+    """Bind the symbols of a callee's buffer, in `symbols`, to shape, strides and offset of the tensor passed for it."""
     shape, strides = packed.array_layout(array)
     pairs: list[tuple[tir.Expr, tir.Expr]] = []
-    if len(shape) == len(wanted.shape):
-        pairs += zip(wanted.shape, shape, strict=True)
-        pairs += zip(wanted.strides, strides or compact_strides(shape), strict=bool(wanted.strides))
-    if wanted.elem_offset is not None:
-        pairs.append((wanted.elem_offset, tir.IntImm(INT64, 0)))
+    if len(shape) == len(buffer.shape):
+        pairs += zip(buffer.shape, shape, strict=True)
+        pairs += zip(buffer.strides, strides or compact_strides(shape), strict=bool(buffer.strides))
+    if buffer.elem_offset is not None:
+        pairs.append((buffer.elem_offset, tir.IntImm(INT64, 0)))
     for symbol, value in pairs:
         if isinstance(symbol, tir.Var):
-            solved.setdefault(symbol, value)
+            symbols.setdefault(symbol, value)
 
 
 def _extern(e: Emitter, node: tir.Call) -> Value:
@@ -118,7 +118,7 @@ def _extern(e: Emitter, node: tir.Call) -> Value:
     symbol, args = node.args[0].value, node.args[1:]
     native = e.ctx.natives.get(symbol)
     if native is not None:
-        return _native(e, native, args, node)
+        return _native_function(e, native, args, node)
     types = LIBM.get(symbol)
     if types is not None:
         return _libm(e, symbol, types, args, node)
@@ -129,21 +129,23 @@ def _extern(e: Emitter, node: tir.Call) -> Value:
         help = f"bring it along as LLVM IR (pragma_import_llvm), allow it with --allow-extern {symbol}, or use "
         help += "T.call_packed" + (f"; {near}" if near else "")
         raise unsupported(f"the extern `{symbol}` is not among those that may be called", node.span, help=help)
-    return _foreign(e, symbol, args, node)
+    return _c_function(e, symbol, args, node)
 
 
 def _libm(e: Emitter, symbol: str, types: tuple[str, ...], args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
     lanes = node.dtype.lanes
-    fits = (
+    is_valid = (
         len(args) == len(types) - 1 and register_type(node.dtype.element) == types[0] and not is_small_float(node.dtype)
     )
-    if not fits or any(
+    if not is_valid or any(
         register_type(a.dtype.element) != t or a.dtype.lanes != lanes or is_small_float(a.dtype)
         for a, t in zip(args, types[1:], strict=True)
     ):
-        given = ", ".join(str(a.dtype) for a in args)
-        wanted = ", ".join(types[1:])
-        raise unsupported(f"`{symbol}` is {types[0]}({wanted}) in C, not {node.dtype}({given})", node.span)
+        argument_types = ", ".join(str(a.dtype) for a in args)
+        parameter_types = ", ".join(types[1:])
+        raise unsupported(
+            f"`{symbol}` is {types[0]}({parameter_types}) in C, not {node.dtype}({argument_types})", node.span
+        )
     fn, values = e.fn, [e.expr(a) for a in args]
     callee = e.ctx.module.declare(symbol, types[0], types[1:], "nounwind willreturn memory(none)")
     if lanes == 1:
@@ -154,7 +156,7 @@ def _libm(e: Emitter, symbol: str, types: tuple[str, ...], args: tuple[tir.Expr,
     return results
 
 
-def _foreign(e: Emitter, symbol: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+def _c_function(e: Emitter, symbol: str, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
     """A C function by the arguments' types; narrow integers are extended as the C conventions ask."""
     for dtype in (node.dtype, *(a.dtype for a in args)):
         if dtype.lanes > 1 or is_small_float(dtype):
@@ -172,15 +174,15 @@ def _foreign(e: Emitter, symbol: str, args: tuple[tir.Expr, ...], node: tir.Call
     return e.fn.op(ret, f"call {ret} {callee}({text})")
 
 
-def _native(e: Emitter, native: NativeFunction, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
+def _native_function(e: Emitter, native: NativeFunction, args: tuple[tir.Expr, ...], node: tir.Call) -> Value:
     """A function of a native kernel: what is passed has the types that its LLVM IR states."""
     fn, values = e.fn, [e.expr(a) for a in args]
     void = native.result == "void"
-    given = tuple(v.type for v in values)
-    wanted = "void" if void else register_type(node.dtype)
+    argument_types = tuple(v.type for v in values)
+    result_type = "void" if void else register_type(node.dtype)
     small = any(is_small_float(a.dtype) for a in (node, *args))
-    if native.varargs or small or given != native.params or wanted != native.result:
-        message = f"`{native.name}` is {native} in its LLVM IR, and called as {node.dtype}({', '.join(given)})"
+    if native.varargs or small or argument_types != native.params or result_type != native.result:
+        message = f"`{native.name}` is {native} in its LLVM IR, and called as {node.dtype}({', '.join(argument_types)})"
         raise CompileError(error("E0708", message, node.span))
     callee = e.ctx.module.declare(NATIVE_PREFIX + native.name, native.result, native.params)
     if void:
@@ -196,7 +198,7 @@ def _extension(arg: tir.Expr) -> str:
     return "signext" if dtype.is_int and dtype.bits < 32 else ""
 
 
-_OF_INTEGERS = frozenset(
+_INTEGER_INTRINSICS = frozenset(
     ("ctpop", "bswap", "bitreverse", "smin", "smax", "umin", "umax", "sadd.sat", "uadd.sat", "ssub.sat", "usub.sat")
 )
 _LLVM_INTRINSICS = {
@@ -223,8 +225,8 @@ def _llvm_intrinsic(e: Emitter, node: tir.Call) -> Value:
         args = args[1:]  # older texts give the number of operands that pick the overload
     if len(args) != count or any(a.dtype is not node.dtype for a in args) or is_small_float(node.dtype):
         raise unsupported(f"`llvm.{base}` takes {count} operands of the result's type", node.span)
-    wanted = node.dtype.is_int if base in _OF_INTEGERS else node.dtype.is_float
-    if not wanted or base == "bswap" and node.dtype.bits < 16:
+    takes_dtype = node.dtype.is_int if base in _INTEGER_INTRINSICS else node.dtype.is_float
+    if not takes_dtype or base == "bswap" and node.dtype.bits < 16:
         raise unsupported(f"`llvm.{base}` does not take {node.dtype}", node.span)
     values = [e.expr(a) for a in args]
     if node.dtype.is_float and (base in vmath.UNARY or base in vmath.ROUNDING or base == "pow"):
@@ -264,10 +266,10 @@ def _address_of(e: Emitter, node: tir.Call) -> Value:
 
 
 def _byte_offset(e: Emitter, node: tir.Call) -> Value:
-    place, by = node.args[:2]
-    if not place.dtype.is_handle or not by.dtype.is_int or by.dtype.lanes > 1:
+    pointer, offset = node.args[:2]
+    if not pointer.dtype.is_handle or not offset.dtype.is_int or offset.dtype.lanes > 1:
         raise unsupported(f"`T.{name_of(node)}` takes a handle and an integer", node.span)
-    return e.fn.gep("i8", e.expr(place), e.index(by))
+    return e.fn.gep("i8", e.expr(pointer), e.index(offset))
 
 
 # ---------------------------------------------------------------- return
@@ -275,15 +277,15 @@ def _byte_offset(e: Emitter, node: tir.Call) -> Value:
 
 def _ret(e: Emitter, node: tir.Call) -> Value:
     if e.result is not None and node.args:
-        dtype, place = e.result
+        dtype, address = e.result
         value = casts.cast(e, e.expr(node.args[0]), node.args[0].dtype, dtype)
-        e.fn.store(casts.to_memory(e, value, dtype), place)
+        e.fn.store(casts.to_memory(e, value, dtype), address)
     e.leave(integer("i32", 0))
     e.fn.start(e.fn.label("dead"))  # an expression has to end in an open block
     return zero(node.dtype)
 
 
-def _sync(e: Emitter, node: tir.Call) -> Value:
+def _no_op_barrier(e: Emitter, node: tir.Call) -> Value:
     """A barrier: thread-bound loops that need one are refused before, so it orders nothing here."""
     return zero(node.dtype)
 
@@ -295,5 +297,5 @@ TABLE: dict[str, Callable[[Emitter, tir.Call], Value]] = {
     **dict.fromkeys(("call_packed", "tvm_call_packed", "call_cpacked", "tvm_call_cpacked"), packed.call),
     "tvm_access_ptr": _access_ptr, "address_of": _address_of,
     "handle_add_byte_offset": _byte_offset, "ptr_byte_offset": _byte_offset,
-    "ret": _ret, "thread_return": _ret, "tvm_storage_sync": _sync,
+    "ret": _ret, "thread_return": _ret, "tvm_storage_sync": _no_op_barrier,
 }  # fmt: skip

@@ -134,14 +134,14 @@ class ModuleContext:
             yield
             return
         module = self.module
-        before = self.cpu, self.features, self.function_attrs, module.suffix, module.helper_attrs
+        saved = self.cpu, self.features, self.function_attrs, module.suffix, module.helper_attrs
         version = self.least if cpu is None else self.versions[cpu]
         self.cpu, self.features, self.function_attrs = cpu, version.features, version.function_attrs
         module.suffix, module.helper_attrs = ("", "") if cpu is None else (version.suffix, version.helper_attrs)
         try:
             yield
         finally:
-            self.cpu, self.features, self.function_attrs, module.suffix, module.helper_attrs = before
+            self.cpu, self.features, self.function_attrs, module.suffix, module.helper_attrs = saved
 
 
 Shared = Planning[ModuleContext]

@@ -50,7 +50,7 @@ class Emitter:
         self.loops: list[tuple[str, str]] = []  # (label of `continue`, label of `break`)
         self.around: list[tir.For] = []  # the loops around, and what changes in them (`loop_invariants`)
         self.changed: dict[tir.For, frozenset[tir.Var | tir.Buffer]] = {}
-        self.fast = _flags(ctx.options)
+        self.fast = _fast_math_flags(ctx.options)
         self.workspace = NULL
         self.callee_workspace = NULL
         self.private: set[tir.Var] = set()  # pointers to memory on the stack of this function
@@ -58,7 +58,7 @@ class Emitter:
         self.is_part = False  # a function split off another
         self.parts = 0  # functions split off so far
         self.result: tuple[DType, Value] | None = None
-        self._cheap: dict[int, tuple[tir.Expr, bool]] = {}
+        self._speculatable: dict[int, tuple[tir.Expr, bool]] = {}
         self._failures: dict[int, str] = {}
         self._reports: list[tuple[str, Callable[[], None]]] = []  # exits to be emitted at the end, by label
 
@@ -77,9 +77,9 @@ class Emitter:
         if isinstance(node, tir.IntImm):
             return integer("i64", node.value)
         if isinstance(node, tir.Var):
-            found = self.wide.get(node)
-            if found is not None:
-                return found
+            wide = self.wide.get(node)
+            if wide is not None:
+                return wide
         elif isinstance(node, (tir.Add, tir.Sub, tir.Mul)):
             if is_index(node.dtype):
                 return fn.binary(_INDEX_OPS[type(node)], self.index(node.lhs), self.index(node.rhs))
@@ -106,16 +106,16 @@ class Emitter:
 
     def speculatable(self, node: tir.Expr) -> bool:
         """Return True if an expression may be speculated: evaluation neither faults nor costs much."""
-        found = self._cheap.get(id(node))
-        if found is not None:
-            return found[1]
+        cached = self._speculatable.get(id(node))
+        if cached is not None:
+            return cached[1]
         if isinstance(node, tir.BufferLoad) or (
             isinstance(node, tir.Call) and called(node).cost is not Cost.INSTRUCTION
         ):
             answer = False
         else:
             answer = all(self.speculatable(child) for child in children(node) if isinstance(child, tir.Expr))
-        self._cheap[id(node)] = (node, answer)
+        self._speculatable[id(node)] = (node, answer)
         return answer
 
     # ------------------------------------------------------------ statements and ways out
@@ -138,9 +138,9 @@ class Emitter:
                     raise unsupported(f"`{type(stmt).__name__}` is not lowered to loop code", stmt.span)
                 emit(self, stmt)
             except CompileError as exc:
-                self._note(stmt, exc)
+                self._record_problem(stmt, exc)
 
-    def _note(self, stmt: tir.Stmt, problem: CompileError) -> None:
+    def _record_problem(self, stmt: tir.Stmt, problem: CompileError) -> None:
         """Keep what is wrong with a statement and go on, to find what else is; the kernel is refused in the end."""
         for diagnostic in problem.diagnostics:
             if diagnostic.primary.span is None:
@@ -182,20 +182,20 @@ class Emitter:
         label = self._failures.get(code)
         if label is None:
             label = self._failures[code] = fn.label("fail")
-        go_on = fn.label("ok")
-        fn.cond_br(condition, go_on, label)
-        fn.start(go_on)
+        passed = fn.label("ok")
+        fn.cond_br(condition, passed, label)
+        fn.start(passed)
 
     def report_unless(self, condition: Value, code: int, numbers: Callable[[], tuple[Value, Value]]) -> None:
         """Leave the function with an error code where `condition` is false; `numbers` gives, in the block of the exit,
         the two i64 that the text of the code mentions."""
         fn = self.fn
-        label, go_on = fn.label("report"), fn.label("ok")
-        fn.cond_br(condition, go_on, label)
-        self._reports.append((label, lambda: self.leave(self._noted(code, *numbers()))))
-        fn.start(go_on)
+        label, passed = fn.label("report"), fn.label("ok")
+        fn.cond_br(condition, passed, label)
+        self._reports.append((label, lambda: self.leave(self._fault_code(code, *numbers()))))
+        fn.start(passed)
 
-    def settle_index(self, index: Value, place: Value, inside: Value, extent: Value, code: int) -> Value:
+    def check_index(self, index: Value, place: Value, inside: Value, extent: Value, code: int) -> Value:
         """The place that a checked index stands for, all of type i64 or vectors of it; `inside` says in which lanes
         there is one. Leaves the function with `code` where there is none and the lane is on."""
         fn = self.fn
@@ -220,18 +220,18 @@ class Emitter:
         self.report_unless(fn.call("i1", reduce, [inside]), code, numbers)
         return place
 
-    def _noted(self, code: int, first: Value, second: Value) -> Value:
+    def _fault_code(self, code: int, first: Value, second: Value) -> Value:
         add_fault(self.ctx.module)
         return self.fn.call("i32", f"@{FAULT}", [integer("i32", code), first, second])
 
     def fail_if_error(self, code: Value) -> None:
         """Leave the function with a called function's code unless it is 0."""
         fn = self.fn
-        failed, go_on = fn.label("failed"), fn.label("ok")
-        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), go_on, failed)
+        failed, passed = fn.label("failed"), fn.label("ok")
+        fn.cond_br(fn.icmp("eq", code, integer("i32", 0)), passed, failed)
         fn.start(failed)
         self.leave(code)
-        fn.start(go_on)
+        fn.start(passed)
 
     def finish(self) -> None:
         """The end of the function: return 0, then the failure exits."""
@@ -245,7 +245,7 @@ class Emitter:
             leave()
 
 
-def _flags(options: EmitOptions) -> str:
+def _fast_math_flags(options: EmitOptions) -> str:
     """The liberties that floating-point instructions may take. NaN and infinities always count: padding is made of
     them."""
     if options.fast_math:

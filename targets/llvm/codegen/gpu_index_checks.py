@@ -24,24 +24,24 @@ class Noting(Protocol):
     def leave(self, code: Value) -> None: ...
 
 
-def settle(
+def check_index(
     e: Noting, record: Value, index: Value, place: Value, inside: Value, extent: Value, number: int
 ) -> Value:  # fmt: skip
-    """The place of a checked index, lane by lane; see `Emitter.settle_index`. `number` is that of the check in its
+    """The place of a checked index, lane by lane; see `Emitter.check_index`. `number` is that of the check in its
     kernel, from 1."""
     fn = e.fn
     if not inside.type.startswith("<"):
-        return _settle_one(e, record, index, place, inside, extent, number)
+        return _check_scalar(e, record, index, place, inside, extent, number)
     if e.mask is not None and e.mask.type == inside.type:
         inside = fn.binary("or", inside, fn.binary("xor", e.mask, Value(inside.type, "splat (i1 true)")))
     settled = Value(place.type, "poison")
     for lane in range(int(place.type[1:].split(" ")[0])):
         one, there, good, size = (fn.extract(v, lane) for v in (index, place, inside, extent))
-        settled = fn.insert(settled, _settle_one(e, record, one, there, good, size, number), lane)
+        settled = fn.insert(settled, _check_scalar(e, record, one, there, good, size, number), lane)
     return settled
 
 
-def _settle_one(
+def _check_scalar(
     e: Noting, record: Value, index: Value, place: Value, inside: Value, extent: Value, number: int
 ) -> Value:  # fmt: skip
     fn = e.fn

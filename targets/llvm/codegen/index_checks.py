@@ -16,34 +16,34 @@ if TYPE_CHECKING:
 
 def emit(e: Emitter, node: tir.Call) -> Value:
     """The place of a checked index, as int64. What happens where there is none depends on the target
-    (`Emitter.settle_index`)."""
+    (`Emitter.check_index`)."""
     parts = checked_index(node)
     if parts is None:
         raise unsupported("`T.checked_index` takes an index, an extent, a text, a dimension and a bool", node.span)
     code = e.ctx.error_code(INDEX, parts.message)
 
-    def settle(index: Value, place: Value, inside: Value, extent: Value) -> Value:
-        return e.settle_index(index, place, inside, extent, code)
+    def check(index: Value, place: Value, inside: Value, extent: Value) -> Value:
+        return e.check_index(index, place, inside, extent, code)
 
-    return settled(e, parts.index, parts.extent, parts.from_end, node.dtype.lanes, settle)
+    return resolve_index(e, parts.index, parts.extent, parts.from_end, node.dtype.lanes, check)
 
 
-def settled(
+def resolve_index(
     e: Emitter, index: tir.Expr, extent: tir.Expr, from_end: bool, lanes: int,
-    settle: Callable[[Value, Value, Value, Value], Value],
+    check: Callable[[Value, Value, Value, Value], Value],
 ) -> Value:  # fmt: skip
     """The place of an index; `settle(index, place, whether it is inside, extent)` sees to those that are outside."""
     fn = e.fn
-    given, size = _wide(e, index, lanes), _wide(e, extent, lanes)
+    given, size = _to_int64(e, index, lanes), _to_int64(e, extent, lanes)
     place = given
     if from_end and not index.dtype.is_uint:
         zero = fn.splat(integer("i64", 0), lanes)
         turned = fn.binary("add", given, size)
         place = fn.select(fn.icmp("slt", given, zero), turned, given)
-    return settle(given, place, fn.icmp("ult", place, size), size)
+    return check(given, place, fn.icmp("ult", place, size), size)
 
 
-def _wide(e: Emitter, node: tir.Expr, lanes: int) -> Value:
+def _to_int64(e: Emitter, node: tir.Expr, lanes: int) -> Value:
     """An integer in 64 bits. It is computed in its own type first, where it wraps: the check is of what it is."""
     value = e.expr(node)
     value = e.fn.convert(

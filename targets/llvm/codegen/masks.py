@@ -22,48 +22,48 @@ if TYPE_CHECKING:
 
 def branch(e: Emitter, stmt: tir.IfThenElse) -> None:
     """`if` by lane."""
-    chosen = e.expr(stmt.condition)
-    under(e, chosen, stmt.then_body, lambda: e.body(stmt.then_body))
+    condition = e.expr(stmt.condition)
+    emit_masked(e, condition, stmt.then_body, lambda: e.body(stmt.then_body))
     if stmt.else_body:
-        under(e, _not(e, chosen), stmt.else_body, lambda: e.body(stmt.else_body or ()))
+        emit_masked(e, _not(e, condition), stmt.else_body, lambda: e.body(stmt.else_body or ()))
 
 
 def choose(e: Emitter, condition: tir.Expr, true: tir.Expr, false: tir.Expr) -> Value:
     """One of two values in each lane; a side is evaluated in the lanes that choose it."""
-    chosen = e.expr(condition)
+    mask = e.expr(condition)
     if e.speculatable(true) and e.speculatable(false):
-        return e.fn.select(chosen, e.expr(true), e.expr(false))
-    one = _side(e, chosen, true)
-    return e.fn.select(chosen, one, _side(e, _not(e, chosen), false))
+        return e.fn.select(mask, e.expr(true), e.expr(false))
+    true_value = _masked_value(e, mask, true)
+    return e.fn.select(mask, true_value, _masked_value(e, _not(e, mask), false))
 
 
-def _side(e: Emitter, mask: Value, node: tir.Expr) -> Value:
+def _masked_value(e: Emitter, mask: Value, node: tir.Expr) -> Value:
     if e.speculatable(node):
         return e.expr(node)
     values: list[Value] = []
-    before, after = under(e, mask, (node,), lambda: values.append(e.expr(node)))
+    before, after = emit_masked(e, mask, (node,), lambda: values.append(e.expr(node)))
     if before == after:
         return values[0]
-    inside = values[0]
-    # the block in which `inside` was made falls into the current one
-    return e.fn.phi(inside.type, [(inside, after), (Value(inside.type, "poison"), before)])
+    value = values[0]
+    # the block in which `value` was made falls into the current one
+    return e.fn.phi(value.type, [(value, after), (Value(value.type, "poison"), before)])
 
 
-def under(e: Emitter, mask: Value, what: tuple[Node, ...], emit: Callable[[], object]) -> tuple[str, str]:
+def emit_masked(e: Emitter, mask: Value, nodes: tuple[Node, ...], emit: Callable[[], object]) -> tuple[str, str]:
     """Emit with `mask` over what is active. The blocks before and at the end of what was emitted: the same one, unless
-    there is something in `what` that must not happen where no lane is on."""
+    there is something in `nodes` that must not happen where no lane is on."""
     fn, outer = e.fn, e.mask
     e.mask = mask if outer is None else fn.binary("and", outer, mask)
     try:
-        if not any(_once(node) for node in what):
+        if not any(_has_scalar_effects(node) for node in nodes):
             emit()
             return fn.block, fn.block
         lanes = mask.type[1:].split(" ")[0]
         reduce = e.ctx.module.declare(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [mask.type])
         then, done = fn.label("lanes"), fn.label("end")
-        some = fn.call("i1", reduce, [e.mask])
+        any_active = fn.call("i1", reduce, [e.mask])
         before = fn.block
-        fn.cond_br(some, then, done)
+        fn.cond_br(any_active, then, done)
         fn.start(then)
         emit()
         after = fn.block
@@ -73,7 +73,7 @@ def under(e: Emitter, mask: Value, what: tuple[Node, ...], emit: Callable[[], ob
         e.mask = outer
 
 
-def _once(root: Node) -> bool:
+def _has_scalar_effects(root: Node) -> bool:
     """Return True if a node contains scalar code that costs time or may fault: loops, calls, loads or stores."""
     stack = [root]
     while stack:
@@ -98,80 +98,82 @@ def _not(e: Emitter, mask: Value) -> Value:
 def load(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
     """A run of elements; lanes that are off are zero."""
     if not e.MASKED_MEMORY:
-        return _loaded_by_lane(e, type, pointer, mask, align)
-    lanes, scalar = _parts(type)
+        return _load_by_lane(e, type, pointer, mask, align)
+    lanes, scalar = _lanes_and_scalar(type)
     step = _lanes_at_once(e, type)
     loaded: Value | None = None
     for start in range(0, lanes, step):
         part = vector(scalar, step)
         name = f"llvm.masked.load.{mangled(part)}.p0"
-        some = picked(e, mask, start, step)
-        callee = e.ctx.module.declare(name, part, ["ptr", "i32", some.type, part])
-        at = e.fn.gep(scalar, pointer, integer("i64", start), flags="") if start else pointer
-        value = e.fn.call(part, callee, [at, integer("i32", align), some, Value(part, "zeroinitializer")])
-        loaded = value if loaded is None else _joined(e, loaded, value)
+        part_mask = slice_lanes(e, mask, start, step)
+        callee = e.ctx.module.declare(name, part, ["ptr", "i32", part_mask.type, part])
+        part_pointer = e.fn.gep(scalar, pointer, integer("i64", start), flags="") if start else pointer
+        value = e.fn.call(
+            part, callee, [part_pointer, integer("i32", align), part_mask, Value(part, "zeroinitializer")]
+        )
+        loaded = value if loaded is None else _concat(e, loaded, value)
     assert loaded is not None
-    return picked(e, loaded, 0, lanes)
+    return slice_lanes(e, loaded, 0, lanes)
 
 
 def store(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
     """A run of elements, those of lanes that are on."""
     if not e.MASKED_MEMORY:
-        return _stored_by_lane(e, value, pointer, mask, align)
-    lanes, scalar = _parts(value.type)
+        return _store_by_lane(e, value, pointer, mask, align)
+    lanes, scalar = _lanes_and_scalar(value.type)
     step = _lanes_at_once(e, value.type)
     for start in range(0, lanes, step):
-        part, some = picked(e, value, start, step), picked(e, mask, start, step)
+        part, part_mask = slice_lanes(e, value, start, step), slice_lanes(e, mask, start, step)
         name = f"llvm.masked.store.{mangled(part.type)}.p0"
-        callee = e.ctx.module.declare(name, "void", [part.type, "ptr", "i32", some.type])
-        at = e.fn.gep(scalar, pointer, integer("i64", start), flags="") if start else pointer
-        e.fn.call("void", callee, [part, at, integer("i32", align), some])
+        callee = e.ctx.module.declare(name, "void", [part.type, "ptr", "i32", part_mask.type])
+        part_pointer = e.fn.gep(scalar, pointer, integer("i64", start), flags="") if start else pointer
+        e.fn.call("void", callee, [part, part_pointer, integer("i32", align), part_mask])
 
 
-def _loaded_by_lane(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
-    lanes, scalar = _parts(type)
+def _load_by_lane(e: Emitter, type: str, pointer: Value, mask: Value, align: int) -> Value:
+    lanes, scalar = _lanes_and_scalar(type)
     loaded = Value(type, "zeroinitializer")
     for lane in range(lanes):
-        at = e.fn.gep(scalar, pointer, integer("i64", lane), flags="") if lane else pointer
-        off, then, done = e.fn.block, e.fn.label("lane"), e.fn.label("next")
+        address = e.fn.gep(scalar, pointer, integer("i64", lane), flags="") if lane else pointer
+        inactive, then, done = e.fn.block, e.fn.label("lane"), e.fn.label("next")
         e.fn.cond_br(e.fn.extract(mask, lane), then, done)
         e.fn.start(then)
-        more = e.fn.insert(loaded, e.fn.load(scalar, at, align), lane)
+        updated = e.fn.insert(loaded, e.fn.load(scalar, address, align), lane)
         e.fn.start(done)
-        loaded = e.fn.phi(type, [(more, then), (loaded, off)])
+        loaded = e.fn.phi(type, [(updated, then), (loaded, inactive)])
     return loaded
 
 
-def _stored_by_lane(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
-    lanes, scalar = _parts(value.type)
+def _store_by_lane(e: Emitter, value: Value, pointer: Value, mask: Value, align: int) -> None:
+    lanes, scalar = _lanes_and_scalar(value.type)
     for lane in range(lanes):
-        at = e.fn.gep(scalar, pointer, integer("i64", lane), flags="") if lane else pointer
+        address = e.fn.gep(scalar, pointer, integer("i64", lane), flags="") if lane else pointer
         then, done = e.fn.label("lane"), e.fn.label("next")
         e.fn.cond_br(e.fn.extract(mask, lane), then, done)
         e.fn.start(then)
-        e.fn.store(e.fn.extract(value, lane), at, align)
+        e.fn.store(e.fn.extract(value, lane), address, align)
         e.fn.start(done)
 
 
 _SCALAR_BITS = {"float": 32, "double": 64, "half": 16, "ptr": 64}
 
 
-def _parts(type: str) -> tuple[int, str]:
+def _lanes_and_scalar(type: str) -> tuple[int, str]:
     lanes, scalar = type[1:-1].split(" x ")
     return int(lanes), scalar
 
 
 def _lanes_at_once(e: Emitter, type: str) -> int:
     """Return the number of lanes of one masked access: all of them, or as many as fill 128 bits on SVE."""
-    lanes, scalar = _parts(type)
+    lanes, scalar = _lanes_and_scalar(type)
     if "sve" not in e.ctx.features:
         return lanes
     return 128 // (_SCALAR_BITS.get(scalar) or int(scalar[1:]))
 
 
-def picked(e: Emitter, value: Value, start: int, count: int) -> Value:
+def slice_lanes(e: Emitter, value: Value, start: int, count: int) -> Value:
     """Some lanes of a vector; beyond its end they are off in a mask, and anything else in others."""
-    lanes, scalar = _parts(value.type)
+    lanes, scalar = _lanes_and_scalar(value.type)
     if start == 0 and count == lanes:
         return value
     picks = ", ".join(f"i32 {min(n, lanes)}" for n in range(start, start + count))
@@ -179,10 +181,10 @@ def picked(e: Emitter, value: Value, start: int, count: int) -> Value:
     return e.fn.op(vector(scalar, count), text)
 
 
-def _joined(e: Emitter, one: Value, other: Value) -> Value:
-    have, scalar = _parts(one.type)
-    more = _parts(other.type)[0]
-    wide = picked(e, other, 0, have)
+def _concat(e: Emitter, one: Value, other: Value) -> Value:
+    have, scalar = _lanes_and_scalar(one.type)
+    more = _lanes_and_scalar(other.type)[0]
+    wide = slice_lanes(e, other, 0, have)
     picks = ", ".join(f"i32 {n}" for n in range(have + more))
     return e.fn.op(vector(scalar, have + more), f"shufflevector {one}, {wide}, <{have + more} x i32> <{picks}>")
 

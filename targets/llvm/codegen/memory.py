@@ -29,39 +29,39 @@ def _index_of(buffer: tir.Buffer, indices: tuple[tir.Expr, ...], node: Node) -> 
 
 def address(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> Value:
     """The address of the element at a scalar index."""
-    first, *more = e.index_parts(index)
-    place = _element(e, buffer, first, inside=not more)
-    for part in more:
+    base, *terms = e.index_parts(index)
+    pointer = _element_address(e, buffer, base, inside=not terms)
+    for term in terms:
         if buffer.dtype.lanes > 1:
-            part = e.fn.binary("mul nsw", part, integer("i64", buffer.dtype.lanes))
-        place = e.fn.gep(memory_type(buffer.dtype.element), place, part, flags="")
-    return place
+            term = e.fn.binary("mul nsw", term, integer("i64", buffer.dtype.lanes))
+        pointer = e.fn.gep(memory_type(buffer.dtype.element), pointer, term, flags="")
+    return pointer
 
 
-def _start(e: Emitter, buffer: tir.Buffer, index: tir.Expr, step: int) -> Value:
+def _run_address(e: Emitter, buffer: tir.Buffer, index: tir.Expr, step: int) -> Value:
     """The address of the lowest element of a run, or of the only one."""
     if index.dtype.lanes == 1:
         return address(e, buffer, index)
     assert isinstance(index, tir.Ramp)
-    return address(e, buffer, index.base) if step == 1 else _element(e, buffer, _first(e, index, step))
+    return address(e, buffer, index.base) if step == 1 else _element_address(e, buffer, _lowest_index(e, index, step))
 
 
-def _element(e: Emitter, buffer: tir.Buffer, index: Value, inside: bool = True) -> Value:
-    """The address of an element; `inside`: it is surely one of the buffer."""
+def _element_address(e: Emitter, buffer: tir.Buffer, index: Value, inbounds: bool = True) -> Value:
+    """The address of an element; `inbounds`: it is surely one of the buffer."""
     lanes = buffer.dtype.lanes
     if lanes > 1:
         index = e.fn.binary("mul nsw", index, integer("i64", lanes))
-    flags = "inbounds " if inside else ""
+    flags = "inbounds " if inbounds else ""
     return e.fn.gep(memory_type(buffer.dtype.element), e.expr(buffer.data), index, flags=flags)
 
 
-def _run(index: tir.Expr) -> int:
+def _unit_stride(index: tir.Expr) -> int:
     """1 or -1 for a ramp of that stride, else 0."""
     stride = tir.const_int(index.stride) if isinstance(index, tir.Ramp) else None
     return stride if stride in (1, -1) else 0
 
 
-def _first(e: Emitter, index: tir.Ramp, step: int) -> Value:
+def _lowest_index(e: Emitter, index: tir.Ramp, step: int) -> Value:
     """The lowest index of a run."""
     base = e.index(index.base)
     return base if step == 1 else e.fn.binary("sub nsw", base, integer("i64", index.lanes - 1))
@@ -94,7 +94,7 @@ def _mask(e: Emitter, lanes: int) -> Value | None:
 def _is_private(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> bool:
     """All lanes are known elements of memory that this function alone uses: those that are off may be read, and
     written as they are. Then a small tile can live in registers."""
-    if buffer.data not in e.private or _run(index) != 1:
+    if buffer.data not in e.private or _unit_stride(index) != 1:
         return False
     base, size = tir.const_int(index.base), tir.const_int(buffer.shape[0])  # type: ignore[attr-defined]
     return base is not None and size is not None and 0 <= base <= size - index.dtype.lanes
@@ -103,18 +103,18 @@ def _is_private(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> bool:
 def _masked_load(e: Emitter, buffer: tir.Buffer, index: tir.Expr, mask: Value) -> Value:
     element, lanes = buffer.dtype, index.dtype.lanes
     dtype = element.with_lanes(lanes)
-    step = _run(index)
+    step = _unit_stride(index)
     if _is_private(e, buffer, index):
-        start = _element(e, buffer, _first(e, index, 1))  # type: ignore[arg-type]
+        start = _element_address(e, buffer, _lowest_index(e, index, 1))  # type: ignore[arg-type]
         return casts.from_memory(e, e.fn.load(memory_type(dtype), start, element.bytes), dtype)
-    stride = _spread(index, element)
+    stride = _small_stride(index, element)
     if stride:
-        return casts.from_memory(e, _masked_spread(e, buffer, index, stride, mask), dtype)  # type: ignore[arg-type]
+        return casts.from_memory(e, _masked_load_strided(e, buffer, index, stride, mask), dtype)  # type: ignore[arg-type]
     if not step:
         scalar = memory_type(element)
-        where = masks.pointers(e, scalar, e.expr(buffer.data), lane_indices(e, index), lanes)
-        return casts.from_memory(e, masks.gather(e, memory_type(dtype), where, mask, element.bytes), dtype)
-    start = _element(e, buffer, _first(e, index, step), inside=False)  # type: ignore[arg-type]
+        addresses = masks.pointers(e, scalar, e.expr(buffer.data), lane_indices(e, index), lanes)
+        return casts.from_memory(e, masks.gather(e, memory_type(dtype), addresses, mask, element.bytes), dtype)
+    start = _element_address(e, buffer, _lowest_index(e, index, step), inside=False)  # type: ignore[arg-type]
     if step == 1:
         value = masks.load(e, memory_type(dtype), start, mask, element.bytes)
     else:
@@ -124,12 +124,12 @@ def _masked_load(e: Emitter, buffer: tir.Buffer, index: tir.Expr, mask: Value) -
 
 def _masked_store(e: Emitter, buffer: tir.Buffer, index: tir.Expr, value: Value, mask: Value) -> None:
     element, lanes = buffer.dtype, index.dtype.lanes
-    step = _run(index)
+    step = _unit_stride(index)
     if not step:
-        where = masks.pointers(e, memory_type(element), e.expr(buffer.data), lane_indices(e, index), lanes)
-        masks.scatter(e, value, where, mask, element.bytes)
+        addresses = masks.pointers(e, memory_type(element), e.expr(buffer.data), lane_indices(e, index), lanes)
+        masks.scatter(e, value, addresses, mask, element.bytes)
         return
-    start = _element(e, buffer, _first(e, index, step), inside=False)  # type: ignore[arg-type]
+    start = _element_address(e, buffer, _lowest_index(e, index, step), inside=False)  # type: ignore[arg-type]
     if _is_private(e, buffer, index):
         old = e.fn.load(value.type, start, element.bytes)
         e.fn.store(e.fn.select(mask, value, old), start, element.bytes)
@@ -139,46 +139,50 @@ def _masked_store(e: Emitter, buffer: tir.Buffer, index: tir.Expr, value: Value,
     masks.store(e, value, start, mask, element.bytes)
 
 
-def _spread(index: tir.Expr, element: DType) -> int:
+def _small_stride(index: tir.Expr, element: DType) -> int:
     """The stride of a ramp whose elements lie so close that the vectors between are worth loading, else 0."""
     stride = tir.const_int(index.stride) if isinstance(index, tir.Ramp) else None
     return stride if stride in (2, 3, 4) and index.dtype.lanes >= 4 and element.lanes == 1 else 0
 
 
-def _load_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int) -> Value:
+def _load_strided(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int) -> Value:
     """Every second to fourth element: runs from the first to the last one, and of each the lanes that are wanted."""
     fn, lanes, element = e.fn, index.lanes, buffer.dtype
     type = vector(memory_type(element), lanes)
     last = (lanes - 1) * stride  # no run goes beyond it
     starts = [min(at, last + 1 - lanes) for at in range(0, last + 1, lanes)]
     base, gathered = e.index(index.base), Value(type, "poison")
-    taken = 0
+    done = 0
     for start in starts:
         end = start + lanes
-        run = fn.load(type, _element(e, buffer, fn.binary("add nsw", base, integer("i64", start))), element.bytes)
-        picks = []
+        run = fn.load(
+            type, _element_address(e, buffer, fn.binary("add nsw", base, integer("i64", start))), element.bytes
+        )
+        shuffle = []
         for lane in range(lanes):
-            mine = taken <= lane * stride < end
-            picks.append(f"i32 {lanes + lane * stride - start if mine else lane}")
-        gathered = fn.op(type, f"shufflevector {gathered}, {run}, <{lanes} x i32> <{', '.join(picks)}>")
-        taken = end
+            from_run = done <= lane * stride < end
+            shuffle.append(f"i32 {lanes + lane * stride - start if from_run else lane}")
+        gathered = fn.op(type, f"shufflevector {gathered}, {run}, <{lanes} x i32> <{', '.join(shuffle)}>")
+        done = end
     return gathered
 
 
-def _masked_spread(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int, mask: Value) -> Value:
+def _masked_load_strided(e: Emitter, buffer: tir.Buffer, index: tir.Ramp, stride: int, mask: Value) -> Value:
     """Every second to fourth element where a mask is on: runs of which nothing else is read; other lanes are zero."""
     fn, lanes, element = e.fn, index.lanes, buffer.dtype
     type = vector(memory_type(element), lanes)
     base, gathered = e.index(index.base), Value(type, "zeroinitializer")
     for start in range(0, (lanes - 1) * stride + 1, lanes):
-        places = [divmod(start + n, stride) for n in range(lanes)]
-        wanted = ", ".join(f"i32 {lane if not off and lane < lanes else lanes}" for lane, off in places)
-        on = fn.op(mask.type, f"shufflevector {mask}, {mask.type} zeroinitializer, <{lanes} x i32> <{wanted}>")
-        first = _element(e, buffer, fn.binary("add nsw", base, integer("i64", start)), inside=False)
-        run = masks.load(e, type, first, on, element.bytes)
-        mine = [start <= lane * stride < start + lanes for lane in range(lanes)]
-        picks = ", ".join(f"i32 {lanes + n * stride - start if own else n}" for n, own in enumerate(mine))
-        gathered = fn.op(type, f"shufflevector {gathered}, {run}, <{lanes} x i32> <{picks}>")
+        lane_of = [divmod(start + n, stride) for n in range(lanes)]
+        mask_lanes = ", ".join(f"i32 {lane if not off and lane < lanes else lanes}" for lane, off in lane_of)
+        run_mask = fn.op(
+            mask.type, f"shufflevector {mask}, {mask.type} zeroinitializer, <{lanes} x i32> <{mask_lanes}>"
+        )
+        first = _element_address(e, buffer, fn.binary("add nsw", base, integer("i64", start)), inside=False)
+        run = masks.load(e, type, first, run_mask, element.bytes)
+        in_run = [start <= lane * stride < start + lanes for lane in range(lanes)]
+        shuffle = ", ".join(f"i32 {lanes + n * stride - start if from_run else n}" for n, from_run in enumerate(in_run))
+        gathered = fn.op(type, f"shufflevector {gathered}, {run}, <{lanes} x i32> <{shuffle}>")
     return gathered
 
 
@@ -188,11 +192,11 @@ def _lane_addresses(e: Emitter, buffer: tir.Buffer, index: tir.Expr) -> list[Val
     if isinstance(index, tir.Ramp):
         base, stride = e.index(index.base), e.index(index.stride)
         steps = [fn.binary("mul nsw", stride, integer("i64", i)) for i in range(lanes)]
-        return [_element(e, buffer, fn.binary("add nsw", base, step)) for step in steps]
+        return [_element_address(e, buffer, fn.binary("add nsw", base, step)) for step in steps]
     value = e.expr(index)
     if index.dtype.bits < 64:
         value = fn.convert("zext" if index.dtype.is_uint else "sext", value, vector("i64", lanes))
-    return [_element(e, buffer, fn.extract(value, i)) for i in range(lanes)]
+    return [_element_address(e, buffer, fn.extract(value, i)) for i in range(lanes)]
 
 
 def load(e: Emitter, node: tir.BufferLoad) -> Value:
@@ -202,25 +206,25 @@ def load(e: Emitter, node: tir.BufferLoad) -> Value:
     dtype = element.with_lanes(element.lanes * lanes)
     mask = _mask(e, lanes) if lanes > 1 and element.lanes == 1 else None
     if isinstance(index, tir.Broadcast) and index.value.dtype.lanes == 1 and element.lanes == 1:
-        one = fn.load(memory_type(element), address(e, buffer, index.value), element.bytes)
-        return fn.splat(casts.from_memory(e, one, element), lanes)
+        scalar_value = fn.load(memory_type(element), address(e, buffer, index.value), element.bytes)
+        return fn.splat(casts.from_memory(e, scalar_value, element), lanes)
     if mask is not None:
         return _masked_load(e, buffer, index, mask)
-    step = 1 if lanes == 1 else _run(index)
+    step = 1 if lanes == 1 else _unit_stride(index)
     if step:
-        value = fn.load(memory_type(dtype), _start(e, buffer, index, step), e.alignment(buffer, index))
+        value = fn.load(memory_type(dtype), _run_address(e, buffer, index, step), e.alignment(buffer, index))
         if step == -1:
             value = _reversed(e, value, lanes)
         return casts.from_memory(e, value, dtype)
-    stride = _spread(index, element)
+    stride = _small_stride(index, element)
     if stride:
-        return casts.from_memory(e, _load_spread(e, buffer, index, stride), dtype)  # type: ignore[arg-type]
+        return casts.from_memory(e, _load_strided(e, buffer, index, stride), dtype)  # type: ignore[arg-type]
     loaded = Value(memory_type(dtype), "poison")
     scalar = memory_type(element.element)
-    for at, place in enumerate(_lane_addresses(e, buffer, index)):
-        for part in range(element.lanes):
-            where = fn.gep(scalar, place, integer("i64", part)) if part else place
-            loaded = fn.insert(loaded, fn.load(scalar, where, element.bytes), at * element.lanes + part)
+    for lane, element_address in enumerate(_lane_addresses(e, buffer, index)):
+        for sub_lane in range(element.lanes):
+            pointer = fn.gep(scalar, element_address, integer("i64", sub_lane)) if sub_lane else element_address
+            loaded = fn.insert(loaded, fn.load(scalar, pointer, element.bytes), lane * element.lanes + sub_lane)
     return casts.from_memory(e, loaded, dtype)
 
 
@@ -237,9 +241,9 @@ def store(e: Emitter, node: tir.BufferStore) -> None:
     if mask is not None:
         _masked_store(e, buffer, index, value, mask)
         return
-    step = 1 if lanes == 1 else _run(index)
+    step = 1 if lanes == 1 else _unit_stride(index)
     if step:
-        start = _start(e, buffer, index, step)
+        start = _run_address(e, buffer, index, step)
         if step == -1:
             if element.lanes > 1:
                 raise unsupported("a reversed store of vectors", node.span)
@@ -247,7 +251,7 @@ def store(e: Emitter, node: tir.BufferStore) -> None:
         fn.store(value, start, e.alignment(buffer, index))
         return
     scalar = memory_type(element.element)
-    for at, place in enumerate(_lane_addresses(e, buffer, index)):
-        for part in range(element.lanes):
-            where = fn.gep(scalar, place, integer("i64", part)) if part else place
-            fn.store(fn.extract(value, at * element.lanes + part), where, element.bytes)
+    for lane, element_address in enumerate(_lane_addresses(e, buffer, index)):
+        for sub_lane in range(element.lanes):
+            pointer = fn.gep(scalar, element_address, integer("i64", sub_lane)) if sub_lane else element_address
+            fn.store(fn.extract(value, lane * element.lanes + sub_lane), pointer, element.bytes)

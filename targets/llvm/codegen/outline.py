@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
 SPLIT_ABOVE = 64  # statements with loops in one body
-PART = 24  # of them in one function
+MAX_OUTLINED = 24  # of them in one function
 
 
 def needs_split(statements: tuple[Stmt, ...]) -> bool:
@@ -38,24 +38,24 @@ def emit_split(e: Emitter, statements: tuple[Stmt, ...]) -> None:
     run: list[Stmt] = []
     used: dict[tir.Var, None] = {}
     for stmt in statements:
-        if _is_ready(stmt):
+        if _may_precede_run(stmt):
             e.plain_body((stmt,))
             continue
-        variables = _movable(e, stmt)
+        variables = _free_variables(e, stmt)
         if variables is None:
-            _emit_run(e, run, used)
+            _emit_outlined(e, run, used)
             e.plain_body((stmt,))
             run, used = [], {}
             continue
         run.append(stmt)
         used.update(variables)
-        if len(run) == PART:
-            _emit_run(e, run, used)
+        if len(run) == MAX_OUTLINED:
+            _emit_outlined(e, run, used)
             run, used = [], {}
-    _emit_run(e, run, used)
+    _emit_outlined(e, run, used)
 
 
-def _emit_run(e: Emitter, run: list[Stmt], used: dict[tir.Var, None]) -> None:
+def _emit_outlined(e: Emitter, run: list[Stmt], used: dict[tir.Var, None]) -> None:
     if len(run) < 2:
         e.plain_body(tuple(run))
         return
@@ -65,26 +65,26 @@ def _emit_run(e: Emitter, run: list[Stmt], used: dict[tir.Var, None]) -> None:
     e.parts += 1
     params += [("ptr", "workspace"), ("ptr", "callee_workspace")]
     fn = e.ctx.module.function("i32", symbol, params, attrs=f"noinline {e.ctx.function_attrs}")
-    part = type(e)(fn, e.ctx, e.storage)
-    part.is_part = True
-    part.distinct = e.distinct
-    part.workspace, part.callee_workspace = fn.params[-2:]
+    outlined = type(e)(fn, e.ctx, e.storage)
+    outlined.is_part = True
+    outlined.distinct = e.distinct
+    outlined.workspace, outlined.callee_workspace = fn.params[-2:]
     for var, value in zip(outer, fn.params, strict=False):
-        part.bind(var, value)
-    part.plain_body(tuple(run))
-    part.finish()
+        outlined.bind(var, value)
+    outlined.plain_body(tuple(run))
+    outlined.finish()
     values = [*(e.values[v] for v in outer), e.workspace, e.callee_workspace]
     e.fail_if_error(e.fn.call("i32", f"@{symbol}", values))
 
 
-def _is_ready(stmt: Stmt) -> bool:
+def _may_precede_run(stmt: Stmt) -> bool:
     """It may come before the run that is being gathered: it reads and writes no memory, and that run cannot name it."""
     if isinstance(stmt, tir.Bind):
         return not holds(stmt.value, tir.BufferLoad, tir.Call)
     return isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer))
 
 
-def _movable(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
+def _free_variables(e: Emitter, stmt: Stmt) -> dict[tir.Var, None] | None:
     """The variables that a statement mentions and does not bind, in order; None if it has to stay."""
     if not isinstance(stmt, (tir.For, tir.While, tir.IfThenElse)):
         return None

@@ -25,66 +25,68 @@ from mlcc.targets.llvm.codegen.types import register_type
 if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
-LEAST_PIECE = 4_000_000  # picoseconds of the operations that a thread takes at a time
+MIN_CHUNK_PICOSECONDS = 4_000_000  # picoseconds of the operations that a thread takes at a time
 
 
 def parallel_loop(e: Emitter, stmt: tir.For, trips: Value) -> None:
     """Run a loop that `settle_parallel` left; `trips` is how often its body runs, in the loop variable's type."""
     fn = e.fn
-    size = fn.convert("zext" if stmt.var.dtype.is_uint else "sext", trips, "i64")
-    part = _Part(e, stmt)
-    context, piece = part.emit()
-    once = work.of_iteration(stmt)
-    grain = _at_most(e, size, _grain(e, once))
+    iterations = fn.convert("zext" if stmt.var.dtype.is_uint else "sext", trips, "i64")
+    functions = _LoopFunctions(e, stmt)
+    context, chunk_function = functions.emit()
+    iteration_cost = work.of_iteration(stmt)
+    min_chunk = _limit_to_cores(e, iterations, _min_chunk(e, iteration_cost))
     add_pool(e.ctx.module)
-    known = tir.const_int(c.mul(c.cast(INT64, stmt.extent), once))
+    known = tir.const_int(c.mul(c.cast(INT64, stmt.extent), iteration_cost))
     if known is not None:
-        given = [Value("ptr", piece), context, size, grain, _nanoseconds(e, stmt)]
-        e.fail_if_error(fn.call("i32", f"@{RUN_WORK}", given))
+        arguments = [Value("ptr", chunk_function), context, iterations, min_chunk, _nanoseconds(e, stmt)]
+        e.fail_if_error(fn.call("i32", f"@{RUN_WORK}", arguments))
         return
-    enough = fn.icmp("sge", fn.binary("mul", size, e.index(once)), integer("i64", parallel.LEAST_WORK))
-    shared, alone, done = fn.label("parallel"), fn.label("serial"), fn.label("end")
-    fn.cond_br(enough, shared, alone)
-    fn.start(shared)
-    given = [Value("ptr", piece), context, size, grain, _nanoseconds(e, stmt)]
-    by_pool = fn.call("i32", f"@{RUN_WORK}", given)
+    is_worthwhile = fn.icmp(
+        "sge", fn.binary("mul", iterations, e.index(iteration_cost)), integer("i64", parallel.LEAST_WORK)
+    )
+    parallel_block, serial, done = fn.label("parallel"), fn.label("serial"), fn.label("end")
+    fn.cond_br(is_worthwhile, parallel_block, serial)
+    fn.start(parallel_block)
+    arguments = [Value("ptr", chunk_function), context, iterations, min_chunk, _nanoseconds(e, stmt)]
+    parallel_code = fn.call("i32", f"@{RUN_WORK}", arguments)
     fn.br(done)
-    fn.start(alone)
-    by_self = fn.call("i32", piece, [context, integer("i64", 0), size])
+    fn.start(serial)
+    serial_code = fn.call("i32", chunk_function, [context, integer("i64", 0), iterations])
     fn.br(done)
     fn.start(done)
-    e.fail_if_error(fn.phi("i32", [(by_pool, shared), (by_self, alone)]))
+    e.fail_if_error(fn.phi("i32", [(parallel_code, parallel_block), (serial_code, serial)]))
 
 
 def _nanoseconds(e: Emitter, stmt: tir.For) -> Value:
     """Return the estimated time of the loop on one thread in ns, by which the pool decides whether to wake threads."""
-    whole = loop_time.picoseconds(stmt)
-    return e.fn.binary("sdiv", e.index(whole), integer("i64", 1000))
+    picoseconds = loop_time.picoseconds(stmt)
+    return e.fn.binary("sdiv", e.index(picoseconds), integer("i64", 1000))
 
 
-def _grain(e: Emitter, once: tir.Expr) -> Value:
-    """The least iterations of a piece, for `once` picoseconds of operations in one."""
-    known = tir.const_int(once)
+def _min_chunk(e: Emitter, iteration_cost: tir.Expr) -> Value:
+    """The least iterations of a piece, for `iteration_cost` picoseconds of operations in one."""
+    known = tir.const_int(iteration_cost)
     if known is not None:
-        return integer("i64", -(-LEAST_PIECE // max(known, 1)))
+        return integer("i64", -(-MIN_CHUNK_PICOSECONDS // max(known, 1)))
     fn, one = e.fn, integer("i64", 1)
-    value = e.index(once)
+    value = e.index(iteration_cost)
     value = fn.select(fn.icmp("slt", value, one), one, value)
-    room = fn.binary("add", value, integer("i64", LEAST_PIECE - 1))
-    return fn.binary("udiv", room, value)
+    rounded = fn.binary("add", value, integer("i64", MIN_CHUNK_PICOSECONDS - 1))
+    return fn.binary("udiv", rounded, value)
 
 
-def _at_most(e: Emitter, size: Value, grain: Value) -> Value:
+def _limit_to_cores(e: Emitter, iterations: Value, min_chunk: Value) -> Value:
     """With a number of cores in the target: so many iterations in a piece that there are no more pieces than cores."""
     cores = e.ctx.options.num_cores
     if not cores:
-        return grain
+        return min_chunk
     fn = e.fn
-    share = fn.binary("sdiv", fn.binary("add", size, integer("i64", cores - 1)), integer("i64", cores))
-    return fn.select(fn.icmp("sgt", share, grain), share, grain)
+    share = fn.binary("sdiv", fn.binary("add", iterations, integer("i64", cores - 1)), integer("i64", cores))
+    return fn.select(fn.icmp("sgt", share, min_chunk), share, min_chunk)
 
 
-class _Part:
+class _LoopFunctions:
     """The functions of one loop, and the values that they need from around it."""
 
     def __init__(self, e: Emitter, stmt: tir.For) -> None:
@@ -92,22 +94,22 @@ class _Part:
         self.stmt = stmt
         self.symbol = f"parallel.{e.fn.symbol}.{e.parts}"
         e.parts += 1
-        inside = binders(stmt)  # which may have values here, left from other code that bound them
-        used = [v for v in _variables(stmt) if v in e.values and v not in inside]
-        self.constant = [v for v in used if not _is_computed(e.values[v])]
-        self.captured = [v for v in used if _is_computed(e.values[v])]
+        bound_inside = binders(stmt)  # which may have values here, left from other code that bound them
+        used = [v for v in _variables(stmt) if v in e.values and v not in bound_inside]
+        self.constant = [v for v in used if not _is_local(e.values[v])]
+        self.captured = [v for v in used if _is_local(e.values[v])]
         self.wide = [v for v in self.captured if v in e.wide]
-        known = {v for v in used if v.dtype.is_int and v.dtype.lanes == 1}
-        callees = calls.callee_workspace(stmt, e.ctx)
+        integers = {v for v in used if v.dtype.is_int and v.dtype.lanes == 1}
+        callee_bytes = calls.callee_workspace(stmt, e.ctx)
         self.start = e.index(stmt.min)
         self.step = integer("i64", 1) if stmt.step is None else e.index(stmt.step)
-        self.storage = Storage(stmt.body, known, e.ctx.options.stack_bytes, callees)
+        self.storage = Storage(stmt.body, integers, e.ctx.options.stack_bytes, callee_bytes)
 
     def emit(self) -> tuple[Value, str]:
         """Add the functions; fills the context, and gives it and the function that takes it."""
         e, fn = self.e, self.e.fn
         values = [*(e.values[v] for v in self.captured), *(e.wide[v] for v in self.wide)]
-        values += [v for v in (self.start, self.step) if _is_computed(v)]
+        values += [v for v in (self.start, self.step) if _is_local(v)]
         needs_memory = tir.const_int(self.storage.workspace) != 0
         size = e.index(c.maximum(self.storage.workspace, self.storage.alignment))
         fields = [*values, size] if needs_memory else values
@@ -115,34 +117,34 @@ class _Part:
         context = fn.alloca(struct, hint="context")
         for index, value in enumerate(fields):
             fn.store(value, fn.gep(struct, context, integer("i64", 0), integer("i32", index)))
-        self._loop(values)
-        self._piece(struct, [v.type for v in values], needs_memory)
+        self._emit_loop_function(values)
+        self._emit_chunk_function(struct, [v.type for v in values], needs_memory)
         return context, f"@{self.symbol}.piece"
 
-    def _loop(self, values: list[Value]) -> None:
+    def _emit_loop_function(self, values: list[Value]) -> None:
         e, stmt, dtype = self.e, self.stmt, self.stmt.var.dtype
         handles = [v for v in self.captured if e.values[v].type == "ptr"]
-        apart = "noalias noundef" if all(v in e.distinct for v in handles) else "noundef"
+        pointer_attrs = "noalias noundef" if all(v in e.distinct for v in handles) else "noundef"
         names = [v.name for v in (*self.captured, *self.wide)] + ["start", "step"]  # for people: they are numbered
         params = [(value.type, name) for value, name in zip(values, names, strict=False)]
-        attrs = [apart if value.type == "ptr" else "" for value in values]
+        attrs = [pointer_attrs if value.type == "ptr" else "" for value in values]
         fn = e.ctx.module.function(
             "i32", self.symbol, [*params, ("ptr", "workspace"), ("i64", "begin"), ("i64", "end")],
             param_attrs=[*attrs, f"noalias align {ALIGNMENT}", "noundef", "noundef"], attrs=e.ctx.function_attrs,
         )  # fmt: skip
-        part = type(e)(fn, e.ctx, self.storage)
+        inner = type(e)(fn, e.ctx, self.storage)
         for var in self.constant:
-            part.bind(var, e.values[var])
-        given = iter(fn.params)
+            inner.bind(var, e.values[var])
+        arguments = iter(fn.params)
         for var in self.captured:
-            part.bind(var, next(given))
+            inner.bind(var, next(arguments))
             if var in e.distinct:
-                part.distinct.add(var)
+                inner.distinct.add(var)
         for var in self.wide:
-            part.wide[var] = next(given)
-        start, step = (next(given) if _is_computed(v) else v for v in (self.start, self.step))
-        part.workspace, begin, end = fn.params[-3:]
-        self.storage.begin(part)
+            inner.wide[var] = next(arguments)
+        start, step = (next(arguments) if _is_local(v) else v for v in (self.start, self.step))
+        inner.workspace, begin, end = fn.params[-3:]
+        self.storage.begin(inner)
         head, body, latch, done = (fn.label(name) for name in ("for", "body", "next", "end"))
         before = fn.block
         fn.br(head)
@@ -153,22 +155,22 @@ class _Part:
         fn.start(body)
         scaled = count if step == integer("i64", 1) else fn.binary("mul", count, step)
         wide = scaled if start == integer("i64", 0) else fn.binary("add", start, scaled)
-        part.bind(stmt.var, fn.convert("trunc", wide, register_type(dtype)))
+        inner.bind(stmt.var, fn.convert("trunc", wide, register_type(dtype)))
         if dtype.kind == "int" and dtype.bits == 32:
-            part.wide[stmt.var] = wide
+            inner.wide[stmt.var] = wide
         begun = fn.begin_loop()
-        part.loops.append((latch, done))
-        part.body(stmt.body)
-        part.loops.pop()
+        inner.loops.append((latch, done))
+        inner.body(stmt.body)
+        inner.loops.pop()
         fn.end_loop(begun)
         fn.start(latch)
         fn.line(f"%{step_back} = add nuw nsw {count}, 1")
         fn.br(head)
         fn.start(done)
-        part.finish()
-        self.storage.finish(part)
+        inner.finish()
+        self.storage.finish(inner)
 
-    def _piece(self, struct: str, types: list[str], needs_memory: bool) -> None:
+    def _emit_chunk_function(self, struct: str, types: list[str], needs_memory: bool) -> None:
         module = self.e.ctx.module
         fn = module.function(
             "i32", f"{self.symbol}.piece", [("ptr", "context"), ("i64", "begin"), ("i64", "end")],
@@ -180,26 +182,26 @@ class _Part:
             return fn.load(type, fn.gep(struct, context, integer("i64", 0), integer("i32", index)))
 
         values = [field(index, type) for index, type in enumerate(types)]
-        memory = self._memory(fn, field(len(types), "i64")) if needs_memory else NULL
+        memory = self._allocate_workspace(fn, field(len(types), "i64")) if needs_memory else NULL
         code = fn.call("i32", f"@{self.symbol}", [*values, memory, begin, end])
         if needs_memory:
             fn.call("void", module.declare("free", "void", ["ptr"]), [memory])
         fn.ret(code)
 
-    def _memory(self, fn: FunctionText, size: Value) -> Value:
+    def _allocate_workspace(self, fn: FunctionText, size: Value) -> Value:
         """Memory for the temporaries of a piece."""
         allocate = fn.module.declare("aligned_alloc", "ptr", ["i64", "i64"])
         memory = fn.call("ptr", allocate, [integer("i64", self.storage.alignment), size])
-        failed, go_on = fn.label("failed"), fn.label("ok")
-        fn.cond_br(fn.icmp("eq", memory, NULL), failed, go_on)
+        failed, passed = fn.label("failed"), fn.label("ok")
+        fn.cond_br(fn.icmp("eq", memory, NULL), failed, passed)
         fn.start(failed)
         code = self.e.ctx.error_code("MemoryError", "no memory for the temporary buffers of a parallel loop")
         fn.ret(integer("i32", code))
-        fn.start(go_on)
+        fn.start(passed)
         return memory
 
 
-def _is_computed(value: Value) -> bool:
+def _is_local(value: Value) -> bool:
     """Made by an instruction or passed to the function, so that another function does not know it."""
     return value.ref.startswith("%")
 

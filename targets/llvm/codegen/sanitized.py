@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
 _TRUE = Value("i1", "true")
-_MOST_TEXTS = 60_000  # error codes have 16 bits for the number of their text
-_BRIEF = {
+_MAX_MESSAGES = 60_000  # error codes have 16 bits for the number of their text
+_SHORT_MESSAGES = {
     OUTSIDE: "index \x01 is outside its dimension", UNWRITTEN: "element \x01 is read where it was never written",
     RACE: "element \x01 is touched by two iterations of a parallel loop",
 }  # fmt: skip
-_LIKE: dict[str, Callable[[tir.Expr], bool]] = {  # what arguments are, by the letters of a signature
+_ARGUMENT_KINDS: dict[str, Callable[[tir.Expr], bool]] = {  # what arguments are, by the letters of a signature
     "x": lambda arg: arg.dtype.element is INT64, "i": lambda arg: arg.dtype is INT64,
     "p": lambda arg: arg.dtype.is_handle, "v": lambda arg: not arg.dtype.is_handle,
     "n": lambda arg: (tir.const_int(arg) or 0) > 0, "s": lambda arg: isinstance(arg, tir.StringImm),
@@ -44,17 +44,17 @@ class Element(NamedTuple):
 def _sanitize_index(e: Emitter, node: tir.Call) -> Value:
     """(index, extent, text): the index is one of its dimension."""
     index, extent, text = node.args
-    whole = all(arg.dtype.is_int or arg.dtype.is_uint for arg in (index, extent))
-    if not (whole and extent.dtype.lanes == 1 and _LIKE["s"](text)) or index.dtype is not node.dtype:
-        raise _refused(node)
+    are_integers = all(arg.dtype.is_int or arg.dtype.is_uint for arg in (index, extent))
+    if not (are_integers and extent.dtype.lanes == 1 and _ARGUMENT_KINDS["s"](text)) or index.dtype is not node.dtype:
+        raise _invalid_arguments(node)
     code = _code(e, OUTSIDE, text)
 
-    def settle(given: Value, place: Value, inside: Value, size: Value) -> Value:
-        return e.settle_index(given, place, inside, size, code)
+    def check(index_value: Value, place: Value, inside: Value, size: Value) -> Value:
+        return e.check_index(index_value, place, inside, size, code)
 
-    settled = index_checks.settled(e, index, extent, False, node.dtype.lanes, settle)
+    resolved = index_checks.resolve_index(e, index, extent, False, node.dtype.lanes, check)
     type = vector(f"i{node.dtype.bits}", node.dtype.lanes)
-    return settled if settled.type == type else e.fn.convert("trunc", settled, type)
+    return resolved if resolved.type == type else e.fn.convert("trunc", resolved, type)
 
 
 def _sanitize_view(e: Emitter, node: tir.Call) -> Value:
@@ -65,8 +65,8 @@ def _sanitize_view(e: Emitter, node: tir.Call) -> Value:
     for element in elements:
         end = fn.binary("add", element.offset, integer("i64", size))
         low = fn.icmp("sge", element.offset, integer("i64", 0))
-        fits = fn.binary("and", low, fn.icmp("sle", end, total))
-        _must(e, fits, element, _code(e, OUTSIDE, node.args[5]))
+        in_bounds = fn.binary("and", low, fn.icmp("sle", end, total))
+        _require(e, in_bounds, element, _code(e, OUTSIDE, node.args[5]))
     return index
 
 
@@ -77,8 +77,8 @@ def _sanitize_read(e: Emitter, node: tir.Call) -> Value:
     written = e.expr(node.args[5])
     for element in elements:
         for cell in _cells(e, node, element):
-            known = fn.load("i8", fn.gep("i8", written, cell), 1)
-            _must(e, fn.icmp("ne", known, integer("i8", 0)), element, _code(e, UNWRITTEN, node.args[6]))
+            mark = fn.load("i8", fn.gep("i8", written, cell), 1)
+            _require(e, fn.icmp("ne", mark, integer("i8", 0)), element, _code(e, UNWRITTEN, node.args[6]))
     return index
 
 
@@ -89,9 +89,9 @@ def _sanitize_write(e: Emitter, node: tir.Call) -> Value:
     written = e.expr(node.args[5])
     for element in elements:
         for cell in _cells(e, node, element):
-            place = fn.gep("i8", written, cell)
-            new = one if element.on is None else fn.select(element.on, one, fn.load("i8", place, 1))
-            fn.store(new, place, 1)
+            address = fn.gep("i8", written, cell)
+            new = one if element.on is None else fn.select(element.on, one, fn.load("i8", address, 1))
+            fn.store(new, address, 1)
     return index
 
 
@@ -100,14 +100,14 @@ def _sanitize_shared_read(e: Emitter, node: tir.Call) -> Value:
     loop, the one under way, one that is none, text): no other iteration wrote the element."""
     fn = e.fn
     index, elements = _elements(e, node, "xppnnppiiis")
-    writers, readers, base, me, many = map(e.expr, node.args[5:10])
+    writers, readers, base, me, several = map(e.expr, node.args[5:10])
     for element in elements:
         for cell in _cells(e, node, element):
             writer, reader = fn.gep("i64", writers, cell), fn.gep("i64", readers, cell)
-            fine = _is_mine(e, fn.load("i64", writer, 8), base, me)
-            _must(e, fine, element, _code(e, RACE, node.args[10]))
+            is_safe = _is_own_mark(e, fn.load("i64", writer, 8), base, me)
+            _require(e, is_safe, element, _code(e, RACE, node.args[10]))
             last = fn.load("i64", reader, 8)
-            _remember(e, reader, last, fn.select(_is_mine(e, last, base, me), me, many), element.on)
+            _store_mark(e, reader, last, fn.select(_is_own_mark(e, last, base, me), me, several), element.on)
     return index
 
 
@@ -117,38 +117,38 @@ def _sanitize_shared_write(e: Emitter, node: tir.Call) -> Value:
     fn = e.fn
     value = node.args[11] if len(node.args) > 11 else None
     if value is not None and 1 < value.dtype.lanes < node.dtype.lanes:
-        raise _refused(node)
+        raise _invalid_arguments(node)
     index, elements = _elements(e, node, "xppnnppiiss" + ("" if value is None else "v"))
     writers, readers, base, me = map(e.expr, node.args[5:9])
-    twice, read = (_code(e, RACE, text) for text in node.args[9:11])
+    write_write, read_write = (_code(e, RACE, text) for text in node.args[9:11])
     for lane, element in enumerate(elements):
         for cell in _cells(e, node, element):
             writer, reader = fn.gep("i64", writers, cell), fn.gep("i64", readers, cell)
-            before = fn.load("i64", writer, 8)
-            fine = _is_mine(e, before, base, me)
+            last_writer = fn.load("i64", writer, 8)
+            is_safe = _is_own_mark(e, last_writer, base, me)
             if value is not None:
-                fine = fn.binary("or", fine, _same(e, node.args[1], value, lane, element))
-            _must(e, fine, element, twice)
-            _must(e, _is_mine(e, fn.load("i64", reader, 8), base, me), element, read)
-            _remember(e, writer, before, me, element.on)
+                is_safe = fn.binary("or", is_safe, _stores_same_value(e, node.args[1], value, lane, element))
+            _require(e, is_safe, element, write_write)
+            _require(e, _is_own_mark(e, fn.load("i64", reader, 8), base, me), element, read_write)
+            _store_mark(e, writer, last_writer, me, element.on)
     return index
 
 
 # ---------------------------------------------------------------- elements and cells
 
 
-def _elements(e: Emitter, node: tir.Call, like: str) -> tuple[Value, list[Element]]:
-    """The index, and the elements that it names; the arguments have to be `like` those letters say."""
+def _elements(e: Emitter, node: tir.Call, signature: str) -> tuple[Value, list[Element]]:
+    """The index, and the elements that it names; the arguments have to be `signature` those letters say."""
     fn, args, lanes = e.fn, node.args, node.dtype.lanes
-    if len(args) != len(like) or node.dtype is not args[0].dtype:
-        raise _refused(node)
-    if not all(_LIKE[letter](arg) for letter, arg in zip(like, args, strict=True)):
-        raise _refused(node)
+    if len(args) != len(signature) or node.dtype is not args[0].dtype:
+        raise _invalid_arguments(node)
+    if not all(_ARGUMENT_KINDS[letter](arg) for letter, arg in zip(signature, args, strict=True)):
+        raise _invalid_arguments(node)
     index = e.index(args[0]) if lanes == 1 else e.expr(args[0])
     start = integer("i64", 0)
     if args[1] is not args[2]:
-        here, there = (fn.convert("ptrtoint", e.expr(pointer), "i64") for pointer in args[1:3])
-        start = fn.binary("sub", here, there)
+        address, base = (fn.convert("ptrtoint", e.expr(pointer), "i64") for pointer in args[1:3])
+        start = fn.binary("sub", address, base)
     mask = e.mask if e.mask is not None and e.mask.type == vector("i1", lanes) else None
     elements = []
     for lane in range(lanes):
@@ -173,16 +173,16 @@ def _number(arg: tir.Expr) -> int:
     return tir.const_int(arg) or 1
 
 
-def _is_mine(e: Emitter, mark: Value, base: Value, me: Value) -> Value:
+def _is_own_mark(e: Emitter, mark: Value, base: Value, me: Value) -> Value:
     """No other iteration of the loop left this mark."""
     return e.fn.binary("or", e.fn.icmp("slt", mark, base), e.fn.icmp("eq", mark, me))
 
 
-def _remember(e: Emitter, place: Value, old: Value, new: Value, on: Value | None) -> None:
-    e.fn.store(new if on is None else e.fn.select(on, new, old), place, 8)
+def _store_mark(e: Emitter, address: Value, old: Value, new: Value, on: Value | None) -> None:
+    e.fn.store(new if on is None else e.fn.select(on, new, old), address, 8)
 
 
-def _same(e: Emitter, data: tir.Expr, value: tir.Expr, lane: int, element: Element) -> Value:
+def _stores_same_value(e: Emitter, data: tir.Expr, value: tir.Expr, lane: int, element: Element) -> Value:
     """Return the condition that memory already holds the stored value: several iterations may write the same one."""
     fn, dtype = e.fn, value.dtype
     new = casts.to_memory(e, e.expr(value), dtype)
@@ -199,7 +199,7 @@ def _same(e: Emitter, data: tir.Expr, value: tir.Expr, lane: int, element: Eleme
 # ---------------------------------------------------------------- reports
 
 
-def _must(e: Emitter, condition: Value, element: Element, code: int) -> None:
+def _require(e: Emitter, condition: Value, element: Element, code: int) -> None:
     """Leave with an error unless the condition holds, or the lane is off."""
     if element.on is not None:
         condition = e.fn.binary("or", condition, e.fn.binary("xor", element.on, _TRUE))
@@ -208,11 +208,11 @@ def _must(e: Emitter, condition: Value, element: Element, code: int) -> None:
 
 def _code(e: Emitter, kind: str, text: tir.Expr) -> int:
     assert isinstance(text, tir.StringImm)
-    brief = len(e.ctx.errors) > _MOST_TEXTS
-    return e.ctx.error_code(kind, f"{e.ctx.emitting[-1]}: {_BRIEF[kind]}" if brief else text.value)
+    use_short = len(e.ctx.errors) > _MAX_MESSAGES
+    return e.ctx.error_code(kind, f"{e.ctx.emitting[-1]}: {_SHORT_MESSAGES[kind]}" if use_short else text.value)
 
 
-def _refused(node: tir.Call) -> Exception:
+def _invalid_arguments(node: tir.Call) -> Exception:
     return unsupported(f"`T.{name_of(node)}` of these arguments", node.span, help="`insert-access-checks` makes them")
 
 

@@ -47,13 +47,13 @@ def if_then_else(e: Emitter, stmt: tir.IfThenElse) -> None:
         masks.branch(e, stmt)
         return
     then, done = fn.label("then"), fn.label("end")
-    other = fn.label("else") if stmt.else_body else done
-    fn.cond_br(e.expr(stmt.condition), then, other)
+    otherwise = fn.label("else") if stmt.else_body else done
+    fn.cond_br(e.expr(stmt.condition), then, otherwise)
     fn.start(then)
     e.body(stmt.then_body)
     fn.br(done)
     if stmt.else_body:
-        fn.start(other)
+        fn.start(otherwise)
         e.body(stmt.else_body)
     fn.start(done)
 
@@ -134,21 +134,21 @@ def _trips(e: Emitter, stmt: tir.For) -> Value:
         return extent
     # in 64 bits and with the divisor guarded, so that nothing overflows or faults
     zero, one = integer("i64", 0), integer("i64", 1)
-    wide, by = e.index(stmt.extent), e.index(stmt.step)  # type: ignore[arg-type]
-    down = fn.icmp("slt", by, zero)
+    wide, step_value = e.index(stmt.extent), e.index(stmt.step)  # type: ignore[arg-type]
+    down = fn.icmp("slt", step_value, zero)
     wide = fn.select(down, fn.binary("sub", zero, wide), wide)
-    by = fn.select(down, fn.binary("sub", zero, by), by)
-    runs = fn.binary("and", fn.icmp("sgt", wide, zero), fn.icmp("ne", by, zero))
-    safe = fn.select(runs, by, one)
-    up = fn.binary("add", fn.binary("sdiv", fn.binary("sub", wide, one), safe), one)
-    return fn.convert("trunc", fn.select(runs, up, zero), extent.type)
+    step_value = fn.select(down, fn.binary("sub", zero, step_value), step_value)
+    is_nonempty = fn.binary("and", fn.icmp("sgt", wide, zero), fn.icmp("ne", step_value, zero))
+    divisor = fn.select(is_nonempty, step_value, one)
+    trips = fn.binary("add", fn.binary("sdiv", fn.binary("sub", wide, one), divisor), one)
+    return fn.convert("trunc", fn.select(is_nonempty, trips, zero), extent.type)
 
 
 def jump(e: Emitter, stmt: tir.Break | tir.Continue) -> None:
     if not e.loops:
         raise unsupported("a jump outside of a loop", stmt.span)
-    again, done = e.loops[-1]
-    e.fn.br(again if isinstance(stmt, tir.Continue) else done)
+    latch, done = e.loops[-1]
+    e.fn.br(latch if isinstance(stmt, tir.Continue) else done)
 
 
 def attr(e: Emitter, stmt: tir.AttrStmt) -> None:

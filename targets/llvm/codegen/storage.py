@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mlcc.targets.llvm.codegen.emitter import Emitter
 
 ALIGNMENT = 64
-_LARGEST = 1 << 46  # bytes; more is a mistake, and sums of it still fit 64 bits
+_MAX_BYTES = 1 << 46  # bytes; more is a mistake, and sums of it still fit 64 bits
 
 
 @dataclass(slots=True)
@@ -63,21 +63,21 @@ class Storage:
     def __init__(
         self, body: tuple[tir.Stmt, ...], known: set[tir.Var], stack_bytes: int, callee_bytes: int = 0
     ) -> None:
-        self._known = known
+        self._entry_variables = known
         self._stack_left = stack_bytes
         self._fixed: dict[tir.Var, int | None] = {}  # offset in the workspace; None: on the stack
-        self._moving: dict[tir.Var, tir.Expr] = {}  # offset beyond the constant part
+        self._symbolic: dict[tir.Var, tir.Expr] = {}  # offset beyond the constant part
         self._heap: list[tir.Var] = []
         self._top = 0
         self._dynamic: tir.Expr = tir.IntImm(INT64, 0)
-        self._number = 0
-        self._last: dict[tir.Var, int] = {}
+        self._stmt_number = 0
+        self._last_use: dict[tir.Var, int] = {}
         shared = (a.buffer.alignment for a in _allocations(body) if a.buffer.scope.startswith("shared"))
         self.alignment = max(ALIGNMENT, *shared, 0)
         if any(True for _ in _allocations(body)):
             self._find_uses(body)
-            self._number = 0
-            self._place(body, [])
+            self._stmt_number = 0
+            self._place_buffers(body, [])
         self.callee_offset = self._top
         self._top += self._aligned(callee_bytes)
         self.workspace: tir.Expr = c.add(tir.IntImm(INT64, self._top), self._dynamic)
@@ -94,13 +94,13 @@ class Storage:
     def _find_uses_in(self, body: tuple[tir.Stmt, ...], owners: dict[tir.Var, set[tir.Var]]) -> None:
         """`owners` has the allocations that a handle may point into."""
         for stmt in body:
-            self._number += 1
-            used = {o for v in _handles(stmt) for o in owners.get(v, ())}
+            self._stmt_number += 1
+            used = {o for v in _used_handles(stmt) for o in owners.get(v, ())}
             for owner in used:
-                self._last[owner] = self._number
+                self._last_use[owner] = self._stmt_number
             if isinstance(stmt, tir.AllocBuffer):
                 owners[stmt.buffer.data] = {stmt.buffer.data}
-                self._last[stmt.buffer.data] = self._number
+                self._last_use[stmt.buffer.data] = self._stmt_number
             elif isinstance(stmt, tir.DeclBuffer):
                 owners[stmt.buffer.data] = used | owners.get(stmt.buffer.data, set())
             elif isinstance(stmt, tir.Bind) and stmt.var.dtype.is_handle:
@@ -110,22 +110,22 @@ class Storage:
             for nested in bodies(stmt):
                 self._find_uses_in(nested, owners)
 
-    def _place(self, body: tuple[tir.Stmt, ...], outer: list[Region]) -> None:
+    def _place_buffers(self, body: tuple[tir.Stmt, ...], outer: list[Region]) -> None:
         own: list[Region] = []
         for stmt in body:
-            self._number += 1
+            self._stmt_number += 1
             if is_parallel(stmt):
-                self._number += sum(1 for _ in _statements(stmt))
+                self._stmt_number += sum(1 for _ in _statements(stmt))
                 continue
-            own = [r for r in own if r.last >= self._number]
+            own = [r for r in own if r.last >= self._stmt_number]
             if isinstance(stmt, tir.AllocBuffer):
-                region = self._decide(stmt.buffer, outer, own)
+                region = self._place_buffer(stmt.buffer, outer, own)
                 if region is not None:
                     own.append(region)
             for nested in bodies(stmt):
-                self._place(nested, outer + own)
+                self._place_buffers(nested, outer + own)
 
-    def _decide(self, buffer: tir.Buffer, outer: list[Region], own: list[Region]) -> Region | None:
+    def _place_buffer(self, buffer: tir.Buffer, outer: list[Region], own: list[Region]) -> Region | None:
         data = buffer.data
         size = byte_size(buffer)
         if isinstance(size, int):
@@ -134,12 +134,12 @@ class Storage:
                 self._fixed[data] = None
                 return None
             size = self._aligned(size)
-            offset = _fit(sorted([*outer, *own], key=lambda r: r.offset), size)
+            offset = _first_fit(sorted([*outer, *own], key=lambda r: r.offset), size)
             self._top = max(self._top, offset + size)
             self._fixed[data] = offset
-            return Region(offset, size, self._last[data])
-        if all(v in self._known for v in walk(size) if isinstance(v, tir.Var)):
-            self._moving[data] = self._dynamic
+            return Region(offset, size, self._last_use[data])
+        if all(v in self._entry_variables for v in walk(size) if isinstance(v, tir.Var)):
+            self._symbolic[data] = self._dynamic
             rounded = c.mul(c.floordiv(c.add(size, self.alignment - 1), self.alignment), self.alignment)
             self._dynamic = c.add(self._dynamic, rounded)
         else:
@@ -183,8 +183,8 @@ class Storage:
             count = size // buffer.dtype.bytes
             alignment = self.alignment if buffer.scope.startswith("shared") else ALIGNMENT
             return fn.alloca(f"[{max(count, 1)} x {scalar}]", 1, alignment, buffer.name)
-        if data in self._moving:
-            start = fn.binary("add", e.index(self._moving[data]), integer("i64", self._top))
+        if data in self._symbolic:
+            start = fn.binary("add", e.index(self._symbolic[data]), integer("i64", self._top))
             return fn.gep("i8", e.workspace, start)
         return self._from_heap(e, buffer)
 
@@ -193,11 +193,11 @@ class Storage:
         fn, slot = e.fn, self._slots[buffer.data]
         size = byte_size(buffer)
         assert not isinstance(size, int)
-        wanted, one = e.index(size), integer("i64", 1)
-        wanted = fn.select(fn.icmp("slt", wanted, one), one, wanted)
+        byte_count, one = e.index(size), integer("i64", 1)
+        byte_count = fn.select(fn.icmp("slt", byte_count, one), one, byte_count)
         module = e.ctx.module
         fn.call("void", module.declare("free", "void", ["ptr"]), [fn.load("ptr", slot)])
-        pointer = fn.call("ptr", module.declare("malloc", "ptr", ["i64"]), [wanted], "", "")
+        pointer = fn.call("ptr", module.declare("malloc", "ptr", ["i64"]), [byte_count], "", "")
         fn.store(pointer, slot)
         code = e.ctx.error_code("MemoryError", f"no memory for the temporary buffer {buffer.name}")
         e.fail_unless(fn.icmp("ne", pointer, NULL), code)
@@ -252,21 +252,21 @@ def byte_size(buffer: tir.Buffer) -> int | tir.Expr:
     for dim in buffer.shape:
         known = tir.const_int(dim)
         total *= max(known, 0) if known is not None else 1
-        if total > _LARGEST:
+        if total > _MAX_BYTES:
             message = f"the temporary buffer `{buffer.name}` is too large"
-            raise CompileError(error("E0704", message, buffer.span, f"more than {_LARGEST} bytes"))
+            raise CompileError(error("E0704", message, buffer.span, f"more than {_MAX_BYTES} bytes"))
         size = c.mul(size, c.cast(INT64, dim))
     return total if isinstance(size, tir.IntImm) else size
 
 
-def _fit(taken: list[Region], size: int) -> int:
-    """The lowest offset at which `size` bytes are free; `taken` is in order of offset."""
-    at = 0
-    for region in taken:
-        if region.offset - at >= size:
-            return at
-        at = max(at, region.offset + region.size)
-    return at
+def _first_fit(regions: list[Region], size: int) -> int:
+    """The lowest offset at which `size` bytes are free; `regions` is in order of offset."""
+    offset = 0
+    for region in regions:
+        if region.offset - offset >= size:
+            return offset
+        offset = max(offset, region.offset + region.size)
+    return offset
 
 
 def _allocations(body: tuple[tir.Stmt, ...]) -> Iterator[tir.AllocBuffer]:
@@ -277,7 +277,7 @@ def _allocations(body: tuple[tir.Stmt, ...]) -> Iterator[tir.AllocBuffer]:
             yield from _allocations(nested)
 
 
-def _handles(stmt: tir.Stmt) -> Iterator[tir.Var]:
+def _used_handles(stmt: tir.Stmt) -> Iterator[tir.Var]:
     """Handle variables and data variables of buffers in a statement's own expressions, not in its bodies."""
     nested = {id(s) for body in bodies(stmt) for s in body}
     stack: list[Node] = [child for child in children(stmt) if id(child) not in nested]
@@ -288,8 +288,8 @@ def _handles(stmt: tir.Stmt) -> Iterator[tir.Var]:
         elif isinstance(node, tir.Var):
             if node.dtype.is_handle:
                 yield node
-        elif not isinstance(node, _NUMBERS) or holds(node, tir.Buffer, tir.Call):  # else only numbers are below
+        elif not isinstance(node, _PURE_NUMBERS) or holds(node, tir.Buffer, tir.Call):  # else only numbers are below
             stack.extend(children(node))
 
 
-_NUMBERS = (tir.IntImm, tir.Add, tir.Sub, tir.Mul, tir.Ramp)
+_PURE_NUMBERS = (tir.IntImm, tir.Add, tir.Sub, tir.Mul, tir.Ramp)

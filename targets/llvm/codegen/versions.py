@@ -47,36 +47,40 @@ class Version:
         return f".{self.cpu}"
 
 
-def with_versions(name: str, func: tir.PrimFunc, least: Kernel, ctx: ModuleContext) -> Kernel:
-    """Emit the versions of a kernel whose code for the object's own CPU is `least`, and what picks one of them."""
+def with_versions(name: str, func: tir.PrimFunc, baseline: Kernel, ctx: ModuleContext) -> Kernel:
+    """Emit the versions of a kernel whose code for the object's own CPU is `baseline`, and what picks one of them."""
     kernels: dict[str, Kernel] = {}
-    workspace = least.workspace
-    for other in version_names(func):
-        version = ctx.functions.get(other)
+    workspace = baseline.workspace
+    for version_name in version_names(func):
+        version = ctx.functions.get(version_name)
         cpu = None if version is None else cpu_of(version)
         if version is None or cpu is None:
-            raise CompileError(error("E0702", f"the module has no version `{other}` of `{name}`", func.span))
+            raise CompileError(error("E0702", f"the module has no version `{version_name}` of `{name}`", func.span))
         if cpu not in ctx.versions:  # the object's own code does as much
             continue
-        kernel = kernels[cpu] = ctx.kernel(other)
-        if [t for t, _ in llvm_params(kernel.signature)] != [t for t, _ in llvm_params(least.signature)]:
-            message = f"`{other}` takes other arguments than `{name}`, of which it is a version"
+        kernel = kernels[cpu] = ctx.kernel(version_name)
+        if [t for t, _ in llvm_params(kernel.signature)] != [t for t, _ in llvm_params(baseline.signature)]:
+            message = f"`{version_name}` takes other arguments than `{name}`, of which it is a version"
             raise CompileError(error("E0708", message, version.span))
-        ours, theirs = ([p.var for p in k.signature.params] + [*k.signature.symbols] for k in (least, kernel))
-        workspace = c.maximum(workspace, substitute(kernel.workspace, dict(zip(theirs, ours, strict=True))))
+        baseline_vars, version_vars = (
+            [p.var for p in k.signature.params] + [*k.signature.symbols] for k in (baseline, kernel)
+        )
+        workspace = c.maximum(
+            workspace, substitute(kernel.workspace, dict(zip(version_vars, baseline_vars, strict=True)))
+        )
     if not kernels:
-        return least
-    kernel = Kernel(f"kernel.{name}", least.signature, workspace)
-    ctx.direct[name] = least
-    _emit_jump(kernel.symbol, least, kernels, ctx)
+        return baseline
+    kernel = Kernel(f"kernel.{name}", baseline.signature, workspace)
+    ctx.direct[name] = baseline
+    _emit_dispatcher(kernel.symbol, baseline, kernels, ctx)
     return kernel
 
 
-def _emit_jump(symbol: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> None:
+def _emit_dispatcher(symbol: str, baseline: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> None:
     """Emit the dispatcher by which a kernel is called: one load and a well-predicted jump, besides the call."""
-    add_choice(ctx)
+    add_version_choice(ctx)
     owner, ctx.module.owner = ctx.module.owner, ""  # host code, and so all that reads the level is in one unit
-    fn = ctx.module.function("i32", symbol, llvm_params(least.signature), attrs=f"noinline {ctx.function_attrs}")
+    fn = ctx.module.function("i32", symbol, llvm_params(baseline.signature), attrs=f"noinline {ctx.function_attrs}")
     ctx.module.owner = owner
     level = fn.op("i32", f"load atomic i32, ptr @{LEVEL} monotonic, align 4")
     ask, go, refused, chosen = (fn.label(hint) for hint in ("ask", "go", "refused", "chosen"))
@@ -88,20 +92,23 @@ def _emit_jump(symbol: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: M
     fn.start(chosen)
     fn.br(go)
     fn.start(go)
-    settled = fn.phi("i32", [(level, entry), (answer, chosen)])
-    places = {kernel.symbol: fn.label("version") for kernel in (least, *kernels.values())}
-    cases = [(at, places[_best(cpu, least, kernels, ctx).symbol]) for at, cpu in enumerate(ctx.versions, 2)]
-    fn.switch(settled, places[least.symbol], cases)
-    for callee, label in places.items():
+    chosen_level = fn.phi("i32", [(level, entry), (answer, chosen)])
+    labels = {kernel.symbol: fn.label("version") for kernel in (baseline, *kernels.values())}
+    cases = [
+        (number, labels[_best_version(cpu, baseline, kernels, ctx).symbol])
+        for number, cpu in enumerate(ctx.versions, 2)
+    ]
+    fn.switch(chosen_level, labels[baseline.symbol], cases)
+    for callee, label in labels.items():
         fn.start(label)
         fn.ret(fn.call("i32", f"@{callee}", fn.params, tail="musttail"))
     fn.start(refused)
-    fn.ret(integer("i32", ctx.error_code("RuntimeError", refusal([ctx.least.cpu, *ctx.versions]))))
+    fn.ret(integer("i32", ctx.error_code("RuntimeError", unusable_version_message([ctx.least.cpu, *ctx.versions]))))
 
 
-def _best(cpu: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> Kernel:
+def _best_version(cpu: str, baseline: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleContext) -> Kernel:
     """The version that runs where the object's level is that of a CPU: its own, or the last before that it can run."""
-    features, best = ctx.versions[cpu].features, least
+    features, best = ctx.versions[cpu].features, baseline
     for other, version in ctx.versions.items():
         if other in kernels and version.features <= features:
             best = kernels[other]
@@ -110,7 +117,7 @@ def _best(cpu: str, least: Kernel, kernels: Mapping[str, Kernel], ctx: ModuleCon
     return best
 
 
-def refusal(cpus: Sequence[str]) -> str:
+def unusable_version_message(cpus: Sequence[str]) -> str:
     """Return the error text for an environment variable that names an unknown version, or one that cannot run here."""
     listed = ", ".join(cpus)
     return (
@@ -118,7 +125,7 @@ def refusal(cpus: Sequence[str]) -> str:
     )
 
 
-def add_choice(ctx: ModuleContext) -> None:
+def add_version_choice(ctx: ModuleContext) -> None:
     """Add the level to the module, and the function that chooses it: `i32 mlcc_choose_version()`, 0 for a refusal."""
     module = ctx.module
     if module.has_helper(CHOOSE):
@@ -139,16 +146,16 @@ def add_choice(ctx: ModuleContext) -> None:
     lines += [f"  %name = call ptr {getenv}({_text(ctx, VARIABLE)})", "  %unset = icmp eq ptr %name, null"]
     lines += ["  br i1 %unset, label %known, label %look", "look:", "  %first = load i8, ptr %name"]
     lines += ["  %empty = icmp eq i8 %first, 0"]
-    wanted = "0"
+    named_level = "0"
     for level, cpu in enumerate([ctx.least.cpu, *ctx.versions], 1):
         lines += [
             f"  %order.{level} = call i32 {strcmp}(ptr %name, {_text(ctx, cpu)})",
             f"  %named.{level} = icmp eq i32 %order.{level}, 0",
-            f"  %wanted.{level} = select i1 %named.{level}, i32 {level}, i32 {wanted}",
-            f"  %runs.{level} = select i1 {can[level - 1]}, i32 %wanted.{level}, i32 {wanted}",
+            f"  %wanted.{level} = select i1 %named.{level}, i32 {level}, i32 {named_level}",
+            f"  %runs.{level} = select i1 {can[level - 1]}, i32 %wanted.{level}, i32 {named_level}",
         ]
-        wanted = f"%runs.{level}"
-    lines += [f"  %given = select i1 %empty, i32 {best}, i32 {wanted}", "  br label %known", "known:"]
+        named_level = f"%runs.{level}"
+    lines += [f"  %given = select i1 %empty, i32 {best}, i32 {named_level}", "  br label %known", "known:"]
     lines += [f"  %level = phi i32 [ {best}, %{cpu_features.LAST_BLOCK} ], [ %given, %look ]"]
     lines += [f"  store atomic i32 %level, ptr @{LEVEL} monotonic, align 4", "  ret i32 %level", "}"]
     module.helper(CHOOSE, "\n".join(lines))
