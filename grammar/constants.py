@@ -40,20 +40,20 @@ class Keys:
 
     def __init__(self) -> None:
         self.tensors: dict[str, TensorData] = {}
-        self._given: dict[tuple[object, ...], str] = {}
+        self._key_of: dict[tuple[object, ...], str] = {}
         self._next: dict[str, int] = {}
 
     def of(self, tensor: TensorData) -> str:
         """The key that the text uses for `tensor`: its own, made unique."""
         hint = tensor.key or "constant"
         content = (hint, tensor.dtype, tensor.shape, tensor.sha256)
-        key = self._given.get(content)
+        key = self._key_of.get(content)
         if key is None:
             key, number = hint, self._next.get(hint, 1)
             while key in self.tensors:
                 key, number = f"{hint}_{number}", number + 1
             self._next[hint] = number
-            self._given[content] = key
+            self._key_of[content] = key
             self.tensors[key] = tensor
         return key
 
@@ -132,8 +132,8 @@ class Constants:
 
     def __init__(self, source: Source, data: Mapping[str, Any] | None = None, folder: str | None = None) -> None:
         self._source = source
-        self._given = data or {}
-        self._lines: dict[str, _Lines] | None = None
+        self._supplied = data or {}
+        self._lines: dict[str, _DataLines] | None = None
         self._folder = folder
         self._beside: list[ArrayFile] | None = None
 
@@ -164,11 +164,11 @@ class Constants:
         return tensor
 
     def _compare(
-        self, key: str, dtype: DType | None, shape: tuple[int, ...] | None, found: tuple[DType, tuple[int, ...]],
+        self, key: str, dtype: DType | None, shape: tuple[int, ...] | None, stored: tuple[DType, tuple[int, ...]],
         span: Span | None, origin: Label,
     ) -> None:  # fmt: skip
         """Raises CompileError E0902 for data of another dtype or shape than the reference states."""
-        kind, extents = found
+        kind, extents = stored
         if (dtype is not None and kind is not dtype) or (shape is not None and extents != shape):
             raise CompileError(
                 error(
@@ -188,9 +188,9 @@ class Constants:
     def _find(
         self, key: str, dtype: DType | None, shape: tuple[int, ...] | None, span: Span | None
     ) -> tuple[TensorData, Label] | None:
-        if key in self._given:
-            given = self._given[key]
-            tensor = given if isinstance(given, TensorData) else as_tensor(given, dtype, key)
+        if key in self._supplied:
+            supplied = self._supplied[key]
+            tensor = supplied if isinstance(supplied, TensorData) else as_tensor(supplied, dtype, key)
             return tensor, Label(None, f"`{key}` is given by the caller")
         lines = self._data_lines().get(key)
         if lines is not None:
@@ -204,13 +204,13 @@ class Constants:
             raise CompileError(error("E1071", f"the data of constant `{key}` are in two files: {names}", help=help))
         origin = Label(None, f"`{key}` is read from {holders[0].path}")
 
-        def judge(found: tuple[int, ...], stored: np.dtype[Any]) -> bool:
-            self._compare(key, dtype, shape, like(found, stored, dtype, key), span, origin)
+        def check_stated(extents: tuple[int, ...], stored: np.dtype[Any]) -> bool:
+            self._compare(key, dtype, shape, like(extents, stored, dtype, key), span, origin)
             return shape is not None and dtype is not None
 
-        return as_tensor(holders[0].read(key, judge), dtype, key), origin
+        return as_tensor(holders[0].read(key, check_stated), dtype, key), origin
 
-    def _data_lines(self) -> dict[str, _Lines]:
+    def _data_lines(self) -> dict[str, _DataLines]:
         if self._lines is None:
             self._lines = _scan(self._source)
         return self._lines
@@ -256,9 +256,9 @@ def as_tensor(array: Any, dtype: DType | None, key: str) -> TensorData:
     from mlcc.runtime.abi import stated_dtype
 
     array = np.asarray(array)
-    said = stated_dtype(array.dtype)
-    if said is not None:
-        return TensorData(DType.of(said), array.shape, array.view(array.dtype.str), key)
+    recorded = stated_dtype(array.dtype)
+    if recorded is not None:
+        return TensorData(DType.of(recorded), array.shape, array.view(array.dtype.str), key)
     if dtype is not None and array.dtype.itemsize == np.dtype(storage_dtype(dtype)).itemsize:
         foreign = array.dtype.kind == "V" or array.dtype.name == str(dtype)
         if foreign and array.dtype.name != storage_dtype(dtype):
@@ -275,7 +275,7 @@ def as_tensor(array: Any, dtype: DType | None, key: str) -> TensorData:
     return TensorData(own, array.shape, stored, key)
 
 
-class _Lines:
+class _DataLines:
     """The data lines of one key, decoded on first use."""
 
     def __init__(self, key: str, dtype: DType, shape: tuple[int, ...], span: Span, parts: list[str]) -> None:
@@ -310,9 +310,9 @@ class _Lines:
         return self._tensor
 
 
-def _scan(source: Source) -> dict[str, _Lines]:
+def _scan(source: Source) -> dict[str, _DataLines]:
     """The data lines of a text by key. Raises CompileError for lines that cannot be read."""
-    lines_of: dict[str, _Lines] = {}
+    lines_of: dict[str, _DataLines] = {}
     for match in _LINE.finditer(source.text) if DATA_MARK in source.text else ():
         span = Span(source, match.start(), min(match.end(), match.start() + 80))
         words = match.group(1).split()
@@ -340,7 +340,7 @@ def _scan(source: Source) -> dict[str, _Lines]:
             raise CompileError(error("E0901", f"in this data line: {exc}", span)) from None
         if dtype.is_void or dtype.is_handle or dtype.lanes != 1 or len(shape) > 64:
             raise CompileError(error("E0901", f"no constant is {_kind(dtype, shape)}", span))
-        lines_of[key] = _Lines(key, dtype, shape, span, words[3:])
+        lines_of[key] = _DataLines(key, dtype, shape, span, words[3:])
     return lines_of
 
 

@@ -190,6 +190,6 @@ class Scope:
         try:
             yield
         finally:
-            names, said = self._frames.pop()
+            names, where_text = self._frames.pop()
             for name, binding in names.items():
-                self.gone[name] = (said, binding.span)
+                self.gone[name] = (where_text, binding.span)

@@ -35,33 +35,33 @@ def _info(walk: Walk, cst: tree.Expr) -> GlobalInfo:
 
 def _vdevice(walk: Walk, cst: tree.Call) -> VDevice:
     names = ("target", "vdevice_id", "memory_scope")
-    given = dict(zip(names, cst.args, strict=False))
+    arguments = dict(zip(names, cst.args, strict=False))
     for keyword in cst.keywords:
         name = keyword.name
-        if name not in names or name in given:
+        if name not in names or name in arguments:
             walk.fail(
                 "E0304",
                 f"`I.vdevice` has no argument `{name}` here",
                 keyword,
                 did_you_mean(name, names) or "",
             )
-        given[name] = keyword.value
-    if len(cst.args) > len(names) or "target" not in given:
+        arguments[name] = keyword.value
+    if len(cst.args) > len(names) or "target" not in arguments:
         walk.fail("E0304", "`I.vdevice` takes a target, the number of the device, and a memory scope", cst)
     ev = Evaluator(walk, Scope())
     target, number, scope = (
-        attribute(ev, ev.value(given[n]), given[n]) if n in given else default
+        attribute(ev, ev.value(arguments[n]), arguments[n]) if n in arguments else default
         for n, default in zip(names, ("", 0, "global"), strict=True)
     )
     if not isinstance(target, (str, Attrs)):
-        walk.fail("E0302", "a target is a string or a dict", given["target"])
+        walk.fail("E0302", "a target is a string or a dict", arguments["target"])
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        walk.fail("E0302", "the number of a device is a number", given["vdevice_id"])
+        walk.fail("E0302", "the number of a device is a number", arguments["vdevice_id"])
     if not isinstance(scope, str):
-        walk.fail("E0302", 'a memory scope is a string such as "global"', given["memory_scope"])
+        walk.fail("E0302", 'a memory scope is a string such as "global"', arguments["memory_scope"])
     device = VDevice(target, number, scope, span=walk.span(cst))
     if not device.kind or not isinstance(device.kind, str):
-        walk.fail("E0302", 'a target names its kind, such as "cuda" or {"kind": "cuda"}', given["target"])
+        walk.fail("E0302", 'a target names its kind, such as "cuda" or {"kind": "cuda"}', arguments["target"])
     return device
 
 

@@ -76,14 +76,14 @@ def _constant(nodes: list[Any], node: Any) -> tuple[DType, np.ndarray] | None:
     """The tensor that a node of constants holds, or is."""
     fields = node["data"]
     if node["type"] in _TENSORS and isinstance(fields, str):
-        return _saved(base64.b64decode(fields, validate=True))
+        return _decode_tensor(base64.b64decode(fields, validate=True))
     index = fields.get("value", fields.get("data")) if isinstance(fields, dict) else None
     if type(index) is not int or nodes[index]["type"] not in _TENSORS:
         return None
-    return _saved(base64.b64decode(nodes[index]["data"], validate=True))
+    return _decode_tensor(base64.b64decode(nodes[index]["data"], validate=True))
 
 
-def _saved(raw: bytes) -> tuple[DType, np.ndarray]:
+def _decode_tensor(raw: bytes) -> tuple[DType, np.ndarray]:
     import numpy as np
 
     magic, _, _, _, ndim, code, bits, lanes = _HEAD.unpack_from(raw)

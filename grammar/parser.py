@@ -47,7 +47,7 @@ def parse(
 
 
 @dataclass(eq=False)
-class _Found:
+class _TextContents:
     """The contents of a text: functions in order, attributes of the module, and its class."""
 
     functions: list[tree.Def] = field(default_factory=list)
@@ -65,7 +65,7 @@ class _Reader:
         self.text = text
         head = text.body[0].start if text.body else 0
         self.walk.tirx = any(_TIRX.match(comment) for start, _, comment in text.comments if start < head)
-        self.found = _Found()
+        self.contents = _TextContents()
 
     def module(self) -> IRModule:
         """The whole module."""
@@ -75,14 +75,14 @@ class _Reader:
                 self._top(stmt)
         self._declare()
         functions: dict[str, Func] = {}
-        for cst in self.found.functions:
+        for cst in self.contents.functions:
             with walk.attempt():
                 functions[cst.name] = self._function(cst)
         attrs = {}
-        for call in self.found.attrs:
+        for call in self.contents.attrs:
             with walk.attempt():
                 attrs.update(self._module_attrs(call))
-        if not self.found.functions and self.found.module is None and not walk.diagnostics:
+        if not self.contents.functions and self.contents.module is None and not walk.diagnostics:
             end = len(walk.source.text.rstrip())
             span = Span(walk.source, 0, end) if end else None
             help = "a text has a class under `@I.ir_module`, or functions under `@T.prim_func` and `@R.function`"
@@ -104,16 +104,16 @@ class _Reader:
             walk.tirx = walk.tirx or any(path.endswith(".tirx") for path, _ in stmt.names)
         elif isinstance(stmt, tree.Assign) and isinstance(stmt.target, tree.Name) and stmt.value is not None:
             self._prelude(stmt.target, stmt.value)
-        elif not _means_nothing(stmt):
+        elif not _is_no_op(stmt):
             help = 'outside of functions there are imports, and lines such as `n = TypeVar("n")`'
             walk.fail("E0208", "this cannot stand outside a function", stmt, help=help)
 
     def _class(self, cst: tree.Class) -> None:
         walk = self.walk
-        if self.found.module is not None:
-            related = (Label(walk.span(self.found.module), "the first one is here"),)
+        if self.contents.module is not None:
+            related = (Label(walk.span(self.contents.module), "the first one is here"),)
             walk.fail("E0208", "a text holds one module", cst, "a second class", related=related)
-        self.found.module = cst
+        self.contents.module = cst
         decorators = [walk.dotted(tree.head(d)) for d in cst.decorators]
         plain = [d.id for d in cst.decorators if isinstance(d, tree.Name)]
         if not _CLASSES.intersection(d for d in decorators if d) and "ir_module" not in plain:
@@ -132,11 +132,11 @@ class _Reader:
             self._add(stmt)
         elif isinstance(stmt, tree.Import):
             walk.bind_import(stmt)
-        elif isinstance(stmt, tree.Expression) and self._says_of_module(stmt.value):
+        elif isinstance(stmt, tree.Expression) and self._is_module_declaration(stmt.value):
             pass
         elif isinstance(stmt, tree.Assign) and isinstance(stmt.target, tree.Name) and stmt.value is not None:
             self._prelude(stmt.target, stmt.value)
-        elif not _means_nothing(stmt):
+        elif not _is_no_op(stmt):
             walk.fail(
                 "E0208",
                 "this cannot stand in a module",
@@ -144,13 +144,13 @@ class _Reader:
                 help="a module has functions, `I.module_attrs` and `I.module_global_infos`",
             )
 
-    def _says_of_module(self, cst: tree.Expr) -> bool:
+    def _is_module_declaration(self, cst: tree.Expr) -> bool:
         """`I.module_attrs(...)` and `I.module_global_infos(...)`; False for anything else."""
         path = self.walk.dotted(cst.function) if isinstance(cst, tree.Call) else None
         if not isinstance(cst, tree.Call) or path not in ("I.module_attrs", "I.module_global_infos"):
             return False
         if path == "I.module_attrs":
-            self.found.attrs.append(cst)
+            self.contents.attrs.append(cst)
         else:
             self.walk.global_infos |= read_global_infos(self.walk, cst)
         return True
@@ -163,7 +163,7 @@ class _Reader:
             related = (Label(walk.span(before.place), "it is defined here"),)
             walk.fail("E0209", f"function `{name}` is defined twice", at, related=related)
         walk.definitions[name] = cst
-        self.found.functions.append(cst)
+        self.contents.functions.append(cst)
 
     def _function_kind(self, cst: tree.Def) -> str:
         """`T` for a PrimFunc, `R` for a relax function, as the decorator says."""
@@ -225,7 +225,7 @@ class _Reader:
     def _declare(self) -> None:
         """The handles of all functions, and the dtypes that PrimFuncs return."""
         walk = self.walk
-        for cst in self.found.functions:
+        for cst in self.contents.functions:
             name = cst.name
             walk.functions[name] = GlobalVar(name, span=walk.span(cst.place))
             if self._function_kind(cst) == "T":
@@ -252,6 +252,6 @@ class _Reader:
         return func
 
 
-def _means_nothing(stmt: tree.Stmt) -> bool:
+def _is_no_op(stmt: tree.Stmt) -> bool:
     """`pass`, and strings that document."""
     return bool(isinstance(stmt, tree.Pass) or (isinstance(stmt, tree.Expression) and isinstance(stmt.value, tree.Str)))

@@ -65,12 +65,12 @@ def format_text(text: str, name: str = "<text>") -> str:
     lines = read_lines(source)
     _separate(lines)
     formatted = "".join(_write(line) for line in lines)
-    if _skeleton(read_lines(Source(name, formatted))) != _skeleton(lines):
+    if _tokens_by_depth(read_lines(Source(name, formatted))) != _tokens_by_depth(lines):
         raise AssertionError(f"formatting {name} would change its tokens")
     return formatted
 
 
-def _skeleton(lines: list[Line]) -> list[tuple[int, list[str]]]:
+def _tokens_by_depth(lines: list[Line]) -> list[tuple[int, list[str]]]:
     return [(line.depth, line.tokens) for line in lines if line.tokens]
 
 
@@ -89,7 +89,7 @@ def read_lines(source: Source) -> list[Line]:
     text = source.text
     lexer = Lexer(source, _TERMINALS)
     tokens = list(lexer.tokens())
-    comments = [_Standing(start, end, content.rstrip()) for start, end, content in lexer.comments]
+    comments = [_SourceComment(start, end, content.rstrip()) for start, end, content in lexer.comments]
     lines: list[Line] = []
     columns = {0: 0}  # of the blocks, by depth
     depth = last_end = at = 0
@@ -105,7 +105,7 @@ def read_lines(source: Source) -> list[Line]:
             first = at
             while at < len(comments) and comments[at].start <= token.start:
                 at += 1
-            lines += _logical(text, depth, blank, current, comments[first:at])
+            lines += _split_statements(text, depth, blank, current, comments[first:at])
             last_end = max(token.start, comments[at - 1].end if at > first else 0)
             current = []
         elif not current:
@@ -122,7 +122,7 @@ def read_lines(source: Source) -> list[Line]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _SourceComment:
     """A comment as it stands in the source."""
 
     start: int
@@ -140,7 +140,7 @@ def _blank_between(text: str, end: int, start: int) -> bool:
 
 
 def _place_comments(
-    text: str, lines: list[Line], comments: list[_Standing], columns: dict[int, int], depth: int, last_end: int
+    text: str, lines: list[Line], comments: list[_SourceComment], columns: dict[int, int], depth: int, last_end: int
 ) -> None:
     """Comments before a line of `depth`: each belongs to the deepest block still open there that its column reaches."""
     before = lines[-1].depth + lines[-1].opens if lines else 0
@@ -152,7 +152,9 @@ def _place_comments(
         last_end = comment.end
 
 
-def _logical(text: str, depth: int, blank: bool, tokens: list[Token], comments: list[_Standing]) -> list[Line]:
+def _split_statements(
+    text: str, depth: int, blank: bool, tokens: list[Token], comments: list[_SourceComment]
+) -> list[Line]:
     """Split a logical line into one line for each statement."""
     statements: list[Line] = []
     words: list[str] = []
@@ -196,7 +198,7 @@ def _logical(text: str, depth: int, blank: bool, tokens: list[Token], comments: 
     return statements
 
 
-def _comment(text: str, comment: _Standing) -> Comment:
+def _comment(text: str, comment: _SourceComment) -> Comment:
     start = comment.start - _column(text, comment.start)
     return Comment(comment.text, not text[start : comment.start].strip())
 

@@ -94,8 +94,8 @@ def _evaluate(out: Writer, stmt: tir.Evaluate) -> None:
     match stmt.value:
         case tir.Call(op=tir.Op(name="tir.ret"), args=(result,)):
             out.line(f"return {out.text(result)}")
-        case tir.Call() as made:
-            out.line(out.text(made))
+        case tir.Call() as call:
+            out.line(out.text(call))
         case value:
             out.line(f"T.evaluate({out.text(value)})")
 

@@ -28,11 +28,11 @@ def constant(data: TensorData, fw: FunctionWalk, cst: tree.Expr) -> relax.Consta
 # ---------------------------------------------------------------- R.const
 
 
-def const(fw: FunctionWalk, cst: tree.Call, given: Arguments) -> relax.Constant:
+def const(fw: FunctionWalk, cst: tree.Call, arguments: Arguments) -> relax.Constant:
     """`R.const(value, dtype)`: a number, a bool, or nested lists; int32, float32 or bool unless stated."""
-    value = literal(fw, given["value"])
-    dtype, shape = _stated(fw, given["dtype"]) if "dtype" in given else (None, None)
-    return constant(_tensor(fw, given["value"], value, dtype, shape), fw, cst)
+    value = literal(fw, arguments["value"])
+    dtype, shape = _stated(fw, arguments["dtype"]) if "dtype" in arguments else (None, None)
+    return constant(_tensor(fw, arguments["value"], value, dtype, shape), fw, cst)
 
 
 def number(fw: FunctionWalk, cst: tree.Expr, value: Any, dtype: DType | None = None) -> relax.Constant:
@@ -143,21 +143,21 @@ def _check_range(fw: FunctionWalk, cst: tree.Expr, array: Any, dtype: DType) -> 
 # ---------------------------------------------------------------- references
 
 
-def data(fw: FunctionWalk, cst: tree.Call, given: Arguments) -> relax.Constant:
+def data(fw: FunctionWalk, cst: tree.Call, arguments: Arguments) -> relax.Constant:
     """`R.data(key, R.Tensor(shape, dtype), sha256=...)`: data in a file beside the text."""
-    key = fw.scalar(given["key"])
+    key = fw.scalar(arguments["key"])
     if not isinstance(key, str) or not key:
-        fw.walk.fail("E0905", "the key of a constant is a string", given["key"])
+        fw.walk.fail("E0905", "the key of a constant is a string", arguments["key"])
     dtype, shape, sha256 = None, None, None
-    if "info" in given:
-        info = struct_info(fw, given["info"])
+    if "info" in arguments:
+        info = struct_info(fw, arguments["info"])
         if not isinstance(info, relax.TensorStructInfo) or info.dims is None or info.dtype is None:
-            fw.walk.fail("E0905", "the type of a constant is R.Tensor with a shape and a dtype", given["info"])
-        dtype, shape = info.dtype, _static(fw, given["info"], info)
-    if "sha256" in given:
-        sha256 = fw.scalar(given["sha256"])
+            fw.walk.fail("E0905", "the type of a constant is R.Tensor with a shape and a dtype", arguments["info"])
+        dtype, shape = info.dtype, _static(fw, arguments["info"], info)
+    if "sha256" in arguments:
+        sha256 = fw.scalar(arguments["sha256"])
         if not isinstance(sha256, str) or len(sha256) < 16 or sha256.strip("0123456789abcdef"):
-            fw.walk.fail("E0905", "a hash is at least 16 lower-case hex digits", given["sha256"])
+            fw.walk.fail("E0905", "a hash is at least 16 lower-case hex digits", arguments["sha256"])
     with fw.guard(cst):
         tensor = fw.constants.resolve(key, dtype, shape, sha256, fw.walk.span(cst))
         return constant(tensor, fw, cst)

@@ -33,18 +33,18 @@ def expression(fw: FunctionWalk, cst: tree.Expr) -> relax.Expr:
     return as_expr(fw, value(fw, cst), cst)
 
 
-def as_expr(fw: FunctionWalk, made: Any, cst: tree.Expr) -> relax.Expr:
+def as_expr(fw: FunctionWalk, value: Any, cst: tree.Expr) -> relax.Expr:
     """Return a value as a graph-level expression; reports an error if it is none."""
-    if isinstance(made, Cast):
+    if isinstance(value, Cast):
         fw.walk.fail("E0405", "R.match_cast stands alone on the right of `=`", cst)
-    if made is MODULE:
+    if value is MODULE:
         fw.walk.fail("E0406", "the module itself is no value", cst)
-    if isinstance(made, relax.StructInfo):
+    if isinstance(value, relax.StructInfo):
         fw.walk.fail("E0406", "a type is no value", cst)
-    if isinstance(made, relax.GlobalVar):
-        return _as_value(made)
+    if isinstance(value, relax.GlobalVar):
+        return _as_value(value)
     try:
-        return values.expr(made, fw.walk.span(cst))
+        return values.expr(value, fw.walk.span(cst))
     except values.BadValue as problem:
         fw.walk.fail("E0406", f"an expression is needed here; this {problem}", cst)
 
@@ -182,7 +182,7 @@ def _operator(fw: FunctionWalk, cst: tree.Unary | tree.Binary | tree.Compare) ->
             fw.walk.fail(
                 "E0406", f"tensors have no operator `{cst.op}`", cst, help="use an operator such as R.logical_not"
             )
-        return _bind(fw, cst, "negative", (expression(fw, cst.operand),), {})
+        return _operator_call(fw, cst, "negative", (expression(fw, cst.operand),), {})
     name = _BINARY.get(cst.op)
     if name is None:
         fw.walk.fail("E0406", f"tensors have no operator `{cst.op}`", cst, help="use an operator such as R.equal")
@@ -193,7 +193,7 @@ def _operator(fw: FunctionWalk, cst: tree.Unary | tree.Binary | tree.Compare) ->
             info = sides[other].struct_info if isinstance(sides[other], relax.Expr) else None
             dtype = info.dtype if isinstance(info, relax.TensorStructInfo) else None
             sides[at] = relax_const.number(fw, operands[at], sides[at], dtype)
-    return _bind(fw, cst, name, tuple(as_expr(fw, s, c) for s, c in zip(sides, operands, strict=True)), {})
+    return _operator_call(fw, cst, name, tuple(as_expr(fw, s, c) for s, c in zip(sides, operands, strict=True)), {})
 
 
 # ---------------------------------------------------------------- calls
@@ -223,7 +223,7 @@ def call(fw: FunctionWalk, cst: tree.Call) -> Any:
         args, kwargs = _arguments(fw, cst)
         if name == "to_vdevice":
             args, kwargs = _with_device(fw, cst, args, kwargs)
-        return _bind(fw, cst, name, args, kwargs)
+        return _operator_call(fw, cst, name, args, kwargs)
     if path.startswith("T."):
         return fw.scalar(cst)
     if path in ("I.meta_var",) and len(cst.args) == 1:
@@ -257,37 +257,39 @@ def _with_device(
     return args, kwargs
 
 
-def _bind(fw: FunctionWalk, cst: tree.Expr, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> relax.Call:
+def _operator_call(
+    fw: FunctionWalk, cst: tree.Expr, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> relax.Call:
     """The call of an operator."""
     if not ops.is_operator(name):
         known = [*(n.removeprefix("relax.") for n in ops.names()), *_FORMS, *_CALLEES, "call_packed", *_STATEMENTS]
         fw.walk.fail("E0440", f"there is no operator `R.{name}`", tree.head(cst), help=did_you_mean(name, known))
-    stated = _stated(fw, cst, name, kwargs) if isinstance(cst, tree.Call) else None
+    stated = _stated_result_type(fw, cst, name, kwargs) if isinstance(cst, tree.Call) else None
     with fw.guard(cst):
         bound = ops.bind_call(name, args, kwargs, fw.walk.span(cst))
     inferred = bound.struct_info
     if stated is not None and inferred is not None and relations.fit(stated, inferred) is not Fit.COVERS:
         fw.walk.fail("E0411", f"the result is {text_of(inferred)}, not {text_of(stated)}", cst)
-    return bound if bound.struct_info is not None else _known(bound, None)
+    return bound if bound.struct_info is not None else _with_struct_info(bound, None)
 
 
-def _stated(fw: FunctionWalk, cst: tree.Call, name: str, kwargs: dict[str, Any]) -> relax.StructInfo | None:
+def _stated_result_type(fw: FunctionWalk, cst: tree.Call, name: str, kwargs: dict[str, Any]) -> relax.StructInfo | None:
     """The result's type, taken out of `sinfo_args=(type,)` of an operator that infers it."""
     keyword = next((k for k in _TYPES_OF_RESULTS if k in kwargs), None)
     known = signature(name.removeprefix("relax."))
     if keyword is None or known is None or any(p.is_types for p in known.params):
         return None
-    given = kwargs.pop(keyword)
-    types = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    stated = kwargs.pop(keyword)
+    types = tuple(stated) if isinstance(stated, (tuple, list)) else (stated,)
     if len(types) != 1 or not isinstance(types[0], relax.StructInfo):
         at = next(k.value for k in cst.keywords if k.name == keyword)
         fw.walk.fail("E0442", f"`{keyword}` takes the type of the result", at)
     return types[0]
 
 
-def _known(made: relax.Call, info: relax.StructInfo | None) -> relax.Call:
+def _with_struct_info(call: relax.Call, info: relax.StructInfo | None) -> relax.Call:
     """Return a call with struct info `info`, or that of an object if it is unknown."""
-    return relax.Call(made.op, made.args, made.attrs, made.sinfo_args, info or relax.ObjectStructInfo(), span=made.span)
+    return relax.Call(call.op, call.args, call.attrs, call.sinfo_args, info or relax.ObjectStructInfo(), span=call.span)
 
 
 def _call_value(fw: FunctionWalk, cst: tree.Call) -> Any:
@@ -303,22 +305,22 @@ def _call_value(fw: FunctionWalk, cst: tree.Call) -> Any:
     callee = value(fw, head)
     args, kwargs = _arguments(fw, cst)
     if isinstance(callee, relax.ExternFunc):
-        return _packed(fw, cst, callee, args, kwargs)
+        return _call_extern(fw, cst, callee, args, kwargs)
     if kwargs:
         fw.walk.fail("E0406", "functions take their arguments by position", cst.keywords[0])
     if not isinstance(callee, (relax.GlobalVar, relax.Var, relax.Call, relax.TupleGetItem)):
         fw.walk.fail("E0406", "this is no function, it cannot be called", head)
     op = callee if isinstance(callee, (relax.GlobalVar, relax.Var)) else fw.leaf(callee)
-    given = tuple(as_expr(fw, a, c) for a, c in zip(args, cst.args, strict=True))
-    new_call = relax.Call(op, given, span=fw.walk.span(cst))
+    positional = tuple(as_expr(fw, a, c) for a, c in zip(args, cst.args, strict=True))
+    new_call = relax.Call(op, positional, span=fw.walk.span(cst))
     if isinstance(op, relax.GlobalVar) and fw.is_prim_func(op.name):
-        return _known(new_call, _written(fw, op.name))
+        return _with_struct_info(new_call, _prim_func_result(fw, op.name))
     with fw.guard(cst):
         info = ops.infer_struct_info(new_call, fw.walk.functions)
-    return _known(new_call, info)
+    return _with_struct_info(new_call, info)
 
 
-def _written(fw: FunctionWalk, name: str) -> relax.StructInfo:
+def _prim_func_result(fw: FunctionWalk, name: str) -> relax.StructInfo:
     """Return the struct info of a PrimFunc call: a scalar if the function declares a return dtype, else `()`."""
     dtype = fw.walk.return_dtypes.get(name)
     return relax.TupleStructInfo(()) if dtype is None else relax.PrimStructInfo(dtype)
@@ -331,7 +333,7 @@ def _method(fw: FunctionWalk, cst: tree.Call) -> relax.Call | None:
         return None
     if fw.walk.dotted(head, fw.scope) is not None or len(cst.args) != 1:
         return None
-    return _bind(fw, cst, "astype", (expression(fw, head.base), value(fw, cst.args[0])), {})
+    return _operator_call(fw, cst, "astype", (expression(fw, head.base), value(fw, cst.args[0])), {})
 
 
 # Operators whose first argument is a function: a string or a bare name stands for one of the module, if it has it.
@@ -352,8 +354,8 @@ def _call_function(fw: FunctionWalk, cst: tree.Call, name: str) -> relax.Call:
     A PrimFunc of the module is always called by call_tir, and a packed function by call_dps_packed, whatever the text
     wrote: the two mean the same, and which one it is depends on whether the module has a function of that name.
     """
-    given = {k.name: k.value for k in cst.keywords}
-    head = cst.args[0] if cst.args else given.get("gvar", given.get("func"))
+    keywords = {k.name: k.value for k in cst.keywords}
+    head = cst.args[0] if cst.args else keywords.get("gvar", keywords.get("func"))
     if head is None:
         fw.walk.fail("E0441", f"R.{name} lacks the function to call", cst)
     callee = _callee(fw, head, name)
@@ -371,7 +373,7 @@ def _call_function(fw: FunctionWalk, cst: tree.Call, name: str) -> relax.Call:
         name = "call_dps_packed"
     elif name == "call_dps_packed" and isinstance(callee, relax.GlobalVar):
         name = "call_tir"
-    return _bind(fw, cst, name, (callee, *args), kwargs)
+    return _operator_call(fw, cst, name, (callee, *args), kwargs)
 
 
 def _callee(fw: FunctionWalk, cst: tree.Expr, name: str) -> relax.Expr:
@@ -390,10 +392,10 @@ def _call_packed(fw: FunctionWalk, cst: tree.Call) -> relax.Call:
         fw.walk.fail("E0441", "R.call_packed takes the name of a packed function first", cst)
     head = cst.args[0]
     args, kwargs = _arguments(fw, cst, 1)
-    return _packed(fw, cst, values.extern(head.value, fw.walk.span(head)), args, kwargs)
+    return _call_extern(fw, cst, values.extern(head.value, fw.walk.span(head)), args, kwargs)
 
 
-def _packed(
+def _call_extern(
     fw: FunctionWalk, cst: tree.Call, callee: relax.ExternFunc, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> relax.Call:
     """A call of a packed function; what it returns is what the text says, or any object."""
@@ -406,23 +408,23 @@ def _packed(
                 fw.walk.fail("E0442", f"`{name}` takes types", next(k for k in cst.keywords if k.name == name))
     kwargs.pop("attrs_type_key", None)
     attrs = {k: values.plain(v) for k, v in kwargs.items()}
-    given = tuple(as_expr(fw, a, c) for a, c in zip(args, cst.args[len(cst.args) - len(args) :], strict=True))
-    new_call = relax.Call(callee, given, Attrs(attrs), types, span=fw.walk.span(cst))
-    return _known(new_call, ops.infer_struct_info(new_call))
+    positional = tuple(as_expr(fw, a, c) for a, c in zip(args, cst.args[len(cst.args) - len(args) :], strict=True))
+    new_call = relax.Call(callee, positional, Attrs(attrs), types, span=fw.walk.span(cst))
+    return _with_struct_info(new_call, ops.infer_struct_info(new_call))
 
 
 # ---------------------------------------------------------------- forms that hold expressions
 
 
-def _tuple(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
+def _tuple(fw: FunctionWalk, cst: tree.Call, arguments: dict[str, tree.Expr]) -> relax.Expr:
     if cst.keywords:
         fw.walk.fail("E0441", "R.tuple takes its items by position", cst.keywords[0])
     args, _ = _arguments(fw, cst)
     return values.tuple_expr([as_expr(fw, a, c) for a, c in zip(args, cst.args, strict=True)], fw.walk.span(cst))
 
 
-def _match_cast(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> Cast:
-    return Cast(expression(fw, given["value"]), struct_info(fw, given["struct_info"]))
+def _match_cast(fw: FunctionWalk, cst: tree.Call, arguments: dict[str, tree.Expr]) -> Cast:
+    return Cast(expression(fw, arguments["value"]), struct_info(fw, arguments["struct_info"]))
 
 
 _VALUE: dict[type[tree.Expr], Callable[[FunctionWalk, Any], Any]] = {

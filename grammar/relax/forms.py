@@ -21,58 +21,58 @@ def sort_arguments(fw: FunctionWalk, cst: tree.Call, names: tuple[str, ...], req
     what = fw.walk.dotted(cst.function, fw.scope) or "this"
     if len(cst.args) > len(names):
         fw.walk.fail("E0441", f"{what} takes at most {len(names)} arguments", cst.args[len(names)])
-    given = dict(zip(names, cst.args, strict=False))
+    arguments = dict(zip(names, cst.args, strict=False))
     for keyword in cst.keywords:
         name = _ALIASES.get(keyword.name, keyword.name)
-        if name not in names or name in given:
+        if name not in names or name in arguments:
             fw.walk.fail("E0441", f"{what} has no argument `{keyword.name}` left", keyword)
-        given[name] = keyword.value
+        arguments[name] = keyword.value
     for name in names[:required]:
-        if name not in given:
+        if name not in arguments:
             fw.walk.fail("E0441", f"{what} lacks its argument `{name}`", cst)
-    return given
+    return arguments
 
 
 _ALIASES = {"ty": "struct_info", "ty_args": "sinfo_args"}
 
 
-def _shape(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
-    listed = given["value"]
+def _shape(fw: FunctionWalk, cst: tree.Call, arguments: dict[str, tree.Expr]) -> relax.Expr:
+    listed = arguments["value"]
     if not isinstance(listed, tree.Display):
         fw.walk.fail("E0442", "R.shape takes a list of dimensions", listed)
     with fw.guard(listed):
         return values.shape_expr([fw.scalar(item) for item in listed.items], fw.walk.span(cst))
 
 
-def _prim_value(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
-    scalar = fw.scalar(given["value"])
+def _prim_value(fw: FunctionWalk, cst: tree.Call, arguments: dict[str, tree.Expr]) -> relax.Expr:
+    scalar = fw.scalar(arguments["value"])
     if not isinstance(scalar, (bool, int, float, tir.Expr)) or isinstance(scalar, tir.StringImm):
-        fw.walk.fail("E0442", "R.prim_value takes a scalar", given["value"])
+        fw.walk.fail("E0442", "R.prim_value takes a scalar", arguments["value"])
     return values.expr(scalar, fw.walk.span(cst))
 
 
-def _str(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
-    text = fw.scalar(given["value"])
+def _str(fw: FunctionWalk, cst: tree.Call, arguments: dict[str, tree.Expr]) -> relax.Expr:
+    text = fw.scalar(arguments["value"])
     if not isinstance(text, str):
-        fw.walk.fail("E0442", "R.str takes a string", given["value"])
+        fw.walk.fail("E0442", "R.str takes a string", arguments["value"])
     return values.expr(text, fw.walk.span(cst))
 
 
-def _dtype(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
-    dtype = tensor_dtype(fw, given["value"])
+def _dtype(fw: FunctionWalk, cst: tree.Call, arguments: dict[str, tree.Expr]) -> relax.Expr:
+    dtype = tensor_dtype(fw, arguments["value"])
     if dtype is None:
-        fw.walk.fail("E0442", "R.dtype takes the name of a dtype", given["value"])
+        fw.walk.fail("E0442", "R.dtype takes the name of a dtype", arguments["value"])
     return values.expr(dtype, fw.walk.span(cst))
 
 
-def _extern(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> relax.Expr:
-    if not isinstance(given["name"], tree.Str):
-        fw.walk.fail("E0442", "R.ExternFunc takes the name of a packed function", given["name"])
-    return values.extern(given["name"].value, fw.walk.span(cst))
+def _extern(fw: FunctionWalk, cst: tree.Call, arguments: dict[str, tree.Expr]) -> relax.Expr:
+    if not isinstance(arguments["name"], tree.Str):
+        fw.walk.fail("E0442", "R.ExternFunc takes the name of a packed function", arguments["name"])
+    return values.extern(arguments["name"].value, fw.walk.span(cst))
 
 
-def _device(fw: FunctionWalk, cst: tree.Call, given: dict[str, tree.Expr]) -> Attrs:
-    kind, index = (values.plain(fw.scalar(given[n])) if n in given else 0 for n in ("device_type", "index"))
+def _device(fw: FunctionWalk, cst: tree.Call, arguments: dict[str, tree.Expr]) -> Attrs:
+    kind, index = (values.plain(fw.scalar(arguments[n])) if n in arguments else 0 for n in ("device_type", "index"))
     return Attrs({"device_type": kind, "index": index})
 
 

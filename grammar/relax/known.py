@@ -37,21 +37,21 @@ def _without_shape_vars(info: relax.StructInfo, known: set[relax.Var]) -> relax.
     return info
 
 
-def is_opaque(made: relax.Expr) -> bool:
+def is_opaque(value: relax.Expr) -> bool:
     """Return True if a value's struct info cannot be inferred: results of functions, and uses of absent constants."""
-    if isinstance(made.struct_info, relax.ObjectStructInfo):
+    if isinstance(value.struct_info, relax.ObjectStructInfo):
         return True
-    if isinstance(made, relax.Call):
-        if not isinstance(made.op, tir.Op):
+    if isinstance(value, relax.Call):
+        if not isinstance(value.op, tir.Op):
             return True
-        return any(isinstance(a, relax.Constant) and a.data.dtype.is_void for a in made.args)
-    return isinstance(made, relax.Constant) and made.data.dtype.is_void
+        return any(isinstance(a, relax.Constant) and a.data.dtype.is_void for a in value.args)
+    return isinstance(value, relax.Constant) and value.data.dtype.is_void
 
 
-def is_symbolic(made: Cast) -> bool:
+def is_symbolic(cast: Cast) -> bool:
     """Return True if a cast involves symbolic variables, so that only run time can check it."""
-    known = made.value.struct_info
-    return bool(relations.variables(made.struct_info) or (known is not None and relations.variables(known)))
+    known = cast.value.struct_info
+    return bool(relations.variables(cast.struct_info) or (known is not None and relations.variables(known)))
 
 
 def text_of(info: relax.StructInfo) -> str:

@@ -125,9 +125,9 @@ class FunctionWalk:
         with self.guard(cst):
             return evaluate(self.walk, self.scalars, cst)
 
-    def _no_scalar(self, cst: tree.Name, found: Binding) -> None:
-        info = found.value.struct_info
-        where = (Label(found.span, f"`{cst.id}` is bound here"),) if found.span is not None else ()
+    def _no_scalar(self, cst: tree.Name, binding: Binding) -> None:
+        info = binding.value.struct_info
+        where = (Label(binding.span, f"`{cst.id}` is bound here"),) if binding.span is not None else ()
         if isinstance(info, relax.PrimStructInfo):
             help = "bind its value to a symbolic variable by R.match_cast"
             self.walk.fail("E0403", f"the value of `{cst.id}` is not known here", cst, help=help, related=where)

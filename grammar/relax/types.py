@@ -95,14 +95,14 @@ def _sort(
     """Arguments by name. Fails for too many, doubled, or unknown ones."""
     if len(args) > len(names):
         fw.walk.fail("E0401", f"this type takes at most {len(names)} arguments", args[len(names)])
-    given = dict(zip(names, args, strict=False))
+    arguments = dict(zip(names, args, strict=False))
     for name, keyword in kwargs.items():
         if name not in names:
             fw.walk.fail("E0401", f"this type has no argument `{name}`", keyword, help=did_you_mean(name, names))
-        if name in given:
+        if name in arguments:
             fw.walk.fail("E0401", f"`{name}` is given twice", keyword)
-        given[name] = keyword.value
-    return {name: value for name, value in given.items() if tree.unless_none(value) is not None}
+        arguments[name] = keyword.value
+    return {name: value for name, value in arguments.items() if tree.unless_none(value) is not None}
 
 
 # ---------------------------------------------------------------- dimensions
@@ -150,17 +150,17 @@ def _object(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.S
 
 
 def _tensor(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
-    given = _sort(fw, cst, args, kwargs, ("shape", "dtype", "vdevice", "ndim"))
-    if "shape" in given and isinstance(given["shape"], tree.Str) and "dtype" not in given:
-        given["dtype"] = given.pop("shape")
-    shape = _shape_of(fw, given["shape"]) if "shape" in given else None
+    arguments = _sort(fw, cst, args, kwargs, ("shape", "dtype", "vdevice", "ndim"))
+    if "shape" in arguments and isinstance(arguments["shape"], tree.Str) and "dtype" not in arguments:
+        arguments["dtype"] = arguments.pop("shape")
+    shape = _shape_of(fw, arguments["shape"]) if "shape" in arguments else None
     known = shape.struct_info if shape is not None else None
     ndim = known.ndim if isinstance(known, relax.ShapeStructInfo) else -1
-    stated = _ndim(fw, given["ndim"]) if "ndim" in given else -1
+    stated = _ndim(fw, arguments["ndim"]) if "ndim" in arguments else -1
     if stated != -1 and ndim not in (-1, stated):
-        fw.walk.fail("E0401", f"the shape has {ndim} dimensions, ndim says {stated}", given["ndim"])
-    device = _device(fw, given["vdevice"]) if "vdevice" in given else None
-    dtype = tensor_dtype(fw, given["dtype"]) if "dtype" in given else None
+        fw.walk.fail("E0401", f"the shape has {ndim} dimensions, ndim says {stated}", arguments["ndim"])
+    device = _device(fw, arguments["vdevice"]) if "vdevice" in arguments else None
+    dtype = tensor_dtype(fw, arguments["dtype"]) if "dtype" in arguments else None
     return relax.TensorStructInfo(shape, dtype, max(ndim, stated), device, span=fw.walk.span(cst))
 
 
@@ -209,31 +209,33 @@ def _device(fw: FunctionWalk, cst: tree.Expr) -> str:
 
 
 def _shape(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
-    given = _sort(fw, cst, args, kwargs, ("values", "ndim"))
-    ndim = _ndim(fw, given["ndim"]) if "ndim" in given else -1
-    if "values" not in given:
+    arguments = _sort(fw, cst, args, kwargs, ("values", "ndim"))
+    ndim = _ndim(fw, arguments["ndim"]) if "ndim" in arguments else -1
+    if "values" not in arguments:
         return relax.ShapeStructInfo(None, ndim, span=fw.walk.span(cst))
-    dims = dimensions(fw, given["values"])
+    dims = dimensions(fw, arguments["values"])
     if ndim not in (-1, len(dims)):
-        fw.walk.fail("E0401", f"the shape has {len(dims)} dimensions, ndim says {ndim}", given["ndim"])
+        fw.walk.fail("E0401", f"the shape has {len(dims)} dimensions, ndim says {ndim}", arguments["ndim"])
     return relax.ShapeStructInfo(dims, len(dims), span=fw.walk.span(cst))
 
 
 def _prim(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
-    given = _sort(fw, cst, args, kwargs, ("dtype", "value"))
+    arguments = _sort(fw, cst, args, kwargs, ("dtype", "value"))
     value: Any = None
-    if "value" in given:
+    if "value" in arguments:
         value = fw.scalar(
-            parse_quoted(fw.walk, given["value"]) if isinstance(given["value"], tree.Str) else given["value"]
+            parse_quoted(fw.walk, arguments["value"])
+            if isinstance(arguments["value"], tree.Str)
+            else arguments["value"]
         )
         if not isinstance(value, tir.Expr):
-            with fw.guard(given["value"]):
+            with fw.guard(arguments["value"]):
                 value = values.dim(value)
-    if "dtype" not in given:
+    if "dtype" not in arguments:
         if value is None:
             fw.walk.fail("E0401", "R.Prim needs a dtype or a value", cst)
         return relax.PrimStructInfo(value.dtype, value, span=fw.walk.span(cst))
-    dtype = tensor_dtype(fw, given["dtype"])
+    dtype = tensor_dtype(fw, arguments["dtype"])
     if dtype is None or (value is not None and value.dtype is not dtype):
         fw.walk.fail("E0401", "the dtype is not that of the value", cst)
     return relax.PrimStructInfo(dtype, value, span=fw.walk.span(cst))
@@ -248,22 +250,24 @@ def _tuple(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.St
 
 def _callable(fw: FunctionWalk, cst: tree.Expr, args: Any, kwargs: Any) -> relax.StructInfo:
     """A function type. Quoted names that are new stand for symbolic variables of the type itself."""
-    given = _sort(fw, cst, args, kwargs, ("params", "ret", "purity", "derive_func"))
-    if "derive_func" in given:
-        fw.walk.fail("E0401", "derive_func is not supported", given["derive_func"], help="state the type of the result")
+    arguments = _sort(fw, cst, args, kwargs, ("params", "ret", "purity", "derive_func"))
+    if "derive_func" in arguments:
+        fw.walk.fail(
+            "E0401", "derive_func is not supported", arguments["derive_func"], help="state the type of the result"
+        )
     with fw.scope.frame(", and lives in that type only"):
-        for name, place, _ in introduced(fw, given["params"]) if "params" in given else ():
+        for name, place, _ in introduced(fw, arguments["params"]) if "params" in arguments else ():
             if fw.scope.find(name) is None:
                 fw.define(tree.Name(place.start, place.end, name), tir.Var(name, INT64))
         params = None
-        if "params" in given:
-            params = tuple(struct_info(fw, item) for item in tree.listed(given["params"]))
-        ret = struct_info(fw, given["ret"]) if "ret" in given else OBJECT
+        if "params" in arguments:
+            params = tuple(struct_info(fw, item) for item in tree.listed(arguments["params"]))
+        ret = struct_info(fw, arguments["ret"]) if "ret" in arguments else OBJECT
     pure = params is not None
-    if "purity" in given:
-        pure = fw.scalar(given["purity"])
+    if "purity" in arguments:
+        pure = fw.scalar(arguments["purity"])
         if not isinstance(pure, bool):
-            fw.walk.fail("E0401", "purity is True or False", given["purity"])
+            fw.walk.fail("E0401", "purity is True or False", arguments["purity"])
     return relax.FuncStructInfo(params, ret, pure, span=fw.walk.span(cst))
 
 

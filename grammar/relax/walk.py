@@ -261,7 +261,7 @@ class _Walker:
     def _store(
         self,
         target: tree.Expr,
-        made: Any,
+        value: Any,
         stated: relax.StructInfo | None,
         cst: tree.Expr,
         annotation: tree.Expr | None = None,
@@ -269,22 +269,22 @@ class _Walker:
         """Bind what an expression gave."""
         fw = self.fw
         if isinstance(target, tree.Display):
-            self._unpack(target, made, cst)
+            self._unpack(target, value, cst)
             return
         if not isinstance(target, tree.Name):
             self.walk.fail("E0414", "only names are bound in a relax function", target)
-        if made is MODULE or isinstance(made, (str, DType, list, relax.StructInfo, Attrs)) or made is None:
-            if made is None:
+        if value is MODULE or isinstance(value, (str, DType, list, relax.StructInfo, Attrs)) or value is None:
+            if value is None:
                 self.walk.fail("E0406", "None is no value of a relax function", cst)
-            fw.define(target, made)  # a name of the text, for something that no variable can hold
+            fw.define(target, value)  # a name of the text, for something that no variable can hold
             return
-        if isinstance(made, (bool, int, float)):
+        if isinstance(value, (bool, int, float)):
             scalar = stated.dtype if isinstance(stated, relax.PrimStructInfo) else None
-            made = self._scalar(made, scalar, cst) if scalar else relax_const.number(fw, cst, made)
-        if isinstance(made, Cast):
-            self._cast(target, made, stated, cst)
+            value = self._scalar(value, scalar, cst) if scalar else relax_const.number(fw, cst, value)
+        if isinstance(value, Cast):
+            self._cast(target, value, stated, cst)
             return
-        self._bind(target, relax_expr.as_expr(fw, made, cst), stated, cst, annotation)
+        self._bind(target, relax_expr.as_expr(fw, value, cst), stated, cst, annotation)
 
     def _scalar(self, number: Any, dtype: DType, cst: tree.Expr) -> relax.PrimValue:
         from mlcc.ir.construct import const
@@ -292,22 +292,22 @@ class _Walker:
         with self.fw.guard(cst):
             return values.scalar(const(number, dtype), self.walk.span(cst))
 
-    def _unpack(self, target: tree.Display, made: Any, cst: tree.Expr) -> None:
+    def _unpack(self, target: tree.Display, value: Any, cst: tree.Expr) -> None:
         """`a, b = ...`: the items of a tuple, which is computed once."""
         names = target.items
-        if isinstance(made, (tuple, list)):
-            if len(made) != len(names):
-                self._wrong_count(target, len(names), len(made))
-            for name, part in zip(names, made, strict=True):
+        if isinstance(value, (tuple, list)):
+            if len(value) != len(names):
+                self._wrong_count(target, len(names), len(value))
+            for name, part in zip(names, value, strict=True):
                 self._store(name, part, None, cst)
             return
-        whole = relax_expr.as_expr(self.fw, made, cst)
-        known = whole.struct_info
+        tuple_expr = relax_expr.as_expr(self.fw, value, cst)
+        known = tuple_expr.struct_info
         if isinstance(known, relax.TupleStructInfo) and len(known.fields) != len(names):
             self._wrong_count(target, len(names), len(known.fields))
-        whole = self.fw.leaf(whole)
+        tuple_expr = self.fw.leaf(tuple_expr)
         for at, name in enumerate(names):
-            self._store(name, relax_expr.item(self.fw, whole, at, name), None, cst)
+            self._store(name, relax_expr.item(self.fw, tuple_expr, at, name), None, cst)
 
     def _wrong_count(self, target: tree.Display, names: int, items: int) -> None:
         self.walk.fail("E0408", f"{names} names for a tuple of {items}", target)
@@ -315,42 +315,42 @@ class _Walker:
     def _bind(
         self,
         target: tree.Name,
-        made: relax.Expr,
+        value: relax.Expr,
         stated: relax.StructInfo | None,
         cst: tree.Expr,
         annotation: tree.Expr | None = None,
     ) -> None:
         fw = self.fw
-        made = fw.normal(made)
-        known = made.struct_info
+        value = fw.normal(value)
+        known = value.struct_info
         fw.check_size(known, cst)
-        if stated is not None and known is not None and not isinstance(made, relax.Function):
+        if stated is not None and known is not None and not isinstance(value, relax.Function):
             fit = relations.fit(stated, known)
-            if fit is Fit.CONTRADICTS or (fit is Fit.NARROWS and not is_opaque(made)):
+            if fit is Fit.CONTRADICTS or (fit is Fit.NARROWS and not is_opaque(value)):
                 if relations.possible(stated, known):
-                    fw.define(target, self._checked("variable", target, made, stated))
+                    fw.define(target, self._checked("variable", target, value, stated))
                     return
                 text = f"`{target.id}` is {text_of(known)}, not {text_of(stated)}"
                 self.walk.note("E0411", text, annotation or target)
                 stated = known
             elif isinstance(stated, relax.PrimStructInfo) and stated.value is None:
                 stated = known if isinstance(known, relax.PrimStructInfo) else stated
-        var = fw.variable(target.id, target.start, stated or made.struct_info, self.walk.span(target))
-        fw.out.bindings.append(relax.VarBinding(var, made, span=self.walk.span(cst)))
+        var = fw.variable(target.id, target.start, stated or value.struct_info, self.walk.span(target))
+        fw.out.bindings.append(relax.VarBinding(var, value, span=self.walk.span(cst)))
         fw.define(target, var)
 
-    def _cast(self, target: tree.Name, made: Cast, stated: relax.StructInfo | None, cst: tree.Expr) -> None:
+    def _cast(self, target: tree.Name, cast: Cast, stated: relax.StructInfo | None, cst: tree.Expr) -> None:
         fw = self.fw
-        known = made.value.struct_info
-        if known is not None and relations.fit(made.struct_info, known) is Fit.CONTRADICTS and not is_symbolic(made):
-            text = f"the value is {text_of(known)}, it can never be {text_of(made.struct_info)}"
+        known = cast.value.struct_info
+        if known is not None and relations.fit(cast.struct_info, known) is Fit.CONTRADICTS and not is_symbolic(cast):
+            text = f"the value is {text_of(known)}, it can never be {text_of(cast.struct_info)}"
             self.walk.note("E0411", text, cst)
-        if stated is not None and relations.fit(stated, made.struct_info) is not Fit.COVERS:
-            text = f"`{target.id}` is {text_of(made.struct_info)}, not {text_of(stated)}"
+        if stated is not None and relations.fit(stated, cast.struct_info) is not Fit.COVERS:
+            text = f"`{target.id}` is {text_of(cast.struct_info)}, not {text_of(stated)}"
             self.walk.note("E0411", text, target)
-        value = fw.leaf(made.value)
-        var = fw.variable(target.id, target.start, made.struct_info, self.walk.span(target))
-        fw.out.bindings.append(relax.MatchCast(var, value, made.struct_info, span=self.walk.span(cst)))
+        value = fw.leaf(cast.value)
+        var = fw.variable(target.id, target.start, cast.struct_info, self.walk.span(target))
+        fw.out.bindings.append(relax.MatchCast(var, value, cast.struct_info, span=self.walk.span(cst)))
         fw.define(target, var)
 
     # ------------------------------------------------------------ blocks

@@ -50,8 +50,8 @@ def string(text: str) -> str:
     if "\\" not in body or "r" in prefix:
         return body
 
-    def unescape(found: re.Match[str]) -> str:
-        code = found[1]
+    def unescape(escape: re.Match[str]) -> str:
+        code = escape[1]
         simple = _SIMPLE.get(code)
         if simple is not None:
             return simple
@@ -60,10 +60,10 @@ def string(text: str) -> str:
         if code[0] in "xuU" and len(code) > 1:
             number = int(code[1:], 16)
             if number > 0x10FFFF or 0xD800 <= number < 0xE000:
-                raise BadLiteral("the escape names no character", quote + width + found.start())
+                raise BadLiteral("the escape names no character", quote + width + escape.start())
             return chr(number)
         if code in "xuUN":
-            raise BadLiteral("a malformed escape in a string", quote + width + found.start())
-        return found[0]  # as in Python, an unknown escape stands for itself
+            raise BadLiteral("a malformed escape in a string", quote + width + escape.start())
+        return escape[0]  # as in Python, an unknown escape stands for itself
 
     return _ESCAPE.sub(unescape, body)

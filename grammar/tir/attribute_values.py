@@ -27,9 +27,9 @@ def attributes(ev: Operators, cst: tree.Expr, what: str) -> dict[str, Any]:
     return {k: attribute(ev, v, cst) for k, v in value.items()}
 
 
-def notes_of(ev: Operators, given: dict[str, tree.Expr]) -> dict[str, Any]:
+def notes_of(ev: Operators, arguments: dict[str, tree.Expr]) -> dict[str, Any]:
     """The argument `annotations={...}` of a call, if it is given."""
-    return attributes(ev, given["annotations"], "annotations") if "annotations" in given else {}
+    return attributes(ev, arguments["annotations"], "annotations") if "annotations" in arguments else {}
 
 
 def attribute(ev: Operators, value: Any, cst: tree.Expr) -> Any:

@@ -28,9 +28,9 @@ _KINDS = {
 
 def walk_block(fw: FunctionWalk, call: tree.Call, body: tree.Body, cst: tree.With) -> None:
     """`with T.block("name"):`."""
-    given = signature("T.block", "name= no_realize= exec_scope=").bind(fw.walk, call)
-    name = fw.ev.string(given["name"], "the name of a block") if "name" in given else ""
-    bare = "no_realize" in given and bool(fw.ev.value(given["no_realize"]))
+    arguments = signature("T.block", "name= no_realize= exec_scope=").bind(fw.walk, call)
+    name = fw.ev.string(arguments["name"], "the name of a block") if "name" in arguments else ""
+    bare = "no_realize" in arguments and bool(fw.ev.value(arguments["no_realize"]))
     frame = BlockFrame()
     fw.frames.append(frame)
     loops, fw.loops = fw.loops, 0  # a block is left only at its end
@@ -103,8 +103,8 @@ def _where(fw: FunctionWalk, call: tree.Call) -> None:
 
 def _block_attr(fw: FunctionWalk, call: tree.Call) -> None:
     frame = directly_in_block(fw, "T.block_attr", call)
-    given = signature("T.block_attr", "attrs").bind(fw.walk, call)
-    frame.annotations.update(attribute_values.attributes(fw.ev, given["attrs"], "annotations"))
+    arguments = signature("T.block_attr", "attrs").bind(fw.walk, call)
+    frame.annotations.update(attribute_values.attributes(fw.ev, arguments["attrs"], "annotations"))
 
 
 STATEMENTS: dict[str, Callable[[FunctionWalk, tree.Call], None]] = {
@@ -137,11 +137,11 @@ def axes(fw: FunctionWalk, target: tree.Expr, call: tree.Call) -> bool:
 
 def _axis(fw: FunctionWalk, frame: BlockFrame, target: tree.Expr, kind: IterKind, call: tree.Call) -> None:
     name = fw.walk.dotted(call.function, fw.scope) or ""
-    given = signature(name, "dom binding dtype=").bind(fw.walk, call)
-    dom = as_range(fw.ev, given["dom"])
-    value = fw.ev.expr(given["binding"])
+    arguments = signature(name, "dom binding dtype=").bind(fw.walk, call)
+    dom = as_range(fw.ev, arguments["dom"])
+    value = fw.ev.expr(arguments["binding"])
     if not (value.dtype.is_int or value.dtype.is_bool):
-        fw.walk.fail("E0301", f"an axis takes an integer, not {value.dtype}", given["binding"])
+        fw.walk.fail("E0301", f"an axis takes an integer, not {value.dtype}", arguments["binding"])
     _bind(fw, frame, target, kind, dom, value)
 
 
@@ -158,13 +158,13 @@ def _bind(
 
 
 def _remap(fw: FunctionWalk, frame: BlockFrame, target: tree.Expr, call: tree.Call) -> None:
-    given = signature("T.axis.remap", "kinds bindings dtype=").bind(fw.walk, call)
-    kinds = fw.ev.string(given["kinds"], "the kinds of axes")
+    arguments = signature("T.axis.remap", "kinds bindings dtype=").bind(fw.walk, call)
+    kinds = fw.ev.string(arguments["kinds"], "the kinds of axes")
     bad = next((c for c in kinds if c not in "SR"), None)
     if bad is not None or not kinds:
         help = 'one letter for each axis: "SSR"'
-        fw.walk.fail("E0302", "the kinds of axes are S (spatial) and R (reduce)", given["kinds"], help=help)
-    at = given["bindings"]
+        fw.walk.fail("E0302", "the kinds of axes are S (spatial) and R (reduce)", arguments["kinds"], help=help)
+    at = arguments["bindings"]
     items = tree.listed(at)
     bindings = [(item, fw.ev.value(item)) for item in items]
     if len(bindings) == 1 and isinstance(bindings[0][1], (tuple, list)):
@@ -198,11 +198,11 @@ def _targets(fw: FunctionWalk, target: tree.Expr, count: int) -> list[tree.Expr]
 
 def alloc(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """Memory that the innermost block, or the function, owns; loops between it and this line do not count."""
-    given = tir_buffers.BLOCK_ALLOC.bind(fw.walk, call)
+    arguments = tir_buffers.BLOCK_ALLOC.bind(fw.walk, call)
     data = None
-    if "data" in given:
-        data, _ = tir_buffers.data_pointer(fw.ev, given["data"], target.id, FLOAT32, "global")
-    buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target, data=data)
+    if "data" in arguments:
+        data, _ = tir_buffers.data_pointer(fw.ev, arguments["data"], target.id, FLOAT32, "global")
+    buffer = tir_buffers.buffer_of(fw.ev, arguments, target.id, target, data=data)
     blocks = [frame for frame in fw.frames if frame is not None]
     owner = blocks[-1].allocs if blocks else fw.root_allocs
     owner.append(buffer)
@@ -211,36 +211,36 @@ def alloc(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
 
 def match(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """`A = T.match_buffer(a, ...)` of a parameter, or of a region inside a block."""
-    given = tir_buffers.MATCH.bind(fw.walk, call)
-    at = given["param"]
+    arguments = tir_buffers.MATCH.bind(fw.walk, call)
+    at = arguments["param"]
     value = fw.ev.value(at) if isinstance(at, tree.Name) else None
     if isinstance(value, tir.Var) and value.dtype.is_handle:
-        _match_parameter(fw, target, value, given, call)
+        _match_parameter(fw, target, value, arguments, call)
         return
     frame = directly_in_block(fw, "T.match_buffer", call)
     source = fw.ev.region(at)
     shape = dtype = None
-    if "shape" not in given:
+    if "shape" not in arguments:
         shape = tuple(r.extent for r in source.region)
-    if "dtype" not in given:
+    if "dtype" not in arguments:
         dtype = source.buffer.dtype
-    scope = None if "scope" in given else source.buffer.scope
-    buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target, shape=shape, dtype=dtype, scope=scope)
+    scope = None if "scope" in arguments else source.buffer.scope
+    buffer = tir_buffers.buffer_of(fw.ev, arguments, target.id, target, shape=shape, dtype=dtype, scope=scope)
     frame.matches.append(tir.MatchBufferRegion(buffer, source, span=fw.walk.span(call)))
     fw.define(target, buffer)
 
 
 def _match_parameter(
-    fw: FunctionWalk, target: tree.Name, param: tir.Var, given: dict[str, tree.Expr], call: tree.Call
+    fw: FunctionWalk, target: tree.Name, param: tir.Var, arguments: dict[str, tree.Expr], call: tree.Call
 ) -> None:
     if param not in fw.signature.params:
-        fw.walk.fail("E0302", f"`{param.name}` is not a parameter", given["param"])
+        fw.walk.fail("E0302", f"`{param.name}` is not a parameter", arguments["param"])
     if param in fw.matched:
         before = fw.matched[param].span
         related = (Label(before, "first here"),) if before is not None else ()
         fw.walk.fail("E0305", f"parameter `{param.name}` is matched twice", call, related=related)
-    if "shape" not in given:
+    if "shape" not in arguments:
         fw.walk.fail("E0304", "`T.match_buffer` of a parameter needs `shape`", call)
-    buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target)
+    buffer = tir_buffers.buffer_of(fw.ev, arguments, target.id, target)
     fw.matched[param] = buffer
     fw.define(target, buffer)

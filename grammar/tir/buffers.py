@@ -28,27 +28,27 @@ DECLARE = signature("T.decl_buffer", f"shape dtype= data= {_LAYOUT}", f"axis_sep
 
 
 def buffer_of(
-    ev: Operators, given: dict[str, tree.Expr], name: str, cst: tree.Node, *,
+    ev: Operators, arguments: dict[str, tree.Expr], name: str, cst: tree.Node, *,
     shape: tuple[tir.Expr, ...] | None = None, dtype: DType | None = None, data: tir.Var | None = None,
     scope: str | None = None,
 ) -> tir.Buffer:  # fmt: skip
     """The buffer that the bound arguments describe. What the keyword arguments give, the text need not."""
     if shape is None:
-        shape = _shape(ev, given["shape"])
+        shape = _shape(ev, arguments["shape"])
     if dtype is None:
-        dtype = ev.dtype(given["dtype"]) if "dtype" in given else FLOAT32
-        _check_dtype(ev, dtype, given.get("dtype", cst))
+        dtype = ev.dtype(arguments["dtype"]) if "dtype" in arguments else FLOAT32
+        _check_dtype(ev, dtype, arguments.get("dtype", cst))
     if scope is None:
-        scope = ev.string(given["scope"], "a storage scope") if "scope" in given else "global"
-    factor = ev.integer(given["offset_factor"], "`offset_factor`") if "offset_factor" in given else 0
-    align = ev.integer(given["align"], "`align`") if "align" in given else 0
-    strides = _strides(ev, given, shape)
-    offset = _offset(ev, given, dtype)
+        scope = ev.string(arguments["scope"], "a storage scope") if "scope" in arguments else "global"
+    factor = ev.integer(arguments["offset_factor"], "`offset_factor`") if "offset_factor" in arguments else 0
+    align = ev.integer(arguments["align"], "`align`") if "align" in arguments else 0
+    strides = _strides(ev, arguments, shape)
+    offset = _offset(ev, arguments, dtype)
     if offset is None and factor:
         offset = tir.Var("elem_offset", shape[0].dtype if shape else INT32)
     buffer = construct.make_buffer(
         name, shape, dtype, scope or "global", data, strides, offset, align if align > 0 else 64, max(factor, 1),
-        _separators(ev, given),
+        _separators(ev, arguments),
     )  # fmt: skip
     if buffer.elem_offset is not None:
         mark(buffer.elem_offset, ev.walk.span(cst))
@@ -81,8 +81,8 @@ def _check_dtype(ev: Operators, dtype: DType, cst: tree.Node) -> None:
         ev.walk.fail("E0302", "a buffer cannot hold void", cst)
 
 
-def _strides(ev: Operators, given: dict[str, tree.Expr], shape: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
-    cst = given.get("strides")
+def _strides(ev: Operators, arguments: dict[str, tree.Expr], shape: tuple[tir.Expr, ...]) -> tuple[tir.Expr, ...]:
+    cst = arguments.get("strides")
     if cst is None:
         return ()
     value = ev.value(cst)
@@ -107,12 +107,12 @@ def _stride(ev: Operators, value: Any, dtype: DType, cst: tree.Expr) -> tir.Expr
     return var
 
 
-def _offset(ev: Operators, given: dict[str, tree.Expr], dtype: DType) -> tir.Expr | None:
-    at = given.get("elem_offset")
+def _offset(ev: Operators, arguments: dict[str, tree.Expr], dtype: DType) -> tir.Expr | None:
+    at = arguments.get("elem_offset")
     if at is not None:
         value = ev.value(at)
         return None if value is None else ev.as_expr(value, at)
-    at = given.get("byte_offset")
+    at = arguments.get("byte_offset")
     value = None if at is None else ev.value(at)
     if at is None or value is None:
         return None
@@ -122,8 +122,8 @@ def _offset(ev: Operators, given: dict[str, tree.Expr], dtype: DType) -> tir.Exp
     return ev.build(at, construct.floordiv, ev.as_expr(value, at), size)  # type: ignore[no-any-return]
 
 
-def _separators(ev: Operators, given: dict[str, tree.Expr]) -> tuple[int, ...]:
-    at = given.get("axis_separators")
+def _separators(ev: Operators, arguments: dict[str, tree.Expr]) -> tuple[int, ...]:
+    at = arguments.get("axis_separators")
     if at is None:
         return ()
     return tuple(ev.integer(item, "an axis separator") for item in tree.listed(at))

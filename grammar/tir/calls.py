@@ -49,9 +49,9 @@ def call(ev: Operators, path: str, cst: tree.Call) -> Any:
         return handler(ev, cst)
     dtype = dtype_named(name)
     if dtype is not None:
-        return _of_dtype(ev, dtype, cst)
+        return _dtype_call(ev, dtype, cst)
     if name in LEGACY:
-        return _legacy(ev, LEGACY[name], cst)
+        return _operand_typed_call(ev, LEGACY[name], cst)
     if name == "ptx.cp":
         return _ptx_copy(ev, cst)
     spec = intrinsics.INTRINSICS.get(intrinsics.ALIASES.get(name, name.removeprefix("tirx.")))
@@ -133,17 +133,17 @@ LEGACY = {
 _KINDS = {"fp16": "float16", "fp32": "float32", "fp64": "float64"}
 
 
-def _legacy(ev: Operators, known: tuple[str, int], cst: tree.Call) -> Expr:
+def _operand_typed_call(ev: Operators, known: tuple[str, int], cst: tree.Call) -> Expr:
     name, at = known
     if any(keyword.name == "dtype" for keyword in cst.keywords):
         return _intrinsic(ev, intrinsics.INTRINSICS[name], cst)
     args = tuple(argument(ev, a) for a in cst.args)
-    told = args[at] if at < len(args) else None
+    type_operand = args[at] if at < len(args) else None
     dtype: DType | None = None
-    if isinstance(told, tir.StringImm):
-        dtype = dtype_named(_KINDS.get(told.value, told.value))
-    elif isinstance(told, tir.Var) and told.pointer is not None:
-        dtype = told.pointer.dtype
+    if isinstance(type_operand, tir.StringImm):
+        dtype = dtype_named(_KINDS.get(type_operand.value, type_operand.value))
+    elif isinstance(type_operand, tir.Var) and type_operand.pointer is not None:
+        dtype = type_operand.pointer.dtype
     if dtype is None:
         ev.walk.fail("E0304", f"`T.{name}` needs the dtype of its result", cst, help="as `dtype=`")
     return made_call(ev, cst, name, dtype, args)
@@ -191,14 +191,14 @@ def _operands(ev: Operators, spec: Intrinsic, args: tuple[tree.Expr, ...]) -> tu
 # ---------------------------------------------------------------- constants and variables
 
 
-def _of_dtype(ev: Operators, dtype: DType, cst: tree.Call) -> Expr:
+def _dtype_call(ev: Operators, dtype: DType, cst: tree.Call) -> Expr:
     """`T.int32(3)` is a constant, `T.int32(x)` a conversion, `T.int32()` a new variable."""
     if dtype.is_handle:
         return new_var(ev, dtype, cst, "v")
-    given = signature(f"T.{dtype}", "expr=", "is_size_var").bind(ev.walk, cst)
-    if "expr" not in given:
+    arguments = signature(f"T.{dtype}", "expr=", "is_size_var").bind(ev.walk, cst)
+    if "expr" not in arguments:
         return new_var(ev, dtype, cst, "v")
-    at = given["expr"]
+    at = arguments["expr"]
     value = ev.value(at)
     if isinstance(value, str):
         value = _float_text(ev, value, dtype, at)
@@ -224,10 +224,10 @@ def new_var(ev: Operators, dtype: DType, cst: tree.Expr, name: str) -> tir.Var:
     """`T.int64()` or `T.handle("float32", "shared")`: a variable of that type."""
     pointer = None
     if dtype.is_handle and isinstance(cst, tree.Call):
-        given = _HANDLE.bind(ev.walk, cst)
-        scope = ev.string(given["storage_scope"], "a storage scope") if "storage_scope" in given else "global"
-        if "dtype" in given and ev.value(given["dtype"]) is not None:
-            pointer = tir.PointerType(ev.dtype(given["dtype"]), scope or "global")
+        arguments = _HANDLE.bind(ev.walk, cst)
+        scope = ev.string(arguments["storage_scope"], "a storage scope") if "storage_scope" in arguments else "global"
+        if "dtype" in arguments and ev.value(arguments["dtype"]) is not None:
+            pointer = tir.PointerType(ev.dtype(arguments["dtype"]), scope or "global")
     return tir.Var(name, dtype, pointer, span=ev.walk.span(cst))
 
 
@@ -250,39 +250,39 @@ def declared_dtype(ev: Operators, cst: tree.Expr) -> DType | None:
 
 
 def _var(ev: Operators, cst: tree.Call) -> tir.Var:
-    given = signature("T.var", "dtype name=").bind(ev.walk, cst)
-    name = ev.string(given["name"], "a name") if "name" in given else "v"
-    return tir.Var(name or "v", ev.dtype(given["dtype"]), span=ev.walk.span(cst))
+    arguments = signature("T.var", "dtype name=").bind(ev.walk, cst)
+    name = ev.string(arguments["name"], "a name") if "name" in arguments else "v"
+    return tir.Var(name or "v", ev.dtype(arguments["dtype"]), span=ev.walk.span(cst))
 
 
 def _dynamic(ev: Operators, cst: tree.Call) -> tir.Var:
-    given = signature("T.dynamic", "name dtype=").bind(ev.walk, cst)
-    dtype = ev.dtype(given["dtype"]) if "dtype" in given else INT32
-    return tir.Var(ev.string(given["name"], "a name"), dtype, span=ev.walk.span(cst))
+    arguments = signature("T.dynamic", "name dtype=").bind(ev.walk, cst)
+    dtype = ev.dtype(arguments["dtype"]) if "dtype" in arguments else INT32
+    return tir.Var(ev.string(arguments["name"], "a name"), dtype, span=ev.walk.span(cst))
 
 
 def _pointer(ev: Operators, cst: tree.Call) -> tir.Var:
-    given = signature("T.ptr", "dtype storage_scope=").bind(ev.walk, cst)
-    scope = ev.string(given["storage_scope"], "a storage scope") if "storage_scope" in given else "global"
-    return tir.Var("v", HANDLE, tir.PointerType(ev.dtype(given["dtype"]), scope), span=ev.walk.span(cst))
+    arguments = signature("T.ptr", "dtype storage_scope=").bind(ev.walk, cst)
+    scope = ev.string(arguments["storage_scope"], "a storage scope") if "storage_scope" in arguments else "global"
+    return tir.Var("v", HANDLE, tir.PointerType(ev.dtype(arguments["dtype"]), scope), span=ev.walk.span(cst))
 
 
 def _int_imm(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.IntImm", "dtype value").bind(ev.walk, cst)
-    return ev.build(cst, construct.const, ev.integer(given["value"], "the value"), ev.dtype(given["dtype"]))  # type: ignore[no-any-return]
+    arguments = signature("T.IntImm", "dtype value").bind(ev.walk, cst)
+    return ev.build(cst, construct.const, ev.integer(arguments["value"], "the value"), ev.dtype(arguments["dtype"]))  # type: ignore[no-any-return]
 
 
 def _float_imm(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.FloatImm", "dtype value").bind(ev.walk, cst)
-    value = ev.value(given["value"])
+    arguments = signature("T.FloatImm", "dtype value").bind(ev.walk, cst)
+    value = ev.value(arguments["value"])
     if not is_number(value):
-        ev.walk.fail("E0302", "the value is a number", given["value"])
-    return ev.build(cst, construct.const, float(value), ev.dtype(given["dtype"]))  # type: ignore[no-any-return]
+        ev.walk.fail("E0302", "the value is a number", arguments["value"])
+    return ev.build(cst, construct.const, float(value), ev.dtype(arguments["dtype"]))  # type: ignore[no-any-return]
 
 
 def _string_imm(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.StringImm", "value").bind(ev.walk, cst)
-    return tir.StringImm(ev.string(given["value"], "the value"), span=ev.walk.span(cst))
+    arguments = signature("T.StringImm", "value").bind(ev.walk, cst)
+    return tir.StringImm(ev.string(arguments["value"], "the value"), span=ev.walk.span(cst))
 
 
 CALLS: dict[str, Handler] = {

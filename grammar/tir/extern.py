@@ -27,7 +27,7 @@ Expr = tir.Expr
 def _extern(name: str) -> Handler:
     """`T.call_extern("int32", "f", x)` or `T.call_extern("f", x, dtype="int32")`."""
 
-    def made(ev: Operators, cst: tree.Call) -> Expr:
+    def handler(ev: Operators, cst: tree.Call) -> Expr:
         dtype, args = split_dtype(ev, cst, name)
         if not args:
             ev.walk.fail("E0304", f"`T.{name}` needs the name of a function", cst)
@@ -38,11 +38,11 @@ def _extern(name: str) -> Handler:
             )
         return made_call(ev, cst, name, dtype, (function, *(argument(ev, a) for a in args[1:])))
 
-    return made
+    return handler
 
 
 def _llvm(name: str) -> Handler:
-    def made(ev: Operators, cst: tree.Call) -> Expr:
+    def handler(ev: Operators, cst: tree.Call) -> Expr:
         dtype, args = split_dtype(ev, cst, name)
         if not args:
             ev.walk.fail("E0304", f"`T.{name}` needs the name of an intrinsic", cst)
@@ -55,11 +55,11 @@ def _llvm(name: str) -> Handler:
             first = ev.as_expr(function, args[0])
         return made_call(ev, cst, name, dtype, (first, *(argument(ev, a) for a in args[1:])))
 
-    return made
+    return handler
 
 
 def _packed(name: str) -> Handler:
-    def made(ev: Operators, cst: tree.Call) -> Expr:
+    def handler(ev: Operators, cst: tree.Call) -> Expr:
         if not cst.args:
             ev.walk.fail("E0304", f"`T.{name}` needs the name of a function", cst)
         args = tuple(packed_argument(ev, a) for a in cst.args)
@@ -67,7 +67,7 @@ def _packed(name: str) -> Handler:
             ev.walk.fail("E0302", "the name of the function is a string", cst.args[0])
         return made_call(ev, cst, name, INT32, args)
 
-    return made
+    return handler
 
 
 def _intrin(ev: Operators, cst: tree.Call) -> Expr:
@@ -108,19 +108,19 @@ def _address_of(ev: Operators, cst: tree.Call) -> Expr:
 
 
 def _access_ptr(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.tvm_access_ptr", "ptype data offset extent rw_mask", "span dtype").bind(ev.walk, cst)
-    kind = ev.value(given["ptype"])
+    arguments = signature("T.tvm_access_ptr", "ptype data offset extent rw_mask", "span dtype").bind(ev.walk, cst)
+    kind = ev.value(arguments["ptype"])
     if isinstance(kind, (str, DType)):
-        kind = calls.make("type_annotation", ev.dtype(given["ptype"]))
-    rest = tuple(argument(ev, given[n]) for n in ("data", "offset", "extent", "rw_mask"))
-    return made_call(ev, cst, "tvm_access_ptr", HANDLE, (ev.as_expr(kind, given["ptype"]), *rest))
+        kind = calls.make("type_annotation", ev.dtype(arguments["ptype"]))
+    rest = tuple(argument(ev, arguments[n]) for n in ("data", "offset", "extent", "rw_mask"))
+    return made_call(ev, cst, "tvm_access_ptr", HANDLE, (ev.as_expr(kind, arguments["ptype"]), *rest))
 
 
 def _storage_sync(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.tvm_storage_sync", "storage_scope is_load= num_blocks=", "dtype").bind(ev.walk, cst)
-    scope = ev.string(given["storage_scope"], "a storage scope")
-    load = ev.expr(given["is_load"]) if "is_load" in given else construct.const(False)
-    blocks = ev.expr(given["num_blocks"]) if "num_blocks" in given else construct.const(-1)
+    arguments = signature("T.tvm_storage_sync", "storage_scope is_load= num_blocks=", "dtype").bind(ev.walk, cst)
+    scope = ev.string(arguments["storage_scope"], "a storage scope")
+    load = ev.expr(arguments["is_load"]) if "is_load" in arguments else construct.const(False)
+    blocks = ev.expr(arguments["num_blocks"]) if "num_blocks" in arguments else construct.const(-1)
     return made_call(ev, cst, "tvm_storage_sync", VOID, (tir.StringImm(scope), load, blocks))
 
 

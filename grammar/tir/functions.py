@@ -27,12 +27,12 @@ Expr = tir.Expr
 
 def _node(cls: type[tir.BinaryOp]) -> Handler:
     """`T.Add(a, b)`: the node itself, never folded; operands already have one dtype."""
-    known = signature(f"T.{cls.__name__}", "a b", "span")
+    parameters = signature(f"T.{cls.__name__}", "a b", "span")
     compares, logical = issubclass(cls, tir.CompareOp), cls in (tir.And, tir.Or)
 
-    def made(ev: Operators, cst: tree.Call) -> Expr:
-        given = known.bind(ev.walk, cst)
-        a, b = pair(ev, given["a"], given["b"])
+    def handler(ev: Operators, cst: tree.Call) -> Expr:
+        arguments = parameters.bind(ev.walk, cst)
+        a, b = pair(ev, arguments["a"], arguments["b"])
         if a.dtype is not b.dtype:
             ev.walk.fail("E0301", f"`T.{cls.__name__}` takes operands of one dtype", cst, f"{a.dtype} and {b.dtype}")
         if logical and not a.dtype.is_bool:
@@ -40,18 +40,18 @@ def _node(cls: type[tir.BinaryOp]) -> Handler:
         dtype = BOOL.with_lanes(a.dtype.lanes) if compares else a.dtype
         return cls(dtype, a, b, span=ev.walk.span(cst))
 
-    return made
+    return handler
 
 
-def _raw_bits(name: str, symbol: str) -> Handler:
-    known = signature(f"T.{symbol}", "a b", "span")
+def _unfolded_bit_operation(name: str, symbol: str) -> Handler:
+    parameters = signature(f"T.{symbol}", "a b", "span")
 
-    def made(ev: Operators, cst: tree.Call) -> Expr:
-        given = known.bind(ev.walk, cst)
-        a, b = pair(ev, given["a"], given["b"])
+    def handler(ev: Operators, cst: tree.Call) -> Expr:
+        arguments = parameters.bind(ev.walk, cst)
+        a, b = pair(ev, arguments["a"], arguments["b"])
         return made_call(ev, cst, name, a.dtype, (a, b))
 
-    return made
+    return handler
 
 
 def _not(ev: Operators, cst: tree.Call) -> Expr:
@@ -62,31 +62,31 @@ def _not(ev: Operators, cst: tree.Call) -> Expr:
 
 
 def _cast_node(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.Cast", "dtype value", "span").bind(ev.walk, cst)
-    dtype, value = ev.dtype(given["dtype"]), ev.expr(given["value"])
+    arguments = signature("T.Cast", "dtype value", "span").bind(ev.walk, cst)
+    dtype, value = ev.dtype(arguments["dtype"]), ev.expr(arguments["value"])
     if dtype.lanes != value.dtype.lanes:
         ev.walk.fail("E0301", f"cannot cast {value.dtype} to {dtype}: they have different lanes", cst)
     return tir.Cast(dtype, value, span=ev.walk.span(cst))
 
 
 def _cast(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.cast", "value dtype", "span").bind(ev.walk, cst)
-    if isinstance(given["value"], tree.Str):  # both orders are in use
-        given["value"], given["dtype"] = given["dtype"], given["value"]
-    return ev.build(cst, construct.cast, ev.dtype(given["dtype"]), ev.expr(given["value"]))  # type: ignore[no-any-return]
+    arguments = signature("T.cast", "value dtype", "span").bind(ev.walk, cst)
+    if isinstance(arguments["value"], tree.Str):  # both orders are in use
+        arguments["value"], arguments["dtype"] = arguments["dtype"], arguments["value"]
+    return ev.build(cst, construct.cast, ev.dtype(arguments["dtype"]), ev.expr(arguments["value"]))  # type: ignore[no-any-return]
 
 
 def _let(ev: Operators, cst: tree.Call) -> Expr:
     """`T.Let(body, where={x: value})`, or in older texts `T.Let(x, value, body)`."""
-    known = signature("T.Let", "expr where= body=")
-    given = known.bind(ev.walk, cst)
-    if "body" in given:
-        var, value, body = ev.value(given["expr"]), ev.expr(given["where"]), given["body"]
+    parameters = signature("T.Let", "expr where= body=")
+    arguments = parameters.bind(ev.walk, cst)
+    if "body" in arguments:
+        var, value, body = ev.value(arguments["expr"]), ev.expr(arguments["where"]), arguments["body"]
     else:
-        where = given.get("where")
+        where = arguments.get("where")
         if where is None or not isinstance(where, tree.Dict) or len(where.entries) != 1:
             ev.walk.fail("E0302", "`T.Let` binds one variable: `T.Let(x + 1, where={x: value})`", cst)
-        var, value, body = ev.value(where.entries[0][0]), ev.expr(where.entries[0][1]), given["expr"]
+        var, value, body = ev.value(where.entries[0][0]), ev.expr(where.entries[0][1]), arguments["expr"]
     if not isinstance(var, tir.Var):
         ev.walk.fail("E0302", "what `T.Let` binds is a variable, such as `x = T.float32()`", cst)
     if var.dtype is not value.dtype:
@@ -103,46 +103,50 @@ def _function(name: str, names: str, fn: Callable[..., Any]) -> Handler:
     known = signature(f"T.{name}", names, "span dtype")
     parameters = known.positional
 
-    def made(ev: Operators, cst: tree.Call) -> Any:
-        given = known.bind(ev.walk, cst)
-        return ev.build(cst, fn, *(ev.operand(given[p]) for p in parameters if p in given))
+    def handler(ev: Operators, cst: tree.Call) -> Any:
+        arguments = known.bind(ev.walk, cst)
+        return ev.build(cst, fn, *(ev.operand(arguments[p]) for p in parameters if p in arguments))
 
-    return made
+    return handler
 
 
-def _chooser(name: str, fn: Callable[..., Any]) -> Handler:
-    known = signature(f"T.{name}", "condition true_value false_value", "cond t f span dtype")
+def _selection(name: str, fn: Callable[..., Any]) -> Handler:
+    parameters = signature(f"T.{name}", "condition true_value false_value", "cond t f span dtype")
     order = ("condition", "true_value", "false_value")
 
-    def made(ev: Operators, cst: tree.Call) -> Any:
+    def handler(ev: Operators, cst: tree.Call) -> Any:
         short = dict(zip(("cond", "t", "f"), order, strict=True))
         keywords = tuple(replace(k, name=short.get(k.name, k.name)) for k in cst.keywords)
-        given = known.bind(ev.walk, replace(cst, keywords=keywords))
+        arguments = parameters.bind(ev.walk, replace(cst, keywords=keywords))
         return ev.build(
-            cst, fn, ev.bool(given["condition"]), ev.operand(given["true_value"]), ev.operand(given["false_value"])
+            cst,
+            fn,
+            ev.bool(arguments["condition"]),
+            ev.operand(arguments["true_value"]),
+            ev.operand(arguments["false_value"]),
         )
 
-    return made
+    return handler
 
 
-def _limit(name: str, fn: Callable[[DType], Expr]) -> Handler:
-    known = signature(f"T.{name}", "dtype", "span")
+def _dtype_limit(name: str, fn: Callable[[DType], Expr]) -> Handler:
+    parameters = signature(f"T.{name}", "dtype", "span")
 
-    def made(ev: Operators, cst: tree.Call) -> Any:
-        return ev.build(cst, fn, ev.dtype(known.bind(ev.walk, cst)["dtype"]))
+    def handler(ev: Operators, cst: tree.Call) -> Any:
+        return ev.build(cst, fn, ev.dtype(parameters.bind(ev.walk, cst)["dtype"]))
 
-    return made
+    return handler
 
 
 def _ramp(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.Ramp", "base stride lanes", "span").bind(ev.walk, cst)
-    lanes = _lane_count(ev, given["lanes"])
-    return ev.build(cst, calls.ramp, ev.operand(given["base"]), ev.operand(given["stride"]), lanes)  # type: ignore[no-any-return]
+    arguments = signature("T.Ramp", "base stride lanes", "span").bind(ev.walk, cst)
+    lanes = _lane_count(ev, arguments["lanes"])
+    return ev.build(cst, calls.ramp, ev.operand(arguments["base"]), ev.operand(arguments["stride"]), lanes)  # type: ignore[no-any-return]
 
 
 def _broadcast(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.Broadcast", "value lanes", "span").bind(ev.walk, cst)
-    return ev.build(cst, calls.broadcast, ev.operand(given["value"]), _lane_count(ev, given["lanes"]))  # type: ignore[no-any-return]
+    arguments = signature("T.Broadcast", "value lanes", "span").bind(ev.walk, cst)
+    return ev.build(cst, calls.broadcast, ev.operand(arguments["value"]), _lane_count(ev, arguments["lanes"]))  # type: ignore[no-any-return]
 
 
 def _lane_count(ev: Operators, cst: tree.Expr) -> int:
@@ -153,18 +157,18 @@ def _lane_count(ev: Operators, cst: tree.Expr) -> int:
 
 
 def _shuffle(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.Shuffle", "vectors indices", "span").bind(ev.walk, cst)
-    vectors, indices = ev.exprs(given["vectors"], "`vectors`"), ev.exprs(given["indices"], "`indices`")
+    arguments = signature("T.Shuffle", "vectors indices", "span").bind(ev.walk, cst)
+    vectors, indices = ev.exprs(arguments["vectors"], "`vectors`"), ev.exprs(arguments["indices"], "`indices`")
     return ev.build(cst, calls.shuffle, vectors, indices)  # type: ignore[no-any-return]
 
 
 def _buffer_load(ev: Operators, cst: tree.Call) -> Expr:
-    given = signature("T.BufferLoad", "buffer indices", "predicate span").bind(ev.walk, cst)
-    buffer = ev.value(given["buffer"])
+    arguments = signature("T.BufferLoad", "buffer indices", "predicate span").bind(ev.walk, cst)
+    buffer = ev.value(arguments["buffer"])
     if not isinstance(buffer, tir.Buffer):
-        ev.walk.fail("E0302", "`buffer` is a buffer", given["buffer"])
-    items = tree.listed(given["indices"])
-    return ev.load(buffer, tree.Index(cst.start, cst.end, given["buffer"], items))
+        ev.walk.fail("E0302", "`buffer` is a buffer", arguments["buffer"])
+    items = tree.listed(arguments["indices"])
+    return ev.load(buffer, tree.Index(cst.start, cst.end, arguments["buffer"], items))
 
 
 def _likely(ev: Operators, cst: tree.Call) -> Expr:
@@ -175,8 +179,8 @@ def _likely(ev: Operators, cst: tree.Call) -> Expr:
 # ---------------------------------------------------------------- Python's own functions
 
 
-def _python_number(fn: Callable[[Any], Any]) -> Handler:
-    def made(ev: Operators, cst: tree.Call) -> Any:
+def _number_conversion(fn: Callable[[Any], Any]) -> Handler:
+    def handler(ev: Operators, cst: tree.Call) -> Any:
         if len(cst.args) != 1 or cst.keywords:
             ev.walk.fail("E0304", "one argument is needed", cst)
         value = ev.value(cst.args[0])
@@ -187,11 +191,11 @@ def _python_number(fn: Callable[[Any], Any]) -> Handler:
         except (ValueError, OverflowError) as bad:
             return ev.walk.fail("E0302", str(bad), cst)
 
-    return made
+    return handler
 
 
-def _extreme(name: str, pick: Callable[..., Any], fn: Callable[..., Expr]) -> Handler:
-    def made(ev: Operators, cst: tree.Call) -> Any:
+def _min_or_max(name: str, pick: Callable[..., Any], fn: Callable[..., Expr]) -> Handler:
+    def handler(ev: Operators, cst: tree.Call) -> Any:
         if len(cst.args) < 2 or cst.keywords:
             ev.walk.fail("E0304", f"`{name}` takes two arguments", cst)
         values = [ev.operand(a) for a in cst.args]
@@ -199,10 +203,10 @@ def _extreme(name: str, pick: Callable[..., Any], fn: Callable[..., Expr]) -> Ha
             return pick(values)
         return functools.reduce(lambda a, b: ev.build(cst, fn, a, b), values)
 
-    return made
+    return handler
 
 
-def _length(ev: Operators, cst: tree.Call) -> Any:
+def _len(ev: Operators, cst: tree.Call) -> Any:
     value = ev.value(cst.args[0]) if len(cst.args) == 1 else None
     if not isinstance(value, (tuple, list, dict, str)):
         ev.walk.fail("E0300", f"{describe(value)} has no length", cst)
@@ -210,9 +214,9 @@ def _length(ev: Operators, cst: tree.Call) -> Any:
 
 
 BUILTINS: dict[str, Handler] = {
-    "min": _extreme("min", min, construct.minimum), "max": _extreme("max", max, construct.maximum),
-    "abs": _function("abs", "x", calls.absolute), "float": _python_number(float), "int": _python_number(int),
-    "bool": _python_number(bool), "len": _length,
+    "min": _min_or_max("min", min, construct.minimum), "max": _min_or_max("max", max, construct.maximum),
+    "abs": _function("abs", "x", calls.absolute), "float": _number_conversion(float), "int": _number_conversion(int),
+    "bool": _number_conversion(bool), "len": _len,
 }  # fmt: skip
 
 # ---------------------------------------------------------------- the tables
@@ -239,12 +243,14 @@ _FOLDING: dict[str, tuple[str, Callable[..., Any]]] = {
 FUNCTIONS: dict[str, Handler] = {
     **{c.__name__: _node(c) for c in _NODES},
     **{name: _function(name, names, fn) for name, (names, fn) in _FOLDING.items()},
-    "LShift": _raw_bits("shift_left", "LShift"), "RShift": _raw_bits("shift_right", "RShift"),
-    "BitwiseAnd": _raw_bits("bitwise_and", "BitwiseAnd"), "BitwiseOr": _raw_bits("bitwise_or", "BitwiseOr"),
-    "BitwiseXor": _raw_bits("bitwise_xor", "BitwiseXor"), "Not": _not, "Cast": _cast_node, "cast": _cast, "Let": _let,
-    "let": _let, "BufferLoad": _buffer_load, "Select": _chooser("Select", calls.select),
-    "if_then_else": _chooser("if_then_else", calls.if_then_else), "Ramp": _ramp, "ramp": _ramp,
+    "LShift": _unfolded_bit_operation("shift_left", "LShift"),
+    "RShift": _unfolded_bit_operation("shift_right", "RShift"),
+    "BitwiseAnd": _unfolded_bit_operation("bitwise_and", "BitwiseAnd"),
+    "BitwiseOr": _unfolded_bit_operation("bitwise_or", "BitwiseOr"),
+    "BitwiseXor": _unfolded_bit_operation("bitwise_xor", "BitwiseXor"), "Not": _not, "Cast": _cast_node, "cast": _cast,
+    "Let": _let, "let": _let, "BufferLoad": _buffer_load, "Select": _selection("Select", calls.select),
+    "if_then_else": _selection("if_then_else", calls.if_then_else), "Ramp": _ramp, "ramp": _ramp,
     "Broadcast": _broadcast, "broadcast": _broadcast, "Shuffle": _shuffle, "likely": _likely,
-    "min_value": _limit("min_value", construct.min_value), "max_value": _limit("max_value", construct.max_value),
-    "infinity": _limit("infinity", calls.infinity),
+    "min_value": _dtype_limit("min_value", construct.min_value),
+    "max_value": _dtype_limit("max_value", construct.max_value), "infinity": _dtype_limit("infinity", calls.infinity),
 }  # fmt: skip

@@ -33,7 +33,7 @@ class Loop:
 def walk_for(fw: FunctionWalk, cst: tree.For) -> None:
     """A `for`: one loop, or as many as `T.grid` has extents."""
     target = cst.target
-    loops = _loops(fw, cst.iterable)
+    loops = _loops_of_header(fw, cst.iterable)
     names = _names(fw, target, len(loops))
     nest: list[tuple[tir.Var, Loop]] = []
     with fw.scope.frame(" in a loop, and lives in that loop only"):
@@ -81,7 +81,7 @@ def _names(fw: FunctionWalk, target: tree.Expr, count: int) -> list[tuple[str, t
     return [(name.id, name) for name in names]
 
 
-def _loops(fw: FunctionWalk, cst: tree.Expr) -> list[Loop]:
+def _loops_of_header(fw: FunctionWalk, cst: tree.Expr) -> list[Loop]:
     path = None
     if isinstance(cst, tree.Call):
         head = cst.function
@@ -89,13 +89,13 @@ def _loops(fw: FunctionWalk, cst: tree.Expr) -> list[Loop]:
         if isinstance(head, tree.Name) and head.id == "range" and fw.scope.find("range") is None:
             path = "T.serial"
             cst = _range_call(fw, cst)
-    maker = LOOPS.get(path.removeprefix("T.")) if path is not None else None
-    if maker is None or not isinstance(cst, tree.Call):
+    make = LOOPS.get(path.removeprefix("T.")) if path is not None else None
+    if make is None or not isinstance(cst, tree.Call):
         known = [f"T.{name}" for name in LOOPS]
         help = did_you_mean(path, known) if path is not None else None
         listed = ", ".join(f"`{n}`" for n in ("range", *known))
         fw.walk.fail("E0302", "this is no loop", cst, help=help or f"a loop is one of {listed}")
-    return maker(fw.ev, cst)
+    return make(fw.ev, cst)
 
 
 def _range_call(fw: FunctionWalk, cst: tree.Call) -> tree.Call:
@@ -145,25 +145,27 @@ def _bounds(ev: Operators, start: Any, stop: Any, cst: tree.Expr, dtype: DType |
 _RANGE = signature("T.serial", "start stop=", "annotations step unroll dtype")
 
 
-def _kind(kind: ForKind) -> Callable[[Operators, tree.Call], list[Loop]]:
+def _loop_of_kind(kind: ForKind) -> Callable[[Operators, tree.Call], list[Loop]]:
     known = signature(f"T.{'vectorized' if kind is ForKind.VECTORIZED else kind.value}", *_parameters(kind))
 
-    def made(ev: Operators, cst: tree.Call) -> list[Loop]:
-        given = known.bind(ev.walk, cst)
+    def handler(ev: Operators, cst: tree.Call) -> list[Loop]:
+        arguments = known.bind(ev.walk, cst)
         start: Any = 0
-        stop = ev.operand(given["start"])
-        if "stop" in given:
-            start, stop = stop, ev.operand(given["stop"])
-        loop = _bounds(ev, start, stop, cst, ev.dtype(given["dtype"]) if "dtype" in given else None)
+        stop = ev.operand(arguments["start"])
+        if "stop" in arguments:
+            start, stop = stop, ev.operand(arguments["stop"])
+        loop = _bounds(ev, start, stop, cst, ev.dtype(arguments["dtype"]) if "dtype" in arguments else None)
         notes = dict(
-            attribute_values.attributes(ev, given["annotations"], "annotations") if "annotations" in given else {}
+            attribute_values.attributes(ev, arguments["annotations"], "annotations")
+            if "annotations" in arguments
+            else {}
         )
-        if "unroll" in given:
-            notes.update(_unroll(ev, given["unroll"]))
-        step = _step(ev, given["step"], loop) if "step" in given else None
+        if "unroll" in arguments:
+            notes.update(_unroll(ev, arguments["unroll"]))
+        step = _step(ev, arguments["step"], loop) if "step" in arguments else None
         return [Loop(loop.low, loop.extent, kind, None, Attrs(notes) if notes else EMPTY, step)]
 
-    return made
+    return handler
 
 
 def _parameters(kind: ForKind) -> tuple[str, str]:
@@ -185,10 +187,10 @@ def _step(ev: Operators, cst: tree.Expr, loop: Loop) -> tir.Expr | None:
     if value is None:
         return None
     step = ev.build(cst, construct.cast, loop.low.dtype, ev.as_expr(value, cst))
-    known = tir.const_int(step)
-    if known == 0:
+    constant = tir.const_int(step)
+    if constant == 0:
         ev.walk.fail("E0302", "the step of a loop cannot be 0", cst)
-    return None if known == 1 else step
+    return None if constant == 1 else step
 
 
 def _thread_binding(ev: Operators, cst: tree.Call) -> list[Loop]:
@@ -197,20 +199,21 @@ def _thread_binding(ev: Operators, cst: tree.Call) -> list[Loop]:
         at = cst.args[1]
         named = tree.Keyword(at.start, at.end, "thread", at)
         cst = replace(cst, args=cst.args[:1], keywords=(*cst.keywords, named))
-    given = signature("T.thread_binding", "start stop= thread=", "annotations").bind(ev.walk, cst)
-    if "thread" not in given:
+    arguments = signature("T.thread_binding", "start stop= thread=", "annotations").bind(ev.walk, cst)
+    if "thread" not in arguments:
         ev.walk.fail("E0304", "`T.thread_binding` needs `thread`", cst, help='`thread="threadIdx.x"`')
     start: Any = 0
-    stop = ev.operand(given["start"])
-    if "stop" in given:
-        start, stop = stop, ev.operand(given["stop"])
+    stop = ev.operand(arguments["start"])
+    if "stop" in arguments:
+        start, stop = stop, ev.operand(arguments["stop"])
     loop = _bounds(ev, start, stop, cst, None)
-    notes = attribute_values.notes_of(ev, given)
-    thread = ev.string(given["thread"], "the thread")
+    notes = attribute_values.notes_of(ev, arguments)
+    thread = ev.string(arguments["thread"], "the thread")
     return [Loop(loop.low, loop.extent, ForKind.THREAD_BINDING, thread, Attrs(notes) if notes else EMPTY)]
 
 
 LOOPS: dict[str, Callable[[Operators, tree.Call], list[Loop]]] = {
-    "grid": _grid, "serial": _kind(ForKind.SERIAL), "parallel": _kind(ForKind.PARALLEL),
-    "vectorized": _kind(ForKind.VECTORIZED), "unroll": _kind(ForKind.UNROLLED), "thread_binding": _thread_binding,
+    "grid": _grid, "serial": _loop_of_kind(ForKind.SERIAL), "parallel": _loop_of_kind(ForKind.PARALLEL),
+    "vectorized": _loop_of_kind(ForKind.VECTORIZED), "unroll": _loop_of_kind(ForKind.UNROLLED),
+    "thread_binding": _thread_binding,
 }  # fmt: skip

@@ -65,17 +65,17 @@ _ACCESS = signature("access_ptr", "access_mask ptr_type= content_lanes= offset= 
 
 
 def _access_ptr(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
-    given = _ACCESS.bind(ev.walk, cst)
-    mask = ev.value(given["access_mask"])
+    arguments = _ACCESS.bind(ev.walk, cst)
+    mask = ev.value(arguments["access_mask"])
     if isinstance(mask, str) and mask and set(mask) <= {"r", "w"}:
         mask = ("r" in mask) + 2 * ("w" in mask)
     if not isinstance(mask, int) or not 0 < mask < 4:
-        ev.walk.fail("E0302", 'the access is "r", "w" or "rw"', given["access_mask"])
-    lanes = ev.integer(given["content_lanes"], "the number of lanes") if "content_lanes" in given else 1
+        ev.walk.fail("E0302", 'the access is "r", "w" or "rw"', arguments["access_mask"])
+    lanes = ev.integer(arguments["content_lanes"], "the number of lanes") if "content_lanes" in arguments else 1
     if not 1 <= lanes <= 1024:
-        ev.walk.fail("E0302", "a vector has 1 to 1024 lanes", given["content_lanes"])
-    offset = ev.operand(given["offset"]) if "offset" in given else 0
-    extent = ev.operand(given["extent"]) if "extent" in given else None
+        ev.walk.fail("E0302", "a vector has 1 to 1024 lanes", arguments["content_lanes"])
+    offset = ev.operand(arguments["offset"]) if "offset" in arguments else 0
+    extent = ev.operand(arguments["extent"]) if "extent" in arguments else None
     return ev.build(cst, calls.access_ptr, buffer, mask, lanes, offset, extent)
 
 
@@ -89,16 +89,16 @@ def vector_indices(ev: Operators, buffer: tir.Buffer, begin: tree.Expr, lanes: i
 
 
 def _vload(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
-    given = signature("vload", "begin dtype=").bind(ev.walk, cst)
-    dtype = ev.dtype(given["dtype"]) if "dtype" in given else buffer.dtype
+    arguments = signature("vload", "begin dtype=").bind(ev.walk, cst)
+    dtype = ev.dtype(arguments["dtype"]) if "dtype" in arguments else buffer.dtype
     if dtype.element is not buffer.dtype.element or dtype.lanes % buffer.dtype.lanes:
         ev.walk.fail("E0301", f"cannot load {dtype} from `{buffer.name}` of {buffer.dtype}", cst)
-    return ev.build(cst, construct.load, buffer, *vector_indices(ev, buffer, given["begin"], dtype.lanes, cst))
+    return ev.build(cst, construct.load, buffer, *vector_indices(ev, buffer, arguments["begin"], dtype.lanes, cst))
 
 
 def _offset_of(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
-    given = signature("offset_of", "indices").bind(ev.walk, cst)
-    indices = ev.indices(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(given["indices"])))
+    arguments = signature("offset_of", "indices").bind(ev.walk, cst)
+    indices = ev.indices(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(arguments["indices"])))
 
     def linear() -> tir.Expr:
         total: tir.Expr = construct.const(0)
@@ -113,8 +113,8 @@ def _offset_of(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
 
 
 def _ptr_to(ev: Operators, buffer: tir.Buffer, cst: tree.Call) -> Any:
-    given = signature("ptr_to", "indices").bind(ev.walk, cst)
-    load = ev.load(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(given["indices"])))
+    arguments = signature("ptr_to", "indices").bind(ev.walk, cst)
+    load = ev.load(buffer, tree.Index(cst.start, cst.end, cst, tree.listed(arguments["indices"])))
     return ev.build(cst, calls.address_of, load)
 
 
@@ -132,13 +132,13 @@ _BUFFER_METHODS: dict[str, Method] = {
 
 
 def _astype(ev: Operators, value: Any, cst: tree.Call) -> Any:
-    given = signature("astype", "dtype", "span").bind(ev.walk, cst)
-    return ev.build(cst, construct.cast, ev.dtype(given["dtype"]), ev.as_expr(value, cst))
+    arguments = signature("astype", "dtype", "span").bind(ev.walk, cst)
+    return ev.build(cst, construct.cast, ev.dtype(arguments["dtype"]), ev.as_expr(value, cst))
 
 
 def _equal(ev: Operators, value: Any, cst: tree.Call) -> Any:
-    given = signature("equal", "other", "span").bind(ev.walk, cst)
-    return ev.build(cst, construct.equal, ev.as_expr(value, cst), ev.operand(given["other"]))
+    arguments = signature("equal", "other", "span").bind(ev.walk, cst)
+    return ev.build(cst, construct.equal, ev.as_expr(value, cst), ev.operand(arguments["other"]))
 
 
 _EXPR_METHODS: dict[str, Method] = {"astype": _astype, "equal": _equal}

@@ -24,8 +24,8 @@ Expr = tir.Expr
 
 
 def _comm_reducer(ev: Operators, cst: tree.Call) -> tir.CommReducer:
-    given = signature("T.comm_reducer", "combiner identity").bind(ev.walk, cst)
-    combiner, identity = given["combiner"], ev.exprs(given["identity"], "`identity`")
+    arguments = signature("T.comm_reducer", "combiner identity").bind(ev.walk, cst)
+    combiner, identity = arguments["combiner"], ev.exprs(arguments["identity"], "`identity`")
     if not isinstance(combiner, tree.Lambda):
         ev.walk.fail("E0302", "the combiner is a lambda: `lambda x, y: x + y`", combiner)
     names, count = combiner.parameters, len(identity)
@@ -51,16 +51,16 @@ _KINDS = {
 
 
 def _iter_var(ev: Operators, cst: tree.Call) -> tir.IterVar:
-    given = signature("T.iter_var", "var dom iter_type thread_tag").bind(ev.walk, cst)
-    kind = _KINDS.get(ev.string(given["iter_type"], "the kind of axis"))
+    arguments = signature("T.iter_var", "var dom iter_type thread_tag").bind(ev.walk, cst)
+    kind = _KINDS.get(ev.string(arguments["iter_type"], "the kind of axis"))
     if kind is None:
-        ev.walk.fail("E0302", "unknown kind of axis", given["iter_type"], help=f"one of {', '.join(_KINDS)}")
-    value = ev.value(given["var"])
-    dom = as_range(ev, given["dom"])
+        ev.walk.fail("E0302", "unknown kind of axis", arguments["iter_type"], help=f"one of {', '.join(_KINDS)}")
+    value = ev.value(arguments["var"])
+    dom = as_range(ev, arguments["dom"])
     var = tir.Var(value, dom.extent.dtype, span=ev.walk.span(cst)) if isinstance(value, str) else value
     if not isinstance(var, tir.Var):
-        ev.walk.fail("E0302", "`var` is a variable or its name", given["var"])
-    return tir.IterVar(var, dom, kind, ev.string(given["thread_tag"], "the thread tag"), span=ev.walk.span(cst))
+        ev.walk.fail("E0302", "`var` is a variable or its name", arguments["var"])
+    return tir.IterVar(var, dom, kind, ev.string(arguments["thread_tag"], "the thread tag"), span=ev.walk.span(cst))
 
 
 def as_range(ev: Operators, cst: tree.Expr) -> tir.Range:
@@ -88,17 +88,17 @@ def _range_of(ev: Operators, begin: tree.Expr, end: tree.Expr, cst: tree.Expr) -
 
 
 def _range(ev: Operators, cst: tree.Call) -> tir.Range:
-    given = signature("T.Range", "begin end").bind(ev.walk, cst)
-    return _range_of(ev, given["begin"], given["end"], cst)
+    arguments = signature("T.Range", "begin end").bind(ev.walk, cst)
+    return _range_of(ev, arguments["begin"], arguments["end"], cst)
 
 
 def _target(ev: Operators, cst: tree.Call) -> Expr:
     """A target, kept as the text of it."""
-    given = signature("T.target", "target_config host=").bind(ev.walk, cst)
-    value = ev.value(given["target_config"])
+    arguments = signature("T.target", "target_config host=").bind(ev.walk, cst)
+    value = ev.value(arguments["target_config"])
     if isinstance(value, dict):
-        if "host" in given:
-            value = {**value, "host": ev.value(given["host"])}
+        if "host" in arguments:
+            value = {**value, "host": ev.value(arguments["host"])}
         try:
             value = json.dumps(value)
         except TypeError:
@@ -109,10 +109,10 @@ def _target(ev: Operators, cst: tree.Call) -> Expr:
 
 
 def _index_map(ev: Operators, cst: tree.Call) -> tir.IndexMap:
-    given = signature("T.index_map", "mapping", "inverse_index_map index_dtype").bind(ev.walk, cst)
-    dtype = ev.dtype(given["index_dtype"]) if "index_dtype" in given else INT64
-    index_map = index_map_of(ev, given["mapping"], dtype)
-    back = given.get("inverse_index_map")
+    arguments = signature("T.index_map", "mapping", "inverse_index_map index_dtype").bind(ev.walk, cst)
+    dtype = ev.dtype(arguments["index_dtype"]) if "index_dtype" in arguments else INT64
+    index_map = index_map_of(ev, arguments["mapping"], dtype)
+    back = arguments.get("inverse_index_map")
     if back is None or isinstance(back, tree.Const):
         return index_map
     return tir.IndexMap(index_map.indices, index_map.result, index_map_of(ev, back, dtype), span=ev.walk.span(cst))

@@ -52,11 +52,11 @@ class Statements:
         while len(self._open) > 1:
             inner, make = self._open.pop()
             assert make is not None
-            self._open[-1][0].append(make(tuple(inner) or (_nothing(None),)))
+            self._open[-1][0].append(make(tuple(inner) or (_empty_statement(None),)))
         return tuple(self._open[0][0])
 
 
-def _nothing(span: Span | None) -> tir.Stmt:
+def _empty_statement(span: Span | None) -> tir.Stmt:
     return tir.Evaluate(construct.const(0), span=span)
 
 
@@ -91,7 +91,7 @@ class FunctionWalk:
             try:
                 self.statement(stmt)
             except Skip:
-                self._forget(stmt)
+                self._bind_unknown(stmt)
         stmts, self.out = self.out.close(), outer
         return stmts
 
@@ -110,9 +110,9 @@ class FunctionWalk:
 
     def nothing(self, at: tree.Node) -> tir.Stmt:
         """Return the statement that represents an empty body."""
-        return _nothing(self.walk.span(at))
+        return _empty_statement(self.walk.span(at))
 
-    def _forget(self, stmt: tree.Stmt) -> None:
+    def _bind_unknown(self, stmt: tree.Stmt) -> None:
         """Bind the names of a wrong statement to an unknown value, so that their uses give no further errors."""
         targets = []
         if isinstance(stmt, tree.Assign):
@@ -167,19 +167,19 @@ class FunctionWalk:
         if isinstance(value, bool) or (isinstance(value, int) and not dtype.is_float):
             value = self.ev.build(at, construct.const, value, dtype)
         value = self.ev.as_expr(value, at)
-        given = value.dtype
-        if given.is_handle != dtype.is_handle or given.is_void or given.lanes not in (1, dtype.lanes):
-            message = f"cannot store {given} in `{buffer.name}`"
+        value_dtype = value.dtype
+        if value_dtype.is_handle != dtype.is_handle or value_dtype.is_void or value_dtype.lanes not in (1, dtype.lanes):
+            message = f"cannot store {value_dtype} in `{buffer.name}`"
             place = f"an element is {dtype}" if lanes == 1 else f"the place is {dtype}"
             self.walk.fail("E0301", message, at, place)
         value = self.ev.build(at, construct.cast, dtype, value)
         self.out.add(tir.BufferStore(buffer, value, indices, span=self.walk.span(cst)))
 
-    def jump(self, cst: tree.Node, made: type[tir.Stmt], word: str) -> None:
+    def jump(self, cst: tree.Node, statement: type[tir.Stmt], word: str) -> None:
         """`break` or `continue`."""
         if not self.loops:
             self.walk.fail("E0305", f"`{word}` outside a loop", cst)
-        self.out.add(made(span=self.walk.span(cst)))
+        self.out.add(statement(span=self.walk.span(cst)))
 
 
 def pointer_of(value: tir.Expr) -> tir.PointerType | None:

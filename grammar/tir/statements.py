@@ -66,8 +66,8 @@ def _evaluate(fw: FunctionWalk, call: tree.Call) -> None:
 
 
 def _func_attr(fw: FunctionWalk, call: tree.Call) -> None:
-    given = signature("T.func_attr", "attrs").bind(fw.walk, call)
-    attrs = attribute_values.attributes(fw.ev, given["attrs"], "attributes")
+    arguments = signature("T.func_attr", "attrs").bind(fw.walk, call)
+    attrs = attribute_values.attributes(fw.ev, arguments["attrs"], "attributes")
     # TVM 0.27 calls `tir.noalias` `tirx.noalias`, and so on
     fw.attrs.update({f"tir.{k[5:]}" if k.startswith("tirx.") else k: v for k, v in attrs.items()})
 
@@ -89,9 +89,9 @@ def attr_makers(fw: FunctionWalk, call: tree.Call) -> list[Callable[[tuple[tir.S
             for k, v in args[0].entries
         ]
     else:
-        given = signature("T.attr", "node attr_key value").bind(fw.walk, call)
-        subject = attribute_values.subject(fw.ev, given["node"])
-        items = [(subject, fw.ev.string(given["attr_key"], "the key"), _attr_value(fw, given["value"]))]
+        arguments = signature("T.attr", "node attr_key value").bind(fw.walk, call)
+        subject = attribute_values.subject(fw.ev, arguments["node"])
+        items = [(subject, fw.ev.string(arguments["attr_key"], "the key"), _attr_value(fw, arguments["value"]))]
     return [_attr_maker(fw, *item, call) for item in items]
 
 
@@ -115,41 +115,41 @@ def launch(
     fw: FunctionWalk, call: tree.Call, name: str, at: tree.Expr | None = None
 ) -> tuple[Callable[[tuple[tir.Stmt, ...]], tir.Stmt], tir.Var]:
     """`T.launch_thread("threadIdx.x", 32)`; `name` is for the thread variable."""
-    given = signature("T.launch_thread", "thread extent").bind(fw.walk, call)
-    thread = fw.ev.value(given["thread"])
-    extent = fw.ev.expr(given["extent"])
+    arguments = signature("T.launch_thread", "thread extent").bind(fw.walk, call)
+    thread = fw.ev.value(arguments["thread"])
+    extent = fw.ev.expr(arguments["extent"])
     if not extent.dtype.is_int:
-        fw.walk.fail("E0301", f"an extent is an integer, not {extent.dtype}", given["extent"])
+        fw.walk.fail("E0301", f"an extent is an integer, not {extent.dtype}", arguments["extent"])
     span = fw.walk.span(at or call)
     if isinstance(thread, tir.IterVar):
         tag, var = thread.thread_tag, thread.var
         if var.dtype is not extent.dtype:
-            extent = fw.ev.build(given["extent"], construct.cast, var.dtype, extent)
+            extent = fw.ev.build(arguments["extent"], construct.cast, var.dtype, extent)
     elif isinstance(thread, str):
         tag, var = thread, tir.Var(name, extent.dtype, span=span)
     else:
-        fw.walk.fail("E0302", 'a thread is its name, such as `"threadIdx.x"`', given["thread"])
+        fw.walk.fail("E0302", 'a thread is its name, such as `"threadIdx.x"`', arguments["thread"])
     dom = tir.Range(tir.IntImm(extent.dtype, 0, span=span), extent, span=span)
     axis = tir.IterVar(var, dom, IterKind.THREAD, tag, span=span)
     return _attr_maker(fw, axis, "thread_extent", extent, call), var
 
 
 def assert_line(fw: FunctionWalk, call: tree.Call) -> None:
-    given = signature("T.Assert", "condition message", "error_kind").bind(fw.walk, call)
-    kind, parts = attribute_values.assert_message(fw.ev, given["message"])
-    if "error_kind" in given:
-        kind = fw.ev.string(given["error_kind"], "the kind of error")
-    fw.out.add(tir.AssertStmt(fw.ev.bool(given["condition"]), kind, parts, span=fw.walk.span(call)))
+    arguments = signature("T.Assert", "condition message", "error_kind").bind(fw.walk, call)
+    kind, parts = attribute_values.assert_message(fw.ev, arguments["message"])
+    if "error_kind" in arguments:
+        kind = fw.ev.string(arguments["error_kind"], "the kind of error")
+    fw.out.add(tir.AssertStmt(fw.ev.bool(arguments["condition"]), kind, parts, span=fw.walk.span(call)))
 
 
 def _buffer_store(fw: FunctionWalk, call: tree.Call) -> None:
-    given = signature("T.buffer_store", "buffer value indices", "predicate").bind(fw.walk, call)
-    buffer = fw.ev.value(given["buffer"])
+    arguments = signature("T.buffer_store", "buffer value indices", "predicate").bind(fw.walk, call)
+    buffer = fw.ev.value(arguments["buffer"])
     if not isinstance(buffer, tir.Buffer):
-        fw.walk.fail("E0302", "`buffer` is a buffer", given["buffer"])
-    at = tree.Index(call.start, call.end, given["buffer"], tree.listed(given["indices"]))
+        fw.walk.fail("E0302", "`buffer` is a buffer", arguments["buffer"])
+    at = tree.Index(call.start, call.end, arguments["buffer"], tree.listed(arguments["indices"]))
     indices = fw.ev.indices(buffer, at)
-    fw.store(buffer, fw.ev.operand(given["value"]), tuple(indices), call)
+    fw.store(buffer, fw.ev.operand(arguments["value"]), tuple(indices), call)
 
 
 def _vstore(fw: FunctionWalk, method: tree.Attribute, call: tree.Call) -> bool:
@@ -159,22 +159,22 @@ def _vstore(fw: FunctionWalk, method: tree.Attribute, call: tree.Call) -> bool:
     buffer = fw.ev.value(method.base)
     if not isinstance(buffer, tir.Buffer):
         return False
-    given = signature("vstore", "begin value").bind(fw.walk, call)
-    value = fw.ev.operand(given["value"])
+    arguments = signature("vstore", "begin value").bind(fw.walk, call)
+    value = fw.ev.operand(arguments["value"])
     lanes = value.dtype.lanes if isinstance(value, tir.Expr) else buffer.dtype.lanes
-    fw.store(buffer, value, tuple(vector_indices(fw.ev, buffer, given["begin"], lanes, call)), call)
+    fw.store(buffer, value, tuple(vector_indices(fw.ev, buffer, arguments["begin"], lanes, call)), call)
     return True
 
 
 def bind_line(fw: FunctionWalk, call: tree.Call) -> None:
     """`T.Bind(value, var=x)` for a variable that was declared before."""
-    given = _BIND.bind(fw.walk, call)
-    if "var" not in given:
+    arguments = _BIND.bind(fw.walk, call)
+    if "var" not in arguments:
         fw.walk.fail("E0305", "the value needs a name", call, help="`x: T.int32 = value`")
-    var = fw.ev.value(given["var"])
+    var = fw.ev.value(arguments["var"])
     if not isinstance(var, tir.Var):
-        fw.walk.fail("E0302", "`var` is a variable", given["var"])
-    bind_var(fw, var, fw.ev.expr(given["value"]), call)
+        fw.walk.fail("E0302", "`var` is a variable", arguments["var"])
+    bind_var(fw, var, fw.ev.expr(arguments["value"]), call)
 
 
 def bind_var(fw: FunctionWalk, var: tir.Var, value: tir.Expr, cst: tree.Expr) -> None:
@@ -185,8 +185,8 @@ def bind_var(fw: FunctionWalk, var: tir.Var, value: tir.Expr, cst: tree.Expr) ->
     fw.out.add(tir.Bind(var, value, span=fw.walk.span(cst)))
 
 
-def _jump(made: type[tir.Stmt], word: str) -> Callable[[FunctionWalk, tree.Call], None]:
-    return lambda fw, call: fw.jump(call, made, word)
+def _jump(statement: type[tir.Stmt], word: str) -> Callable[[FunctionWalk, tree.Call], None]:
+    return lambda fw, call: fw.jump(call, statement, word)
 
 
 _BIND = signature("T.Bind", "value type_annotation=", "var span")
@@ -225,14 +225,14 @@ def _sblock_alloc(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
 
 
 def _alloc_statement(fw: FunctionWalk, target: tree.Name, call: tree.Call, scope: str | None = None) -> None:
-    given = tir_buffers.ALLOC.bind(fw.walk, call)
+    arguments = tir_buffers.ALLOC.bind(fw.walk, call)
     data = None
-    if "data" in given and fw.ev.value(given["data"]) is not None:
-        data, _ = tir_buffers.data_pointer(fw.ev, given["data"], target.id, DType.of("float32"), "global")
+    if "data" in arguments and fw.ev.value(arguments["data"]) is not None:
+        data, _ = tir_buffers.data_pointer(fw.ev, arguments["data"], target.id, DType.of("float32"), "global")
     buffer = tir_buffers.buffer_of(
-        fw.ev, given, target.id, target, data=data, scope=None if "scope" in given else scope
+        fw.ev, arguments, target.id, target, data=data, scope=None if "scope" in arguments else scope
     )
-    notes = attribute_values.notes_of(fw.ev, given)
+    notes = attribute_values.notes_of(fw.ev, arguments)
     fw.define(target, buffer)
     fw.out.add(tir.AllocBuffer(buffer, Attrs(notes), span=fw.walk.span(call)))
 
@@ -243,31 +243,31 @@ def _alloc_in(scope: str) -> Callable[[FunctionWalk, tree.Name, tree.Call], None
 
 def _allocate(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """`p = T.allocate([128], "float32", "shared")` names the pointer; buffers over it are declared after."""
-    given = signature("T.allocate", "extents dtype scope= condition=", "annotations").bind(fw.walk, call)
-    if "condition" in given and fw.ev.value(given["condition"]) not in (None, True):
-        condition = fw.ev.value(given["condition"])
+    arguments = signature("T.allocate", "extents dtype scope= condition=", "annotations").bind(fw.walk, call)
+    if "condition" in arguments and fw.ev.value(arguments["condition"]) not in (None, True):
+        condition = fw.ev.value(arguments["condition"])
         if tir.const_int(condition if isinstance(condition, tir.Expr) else None) != 1:
-            fw.walk.fail("E0302", "an allocation under a condition is not supported", given["condition"])
-    given["shape"] = given.pop("extents")
-    buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target)
-    notes = attribute_values.notes_of(fw.ev, given)
+            fw.walk.fail("E0302", "an allocation under a condition is not supported", arguments["condition"])
+    arguments["shape"] = arguments.pop("extents")
+    buffer = tir_buffers.buffer_of(fw.ev, arguments, target.id, target)
+    notes = attribute_values.notes_of(fw.ev, arguments)
     fw.define(target, buffer.data)
     fw.out.add(tir.AllocBuffer(buffer, Attrs(notes), span=fw.walk.span(call)))
 
 
 def _decl_buffer(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """Declare a view of existing memory; without `data`, allocate memory."""
-    given = tir_buffers.DECLARE.bind(fw.walk, call)
-    if "data" not in given or fw.ev.value(given["data"]) is None:
-        given.pop("data", None)
-        buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target)
+    arguments = tir_buffers.DECLARE.bind(fw.walk, call)
+    if "data" not in arguments or fw.ev.value(arguments["data"]) is None:
+        arguments.pop("data", None)
+        buffer = tir_buffers.buffer_of(fw.ev, arguments, target.id, target)
         fw.define(target, buffer)
         fw.out.add(tir.AllocBuffer(buffer, span=fw.walk.span(call)))
         return
-    dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else DType.of("float32")
-    scope = fw.ev.string(given["scope"], "a storage scope") if "scope" in given else "global"
-    data, pointer = tir_buffers.data_pointer(fw.ev, given["data"], target.id, dtype, scope)
-    buffer = tir_buffers.buffer_of(fw.ev, given, target.id, target, data=data)
+    dtype = fw.ev.dtype(arguments["dtype"]) if "dtype" in arguments else DType.of("float32")
+    scope = fw.ev.string(arguments["scope"], "a storage scope") if "scope" in arguments else "global"
+    data, pointer = tir_buffers.data_pointer(fw.ev, arguments["data"], target.id, dtype, scope)
+    buffer = tir_buffers.buffer_of(fw.ev, arguments, target.id, target, data=data)
     fw.define(target, buffer)
     fw.out.add(tir.DeclBuffer(buffer, pointer, span=fw.walk.span(call)))
 
@@ -330,12 +330,12 @@ def _view_shape(
 
 def _env_thread(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """A thread variable; how many threads there are is said when it is launched."""
-    given = signature("T.env_thread", "thread_tag dtype=").bind(fw.walk, call)
-    dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else INT32
+    arguments = signature("T.env_thread", "thread_tag dtype=").bind(fw.walk, call)
+    dtype = fw.ev.dtype(arguments["dtype"]) if "dtype" in arguments else INT32
     span = fw.walk.span(target)
     zero = tir.IntImm(dtype, 0, span=span)
     var = tir.Var(target.id, dtype, span=span)
-    tag = fw.ev.string(given["thread_tag"], "the thread")
+    tag = fw.ev.string(arguments["thread_tag"], "the thread")
     fw.define(target, tir.IterVar(var, tir.Range(zero, zero, span=span), IterKind.THREAD, tag, span=span))
 
 
@@ -347,13 +347,13 @@ def _launch_binding(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> Non
 
 def _bind(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
     """`x = T.LetStmt(value)` and its newer names."""
-    given = _BIND.bind(fw.walk, call)
-    at = given["value"]
+    arguments = _BIND.bind(fw.walk, call)
+    at = arguments["value"]
     value = fw.ev.value(at)
     expr = tir.StringImm(value, span=fw.walk.span(at)) if isinstance(value, str) else fw.ev.as_expr(value, at)
-    var = fw.ev.value(given["var"]) if "var" in given else None
-    if "type_annotation" in given:
-        kind = tir_types.bound_type(fw.ev, given["type_annotation"])
+    var = fw.ev.value(arguments["var"]) if "var" in arguments else None
+    if "type_annotation" in arguments:
+        kind = tir_types.bound_type(fw.ev, arguments["type_annotation"])
         if kind is not None and kind[0] is not None:
             var = tir.Var(target.id, kind[0], kind[1], span=fw.walk.span(target))
     if isinstance(var, tir.Var) and var.dtype is not expr.dtype and not (var.dtype.is_handle or expr.dtype.is_handle):
@@ -362,15 +362,15 @@ def _bind(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
 
 
 def _scalar(scope: str) -> Callable[[FunctionWalk, tree.Name, tree.Call], None]:
-    def made(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
-        given = signature("T.alloc_scalar", "dtype= scope=").bind(fw.walk, call)
-        dtype = fw.ev.dtype(given["dtype"]) if "dtype" in given else DType.of("float32")
-        where = fw.ev.string(given["scope"], "a storage scope") if "scope" in given else scope
+    def handler(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:
+        arguments = signature("T.alloc_scalar", "dtype= scope=").bind(fw.walk, call)
+        dtype = fw.ev.dtype(arguments["dtype"]) if "dtype" in arguments else DType.of("float32")
+        where = fw.ev.string(arguments["scope"], "a storage scope") if "scope" in arguments else scope
         buffer = mark(construct.make_buffer(target.id, (1,), dtype, where), fw.walk.span(target))
         fw.define(target, Scalar(buffer))
         fw.out.add(tir.AllocBuffer(buffer, scalar=True, span=fw.walk.span(call)))
 
-    return made
+    return handler
 
 
 def _match(fw: FunctionWalk, target: tree.Name, call: tree.Call) -> None:

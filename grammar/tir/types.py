@@ -56,11 +56,11 @@ class Signature:
         walk, span = self.ev.walk, self.ev.walk.span(at)
         call = buffer_call(self.ev, annotation)
         if call is not None:
-            self._quoted(call)
-            given = tir_buffers.BUFFER.bind(walk, call)
-            if "data" in given:
-                walk.fail("E0306", "the data of a parameter come from its caller", given["data"])
-            buffer = tir_buffers.buffer_of(self.ev, given, name, at)
+            self._define_quoted(call)
+            arguments = tir_buffers.BUFFER.bind(walk, call)
+            if "data" in arguments:
+                walk.fail("E0306", "the data of a parameter come from its caller", arguments["data"])
+            buffer = tir_buffers.buffer_of(self.ev, arguments, name, at)
             self.params.append(tir.Var(name, HANDLE, span=span))
             self.buffers.append(buffer)
             self.ev.scope.define(name, buffer, span)
@@ -70,7 +70,7 @@ class Signature:
         self.buffers.append(None)
         self.ev.scope.define(name, var, span)
 
-    def _quoted(self, call: tree.Call) -> None:
+    def _define_quoted(self, call: tree.Call) -> None:
         """Define the names that quoted dimensions such as `"n"` introduce."""
         shape = next((k.value for k in call.keywords if k.name == "shape"), None) or (
             call.args[0] if call.args else None

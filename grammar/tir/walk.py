@@ -90,7 +90,7 @@ class _Walker(FunctionWalk):
         dtypes: dict[str, DType] = {}
         for stmt in body:
             if isinstance(stmt, tree.Assign) and stmt.value is not None:
-                for target, value in _pairs(stmt.target, stmt.value):
+                for target, value in _paired_targets(stmt.target, stmt.value):
                     if isinstance(target, tree.Name):
                         dtype = tir_calls.declared_dtype(self.ev, value)
                         if dtype is not None:
@@ -133,7 +133,7 @@ class _Walker(FunctionWalk):
 
     def _assign_tuple(self, target: tree.Display, value: tree.Expr, cst: tree.Stmt) -> None:
         if isinstance(value, tree.Display) and not _starred(target) and not _starred(value):
-            pairs = _pairs(target, value)
+            pairs = _paired_targets(target, value)
             if len(target.items) != len(value.items):
                 self._count_mismatch(target, len(value.items))
             for one, item in pairs:
@@ -230,12 +230,12 @@ class _Walker(FunctionWalk):
             return
         if value is None:
             self.walk.fail("E0302", f"`{target.id}` needs a value", cst)
-        made_value = self.ev.value(value)
-        if isinstance(made_value, str):
-            made_value = tir.StringImm(made_value, span=self.walk.span(value))
-        if dtype is not None and is_number(made_value):
-            made_value = self.ev.build(value, construct.const, made_value, dtype)
-        expr = self.ev.as_expr(made_value, value)
+        evaluated = self.ev.value(value)
+        if isinstance(evaluated, str):
+            evaluated = tir.StringImm(evaluated, span=self.walk.span(value))
+        if dtype is not None and is_number(evaluated):
+            evaluated = self.ev.build(value, construct.const, evaluated, dtype)
+        expr = self.ev.as_expr(evaluated, value)
         if dtype is not None and dtype is not expr.dtype:
             if dtype.is_handle or expr.dtype.is_handle or let:
                 self.walk.fail("E0301", f"`{target.id}` is {dtype}, its value is {expr.dtype}", value)
@@ -272,22 +272,22 @@ class _Walker(FunctionWalk):
                 try:
                     self.statement(stmt)
                 except Skip:
-                    self._forget(stmt)
+                    self._bind_unknown(stmt)
             return
-        test = self._truth(self.ev.as_expr(value, condition), condition)
+        test = self._condition(self.ev.as_expr(value, condition), condition)
         where = " inside an `if`"
         then_body = self.inner(then, where, cst)
         else_body = self.inner(other, where, cst) if other else None
         self.out.add(tir.IfThenElse(test, then_body, else_body, span=self.walk.span(cst)))
 
-    def _truth(self, value: tir.Expr, cst: tree.Node) -> tir.Expr:
+    def _condition(self, value: tir.Expr, cst: tree.Node) -> tir.Expr:
         """A condition. An integer stands for `T.Cast("bool", value)`, which is printed as it is written: `if i:`."""
         if value.dtype.is_int and value.dtype.lanes == 1 and tir.const_int(value) is None:
             return tir.Cast(BOOL, value, span=self.walk.span(cst))
         return value if value.dtype.is_bool else self.ev.build(cst, construct.as_bool, value)
 
     def _while(self, cst: tree.While) -> None:
-        condition = self._truth(self.ev.expr(cst.condition), cst.condition)
+        condition = self._condition(self.ev.expr(cst.condition), cst.condition)
         self.loops += 1
         body = self.inner(cst.body, " inside a `while`", cst)
         self.loops -= 1
@@ -330,7 +330,7 @@ def _starred(cst: tree.Display) -> bool:
     return any(isinstance(item, tree.Star) for item in cst.items)
 
 
-def _pairs(target: tree.Expr, value: tree.Expr) -> list[tuple[tree.Expr, tree.Expr]]:
+def _paired_targets(target: tree.Expr, value: tree.Expr) -> list[tuple[tree.Expr, tree.Expr]]:
     """Targets and values that stand at the same places of two displays."""
     if isinstance(target, tree.Display) and isinstance(value, tree.Display):
         return list(zip(target.items, value.items, strict=False))

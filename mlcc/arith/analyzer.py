@@ -37,7 +37,7 @@ class Analyzer:
         """A new simplifier for each query: storing one would create a reference cycle."""
         return Canonical(self)
 
-    def _forget(self) -> None:
+    def _clear_cache(self) -> None:
         """Drop cached results after a change of the assumptions."""
         if self.known.linear or self.known.exprs or self.known.differences:
             self.known = Known()
@@ -46,7 +46,7 @@ class Analyzer:
 
     def bind(self, var: tir.Var, known: tir.Range | Expr | int) -> None:
         """Assume that `var` lies in a range, or equals a value."""
-        self._bound_anew(var)
+        self._before_rebinding(var)
         if isinstance(known, tir.Range) and tir.const_int(known.extent) == 1:
             known = known.min
         if isinstance(known, tir.Range):
@@ -66,14 +66,14 @@ class Analyzer:
 
     def bind_bound(self, var: tir.Var, low: int, high: int) -> None:
         """Assume low <= var <= high."""
-        self._bound_anew(var)
+        self._before_rebinding(var)
         self._bounds.bind(var, Bound(low, high))
 
-    def _bound_anew(self, var: tir.Var) -> None:
+    def _before_rebinding(self, var: tir.Var) -> None:
         if not self.keys.seen(var):
             return  # nothing that was simplified mentions it
         self._bindings += 1
-        self._forget()
+        self._clear_cache()
 
     @contextmanager
     def constraint(self, condition: Expr) -> Iterator[None]:
@@ -105,7 +105,7 @@ class Analyzer:
                 self._assume_order(condition, a, b, undo)
 
     def _bind_residue(self, var: tir.Var, residue: Residue) -> None:
-        self._forget()
+        self._clear_cache()
         self._residues.bind(var, residue)
         self._bounds.forget()  # bounds of remainders follow from residues
 
@@ -124,9 +124,9 @@ class Analyzer:
                 limits = Bound(0, 0)
             case _:
                 return
-        rest, constant = self._apart(a, b)
+        rest, constant = self._split_difference(a, b)
         mirrored = self.simplify(c.sub(IntImm(rest.dtype, 0), rest))
-        self._forget()
+        self._clear_cache()
         for x, y in ((a, b), (b, a)):
             other = self.bound(y)
             if x is b:
@@ -144,7 +144,7 @@ class Analyzer:
             undo.append(self._bounds.assume(rest, Bound(low, high)))
             undo.append(self._bounds.assume(mirrored, Bound(-high, -low)))
 
-    def _apart(self, a: Expr, b: Expr) -> tuple[Expr, int]:
+    def _split_difference(self, a: Expr, b: Expr) -> tuple[Expr, int]:
         """Return a - b as an expression plus a constant."""
         difference = self.difference(a, b)
         match difference:
@@ -181,10 +181,10 @@ class Analyzer:
 
     def compare(self, a: Expr, b: Expr) -> Bound:
         """Return bounds of a - b: the meet of those of the canonical difference and those from each side by itself."""
-        direct = self._bounds_apart(a, b)
+        direct = self._difference_of_bounds(a, b)
         if direct.max < 0 or direct.min > 0 or isinstance(b, IntImm) and not self._bounds.assuming:
             return direct
-        rest, constant = self._apart(a, b)
+        rest, constant = self._split_difference(a, b)
         bounds = self.bound(rest)
         return direct.meet(Bound(bounds.min + constant, bounds.max + constant))
 
@@ -192,13 +192,13 @@ class Analyzer:
         """Return the bounds of a - b that decide the minimum and the maximum of both."""
         if self._differences:
             return self.compare(a, b)
-        direct = self._bounds_apart(a, b)
+        direct = self._difference_of_bounds(a, b)
         if direct.max <= 0 or direct.min >= 0:
             return direct
         difference = self.difference(a, b)
         return Bound(difference.value, difference.value) if isinstance(difference, IntImm) else direct
 
-    def _bounds_apart(self, a: Expr, b: Expr) -> Bound:
+    def _difference_of_bounds(self, a: Expr, b: Expr) -> Bound:
         """Return bounds of a - b from those of a and of b."""
         one, two = self.bound(a), self.bound(b)
         return Bound(one.min - two.max, one.max - two.min)

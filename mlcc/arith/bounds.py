@@ -45,7 +45,7 @@ def _clamp(value: int) -> int:
     return -INF if value < -_HUGE else INF if value > _HUGE else value
 
 
-def _made(low: int, high: int) -> Bound:
+def _clamped(low: int, high: int) -> Bound:
     return Bound(_clamp(low), _clamp(high))
 
 
@@ -136,13 +136,13 @@ class Bounds:
             case tir.Ramp(base=base, stride=stride, lanes=lanes):
                 step = _product(self.of(stride), Bound(0, lanes - 1))
                 low = self.of(base)
-                return _made(low.min + step.min, low.max + step.max)
+                return _clamped(low.min + step.min, low.max + step.max)
             case tir.Call(op=tir.Op(name=name), args=args):
                 return self._call(expr, name.removeprefix("tir."), args)
         return dtype_bound(expr.dtype)
 
     def _call(self, expr: tir.Call, name: str, args: tuple[Expr, ...]) -> Bound:
-        whole = dtype_bound(expr.dtype)
+        dtype_range = dtype_bound(expr.dtype)
         if not (expr.dtype.is_int or expr.dtype.is_bool):
             return EVERYTHING
         match name, args:
@@ -167,18 +167,18 @@ class Bounds:
             case ("shift_left", (a, b)):
                 one, two = self.of(a), self.of(b)
                 if two.min >= 0 and two.max < expr.dtype.bits and one.finite:
-                    return _made(
+                    return _clamped(
                         min(one.min << two.max, one.min << two.min), max(one.max << two.max, one.max << two.min)
                     )
-        return whole
+        return dtype_range
 
     def _binary(self, expr: tir.BinaryOp) -> Bound:
         a, b = self.of(expr.lhs), self.of(expr.rhs)
         match expr:
             case tir.Add():
-                return _made(a.min + b.min, a.max + b.max)
+                return _clamped(a.min + b.min, a.max + b.max)
             case tir.Sub():
-                return _made(a.min - b.max, a.max - b.min)
+                return _clamped(a.min - b.max, a.max - b.min)
             case tir.Mul():
                 return _product(a, b)
             case tir.Min():
@@ -214,7 +214,7 @@ class Bounds:
 
 def _product(a: Bound, b: Bound) -> Bound:
     corners = [x * y for x in a for y in b]
-    return _made(min(corners), max(corners))
+    return _clamped(min(corners), max(corners))
 
 
 def _quotient(a: Bound, b: Bound, divide: Callable[[int, int], int]) -> Bound:
@@ -223,7 +223,7 @@ def _quotient(a: Bound, b: Bound, divide: Callable[[int, int], int]) -> Bound:
     if not divisors:
         return EVERYTHING
     corners = [divide(x, d) for x in a for d in divisors]
-    return _made(min(corners), max(corners))
+    return _clamped(min(corners), max(corners))
 
 
 def _truncmod(a: Bound, b: Bound) -> Bound:

@@ -37,7 +37,7 @@ class Canonical(Rewrite):
         key = self.analyzer.keys.key(expr)
         simplified = self.analyzer.known.exprs.get(key)
         if simplified is None:
-            simplified = self._finished(self.linear(expr))
+            simplified = self._from_linear(self.linear(expr))
             if self.analyzer.keys.key(simplified) == key:
                 simplified = expr
             self.analyzer.known.exprs[key] = simplified
@@ -45,10 +45,10 @@ class Canonical(Rewrite):
             return expr
         return simplified
 
-    def _finished(self, made: Linear) -> Expr:
+    def _from_linear(self, form: Linear) -> Expr:
         """Return a linear form as an expression. If it is one difference of quotients, that becomes a remainder."""
-        whole = to_expr(made)
-        if isinstance(made, Sum) and _has_quotient(made):
+        whole = to_expr(form)
+        if isinstance(form, Sum) and _has_quotient(form):
             rest, base = apart(whole)
             if isinstance(rest, tir.Sub):
                 (x, m), (y, n) = apart(rest.lhs), apart(rest.rhs)
@@ -85,7 +85,7 @@ class Canonical(Rewrite):
         if difference is None:
             total = to_sum(self.linear(a), self.analyzer.keys)
             total.add(to_sum(self.linear(b), self.analyzer.keys), -1)
-            difference = self.analyzer.known.differences[pair] = self._finished(total)
+            difference = self.analyzer.known.differences[pair] = self._from_linear(total)
         return difference
 
     def steps_between(self, a: Expr, b: Expr) -> Expr | None:
@@ -101,7 +101,7 @@ class Canonical(Rewrite):
                     rest = [t for t in difference.terms if t is not one and t is not two]
                     left = Sum(difference.dtype, difference.keys, rest, difference.base)
                     left.add(to_sum(self.linear(steps), self.analyzer.keys).scaled(one.scale))
-                    return self._finished(left)
+                    return self._from_linear(left)
         return None
 
     def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:
@@ -126,7 +126,7 @@ class Canonical(Rewrite):
         if not scales or divisor <= 1:
             return None
         even, rest = gap.split(divisor)
-        if not rest.is_zero and not self._within(rest.expr(), divisor):
+        if not rest.is_zero and not self._is_within(rest.expr(), divisor):
             return None
         return self._again(even.divided(divisor).expr(), IntImm(a.dtype, 0))
 
@@ -143,23 +143,23 @@ class Canonical(Rewrite):
             total.add(b, sign)
         else:
             total.add_term(to_term(b), sign)
-        return self._absorbed(total)
+        return self._move_into_min_max(total)
 
-    def _absorbed(self, made: Sum) -> Linear:
+    def _move_into_min_max(self, total: Sum) -> Linear:
         """max(x, y - k) + k == max(x + k, y), and so for min: the constant goes inside where it cancels."""
-        if not made.base:
-            return made
-        for at, term in enumerate(made.terms):
+        if not total.base:
+            return total
+        for at, term in enumerate(total.terms):
             index = term.index
             if term.scale == 1 and term.plain and isinstance(index, (tir.Min, tir.Max)):
-                if made.base not in (-_offset(index.lhs), -_offset(index.rhs)):
+                if total.base not in (-_constant_addend(index.lhs), -_constant_addend(index.rhs)):
                     continue
-                k = IntImm(made.dtype, made.base)
+                k = IntImm(total.dtype, total.base)
                 moved = MAKE[type(index)](self.visit(c.add(index.lhs, k)), self.visit(c.add(index.rhs, k)))
-                rest = Sum(made.dtype, made.keys, [*made.terms[:at], *made.terms[at + 1 :]], 0)
+                rest = Sum(total.dtype, total.keys, [*total.terms[:at], *total.terms[at + 1 :]], 0)
                 rest.add_term(Term(moved))
                 return rest
-        return made
+        return total
 
     def _sub(self, op: tir.BinaryOp) -> Linear:
         return self._add(op, -1)
@@ -189,9 +189,9 @@ class Canonical(Rewrite):
     def _floordiv(self, op: tir.BinaryOp) -> Linear:
         """(c*x + r) // c == x + r // c, and r // c == 0 where 0 <= r < c."""
         a, b = self.linear(op.lhs), self.linear(op.rhs)
-        divisor = _positive(b)
+        divisor = _positive_constant(b)
         if divisor is None or isinstance(a, IntImm):
-            return self._other(op, a, b, c.floordiv)
+            return self._general_division(op, a, b, c.floordiv)
         if divisor == 1:
             return a
         if isinstance(a, Sum):
@@ -208,17 +208,17 @@ class Canonical(Rewrite):
             if quotient is not None:
                 total.base += quotient
                 return total
-            taken = self._taken_apart(rest, divisor)
-            if taken is not None:
-                total.add(taken)
+            distributed = self._distribute_division(rest, divisor)
+            if distributed is not None:
+                total.add(distributed)
                 return total
-            common, coarse, _ = self._coarse(rest, divisor)
+            common, coarse, _ = self._factor_out(rest, divisor)
             whole = rest.base // divisor
             if common == 1 and whole and len({abs(t.scale) for t in rest.terms}) == 1:
                 # (g*x + r + c*k) // c == (g*x + r) // c + k
                 smaller = rest.copy()
                 smaller.base -= whole * divisor
-                factor, small, fine = self._coarse(smaller, divisor)
+                factor, small, fine = self._factor_out(smaller, divisor)
                 if factor > 1 and not fine.is_zero:
                     common, coarse = factor, small
                     total.base += whole
@@ -227,10 +227,10 @@ class Canonical(Rewrite):
         quotient = self._quotient(to_expr(a), divisor)
         if quotient is not None:
             return IntImm(op.dtype, quotient)
-        taken = self._taken_apart(to_sum(a, self.analyzer.keys), divisor)
-        return divide(to_term(a), divisor, True) if taken is None else taken
+        distributed = self._distribute_division(to_sum(a, self.analyzer.keys), divisor)
+        return divide(to_term(a), divisor, True) if distributed is None else distributed
 
-    def _taken_apart(self, value: Sum, divisor: int) -> Sum | None:
+    def _distribute_division(self, value: Sum, divisor: int) -> Sum | None:
         """Distribute value // divisor over terms if the rest has one quotient: x * 360 // 16 == x * 22 for x < 2."""
         if not any(abs(t.scale) > divisor for t in value.terms):
             return None
@@ -247,25 +247,25 @@ class Canonical(Rewrite):
         low, high = self.analyzer.bound(expr)
         return low // divisor if low // divisor == high // divisor else None
 
-    def _coarse(self, rest: Sum, divisor: int) -> tuple[int, Sum, Sum]:
+    def _factor_out(self, rest: Sum, divisor: int) -> tuple[int, Sum, Sum]:
         """Return g, x and r: rest == g*x + r, g a divisor of `divisor` and 0 <= r < g; g is 1 if none is greater."""
         scale = abs(rest.terms[0].scale)
-        if scale > 1 and divisor % scale == 0 and _alike(rest, scale):
+        if scale > 1 and divisor % scale == 0 and _has_uniform_scale(rest, scale):
             return scale, rest.divided(scale), Sum(rest.dtype, rest.keys)
         common = gcd(divisor, *(t.scale for t in rest.terms if abs(t.scale) > 1))
         if common > 1 and any(abs(t.scale) > 1 for t in rest.terms):
             even, fine = rest.split(common)
             lone = not fine.terms and divisor % scale != 0  # (n*4 + 1) // 6 is as simple as it gets
-            if not fine.is_zero and not lone and self._within(fine.expr(), common):
+            if not fine.is_zero and not lone and self._is_within(fine.expr(), common):
                 return common, even.divided(common), fine
         return 1, rest, Sum(rest.dtype, rest.keys)
 
     def _floormod(self, op: tir.BinaryOp) -> Linear:
         """(c*x + r) % c == r % c, and r % c == r where 0 <= r < c."""
         a, b = self.linear(op.lhs), self.linear(op.rhs)
-        divisor = _positive(b)
+        divisor = _positive_constant(b)
         if divisor is None or isinstance(a, IntImm):
-            return self._other(op, a, b, c.floormod)
+            return self._general_division(op, a, b, c.floormod)
         if isinstance(a, Sum) and not (len(a.terms) == 1 and a.base == 0):
             _, rest = a.split(divisor)
             quotient = self._quotient(rest.expr(), divisor)
@@ -274,9 +274,9 @@ class Canonical(Rewrite):
                 return rest
             rest.base %= divisor
             scale = abs(rest.terms[0].scale)
-            if scale > divisor and _alike(rest, scale):
+            if scale > divisor and _has_uniform_scale(rest, scale):
                 rest = rest.divided(scale).scaled(scale % divisor)  # k*x % c == (k % c) * x % c
-            common, inner, fine = self._coarse(rest, divisor)
+            common, inner, fine = self._factor_out(rest, divisor)
             if common > 1:
                 # (g*x + r) % (g*d) == g * (x % d) + r
                 remainder = fine.copy()
@@ -302,9 +302,9 @@ class Canonical(Rewrite):
     def _div(self, op: tir.BinaryOp) -> Linear:
         """As floordiv; a sum may only be taken apart where both parts are >= 0 (rounding is toward zero)."""
         a, b = self.linear(op.lhs), self.linear(op.rhs)
-        divisor = _positive(b)
+        divisor = _positive_constant(b)
         if divisor is None or isinstance(a, IntImm):
-            return self._other(op, a, b, c.div)
+            return self._general_division(op, a, b, c.div)
         if divisor == 1:
             return a
         if isinstance(a, Sum):
@@ -312,46 +312,46 @@ class Canonical(Rewrite):
             if rest.is_zero:
                 return even.divided(divisor)
             remainder = rest.expr()
-            if self._natural(even.expr()) and self._natural(remainder):
+            if self._is_nonnegative(even.expr()) and self._is_nonnegative(remainder):
                 quotient = even.divided(divisor)
                 if isinstance(remainder, IntImm):
                     quotient.base += remainder.value // divisor
-                elif not self._within(remainder, divisor):
+                elif not self._is_within(remainder, divisor):
                     quotient.add_term(divide(to_term(rest), divisor, False))
                 return quotient
-        elif self._within(to_expr(a), divisor):
+        elif self._is_within(to_expr(a), divisor):
             return IntImm(op.dtype, 0)
         return divide(to_term(a), divisor, False)
 
     def _mod(self, op: tir.BinaryOp) -> Linear:
         a, b = self.linear(op.lhs), self.linear(op.rhs)
-        divisor = _positive(b)
+        divisor = _positive_constant(b)
         if divisor is None or isinstance(a, IntImm):
-            return self._other(op, a, b, c.truncmod)
+            return self._general_division(op, a, b, c.truncmod)
         if isinstance(a, Sum):
             even, rest = a.split(divisor)
             if rest.is_zero:
                 return IntImm(op.dtype, 0)
             remainder = rest.expr()
-            if self._natural(even.expr()) and self._natural(remainder):
-                if self._within(remainder, divisor) or isinstance(remainder, IntImm):
+            if self._is_nonnegative(even.expr()) and self._is_nonnegative(remainder):
+                if self._is_within(remainder, divisor) or isinstance(remainder, IntImm):
                     return c.truncmod(remainder, b) if isinstance(remainder, IntImm) else rest  # type: ignore[arg-type]
                 a = rest
-        elif self._within(to_expr(a), divisor):
+        elif self._is_within(to_expr(a), divisor):
             return a
         return self._reduce(to_term(a), divisor, False)
 
-    def _other(self, op: tir.BinaryOp, a: Linear, b: Linear, make: Callable[[Expr, Expr], Expr]) -> Expr:
+    def _general_division(self, op: tir.BinaryOp, a: Linear, b: Linear, make: Callable[[Expr, Expr], Expr]) -> Expr:
         """Return an operation by a divisor that is no positive constant."""
         divisor = to_expr(b)  # n - n is 0 only as an expression
         if isinstance(divisor, IntImm) and divisor.value == 0:
             return op
         return self.rules(type(op), to_expr(a), divisor, make)
 
-    def _natural(self, expr: Expr) -> bool:
+    def _is_nonnegative(self, expr: Expr) -> bool:
         return self.analyzer.bound(expr).min >= 0
 
-    def _within(self, expr: Expr, limit: int) -> bool:
+    def _is_within(self, expr: Expr, limit: int) -> bool:
         """Return True if 0 <= expr < limit is proved."""
         bound = self.analyzer.bound(expr)
         return bound.min >= 0 and bound.max < limit
@@ -423,12 +423,12 @@ def divide(term: Term, divisor: int, floor: bool) -> Term:
     return Term(term.expr(), lower=divisor, floor=floor)
 
 
-def _alike(made: Sum, scale: int) -> bool:
+def _has_uniform_scale(total: Sum, scale: int) -> bool:
     """Return True if all terms have the given absolute scale, and the constant too unless it is 0."""
-    return all(abs(t.scale) == scale for t in made.terms) and abs(made.base) in (0, scale)
+    return all(abs(t.scale) == scale for t in total.terms) and abs(total.base) in (0, scale)
 
 
-def _offset(expr: Expr) -> int:
+def _constant_addend(expr: Expr) -> int:
     """Return the constant addend of an expression."""
     return apart(expr)[1]
 
@@ -443,5 +443,5 @@ def _is_quotient(term: Term) -> bool:
     return term.lower != 1 and term.upper == UNBOUNDED
 
 
-def _positive(value: Linear) -> int | None:
+def _positive_constant(value: Linear) -> int | None:
     return value.value if isinstance(value, IntImm) and value.value > 0 else None

@@ -24,7 +24,7 @@ def solve(condition: Expr, domains: Mapping[tir.Var, Bound]) -> dict[tir.Var, Bo
     condition = analyzer.simplify(condition)
     if isinstance(condition, IntImm):
         return None
-    parts = [p for p in conjuncts(condition) if _simple(p)]
+    parts = [p for p in conjuncts(condition) if _is_affine_comparison(p)]
     if not parts:
         return None
     bounds: dict[tir.Var, Bound] = {}
@@ -79,7 +79,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
     return parts
 
 
-def _simple(part: Expr) -> bool:
+def _is_affine_comparison(part: Expr) -> bool:
     """Return True for a comparison of sums, products, quotients and remainders of variables and constants."""
     if not isinstance(part, tir.CompareOp) or not is_index(part.lhs.dtype):
         return False
@@ -136,7 +136,7 @@ def linear_parts(expr: Expr, casts: bool = False) -> tuple[dict[tir.Var, int], i
     return None
 
 
-def _narrow(part: Expr, found: dict[tir.Var, Bound]) -> None:
+def _narrow(part: Expr, bounds: dict[tir.Var, Bound]) -> None:
     """Tighten each variable of `sum(k * v) + c <= 0` by what the others allow."""
     a, b = part.lhs, part.rhs  # type: ignore[attr-defined]
     match part:
@@ -163,12 +163,12 @@ def _narrow(part: Expr, found: dict[tir.Var, Bound]) -> None:
             least = constant  # of everything but this variable
             for other, k in factors.items():
                 if other is not var:
-                    bound = found[other]
+                    bound = bounds[other]
                     end = bound.min if k > 0 else bound.max
                     least = -INF if abs(end) >= INF or least <= -INF else least + k * end
             if least <= -INF:
                 continue
-            old = found[var]
+            old = bounds[var]
             # factor * var <= -least
             limit = -least // factor if factor > 0 else -(-least // -factor)
-            found[var] = old.meet(Bound(-INF, limit) if factor > 0 else Bound(limit, INF))
+            bounds[var] = old.meet(Bound(-INF, limit) if factor > 0 else Bound(limit, INF))

@@ -28,10 +28,10 @@ def with_empty_inits(func: tir.PrimFunc) -> tir.PrimFunc:
     Thread-bound loops that enclose all others keep enclosing them. Inside, each thread runs the init at the elements
     that its values of the spatial axes select.
     """
-    return _Empty().rewrite(func)  # type: ignore[no-any-return]
+    return _EmptyReductionRewriter().rewrite(func)  # type: ignore[no-any-return]
 
 
-class _Empty:
+class _EmptyReductionRewriter:
     """Rebuilds bodies of blocks; a node without such reductions is kept.
 
     `_threads`: True if there are surrounding loops and all are bound to threads, None below others.
@@ -62,23 +62,23 @@ class _Empty:
     def _body(self, body: Body) -> Body:
         statements: list[tir.Stmt] = []
         for stmt in body:
-            for reduction in _realizes(stmt):
-                if reduction.realize not in self._done and self._goes_before(stmt, reduction):
+            for reduction in _nested_blocks(stmt):
+                if reduction.realize not in self._done and self._init_goes_before(stmt, reduction):
                     self._done.add(reduction.realize)
-                    statements += _init_of_nothing(reduction, stmt, bool(self._threads))
+                    statements += _empty_reduction_init(reduction, stmt, bool(self._threads))
             statements.append(self.rewrite(stmt))
         same = len(statements) == len(body) and all(a is b for a, b in zip(statements, body, strict=True))
         return body if same else tuple(statements)
 
     @staticmethod
-    def _goes_before(stmt: tir.Stmt, found: _Found) -> bool:
+    def _init_goes_before(stmt: tir.Stmt, nested: _NestedBlock) -> bool:
         """Return True if the init goes before a statement rather than inside it.
 
         It goes before threads that divide the reduction among them.
         """
         if not _is_threads(stmt):
             return True
-        values = zip(found.realize.block.iter_vars, found.realize.values, strict=True)
+        values = zip(nested.realize.block.iter_vars, nested.realize.values, strict=True)
         driving = used_vars(tuple(v for axis, v in values if axis.kind is not tir.IterKind.SPATIAL))
         return isinstance(stmt, tir.For) and stmt.var in driving
 
@@ -91,7 +91,7 @@ def _is_threads(node: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Found:
+class _NestedBlock:
     """A block, with the variables and buffers that are bound between a statement and it, and the loops there."""
 
     realize: tir.BlockRealize
@@ -99,35 +99,35 @@ class _Found:
     loops: tuple[tir.For, ...]
 
 
-def _realizes(stmt: tir.Stmt) -> list[_Found]:
+def _nested_blocks(stmt: tir.Stmt) -> list[_NestedBlock]:
     """Return the blocks below a statement."""
-    blocks: list[_Found] = []
+    blocks: list[_NestedBlock] = []
     stack: list[tuple[tir.Stmt, Names, tuple[tir.For, ...]]] = [(stmt, frozenset(), ())]
     while stack:
         at, hidden, loops = stack.pop()
         if isinstance(at, tir.BlockRealize):
-            blocks.append(_Found(at, hidden, loops))
+            blocks.append(_NestedBlock(at, hidden, loops))
         elif isinstance(at, tir.For):
-            inside = hidden | {at.var} | _bound(at.body)
+            inside = hidden | {at.var} | _variables_bound_by(at.body)
             stack += [(inner, inside, (*loops, at)) for inner in reversed(at.body)]
         elif isinstance(at, tir.AttrStmt) and not _is_threads(at):
-            stack += [(inner, hidden | _bound(at.body), loops) for inner in reversed(at.body)]
+            stack += [(inner, hidden | _variables_bound_by(at.body), loops) for inner in reversed(at.body)]
     return blocks
 
 
-def _bound(body: Body) -> Names:
+def _variables_bound_by(body: Body) -> Names:
     """Return the variables and buffers that statements of a body bind for the statements after them."""
     variables: set[tir.Var | tir.Buffer] = {s.var for s in body if isinstance(s, tir.Bind)}
     return frozenset(variables | {s.buffer for s in body if isinstance(s, (tir.AllocBuffer, tir.DeclBuffer))})
 
 
-def _init_of_nothing(found: _Found, around: tir.Stmt, in_threads: bool) -> list[tir.Stmt]:
+def _empty_reduction_init(nested: _NestedBlock, around: tir.Stmt, in_threads: bool) -> list[tir.Stmt]:
     """Return the guarded init to insert before `around`, the outermost loop; empty if it is not needed or not safe.
 
     It is not needed if every reduction axis has a positive extent. It is not safe if the ranges or the init use a
     variable bound inside, or load a buffer that `around` stores to.
     """
-    realize, hidden = found.realize, found.hidden
+    realize, hidden = nested.realize, nested.hidden
     block = realize.block
     reduced = [a for a in block.iter_vars if a.kind is tir.IterKind.REDUCE]
     if block.init is None or all((tir.const_int(a.dom.extent) or 0) > 0 for a in reduced):
@@ -136,7 +136,7 @@ def _init_of_nothing(found: _Found, around: tir.Stmt, in_threads: bool) -> list[
     unknown = hidden | {a.var for a in block.iter_vars if a.kind is not tir.IterKind.SPATIAL} | {*block.alloc_buffers}
     stated = (*(a.dom for a in block.iter_vars), *block.init, *block.writes, *block.match_buffers)
     parts = [n for part in stated for n in walk(part)]
-    if any(n in unknown for n in parts) or not _is_bound(realize):
+    if any(n in unknown for n in parts) or not _only_bounds_axes(realize):
         return []
     loaded = {n.buffer for n in parts if isinstance(n, tir.BufferLoad)}
     if loaded and any(isinstance(n, tir.BufferStore) and n.buffer in loaded for n in walk(around)):
@@ -148,15 +148,15 @@ def _init_of_nothing(found: _Found, around: tir.Stmt, in_threads: bool) -> list[
         f"{block.name}_init", tuple(axes), (), substitute(block.writes, renamed), substitute(block.init, renamed),
         match_buffers=substitute(block.match_buffers, renamed), annotations=block.annotations,
     )  # fmt: skip
-    if in_threads or any(map(_is_threads, found.loops)):
-        body = _own_places(init, spatial, found)
+    if in_threads or any(map(_is_threads, nested.loops)):
+        body = _in_spatial_loops(init, spatial, nested)
     else:
-        body = _all_places(init)
+        body = _over_all_axes(init)
     empty = reduce(c.logical_or, (c.less_equal(a.dom.extent, c.const(0, a.dom.extent.dtype)) for a in reduced))
     return list(body) if tir.const_int(empty) else [tir.IfThenElse(empty, body)]
 
 
-def _all_places(init: tir.Block) -> Body:
+def _over_all_axes(init: tir.Block) -> Body:
     loops = [tir.Var(a.var.name.removeprefix("v_"), a.var.dtype) for a in init.iter_vars]
     body: Body = (tir.BlockRealize(tuple(loops), tir.TRUE, init),)
     for axis, loop in zip(reversed(init.iter_vars), reversed(loops), strict=True):
@@ -164,17 +164,17 @@ def _all_places(init: tir.Block) -> Body:
     return body
 
 
-def _own_places(init: tir.Block, spatial: Sequence[tir.IterVar], found: _Found) -> Body:
+def _in_spatial_loops(init: tir.Block, spatial: Sequence[tir.IterVar], nested: _NestedBlock) -> Body:
     """Return the init in the loops around the block that drive spatial axes, without the other loops."""
-    drives = dict(zip((a.var for a in found.realize.block.iter_vars), found.realize.values, strict=True))
+    drives = dict(zip((a.var for a in nested.realize.block.iter_vars), nested.realize.values, strict=True))
     values: Any = tuple(drives[a.var] for a in spatial)
     wanted = used_vars(values)
-    for loop in reversed(found.loops):
+    for loop in reversed(nested.loops):
         if loop.var in wanted:
             wanted |= used_vars((loop.min, loop.extent))
-    kept = [loop for loop in found.loops if loop.var in wanted]
-    dropped = {loop.var for loop in found.loops} - wanted
-    limits = [part for part in operands(found.realize.predicate) if not used_vars(part) & dropped]
+    kept = [loop for loop in nested.loops if loop.var in wanted]
+    dropped = {loop.var for loop in nested.loops} - wanted
+    limits = [part for part in operands(nested.realize.predicate) if not used_vars(part) & dropped]
     start: tir.Expr = tir.TRUE
     predicate = reduce(c.logical_and, limits, start)
     body: Body = (tir.BlockRealize(values, predicate, init),)
@@ -185,7 +185,7 @@ def _own_places(init: tir.Block, spatial: Sequence[tir.IterVar], found: _Found) 
     return substitute(body, new)
 
 
-def _is_bound(realize: tir.BlockRealize) -> bool:
+def _only_bounds_axes(realize: tir.BlockRealize) -> bool:
     """Return True if the predicate only keeps the axes in their domains, as splits of loops leave it."""
     return all(_keeps_domain(part, realize) for part in operands(realize.predicate))
 
@@ -204,5 +204,5 @@ def _keeps_domain(part: tir.Expr, realize: tir.BlockRealize) -> bool:
 
 
 def _same_product(extents: Sequence[tir.Expr], other: tir.Expr) -> bool:
-    whole = reduce(c.mul, extents, c.const(1, other.dtype))
-    return Analyzer().prove_equal(*c.match_types(whole, other))
+    product = reduce(c.mul, extents, c.const(1, other.dtype))
+    return Analyzer().prove_equal(*c.match_types(product, other))

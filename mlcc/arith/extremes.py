@@ -12,7 +12,7 @@ from mlcc.ir import tir
 from mlcc.ir.node import walk
 from mlcc.ir.tir import Expr, IntImm
 
-_MOST = 16  # operands of one side
+_MAX_OPERANDS = 16  # operands of one side
 _Kind = type[tir.Min] | type[tir.Max]
 _DUAL: dict[_Kind, _Kind] = {tir.Min: tir.Max, tir.Max: tir.Min}
 
@@ -34,11 +34,11 @@ def at_most(a: Expr, b: Expr, analyzer: Analyzer) -> bool:
 
 def operands_of(expr: Expr, kind: _Kind) -> list[Expr]:
     """Return expressions whose minimum, or maximum, is `expr`: at most 16, or `expr` itself."""
-    parts = _operands(expr, kind)
-    return parts if parts and len(parts) <= _MOST else [expr]
+    parts = _operands_of(expr, kind)
+    return parts if parts and len(parts) <= _MAX_OPERANDS else [expr]
 
 
-def _operands(expr: Expr, kind: _Kind) -> list[Expr]:
+def _operands_of(expr: Expr, kind: _Kind) -> list[Expr]:
     match expr:
         case tir.Min(lhs=x, rhs=y) | tir.Max(lhs=x, rhs=y) if isinstance(expr, kind):
             return [*operands_of(x, kind), *operands_of(y, kind)]

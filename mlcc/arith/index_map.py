@@ -109,20 +109,20 @@ def map_indices(index_map: IndexMap, indices: Sequence[Expr], analyzer: Analyzer
     """Return the results of the map for `indices`, simplified."""
     analyzer = analyzer or Analyzer()
     values = dict(zip(index_map.indices, indices, strict=True))
-    return tuple(analyzer.simplify(_replaced(expr, values)) for expr in index_map.result)
+    return tuple(analyzer.simplify(_substitute(expr, values)) for expr in index_map.result)
 
 
-def _replaced(expr: Expr, values: dict[tir.Var, Expr]) -> Expr:
+def _substitute(expr: Expr, values: dict[tir.Var, Expr]) -> Expr:
     """Return `expr` with variables replaced and operands brought to one dtype again."""
     match expr:
         case tir.Var():
             return values.get(expr, expr)
         case tir.BinaryOp():
-            a, b = _replaced(expr.lhs, values), _replaced(expr.rhs, values)
+            a, b = _substitute(expr.lhs, values), _substitute(expr.rhs, values)
             return expr if a is expr.lhs and b is expr.rhs else MAKE[type(expr)](a, b)
         case IntImm():
             return expr
-    return map_children(expr, lambda child: _replaced(child, values) if isinstance(child, Expr) else child)
+    return map_children(expr, lambda child: _substitute(child, values) if isinstance(child, Expr) else child)
 
 
 def map_ranges(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer | None = None) -> tuple[Range, ...]:
@@ -131,10 +131,10 @@ def map_ranges(index_map: IndexMap, ranges: Sequence[Range], analyzer: Analyzer 
     iters = dict(zip(index_map.indices, ranges, strict=True))
     iter_map = detect_iter_map(index_map.result, iters, TRUE, "none", analyzer, simplify_trivial=False)
     results = []
-    falling = iter_map and any(
+    decreasing = iter_map and any(
         (tir.const_int(digit.scale) or 1) < 0 for index in iter_map.indices for digit in index.args
     )
-    if iter_map and not falling:
+    if iter_map and not decreasing:
         for index in iter_map.indices:
             extent: Expr | None = None
             for digit in index.args:  # the digits are independent: the greatest reaches furthest

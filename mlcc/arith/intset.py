@@ -131,15 +131,15 @@ class _Evaluator:
                 return union(self.visit(no), self.visit(yes), self._analyzer)
             case tir.Cast(dtype=dtype, value=value):
                 return self._cast(dtype, self.visit(value))
-            case tir.BufferLoad(indices=indices) if all(self._unmoved(i) for i in indices):
+            case tir.BufferLoad(indices=indices) if all(self._is_invariant(i) for i in indices):
                 return point(expr)
             case tir.Call(op=tir.Op(name="tir.checked_index"), args=(index, extent, *_)):
-                if self._unmoved(index) and self._unmoved(extent):
+                if self._is_invariant(index) and self._is_invariant(extent):
                     return point(expr)
                 return Interval(c.const(0, expr.dtype), self.visit(c.sub(c.cast(expr.dtype, extent), 1)).high)
         return EVERYTHING
 
-    def _unmoved(self, index: Expr) -> bool:
+    def _is_invariant(self, index: Expr) -> bool:
         interval = self.visit(index)
         return interval.is_point and interval.low is index
 
@@ -190,16 +190,16 @@ class _Evaluator:
         return EVERYTHING
 
     def _add(self, a: Interval, b: Interval) -> Interval:
-        return Interval(_both(c.add, a.low, b.low), _both(c.add, a.high, b.high))
+        return Interval(_apply_to_both(c.add, a.low, b.low), _apply_to_both(c.add, a.high, b.high))
 
     def _sub(self, a: Interval, b: Interval) -> Interval:
-        return Interval(_both(c.sub, a.low, b.high), _both(c.sub, a.high, b.low))
+        return Interval(_apply_to_both(c.sub, a.low, b.high), _apply_to_both(c.sub, a.high, b.low))
 
     def _mul(self, a: Interval, b: Interval) -> Interval:
         if a.is_point:
             a, b = b, a
         if not b.is_point and all(x.low is not None and self._analyzer.prove_at_least(x.low, 0) for x in (a, b)):
-            return Interval(_both(c.mul, a.low, b.low), _both(c.mul, a.high, b.high))
+            return Interval(_apply_to_both(c.mul, a.low, b.low), _apply_to_both(c.mul, a.high, b.high))
         return self._monotone(a, b, c.mul)
 
     def _divide(self, a: Interval, b: Interval) -> Interval:
@@ -216,9 +216,9 @@ class _Evaluator:
         if isinstance(by, IntImm) and by.value in (0, 1):
             return a if by.value == 1 else (b if make is c.mul else EVERYTHING)
         if self._analyzer.prove_at_least(by, 0):
-            return Interval(_one(make, a.low, by), _one(make, a.high, by))
+            return Interval(_apply_to_one(make, a.low, by), _apply_to_one(make, a.high, by))
         if self._analyzer.prove_at_least(c.negate(by), 1):
-            return Interval(_one(make, a.high, by), _one(make, a.low, by))
+            return Interval(_apply_to_one(make, a.high, by), _apply_to_one(make, a.low, by))
         if a.low is None or a.high is None:
             return EVERYTHING
         positive = c.greater_equal(by, c.const(0, by.dtype))
@@ -252,11 +252,11 @@ class _Evaluator:
         return Interval(c.negate(most), most)
 
     def _min(self, a: Interval, b: Interval) -> Interval:
-        low = _both(c.minimum, a.low, b.low)
+        low = _apply_to_both(c.minimum, a.low, b.low)
         return Interval(low, c.minimum(a.high, b.high) if a.high and b.high else a.high or b.high)
 
     def _max(self, a: Interval, b: Interval) -> Interval:
-        high = _both(c.maximum, a.high, b.high)
+        high = _apply_to_both(c.maximum, a.high, b.high)
         return Interval(c.maximum(a.low, b.low) if a.low and b.low else a.low or b.low, high)
 
 
@@ -272,9 +272,9 @@ def _absolute(value: Expr) -> Expr:
     return tir.Select(value.dtype, c.greater_equal(value, c.const(0, value.dtype)), value, c.negate(value))
 
 
-def _both(make: Callable[[Expr, Expr], Expr], a: Expr | None, b: Expr | None) -> Expr | None:
+def _apply_to_both(make: Callable[[Expr, Expr], Expr], a: Expr | None, b: Expr | None) -> Expr | None:
     return None if a is None or b is None else make(a, b)
 
 
-def _one(make: Callable[[Expr, Expr], Expr], a: Expr | None, by: Expr) -> Expr | None:
+def _apply_to_one(make: Callable[[Expr, Expr], Expr], a: Expr | None, by: Expr) -> Expr | None:
     return None if a is None else make(a, by)

@@ -20,15 +20,15 @@ def digits_of(indices: Iterable[IterSum]) -> dict[IterMark, list[IterSplit]]:
     return digits
 
 
-def _collect(value: IterSum, found: dict[IterMark, list[IterSplit]]) -> None:
+def _collect(value: IterSum, digits: dict[IterMark, list[IterSplit]]) -> None:
     for split in value.args:
         mark = split.source
-        if mark in found:
-            found[mark].append(split)
+        if mark in digits:
+            digits[mark].append(split)
             continue
-        found[mark] = [split]
+        digits[mark] = [split]
         if isinstance(mark.source, IterSum):
-            _collect(mark.source, found)
+            _collect(mark.source, digits)
 
 
 def problem(indices: list[IterSum], rewriter: IterMapRewriter, level: Level) -> tuple[str, Expr | None] | None:
@@ -60,7 +60,7 @@ def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: IterMapRe
     while left:
         digit = next((s for s in left if proofs.equal(s.lower_factor, expected)), None)
         if digit is None and level != "bijective":
-            digit = _above(left, expected, proofs)
+            digit = _lowest_above_gap(left, expected, proofs)
         if digit is None:
             return "the parts of `{}` that are taken overlap or leave a gap"
         left.remove(digit)
@@ -87,7 +87,7 @@ def _digits_problem(mark: IterMark, splits: list[IterSplit], rewriter: IterMapRe
     return None
 
 
-def _above(left: list[IterSplit], expected: Expr, proofs: Proofs) -> IterSplit | None:
+def _lowest_above_gap(left: list[IterSplit], expected: Expr, proofs: Proofs) -> IterSplit | None:
     """Return the lowest digit above a gap; None unless the gap divides the lower factor of each remaining digit."""
     lowest = None
     for split in left:

@@ -37,11 +37,11 @@ def constraints_of(predicate: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple
     ranges, constraints = dict(iters), []
     rest: Expr | None = predicate
     while rest is not None:
-        taken = _take(rest)
+        taken = _take_comparison(rest)
         if taken is None:
             return None
         comparison, rest = taken
-        constraint = _bounded(comparison, iters)
+        constraint = _bound_of(comparison, iters)
         if constraint is None:
             continue
         span = ranges.get(constraint.value) if isinstance(constraint.value, tir.Var) else None
@@ -54,10 +54,10 @@ def constraints_of(predicate: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple
         if constraint.high is not None:
             end = c.minimum(end, constraint.high)
         ranges[constraint.value] = tir.Range(low, end if is_zero(low) else c.sub(end, low))  # type: ignore[index]
-    return ranges, sorted(constraints, key=lambda made: made.size)
+    return ranges, sorted(constraints, key=lambda constraint: constraint.size)
 
 
-def _take(predicate: Expr) -> tuple[tir.CompareOp, Expr | None] | None:
+def _take_comparison(predicate: Expr) -> tuple[tir.CompareOp, Expr | None] | None:
     """Return one comparison of a conjunction and the rest, in TVM's order: < before <= before > before >=."""
     for kind in (tir.LT, tir.LE, tir.GT, tir.GE):
         if isinstance(predicate, tir.And) and isinstance(predicate.rhs, kind):
@@ -69,7 +69,7 @@ def _take(predicate: Expr) -> tuple[tir.CompareOp, Expr | None] | None:
     return None
 
 
-def _bounded(comparison: tir.CompareOp, iters: Mapping[tir.Var, tir.Range]) -> Constraint | None:
+def _bound_of(comparison: tir.CompareOp, iters: Mapping[tir.Var, tir.Range]) -> Constraint | None:
     """Return the bound that a comparison puts on its side with iterators; None if no side has any."""
     a, b = comparison.lhs, comparison.rhs
     if not uses(a, iters):
@@ -80,7 +80,7 @@ def _bounded(comparison: tir.CompareOp, iters: Mapping[tir.Var, tir.Range]) -> C
     else:
         flipped = False
         if uses(b, iters):
-            a, b = _sides(c.sub(a, b), iters)
+            a, b = _split_sides(c.sub(a, b), iters)
     greater = isinstance(comparison, (tir.GT, tir.GE)) != flipped
     equal = isinstance(comparison, (tir.LE, tir.GE))
     if greater:
@@ -88,7 +88,7 @@ def _bounded(comparison: tir.CompareOp, iters: Mapping[tir.Var, tir.Range]) -> C
     return Constraint(a, None, c.add(b, 1) if equal else b)
 
 
-def _sides(difference: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple[Expr, Expr]:
+def _split_sides(difference: Expr, iters: Mapping[tir.Var, tir.Range]) -> tuple[Expr, Expr]:
     """Return the terms with iterators, and minus those without."""
     left = right = c.const(0)
 

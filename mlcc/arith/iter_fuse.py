@@ -47,13 +47,13 @@ class Fuser:
 
     # ------------------------------------------------------------ identity of digits
 
-    def _digit(self, split: IterSplit) -> tuple[object, ...]:
+    def _digit_key(self, split: IterSplit) -> tuple[object, ...]:
         key = self.proofs.key
         return (split.source, key(split.lower_factor), key(split.extent))
 
     def _key(self, value: IterSum) -> object:
         key = self.proofs.key
-        return (key(value.base), *((*self._digit(s), key(s.scale)) for s in value.args))
+        return (key(value.base), *((*self._digit_key(s), key(s.scale)) for s in value.args))
 
     # ------------------------------------------------------------ constraints
 
@@ -87,7 +87,7 @@ class Fuser:
 
     def consistent(self) -> bool:
         """Return True if any two constrained sums are nested or disjoint."""
-        digits = [{(*self._digit(s), self.proofs.key(s.scale)) for s in flat.args} for flat in self.constraints]
+        digits = [{(*self._digit_key(s), self.proofs.key(s.scale)) for s in flat.args} for flat in self.constraints]
         return all(
             a <= b or not a & b for i, a in enumerate(digits) for b in digits[i + 1 :]
         )  # shorter ones come first
@@ -113,50 +113,52 @@ class Fuser:
 
     # ------------------------------------------------------------ search
 
-    def _base(self, args: tuple[IterSplit, ...], used: list[bool], source: IterMark | None, last: int) -> int:
+    def _find_smallest_scale(
+        self, args: tuple[IterSplit, ...], used: list[bool], source: IterMark | None, last: int
+    ) -> int:
         """Return the position of the smallest unused scale, searching from the right; -1 if all are used."""
-        found, least = -1, 0
+        best, least = -1, 0
         candidates = [i for i in range(last, -1, -1) if not used[i] and (source is None or args[i].source is source)]
         for i in candidates:
             scale = args[i].scale
             if isinstance(scale, IntImm):
-                if found == -1 or scale.value < least:
-                    found, least = i, scale.value
-                elif scale.value == least and is_one(args[i].extent) and not is_one(args[found].extent):
-                    found = i
-        if found != -1:
-            return found
+                if best == -1 or scale.value < least:
+                    best, least = i, scale.value
+                elif scale.value == least and is_one(args[i].extent) and not is_one(args[best].extent):
+                    best = i
+        if best != -1:
+            return best
         return min(candidates, key=lambda i: len(factors(args[i].scale)), default=-1)
 
-    def _exact(
+    def _find_scale(
         self, args: tuple[IterSplit, ...], used: list[bool], scale: Expr, source: IterMark | None, last: int, unit: int
     ) -> int:
         """Return the rightmost unused position with this scale, preferring digits of extent 1; -1 if there is none."""
-        found = -1
+        best = -1
         for i in range(last, -1, -1):
             if used[i] or (source is not None and args[i].source is not source):
                 continue
             if self.proofs.equal(args[i].scale, scale):
                 if is_one(args[i].extent):
                     return i
-                if found == -1:
-                    found = i
+                if best == -1:
+                    best = i
                 if i <= unit:
                     break
-        return found
+        return best
 
-    def _nearest(self, args: tuple[IterSplit, ...], used: list[bool], scale: Expr) -> int:
+    def _find_scale_at_most(self, args: tuple[IterSplit, ...], used: list[bool], scale: Expr) -> int:
         """Return the unused position of the greatest scale that is at most `scale`; -1 if there is none."""
-        found = -1
+        best = -1
         for i in range(len(args) - 1, -1, -1):
             mine = args[i].scale
             if used[i] or not self.proofs.at_least(scale, mine) or not self.proofs.at_least(mine, c.const(0)):
                 continue
-            if found == -1 or self._below(args[found].scale, mine):
-                found = i
-        return found
+            if best == -1 or self._is_less(args[best].scale, mine):
+                best = i
+        return best
 
-    def _below(self, a: Expr, b: Expr) -> bool:
+    def _is_less(self, a: Expr, b: Expr) -> bool:
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return a.value < b.value
         return self.proofs.analyzer.prove(c.less(a, b))
@@ -185,12 +187,12 @@ class Fuser:
         return IterSum(tuple(reversed(digits)), value.base)
 
     def _joined(self, args: tuple[IterSplit, ...], used: list[bool], last: int, unit: int) -> IterSplit:
-        at = self._base(args, used, args[last].source, last)
+        at = self._find_smallest_scale(args, used, args[last].source, last)
         used[at] = True
         low = args[at]
         while True:
             scale = product(low.extent, low.scale)
-            at = self._exact(args, used, scale, low.source, last, unit)
+            at = self._find_scale(args, used, scale, low.source, last, unit)
             if at == -1 or not self.proofs.equal(args[at].lower_factor, product(low.lower_factor, low.extent)):
                 return low
             used[at] = True
@@ -206,9 +208,9 @@ class Fuser:
         args, dtype = value.args, value.base.dtype
         if len(args) == 1 and is_one(args[0].scale) and not self.constraints:  # as most are: nothing to look for
             (digit,), one = args, args[0].scale
-            return self._remembered(value, [digit], [digit], one, IntImm(dtype, 0), product(digit.extent, one))
+            return self._cached_digit(value, [digit], [digit], one, IntImm(dtype, 0), product(digit.extent, one))
         used, unit = [False] * len(args), _first_unit(args)
-        at = self._base(args, used, None, len(args) - 1)
+        at = self._find_smallest_scale(args, used, None, len(args) - 1)
         if at == -1:
             return None
         base_scale = expected = args[at].scale
@@ -218,11 +220,11 @@ class Fuser:
         tail: Expr = IntImm(dtype, 0)
         while len(flat) < len(args):
             if flat:
-                at = self._exact(args, used, expected, None, len(args) - 1, unit)
+                at = self._find_scale(args, used, expected, None, len(args) - 1, unit)
             scale = expected
             if at == -1:
                 if self.level != "bijective" and is_one(base_scale):
-                    at = self._nearest(args, used, expected)
+                    at = self._find_scale_at_most(args, used, expected)
                 if at == -1:
                     return None
                 scale = args[at].scale
@@ -235,7 +237,7 @@ class Fuser:
                 grouped.append(digit)
                 expected = product(digit.extent, scale)
                 continue
-            taken = self._take(constraint, args, used, scale)
+            taken = self._take_digits(constraint, args, used, scale)
             if taken is None:
                 return None
             flat += taken
@@ -244,7 +246,7 @@ class Fuser:
             offset = c.add(offset, c.mul(known.offset, scale))
             expected = product(known.mark.extent, scale)
         extent = c.add(c.div(expected, base_scale), tail)
-        return self._remembered(value, flat, grouped, base_scale, offset, extent)
+        return self._cached_digit(value, flat, grouped, base_scale, offset, extent)
 
     def _quotient(self, scale: Expr, base: Expr) -> Expr:
         if is_one(base):
@@ -255,21 +257,21 @@ class Fuser:
         """Return the longest constrained sum that ends with this digit, or None."""
         longest = None
         if self.constraints:
-            key = self._digit(digit)
+            key = self._digit_key(digit)
             for flat in self.constraints:
-                if self._digit(flat.args[-1]) == key and (longest is None or len(longest.args) < len(flat.args)):
+                if self._digit_key(flat.args[-1]) == key and (longest is None or len(longest.args) < len(flat.args)):
                     longest = flat
         return longest
 
-    def _take(
+    def _take_digits(
         self, constraint: IterSum, args: tuple[IterSplit, ...], used: list[bool], scale: Expr
     ) -> list[IterSplit] | None:
         """Take the digits of a constrained sum, times `scale`, out of `args` from the last; None if one is missing."""
         taken = []
         for wanted in reversed(constraint.args):
-            key, expected = self._digit(wanted), c.mul(wanted.scale, scale)
+            key, expected = self._digit_key(wanted), c.mul(wanted.scale, scale)
             for k, split in enumerate(args):
-                if not used[k] and self._digit(split) == key and self.proofs.equal(expected, split.scale):
+                if not used[k] and self._digit_key(split) == key and self.proofs.equal(expected, split.scale):
                     used[k] = True
                     taken.append(split)
                     break
@@ -277,7 +279,7 @@ class Fuser:
                 return None
         return taken
 
-    def _remembered(
+    def _cached_digit(
         self, value: IterSum, flat: list[IterSplit], grouped: list[IterSplit], scale: Expr, offset: Expr, extent: Expr
     ) -> IterSum | None:
         """Return the digit of the cached or new iterator for `flat`."""

@@ -28,22 +28,22 @@ class _Inverse:
 
     def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
-        self._given: dict[Node, Expr] = {}
-        self._made: dict[tir.Var, Expr] = {}
+        self._values: dict[Node, Expr] = {}
+        self._solution: dict[tir.Var, Expr] = {}
 
     def solve(self, indices: Sequence[IterSum], outputs: Sequence[Expr]) -> dict[tir.Var, Expr]:
         order: list[IterSum | IterSplit] = []
         seen: set[Node] = set()
         for index in indices:
             self._post_order(index, seen, order)
-        self._given = {node: c.const(0) for node in order}
-        self._given.update(zip(indices, outputs, strict=True))
+        self._values = {node: c.const(0) for node in order}
+        self._values.update(zip(indices, outputs, strict=True))
         for node in reversed(order):
             if isinstance(node, IterSum):
                 self._sum(node)
             else:
                 self._split(node)
-        return self._made
+        return self._solution
 
     def _post_order(self, node: IterSum | IterSplit, seen: set[Node], order: list[IterSum | IterSplit]) -> None:
         if node in seen:
@@ -57,12 +57,12 @@ class _Inverse:
         order.append(node)
 
     def _sum(self, node: IterSum) -> None:
-        value = c.sub(self._given[node], node.base)
+        value = c.sub(self._values[node], node.base)
         if len(node.args) == 1:
             (digit,) = node.args
             if not any(self._analyzer.prove_equal(digit.scale, c.const(k, digit.scale.dtype)) for k in (1, -1)):
                 raise NotAffine("an index steps by `{}`: values between have no iteration", digit.scale)
-            self._given[digit] = c.mul(c.add(self._given[digit], value), digit.scale)
+            self._values[digit] = c.mul(c.add(self._values[digit], value), digit.scale)
             return
         step = node.args[-1].scale if node.args else None
         for digit in reversed(node.args):
@@ -76,14 +76,14 @@ class _Inverse:
             self._add(digit, c.floormod(part, digit.extent) if at else part)
 
     def _split(self, node: IterSplit) -> None:
-        value = c.mul(self._given[node], node.lower_factor)
+        value = c.mul(self._values[node], node.lower_factor)
         source = node.source.source
         if isinstance(source, (IterSum, IterSplit)):
             self._add(source, value)
         elif isinstance(source, tir.Var):
-            self._made[source] = c.add(self._made[source], value) if source in self._made else value
+            self._solution[source] = c.add(self._solution[source], value) if source in self._solution else value
         else:
             raise NotAffine("`{}` is no variable", source)
 
     def _add(self, node: IterSum | IterSplit, value: Expr) -> None:
-        self._given[node] = c.add(self._given[node], value)
+        self._values[node] = c.add(self._values[node], value)

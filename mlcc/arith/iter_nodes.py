@@ -55,15 +55,15 @@ class Speller:
 
     def __init__(self, proofs: Proofs) -> None:
         self._proofs = proofs
-        self._made: dict[Node, Expr] = {}
+        self._exprs: dict[Node, Expr] = {}
 
     def expr(self, value: Value | IterSplit) -> Expr:
         """Return `value` as an expression; one without iterators is returned unchanged."""
         if isinstance(value, Expr):
             return value
-        spelled = self._made.get(value)
+        spelled = self._exprs.get(value)
         if spelled is None:
-            spelled = self._made[value] = self._sum(value) if isinstance(value, IterSum) else self._split(value)
+            spelled = self._exprs[value] = self._sum(value) if isinstance(value, IterSum) else self._split(value)
         return spelled
 
     def _sum(self, value: IterSum) -> Expr:

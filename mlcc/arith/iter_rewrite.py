@@ -317,7 +317,7 @@ class IterMapRewriter:
 
     def _common_multiple(self, a: Expr, b: Expr) -> Expr:
         """Return a common multiple of two factors, the least one if that can be proved."""
-        (x, m), (y, n) = _apart(a), _apart(b)
+        (x, m), (y, n) = _split_factor(a), _split_factor(b)
         constant = c.const(lcm(m, n), a.dtype)
         equal = self.proofs.equal
         if equal(x, y) or self.proofs.divisible(x, y):
@@ -341,7 +341,7 @@ def as_sum(value: Value | IterSplit) -> IterSum:
     return IterSum((), value)
 
 
-def _apart(value: Expr) -> tuple[Expr, int]:
+def _split_factor(value: Expr) -> tuple[Expr, int]:
     """Return a product as an expression and a constant."""
     match value:
         case IntImm(value=k):

@@ -14,7 +14,7 @@ class Keys:
     def __init__(self) -> None:
         self._by_id: dict[int, int] = {}
         self._by_form: dict[tuple[Any, ...], int] = {}
-        self._held: list[Any] = []  # keeps the ids of the nodes seen from being used again
+        self._keep_alive: list[Any] = []  # keeps the ids of the nodes seen from being used again
 
     def key(self, expr: Any) -> int:
         """Return the number of `expr`."""
@@ -30,7 +30,7 @@ class Keys:
             form = self._form(expr)
         number = self._by_form.setdefault(form, len(self._by_form))
         self._by_id[id(expr)] = number
-        self._held.append(expr)
+        self._keep_alive.append(expr)
         return number
 
     def seen(self, expr: Any) -> bool:

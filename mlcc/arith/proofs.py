@@ -103,11 +103,11 @@ class Proofs:
             ((symbols, constant),) = divisor.items()
             if all(k % constant == 0 and _contains(m, symbols) for m, k in self.polynomial(a).items()):
                 return True
-        elif self._factor(b, a):
+        elif self._factors_divide(b, a):
             return True
         return self.analyzer.prove(c.equal(c.floormod(a, b), 0))
 
-    def _factor(self, b: Expr, a: Expr) -> bool:
+    def _factors_divide(self, b: Expr, a: Expr) -> bool:
         """Return True if the factors of b are a sub-multiset of the factors of a."""
         left = [self.polynomial(factor) for factor in factors(a)]
         for factor in factors(b):
@@ -122,9 +122,9 @@ class Proofs:
         quotient = self.analyzer.simplify(c.floordiv(a, b))
         if isinstance(b, IntImm) or not isinstance(quotient, tir.FloorDiv):
             return quotient
-        return self._cancelled(a, b) or self._cancelled(self.analyzer.simplify(a), b) or quotient
+        return self._cancel_factors(a, b) or self._cancel_factors(self.analyzer.simplify(a), b) or quotient
 
-    def _cancelled(self, a: Expr, b: Expr) -> Expr | None:
+    def _cancel_factors(self, a: Expr, b: Expr) -> Expr | None:
         """Return the product a without the factors of b; None unless a has them all."""
         constant, left = 1, []
         for factor in factors(a):
@@ -151,9 +151,9 @@ class Proofs:
         """Return True if a >= b is proved."""
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return a.value >= b.value
-        return self.analyzer.prove(c.greater_equal(a, b)) or self._least(c.sub(a, b)) >= 0
+        return self.analyzer.prove(c.greater_equal(a, b)) or self._lower_bound(c.sub(a, b)) >= 0
 
-    def _least(self, value: Expr) -> int:
+    def _lower_bound(self, value: Expr) -> int:
         """Return a lower bound, replacing quotients by their lower bounds."""
         for _ in range(_ROUNDS):
             least = self.analyzer.bound(self.analyzer.simplify(value)).min

@@ -19,9 +19,9 @@ def quotient_difference(a: Expr, b: Expr, same: Same) -> Expr | None:
     """Return a - b, of simplified integers without constant terms, as a remainder or a quotient of one, else None."""
     match a, b:
         case tir.Mul(lhs=x, rhs=IntImm(value=k)), tir.Mul(lhs=y, rhs=IntImm(value=m)) if k == m:
-            difference = _steps(*apart(x), *apart(y), same)
+            difference = _quotient_steps(*apart(x), *apart(y), same)
             return None if difference is None else c.mul(difference, k)
-    difference = _steps(a, 0, b, 0, same)
+    difference = _quotient_steps(a, 0, b, 0, same)
     if difference is None:
         difference = _remainder(a, b, same)
     if difference is None:
@@ -30,7 +30,7 @@ def quotient_difference(a: Expr, b: Expr, same: Same) -> Expr | None:
     return difference
 
 
-def _steps(a: Expr, plus: int, b: Expr, minus: int, same: Same) -> Expr | None:
+def _quotient_steps(a: Expr, plus: int, b: Expr, minus: int, same: Same) -> Expr | None:
     """(x + m) // k - (x + n) // k == ((x + n % k) % k + (m - n)) // k, plus what stands beside the quotients."""
     match a, b:
         case tir.FloorDiv(lhs=p, rhs=IntImm(value=k)), tir.FloorDiv(lhs=q, rhs=IntImm(value=m)) if k == m > 0:
@@ -48,7 +48,7 @@ def _steps(a: Expr, plus: int, b: Expr, minus: int, same: Same) -> Expr | None:
 def _remainder(a: Expr, b: Expr, same: Same) -> Expr | None:
     """x * s - (x + y) // k * (k * s) == ((x + y) % k - y) * s."""
     match b:
-        case tir.Mul(lhs=tir.FloorDiv(lhs=whole, rhs=IntImm(value=k)), rhs=IntImm(value=m)) if k and m % k == 0:
+        case tir.Mul(lhs=tir.FloorDiv(lhs=dividend, rhs=IntImm(value=k)), rhs=IntImm(value=m)) if k and m % k == 0:
             scale = m // k
         case _:
             return None
@@ -59,9 +59,9 @@ def _remainder(a: Expr, b: Expr, same: Same) -> Expr | None:
                 pass
             case _:
                 return None
-    rest = c.floormod(whole, k)
-    if not same(x, whole):
-        match whole:
+    rest = c.floormod(dividend, k)
+    if not same(x, dividend):
+        match dividend:
             case tir.Add(lhs=first, rhs=y) if same(x, first):
                 rest = c.sub(rest, y)
             case tir.Sub(lhs=first, rhs=y) if same(x, first):

@@ -38,13 +38,13 @@ def lower_bound(
     It is the strict bound, unless that may be too large: iterators were padded, negative strides leave gaps, or the
     predicate restricts an iterator in a way that its digits do not show.
     """
-    starts = _starts(region, domain, predicate, analyzer := analyzer or _knowing(domain))
+    starts = _starts(region, domain, predicate, analyzer := analyzer or _analyzer_of(domain))
     if starts is None or tir.const_int(starts.padding_predicate) != 0:
         return None
     for sum, span in zip(starts.indices, region, strict=True):
         if any(not analyzer.prove(c.less_equal(c.negate(a.scale), span.extent)) for a in sum.args):
             return None
-    if not all(_honoured(part, starts, region, domain, analyzer) for part in conjuncts(predicate)):
+    if not all(_accounts_for(part, starts, region, domain, analyzer) for part in conjuncts(predicate)):
         return None
     return _box(starts, region, analyzer)
 
@@ -55,10 +55,10 @@ def upper_bound(
     """Return a box that contains every access (an over-approximation)."""
     analyzer = analyzer or Analyzer()
     exact = strict_bound(region, domain, predicate, analyzer)
-    return [_around(span, domain, predicate, analyzer) for span in region] if exact is None else exact
+    return [_dimension_upper_bound(span, domain, predicate, analyzer) for span in region] if exact is None else exact
 
 
-def _knowing(domain: Domain) -> Analyzer:
+def _analyzer_of(domain: Domain) -> Analyzer:
     analyzer = Analyzer()
     for var, span in domain.items():
         analyzer.bind(var, span)
@@ -72,17 +72,17 @@ def _starts(region: Sequence[Range], domain: Domain, predicate: Expr, analyzer: 
     return detect_iter_map([span.min for span in region], domain, predicate, "surjective", analyzer) or None
 
 
-def _box(found: IterMap, region: Sequence[Range], analyzer: Analyzer) -> Box | None:
+def _box(iter_map: IterMap, region: Sequence[Range], analyzer: Analyzer) -> Box | None:
     box = []
-    for sum, span in zip(found.indices, region, strict=True):
-        interval = _swept(sum, span.extent, analyzer)
+    for sum, span in zip(iter_map.indices, region, strict=True):
+        interval = _covered_interval(sum, span.extent, analyzer)
         if interval is None:
             return None
         box.append(interval)
     return box
 
 
-def _honoured(part: Expr, found: IterMap, region: Sequence[Range], domain: Domain, analyzer: Analyzer) -> bool:
+def _accounts_for(part: Expr, iter_map: IterMap, region: Sequence[Range], domain: Domain, analyzer: Analyzer) -> bool:
     """Return True if the map accounts for one conjunct of the predicate.
 
     It does if the conjunct always holds, if it bounds an iterator that has all its variables and that the indices are
@@ -93,10 +93,12 @@ def _honoured(part: Expr, found: IterMap, region: Sequence[Range], domain: Domai
     if analyzer.prove(c.logical_not(part)):
         return False
     named = {v for v in walk(part) if isinstance(v, tir.Var) and v in domain and tir.const_int(domain[v].extent) != 1}
-    for mark in _marks(found):
+    for mark in _marks(iter_map):
         if named <= {v for v in walk(mark.source) if isinstance(v, tir.Var)}:
-            whole = isinstance(mark.source, tir.Var) and analyzer.prove_equal(mark.extent, domain[mark.source].extent)
-            if not whole:
+            full_range = isinstance(mark.source, tir.Var) and analyzer.prove_equal(
+                mark.extent, domain[mark.source].extent
+            )
+            if not full_range:
                 return True
     if not isinstance(part, tir.CompareOp):
         return False
@@ -104,14 +106,14 @@ def _honoured(part: Expr, found: IterMap, region: Sequence[Range], domain: Domai
     return bool(detect_iter_map(values, domain, TRUE, "none", analyzer))
 
 
-def _marks(found: IterMap) -> list[IterMark]:
-    return [n for sum in found.indices for n in walk(sum) if isinstance(n, IterMark)]
+def _marks(iter_map: IterMap) -> list[IterMark]:
+    return [n for sum in iter_map.indices for n in walk(sum) if isinstance(n, IterMark)]
 
 
-def _around(span: Range, domain: Domain, predicate: Expr, analyzer: Analyzer) -> Interval:
+def _dimension_upper_bound(span: Range, domain: Domain, predicate: Expr, analyzer: Analyzer) -> Interval:
     start = detect_iter_map([span.min], domain, predicate, "surjective", analyzer)
     if start:
-        swept = _swept(start.indices[0], span.extent, analyzer)
+        swept = _covered_interval(start.indices[0], span.extent, analyzer)
         if swept is not None:
             return swept
     intervals = {v: from_range(r) for v, r in domain.items()}
@@ -121,7 +123,7 @@ def _around(span: Range, domain: Domain, predicate: Expr, analyzer: Analyzer) ->
     return eval_range(span.min, last, intervals)
 
 
-def _swept(sum: IterSum, extent: Expr, analyzer: Analyzer) -> Interval | None:
+def _covered_interval(sum: IterSum, extent: Expr, analyzer: Analyzer) -> Interval | None:
     """Return the interval covered by `extent` elements from each value of `sum` on; None if there may be gaps."""
     if _is_zero(extent, analyzer):
         return NOTHING

@@ -41,19 +41,20 @@ class Accesses:
         for buffer, region in self.regions.items():
             if buffer not in skip and len(region) == len(buffer.shape):
                 ranges = tuple(
-                    cover(part, _whole(extent), analyzer) for part, extent in zip(region, buffer.shape, strict=True)
+                    cover(part, _whole_dimension(extent), analyzer)
+                    for part, extent in zip(region, buffer.shape, strict=True)
                 )
                 regions.append(tir.BufferRegion(buffer, ranges))
         return tuple(regions)
 
 
-def _whole(extent: Expr) -> tir.Range:
+def _whole_dimension(extent: Expr) -> tir.Range:
     return tir.Range(c.const(0, extent.dtype), extent)
 
 
 def full_region(buffer: tir.Buffer) -> tir.BufferRegion:
     """Return the region of a whole buffer."""
-    return tir.BufferRegion(buffer, tuple(_whole(n) for n in buffer.shape))
+    return tir.BufferRegion(buffer, tuple(_whole_dimension(n) for n in buffer.shape))
 
 
 class BlockAccess:
@@ -106,7 +107,7 @@ class BlockAccess:
             case tir.BlockRealize():
                 self._nested(stmt)
             case tir.BufferStore(buffer=buffer, value=value, indices=indices):
-                self._touch(self.writes, buffer, [self._relaxed(i) for i in indices])
+                self._touch(self.writes, buffer, [self._relax_index(i) for i in indices])
                 self._expr(value)
                 for index in indices:
                     self._expr(index)
@@ -173,7 +174,7 @@ class BlockAccess:
                 if expr in self._visible:
                     self._by_pointer(expr, 3, expr)
             case tir.BufferLoad(buffer=buffer, indices=indices):
-                self._touch(self.reads, buffer, [self._relaxed(i) for i in indices])
+                self._touch(self.reads, buffer, [self._relax_index(i) for i in indices])
                 for index in indices:
                     self._expr(index)
             case tir.Call(op=tir.Op(name="tir.if_then_else"), args=(condition, yes, no)):
@@ -205,7 +206,7 @@ class BlockAccess:
         elif mask & 3:
             self._touch(self.reads if mask & 1 else self.writes, buffer, region)
 
-    def _relaxed(self, index: Expr) -> Interval:
+    def _relax_index(self, index: Expr) -> Interval:
         if self._values:
             for _ in range(len(self._values)):  # a bound value may mention earlier ones
                 expanded = substitute(index, self._values)
@@ -231,7 +232,7 @@ class BlockAccess:
         lead = len(source) - len(region)
         spans = list(source[:lead])
         for outer, part, extent in zip(source[lead:], region, match.buffer.shape, strict=True):
-            inner = cover(part, _whole(extent), self._analyzer)
+            inner = cover(part, _whole_dimension(extent), self._analyzer)
             low = self._analyzer.simplify(c.add(outer.min, inner.min))
             spans.append(tir.Range(low, self._analyzer.simplify(inner.extent)))
         intervals = []

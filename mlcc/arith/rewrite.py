@@ -51,18 +51,18 @@ class Rewrite:
                 return self._if_then_else(expr)
             case tir.Call(op=tir.Op(name="tir.likely"), args=(value,)):
                 inner = self.visit(value)
-                return inner if isinstance(inner, IntImm) else _remade(expr, args=(inner,))
+                return inner if isinstance(inner, IntImm) else _with_fields(expr, args=(inner,))
             case tir.Call() | tir.BufferLoad():
                 name = "args" if isinstance(expr, tir.Call) else "indices"
-                return _remade(expr, **{name: tuple(self._maybe(a) for a in getattr(expr, name))})
+                return _with_fields(expr, **{name: tuple(self._visit_if_expr(a) for a in getattr(expr, name))})
             case tir.Cast(dtype=dtype, value=value):
                 inner = self.visit(value)
                 return expr if inner is value else c.cast(dtype, inner)
             case tir.Broadcast() | tir.Ramp() | tir.Shuffle() | tir.Let():
-                return map_children(expr, self._maybe)
+                return map_children(expr, self._visit_if_expr)
         return expr
 
-    def _maybe(self, node: Any) -> Any:
+    def _visit_if_expr(self, node: Any) -> Any:
         return self.visit(node) if isinstance(node, Expr) else node
 
     def _binary(self, expr: tir.BinaryOp) -> Expr:
@@ -80,7 +80,7 @@ class Rewrite:
     def rules(self, kind: type, a: Expr, b: Expr, make: Callable[[Expr, Expr], Expr]) -> Expr:
         """Return `kind(a, b)` rewritten; the operands are simplified."""
         rule = _RULES.get(kind)
-        if rule is not None and not (_constant(a) and _constant(b)):
+        if rule is not None and not (_is_constant(a) and _is_constant(b)):
             rewritten = rule(self, a, b)
             if rewritten is not None:
                 return rewritten
@@ -166,9 +166,9 @@ class Rewrite:
                 for u, v in ((b.lhs, b.rhs), (b.rhs, b.lhs)):
                     if same(x, u):  # distribution
                         return self.visit(dual(a.dtype, make(y, v), x))
-        return self._moved(MIN if low else MAX, a, b)
+        return self._apply_rules(MIN if low else MAX, a, b)
 
-    def _moved(self, rules: Rules, a: Expr, b: Expr) -> Expr | None:
+    def _apply_rules(self, rules: Rules, a: Expr, b: Expr) -> Expr | None:
         """Apply the first matching rule to an operator's operands and rewrite its result; None if no rule matches."""
         applied = rules.apply(a, b, self.analyzer.same)
         return None if applied is None else self.visit(applied)
@@ -179,16 +179,16 @@ class Rewrite:
         """a == b, decided by the bounds and residues of a - b."""
         if not is_index(a.dtype):
             if self.analyzer.same(a, b) and not a.dtype.is_float:
-                return _truth(True, a)
+                return _bool_constant(True, a)
             return None
         order = self.analyzer.compare(a, b)
         if order.min == order.max == 0:
-            return _truth(True, a)
+            return _bool_constant(True, a)
         if order.min > 0 or order.max < 0 or self.analyzer.differ(a, b):
-            return _truth(False, a)
+            return _bool_constant(False, a)
         if isinstance(a, IntImm):
             a, b = b, a
-        rewritten = self._moved(EQUAL, a, b)
+        rewritten = self._apply_rules(EQUAL, a, b)
         if rewritten is not None:
             return rewritten
         if isinstance(a, tir.Sub) and isinstance(b, IntImm) and b.value == 0:
@@ -206,7 +206,7 @@ class Rewrite:
     def _le(self, a: Expr, b: Expr) -> Expr | None:
         """a <= b == not b < a; a == b where a >= b."""
         if not is_index(a.dtype):
-            return _truth(True, a) if self.analyzer.same(a, b) and not a.dtype.is_float else None
+            return _bool_constant(True, a) if self.analyzer.same(a, b) and not a.dtype.is_float else None
         order = self.analyzer.compare(a, b)
         if order.min == 0 < order.max:
             return self.visit(c.equal(a, b))  # a >= b is known
@@ -221,12 +221,12 @@ class Rewrite:
     def _lt(self, a: Expr, b: Expr, divide: bool = True) -> Expr | None:
         """a < b, decided by the bounds of a - b; else common factors cancel and the constant moves to the right."""
         if not is_index(a.dtype):
-            return _truth(False, a) if self.analyzer.same(a, b) and not a.dtype.is_float else None
+            return _bool_constant(False, a) if self.analyzer.same(a, b) and not a.dtype.is_float else None
         order = self.analyzer.compare(a, b)
         if order.max < 0:
-            return _truth(True, a)
+            return _bool_constant(True, a)
         if order.min >= 0:
-            return _truth(False, a)
+            return _bool_constant(False, a)
         match a, b:
             case _, tir.Add(lhs=x, rhs=IntImm(value=1)) if not isinstance(a, IntImm):
                 return self.visit(c.less_equal(a, x))
@@ -235,7 +235,7 @@ class Rewrite:
 
     def _lt_moved(self, a: Expr, b: Expr) -> Expr | None:
         """a < b with constants and factors moved across; extended where the linear form is at hand."""
-        return self._moved(LESS, a, b)
+        return self._apply_rules(LESS, a, b)
 
     def _again(self, a: Expr, b: Expr) -> Expr:
         return self.visit(c.less(a, b))
@@ -263,8 +263,8 @@ class Rewrite:
         return None
 
     def _opposite(self, a: Expr, b: Expr) -> bool:
-        negation = isinstance(a, tir.Not) or isinstance(b, tir.Not) or _whole_compare(a)
-        return negation and self.analyzer.same(_negated(a), b) and _pure(a)
+        negation = isinstance(a, tir.Not) or isinstance(b, tir.Not) or _is_negatable_compare(a)
+        return negation and self.analyzer.same(_negated(a), b) and _is_pure(a)
 
     def _not(self, expr: tir.Not) -> Expr:
         value = self.visit(expr.value)
@@ -279,16 +279,16 @@ class Rewrite:
         a, b = self._branches(condition, expr.true_value, expr.false_value)
         if self.analyzer.same(a, b):
             return a
-        return _remade(expr, condition=condition, true_value=a, false_value=b)
+        return _with_fields(expr, condition=condition, true_value=a, false_value=b)
 
     def _if_then_else(self, expr: tir.Call) -> Expr:
         condition = self.visit(expr.args[0])
         if isinstance(condition, IntImm):
             return self.visit(expr.args[1] if condition.value else expr.args[2])
         a, b = self._branches(condition, expr.args[1], expr.args[2])
-        if self.analyzer.same(a, b) and _pure(condition):
+        if self.analyzer.same(a, b) and _is_pure(condition):
             return a
-        return _remade(expr, args=(condition, a, b))
+        return _with_fields(expr, args=(condition, a, b))
 
     def _branches(self, condition: Expr, yes: Expr, no: Expr) -> tuple[Expr, Expr]:
         with self.analyzer.constraint(condition):
@@ -316,15 +316,15 @@ def _progression(value: Expr) -> tuple[Expr, Expr] | None:
     return None
 
 
-def _constant(expr: Expr) -> bool:
+def _is_constant(expr: Expr) -> bool:
     return isinstance(expr, (IntImm, tir.FloatImm))
 
 
-def _truth(value: bool, like: Expr) -> Expr:
+def _bool_constant(value: bool, like: Expr) -> Expr:
     return c.const(value, BOOL.with_lanes(like.dtype.lanes))
 
 
-def _pure(expr: Expr) -> bool:
+def _is_pure(expr: Expr) -> bool:
     """Return True if there are no calls, whose effects or failures must be kept."""
     stack: list[Any] = [expr]
     while stack:
@@ -336,7 +336,7 @@ def _pure(expr: Expr) -> bool:
     return True
 
 
-def _whole_compare(expr: Expr) -> bool:
+def _is_negatable_compare(expr: Expr) -> bool:
     return isinstance(expr, tir.CompareOp) and not expr.lhs.dtype.is_float
 
 
@@ -368,12 +368,12 @@ def _negated(expr: Expr) -> Expr:
 negated = _negated
 
 
-def _remade(old: Expr, **fields: Any) -> Expr:
+def _with_fields(old: Expr, **fields: Any) -> Expr:
     """Return a copy with other fields; the same object if they are the same, element by element."""
     from mlcc.ir.node import replace
 
     for name, value in list(fields.items()):
-        had = getattr(old, name)
-        if isinstance(value, tuple) and all(x is y for x, y in zip(had, value, strict=True)):
-            fields[name] = had
+        old_value = getattr(old, name)
+        if isinstance(value, tuple) and all(x is y for x, y in zip(old_value, value, strict=True)):
+            fields[name] = old_value
     return replace(old, **fields)

@@ -19,7 +19,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.tir import Expr
 
 Same = Callable[[Expr, Expr], bool]
-_Try = Callable[[Expr, Expr, Same], Expr | None]
+_Matcher = Callable[[Expr, Expr, Same], Expr | None]
 _WORD = re.compile(r"\w+")
 _CONSTANTS = {"k", "n"}
 _NODES: dict[type[ast.AST], type[Expr]] = {
@@ -50,16 +50,16 @@ class Rules:
 
     def __init__(self, *rules: Rule) -> None:
         self.rules = rules
-        self._by_class: dict[tuple[type, type], list[_Try]] = {}
+        self._by_class: dict[tuple[type, type], list[_Matcher]] = {}
 
     def apply(self, a: Expr, b: Expr, same: Same) -> Expr | None:
         """Return the result of the first rule that matches the operator's two operands; None if none does."""
         classes = (type(a), type(b))
-        tries = self._by_class.get(classes)
-        if tries is None:
-            tries = self._by_class[classes] = [_compiled(rule) for rule in self.rules if _fits(rule, *classes)]
-        for attempt in tries:
-            result = attempt(a, b, same)
+        matchers = self._by_class.get(classes)
+        if matchers is None:
+            matchers = self._by_class[classes] = [_compile(rule) for rule in self.rules if _can_match(rule, *classes)]
+        for matcher in matchers:
+            result = matcher(a, b, same)
             if result is not None:
                 return result
         return None
@@ -138,7 +138,7 @@ def _class_of(pattern: ast.expr) -> type[Expr] | None:
     return _NODES[type(operator(pattern))]
 
 
-def _fits(rule: Rule, first: type, second: type) -> bool:
+def _can_match(rule: Rule, first: type, second: type) -> bool:
     """Return True if the rule can match operands of these classes."""
     one, two = (_class_of(part) for part in operands(ast.parse(rule.pattern, mode="eval").body))
     return one in (None, first) and two in (None, second)
@@ -152,7 +152,7 @@ def _limits(dtype: DType) -> tuple[int, int]:
 
 
 @functools.cache
-def _compiled(rule: Rule) -> _Try:
+def _compile(rule: Rule) -> _Matcher:
     """Return a function that tries a rule on two operands."""
     one, two = operands(ast.parse(rule.pattern, mode="eval").body)
     writer = _Compiler()
@@ -166,7 +166,7 @@ def _compiled(rule: Rule) -> _Try:
     scope: dict[str, Any] = {"c": c, "IntImm": tir.IntImm, "limits": _limits}
     scope |= {cls.__name__: cls for cls in (*_NODES.values(), *_CALLS.values())}
     exec(f"def attempt(a, b, same):\n{body}", scope)
-    attempt: _Try = scope["attempt"]
+    attempt: _Matcher = scope["attempt"]
     return attempt
 
 

@@ -89,22 +89,22 @@ class Spans:
 
     def _divided(self, expr: Expr, by: Span) -> tuple[Expr, Expr] | None:
         """Return quotient and remainder of a sum of multiples of `by` and a part smaller than `by`."""
-        whole: Expr = c.const(0, expr.dtype)
+        quotient_sum: Expr = c.const(0, expr.dtype)
         rest: Expr = c.const(0, expr.dtype)
         left = []
         for term in _terms(expr):
-            quotient = self._over(term, by)
+            quotient = self._exact_quotient(term, by)
             if quotient is not None:
-                whole = c.add(whole, quotient)
+                quotient_sum = c.add(quotient_sum, quotient)
             else:
                 left.append(term)
                 rest = c.add(rest, term)
         span = self._sum(left)
-        return (whole, rest) if span is not None and span.fits(by) else None
+        return (quotient_sum, rest) if span is not None and span.fits(by) else None
 
-    def _over(self, term: Expr, by: Span) -> Expr | None:
+    def _exact_quotient(self, term: Expr, by: Span) -> Expr | None:
         """Return a term divided by `by`; None unless it is a multiple of it."""
-        own, others = self._apart(term)
+        own, others = self._split_sizes(term)
         quotient = own.over(by)
         if quotient is None:
             return None
@@ -113,7 +113,7 @@ class Spans:
             divided = c.mul(factor, divided)
         return divided
 
-    def _apart(self, term: Expr) -> tuple[Span, list[Expr]]:
+    def _split_sizes(self, term: Expr) -> tuple[Span, list[Expr]]:
         """Return the constants and sizes of a product, and its other factors."""
         own, others = Span(1), []
         for factor in factors(term):
@@ -134,7 +134,7 @@ class Spans:
             case tir.Cast(value=value):
                 return self._sum(_terms(value))
             case tir.Mul():
-                own, others = self._apart(term)
+                own, others = self._split_sizes(term)
                 inner = self._span(others[0]) if len(others) == 1 else None
                 return None if inner is None else inner.times(own)
             case tir.Add():
@@ -156,7 +156,7 @@ class Spans:
             least = self._span(term)
             if least is None:
                 return None
-            others = [self._over(other, least) for n, other in enumerate(terms) if n != at]
+            others = [self._exact_quotient(other, least) for n, other in enumerate(terms) if n != at]
             if all(other is not None for other in others):
                 rest = self._sum([other for other in others if other is not None])
                 if rest is not None:

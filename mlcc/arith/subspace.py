@@ -57,7 +57,7 @@ def subspace_divide(
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _DividedBinding:
     """outer * inner_extent + inner. `side` is "outer" or "inner" if the other part is empty."""
 
     outer: IterSum | IterSplit
@@ -67,12 +67,12 @@ class _Part:
     side: str = "mixed"
 
 
-def _inner(value: IterSum | IterSplit, extent: Expr) -> _Part:
-    return _Part(IterSum((), IntImm(extent.dtype, 0)), IntImm(extent.dtype, 1), value, extent, "inner")
+def _inner(value: IterSum | IterSplit, extent: Expr) -> _DividedBinding:
+    return _DividedBinding(IterSum((), IntImm(extent.dtype, 0)), IntImm(extent.dtype, 1), value, extent, "inner")
 
 
-def _outer(value: IterSum | IterSplit, extent: Expr) -> _Part:
-    return _Part(value, extent, IterSum((), IntImm(extent.dtype, 0)), IntImm(extent.dtype, 1), "outer")
+def _outer(value: IterSum | IterSplit, extent: Expr) -> _DividedBinding:
+    return _DividedBinding(value, extent, IterSum((), IntImm(extent.dtype, 0)), IntImm(extent.dtype, 1), "outer")
 
 
 class _Divider:
@@ -83,16 +83,16 @@ class _Divider:
         self._spell = Speller(proofs)
         self._digits = digits
         self._inner = inner
-        self._known: dict[IterSplit, _Part] = {}
+        self._divided_digits: dict[IterSplit, _DividedBinding] = {}
         self.outer_predicate: Expr = TRUE
         self.inner_predicate: Expr = TRUE
 
-    def divide(self, value: IterSum, extent: Expr) -> _Part:
+    def divide(self, value: IterSum, extent: Expr) -> _DividedBinding:
         """Divide a sum of digits that runs over 0 .. extent - 1: outer digits above inner ones."""
         dtype = value.base.dtype
         zero, one = IntImm(dtype, 0), IntImm(dtype, 1)
         if not value.args:
-            return _Part(IterSum((), zero), one, value, one)
+            return _DividedBinding(IterSum((), zero), one, value, one)
         if len(value.args) == 1:
             if not is_one(value.args[0].scale):
                 raise self._failure(value, "is scaled")
@@ -110,17 +110,21 @@ class _Divider:
                 if part.side == "inner"
                 else (outer, part.outer, part.outer_extent)
             )
-            taken = source if isinstance(source, IterSplit) else whole(IterMark(source, length))
-            side.append(taken)
-            product = c.mul(product, taken.extent)
+            digit_part = source if isinstance(source, IterSplit) else whole(IterMark(source, length))
+            side.append(digit_part)
+            product = c.mul(product, digit_part.extent)
         if not any(is_one(digit.scale) for digit in value.args):
             raise self._failure(value, "is scaled")
         outer_mark, inner_mark = _mark(outer, zero), _mark(inner, value.base)
         if self._proofs.equal(product, extent):
-            return _Part(as_sum(outer_mark.source), outer_mark.extent, as_sum(inner_mark.source), inner_mark.extent)
-        return self._limited(value, outer_mark if not inner else None, inner_mark if not outer else None, extent)
+            return _DividedBinding(
+                as_sum(outer_mark.source), outer_mark.extent, as_sum(inner_mark.source), inner_mark.extent
+            )
+        return self._bounded_part(value, outer_mark if not inner else None, inner_mark if not outer else None, extent)
 
-    def _limited(self, value: IterSum, outer: IterMark | None, inner: IterMark | None, extent: Expr) -> _Part:
+    def _bounded_part(
+        self, value: IterSum, outer: IterMark | None, inner: IterMark | None, extent: Expr
+    ) -> _DividedBinding:
         """Return the part of a sum bounded by a condition: all outer or all inner, with the condition on that side."""
         if outer is not None:
             self.outer_predicate = c.logical_and(
@@ -134,10 +138,10 @@ class _Divider:
             return _inner(as_sum(inner.source), extent)
         raise self._failure(value, "mixes outer and inner loops under a condition")
 
-    def _digit(self, digit: IterSplit) -> _Part:
-        known = self._known.get(digit)
-        if known is not None:
-            return known
+    def _digit(self, digit: IterSplit) -> _DividedBinding:
+        cached = self._divided_digits.get(digit)
+        if cached is not None:
+            return cached
         mark = digit.source
         splits = self._digits[mark]
         if isinstance(mark.source, IterSum):
@@ -148,12 +152,12 @@ class _Divider:
         elif isinstance(mark.source, tir.Var):
             make = _inner if mark.source in self._inner else _outer
             for split in splits:
-                self._known[split] = make(split, split.extent)
+                self._divided_digits[split] = make(split, split.extent)
         else:
             raise self._failure(mark.source, "does not start at 0")
-        return self._known[digit]
+        return self._divided_digits[digit]
 
-    def _divide_digits(self, splits: list[IterSplit], part: _Part, mark: IterMark) -> None:
+    def _divide_digits(self, splits: list[IterSplit], part: _DividedBinding, mark: IterMark) -> None:
         """Divide the digits of `outer * extent(inner) + inner`: those below extent(inner) are inner."""
         outer_mark = IterMark(as_sum(part.outer), part.outer_extent)
         inner_mark = IterMark(as_sum(part.inner), part.inner_extent)
@@ -174,19 +178,19 @@ class _Divider:
             raise self._failure(mark.source, "has a part that is both outer and inner")
         for split in inner:
             rebased = IterSplit(inner_mark, split.lower_factor, split.extent, split.scale)
-            self._known[split] = _inner(rebased, split.extent)
+            self._divided_digits[split] = _inner(rebased, split.extent)
         for split in outer:
             lower = c.floordiv(split.lower_factor, outer[0].lower_factor)
-            self._known[split] = _outer(IterSplit(outer_mark, lower, split.extent, split.scale), split.extent)
+            self._divided_digits[split] = _outer(IterSplit(outer_mark, lower, split.extent, split.scale), split.extent)
 
     def _failure(self, value: Expr | IterSum | IterSplit, why: str) -> NotAffine:
         return NotAffine("`{}` {}", self._spell.expr(value), why)
 
 
-def _with_base(part: _Part, base: Expr) -> _Part:
+def _with_base(part: _DividedBinding, base: Expr) -> _DividedBinding:
     inner = as_sum(part.inner)
     inner = IterSum(inner.args, base if isinstance(part.inner, IterSplit) else c.add(inner.base, base))
-    return _Part(part.outer, part.outer_extent, inner, part.inner_extent, part.side)
+    return _DividedBinding(part.outer, part.outer_extent, inner, part.inner_extent, part.side)
 
 
 def _mark(digits: list[IterSplit], base: Expr) -> IterMark:

@@ -18,8 +18,8 @@ RANGES = {
 
 def codes(prefix: str = "") -> dict[str, tuple[str, str]]:
     """All codes of the ranges that start with `prefix`: code -> (title, explanation in a few sentences)."""
-    found: dict[str, tuple[str, str]] = {}
+    matching: dict[str, tuple[str, str]] = {}
     for start, module in RANGES.items():
         if start.startswith(prefix[:3]) or prefix.startswith(start):
-            found.update(importlib.import_module(f"mlcc.codes.{module}").CODES)
-    return found
+            matching.update(importlib.import_module(f"mlcc.codes.{module}").CODES)
+    return matching

@@ -63,10 +63,10 @@ def _rule(name: str, node: tir.Call) -> Callable[..., Value] | None:
     function = MATH.get(name)
     if function is None:
         return None
-    return in_float(function, node.dtype.element)
+    return in_float_dtype(function, node.dtype.element)
 
 
-def in_float(function: Callable[..., Value], dtype: DType) -> Callable[..., Value]:
+def in_float_dtype(function: Callable[..., Value], dtype: DType) -> Callable[..., Value]:
     """`function` on values of a floating `dtype`: narrow types compute in float32 and round once."""
     if not dtype.is_float:
         kind = numbers.carrier(dtype)
@@ -171,18 +171,18 @@ _BITS: dict[str, Callable[..., Value]] = {
 # ---------------------------------------------------------------- calls with a meaning of their own
 
 
-def _same(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _first_argument(compiler: ExprCompiler, node: tir.Call) -> Closure:
     """`likely(x)` and the like: x."""
     return compiler.expr(node.args[0])
 
 
-def _nothing(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _no_op(compiler: ExprCompiler, node: tir.Call) -> Closure:
     """Barriers and hints: iterations run in order, nothing is to be done."""
     zero = np.int32(0)
     return lambda s: zero
 
 
-def _checked(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _checked_index(compiler: ExprCompiler, node: tir.Call) -> Closure:
     """An index brought within bounds; of iterations side by side, and of lanes, those count that are active."""
     from mlcc.interp.expressions import unsupported
 
@@ -193,10 +193,10 @@ def _checked(compiler: ExprCompiler, node: tir.Call) -> Closure:
     vector, turns = node.dtype.lanes > 1, parts.from_end and not parts.index.dtype.is_uint
 
     def run(s: State) -> Value:
-        given, size = np.asarray(index(s)), np.asarray(extent(s)).astype(np.int64)
-        if vector and size.ndim and size.shape[-1:] != given.shape[-1:]:
+        index_values, size = np.asarray(index(s)), np.asarray(extent(s)).astype(np.int64)
+        if vector and size.ndim and size.shape[-1:] != index_values.shape[-1:]:
             size = size[..., None]
-        wide = given.astype(np.int64)
+        wide = index_values.astype(np.int64)
         place = np.where(wide < 0, wide + size, wide) if turns else wide
         outside = (place < 0) | (place >= size)
         if outside.any():
@@ -204,7 +204,7 @@ def _checked(compiler: ExprCompiler, node: tir.Call) -> Closure:
             if bad.any():
                 first = int(np.argmax(bad))
                 shape = bad.shape
-                one, count = (int(np.broadcast_to(v, shape).ravel()[first]) for v in (given, size))
+                one, count = (int(np.broadcast_to(v, shape).ravel()[first]) for v in (index_values, size))
                 s.fault("E0818", filled(parts.message, one, count), node)
             place = np.where(outside, 0, place)
         return place[()]
@@ -212,7 +212,7 @@ def _checked(compiler: ExprCompiler, node: tir.Call) -> Closure:
     return run
 
 
-def _true(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _constant_true(compiler: ExprCompiler, node: tir.Call) -> Closure:
     yes = np.bool_(True)
     return lambda s: yes
 
@@ -236,7 +236,7 @@ def _reinterpret(compiler: ExprCompiler, node: tir.Call) -> Closure:
     return run
 
 
-def _half(compiler: ExprCompiler, node: tir.Call) -> Closure:
+def _vector_half(compiler: ExprCompiler, node: tir.Call) -> Closure:
     value, lanes = compiler.expr(node.args[0]), node.dtype.lanes
     low = node.op.name.endswith("low")
     return lambda s: np.asarray(value(s))[..., :lanes] if low else np.asarray(value(s))[..., -lanes:]
@@ -266,7 +266,7 @@ def _extern(compiler: ExprCompiler, node: tir.Call) -> Closure:
     args = compiler.exprs(node.args[1:])
     known = libm(name)
     if known is not None and node.dtype.is_float:
-        rule = in_float(known, node.dtype.element)
+        rule = in_float_dtype(known, node.dtype.element)
         return lambda s: rule(*[a(s) for a in args])
     return lambda s: extern(name, [a(s) for a in args], node, s)
 
@@ -288,8 +288,8 @@ _NOT_C = frozenset({"sigmoid", "rsqrt", "round"})
 
 def _round_away(x: Value) -> Value:
     """C's round: ties away from zero."""
-    whole = np.trunc(x)
-    return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+    truncated = np.trunc(x)
+    return truncated + np.copysign(np.abs(x - truncated) >= 0.5, x)
 
 
 def _packed(compiler: ExprCompiler, node: tir.Call) -> Closure:
@@ -349,12 +349,12 @@ def _make_array(compiler: ExprCompiler, node: tir.Call) -> Closure:
     """tvm_stack_make_array(data, shape, strides or 0, ndim, a constant of the dtype, offset): the array itself."""
     from mlcc.interp.expressions import pointer_of, unsupported
 
-    data, shape, strides, _, like, offset = node.args
+    data, shape, strides, _, element, offset = node.args
     if not isinstance(shape, tir.Call):
         raise unsupported("`tvm_stack_make_array` without `tvm_stack_make_shape`", node)
     place, start, dims = compiler.expr(data), compiler.expr(offset), compiler.exprs(shape.args)
     steps = compiler.exprs(strides.args) if isinstance(strides, tir.Call) else None
-    kind = numbers.stored(like.dtype)
+    kind = numbers.stored(element.dtype)
 
     def run(s: State) -> np.ndarray:
         base = pointer_of(place(s), s, node)
@@ -421,20 +421,17 @@ def _dot(compiler: ExprCompiler, node: tir.Call) -> Closure:
 
 
 _SPECIAL: dict[str, Callable[[Any, tir.Call], Any]] = {
-    "assume_number": _same,
-    "likely": _same, "ret": _return, "reinterpret": _reinterpret, "vectorlow": _half, "vectorhigh": _half,
-    "vectorcombine": _combine, "call_extern": _extern, "call_pure_extern": _extern, "call_packed": _packed,
-    "call_cpacked": _packed, "address_of": _address_of, "tvm_access_ptr": _access_ptr,
-    "handle_add_byte_offset": _byte_offset, "isnullptr": _is_null, "type_annotation": _type,
-    "tvm_stack_make_array": _make_array,
-    "get_active_lane_mask": _lane_mask, "q_multiply_shift": _multiply_shift, "assume": _true,
-    "dp4a": _dot, "dp2a": _dot,
-    "ignore_loop_partition": _same, "tvm_thread_invariant": _same, "tvm_storage_sync": _nothing,
-    "checked_index": _checked, "sanitize_index": _same, "sanitize_view": _same, "sanitize_read": _same,
-    "sanitize_write": _same, "sanitize_shared_read": _same, "sanitize_shared_write": _same,
-    "ptx_commit_group": _nothing, "ptx_wait_group": _nothing,
-    "prefetch": _nothing, "tvm_kernel_replace_point": _nothing, "start_profile_intrinsic": _nothing,
-    "end_profile_intrinsic": _nothing,
+    "assume_number": _first_argument, "likely": _first_argument, "ret": _return, "reinterpret": _reinterpret,
+    "vectorlow": _vector_half, "vectorhigh": _vector_half, "vectorcombine": _combine, "call_extern": _extern,
+    "call_pure_extern": _extern, "call_packed": _packed, "call_cpacked": _packed, "address_of": _address_of,
+    "tvm_access_ptr": _access_ptr, "handle_add_byte_offset": _byte_offset, "isnullptr": _is_null,
+    "type_annotation": _type, "tvm_stack_make_array": _make_array, "get_active_lane_mask": _lane_mask,
+    "q_multiply_shift": _multiply_shift, "assume": _constant_true, "dp4a": _dot, "dp2a": _dot,
+    "ignore_loop_partition": _first_argument, "tvm_thread_invariant": _first_argument, "tvm_storage_sync": _no_op,
+    "checked_index": _checked_index, "sanitize_index": _first_argument, "sanitize_view": _first_argument,
+    "sanitize_read": _first_argument, "sanitize_write": _first_argument, "sanitize_shared_read": _first_argument,
+    "sanitize_shared_write": _first_argument, "ptx_commit_group": _no_op, "ptx_wait_group": _no_op, "prefetch": _no_op,
+    "tvm_kernel_replace_point": _no_op, "start_profile_intrinsic": _no_op, "end_profile_intrinsic": _no_op,
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mlcc.interp.state import State
 
 
-_OWN: dict[str, Callable[..., Any]] = {  # what passes write, under the names that TVM's machine has for it
+_BUILTIN: dict[str, Callable[..., Any]] = {  # what passes write, under the names that TVM's machine has for it
     "vm.builtin.tensor_to_shape": lambda vector: tuple(int(n) for n in vector),
 }
 
@@ -27,7 +27,7 @@ def find(name: str, env: Any) -> Callable[..., Any] | None:
     """The function of that name: from `env`, else from the registry of packed functions, else one of our own."""
     if name in env:
         return env[name]  # type: ignore[no-any-return]
-    return registry.get_func(name) or _OWN.get(name)
+    return registry.get_func(name) or _BUILTIN.get(name)
 
 
 def known_names(env: Any) -> list[str]:
@@ -35,7 +35,7 @@ def known_names(env: Any) -> list[str]:
     return [*map(str, env), *registry.registered()]
 
 
-def plain(value: Any, dtype: DType | None = None) -> Any:
+def to_packed(value: Any, dtype: DType | None = None) -> Any:
     """A value as a packed function sees it: Python numbers, strings, and arrays that share memory."""
     if isinstance(value, Pointer):
         element = stored(dtype) if dtype is not None and not dtype.is_handle else None
@@ -50,7 +50,7 @@ def plain(value: Any, dtype: DType | None = None) -> Any:
 def typed_pointer(value: Any, node: tir.Expr) -> Any:
     """Return a pointer argument as a one-dimensional array of the pointer's declared element type."""
     if not isinstance(value, Pointer):
-        return plain(value)
+        return to_packed(value)
     kind: DType | None = None
     if isinstance(node, tir.Var) and node.pointer is not None:
         kind = node.pointer.dtype
@@ -59,10 +59,10 @@ def typed_pointer(value: Any, node: tir.Expr) -> Any:
         kind = first.dtype if not first.dtype.is_handle else None
     if value.storage.defined is not None:
         value.storage.defined[:] = True  # the callee may write any of it
-    return plain(value, kind or _natural(value))
+    return to_packed(value, kind or _default_element_type(value))
 
 
-def _natural(value: Pointer) -> DType:
+def _default_element_type(value: Pointer) -> DType:
     return DType.of({1: "uint8", 2: "uint16", 4: "float32", 8: "float64"}[value.storage.itemsize])
 
 

@@ -201,8 +201,8 @@ class ExprCompiler:
                 np.asarray(v(s))[..., None] if one else np.asarray(v(s)) for v, one in zip(vectors, single, strict=True)
             ]
             shape = np.broadcast_shapes(*(p.shape[:-1] for p in parts))
-            whole = np.concatenate([np.broadcast_to(p, (*shape, p.shape[-1])) for p in parts], axis=-1)
-            lanes = whole[..., indices]
+            concatenated = np.concatenate([np.broadcast_to(p, (*shape, p.shape[-1])) for p in parts], axis=-1)
+            lanes = concatenated[..., indices]
             return lanes[..., 0] if len(indices) == 1 else lanes
 
         return run

@@ -50,7 +50,7 @@ def _with_sizes(call: relax.Call, sizes: Sizes) -> relax.Call:
     return replace(call, attrs=Attrs({key: known(value) for key, value in call.attrs.items()}))
 
 
-def _memory(dims: tuple[int, ...], dtype: DType, span: Span | None) -> Tensor:
+def _new_tensor(dims: tuple[int, ...], dtype: DType, span: Span | None) -> Tensor:
     """A new tensor. Raises CallError where it is too large."""
     why = too_large(dims, dtype)
     if why is not None:
@@ -61,7 +61,7 @@ def _memory(dims: tuple[int, ...], dtype: DType, span: Span | None) -> Tensor:
         raise CallError(error("E0810", str(problem), span)) from None
 
 
-def _inputs_stay(func: Any, count: int, in_place: Sequence[int], call: relax.Call) -> None:
+def _check_inputs_unmodified(func: Any, count: int, in_place: Sequence[int], call: relax.Call) -> None:
     """Refuse a function that writes one of its first `count` parameters, but for those written in place."""
     for at in written_parameters(func) if isinstance(func, tir.PrimFunc) else ():
         if at < count and at not in in_place:
@@ -126,12 +126,12 @@ class Machine:
         """Run a function whose body may use `values` and `sizes` of where it was made; again where it ends with a call
         of itself."""
         while True:
-            result = self._pass(func, args, values, sizes)
-            if not isinstance(result, _Again):
+            result = self._run_once(func, args, values, sizes)
+            if not isinstance(result, _TailCall):
                 return result
             args = result.args
 
-    def _pass(self, func: relax.Function, args: Sequence[Any], values: dict[relax.Var, Any], sizes: Sizes) -> Any:
+    def _run_once(self, func: relax.Function, args: Sequence[Any], values: dict[relax.Var, Any], sizes: Sizes) -> Any:
         frame = Frame(dict(values), dict(sizes))
         if len(args) != len(func.params):
             message = f"the function takes {len(func.params)} arguments, {len(args)} were given"
@@ -142,7 +142,7 @@ class Machine:
         try:
             match(group, tuple(args), frame.sizes, "argument")
         except Mismatch as wrong:
-            raise CallError(error(wrong.code, _named(str(wrong), func), func.span)) from None
+            raise CallError(error(wrong.code, _with_parameter_names(str(wrong), func), func.span)) from None
         return self.expr(func.body, frame)
 
     def apply(self, callee: Any, args: Sequence[Any], node: relax.Call) -> Any:
@@ -154,8 +154,8 @@ class Machine:
             return self.call(func, args, {}, {})
         if isinstance(callee, Closure):
             return self.call(callee.function, args, callee.values, callee.sizes)
-        if isinstance(callee, _Partial):
-            return self.apply(callee.callee, [*args, *callee.given], node)
+        if isinstance(callee, _PartialCall):
+            return self.apply(callee.callee, [*args, *callee.bound_args], node)
         if isinstance(callee, relax.ExternFunc):
             return self._packed(callee.name, args, node)
         raise CallError(error("E0872", "this is not a function, it cannot be called", node.span))
@@ -188,7 +188,7 @@ class Machine:
     def _binding(self, binding: relax.Binding, frame: Frame) -> None:
         assert isinstance(binding, (relax.VarBinding, relax.MatchCast))
         value = self.expr(binding.value, frame)
-        if isinstance(binding, relax.MatchCast) and not isinstance(value, _Again):
+        if isinstance(binding, relax.MatchCast) and not isinstance(value, _TailCall):
             try:
                 match(binding.struct_info, value, frame.sizes, f"`{binding.var.name}`")
             except Mismatch as wrong:
@@ -196,7 +196,7 @@ class Machine:
         frame.values[binding.var] = value
 
     def _if(self, expr: relax.If, frame: Frame) -> Any:
-        chosen = _truth(self.expr(expr.condition, frame), expr.condition.span or expr.span)
+        chosen = _as_bool(self.expr(expr.condition, frame), expr.condition.span or expr.span)
         inner = Frame(dict(frame.values), dict(frame.sizes))
         return self.expr(expr.true_branch if chosen else expr.false_branch, inner)
 
@@ -249,7 +249,7 @@ class Machine:
         if not isinstance(call.op, tir.Op):
             callee = self.expr(call.op, frame)
             args = [self.expr(a, frame) for a in call.args]
-            return _Again(args) if self._is_tail_call(call) else self.apply(callee, args, call)
+            return _TailCall(args) if self._is_tail_call(call) else self.apply(callee, args, call)
         name = call.op.name.removeprefix("relax.")
         special = _SPECIAL.get(name)
         if special is not None:
@@ -274,7 +274,7 @@ class Machine:
         op = get(name)
         if op is None or op.impl.numpy is None:
             raise CallError(error("E0872", f"the interpreter cannot run operator `{name}`", call.span))
-        self._limit(name, call, sizes)
+        self._check_result_size(name, call, sizes)
         narrow = next((a.dtype for a in args if isinstance(a, Tensor) and a.dtype.is_float and a.dtype.bits < 32), None)
         try:
             result = op.impl.numpy(call, *[for_operator(a, call.span) for a in args])
@@ -286,10 +286,10 @@ class Machine:
             raise CallError(error("E0805", f"`R.{name}`: {exc}", call.span)) from None
         return from_operator(result, call.struct_info, narrow)
 
-    def _limit(self, name: str, call: relax.Call, sizes: Sizes) -> None:
+    def _check_result_size(self, name: str, call: relax.Call, sizes: Sizes) -> None:
         """Refuse results that are too large before NumPy computes with sizes that wrap."""
-        whole = call.struct_info
-        for info in whole.fields if isinstance(whole, relax.TupleStructInfo) else (whole,):
+        result = call.struct_info
+        for info in result.fields if isinstance(result, relax.TupleStructInfo) else (result,):
             if isinstance(info, relax.TensorStructInfo) and info.dims is not None:
                 why = too_large([evaluate(d, sizes) for d in info.dims], info.dtype)
                 if why is not None:
@@ -308,7 +308,7 @@ class Machine:
         tensors = []
         for info in _tensors(call.sinfo_args):
             dims = self._dims(info, frame, call.span)
-            tensors.append(_memory(dims, info.dtype or DType.of("float32"), call.span))
+            tensors.append(_new_tensor(dims, info.dtype or DType.of("float32"), call.span))
         return tensors
 
     def _dims(self, info: relax.TensorStructInfo, frame: Frame, span: Span | None) -> tuple[int, ...]:
@@ -332,7 +332,7 @@ class Machine:
         if in_place:
             outputs = [args[i] if i >= 0 else o for i, o in zip(in_place, outputs, strict=True)]
         fresh = [o for o in outputs if not any(o is a for a in args)]
-        _inputs_stay(func, len(args), in_place, call)
+        _check_inputs_unmodified(func, len(args), in_place, call)
         if isinstance(func, relax.Function):
             return self.call(func, args, {}, {})
         self._prim_func(func, args, [*fresh, *sizes], call)
@@ -345,7 +345,7 @@ class Machine:
         outputs = self.outputs(call, frame)
         if isinstance(callee, relax.GlobalVar) or callee.name in self.module:
             func = self._global(relax.GlobalVar(callee.name), call)
-            _inputs_stay(func, len(args), (), call)
+            _check_inputs_unmodified(func, len(args), (), call)
             self._prim_func(func, args, outputs, call)
             return _result(outputs, call)
         for output in outputs:
@@ -386,8 +386,8 @@ class Machine:
 
     def make_closure(self, call: relax.Call, frame: Frame) -> Any:
         """A function with its last arguments given beforehand."""
-        callee, given = self.expr(call.args[0], frame), _spread(self.expr(call.args[1], frame))
-        return _Partial(callee, given)
+        callee, bound_args = self.expr(call.args[0], frame), _spread(self.expr(call.args[1], frame))
+        return _PartialCall(callee, bound_args)
 
     def print_values(self, call: relax.Call, frame: Frame) -> tuple[()]:
         print(self._message(call.args, call, frame))
@@ -395,11 +395,11 @@ class Machine:
 
     def _message(self, args: Sequence[relax.Expr], call: relax.Call, frame: Frame) -> str:
         """A format and the values it takes."""
-        form, *values = [_shown(to_python(self.expr(a, frame), call.span)) for a in args] or [""]
-        return _formatted(form, values) if form else " ".join(map(str, values))
+        form, *values = [_item_if_scalar(to_python(self.expr(a, frame), call.span)) for a in args] or [""]
+        return _format_message(form, values) if form else " ".join(map(str, values))
 
     def assert_holds(self, call: relax.Call, frame: Frame) -> tuple[()]:
-        if not _truth(self.expr(call.args[0], frame), call.span):
+        if not _as_bool(self.expr(call.args[0], frame), call.span):
             text = self._message(call.args[1:], call, frame)
             raise CallError(error("E0813", f"Assertion Failed: {text}" if text else "Assertion Failed", call.span))
         return ()
@@ -407,12 +407,12 @@ class Machine:
     def alloc_tensor(self, call: relax.Call, frame: Frame) -> Tensor:
         """builtin.alloc_tensor(shape, dtype, ...)."""
         shape, dtype = (self.expr(a, frame) for a in call.args[:2])
-        return _memory(shape.dims, dtype, call.span)
+        return _new_tensor(shape.dims, dtype, call.span)
 
     def alloc_in_storage(self, call: relax.Call, frame: Frame) -> Tensor:
         """memory.alloc_tensor(storage, offset, shape, dtype, ...): each tensor has memory of its own."""
         shape, dtype = (self.expr(a, frame) for a in call.args[2:4])
-        return _memory(shape.dims, dtype, call.span)
+        return _new_tensor(shape.dims, dtype, call.span)
 
     def first(self, call: relax.Call, frame: Frame) -> Any:
         return self.expr(call.args[0], frame)
@@ -444,18 +444,18 @@ class Machine:
 
 
 @dataclass(slots=True, eq=False)
-class _Again:
+class _TailCall:
     """The arguments of a recursive tail call, returned in place of the function's value (a trampoline)."""
 
     args: list[Any]
 
 
 @dataclass(slots=True, eq=False)
-class _Partial:
+class _PartialCall:
     """A closure built by `make_closure`: a function and its first arguments."""
 
     callee: Any
-    given: list[Any]
+    bound_args: list[Any]
 
 
 def _spread(value: Any) -> list[Any]:
@@ -478,7 +478,7 @@ def _result(outputs: list[Tensor], call: relax.Call) -> Any:
     return outputs[0] if single else tuple(outputs)
 
 
-def _truth(value: Any, span: Span | None) -> bool:
+def _as_bool(value: Any, span: Span | None) -> bool:
     if isinstance(value, Tensor):
         value = value.values(span)
         if value.size != 1:
@@ -487,18 +487,18 @@ def _truth(value: Any, span: Span | None) -> bool:
     return bool(value)
 
 
-def _named(message: str, func: relax.Function) -> str:
+def _with_parameter_names(message: str, func: relax.Function) -> str:
     """`argument[2] ...` with the parameter's name instead of its number."""
     for at, param in enumerate(func.params):
         message = message.replace(f"argument[{at}]", f"argument `{param.name}`")
     return message
 
 
-def _shown(value: Any) -> Any:
+def _item_if_scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
-def _formatted(form: str, values: list[Any]) -> str:
+def _format_message(form: str, values: list[Any]) -> str:
     """Python's format; what does not fit is listed after the text."""
     try:
         return form.format(*values)

@@ -23,8 +23,8 @@ from mlcc.ir.tir import IterKind
 
 Run = Callable[[State], None]
 Body = tuple[tir.Stmt, ...]
-LANES = 1 << 17  # iterations side by side at most: what stays in a cache
-WORTHWHILE = 8
+MAX_LANES = 1 << 17  # iterations side by side at most: what stays in a cache
+MIN_VECTORIZED = 8
 
 
 class Facts:
@@ -101,28 +101,28 @@ class Nest:
 
     def run(self, s: State) -> None:
         """Run the whole nest."""
-        self._from(s, 0, frozenset())
+        self._run_from(s, 0, frozenset())
 
-    def _from(self, s: State, at: int, serial: frozenset[int]) -> None:
+    def _run_from(self, s: State, at: int, serial: frozenset[int]) -> None:
         """Run loop `at` and those in it; loops in `serial` are to run one by one this time."""
         if at == len(self.loops):
             self.inner(s)
             return
         low, size, step = self._bounds(s, at)
         if isinstance(size, np.ndarray) or isinstance(low, np.ndarray):
-            self._ragged(s, at, low, size, step, serial)
+            self._run_ragged(s, at, low, size, step, serial)
             return
         if size <= 0:
             return
         if not self.fixed[at] and at not in serial:
             sizes = self._sizes(s, at, size, serial)
             if sizes is not None:
-                self._side_by_side(s, at, low, size, step, sizes, serial)
+                self._run_vectorized(s, at, low, size, step, sizes, serial)
                 return
         var, kind = self.loops[at].var, self.kinds[at]
         for number in range(size):
             s.values[var] = kind(low + number * step)
-            self._from(s, at + 1, serial)
+            self._run_from(s, at + 1, serial)
 
     def _bounds(self, s: State, at: int) -> tuple[Any, Any, int]:
         start, count, by = self.bounds[at]
@@ -133,7 +133,7 @@ class Nest:
         size = int(extent)
         return int(low), -(-size // stride) if stride > 0 else 0, stride
 
-    def _ragged(self, s: State, at: int, low: Any, size: Any, step: int, serial: frozenset[int]) -> None:
+    def _run_ragged(self, s: State, at: int, low: Any, size: Any, step: int, serial: frozenset[int]) -> None:
         """Run a loop whose bounds differ between vectorized iterations: each is masked off at its own bound."""
         if step != 1:
             raise Violation
@@ -144,7 +144,7 @@ class Nest:
             with s.under(np.asarray(size > number)) as some:
                 if some:
                     s.values[self.loops[at].var] = low + self.kinds[at](number)
-                    self._from(s, at + 1, serial)
+                    self._run_from(s, at + 1, serial)
 
     def _sizes(self, s: State, at: int, size: int, serial: frozenset[int]) -> dict[int, int] | None:
         """Return the number of vectorized iterations of loop `at` and of each loop inside it.
@@ -163,13 +163,13 @@ class Nest:
                 return None
             sizes[position] = extent
             inner *= extent
-        room = LANES // max(s.lanes, 1)
+        room = MAX_LANES // max(s.lanes, 1)
         if inner > room // 2 and inner > 1:
             return None
         sizes[at] = min(size, max(room // inner, 1))
-        return sizes if sizes[at] * inner >= WORTHWHILE else None
+        return sizes if sizes[at] * inner >= MIN_VECTORIZED else None
 
-    def _side_by_side(
+    def _run_vectorized(
         self, s: State, at: int, low: int, size: int, step: int, sizes: dict[int, int], serial: frozenset[int]
     ) -> None:
         first = 0
@@ -177,9 +177,9 @@ class Nest:
             sizes[at] = min(sizes[at], size - first)
             order = sorted(sizes)
             try:
-                clash = self._region(s, at, low + first * step, step, {p: sizes[p] for p in order})
+                clash = self._run_region(s, at, low + first * step, step, {p: sizes[p] for p in order})
             except Violation:
-                self._rest(s, at, low, first, size, step, serial)
+                self._run_serially(s, at, low, first, size, step, serial)
                 return
             if clash is None:
                 first += sizes[at]
@@ -187,18 +187,20 @@ class Nest:
             position = at if clash.axis is None else order[clash.axis]
             self.fixed[position] = True
             if position == at:
-                self._rest(s, at, low, first, size, step, serial)
+                self._run_serially(s, at, low, first, size, step, serial)
                 return
             del sizes[position]
 
-    def _rest(self, s: State, at: int, low: int, first: int, size: int, step: int, serial: frozenset[int]) -> None:
+    def _run_serially(
+        self, s: State, at: int, low: int, first: int, size: int, step: int, serial: frozenset[int]
+    ) -> None:
         """The iterations from `first` on, one by one."""
         var, kind = self.loops[at].var, self.kinds[at]
         for number in range(first, size):
             s.values[var] = kind(low + number * step)
-            self._from(s, at + 1, serial)
+            self._run_from(s, at + 1, serial)
 
-    def _region(self, s: State, at: int, low: int, step: int, sizes: dict[int, int]) -> Conflict | None:
+    def _run_region(self, s: State, at: int, low: int, step: int, sizes: dict[int, int]) -> Conflict | None:
         """Run the chosen loops vectorized. On a loop-carried dependence, undo all writes and return the Conflict."""
         outer_dims, outer_lanes, outer_region, mask = s.dims, s.lanes, s.region, s.mask
         shape = tuple(sizes.values())
@@ -215,7 +217,7 @@ class Nest:
         s.sizes += reversed(shape)
         s.region, s.dims, s.lanes = region, outer_dims + len(shape), outer_lanes * int(np.prod(shape))
         try:
-            self._inside(s, at, sizes)
+            self._run_inner_loops(s, at, sizes)
         except Conflict as conflict:
             region.undo()
             if conflict.region is not region:
@@ -231,7 +233,7 @@ class Nest:
                 s.steps.pop(self.loops[position].var, None)
         return None
 
-    def _inside(self, s: State, at: int, sizes: dict[int, int]) -> None:
+    def _run_inner_loops(self, s: State, at: int, sizes: dict[int, int]) -> None:
         """Run the remaining loops of the nest serially."""
         while at < len(self.loops) and at in sizes:
             at += 1
@@ -244,7 +246,7 @@ class Nest:
         var, kind = self.loops[at].var, self.kinds[at]
         for number in range(size):
             s.values[var] = kind(low + number * step)
-            self._inside(s, at + 1, sizes)
+            self._run_inner_loops(s, at + 1, sizes)
 
     def _storages(self, s: State) -> Iterator[Storage]:
         for data in self.facts.written:

@@ -51,8 +51,8 @@ class Storage:
         if typed_data is None:
             if kind.itemsize != self.itemsize:
                 self.defined = None
-            whole = len(self.data) // kind.itemsize * kind.itemsize
-            typed_data = self._typed[kind] = self.data[:whole].view(kind)
+            size = len(self.data) // kind.itemsize * kind.itemsize
+            typed_data = self._typed[kind] = self.data[:size].view(kind)
         return typed_data
 
 
@@ -102,7 +102,7 @@ class Conflict(Exception):
 
 
 @dataclass(slots=True)
-class _Own:
+class _WindowAccess:
     """One element for each iteration."""
 
     window: Window
@@ -130,7 +130,9 @@ class Region:
         self.lanes = lanes.reshape(sizes + (1,) * outer_dims)
         self.axes = range(outer_dims, outer_dims + len(sizes))  # counted from the right
         self._log: list[tuple[np.ndarray, Any, Any]] = []  # where, index, what was there
-        self._windows: dict[int, _Own] = {}  # storages of which each iteration has touched one element, its own
+        self._windows: dict[
+            int, _WindowAccess
+        ] = {}  # storages of which each iteration has touched one element, its own
         self._marked: set[int] = set()
 
     def read(self, storage: Storage, at: np.ndarray, mask: np.ndarray | None, trailing: int) -> None:
@@ -142,7 +144,7 @@ class Region:
         writer, reader = self._marks(storage)
         at, lanes = self._flat(at, mask, trailing)
         wrote = writer[at]
-        self._judge((wrote >= self.base) & (wrote != lanes), wrote, lanes)
+        self._check_conflict((wrote >= self.base) & (wrote != lanes), wrote, lanes)
         read = reader[at]
         reader[at] = np.where((read < self.base) | (read == lanes), lanes, self.many)
         shared = reader[at] != lanes
@@ -160,15 +162,15 @@ class Region:
         writer, reader = self._marks(storage)
         at, lanes = self._flat(at, mask, trailing)
         wrote, read = writer[at], reader[at]
-        self._judge((wrote >= self.base) & (wrote != lanes), wrote, lanes)
-        self._judge((read >= self.base) & (read != lanes), read, lanes)
+        self._check_conflict((wrote >= self.base) & (wrote != lanes), wrote, lanes)
+        self._check_conflict((read >= self.base) & (read != lanes), read, lanes)
         new = wrote < self.base
         if new.any():
             where = at if new.all() else at[new]
             self._save(storage, typed, where)
         writer[at] = lanes
         again = writer[at]
-        self._judge(again != lanes, again, lanes)
+        self._check_conflict(again != lanes, again, lanes)
 
     def undo(self) -> None:
         """Restore the values that the region overwrote."""
@@ -183,15 +185,15 @@ class Region:
         key = id(storage)
         if key not in self.tracked:
             return True
-        had = self._windows.get(key)
-        if had is None:
+        access = self._windows.get(key)
+        if access is None:
             if key in self._marked or not window.one_to_one(self.axes, sizes):
                 return False
-            had = self._windows[key] = _Own(window, list(sizes))
-        elif not had.window.same(window) or len(had.sizes) != len(sizes):
+            access = self._windows[key] = _WindowAccess(window, list(sizes))
+        elif not access.window.same(window) or len(access.sizes) != len(sizes):
             return False
-        if writes and not had.wrote:
-            had.wrote = True
+        if writes and not access.wrote:
+            access.wrote = True
             self._save(storage, window.of(typed), ..., None if storage.defined is None else window.of(storage.defined))
         return True
 
@@ -206,11 +208,11 @@ class Region:
         """The last writer and reader of each element, those of windows so far included."""
         marks = self._mark_arrays(storage)
         self._marked.add(id(storage))
-        had = self._windows.pop(id(storage), None)
-        if had is not None:
-            at, lanes = np.broadcast_arrays(had.window.addresses(had.sizes), self.lanes)
+        access = self._windows.pop(id(storage), None)
+        if access is not None:
+            at, lanes = np.broadcast_arrays(access.window.addresses(access.sizes), self.lanes)
             marks[1][at] = lanes
-            if had.wrote:
+            if access.wrote:
                 marks[0][at] = lanes
         return marks
 
@@ -228,7 +230,7 @@ class Region:
         at, lanes, mask = np.broadcast_arrays(at, lanes, mask)
         return at[mask], lanes[mask]
 
-    def _judge(self, bad: np.ndarray, others: np.ndarray, lanes: np.ndarray) -> None:
+    def _check_conflict(self, bad: np.ndarray, others: np.ndarray, lanes: np.ndarray) -> None:
         if not bad.any():
             return
         first = int(np.argmax(bad))

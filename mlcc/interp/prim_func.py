@@ -84,7 +84,9 @@ class Program:
                 late.append((buffer, arg, []))
         for buffer, arg, _ in late:
             view = (
-                self._pointed(buffer, arg, state) if isinstance(arg, Pointer) else _argument_view(buffer, arg, copies)
+                self._view_of_pointer(buffer, arg, state)
+                if isinstance(arg, Pointer)
+                else _argument_view(buffer, arg, copies)
             )
             state.views[buffer] = view
             state.values[buffer.data] = Pointer(view.storage, _pointer_offset(buffer, view))
@@ -102,7 +104,7 @@ class Program:
                 array[...] = copy
         return None
 
-    def _pointed(self, buffer: tir.Buffer, arg: Pointer, state: State) -> View:
+    def _view_of_pointer(self, buffer: tir.Buffer, arg: Pointer, state: State) -> View:
         """The memory behind a pointer: scalars that were passed tell the sizes."""
         known = state.values.keys()
         if not all(used_vars(n) <= known for n in (*buffer.shape, *buffer.strides)):
@@ -127,14 +129,14 @@ def _scalar(param: tir.Var, arg: Any) -> Any:
         raise CallError(error("E0803", f"parameter `{param.name}` is one {param.dtype}, not an array", param.span))
     kind = numbers.carrier(param.dtype)
     if param.dtype.is_int or param.dtype.is_bool:
-        whole = int(arg)
+        integer = int(arg)
         info = None if param.dtype.is_bool else np.iinfo(kind)
-        if whole != arg or (info is not None and not info.min <= whole <= info.max):
+        if integer != arg or (info is not None and not info.min <= integer <= info.max):
             raise CallError(error("E0817", f"{arg} does not fit parameter `{param.name}`: {param.dtype}", param.span))
-        return kind.type(whole)
-    back = numbers.fit(param.dtype)
+        return kind.type(integer)
+    round_or_wrap = numbers.fit(param.dtype)
     number = kind.type(arg)
-    return number if back is None else back(number)
+    return number if round_or_wrap is None else round_or_wrap(number)
 
 
 def _handle(param: tir.Var, arg: Any) -> Any:

@@ -39,7 +39,7 @@ class Compiler(ExprCompiler):
             tir.For: self._for, tir.BlockRealize: self._realize, tir.BufferStore: self._store, tir.Bind: self._bind,
             tir.AllocBuffer: self._alloc, tir.DeclBuffer: self._decl, tir.Evaluate: self._evaluate,
             tir.AssertStmt: self._assert, tir.IfThenElse: self._if, tir.While: self._while, tir.AttrStmt: self._attr,
-            tir.Break: lambda _: _jump(BreakLoop), tir.Continue: lambda _: _jump(ContinueLoop),
+            tir.Break: lambda _: _raise_jump(BreakLoop), tir.Continue: lambda _: _raise_jump(ContinueLoop),
         }  # fmt: skip
 
     def body(self, body: Body) -> Run:
@@ -178,12 +178,12 @@ class Compiler(ExprCompiler):
         while len(loops[-1].body) == 1 and isinstance(loops[-1].body[0], tir.For) and not facts.barrier:
             loops.append(loops[-1].body[0])
         inner = self.body(loops[-1].body)
-        if _jumps(stmt.body):
-            return self._jumping(stmt)
+        if _has_jump(stmt.body):
+            return self._loop_with_jumps(stmt)
         bounds = [(self.expr(f.min), self.expr(f.extent), None if f.step is None else self.expr(f.step)) for f in loops]
         return Nest(loops, bounds, inner, facts).run
 
-    def _jumping(self, stmt: tir.For) -> Run:
+    def _loop_with_jumps(self, stmt: tir.For) -> Run:
         """A loop with `break` or `continue`: one iteration after the other."""
         low, extent, body = self.expr(stmt.min), self.expr(stmt.extent), self.body(stmt.body)
         step = 1 if stmt.step is None else tir.const_int(stmt.step) or 1
@@ -424,14 +424,14 @@ def _is_thread_axis(tag: str | None) -> bool:
     return (tag or "").startswith("threadIdx")
 
 
-def _jump(kind: type[Exception]) -> Run:
+def _raise_jump(kind: type[Exception]) -> Run:
     def run(s: State) -> None:
         raise kind
 
     return run
 
 
-def _jumps(body: Body) -> bool:
+def _has_jump(body: Body) -> bool:
     """Return True if a body has a `break` or `continue` of its own loop, not of an inner one."""
     stack: list[Any] = list(body)
     while stack:

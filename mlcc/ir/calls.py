@@ -33,15 +33,15 @@ def negate(a: Operand) -> Expr:
 
 
 def _bits(name: str, fn: Callable[[int, int], int]) -> Callable[[Operand, Operand], Expr]:
-    def made(a: Operand, b: Operand) -> Expr:
+    def build(a: Operand, b: Operand) -> Expr:
         a, b = match_types(a, b)
         _need_integer(name, a)
         if isinstance(a, IntImm) and isinstance(b, IntImm):
             return IntImm(a.dtype, construct.wrap(fn(a.value, b.value), a.dtype))
         return make(name, a.dtype, a, b)
 
-    made.__doc__ = f"{name} of integers; a count outside the width shifts everything out (0, or -1 for a sign)."
-    return made
+    build.__doc__ = f"{name} of integers; a count outside the width shifts everything out (0, or -1 for a sign)."
+    return build
 
 
 def _need_integer(name: str, value: Expr) -> None:
@@ -64,7 +64,7 @@ def bitwise_not(a: Operand) -> Expr:
 def _shift(
     name: str, fn: Callable[[int, int], int], out: Callable[[int], int]
 ) -> Callable[[Operand, Operand], Expr]:  # fmt: skip
-    def made(a: Operand, b: Operand) -> Expr:
+    def build(a: Operand, b: Operand) -> Expr:
         a, b = match_types(a, b)
         _need_integer(name, a)
         if isinstance(b, IntImm):
@@ -75,8 +75,8 @@ def _shift(
                 return a
         return make(name, a.dtype, a, b)
 
-    made.__doc__ = f"{name} of integers."
-    return made
+    build.__doc__ = f"{name} of integers."
+    return build
 
 
 shift_left = _shift("shift_left", lambda a, b: a << b, lambda a: 0)

@@ -84,8 +84,8 @@ def _round_bits(value: float, mantissa: int, least: int, most: int) -> float:
 def float_imm(value: float, dtype: DType) -> FloatImm:
     """Return a scalar float constant that remembers the double it was rounded from (as in TVM)."""
     rounded = round_float(value, dtype)
-    kept = value if math.isfinite(value) and math.isfinite(rounded) and rounded != value else None
-    return FloatImm(dtype, rounded, kept)
+    written = value if math.isfinite(value) and math.isfinite(rounded) and rounded != value else None
+    return FloatImm(dtype, rounded, written)
 
 
 def const(value: Number, dtype: DType | str | None = None) -> Expr:
@@ -111,10 +111,10 @@ def const(value: Number, dtype: DType | str | None = None) -> Expr:
     if dtype.is_float:
         return float_imm(float(value), dtype)
     if dtype.is_int or dtype.is_bool or dtype.is_handle:
-        whole = int(value)
-        if whole != value or (dtype.is_int and wrap(whole, dtype) != whole):
+        integer = int(value)
+        if integer != value or (dtype.is_int and wrap(integer, dtype) != integer):
             raise ValueError(f"{value} does not fit {dtype}")
-        return IntImm(dtype, wrap(whole, dtype) if dtype.is_bool else whole)
+        return IntImm(dtype, wrap(integer, dtype) if dtype.is_bool else integer)
     raise ValueError(f"no constant of dtype {dtype}")
 
 
@@ -252,7 +252,7 @@ def _fold_float(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr |
     return None
 
 
-def _pick(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr | None:
+def _pick_constant(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr | None:
     """Return one of two constants of any float type, without rounding."""
     if isinstance(a, FloatImm) and isinstance(b, FloatImm):
         picked = fn(a.value, b.value)
@@ -264,7 +264,7 @@ def _pick(fn: Callable[[float, float], float], a: Expr, b: Expr) -> Expr | None:
 _CONSTANTS = (IntImm, FloatImm)
 
 
-def _is(value: Expr, number: int) -> bool:
+def _is_number(value: Expr, number: int) -> bool:
     return isinstance(value, _CONSTANTS) and value.value == number
 
 
@@ -273,9 +273,9 @@ def add(a: Operand, b: Operand) -> Expr:
     a, b = match_types(a, b)
     if not (isinstance(a, _CONSTANTS) or isinstance(b, _CONSTANTS)):
         return tir.Add(a.dtype, a, b)
-    if _is(a, 0) and not _is(b, 0):
+    if _is_number(a, 0) and not _is_number(b, 0):
         return b
-    if _is(b, 0):
+    if _is_number(b, 0):
         return a
     return _fold_int(operator.add, a, b) or _fold_float(operator.add, a, b) or tir.Add(a.dtype, a, b)
 
@@ -288,7 +288,7 @@ def sub(a: Operand, b: Operand) -> Expr:
     folded = _fold_int(operator.sub, a, b) or _fold_float(operator.sub, a, b)
     if folded is not None:
         return folded
-    return a if _is(b, 0) else tir.Sub(a.dtype, a, b)
+    return a if _is_number(b, 0) else tir.Sub(a.dtype, a, b)
 
 
 def mul(a: Operand, b: Operand) -> Expr:
@@ -300,9 +300,9 @@ def mul(a: Operand, b: Operand) -> Expr:
     if folded is not None:
         return folded
     for one, other in ((a, b), (b, a)):
-        if _is(one, 1):
+        if _is_number(one, 1):
             return other
-        if _is(one, 0) and not one.dtype.is_float:
+        if _is_number(one, 0) and not one.dtype.is_float:
             return one
     return tir.Mul(a.dtype, a, b)
 
@@ -326,7 +326,7 @@ def div(a: Operand, b: Operand) -> Expr:
         folded = _fold_float(operator.truediv, a, b)
         if folded is not None:
             return folded
-    if _is(b, 1) or (_is(a, 0) and not a.dtype.is_float):
+    if _is_number(b, 1) or (_is_number(a, 0) and not a.dtype.is_float):
         return a
     return tir.Div(a.dtype, a, b)
 
@@ -337,7 +337,7 @@ def truncmod(a: Operand, b: Operand) -> Expr:
     _divisor(b)
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return IntImm(a.dtype, a.value - truncdiv(a.value, b.value) * b.value)
-    if _is(a, 0):
+    if _is_number(a, 0):
         return a
     if isinstance(b, IntImm) and b.value == 1:
         return IntImm(a.dtype, 0)
@@ -350,7 +350,7 @@ def floordiv(a: Operand, b: Operand) -> Expr:
     _divisor(b)
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return IntImm(a.dtype, wrap(a.value // b.value, a.dtype))
-    if _is(a, 0) or _is(b, 1):
+    if _is_number(a, 0) or _is_number(b, 1):
         return a
     return tir.FloorDiv(a.dtype, a, b)
 
@@ -361,7 +361,7 @@ def floormod(a: Operand, b: Operand) -> Expr:
     _divisor(b)
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return IntImm(a.dtype, a.value % b.value)
-    if _is(a, 0):
+    if _is_number(a, 0):
         return a
     if isinstance(b, IntImm) and b.value == 1:
         return IntImm(a.dtype, 0)
@@ -378,7 +378,7 @@ def minimum(a: Operand, b: Operand) -> Expr:
     a, b = match_types(a, b)
     if a is b:
         return a
-    return _fold_int(min, a, b) or _pick(min, a, b) or tir.Min(a.dtype, a, b)
+    return _fold_int(min, a, b) or _pick_constant(min, a, b) or tir.Min(a.dtype, a, b)
 
 
 def maximum(a: Operand, b: Operand) -> Expr:
@@ -386,18 +386,18 @@ def maximum(a: Operand, b: Operand) -> Expr:
     a, b = match_types(a, b)
     if a is b:
         return a
-    return _fold_int(max, a, b) or _pick(max, a, b) or tir.Max(a.dtype, a, b)
+    return _fold_int(max, a, b) or _pick_constant(max, a, b) or tir.Max(a.dtype, a, b)
 
 
 def _compare(node: type[tir.CompareOp], fn: Callable[[float, float], bool]) -> Callable[[Operand, Operand], Expr]:
-    def made(a: Operand, b: Operand) -> Expr:
+    def compare(a: Operand, b: Operand) -> Expr:
         a, b = match_types(a, b)
         if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
             return IntImm(BOOL, int(fn(a.value, b.value)))
         return node(BOOL.with_lanes(a.dtype.lanes), a, b)
 
-    made.__doc__ = f"The comparison {node.symbol}; constants are compared at once."
-    return made
+    compare.__doc__ = f"The comparison {node.symbol}; constants are compared at once."
+    return compare
 
 
 equal = _compare(tir.EQ, operator.eq)

@@ -72,7 +72,10 @@ else:
 class Node(_Spanned):
     """Immutable. `==` is identity; `span` is where the text of it stands, if it came from text."""
 
-    __slots__ = ("_held", "span")  # `_held`: the kinds of the nodes below and of itself, once asked for
+    __slots__ = (
+        "_contained_kinds",
+        "span",
+    )  # `_contained_kinds`: the kinds of the nodes below and of itself, once asked for
     if not TYPE_CHECKING:
         __match_args__ = ()
 
@@ -269,12 +272,12 @@ def _nodes_in(value: Any) -> list[Any]:
     return nodes
 
 
-def _add_nodes(value: Any, found: list[Any]) -> None:
+def _add_nodes(value: Any, nodes: list[Any]) -> None:
     for item in value if type(value) is tuple else value.values():
         if isinstance(item, Node):
-            found.append(item)
+            nodes.append(item)
         elif type(item) is tuple or type(item) is Attrs:
-            _add_nodes(item, found)
+            _add_nodes(item, nodes)
 
 
 # node classes as annotations name them
@@ -335,9 +338,9 @@ def find(root: Any, *classes: type) -> Iterator[Any]:
                 yield top
             continue
         try:
-            held = top._held
+            held = top._contained_kinds
         except AttributeError:
-            held = _note_held(top)
+            held = _cache_contained_kinds(top)
         if held & wanted:
             if kinds[cls] & wanted:
                 yield top
@@ -349,7 +352,7 @@ def find(root: Any, *classes: type) -> Iterator[Any]:
 def holds(root: Any, *classes: type) -> bool:
     """Return True if `root`, a node or a tuple of nodes, is or contains a node of these classes."""
     wanted = _wanted(classes)
-    return any(_held(n) & wanted for n in (root if isinstance(root, tuple) else (root,)))
+    return any(_contained_kinds(n) & wanted for n in (root if isinstance(root, tuple) else (root,)))
 
 
 @cache
@@ -361,21 +364,21 @@ def _wanted(classes: tuple[type, ...]) -> int:
     return bits
 
 
-def _held(of: Any) -> int:
+def _contained_kinds(of: Any) -> int:
     """Return the kinds of a node and of all below it, as a mask."""
     cls = type(of)
     if _children[cls] is None:
         return _kinds.get(cls, 0)
     try:
-        return of._held  # type: ignore[no-any-return]
+        return of._contained_kinds  # type: ignore[no-any-return]
     except AttributeError:
-        return _note_held(of)
+        return _cache_contained_kinds(of)
 
 
-_set_held = Node._held.__set__  # type: ignore[attr-defined]
+_set_contained_kinds = Node._contained_kinds.__set__  # type: ignore[attr-defined]
 
 
-def _note_held(root: Any) -> int:
+def _cache_contained_kinds(root: Any) -> int:
     """Cache the kinds below a node in it and in the nodes below it; return its mask."""
     lists, kinds = _children, _kinds
     stack = [root]
@@ -391,11 +394,11 @@ def _note_held(root: Any) -> int:
                 held |= kinds.get(kind, 0)
                 continue
             try:
-                held |= child._held
+                held |= child._contained_kinds
             except AttributeError:
                 stack.append(child)
                 waiting = True
         if not waiting:
             stack.pop()
-            _set_held(top, held)
+            _set_contained_kinds(top, held)
     return held

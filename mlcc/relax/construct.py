@@ -47,14 +47,14 @@ def make_function(
     is_pure: bool = True, span: Span | None = None,
 ) -> relax.Function:  # fmt: skip
     """A function. Its result has the struct info `ret`, or that of the body where this says more."""
-    known = seen_from_outside(body.struct_info or relax.ObjectStructInfo(), params)
+    known = visible_struct_info(body.struct_info or relax.ObjectStructInfo(), params)
     if ret is None or fit(ret, known) is Fit.COVERS:
         ret = known if ret is None or not same_info(ret, known) else ret
     func = relax.Function(params, body, ret, is_pure, attrs, span=span)
     return replace(func, struct_info=function_info(func))
 
 
-def seen_from_outside(info: relax.StructInfo, params: tuple[relax.Var, ...]) -> relax.StructInfo:
+def visible_struct_info(info: relax.StructInfo, params: tuple[relax.Var, ...]) -> relax.StructInfo:
     """Return the struct info of a result at call sites, without symbolic variables and shapes local to the body."""
     visible = {v for p in params for v in variables(p)}
     inner = set(variables(info)) - visible

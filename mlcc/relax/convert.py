@@ -24,10 +24,10 @@ def newer_names(function: Callable[..., Result]) -> Callable[..., Result]:
     """Return the function with the names in `NEWER` as aliases of its keyword parameters."""
 
     @functools.wraps(function)
-    def made(*args: Any, **kwargs: Any) -> Result:
+    def wrapper(*args: Any, **kwargs: Any) -> Result:
         return function(*args, **{NEWER.get(k, k): v for k, v in kwargs.items()})
 
-    return made
+    return wrapper
 
 
 def unwrapped(value: Any) -> Any:

@@ -24,19 +24,21 @@ def while_loop(
     """The call of a loop function, with three functions added to the module: `hint`, its condition and its body."""
     values = [builder.normalize(convert.as_expr(v)) for v in init]
     values = [v if isinstance(v, (relax.Var, relax.Constant)) else builder.emit(v) for v in values]
-    sizes = _sizes(values)
+    sizes = _unbound_sizes(values)
     carried = [relax.Var(_name(v, i), v.struct_info) for i, v in enumerate(values)]
     params = carried + ([relax.Var("sizes", sizes.struct_info)] if sizes else [])
     name = builder.get_unique_name(hint)
-    test = _part(builder, f"{name}_condition", params, lambda given: condition(*given[: len(carried)]))
-    step = _part(builder, f"{name}_body", params, lambda given: _same(builder, body(*given[: len(carried)]), carried))
-    builder.update_func(name, _loop(builder, name, test, step, params, len(carried)))
+    test = _private_function(builder, f"{name}_condition", params, lambda given: condition(*given[: len(carried)]))
+    step = _private_function(
+        builder, f"{name}_body", params, lambda given: _next_values(builder, body(*given[: len(carried)]), carried)
+    )
+    builder.update_func(name, _recursive_function(builder, name, test, step, params, len(carried)))
     for function in (test.name, step.name, name):
-        builder.update_func(function, _with_own_symbols(builder.get()[function]))
+        builder.update_func(function, _with_fresh_symbols(builder.get()[function]))
     return call_function(name, builder.get()[name], (*values, *([sizes] if sizes else [])))
 
 
-def _with_own_symbols(func: Any) -> Any:
+def _with_fresh_symbols(func: Any) -> Any:
     """The function over symbolic variables that no other one has."""
     symbols = dict.fromkeys(n for n in walk(func) if isinstance(n, tir.Var))
     return substitute(func, {old: tir.Var(old.name, old.dtype) for old in symbols})
@@ -46,7 +48,7 @@ def _name(value: relax.Expr, index: int) -> str:
     return value.name if isinstance(value, relax.Var) else f"v{index}"
 
 
-def _sizes(values: Sequence[relax.Expr]) -> relax.ShapeExpr | None:
+def _unbound_sizes(values: Sequence[relax.Expr]) -> relax.ShapeExpr | None:
     """The symbolic sizes that stand alone in no extent: they are passed on, so that the functions know them."""
     infos = [v.struct_info for v in values if isinstance(v.struct_info, relax.TensorStructInfo)]
     alone = {d for i in infos for d in i.dims or ()}
@@ -55,7 +57,7 @@ def _sizes(values: Sequence[relax.Expr]) -> relax.ShapeExpr | None:
     return shape_expr(missing) if missing else None
 
 
-def _part(
+def _private_function(
     builder: BlockBuilder, name: str, like: Sequence[relax.Var], make: Callable[[list[relax.Var]], Any]
 ) -> relax.GlobalVar:
     """Return a private function of the loop's parameters that returns the result of `make`."""
@@ -64,12 +66,12 @@ def _part(
         return builder.emit_func_output(make(params))
 
 
-def _same(builder: BlockBuilder, made: Any, carried: Sequence[relax.Var]) -> relax.Tuple:
+def _next_values(builder: BlockBuilder, next_values: Any, carried: Sequence[relax.Var]) -> relax.Tuple:
     """The next values, which have the shapes of the ones before; run time sees to it where it is not known."""
-    values = list(made) if isinstance(made, (tuple, list)) else [made]
+    values = list(next_values) if isinstance(next_values, (tuple, list)) else [next_values]
     if len(values) != len(carried):
         raise misuse(f"the body of the loop gives {len(values)} values, it carries {len(carried)}")
-    done: list[relax.Expr] = []
+    checked: list[relax.Expr] = []
     for value, old in zip(values, carried, strict=True):
         new = builder.normalize(convert.as_expr(value))
         info = old.struct_info
@@ -80,11 +82,11 @@ def _same(builder: BlockBuilder, made: Any, carried: Sequence[relax.Var]) -> rel
             raise misuse(message, "what a loop carries keeps its shape and dtype")
         if relation is Fit.NARROWS:
             new = builder.match_cast(new, info)
-        done.append(new)
-    return make_tuple(done)
+        checked.append(new)
+    return make_tuple(checked)
 
 
-def _loop(
+def _recursive_function(
     builder: BlockBuilder,
     name: str,
     test: relax.GlobalVar,

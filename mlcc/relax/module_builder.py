@@ -17,7 +17,7 @@ class ModuleBuilder:
         self.module = module.copy()
         self._unique_name = unique_name or self.module.unique_name
         self._by_signature: dict[tuple[Any, ...], list[str]] = {}
-        self._listed: set[str] = set()
+        self._indexed: set[str] = set()
         self._added: dict[Func, str] = {}  # functions compare by identity
         self._hashes: dict[Func, int] = {}
 
@@ -31,12 +31,12 @@ class ModuleBuilder:
         """Put a function in the place of the one of that name."""
         self._added = {f: n for f, n in self._added.items() if n != name}
         self.module.functions[name] = func
-        self._list(name, func)
+        self._index_by_signature(name, func)
 
     def _add(self, func: Func, hint: str, unique_name: Callable[[str], str]) -> str:
         for name in self.module:
-            if name not in self._listed:
-                self._list(name, self.module[name])
+            if name not in self._indexed:
+                self._index_by_signature(name, self.module[name])
         alike = self._by_signature.get(_signature(func), ())
         for name in alike:
             other = self.module[name]
@@ -47,12 +47,12 @@ class ModuleBuilder:
                 return name
         name = unique_name(hint.replace(".", "_"))
         self.module.functions[name] = func
-        self._list(name, func)
+        self._index_by_signature(name, func)
         return name
 
-    def _list(self, name: str, func: Func) -> None:
+    def _index_by_signature(self, name: str, func: Func) -> None:
         self._by_signature.setdefault(_signature(func), []).append(name)
-        self._listed.add(name)
+        self._indexed.add(name)
 
     def _hash(self, func: Func) -> int:
         if func not in self._hashes:

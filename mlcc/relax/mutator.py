@@ -77,11 +77,11 @@ class PyExprMutator(Dispatcher):
             return rewritten
         return self.builder_._normal.sequence(relax.SeqExpr((), rewritten, span=expr.span))
 
-    def _normal(self, made: Any) -> relax.Expr:
-        return self.builder_.normalize(made)
+    def _normal(self, expr: Any) -> relax.Expr:
+        return self.builder_.normalize(expr)
 
-    def _keep(self, made: Any) -> Any:
-        return self.builder_._normal.keep(made)
+    def _keep(self, expr: Any) -> Any:
+        return self.builder_._normal.keep(expr)
 
     # ------------------------------------------------------------ expressions
 

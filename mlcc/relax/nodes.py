@@ -18,13 +18,13 @@ from mlcc.relax import convert
 from mlcc.relax.convert import as_expr, struct_info
 
 
-class _Kind(type):
+class _NodeNameMeta(type):
     """The class of the names: calling one calls its `make`."""
 
     node: type
     make: Callable[..., Any]
 
-    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], node: type = object) -> _Kind:
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], node: type = object) -> _NodeNameMeta:
         kind = super().__new__(cls, name, bases, {**body, "__match_args__": getattr(node, "__match_args__", ())})
         kind.node = node
         return kind
@@ -39,13 +39,13 @@ class _Kind(type):
         return isinstance(value, cls.node)
 
     def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other.node if isinstance(other, _Kind) else other, cls.node)
+        return issubclass(other.node if isinstance(other, _NodeNameMeta) else other, cls.node)
 
 
 # ---------------------------------------------------------------- struct info
 
 
-class PrimStructInfo(metaclass=_Kind, node=relax.PrimStructInfo):
+class PrimStructInfo(metaclass=_NodeNameMeta, node=relax.PrimStructInfo):
     """A scalar of a dtype, or of a known value."""
 
     @staticmethod
@@ -62,7 +62,7 @@ class PrimStructInfo(metaclass=_Kind, node=relax.PrimStructInfo):
         return relax.PrimStructInfo(known.dtype, known, span=span)
 
 
-class ShapeStructInfo(metaclass=_Kind, node=relax.ShapeStructInfo):
+class ShapeStructInfo(metaclass=_NodeNameMeta, node=relax.ShapeStructInfo):
     """A shape of known dimensions, or of a known number of them."""
 
     @staticmethod
@@ -75,7 +75,7 @@ class ShapeStructInfo(metaclass=_Kind, node=relax.ShapeStructInfo):
         return relax.ShapeStructInfo(dims, len(dims), span=span)
 
 
-class TensorStructInfo(metaclass=_Kind, node=relax.TensorStructInfo):
+class TensorStructInfo(metaclass=_NodeNameMeta, node=relax.TensorStructInfo):
     """A tensor. `shape` is a list of dimensions, a shape expression or a variable holding a shape."""
 
     @staticmethod
@@ -98,7 +98,7 @@ class TensorStructInfo(metaclass=_Kind, node=relax.TensorStructInfo):
         return relax.TensorStructInfo(shape, known, size, vdevice, span=span)
 
 
-class TupleStructInfo(metaclass=_Kind, node=relax.TupleStructInfo):
+class TupleStructInfo(metaclass=_NodeNameMeta, node=relax.TupleStructInfo):
     """A tuple of values with such struct info."""
 
     @staticmethod
@@ -106,7 +106,7 @@ class TupleStructInfo(metaclass=_Kind, node=relax.TupleStructInfo):
         return relax.TupleStructInfo(tuple(struct_info(f, "a field") for f in fields), span=span)
 
 
-class FuncStructInfo(metaclass=_Kind, node=relax.FuncStructInfo):
+class FuncStructInfo(metaclass=_NodeNameMeta, node=relax.FuncStructInfo):
     """A function."""
 
     @staticmethod
@@ -133,7 +133,7 @@ def _variable(kind: type, name: Any, info: Any, span: Span | None) -> Any:
     return kind(name, info, span=span)
 
 
-class Var(metaclass=_Kind, node=relax.Var):
+class Var(metaclass=_NodeNameMeta, node=relax.Var):
     """A variable with what is known of it."""
 
     @staticmethod
@@ -142,7 +142,7 @@ class Var(metaclass=_Kind, node=relax.Var):
         return var
 
 
-class DataflowVar(metaclass=_Kind, node=relax.DataflowVar):
+class DataflowVar(metaclass=_NodeNameMeta, node=relax.DataflowVar):
     """A variable that lives in its dataflow block only."""
 
     @staticmethod
@@ -153,7 +153,7 @@ class DataflowVar(metaclass=_Kind, node=relax.DataflowVar):
         return var
 
 
-class Constant(metaclass=_Kind, node=relax.Constant):
+class Constant(metaclass=_NodeNameMeta, node=relax.Constant):
     """A tensor known at compile time, from an array."""
 
     @staticmethod
@@ -164,7 +164,7 @@ class Constant(metaclass=_Kind, node=relax.Constant):
         return relax.Constant(constant.data, struct_info or constant.struct_info, span=span)
 
 
-class ShapeExpr(metaclass=_Kind, node=relax.ShapeExpr):
+class ShapeExpr(metaclass=_NodeNameMeta, node=relax.ShapeExpr):
     """A shape as a value."""
 
     @staticmethod
@@ -173,7 +173,7 @@ class ShapeExpr(metaclass=_Kind, node=relax.ShapeExpr):
         return relax.ShapeExpr(dims, relax.ShapeStructInfo(dims, len(dims)), span=span)
 
 
-class PrimValue(metaclass=_Kind, node=relax.PrimValue):
+class PrimValue(metaclass=_NodeNameMeta, node=relax.PrimValue):
     """A scalar as a value: Python's integers are int64, its floats float64."""
 
     @staticmethod
@@ -184,7 +184,7 @@ class PrimValue(metaclass=_Kind, node=relax.PrimValue):
         return values.scalar(value, span)
 
 
-class StringImm(metaclass=_Kind, node=relax.StringImm):
+class StringImm(metaclass=_NodeNameMeta, node=relax.StringImm):
     """A string as a value."""
 
     @staticmethod
@@ -192,7 +192,7 @@ class StringImm(metaclass=_Kind, node=relax.StringImm):
         return relax.StringImm(value, relax.ObjectStructInfo(), span=span)
 
 
-class DataTypeImm(metaclass=_Kind, node=relax.DataTypeImm):
+class DataTypeImm(metaclass=_NodeNameMeta, node=relax.DataTypeImm):
     """A dtype as a value."""
 
     @staticmethod
@@ -200,7 +200,7 @@ class DataTypeImm(metaclass=_Kind, node=relax.DataTypeImm):
         return relax.DataTypeImm(convert.dtype_of(value), relax.ObjectStructInfo(), span=span)
 
 
-class ExternFunc(metaclass=_Kind, node=relax.ExternFunc):
+class ExternFunc(metaclass=_NodeNameMeta, node=relax.ExternFunc):
     """A packed function of the environment, by its registered name."""
 
     @staticmethod
@@ -213,7 +213,7 @@ class ExternFunc(metaclass=_Kind, node=relax.ExternFunc):
         return plain if struct_info is None else relax.ExternFunc(global_symbol, struct_info, span=span)
 
 
-class GlobalVar(metaclass=_Kind, node=relax.GlobalVar):
+class GlobalVar(metaclass=_NodeNameMeta, node=relax.GlobalVar):
     """A function of the module, by its name."""
 
     @staticmethod
@@ -225,7 +225,7 @@ class GlobalVar(metaclass=_Kind, node=relax.GlobalVar):
 # ---------------------------------------------------------------- compound expressions
 
 
-class Tuple(metaclass=_Kind, node=relax.Tuple):
+class Tuple(metaclass=_NodeNameMeta, node=relax.Tuple):
     """A tuple of values."""
 
     @staticmethod
@@ -236,7 +236,7 @@ class Tuple(metaclass=_Kind, node=relax.Tuple):
         return relax.Tuple(elements, known, span=span)
 
 
-class TupleGetItem(metaclass=_Kind, node=relax.TupleGetItem):
+class TupleGetItem(metaclass=_NodeNameMeta, node=relax.TupleGetItem):
     """One item of a tuple."""
 
     @staticmethod
@@ -252,7 +252,7 @@ class TupleGetItem(metaclass=_Kind, node=relax.TupleGetItem):
         return relax.TupleGetItem(item.tuple_value, index, item.struct_info, span=span)
 
 
-class Call(metaclass=_Kind, node=relax.Call):
+class Call(metaclass=_NodeNameMeta, node=relax.Call):
     """A call of an operator (by `Op` or name), a function or a value that is one.
 
     The struct info of the result is inferred when the call is bound. Attributes that are not given have their default.
@@ -274,24 +274,24 @@ class Call(metaclass=_Kind, node=relax.Call):
         return relax.Call(op, tuple(map(as_expr, args)), filled, types, span=span)
 
 
-def _attributes(op: tir.Op, given: Mapping[str, Any] | None, span: Span | None) -> Attrs:
+def _attributes(op: tir.Op, stated: Mapping[str, Any] | None, span: Span | None) -> Attrs:
     """The attributes of an operator, checked, those left out with their defaults."""
     known_op = signature.signature(op.name)
     if known_op is None or not op.name.startswith("relax."):
-        raise CompileError(error("E0440", f"there is no operator `{op.name}`", span, help=_close(op.name)))
+        raise CompileError(error("E0440", f"there is no operator `{op.name}`", span, help=_suggestion(op.name)))
     known = {p.name: p for p in known_op.params if p.is_attr}
     attributes: dict[str, Any] = {}
-    for name in given or ():
+    for name in stated or ():
         if name not in known:
             help = did_you_mean(name, known) or (f"it has {', '.join(known)}" if known else "it has none")
             raise CompileError(error("E0441", f"`{op.name}` has no attribute `{name}`", span, help=help))
     for name in known_op.attr_order:
         param = known[name]
-        value = given[name] if given is not None and name in given else param.default
+        value = stated[name] if stated is not None and name in stated else param.default
         if value is signature.REQUIRED:
             if param.default_from is None:
                 raise CompileError(error("E0441", f"`{op.name}` lacks its attribute `{name}`", span))
-            value = (given or {}).get(param.default_from)
+            value = (stated or {}).get(param.default_from)
         try:
             final = values.attribute(param, value)
         except (values.BadValue, ValueError) as problem:
@@ -301,11 +301,11 @@ def _attributes(op: tir.Op, given: Mapping[str, Any] | None, span: Span | None) 
     return Attrs(attributes) if attributes else EMPTY
 
 
-def _close(name: str) -> str | None:
+def _suggestion(name: str) -> str | None:
     return did_you_mean(name, signature.names())
 
 
-class If(metaclass=_Kind, node=relax.If):
+class If(metaclass=_NodeNameMeta, node=relax.If):
     """One of two values. Branches that are no sequences become such when the `If` is bound."""
 
     @staticmethod
@@ -319,7 +319,7 @@ def _sequence(value: Any) -> relax.SeqExpr:
     return expr if isinstance(expr, relax.SeqExpr) else relax.SeqExpr((), expr, expr.struct_info)
 
 
-class SeqExpr(metaclass=_Kind, node=relax.SeqExpr):
+class SeqExpr(metaclass=_NodeNameMeta, node=relax.SeqExpr):
     """Blocks of bindings, and a result."""
 
     @staticmethod
@@ -328,7 +328,7 @@ class SeqExpr(metaclass=_Kind, node=relax.SeqExpr):
         return relax.SeqExpr(tuple(blocks), result, result.struct_info, span=span)
 
 
-class Function(metaclass=_Kind, node=relax.Function):
+class Function(metaclass=_NodeNameMeta, node=relax.Function):
     """A function. What it returns is what is known of its body, unless `ret_struct_info` says less or more."""
 
     @staticmethod
@@ -345,7 +345,7 @@ class Function(metaclass=_Kind, node=relax.Function):
 # ---------------------------------------------------------------- bindings
 
 
-class VarBinding(metaclass=_Kind, node=relax.VarBinding):
+class VarBinding(metaclass=_NodeNameMeta, node=relax.VarBinding):
     """`var = value`."""
 
     @staticmethod
@@ -353,7 +353,7 @@ class VarBinding(metaclass=_Kind, node=relax.VarBinding):
         return relax.VarBinding(var, as_expr(value), span=span)
 
 
-class MatchCast(metaclass=_Kind, node=relax.MatchCast):
+class MatchCast(metaclass=_NodeNameMeta, node=relax.MatchCast):
     """`var = R.match_cast(value, struct_info)`."""
 
     @staticmethod
@@ -361,7 +361,7 @@ class MatchCast(metaclass=_Kind, node=relax.MatchCast):
         return relax.MatchCast(var, as_expr(value), convert.struct_info(struct_info, "what is cast to"), span=span)
 
 
-class BindingBlock(metaclass=_Kind, node=relax.BindingBlock):
+class BindingBlock(metaclass=_NodeNameMeta, node=relax.BindingBlock):
     """Bindings in order."""
 
     @staticmethod
@@ -369,7 +369,7 @@ class BindingBlock(metaclass=_Kind, node=relax.BindingBlock):
         return relax.BindingBlock(tuple(bindings), span=span)
 
 
-class DataflowBlock(metaclass=_Kind, node=relax.DataflowBlock):
+class DataflowBlock(metaclass=_NodeNameMeta, node=relax.DataflowBlock):
     """Bindings without side effects."""
 
     @staticmethod

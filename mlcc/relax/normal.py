@@ -47,11 +47,15 @@ class Normalizer:
                 return self._call(expr)
             case relax.Tuple(fields=fields):
                 leaves = self._leaves(fields)
-                return expr if leaves is fields and expr.struct_info is not None else _at(make_tuple(leaves), expr)
+                return (
+                    expr
+                    if leaves is fields and expr.struct_info is not None
+                    else _with_span_of(make_tuple(leaves), expr)
+                )
             case relax.TupleGetItem(tuple_value=value, index=index):
-                done = self.leaf(value)
-                same = done is value and expr.struct_info is not None
-                return expr if same else _at(get_item(done, index), expr)
+                operand = self.leaf(value)
+                same = operand is value and expr.struct_info is not None
+                return expr if same else _with_span_of(get_item(operand, index), expr)
             case relax.If():
                 return self.keep(self._if(expr))  # type: ignore[no-any-return]
             case relax.SeqExpr():
@@ -90,13 +94,13 @@ class Normalizer:
         if params is None or len(params) != len(call.args):
             return  # inference looks at the number
         bound: dict[tir.Var, tir.Expr] = {}
-        for want, argument in zip(params, call.args, strict=True):
+        for parameter_info, argument in zip(params, call.args, strict=True):
             if argument.struct_info is not None:
-                match_info(want, argument.struct_info, bound)
-        for index, (want, argument) in enumerate(zip(params, call.args, strict=True)):
-            said, known = substitute(want, bound), argument.struct_info
-            if known is not None and fit(said, known) is Fit.CONTRADICTS:
-                message = f"argument {index} is `{known}`, the function takes `{want}`"
+                match_info(parameter_info, argument.struct_info, bound)
+        for index, (parameter_info, argument) in enumerate(zip(params, call.args, strict=True)):
+            expected, known = substitute(parameter_info, bound), argument.struct_info
+            if known is not None and fit(expected, known) is Fit.CONTRADICTS:
+                message = f"argument {index} is `{known}`, the function takes `{parameter_info}`"
                 raise CompileError(error("E0441", message, call.span))
 
     def _if(self, expr: relax.If) -> relax.If:
@@ -113,7 +117,7 @@ class Normalizer:
         same = len(new_seq.blocks) == len(seq.blocks) and all(
             a is b for a, b in zip(new_seq.blocks, seq.blocks, strict=True)
         )
-        return seq if same and body is seq.body and seq.struct_info is not None else _at(new_seq, seq)
+        return seq if same and body is seq.body and seq.struct_info is not None else _with_span_of(new_seq, seq)
 
     def _block(self, block: relax.BindingBlock) -> relax.BindingBlock:
         self._begin(isinstance(block, relax.DataflowBlock))
@@ -122,8 +126,8 @@ class Normalizer:
             for binding in block.bindings:
                 value = binding.value  # type: ignore[attr-defined]
                 cast = isinstance(binding, relax.MatchCast)
-                done = self.leaf(value) if cast else self.normalize(value)
-                bindings += [*self._end().bindings, replace(binding, value=done)]
+                value_in_normal_form = self.leaf(value) if cast else self.normalize(value)
+                bindings += [*self._end().bindings, replace(binding, value=value_in_normal_form)]
                 self._begin(isinstance(block, relax.DataflowBlock))
         finally:
             self._end()
@@ -139,8 +143,8 @@ class Normalizer:
         return make_function(func.params, body, func.attrs, func.ret_struct_info, func.is_pure, func.span)  # type: ignore[arg-type]
 
 
-def _at(made: Any, old: relax.Expr) -> Any:
-    return replace(made, span=old.span)
+def _with_span_of(expr: Any, old: relax.Expr) -> Any:
+    return replace(expr, span=old.span)
 
 
 def make_if(condition: relax.Expr, then: relax.SeqExpr, other: relax.SeqExpr, old: relax.If) -> relax.If:
@@ -148,21 +152,21 @@ def make_if(condition: relax.Expr, then: relax.SeqExpr, other: relax.SeqExpr, ol
     if then.struct_info is None or other.struct_info is None:
         info = old.struct_info
     else:
-        info = common(outside(then), outside(other))
+        info = common(visible_struct_info(then), visible_struct_info(other))
     same = condition is old.condition and then is old.true_branch and other is old.false_branch
     if same and old.struct_info is not None:
         return old
     return relax.If(condition, then, other, info, span=old.span)
 
 
-def outside(seq: relax.SeqExpr) -> relax.StructInfo:
+def visible_struct_info(seq: relax.SeqExpr) -> relax.StructInfo:
     """Return the struct info of a sequence's result outside of it, without the symbolic variables that it defines."""
     info = seq.struct_info or relax.ObjectStructInfo()
-    own = {v for v in _defined(seq.blocks) if isinstance(v, tir.Var)}
+    own = {v for v in _symbols_defined_in(seq.blocks) if isinstance(v, tir.Var)}
     return erase(info, {}, own) if own else info
 
 
-def _defined(blocks: Iterable[relax.BindingBlock]) -> Iterable[tir.Var]:
+def _symbols_defined_in(blocks: Iterable[relax.BindingBlock]) -> Iterable[tir.Var]:
     """The symbolic variables that casts in these blocks mention."""
     for block in blocks:
         for binding in block.bindings:

@@ -67,21 +67,21 @@ def _unknown(prefix: str, name: str) -> str:
 
 
 def _function(path: str) -> Callable[..., relax.Call]:
-    def made(*args: Any, **kwargs: Any) -> relax.Call:
+    def operator(*args: Any, **kwargs: Any) -> relax.Call:
         return call(path, *args, **kwargs)
 
-    made.__name__ = made.__qualname__ = path.rpartition(".")[2]
-    made.__doc__ = f"The operator `relax.{path}`; see docs/ops.md."
+    operator.__name__ = operator.__qualname__ = path.rpartition(".")[2]
+    operator.__doc__ = f"The operator `relax.{path}`; see docs/ops.md."
     declared = signature.signature(path)
     if declared is not None:
-        made.__signature__ = _python_signature(declared)  # type: ignore[attr-defined]
-    return made
+        operator.__signature__ = _python_signature(declared)  # type: ignore[attr-defined]
+    return operator
 
 
-def _python_signature(found: signature.Signature) -> _inspect.Signature:
+def _python_signature(declared: signature.Signature) -> _inspect.Signature:
     """The parameters as `help()` shows them."""
     kind, parameters = _inspect.Parameter.POSITIONAL_OR_KEYWORD, []
-    for param in found.params:
+    for param in declared.params:
         if param.kind == "rest":
             parameters.append(_inspect.Parameter(param.name, _inspect.Parameter.VAR_POSITIONAL))
             kind = _inspect.Parameter.KEYWORD_ONLY  # type: ignore[assignment]

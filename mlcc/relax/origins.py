@@ -13,8 +13,8 @@ from mlcc.ir.module import Func, IRModule
 from mlcc.ir.versions import version_names
 from mlcc.relax.queries import all_bindings, tir_callee
 
-_SHOWN = 2
-_FAR = 64  # lines from a binding to the comment that holds for it
+_MAX_SHOWN = 2
+_MAX_DISTANCE = 64  # lines from a binding to the comment that holds for it
 _BINDING = re.compile(r"\s*([A-Za-z0-9]+)\w*(?:: R\..*)? = ")  # with what the names of a node's variables begin with
 
 
@@ -25,7 +25,7 @@ def origin(span: Span | None) -> str:
         return ""
     last, _ = span.source.line_col(span.end - 1)
     stem = ""
-    for line in range(last, max(last - _FAR, 0), -1):
+    for line in range(last, max(last - _MAX_DISTANCE, 0), -1):
         text = span.source.line(line)
         match = _BINDING.match(text)
         if line < last and (match is None or match[1] != stem):
@@ -63,12 +63,16 @@ def kernels_at(module: IRModule, pattern: str) -> list[str]:
     """The TensorIR functions whose name, or for a pattern like `@layer1.*.conv1` whose module path in the source model,
     is as the pattern says; `*`, `?` and `[...]` are as in file names, and `*` stands for dots, too."""
     if not pattern.startswith("@"):
-        return [name for name, func in module.functions.items() if _fits(func, name, pattern)]
+        return [name for name, func in module.functions.items() if _is_matching_kernel(func, name, pattern)]
     paths = {name: [comment.split(" ")[0] for comment in comments] for name, comments in _comments(module).items()}
-    return [n for n, f in module.functions.items() if any(_fits(f, path, pattern[1:]) for path in paths.get(n, ()))]
+    return [
+        n
+        for n, f in module.functions.items()
+        if any(_is_matching_kernel(f, path, pattern[1:]) for path in paths.get(n, ()))
+    ]
 
 
-def _fits(func: Func, name: str, pattern: str) -> bool:
+def _is_matching_kernel(func: Func, name: str, pattern: str) -> bool:
     return isinstance(func, tir.PrimFunc) and fnmatchcase(name, pattern)
 
 
@@ -92,5 +96,5 @@ def _comments(module: IRModule) -> dict[str, list[str]]:
 
 
 def _listed(comments: list[str]) -> str:
-    more = f" and {len(comments) - _SHOWN} more" if len(comments) > _SHOWN else ""
-    return "; ".join(comments[:_SHOWN]) + more
+    more = f" and {len(comments) - _MAX_SHOWN} more" if len(comments) > _MAX_SHOWN else ""
+    return "; ".join(comments[:_MAX_SHOWN]) + more

@@ -167,7 +167,7 @@ def callees(func: Func) -> set[str]:
 def live_vars(func: relax.Function, module: IRModule) -> set[relax.Var]:
     """The variables whose values are needed. A branch's own bindings count on their own, not for the `if`."""
     needs: dict[relax.Var, list[relax.Var]] = {}
-    waiting = list(_outer_uses(func.body))
+    worklist = list(_outer_uses(func.body))
     for binding, block in all_bindings(func.body):
         value = binding.value  # type: ignore[attr-defined]
         needs[binding.var] = list(_outer_uses(value))
@@ -175,14 +175,14 @@ def live_vars(func: relax.Function, module: IRModule) -> set[relax.Var]:
             needs[binding.var] += used_vars(binding.struct_info)
         in_dataflow = isinstance(block, relax.DataflowBlock)
         if isinstance(binding, relax.MatchCast) or (not in_dataflow and is_impure(value, module)):
-            waiting.append(binding.var)
+            worklist.append(binding.var)
     live: set[relax.Var] = set()
-    while waiting:
-        var = waiting.pop()
+    while worklist:
+        var = worklist.pop()
         if var not in live:
             live.add(var)
-            waiting += needs.get(var, ())
-            waiting += used_vars(var.struct_info)
+            worklist += needs.get(var, ())
+            worklist += used_vars(var.struct_info)
     return live
 
 

@@ -18,11 +18,11 @@ def misuse(message: str, help: str | None = None) -> CompileError:
     return CompileError(error("E0460", message, help=help))
 
 
-def parameters(given: Any) -> tuple[relax.Var, ...] | None:
+def parameters(value: Any) -> tuple[relax.Var, ...] | None:
     """A function's parameters, from one variable or several. Raises TypeError for what is no variable."""
-    if given is None:
+    if value is None:
         return None
-    params = (given,) if isinstance(given, relax.Var) else given
+    params = (value,) if isinstance(value, relax.Var) else value
     if isinstance(params, relax.Tuple):
         params = params.fields
     if not isinstance(params, (list, tuple)):

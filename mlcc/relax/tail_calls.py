@@ -9,19 +9,21 @@ from mlcc.ir import relax
 
 def tail_calls(name: str, func: relax.Function) -> frozenset[relax.Call]:
     """The calls of the function `name` in its own body whose value is its own result, whatever branch they stand in."""
-    return frozenset(c for c in _last(func.body) if isinstance(c.op, relax.GlobalVar) and c.op.name == name)
+    return frozenset(
+        c for c in _calls_in_tail_position(func.body) if isinstance(c.op, relax.GlobalVar) and c.op.name == name
+    )
 
 
-def _last(expr: relax.Expr) -> Iterator[relax.Call]:
+def _calls_in_tail_position(expr: relax.Expr) -> Iterator[relax.Call]:
     """The calls that give the value of an expression, with nothing after them."""
     if isinstance(expr, relax.Call):
         yield expr
     elif isinstance(expr, relax.If):
-        yield from _last(expr.true_branch)
-        yield from _last(expr.false_branch)
+        yield from _calls_in_tail_position(expr.true_branch)
+        yield from _calls_in_tail_position(expr.false_branch)
     elif isinstance(expr, relax.SeqExpr):
         bindings = [b for block in expr.blocks for b in block.bindings]
         result: relax.Expr = expr.body
         while bindings and bindings[-1].var is result:
             result = bindings.pop().value  # type: ignore[attr-defined]
-        yield from _last(result)
+        yield from _calls_in_tail_position(result)

@@ -28,24 +28,24 @@ def te_call(
     kwargs = dict(kwargs)
     attrs = kwargs.pop("primfunc_attrs", None)
     stated = kwargs.pop("sinfo_args", None) or kwargs.pop("ty_args", None)
-    given = _Arguments(builder)
-    result = func(*(given.convert(a) for a in args), **{k: given.convert(a) for k, a in kwargs.items()})
+    arguments = _Arguments(builder)
+    result = func(*(arguments.convert(a) for a in args), **{k: arguments.convert(a) for k, a in kwargs.items()})
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
-    for one in outputs:
-        if not isinstance(one, te.Tensor):
-            raise TypeError(f"`{hint}` returns te tensors, not {values.describe(one)}")
-    unbound = given.unbound(outputs)
-    kernel = te.create_prim_func([*given.params, *unbound, *outputs], "int64")
+    for output in outputs:
+        if not isinstance(output, te.Tensor):
+            raise TypeError(f"`{hint}` returns te tensors, not {values.describe(output)}")
+    unbound = arguments.unbound(outputs)
+    kernel = te.create_prim_func([*arguments.params, *unbound, *outputs], "int64")
     kernel = kernel.with_attr(attrs) if attrs else kernel
     name = builder.add_func(kernel.without_attr("global_symbol"), hint)
-    back = {new: old for old, new in given.fresh.items()}
-    infos = [_result(t, back, given.vdevice) for t in outputs]
+    back = {new: old for old, new in arguments.fresh.items()}
+    infos = [_result(t, back, arguments.vdevice) for t in outputs]
     out: relax.StructInfo = infos[0] if not isinstance(result, (list, tuple)) else _results(infos)
     if stated:
         out = stated[0] if len(stated) == 1 else relax.TupleStructInfo(tuple(stated))
     extra = [prim_value(substitute(v, back)) for v in unbound]
     module = builder._module.module
-    return call_tir(name.name, module[name], [*given.passed, *extra], out)  # type: ignore[arg-type]
+    return call_tir(name.name, module[name], [*arguments.values, *extra], out)  # type: ignore[arg-type]
 
 
 def _results(infos: list[relax.TensorStructInfo]) -> relax.StructInfo:
@@ -64,7 +64,7 @@ class _Arguments:
 
     builder: BlockBuilder
     params: list[Any] = field(default_factory=list)  # te tensors and variables
-    passed: list[relax.Expr] = field(default_factory=list)  # what is given for them
+    values: list[relax.Expr] = field(default_factory=list)  # what is given for them
     scalars: list[tir.Expr] = field(default_factory=list)
     fresh: dict[tir.Var, tir.Var] = field(default_factory=dict)  # the caller's -> the function's
     vdevice: str | None = None
@@ -112,7 +112,7 @@ class _Arguments:
                     return self._scalar(info.value)
                 var = tir.Var(expr.name if isinstance(expr, relax.Var) else "scalar", info.dtype)
                 self.params.append(var)
-                self.passed.append(expr)
+                self.values.append(expr)
                 return Scalar(var)
             case relax.TupleStructInfo() as info:
                 return [self._expression(self.builder.emit(get_item(expr, i))) for i in range(len(info.fields))]
@@ -125,9 +125,9 @@ class _Arguments:
         if info.dims is None or info.dtype is None:
             help = "match_cast states it"
             raise TypeError(f"`{name}` has no known {'shape' if info.dims is None else 'dtype'} for emit_te; {help}")
-        tensor = te.placeholder(tuple(self._renew(d) for d in info.dims), info.dtype, name)
+        tensor = te.placeholder(tuple(self._over_own_variables(d) for d in info.dims), info.dtype, name)
         self.params.append(tensor)
-        self.passed.append(expr)
+        self.values.append(expr)
         self.vdevice = self.vdevice or info.vdevice
         return tensor
 
@@ -135,18 +135,18 @@ class _Arguments:
         if isinstance(value, tir.Var) and value.dtype is not INT64:
             var = tir.Var(value.name, value.dtype)
             self.params.append(var)
-            self.passed.append(prim_value(value))
+            self.values.append(prim_value(value))
             return Scalar(var)
-        renewed = self._renew(value)
+        renewed = self._over_own_variables(value)
         self.scalars.append(renewed)
         return Scalar(renewed)
 
-    def _renew(self, value: tir.Expr) -> tir.Expr:
+    def _over_own_variables(self, value: tir.Expr) -> tir.Expr:
         for var in walk(value):
             if isinstance(var, tir.Var) and var not in self.fresh:
                 self.fresh[var] = tir.Var(var.name, var.dtype)
-        renewed: tir.Expr = substitute(value, self.fresh)
-        return renewed
+        replaced: tir.Expr = substitute(value, self.fresh)
+        return replaced
 
     def unbound(self, outputs: Iterable[te.Tensor]) -> list[tir.Var]:
         """Symbolic variables that no tensor has alone as a dimension, in order of first use."""

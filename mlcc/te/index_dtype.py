@@ -13,10 +13,10 @@ IF_THEN_ELSE = tir.Op("tir.if_then_else")
 
 def with_index_dtype(func: tir.PrimFunc, dtype: DType) -> tir.PrimFunc:
     """`func` with its loop variables, extents, shapes and indices in `dtype`; other integers keep theirs."""
-    return _Convert(dtype).function(func)
+    return _IndexDtypeConverter(dtype).function(func)
 
 
-class _Convert:
+class _IndexDtypeConverter:
     """Conversion of the index dtype: `index` converts indices and extents, `value` computed values.
 
     Both share the table of variables.
@@ -104,11 +104,11 @@ class _Convert:
             return construct.load(self.buffer(old.buffer), *(self.index(i) for i in old.indices))
         if isinstance(old, tir.Select):
             parts = (self.condition(old.condition), self.value(old.true_value), self.value(old.false_value))
-            return self._matched(old, tir.Select(old.dtype, *parts, span=old.span))
+            return self._match_operands(old, tir.Select(old.dtype, *parts, span=old.span))
         if isinstance(old, tir.Call) and old.op == IF_THEN_ELSE:
             args = (self.condition(old.args[0]), *(self.value(a) for a in old.args[1:]))
-            return self._matched(old, replace(old, args=args))
-        return self._matched(old, map_children(old, self._child))
+            return self._match_operands(old, replace(old, args=args))
+        return self._match_operands(old, map_children(old, self._child))
 
     def _child(self, node: Any) -> Any:
         return self.value(node) if isinstance(node, tir.Expr) else node
@@ -118,7 +118,7 @@ class _Convert:
         if isinstance(old, (tir.And, tir.Or, tir.Not)):
             return map_children(old, lambda n: self.condition(n) if isinstance(n, tir.Expr) else n)
         if isinstance(old, tir.CompareOp) and old.lhs.dtype in (INT32, INT64):
-            return self._matched(old, map_children(old, self._index_child))
+            return self._match_operands(old, map_children(old, self._index_child))
         return self.value(old)
 
     def index(self, old: tir.Expr) -> Any:
@@ -138,7 +138,7 @@ class _Convert:
         if isinstance(old, tir.Cast) and old.value.dtype is INT32 and old.dtype is INT64:
             return construct.cast(self.dtype, self.index(old.value))
         if isinstance(old, (tir.BinaryOp, tir.Select)) or (isinstance(old, tir.Call) and old.op == IF_THEN_ELSE):
-            converted = self._matched(old, map_children(old, self._index_child))
+            converted = self._match_operands(old, map_children(old, self._index_child))
         else:
             converted = self.value(old)
         return converted
@@ -146,16 +146,16 @@ class _Convert:
     def _index_child(self, node: Any) -> Any:
         return self.index(node) if isinstance(node, tir.Expr) else node
 
-    def _matched(self, old: Any, made: Any) -> Any:
+    def _match_operands(self, old: Any, expr: Any) -> Any:
         """`made` with operands of one dtype again, and the dtype that follows from them."""
-        if isinstance(made, tir.BinaryOp):
-            lhs, rhs = construct.match_types(made.lhs, made.rhs)
-            dtype = made.dtype if isinstance(made, (tir.CompareOp, tir.And, tir.Or)) else lhs.dtype
-            return replace(made, dtype=dtype, lhs=lhs, rhs=rhs)
-        if isinstance(made, tir.Select):
-            a, b = construct.match_types(made.true_value, made.false_value)
-            return replace(made, dtype=a.dtype, true_value=a, false_value=b)
-        if isinstance(made, tir.Call) and made.op == IF_THEN_ELSE:
-            a, b = construct.match_types(made.args[1], made.args[2])
-            return replace(made, dtype=a.dtype, args=(made.args[0], a, b))
-        return made
+        if isinstance(expr, tir.BinaryOp):
+            lhs, rhs = construct.match_types(expr.lhs, expr.rhs)
+            dtype = expr.dtype if isinstance(expr, (tir.CompareOp, tir.And, tir.Or)) else lhs.dtype
+            return replace(expr, dtype=dtype, lhs=lhs, rhs=rhs)
+        if isinstance(expr, tir.Select):
+            a, b = construct.match_types(expr.true_value, expr.false_value)
+            return replace(expr, dtype=a.dtype, true_value=a, false_value=b)
+        if isinstance(expr, tir.Call) and expr.op == IF_THEN_ELSE:
+            a, b = construct.match_types(expr.args[1], expr.args[2])
+            return replace(expr, dtype=a.dtype, args=(expr.args[0], a, b))
+        return expr

@@ -23,13 +23,13 @@ def const(value: bool | int | float, dtype: DType | str = "int32") -> Scalar:
 
 
 def _intrinsic(name: str) -> Callable[[Operand], Scalar]:
-    def made(x: Operand) -> Scalar:
+    def function(x: Operand) -> Scalar:
         value = raw(x)
         return Scalar(construct.call(value.dtype, name, value))
 
-    made.__name__ = name
-    made.__doc__ = f"`T.{name}(x)`."
-    return made
+    function.__name__ = name
+    function.__doc__ = f"`T.{name}(x)`."
+    return function
 
 
 exp = _intrinsic("exp")
@@ -59,7 +59,7 @@ popcount = _intrinsic("popcount")
 
 
 def _rounding(name: str, fold: Callable[[float], float]) -> Callable[[Operand], Scalar]:
-    def made(x: Operand) -> Scalar:
+    def function(x: Operand) -> Scalar:
         value = raw(x)
         if not value.dtype.is_float:
             return Scalar(value)
@@ -67,9 +67,9 @@ def _rounding(name: str, fold: Callable[[float], float]) -> Callable[[Operand], 
             return Scalar(construct.const(float(fold(value.value)), value.dtype))
         return Scalar(construct.call(value.dtype, name, value))
 
-    made.__name__ = name
-    made.__doc__ = f"`T.{name}(x)`; integers stay as they are."
-    return made
+    function.__name__ = name
+    function.__doc__ = f"`T.{name}(x)`; integers stay as they are."
+    return function
 
 
 floor = _rounding("floor", math.floor)

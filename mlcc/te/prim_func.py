@@ -25,25 +25,25 @@ def create_prim_func(ops: Any, index_dtype_override: DType | str | None = None) 
     Tensors that are computed but not listed live in the function. With `index_dtype_override` all indices, extents
     and shapes have that dtype.
     """
-    given = list(ops) if isinstance(ops, (list, tuple)) else [ops]
-    return _Builder(given, index_dtype_override).build()
+    parameters = list(ops) if isinstance(ops, (list, tuple)) else [ops]
+    return _Builder(parameters, index_dtype_override).build()
 
 
 class _Builder:
     """The buffers of one function in the making."""
 
-    def __init__(self, given: list[Any], index_dtype: DType | str | None) -> None:
-        self.given = given
+    def __init__(self, parameters: list[Any], index_dtype: DType | str | None) -> None:
+        self.parameters = parameters
         self.index_dtype = None if index_dtype is None else DType.of(index_dtype)
         self.buffers: dict[tir.Buffer, tir.Buffer] = {}  # a tensor's buffer -> the function's
         self.analyzer = Analyzer()
 
     def build(self) -> tir.PrimFunc:
-        listed = [t for t in self.given if isinstance(t, Tensor)]
-        operations = list(_ordered(listed))
+        listed = [t for t in self.parameters if isinstance(t, Tensor)]
+        operations = list(_in_dependence_order(listed))
         params: list[tir.Var] = []
         matched: list[tir.Buffer | None] = []
-        for item in self.given:
+        for item in self.parameters:
             if isinstance(item, Tensor):
                 buffer = self._buffer(item)
                 params.append(tir.Var(f"var_{buffer.name}", HANDLE))
@@ -77,7 +77,7 @@ class _Builder:
     def _attrs(self, operations: Sequence[Operation]) -> Attrs:
         """`layout_free_buffers` lists the parameters that some operation marked as free in their layout."""
         free = {id(t) for op in operations for t in op.attrs.get(LAYOUT_FREE, ())}
-        positions = tuple(i for i, item in enumerate(self.given) if id(item) in free)
+        positions = tuple(i for i, item in enumerate(self.parameters) if id(item) in free)
         attrs: dict[str, Any] = {"global_symbol": "main", "tir.noalias": True}
         if positions:
             attrs["layout_free_buffers"] = positions
@@ -91,12 +91,12 @@ class _Builder:
         if op.extern is not None:
             yield self._opaque(op, op.extern)
             return
-        spatial = [self._plain(a.iter_var, {}) for a in op.axis]
+        spatial = [self._simplified_axis(a.iter_var, {}) for a in op.axis]
         names = {a.var for a in spatial}
         if any(names & used_vars(a.dom) for a in op.reduce_axis):
             yield self._nested(op, spatial)
             return
-        axes = [*spatial, *(self._plain(a.iter_var, {}) for a in op.reduce_axis)]
+        axes = [*spatial, *(self._simplified_axis(a.iter_var, {}) for a in op.reduce_axis)]
         loops = [tir.Var(a.var.name, a.var.dtype) for a in axes]
         kinds = [None] if isinstance(op.body[0], tir.Reduce) else list(range(len(op.body)))
         yield from _loops(axes, loops, tuple(self._realize(op, axes, loops, index) for index in kinds))
@@ -107,31 +107,31 @@ class _Builder:
             buffer = self._buffer(tensor)
             renamed |= {tensor.buffer: buffer, tensor.buffer.data: buffer.data}
         body = substitute(extern.body, renamed)
-        reads = tuple(_whole(self._buffer(t)) for t in extern.inputs)
-        writes = tuple(_whole(self._buffer(t)) for t in op.outputs)
+        reads = tuple(_full_region(self._buffer(t)) for t in extern.inputs)
+        writes = tuple(_full_region(self._buffer(t)) for t in op.outputs)
         block = tir.Block(op.name, (), reads, writes, body, alloc_buffers=substitute(extern.scratch, renamed))
         return tir.BlockRealize((), tir.TRUE, block)
 
     def _nested(self, op: Operation, spatial: list[tir.IterVar]) -> tir.Stmt:
         """A reduction whose ranges depend on where the result stands: a block of it in a block of the places."""
-        places = [tir.Var(f"v_{a.var.name}", a.var.dtype) for a in spatial]
-        renamed: dict[Any, Any] = {a.var: v for a, v in zip(spatial, places, strict=True)}
-        reduced = [self._plain(a.iter_var, renamed) for a in op.reduce_axis]
+        outer_vars = [tir.Var(f"v_{a.var.name}", a.var.dtype) for a in spatial]
+        renamed: dict[Any, Any] = {a.var: v for a, v in zip(spatial, outer_vars, strict=True)}
+        reduced = [self._simplified_axis(a.iter_var, renamed) for a in op.reduce_axis]
         if any({r.var for r in reduced} & used_vars(a.dom) for a in reduced):
             raise ValueError(f"`{op.name}`: the range of a reduce axis depends on another reduce axis")
         fixed = [
             tir.IterVar(a.var, tir.Range(v, construct.const(1, v.dtype)), a.kind)
-            for a, v in zip(spatial, places, strict=True)
+            for a, v in zip(spatial, outer_vars, strict=True)
         ]
         steps = [tir.Var(a.var.name, a.var.dtype) for a in reduced]
-        inner = self._realize(op, [*fixed, *reduced], [*places, *steps], None)
-        iters = tuple(tir.IterVar(v, a.dom, a.kind) for v, a in zip(places, spatial, strict=True))
+        inner = self._realize(op, [*fixed, *reduced], [*outer_vars, *steps], None)
+        iters = tuple(tir.IterVar(v, a.dom, a.kind) for v, a in zip(outer_vars, spatial, strict=True))
         body = _loops(reduced, steps, (inner,))
         outer = tir.Block(f"{op.name}_l1", iters, None, None, body)  # type: ignore[arg-type]
         loops = [tir.Var(a.var.name, a.var.dtype) for a in spatial]
         return _loops(spatial, loops, (tir.BlockRealize(tuple(loops), tir.TRUE, outer),))[0]
 
-    def _plain(self, axis: tir.IterVar, renamed: dict[Any, Any]) -> tir.IterVar:
+    def _simplified_axis(self, axis: tir.IterVar, renamed: dict[Any, Any]) -> tir.IterVar:
         """The axis with its range simplified, over the variables and buffers of the function."""
         low, extent = self._simplify(axis.dom.min, renamed), self._simplify(axis.dom.extent, renamed)
         return tir.IterVar(axis.var, tir.Range(low, extent), axis.kind)
@@ -187,17 +187,17 @@ class _Builder:
         results = [substitute(r, values) for r in combiner.result]
         if len(outs) == 1:
             return init, (tir.BufferStore(outs[0], results[0], at),)
-        held = [tir.Var(f"v_{out.name}", out.dtype) for out in outs]
-        binds = tuple(tir.Bind(v, r) for v, r in zip(held, results, strict=True))
-        stores = tuple(tir.BufferStore(out, v, at) for out, v in zip(outs, held, strict=True))
+        new_values = [tir.Var(f"v_{out.name}", out.dtype) for out in outs]
+        binds = tuple(tir.Bind(v, r) for v, r in zip(new_values, results, strict=True))
+        stores = tuple(tir.BufferStore(out, v, at) for out, v in zip(outs, new_values, strict=True))
         return init, binds + stores
 
     def _simplify(self, value: tir.Expr, renamed: dict[Any, Any]) -> tir.Expr:
         """The expression over the block's axes and the function's buffers, simplified."""
-        return self.analyzer.simplify(_Place(renamed, self.buffers).visit(value))
+        return self.analyzer.simplify(_FunctionBuffers(renamed, self.buffers).visit(value))
 
 
-def _whole(buffer: tir.Buffer) -> tir.BufferRegion:
+def _full_region(buffer: tir.Buffer) -> tir.BufferRegion:
     return tir.BufferRegion(buffer, tuple(tir.Range(construct.const(0, d.dtype), d) for d in buffer.shape))
 
 
@@ -208,7 +208,7 @@ def _loops(axes: Sequence[tir.IterVar], loops: Sequence[tir.Var], body: tuple[ti
     return body
 
 
-class _Place(Substitute):
+class _FunctionBuffers(Substitute):
     """Renames axes, and makes loads from tensors loads from the function's buffers."""
 
     def __init__(self, renamed: dict[Any, Any], buffers: dict[tir.Buffer, tir.Buffer]) -> None:
@@ -221,7 +221,7 @@ class _Place(Substitute):
         return node
 
 
-def _ordered(tensors: Sequence[Tensor]) -> Iterator[Operation]:
+def _in_dependence_order(tensors: Sequence[Tensor]) -> Iterator[Operation]:
     """The operations behind `tensors`, inputs before users, in the order in which they are first needed."""
     seen: set[int] = set()
     for tensor in tensors:

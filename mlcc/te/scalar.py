@@ -143,7 +143,7 @@ def bitwise(name: str) -> Callable[[Any, Any], tir.Expr]:
         "shift_right": lambda a, b: a >> b,
     }
 
-    def made(a: Any, b: Any) -> tir.Expr:
+    def operation(a: Any, b: Any) -> tir.Expr:
         left, right = construct.match_types(a, b)
         if left.dtype.is_float:
             raise TypeError(f"{name} needs integers, not {left.dtype}")
@@ -154,7 +154,7 @@ def bitwise(name: str) -> Callable[[Any, Any], tir.Expr]:
             return left
         return construct.call(left.dtype, name, left, right)
 
-    return made
+    return operation
 
 
 def _install() -> None:

@@ -37,11 +37,11 @@ def extern(
 # ---------------------------------------------------------------- statements
 
 
-def flat(made: Statements) -> tuple[tir.Stmt, ...]:
+def flat(statements: Statements) -> tuple[tir.Stmt, ...]:
     """Statements from nested lists of them."""
-    if isinstance(made, tir.Stmt):
-        return (made,)
-    return tuple(s for part in made for s in flat(part))
+    if isinstance(statements, tir.Stmt):
+        return (statements,)
+    return tuple(s for part in statements for s in flat(part))
 
 
 def loop(extent: Operand, body: Callable[[Scalar], Statements], name: str = "i", begin: Operand = 0) -> tir.For:
@@ -54,10 +54,10 @@ def loop(extent: Operand, body: Callable[[Scalar], Statements], name: str = "i",
 def grid(extents: Sequence[Operand], body: Callable[..., Statements], prefix: str = "ax") -> tuple[tir.Stmt, ...]:
     """Loops in each other, `body` over all of their variables."""
 
-    def nest(at: int, given: tuple[Scalar, ...]) -> Statements:
+    def nest(at: int, variables: tuple[Scalar, ...]) -> Statements:
         if at == len(extents):
-            return body(*given)
-        return loop(extents[at], lambda i: nest(at + 1, (*given, i)), f"{prefix}{at}")
+            return body(*variables)
+        return loop(extents[at], lambda i: nest(at + 1, (*variables, i)), f"{prefix}{at}")
 
     return flat(nest(0, ()))
 
@@ -69,12 +69,12 @@ def threads(count: Operand, body: Callable[[Scalar], Statements]) -> tir.For:
     """`body(i)` for every i below `count` (int64) by a thread of its own, in blocks of THREADS."""
     total = Scalar(construct.cast(INT64, raw(count)))
 
-    def one(block: Scalar, thread: Scalar) -> Statements:
+    def body_of_thread(block: Scalar, thread: Scalar) -> Statements:
         at = block * THREADS + thread
         return when(at < total, body(at))
 
     blocks = (total + (THREADS - 1)) // THREADS
-    return bound(blocks, "blockIdx.x", lambda b: bound(THREADS, "threadIdx.x", lambda t: one(b, t)))
+    return bound(blocks, "blockIdx.x", lambda b: bound(THREADS, "threadIdx.x", lambda t: body_of_thread(b, t)))
 
 
 def bound(extent: Operand, axis: str, body: Callable[[Scalar], Statements]) -> tir.For:

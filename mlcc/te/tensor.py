@@ -103,8 +103,8 @@ class Tensor:
         return Scalar(TensorLoad(self.dtype, self.buffer, tuple(raw(i) for i in indices), self))
 
     def __getitem__(self, indices: Any) -> Any:
-        given = indices if isinstance(indices, tuple) else (indices,)
-        return self(*given) if len(given) >= self.ndim else Slice(self, given)
+        index_tuple = indices if isinstance(indices, tuple) else (indices,)
+        return self(*index_tuple) if len(index_tuple) >= self.ndim else Slice(self, index_tuple)
 
     def __repr__(self) -> str:
         return f"Tensor(name={self.name}, shape={self.shape}, dtype={self.dtype})"
@@ -173,8 +173,8 @@ def _element(value: Any, name: str) -> tir.Expr:
     if isinstance(value, Tensor):
         raise ValueError(f"`{name}`: an element is a scalar, not the tensor `{value.name}`")
     if isinstance(value, Slice):
-        of, given = value.tensor, len(value.indices)
-        raise ValueError(f"`{name}`: `{of.name}` has {of.ndim} dimensions, {given} indices were given")
+        tensor, count = value.tensor, len(value.indices)
+        raise ValueError(f"`{name}`: `{tensor.name}` has {tensor.ndim} dimensions, {count} indices were given")
     if value is None:
         raise ValueError(f"`{name}`: the function of a compute returns nothing")
     return raw(value)

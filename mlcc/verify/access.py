@@ -34,11 +34,11 @@ class _Check(BlockAccess):
         own = {b.data for b in block.alloc_buffers}
         stated = [*block.reads, *block.writes]
         super().__init__({r.buffer.data: r.buffer for r in stated})
-        self._own = own
+        self._allocated = own
         self._block = block
         self._report = report
         self._conditional = 0
-        self._said: set[tuple[tir.Buffer, bool]] = set()
+        self._reported: set[tuple[tir.Buffer, bool]] = set()
         self._stated = {
             True: _by_data(block.writes),
             # what is written may be read back: a reduction does, and so does a block that fills its output in steps
@@ -54,7 +54,7 @@ class _Check(BlockAccess):
     def _stmt(self, stmt: tir.Stmt) -> None:
         if isinstance(stmt, (tir.AllocBuffer, tir.DeclBuffer)):
             self._local = self._local | {stmt.buffer.data}
-        guarded = isinstance(stmt, tir.While) or (isinstance(stmt, tir.BlockRealize) and not _always(stmt.predicate))
+        guarded = isinstance(stmt, tir.While) or (isinstance(stmt, tir.BlockRealize) and not _is_true(stmt.predicate))
         self._conditional += guarded
         super()._stmt(stmt)
         self._conditional -= guarded
@@ -63,11 +63,11 @@ class _Check(BlockAccess):
         """Ends that are attained: interval arithmetic takes a variable that comes up twice for two."""
         first = self._analyzer.simplify(low)
         last = first if high is low else self._analyzer.simplify(high)
-        if not (self._once(first) and self._once(last)):
+        if not (self._uses_variables_once(first) and self._uses_variables_once(last)):
             return EVERYTHING
         return super()._swept(first, last)
 
-    def _once(self, expr: Expr) -> bool:
+    def _uses_variables_once(self, expr: Expr) -> bool:
         """Return True if each loop variable occurs at most once in an expression."""
         used = [v for v in occurrences(expr) if v in self._domains]
         return len(used) == len(set(used))
@@ -80,28 +80,33 @@ class _Check(BlockAccess):
         if match is not None:
             region = self._through(match, region)
             buffer = match.source.buffer
-        if buffer.data in self._local or buffer.data in self._own:
+        if buffer.data in self._local or buffer.data in self._allocated:
             return
         writes = accesses is self.writes
         stated = self._stated[writes].get(buffer.data)
-        if (buffer, writes) in self._said:
+        if (buffer, writes) in self._reported:
             return
         if stated is None:
-            self._say(buffer, writes, f"is not among its T.{'writes' if writes else 'reads'}")
+            self._report_access(buffer, writes, f"is not among its T.{'writes' if writes else 'reads'}")
         elif not self._conditional and len(stated) == 1 and len(stated[0].region) == len(region):
             for at, (part, span, size) in enumerate(zip(region, stated[0].region, buffer.shape, strict=True)):
-                if self._leaves(part, span, size):
-                    self._say(buffer, writes, f"leaves the stated region in dimension {at}")
+                if self._exceeds(part, span, size):
+                    self._report_access(buffer, writes, f"leaves the stated region in dimension {at}")
                     return
 
-    def _leaves(self, part: Interval, span: tir.Range, size: Expr) -> bool:
+    def _exceeds(self, part: Interval, span: tir.Range, size: Expr) -> bool:
         """A region that has all of the buffer is not left: what a block inside states may go beyond the buffer, where
         its code makes no access (padding)."""
         if part.low is None or part.high is None or part.empty:
             return False
         if part.low is span.min and part.is_point:
             return False
-        if not (_plain(part.low) and _plain(part.high) and _plain(span.min) and _plain(span.extent)):
+        if not (
+            _is_polynomial(part.low)
+            and _is_polynomial(part.high)
+            and _is_polynomial(span.min)
+            and _is_polynomial(span.extent)
+        ):
             return False
         last = c.sub(c.add(span.min, span.extent), 1)
         below = self._analyzer.compare(self._analyzer.simplify(span.min), self._analyzer.simplify(part.low))
@@ -110,8 +115,8 @@ class _Check(BlockAccess):
         is_last = self._analyzer.prove_equal(c.add(last, 1), c.cast(last.dtype, size))
         return (below.min > 0 and not is_first) or (above.min > 0 and not is_last)
 
-    def _say(self, buffer: tir.Buffer, writes: bool, what: str) -> None:
-        self._said.add((buffer, writes))
+    def _report_access(self, buffer: tir.Buffer, writes: bool, what: str) -> None:
+        self._reported.add((buffer, writes))
         verb = "writes" if writes else "reads"
         self._report.add("E0341", f"block `{self._block.name}` {verb} `{buffer.name}`, which {what}", self._block)
 
@@ -135,11 +140,11 @@ def _by_data(regions: tuple[tir.BufferRegion, ...]) -> dict[tir.Var, list[tir.Bu
     return by_data
 
 
-def _always(predicate: Expr) -> bool:
+def _is_true(predicate: Expr) -> bool:
     return isinstance(predicate, tir.IntImm) and predicate.value != 0
 
 
-def _plain(expr: Expr) -> bool:
+def _is_polynomial(expr: Expr) -> bool:
     """Sums and products of variables and constants: their intervals are attained."""
     stack: list[Expr] = [expr]
     while stack:

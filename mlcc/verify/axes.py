@@ -51,15 +51,15 @@ class Local:
     def __init__(self) -> None:
         self.allocated: set[tir.Var] = set()
         self.func: tir.PrimFunc | None = None
-        self._needed: Needed | None = None
+        self._read_bounds: Needed | None = None
 
     def misses(self, block: tir.Block, axis: tir.Var, value: Expr, analyzer: Analyzer) -> bool:
         """Return True if some block reads elements that `block` leaves unwritten when `axis` is bound to `value`."""
-        if self._needed is None:
-            self._needed = needed(self.func) if self.func is not None else {}
+        if self._read_bounds is None:
+            self._read_bounds = needed(self.func) if self.func is not None else {}
         written = analyzer.bound(value)
         for region in block.writes:
-            spans = self._needed.get(region.buffer.data, [])
+            spans = self._read_bounds.get(region.buffer.data, [])
             for span, read in zip(region.region, spans, strict=False):
                 if span.min is axis and tir.const_int(span.extent) == 1:
                     return read.min < written.min or read.max > written.max
@@ -76,7 +76,7 @@ def check_axes(
     """
     block = realize.block
     free = guarded or not is_one(realize.predicate)
-    partial_ok = not _writes_outside(block, local.allocated)
+    partial_ok = not _may_write_caller_memory(block, local.allocated)
     for axis, value in zip(block.iter_vars, realize.values, strict=True):
         if axis.var.dtype.is_int and value.dtype.is_int:
             if value.dtype.bits > axis.var.dtype.bits and not isinstance(value, IntImm):
@@ -88,7 +88,7 @@ def check_axes(
             _check_axis(block, axis, value, domains, free, partial_ok, report, is_part, local)
 
 
-def _writes_outside(block: tir.Block, allocated: set[tir.Var]) -> bool:
+def _may_write_caller_memory(block: tir.Block, allocated: set[tir.Var]) -> bool:
     """May the block write memory of the caller's?"""
     written = [r.buffer for r in block.writes or ()]
     return not written or any(b.data not in allocated and b.scope in ("", "global") for b in written)
@@ -108,29 +108,32 @@ def _check_axis(
         return  # the block never runs
     value = analyzer.simplify(value)
     used = [v for v in _vars(value) if v in domains.ranges]
-    if not _affine(value):
+    if not _is_affine(value):
         return
     covered_set = eval_set(value, {v: from_range(domains.ranges[v]) for v in used}, analyzer)
     want = Interval(axis.dom.min, c.sub(c.add(axis.dom.extent, axis.dom.min), 1))
     empty = analyzer.bound(axis.dom.extent).max <= 0
-    below, above = _gap(covered_set.low, want.low, analyzer), _gap(want.high, covered_set.high, analyzer)
+    below, above = (
+        _difference_bounds(covered_set.low, want.low, analyzer),
+        _difference_bounds(want.high, covered_set.high, analyzer),
+    )
     if below is None or above is None or empty:
         return
     reduce = axis.kind is tir.IterKind.REDUCE
-    related = _places(used, domains)
+    related = _loop_labels(used, domains)
     name = f"axis `{axis.var.name}` of block `{block.name}`"
-    covered, domain = _spell(covered_set, analyzer), _spell(want, analyzer)
+    covered, domain = _interval_text(covered_set, analyzer), _interval_text(want, analyzer)
     if is_part and (below.min > 0 or above.min > 0):
         return
     if (below.min > 0 or above.min > 0) and (
         reduce or not partial_ok or local.misses(block, axis.var, value, analyzer)
     ):
         message = f"{name} runs over {domain}, but its binding covers only {covered}"
-        report.add("E0334", message, axis, f"{_size(want, analyzer)} values are needed", related=related)
+        report.add("E0334", message, axis, f"{_extent_text(want, analyzer)} values are needed", related=related)
     elif (below.max < 0 or above.max < 0) and not guarded and _attained(value, used, domains.ranges):
         message = f"{name} runs over {domain}, but its binding goes over {covered}"
         help = "make the domains equal, or guard the block with `T.where(...)`"
-        report.add("E0335", message, axis, f"only {_size(want, analyzer)} values", related=related, help=help)
+        report.add("E0335", message, axis, f"only {_extent_text(want, analyzer)} values", related=related, help=help)
 
 
 def _same_range(a: tir.Range | None, b: tir.Range) -> bool:
@@ -141,12 +144,12 @@ def _same_range(a: tir.Range | None, b: tir.Range) -> bool:
     return a.extent is b.extent or (size is not None and size == tir.const_int(b.extent))
 
 
-def _gap(low: Expr | None, high: Expr | None, analyzer: Analyzer) -> Bound | None:
+def _difference_bounds(low: Expr | None, high: Expr | None, analyzer: Analyzer) -> Bound | None:
     """Bounds of low - high; None where an end is missing."""
     return None if low is None or high is None else analyzer.compare(analyzer.simplify(low), analyzer.simplify(high))
 
 
-def _places(used: list[tir.Var], domains: Domains) -> tuple[Label, ...]:
+def _loop_labels(used: list[tir.Var], domains: Domains) -> tuple[Label, ...]:
     labels = []
     for var in used:
         loop = domains.loops.get(var)
@@ -160,12 +163,12 @@ def _extent(loop: tir.For) -> str:
     return str(value) if value is not None else spell(loop.extent)
 
 
-def _spell(interval: Interval, analyzer: Analyzer) -> str:
+def _interval_text(interval: Interval, analyzer: Analyzer) -> str:
     low, high = (analyzer.simplify(e) for e in (interval.low, interval.high))  # type: ignore[arg-type]
     return f"{spell(low)}..{spell(high)}"
 
 
-def _size(interval: Interval, analyzer: Analyzer) -> str:
+def _extent_text(interval: Interval, analyzer: Analyzer) -> str:
     return spell(analyzer.simplify(c.add(c.sub(interval.high, interval.low), 1)))  # type: ignore[arg-type]
 
 
@@ -183,7 +186,7 @@ def _vars(expr: Expr) -> list[tir.Var]:
     return list(variables)
 
 
-def _affine(expr: Expr) -> bool:
+def _is_affine(expr: Expr) -> bool:
     """Sums, differences, and products, quotients and remainders by positive constants."""
     stack: list[Expr] = [expr]
     while stack:

@@ -147,7 +147,10 @@ def _let(expr: tir.Let) -> Problem | None:
 def access_problem(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> Problem | None:
     """Return the error of the access `buffer[indices]`, or None: its rank, dtype of indices, vector indices."""
     if len(indices) != len(buffer.shape):
-        return "E0339", f"`{buffer.name}` has {_count(len(buffer.shape), 'dimension')}, it is indexed by {len(indices)}"
+        return (
+            "E0339",
+            f"`{buffer.name}` has {_count_text(len(buffer.shape), 'dimension')}, it is indexed by {len(indices)}",
+        )
     for at, index in enumerate(indices):
         if not (index.dtype.is_int or index.dtype.is_bool):
             return _mismatch(f"index {at} of `{buffer.name}` is {index.dtype}, not an integer")
@@ -163,9 +166,9 @@ def access_dtype(buffer: tir.Buffer, indices: tuple[Expr, ...]) -> DType:
 
 
 def _load(expr: tir.BufferLoad) -> Problem | None:
-    fault = access_problem(expr.buffer, expr.indices)
-    if fault is not None:
-        return fault
+    violation = access_problem(expr.buffer, expr.indices)
+    if violation is not None:
+        return violation
     want = access_dtype(expr.buffer, expr.indices)
     if expr.dtype is not want:
         return _mismatch(f"a load from `{expr.buffer.name}` gives {want}, not {expr.dtype}")
@@ -176,7 +179,7 @@ def _reduce(expr: tir.Reduce) -> Problem | None:
     return "E0349", "a reduction expression cannot stand in a function; reductions are blocks with reduce axes"
 
 
-def _count(number: int, word: str) -> str:
+def _count_text(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 

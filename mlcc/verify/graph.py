@@ -24,12 +24,11 @@ class GraphVerifier:
         self._functions = functions
         self._live: set[relax.Var] = set()
         self._known: dict[relax.Var, Any] = {}  # variable -> where it is bound
-        self._closed: set[relax.Var] = set()  # of dataflow blocks that ended
+        self._ended: set[relax.Var] = set()  # of dataflow blocks that ended
         self._sizes: set[tir.Var] = set()
-        self._said: set[Any] = set()
+        self._reported: set[Any] = set()
         self._in_dataflow = False
         self._pure = True
-        self._functions_deep = 0
         self._rules: dict[type, Callable[[Any], None]] = {
             relax.Var: self._use, relax.DataflowVar: self._use, relax.Call: self._call, relax.If: self._if,
             relax.SeqExpr: self._seq, relax.Tuple: self._tuple, relax.TupleGetItem: self._item,
@@ -69,17 +68,17 @@ class GraphVerifier:
         for block in seq.blocks:
             flow = isinstance(block, relax.DataflowBlock)
             self._in_dataflow = flow
-            mine: list[relax.Var] = []
+            block_vars: list[relax.Var] = []
             for binding in block.bindings:
                 self._binding(binding)
                 if isinstance(binding.var, relax.DataflowVar):
-                    mine.append(binding.var)
+                    block_vars.append(binding.var)
                     if not flow:
                         message = f"`{binding.var.name}` is a dataflow variable, but its block is no dataflow block"
                         self.report.add("E0494", message, binding)
             self._in_dataflow = False
-            self._live.difference_update(mine)
-            self._closed.update(mine)
+            self._live.difference_update(block_vars)
+            self._ended.update(block_vars)
         self.report.at(seq)
         self._expr(seq.body)
 
@@ -89,7 +88,7 @@ class GraphVerifier:
         if isinstance(binding, relax.MatchCast):
             self._expr(binding.value)
             have = binding.value.struct_info
-            stated = binding.struct_info if have is None else self._taken(binding.struct_info, have)
+            stated = binding.struct_info if have is None else self._substitute_new_sizes(binding.struct_info, have)
             self._sizes.update(own_variables(binding.struct_info))
             self._info(binding.struct_info, binding)
             why = clash(stated, have) if have is not None else None
@@ -104,8 +103,8 @@ class GraphVerifier:
                 self._expr(binding.value)
                 self._bind(binding.var, binding)
             self._info(binding.var.struct_info, binding)
-            said, have = binding.var.struct_info, binding.value.struct_info
-            why = clash(said, have) if said is not None and have is not None else None
+            stated_info, have = binding.var.struct_info, binding.value.struct_info
+            why = clash(stated_info, have) if stated_info is not None and have is not None else None
             if why is not None:
                 message = f"the value of `{binding.var.name}` does not fit its annotation: {why}"
                 self.report.add("E0496", message, binding)
@@ -113,7 +112,7 @@ class GraphVerifier:
             self.report.add("E0494", f"`{type(binding).__name__}` is no binding", binding)
         self.report.near = near
 
-    def _taken(self, want: relax.StructInfo, have: relax.StructInfo) -> relax.StructInfo:
+    def _substitute_new_sizes(self, want: relax.StructInfo, have: relax.StructInfo) -> relax.StructInfo:
         """`want` with the sizes that are new in it taken from `have`: (n, n) of (3, 4) is (3, 3)."""
         bound: dict[tir.Var, tir.Expr] = {}
         match_info(want, have, bound)
@@ -145,11 +144,11 @@ class GraphVerifier:
         pass
 
     def _use(self, var: relax.Var) -> None:
-        if var in self._live or var in self._said:
+        if var in self._live or var in self._reported:
             return
-        self._said.add(var)
+        self._reported.add(var)
         place = getattr(self._known.get(var), "span", None)
-        if var in self._closed:
+        if var in self._ended:
             related = (Label(place, f"`{var.name}` is bound here, inside a dataflow block"),) if place else ()
             help = f"name it in the block's output: `R.output({var.name})`"
             message = f"`{var.name}` is used outside its dataflow block"
@@ -232,8 +231,8 @@ class GraphVerifier:
         while stack:
             top = stack.pop()
             if isinstance(top, tir.Var):
-                if top not in self._sizes and top not in self._said:
-                    self._said.add(top)
+                if top not in self._sizes and top not in self._reported:
+                    self._reported.add(top)
                     message = f"the symbolic size `{top.name}` is not bound here"
                     help = f'bind it where it stands alone: by a dimension, or by a parameter `R.Shape(["{top.name}"])`'
                     self.report.add("E0493", message, at, "not bound", help=help)

@@ -53,9 +53,9 @@ def check_call(call: relax.Call, functions: Functions, report: Report) -> None:
         elif op.name == "relax.call_dps_packed" and len(call.args) > 1:
             callee = getattr(call.args[0], "name", "")
             func = functions.get(callee)
-            given = _given(call.args[1])
-            if isinstance(func, tir.PrimFunc) and given is not None:
-                _inputs_stay(call, callee, func, len(given), report)
+            passed = _argument_infos(call.args[1])
+            if isinstance(func, tir.PrimFunc) and passed is not None:
+                _check_inputs_unmodified(call, callee, func, len(passed), report)
         return
     info = op.struct_info if isinstance(op, relax.Expr) else None
     if isinstance(info, relax.FuncStructInfo) and info.params is not None and not isinstance(op, relax.ExternFunc):
@@ -92,42 +92,44 @@ def _call_tir(call: relax.Call, functions: Functions, report: Report) -> None:
     if not isinstance(func, tir.PrimFunc):
         report.add("E0488", f"`{callee.name}` is no TensorIR function", call)
         return
-    given = _given(call.args[1])
-    if given is None:
+    passed = _argument_infos(call.args[1])
+    if passed is None:
         return
-    results = [i for info in call.sinfo_args for i in _flat(info)]
+    results = [i for info in call.sinfo_args for i in _flatten_info(info)]
     in_place = call.attrs.get("inplace_indices")
     if in_place is not None:
         results = [r for r, at in zip(results, in_place, strict=False) if at < 0]
     extra = call.args[2] if len(call.args) > 2 else None
     scalars = len(extra.values) if isinstance(extra, relax.ShapeExpr) else 0
-    count = len(given) + len(results) + scalars
+    count = len(passed) + len(results) + scalars
     if count != len(func.params):
-        parts = f"{len(given)} arguments, {len(results)} results" + (f", {scalars} sizes" if scalars else "")
+        parts = f"{len(passed)} arguments, {len(results)} results" + (f", {scalars} sizes" if scalars else "")
         place = (Label(func.span, f"`{callee.name}` is defined here"),) if func.span is not None else ()
         message = f"`{callee.name}` has {len(func.params)} parameters, the call has {parts}"
         report.add("E0486", message, call, related=place)
         return
-    _inputs_stay(call, callee.name, func, len(given), report)
+    _check_inputs_unmodified(call, callee.name, func, len(passed), report)
     bound: Bound = {}
     slots = list(zip(func.params, func.buffers, strict=False))
-    for at, ((param, buffer), have) in enumerate(zip(slots, [*given, *results], strict=False)):
+    for at, ((param, buffer), have) in enumerate(zip(slots, [*passed, *results], strict=False)):
         if have is None:
             continue
-        is_result = at >= len(given)
+        is_result = at >= len(passed)
         want = buffer_info(buffer) if buffer is not None else _scalar_info(param)
         why = clash(want, have, bound) if want is not None else None
         if why is None:
             continue
         if is_result:
-            report.add("E0488", f"result {at - len(given)} does not fit `{param.name}` of `{callee.name}`: {why}", call)
+            report.add(
+                "E0488", f"result {at - len(passed)} does not fit `{param.name}` of `{callee.name}`: {why}", call
+            )
         else:
             argument = call.args[1].fields[at] if isinstance(call.args[1], relax.Tuple) else call
             message = f"argument {at} does not fit `{param.name}` of `{callee.name}`: {why}"
             report.add("E0487", message, place_of(argument, call))
 
 
-def _inputs_stay(call: relax.Call, name: str, func: tir.PrimFunc, count: int, report: Report) -> None:
+def _check_inputs_unmodified(call: relax.Call, name: str, func: tir.PrimFunc, count: int, report: Report) -> None:
     """Report arguments that the function writes: values of the graph do not change, other users still read them."""
     in_place = call.attrs.get("inplace_indices") or ()
     for at in written_parameters(func):
@@ -142,7 +144,7 @@ def _scalar_info(param: tir.Var) -> relax.StructInfo | None:
     return None if param.dtype.is_handle else relax.PrimStructInfo(param.dtype)
 
 
-def _given(args: relax.Expr) -> list[relax.StructInfo | None] | None:
+def _argument_infos(args: relax.Expr) -> list[relax.StructInfo | None] | None:
     """Return the struct infos of the arguments, or None if their number is unknown."""
     if isinstance(args, relax.Tuple):
         return [f.struct_info for f in args.fields]
@@ -152,9 +154,9 @@ def _given(args: relax.Expr) -> list[relax.StructInfo | None] | None:
     return None if info is None or isinstance(info, relax.ObjectStructInfo) else [info]
 
 
-def _flat(info: relax.StructInfo) -> list[relax.StructInfo]:
+def _flatten_info(info: relax.StructInfo) -> list[relax.StructInfo]:
     if isinstance(info, relax.TupleStructInfo):
-        return [i for f in info.fields for i in _flat(f)]
+        return [i for f in info.fields for i in _flatten_info(f)]
     return [info]
 
 
@@ -163,13 +165,13 @@ def missing_functions(root: Any, functions: Functions, report: Report) -> None:
     from mlcc.ir.node import walk
     from mlcc.verify.calls import unknown_callee
 
-    said: set[str] = set()
+    reported: set[str] = set()
     for node in walk(root):
         callee = node
         if isinstance(node, tir.Call) and isinstance(node.op, relax.GlobalVar):
             callee = node.op
-        if isinstance(callee, relax.GlobalVar) and callee.name not in functions and callee.name not in said:
-            said.add(callee.name)
+        if isinstance(callee, relax.GlobalVar) and callee.name not in functions and callee.name not in reported:
+            reported.add(callee.name)
             message, help = unknown_callee(callee.name, functions)
             report.add("E0485", message, callee if callee.span is not None else node, "not defined", help=help)
 

@@ -34,10 +34,10 @@ def clash(want: relax.StructInfo, have: relax.StructInfo, bound: Bound | None = 
             if want.value is not None and have.value is not None:
                 return _dim(want.value, have.value, "its value", bound)
             return None
-        case relax.TupleStructInfo(fields=mine), relax.TupleStructInfo(fields=theirs):
-            if len(mine) != len(theirs):
-                return f"it is a tuple of {len(theirs)}, not of {len(mine)}"
-            for at, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+        case relax.TupleStructInfo(fields=wanted), relax.TupleStructInfo(fields=actual):
+            if len(wanted) != len(actual):
+                return f"it is a tuple of {len(actual)}, not of {len(wanted)}"
+            for at, (a, b) in enumerate(zip(wanted, actual, strict=True)):
                 reason = clash(a, b, bound)
                 if reason is not None:
                     return f"in element {at}, {reason}"
@@ -82,8 +82,8 @@ def _dims(want: Dims | None, have: Dims | None, bound: Bound | None) -> str | No
         return None
     if len(want) != len(have):
         return _ranks(len(want), len(have))
-    for at, (mine, theirs) in enumerate(zip(want, have, strict=True)):
-        reason = _dim(mine, theirs, f"dimension {at}", bound)
+    for at, (wanted, actual) in enumerate(zip(want, have, strict=True)):
+        reason = _dim(wanted, actual, f"dimension {at}", bound)
         if reason is not None:
             return reason
     return None
@@ -97,8 +97,8 @@ def _dim(want: tir.Expr, have: tir.Expr, where: str, bound: Bound | None) -> str
         asked, want = want, substitute(want, bound)
         if not differ(want, have):
             return None
-        said = f"{spell(asked)} (here {spell(want)})" if asked is not want else spell(want)
-        return f"{where} is {spell(have)}, not {said}"
+        expected = f"{spell(asked)} (here {spell(want)})" if asked is not want else spell(want)
+        return f"{where} is {spell(have)}, not {expected}"
     return f"{where} is {spell(have)}, not {spell(want)}" if differ(want, have) else None
 
 

@@ -37,10 +37,10 @@ def lint_prim_func(func: tir.PrimFunc, report: Report) -> None:
     if not any(not isinstance(s, tir.Evaluate) for s in func.body):
         return  # a declaration
     _unused_params(func, report)
-    linter = _Lint(func, report)
+    linter = _LintVisitor(func, report)
     with contextlib.suppress(Budget):
         linter.function(func)
-        linter.meetings()
+        linter.report_races()
 
 
 def lint_function(func: relax.Function, report: Report) -> None:
@@ -69,7 +69,7 @@ def _unused_params(func: tir.PrimFunc, report: Report) -> None:
             used.add(node)
         elif isinstance(node, tir.Buffer):
             used |= {node, node.data}
-    parts = [_parts(b) for b in func.buffers]
+    parts = [_buffer_variables(b) for b in func.buffers]
     for at, (param, buffer) in enumerate(zip(func.params, func.buffers, strict=True)):
         others = {v for i, p in enumerate(parts) if i != at for v in p}
         binds = parts[at] & (used | others)
@@ -79,7 +79,7 @@ def _unused_params(func: tir.PrimFunc, report: Report) -> None:
             report.warn("W0303", f"parameter `{name}` is not used", buffer or param, help=_UNUSED)
 
 
-def _parts(buffer: tir.Buffer | None) -> set[tir.Var]:
+def _buffer_variables(buffer: tir.Buffer | None) -> set[tir.Var]:
     """The variables in the shape, strides and offset of a buffer."""
     if buffer is None:
         return set()
@@ -87,7 +87,7 @@ def _parts(buffer: tir.Buffer | None) -> set[tir.Var]:
     return {n for n in each_once(parts) if isinstance(n, tir.Var)}
 
 
-class _Lint(Paths):
+class _LintVisitor(Paths):
     def __init__(self, func: tir.PrimFunc, report: Report) -> None:
         self._report = report
         self._numbers = Numbers(WORK)
@@ -97,12 +97,12 @@ class _Lint(Paths):
             self._samples.append({v: 67 + 4 * at for at, v in enumerate(symbols, 1)})
         self._params = {b.data for b in func.buffers if b is not None}
         self._roots: dict[tir.Var, tir.Var | None] = {}  # of views: what they view, None if not known
-        self._new: set[tir.Var] = set()  # memory of the function's own that nothing has written so far
+        self._unwritten: set[tir.Var] = set()  # memory of the function's own that nothing has written so far
         self._accesses: dict[tir.Var, list[_Access]] = {}
         self._parallel: list[Loop] = []
         self._loops: list[Loop] = []
-        self._inside: dict[tir.Var, frozenset[Loop]] = {}  # the parallel loops around an allocation
-        self._views: set[tir.Var] = set()  # roots that are seen through more than one buffer
+        self._parallel_around: dict[tir.Var, frozenset[Loop]] = {}  # the parallel loops around an allocation
+        self._aliased: set[tir.Var] = set()  # roots that are seen through more than one buffer
 
     # ------------------------------------------------------------ what Paths tells
 
@@ -116,26 +116,26 @@ class _Lint(Paths):
             self._parallel.pop()
 
     def allocate(self, buffer: tir.Buffer, path: Step) -> None:
-        self._new.add(buffer.data)
-        self._inside[buffer.data] = frozenset(self._parallel)
+        self._unwritten.add(buffer.data)
+        self._parallel_around[buffer.data] = frozenset(self._parallel)
 
     def alias(self, data: tir.Var, value: Expr) -> None:
         for pointer in pointers(value):
             root = self._root(pointer)
-            self._written(root)
-            self._views.add(root)
+            self._mark_written(root)
+            self._aliased.add(root)
         self._roots[data] = self._root(value) if isinstance(value, tir.Var) else None
 
     def escape(self, call: tir.Call) -> None:
         for pointer in pointers(call):
-            self._written(self._root(pointer))
+            self._mark_written(self._root(pointer))
 
     def access(self, node: Node, path: Step) -> None:
         root = self._root(node.buffer.data)
         if isinstance(node, tir.BufferStore):
-            self._written(root)
-        elif root in self._new and self._runs(path):
-            self._new.discard(root)
+            self._mark_written(root)
+        elif root in self._unwritten and self._surely_runs(path):
+            self._unwritten.discard(root)
             message = f"`{node.buffer.name}` is read before anything is written to it"
             help = "write it first: `T.init()` of a reduction, or a loop that fills it"
             self._report.warn("W0302", message, node, help=help)
@@ -144,29 +144,29 @@ class _Lint(Paths):
     def _root(self, data: tir.Var) -> tir.Var:
         return self._roots.get(data) or data
 
-    def _written(self, root: tir.Var) -> None:
-        self._new.discard(root)
+    def _mark_written(self, root: tir.Var) -> None:
+        self._unwritten.discard(root)
 
-    def _runs(self, path: Step) -> bool:
+    def _surely_runs(self, path: Step) -> bool:
         """Return True if the first iterations of a path's loops reach its end, for each sample of nonzero sizes."""
         steps = path.steps()
         return all(self._numbers.follow(steps, {}, dict(sizes)) is not None for sizes in self._samples)
 
     # ------------------------------------------------------------ parallel loops
 
-    def meetings(self) -> None:
+    def report_races(self) -> None:
         """Report parallel loops two of whose iterations certainly meet."""
         for loop in self._loops:
             for root, accesses in self._accesses.items():
                 inside = [a for a in accesses if loop in a.loops]
                 local = root not in self._params and len(inside) == len(accesses)  # it may be each iteration's own
-                if root in self._views or local or loop in self._inside.get(root, ()):
+                if root in self._aliased or local or loop in self._parallel_around.get(root, ()):
                     continue
-                if any(isinstance(a.node, tir.BufferStore) for a in inside) and self._meet(loop, inside):
+                if any(isinstance(a.node, tir.BufferStore) for a in inside) and self._report_race(loop, inside):
                     break
 
-    def _meet(self, loop: Loop, accesses: list[_Access]) -> bool:
-        pairs = [self._pair(loop, accesses, sizes) for sizes in self._samples]
+    def _report_race(self, loop: Loop, accesses: list[_Access]) -> bool:
+        pairs = [self._find_race(loop, accesses, sizes) for sizes in self._samples]
         if any(f is None for f in pairs):
             return False
         store, other, element, first, second = pairs[0]  # type: ignore[misc]
@@ -184,13 +184,13 @@ class _Lint(Paths):
         self._report.warn("W0301", message, store.node, text, related=related, help=help)
         return True
 
-    def _pair(
+    def _find_race(
         self, loop: Loop, accesses: list[_Access], sizes: Env
     ) -> tuple[_Access, _Access, tuple[int, ...], int, int] | None:
         """A store and another access of one element in two iterations, with the element and the loop variable."""
         seen: dict[tuple[int, ...], list[tuple[_Access, int]]] = {}
         for access in sorted(accesses, key=lambda a: not isinstance(a.node, tir.BufferStore)):
-            for element, at in self._touched(access, loop, sizes):
+            for element, at in self._sample_elements(access, loop, sizes):
                 for store, first in seen.get(element, ()):
                     if first != at and not _same_constant(store.node, access.node):
                         return store, access, element, first, at
@@ -198,7 +198,7 @@ class _Lint(Paths):
                     seen.setdefault(element, []).append((access, at))
         return None
 
-    def _touched(self, access: _Access, loop: Loop, sizes: Env) -> list[tuple[tuple[int, ...], int]]:
+    def _sample_elements(self, access: _Access, loop: Loop, sizes: Env) -> list[tuple[tuple[int, ...], int]]:
         """Elements that an access touches in a few iterations, each with the value of the loop variable."""
         steps = access.path.steps()
         inner = [s for s in steps if isinstance(s, Loop) and s is not loop]

@@ -23,7 +23,7 @@ from mlcc.verify.spell import spell
 from mlcc.verify.witness import Budget, Env, Numbers, Search, Span
 
 WORK = 200_000  # nodes that the analysis of one function may look at
-_MOST = 20  # findings of one function
+_MAX_FINDINGS = 20  # findings of one function
 _PROOFS = 20  # attempts to prove a finding for all sizes
 _SCOPES = ("", "global", "local", "shared")
 
@@ -31,7 +31,7 @@ _SCOPES = ("", "global", "local", "shared")
 def check_bounds(func: tir.PrimFunc, report: Report) -> None:
     """Report accesses of a well-formed function that are outside of their buffer, whatever the arguments."""
     symbols = shape_symbols(func)
-    walk = _Bounds(report, symbols)
+    walk = _BoundsChecker(report, symbols)
     with contextlib.suppress(Budget):  # what is left then is not judged
         walk.function(func)
 
@@ -42,7 +42,7 @@ def shape_symbols(func: tir.PrimFunc) -> list[tir.Var]:
     return [v for v in symbols if v not in func.params]
 
 
-class _Bounds(Paths):
+class _BoundsChecker(Paths):
     def __init__(self, report: Report, symbols: list[tir.Var]) -> None:
         self._report = report
         self._numbers = Numbers(WORK)
@@ -51,7 +51,7 @@ class _Bounds(Paths):
         if symbols:
             self._samples.append(dict.fromkeys(symbols, 1))
         self._spans: dict[tir.Var, Span] = {v: (n, n) for v, n in self._samples[0].items()}
-        self._found = 0
+        self._findings = 0
         self._proofs = _PROOFS
         self._reported: set[tuple[object, int]] = set()
 
@@ -71,7 +71,7 @@ class _Bounds(Paths):
 
     def access(self, node: tir.BufferLoad | tir.BufferStore, path: Step) -> None:
         buffer = node.buffer
-        if self._found >= _MOST or buffer.scope.partition(".")[0] not in _SCOPES:
+        if self._findings >= _MAX_FINDINGS or buffer.scope.partition(".")[0] not in _SCOPES:
             return
         for at, (index, size) in enumerate(zip(node.indices, buffer.shape, strict=False)):
             span = self._numbers.span(index, self._spans)
@@ -79,26 +79,26 @@ class _Bounds(Paths):
             if span is None or extent is None or (span[0] >= 0 and span[1] < extent[0]):
                 continue
             place = (node.span or node, at)
-            if place not in self._reported and self._judge(node, at, index, path):
+            if place not in self._reported and self._check_index(node, at, index, path):
                 self._reported.add(place)
-                self._found += 1
+                self._findings += 1
                 return
 
-    def _judge(self, node: tir.BufferLoad | tir.BufferStore, at: int, index: Expr, path: Step) -> bool:
+    def _check_index(self, node: tir.BufferLoad | tir.BufferStore, at: int, index: Expr, path: Step) -> bool:
         size = node.buffer.shape[at]
         steps = path.steps()
         for greatest in (True, False):
-            end = _end_of(index, greatest)
+            end = _extreme_lane(index, greatest)
             violation = self._outside(steps, end, size, self._samples[0], greatest)
             if violation is None:
                 continue
             value, chosen, extent = violation
             if not self._symbols:
-                self._report_one(node, at, str(value), str(extent), steps, end, greatest)
+                self._report_access(node, at, str(value), str(extent), steps, end, greatest)
                 return True
-            known = self._proved(steps, end, size, chosen, greatest)
+            known = self._prove_outside(steps, end, size, chosen, greatest)
             if known is not None:
-                self._report_one(node, at, known, spell(size), steps, end, greatest)
+                self._report_access(node, at, known, spell(size), steps, end, greatest)
                 return True
         return False
 
@@ -117,7 +117,7 @@ class _Bounds(Paths):
 
     # ------------------------------------------------------------ symbolic sizes
 
-    def _proved(
+    def _prove_outside(
         self, steps: list[Step], index: Expr, size: Expr, chosen: dict[Loop, int], greatest: bool
     ) -> str | None:
         """The index in words, if it is outside in the first or last iterations whatever the sizes."""
@@ -149,7 +149,7 @@ class _Bounds(Paths):
 
     # ------------------------------------------------------------ the report
 
-    def _report_one(
+    def _report_access(
         self, node: tir.BufferLoad | tir.BufferStore, at: int, value: str, extent: str, steps: list[Step], index: Expr,
         greatest: bool,
     ) -> None:  # fmt: skip
@@ -161,22 +161,22 @@ class _Bounds(Paths):
         verb = "written" if isinstance(node, tir.BufferStore) else "read"
         message = f"`{buffer.name}` is {verb} outside: index {value} of dimension {at}, which has {extent}"
         other = Search(self._numbers, steps, self._samples[0]).extreme(
-            _end_of(node.indices[at], not greatest), not greatest
+            _extreme_lane(node.indices[at], not greatest), not greatest
         )
         text = ""
         if not self._symbols and other is not None:
             low, high = sorted((other[0], int(value)))
             text = f"`{spell(node.indices[at])}` is {low}" + (f"..{high}" if high > low else "")
-        help = f"indices of this dimension are 0..{_last(extent)}: "
+        help = f"indices of this dimension are 0..{_last_index(extent)}: "
         help += "shorten the loop, or guard the access by `if`" if loops else "change the index, or the buffer's shape"
         self._report.add("E0355", message, node, text, related=related, help=help)
 
 
-def _last(extent: str) -> str:
+def _last_index(extent: str) -> str:
     return str(int(extent) - 1) if extent.lstrip("-").isdigit() else f"{extent} - 1"
 
 
-def _end_of(index: Expr, greatest: bool) -> Expr:
+def _extreme_lane(index: Expr, greatest: bool) -> Expr:
     """The lane of a vector index that is at one end."""
     match index:
         case tir.Ramp(base=base, stride=tir.IntImm(value=stride), lanes=lanes):

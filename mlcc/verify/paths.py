@@ -121,7 +121,7 @@ class Paths:
         for stmt in body:
             self._seen.clear()
             path = self._stmt(stmt, path)
-            if self._jumps and _leaves((stmt,)):
+            if self._jumps and _may_exit((stmt,)):
                 path = self._enter(Perhaps(path))
 
     def _stmt(self, stmt: tir.Stmt, path: Step) -> Step:
@@ -167,7 +167,7 @@ class Paths:
     def _for(self, stmt: tir.For, path: Step) -> None:
         for bound in (stmt.min, stmt.extent):
             self._expr(bound, path)
-        if self._jumps and _leaves(stmt.body):
+        if self._jumps and _may_exit(stmt.body):
             path = self._enter(Perhaps(path))
         loop = Loop(path, stmt.var, stmt.min, stmt.extent, stmt.step, stmt)
         self._body(stmt.body, self._enter(loop))
@@ -282,7 +282,7 @@ def _statements(body: Body) -> Iterator[tir.Stmt]:
         stack += _nested(stmt)
 
 
-def _leaves(body: Body) -> bool:
+def _may_exit(body: Body) -> bool:
     """May statements end the iteration, the loop or the function that they stand in?"""
     stack = [(stmt, False) for stmt in body]
     while stack:

@@ -42,7 +42,7 @@ class FuncVerifier:
         self._blocks: set[tir.Block] = set()
         self._parts: Counter[Part] = Counter()
         self._local = Local()
-        self._said: set[tir.Var] = set()  # variables of which something was said
+        self._reported: set[tir.Var] = set()  # variables of which something was said
 
     def function(self, func: tir.PrimFunc) -> None:
         """Check a whole function."""
@@ -67,7 +67,7 @@ class FuncVerifier:
                 if not self._scope.bound(var):
                     self._scope.define(var)
         for buffer in matched:
-            self._buffer_form(buffer)
+            self._check_buffer(buffer)
         self._body(func.body, outermost=True)
 
     # ------------------------------------------------------------ statements
@@ -100,9 +100,9 @@ class FuncVerifier:
         self._use_buffer(stmt.buffer, stmt)
         for part in (*stmt.indices, stmt.value):
             self._expr(part)
-        fault = access_problem(stmt.buffer, stmt.indices)
-        if fault is not None:
-            self.report.add(*fault, stmt)
+        violation = access_problem(stmt.buffer, stmt.indices)
+        if violation is not None:
+            self.report.add(*violation, stmt)
             return
         want = access_dtype(stmt.buffer, stmt.indices)
         if stmt.value.dtype is not want:
@@ -248,7 +248,7 @@ class FuncVerifier:
             self._domains.ranges[axis.var] = axis.dom
         for buffer in block.alloc_buffers:
             self._local.allocated.add(buffer.data)
-            self._buffer_form(buffer)
+            self._check_buffer(buffer)
             self._declare(buffer, block)
         for match in block.match_buffers:
             self._match(match, block)
@@ -279,7 +279,7 @@ class FuncVerifier:
         for var in own_vars(target):
             if not self._scope.bound(var):
                 self._scope.define(var, match)
-        self._buffer_form(target)
+        self._check_buffer(target)
         self._declare(target, match)
         if target.dtype is not source.dtype:
             message = f"`{target.name}` is {target.dtype}, its source `{source.name}` {source.dtype}"
@@ -303,7 +303,7 @@ class FuncVerifier:
 
     def _alloc(self, stmt: tir.AllocBuffer) -> None:
         self._local.allocated.add(stmt.buffer.data)
-        self._buffer_form(stmt.buffer)
+        self._check_buffer(stmt.buffer)
         self._declare(stmt.buffer, stmt)
 
     def _decl(self, stmt: tir.DeclBuffer) -> None:
@@ -314,7 +314,7 @@ class FuncVerifier:
         for var in own_vars(stmt.buffer):
             if stmt.data is not stmt.buffer.data and not self._scope.was_bound(var):
                 self._scope.define(var, stmt)
-        self._buffer_form(stmt.buffer)
+        self._check_buffer(stmt.buffer)
         self._define(stmt.buffer, stmt)
 
     def _declare(self, buffer: tir.Buffer, at: Any) -> None:
@@ -322,7 +322,7 @@ class FuncVerifier:
         if not self._scope.bound(buffer.data):
             self._scope.define(buffer.data, at)
 
-    def _buffer_form(self, buffer: tir.Buffer) -> None:
+    def _check_buffer(self, buffer: tir.Buffer) -> None:
         offset = (buffer.elem_offset,) if buffer.elem_offset is not None else ()
         for part in (*buffer.shape, *buffer.strides, *offset):
             self._expr(part)
@@ -370,9 +370,9 @@ class FuncVerifier:
             top, place = stack.pop()
             self.report.near = place
             if isinstance(top, IntImm):
-                self._typed(top)
+                self._check_type(top)
                 continue
-            if isinstance(top, _Leave):
+            if isinstance(top, _EndOfLet):
                 top.frame.__exit__(None, None, None)
                 continue
             if isinstance(top, tir.Var):
@@ -385,14 +385,14 @@ class FuncVerifier:
             self.report.at(top)
             here = self.report.near
             if isinstance(top, tir.Let):
-                self._typed(top)
+                self._check_type(top)
                 self._expr(top.value)
                 frame = self._scope.frame()
                 frame.__enter__()
                 self._define(top.var, top)
-                stack += [(_Leave(frame), here), (top.body, here)]
+                stack += [(_EndOfLet(frame), here), (top.body, here)]
             else:
-                self._typed(top)
+                self._check_type(top)
                 if isinstance(top, tir.BufferLoad):
                     self._use_buffer(top.buffer, top)
                     stack += [(i, here) for i in reversed(top.indices)]
@@ -400,16 +400,16 @@ class FuncVerifier:
                     stack += [(n, here) for n in reversed(list(children(top))) if isinstance(n, Expr)]
         self.report.near = near
 
-    def _typed(self, expr: Expr) -> None:
-        fault = call_problem(expr, self._functions) if isinstance(expr, tir.Call) else problem(expr)
-        if fault is not None:
-            self.report.add(*fault, expr)
+    def _check_type(self, expr: Expr) -> None:
+        violation = call_problem(expr, self._functions) if isinstance(expr, tir.Call) else problem(expr)
+        if violation is not None:
+            self.report.add(*violation, expr)
 
     def _use_var(self, var: tir.Var) -> None:
         if not self._scope.bound(var):
-            if var in self._said:
+            if var in self._reported:
                 return
-            self._said.add(var)
+            self._reported.add(var)
             place = self._scope.place(var)
             if place is not None or self._scope.was_bound(var):
                 related = (Label(place, f"`{var.name}` is bound here"),) if place is not None else ()
@@ -419,8 +419,8 @@ class FuncVerifier:
                 self.report.add("E0331", f"`{var.name}` is not bound anywhere", None, "not bound")
             return
         loop = self._domains.loops.get(var)
-        if loop is not None and self._scope.depth_of(var) < self._scope.depth and var not in self._said:
-            self._said.add(var)
+        if loop is not None and self._scope.depth_of(var) < self._scope.depth and var not in self._reported:
+            self._reported.add(var)
             related = (Label(loop.span, f"loop `{var.name}`"),)
             message = f"loop variable `{var.name}` is used inside a block with axes"
             self.report.add("E0340", message, None, "bind it to an axis", related=related)
@@ -446,7 +446,7 @@ def _blocks(body: Body) -> Iterator[tir.Block]:
                 stack.extend((*inner, *(other or ())))
 
 
-class _Leave:
+class _EndOfLet:
     """Marks the end of a `Let` body on the stack."""
 
     __slots__ = ("frame",)

@@ -16,7 +16,7 @@ from mlcc.ir.construct import truncdiv
 from mlcc.ir.tir import Expr
 from mlcc.verify.paths import Guard, Let, Loop, Perhaps, Step
 
-_MOST_TRIED = 256  # iterations of a loop of which each is tried where an index turns
+_MAX_TRIED = 256  # iterations of a loop of which each is tried where an index turns
 
 Env = dict[tir.Var, int]
 Span = tuple[int, int]  # least and greatest
@@ -47,7 +47,7 @@ class Numbers:
         self.left -= 1
         if self.left < 0:
             raise Budget
-        number = self._computed(expr, env, memo)
+        number = self._evaluate(expr, env, memo)
         if number is not None and isinstance(expr, Expr):
             low, high = _range(expr)
             if not low <= number <= high:
@@ -55,7 +55,7 @@ class Numbers:
         memo[key] = number
         return number
 
-    def _computed(self, expr: Any, env: Env, memo: dict[int, int | None]) -> int | None:
+    def _evaluate(self, expr: Any, env: Env, memo: dict[int, int | None]) -> int | None:
         match expr:
             case tir.And(lhs=a, rhs=b) | tir.Or(lhs=a, rhs=b) if expr.dtype.lanes == 1:
                 left = self._value(a, env, memo)
@@ -104,10 +104,10 @@ class Numbers:
         self.left -= 1
         if self.left < 0:
             raise Budget
-        span = memo[key] = self._combined(expr, spans, memo)
+        span = memo[key] = self._combine_ranges(expr, spans, memo)
         return span
 
-    def _combined(self, expr: Any, spans: dict[tir.Var, Span], memo: dict[int, Span | None]) -> Span | None:
+    def _combine_ranges(self, expr: Any, spans: dict[tir.Var, Span], memo: dict[int, Span | None]) -> Span | None:
         match expr:
             case tir.Ramp(base=base, stride=stride, lanes=lanes):
                 a, b = self._span(base, spans, memo), self._span(stride, spans, memo)
@@ -123,7 +123,7 @@ class Numbers:
             case tir.BinaryOp(lhs=a, rhs=b):
                 x = self._span(a, spans, memo)
                 y = None if x is None else self._span(b, spans, memo)
-                return None if x is None or y is None else _of_spans(type(expr), x, y)
+                return None if x is None or y is None else _range_of_operation(type(expr), x, y)
         return None
 
     # ------------------------------------------------------------ paths
@@ -176,28 +176,28 @@ class Search:
         """The value, the iterations and what the variables are there; None if no iteration is certain."""
         sign = 1 if greatest else -1
         loops = self.loops_of(index)
-        best = self._at(index, {})
+        best = self._evaluate_at(index, {})
         if best is None:  # conditions may ask for the last iterations
-            last = self._last(loops)
-            best = None if last is None else self._at(index, last)
+            last = self._last_iterations(loops)
+            best = None if last is None else self._evaluate_at(index, last)
         if best is None:
             return None
         for loop in (*loops, *loops):
             count = best[3].get(loop, 1)
             here = best[1].get(loop, 0)
             for end in (count - 1, 0):
-                candidate = self._toward(index, best[1], loop, here, end)
+                candidate = self._bisect_toward(index, best[1], loop, here, end)
                 if candidate is not None and sign * candidate[0] > sign * best[0]:
                     best = candidate
-        if _turns(index, self._path):
+        if _is_not_monotonic(index, self._path):
             for loop in (*loops, *loops):
-                for at in range(min(best[3].get(loop, 1), _MOST_TRIED)):
-                    candidate = self._at(index, {**best[1], loop: at})
+                for at in range(min(best[3].get(loop, 1), _MAX_TRIED)):
+                    candidate = self._evaluate_at(index, {**best[1], loop: at})
                     if candidate is not None and sign * candidate[0] > sign * best[0]:
                         best = candidate
         return best[0], best[1], best[2]
 
-    def _toward(
+    def _bisect_toward(
         self, index: Expr, chosen: dict[Loop, int], loop: Loop, here: int, end: int
     ) -> tuple[int, dict[Loop, int], Env, dict[Loop, int]] | None:
         """The farthest certain iteration of a loop between two, by bisection: conditions tend to be monotone."""
@@ -206,7 +206,7 @@ class Search:
         good = None
         near, far = here, end
         while True:
-            candidate = self._at(index, {**chosen, loop: far})
+            candidate = self._evaluate_at(index, {**chosen, loop: far})
             if candidate is not None:
                 good, near = candidate, far
                 if far == end:
@@ -218,13 +218,15 @@ class Search:
                 return good
             far = near + step
 
-    def _at(self, index: Expr, chosen: dict[Loop, int]) -> tuple[int, dict[Loop, int], Env, dict[Loop, int]] | None:
+    def _evaluate_at(
+        self, index: Expr, chosen: dict[Loop, int]
+    ) -> tuple[int, dict[Loop, int], Env, dict[Loop, int]] | None:
         env = dict(self._sizes)
         trips = self._numbers.follow(self._path, chosen, env)
         value = None if trips is None else self._numbers.value(index, env)
         return None if trips is None or value is None else (value, chosen, env, trips)
 
-    def _last(self, loops: Iterable[Loop]) -> dict[Loop, int] | None:
+    def _last_iterations(self, loops: Iterable[Loop]) -> dict[Loop, int] | None:
         """The last iterations of loops whose extents can be told."""
         env, chosen = dict(self._sizes), dict[Loop, int]()
         for step in self._path:
@@ -262,7 +264,7 @@ class Search:
         return [s for s in self._path if isinstance(s, Loop) and id(s.var) in seen]
 
 
-def _turns(index: Expr, path: list[Step]) -> bool:
+def _is_not_monotonic(index: Expr, path: list[Step]) -> bool:
     """Return True if an index may take its extremes in other than first or last iterations: it is not monotonic.
 
     Remainders, `Select` and calls are such expressions; `let` variables are looked through.
@@ -325,7 +327,7 @@ _RULES: dict[type, Callable[[int, int], int | None]] = {
 }  # fmt: skip
 
 
-def _of_spans(kind: type, x: Span, y: Span) -> Span | None:
+def _range_of_operation(kind: type, x: Span, y: Span) -> Span | None:
     """Interval arithmetic."""
     if kind is tir.Add:
         return x[0] + y[0], x[1] + y[1]

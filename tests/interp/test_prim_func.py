@@ -39,7 +39,7 @@ def floats(*shape: int, dtype: str = "float32") -> np.ndarray:
 @pytest.fixture(params=["side by side", "one by one"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Both ways of running loops."""
-    monkeypatch.setattr(loops, "WORTHWHILE", 2 if request.param == "side by side" else 1 << 60)
+    monkeypatch.setattr(loops, "MIN_VECTORIZED", 2 if request.param == "side by side" else 1 << 60)
     yield request.param
 
 
@@ -219,7 +219,7 @@ def test_side_by_side_is_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) 
     func = prim_func(seed)
     results = []
     for threshold in (2, 1 << 60):
-        monkeypatch.setattr(loops, "WORTHWHILE", threshold)
+        monkeypatch.setattr(loops, "MIN_VECTORIZED", threshold)
         made = arguments(func, seed)
         run_prim_func(func, made)
         results.append(made)
