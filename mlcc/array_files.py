@@ -1,4 +1,4 @@
-"""Files of arrays by name: .npz and .safetensors, read when an array is asked for, written in a stream."""
+"""Files of named arrays (.npz and .safetensors): each array is read on demand, and files are written as a stream."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from mlcc.runtime.npz import Judge
 
 SUFFIXES = (".npz", ".safetensors")
-ALIGNMENT = 64  # of the elements in archives that mlcc writes: a mapped one is used where it lies
+ALIGNMENT = 64  # of the elements in archives that mlcc writes, so that a memory-mapped array needs no copy
 _TO_WRITE = "write it with numpy.savez(path, name=array, ...), or safetensors.numpy.save_file({name: array}, path)"
-_ZIP64_FROM = 1 << 30  # bytes from which on a member of a zip has 64-bit sizes
-_ZIP64_EXTRA = 20  # bytes that they take
+_ZIP64_FROM = 1 << 30  # size in bytes from which a zip member has 64-bit sizes
+_ZIP64_EXTRA = 20  # bytes of the extra field for 64-bit sizes
 
 
 def is_safetensors(path: str) -> bool:
@@ -28,10 +28,10 @@ def is_safetensors(path: str) -> bool:
 
 
 class ArrayFile(Mapping[str, "np.ndarray"]):
-    """The arrays of an .npz or .safetensors, read when they are asked for. Nothing is ever unpickled.
+    """The arrays of an .npz or .safetensors file, each read on demand. Nothing is ever unpickled.
 
-    A dtype that NumPy lacks is read as its bits; `mlcc.runtime.abi.stated_dtype` says which it is, if the file does.
-    Raises CompileError E0003 for what is not sound.
+    A dtype that NumPy lacks is read as its bits; `mlcc.runtime.abi.stated_dtype` returns the dtype that the file
+    states. Raises CompileError E0003 for a damaged file.
     """
 
     def __init__(self, path: str) -> None:
@@ -42,7 +42,7 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
         data = map_file(path)
         is_zip = data[:2] == b"PK"
         if not is_zip and not is_safetensors(path) and data[8:9] != b"{":
-            raise CompileError(error("E0003", f"{path} is no .npz or .safetensors file", help=_TO_WRITE))
+            raise CompileError(error("E0003", f"{path} is not an .npz or .safetensors file", help=_TO_WRITE))
         try:
             if is_zip:
                 self._arrays: Any = Arrays(data)
@@ -51,13 +51,13 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
 
                 self._arrays = Tensors(data)
         except Damaged as exc:
-            raise self._wrong(exc) from None
+            raise self._unreadable(exc) from None
         self.comment: bytes = self._arrays.comment
 
     def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
         """Read an array. `judge` checks its shape and dtype before memory is allocated.
 
-        It may raise any exception, and returns whether a declaration fixes the size.
+        `judge` may raise any exception, and returns True if a declaration fixes the size.
         """
         from mlcc.runtime.npz import Damaged
 
@@ -66,7 +66,7 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
             try:
                 self._read[name] = self._arrays.read(name, judge)
             except Damaged as exc:
-                raise self._wrong(exc) from None
+                raise self._unreadable(exc) from None
         elif judge is not None:
             judge(known.shape, known.dtype)
         return self._read[name]
@@ -78,15 +78,15 @@ class ArrayFile(Mapping[str, "np.ndarray"]):
         try:
             head = self._arrays.header(name)
         except Damaged as exc:
-            raise self._wrong(exc) from None
+            raise self._unreadable(exc) from None
         return head.shape, head.dtype
 
     def holds(self, name: str, array: np.ndarray) -> bool:
-        """Return True if an array is the one of that name read from this file: the same memory, not just equal."""
+        """Return True if `array` is the array `name` of this file: the same memory, not just equal elements."""
         known = self._read.get(name)
         return known is not None and known.shape == array.shape and _address(known) == _address(array)
 
-    def _wrong(self, exc: Exception) -> CompileError:
+    def _unreadable(self, exc: Exception) -> CompileError:
         return CompileError(error("E0003", f"cannot read {self.path}: {exc}"))
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -107,9 +107,9 @@ def _address(array: np.ndarray) -> int:
 
 
 class Joined(Mapping[str, "np.ndarray"]):
-    """The arrays of several files, read when they are asked for.
+    """The arrays of several files, each read on demand.
 
-    Raises CompileError E0004 for a name that two files have.
+    Raises CompileError E0004 if two files have an array of the same name.
     """
 
     def __init__(self, files: Iterable[ArrayFile]) -> None:
@@ -117,7 +117,7 @@ class Joined(Mapping[str, "np.ndarray"]):
         for file in files:
             for name in file:
                 if name in self._files:
-                    raise CompileError(error("E0004", f"array `{name}` of {file.path} is in an earlier file too"))
+                    raise CompileError(error("E0004", f"array `{name}` of {file.path} is also in an earlier file"))
                 self._files[name] = file
 
     def read(self, name: str, judge: Judge | None = None) -> np.ndarray:
@@ -142,9 +142,9 @@ class Joined(Mapping[str, "np.ndarray"]):
 
 
 class Inputs(Joined):
-    """The arguments of a call, in files by name.
+    """The arguments of a call, read from files by name.
 
-    `weights` are the names of which a function may take only some.
+    `weights` are names of arrays that need not be parameters of the function.
     """
 
     def __init__(self, files: Iterable[ArrayFile], weights: Iterable[ArrayFile] = ()) -> None:
@@ -154,7 +154,7 @@ class Inputs(Joined):
 
 
 def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Judge) -> np.ndarray:
-    """Return the array of a name. `judge` checks its shape and dtype first, before an array in a file is read."""
+    """Return the array of that name. `judge` checks its shape and dtype before the array is read from a file."""
     if isinstance(arrays, (ArrayFile, Joined)):
         return arrays.read(name, judge)
     import numpy as np
@@ -165,8 +165,10 @@ def read_array(arrays: Mapping[str, np.ndarray], name: str, judge: Judge) -> np.
 
 
 def names_of_parameters(arrays: Iterable[str], params: Sequence[str]) -> dict[str, list[str]]:
-    """The arrays that each parameter may mean by its name: of just that name, else of names that it spells as an
-    identifier, as importers do, with or without `p_` in front: `layer1.0.weight` is for `p_layer1_0_weight`."""
+    """Map each parameter to the arrays that match its name.
+
+    An exact match wins; otherwise an array matches if its name as an identifier, as importers write it, equals the
+    parameter's name, with or without the prefix `p_`: `layer1.0.weight` matches `p_layer1_0_weight`."""
     candidates: dict[str, list[str]] = {name: [] for name in params}
     for name in arrays:
         spelled = re.sub(r"[^A-Za-z0-9_]", "_", name)
@@ -177,19 +179,19 @@ def names_of_parameters(arrays: Iterable[str], params: Sequence[str]) -> dict[st
 
 
 def load_arrays(path: str) -> ArrayFile | Joined:
-    """The arrays of an .npz or .safetensors by name, each read when it is asked for. Never unpickles.
+    """Return the arrays of an .npz or .safetensors file by name, each read on demand. Nothing is unpickled.
 
-    `path` may be an index of several files, `model.safetensors.index.json`, or a folder; see `load_files`.
+    `path` may also be an index of several files (`model.safetensors.index.json`) or a folder; see `load_files`.
     """
     files = load_files(path)
     return files[0] if len(files) == 1 else Joined(files)
 
 
 def load_files(path: str) -> list[ArrayFile]:
-    """The files that a path of arrays stands for: itself, those of an index, or those of a folder.
+    """Open the array files at a path: the file itself, those listed by an index, or those in a folder.
 
-    Raises CompileError: E0003 for what is no sound file, for an index that is not, and for an array that is not in the
-    file that the index names.
+    Raises CompileError E0003 for a damaged file or index, and for an array that is missing from the file that the
+    index names.
     """
     from mlcc.array_folders import array_files
 
@@ -198,7 +200,7 @@ def load_files(path: str) -> list[ArrayFile]:
         file = ArrayFile(name)
         absent = next((key for key in keys if key not in file), None)
         if absent is not None:
-            raise CompileError(error("E0003", f"{name} has no array `{absent}`, which {path} says it has"))
+            raise CompileError(error("E0003", f"{name} has no array `{absent}`, although {path} lists it there"))
         files.append(file)
     return files
 
@@ -207,7 +209,7 @@ def load_files(path: str) -> list[ArrayFile]:
 
 
 def save_arrays(path: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name, atomically, in the form that the suffix says; equal arrays give equal bytes."""
+    """Write named arrays atomically, in the format given by the suffix. Equal arrays give equal bytes."""
     write_atomic(path, arrays_content(path, arrays))
 
 
@@ -218,7 +220,7 @@ def arrays_content(path: str, arrays: Mapping[str, np.ndarray], comment: bytes =
 
 
 def write_safetensors(file: IO[bytes], arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> None:
-    """Write a .safetensors whose elements are aligned. Raises CompileError E1070 for a dtype that it cannot hold."""
+    """Write a .safetensors file with aligned arrays. Raises CompileError E1070 for a dtype that the format lacks."""
     import numpy as np
 
     from mlcc.runtime.safetensors import NoDtype, header_bytes, in_order
@@ -241,7 +243,7 @@ def npz_bytes(arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> bytes:
 
 
 def write_npz(file: IO[bytes], arrays: Mapping[str, np.ndarray], comment: bytes = b"") -> None:
-    """Write an .npz without times of day in it, whose elements are aligned. `comment` is that of the zip."""
+    """Write an .npz file with aligned arrays and without timestamps. `comment` is the zip comment."""
     import zipfile
 
     import numpy as np
@@ -271,6 +273,6 @@ def _write_npy(member: IO[bytes], array: np.ndarray) -> None:
 
 
 def _padding(at: int) -> bytes:
-    """An extra field of a zip member, from `at` to an aligned address, as Android's zipalign writes it."""
+    """Return a zip extra field that pads from offset `at` to an aligned offset, in the format of Android's zipalign."""
     size = -(at + 6) % ALIGNMENT
     return b"\x35\xd9" + (2 + size).to_bytes(2, "little") + bytes(2 + size)

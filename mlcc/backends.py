@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from mlcc.targets.artifact import Artifact
 
 T = TypeVar("T", bound=Target)
-_OURS = {"cuda": "mlcc.targets.cuda.backend", "llvm": "mlcc.targets.llvm.backend"}
+_BUILTIN = {"cuda": "mlcc.targets.cuda.backend", "llvm": "mlcc.targets.llvm.backend"}
 _KNOWN: dict[str, Backend[Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A lazily imported function, named by `module:name`, so that reading a record imports nothing."""
+    """A function named by `module:name` that is imported when it is called, so that a record imports nothing."""
 
     place: str
 
@@ -55,25 +55,25 @@ class BuildOptions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Backend(Generic[T]):
-    """A target: its options, its pipelines, what it can write, and who generates the code.
+    """A target: its options, its pipelines, its output formats, and its code generator.
 
-    options           the subclass of `Target` that has its options; its `kind` is the name of the target
-    lowering          the steps from scheduled TensorIR to what `compile` takes, by the names of their passes
-    compile           an artifact of a lowered module; raises CompileError
-    outputs           what an artifact can be written as, the usual one first; each kind is one of `mlcc compile --emit`
-    loadable          the one that holds everything, which `mlcc run` and the cache take
-    levels            the passes of -O0 to -O3, up to scheduled TensorIR
-    before_lowering   the passes that `lower` begins with
-    lower_names       what the group of all lowering passes is called besides `lower`, for this target alone
-    passes            passes of its own, as `mlcc.passes.PASSES` has them
-    lower_options     what steps of lowering may count on
-    facts             what schedules are chosen by: those of a CPU get its rules, those of a GPU the others
-    header            a C header for a manifest
-    inspect           adds what the machine's own tools say of the code in a file to its manifest (`mlcc inspect`)
-    many_threads      operators are lowered for thousands of threads rather than for a few
-    emulated          code can be run without the machine, thread by thread, to find races (`--emulate`, `mlcc analyze`)
-    sanitizing        the steps of lowering in place of `lowering` for code whose accesses are checked (`--sanitize`)
-    regroups          its option `fast_math` lets arithmetic be regrouped (`--fast-math`)
+    options           the subclass of `Target` with its options; its `kind` is the name of the target
+    lowering          the lowering passes, by name, from scheduled TensorIR to the input of `compile`
+    compile           generates the artifact of a lowered module; raises CompileError
+    outputs           the output formats, the default first; each is a value of `mlcc compile --emit`
+    loadable          the self-contained format, which `mlcc run` and the cache use
+    levels            the pipelines of -O0 to -O3, up to scheduled TensorIR
+    before_lowering   the passes that run first in the group `lower`
+    lower_names       target-specific aliases of the group `lower` of all lowering passes
+    passes            the target's own passes, in the form of `mlcc.passes.PASSES`
+    lower_options     computes the target properties that lowering passes use
+    facts             computes the hardware properties that schedule rules use: `CpuFacts` or `GpuFacts`
+    header            generates a C header from a manifest
+    inspect           adds the findings of the vendor's tools on a code file to its manifest (`mlcc inspect`)
+    many_threads      lower operators for thousands of threads rather than for a few
+    emulated          code can be emulated thread by thread, which detects races (`--emulate`, `mlcc analyze`)
+    sanitizing        the lowering passes, instead of `lowering`, for code with checked accesses (`--sanitize`)
+    regroups          has an option `fast_math` that allows reassociation (`--fast-math`)
     """
 
     options: type[T]
@@ -102,11 +102,11 @@ class Backend(Generic[T]):
         return self.options.kind
 
     def register(self) -> None:
-        """Register a backend for texts of targets, pipelines and the command line. Replaces one of the same kind."""
+        """Make the backend known to target strings, pipelines and the command line. Replaces one of the same kind."""
         PASSES.update(self.passes)
         OUTPUTS.update({kind.name: kind for kind in self.outputs if kind.name not in OUTPUTS})
         _KNOWN[self.kind] = self
-        KINDS[self.kind] = self.options  # last: other threads look here for what there is
+        KINDS[self.kind] = self.options  # last, because other threads look up the available kinds here
 
     # ------------------------------------------------------------ pipelines
 
@@ -136,13 +136,13 @@ class Backend(Generic[T]):
 
 def get(kind: str) -> Backend[Any]:
     """The backend of a kind of target."""
-    if kind not in _KNOWN and kind in _OURS:
-        _KNOWN[kind] = importlib.import_module(_OURS[kind]).BACKEND
+    if kind not in _KNOWN and kind in _BUILTIN:
+        _KNOWN[kind] = importlib.import_module(_BUILTIN[kind]).BACKEND
     return _KNOWN[kind]
 
 
 def of(target: Target | str) -> Backend[Any]:
-    """The backend of a target. Raises CompileError for a text that names none."""
+    """The backend of a target. Raises CompileError for a string that names no known target."""
     return get(Target.parse(target).kind)
 
 
@@ -152,16 +152,16 @@ def every() -> list[Backend[Any]]:
 
 
 def facts_of(target: Target | str) -> CpuFacts | GpuFacts:
-    """Return the properties of a target's machine. Raises CompileError, E0547 for a target without them."""
+    """Return the hardware properties of a target. Raises CompileError E0547 for a target that defines none."""
     where = Target.parse(target)
     facts = get(where.kind).facts
     if facts is None:
-        raise CompileError(error("E0547", f"there are no rules by which schedules are chosen for {where.kind}"))
+        raise CompileError(error("E0547", f"there are no schedule rules for the target {where.kind}"))
     return facts(where)
 
 
 def cpu_facts(target: Target) -> CpuFacts | None:
-    """The facts of a target that is a CPU."""
+    """The hardware properties of a CPU target; None for other targets."""
     from mlcc.machine.cpu_tables import CpuFacts
 
     facts = get(target.kind).facts and facts_of(target)
@@ -169,7 +169,7 @@ def cpu_facts(target: Target) -> CpuFacts | None:
 
 
 def gpu_facts(target: Target) -> GpuFacts:
-    """The facts of a target that is a GPU; of the usual GPU else, so that passes for GPUs show what they do."""
+    """The hardware properties of a GPU target; for other targets those of the default GPU, so that passes run."""
     from mlcc.machine.gpu_tables import GpuFacts
 
     facts = get(target.kind).facts and facts_of(target)

@@ -1,4 +1,4 @@
-"""Arguments of a loaded function by name, from files or arrays."""
+"""Match arrays to the parameters of a loaded function by name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def arguments_by_name(callee: Any, arrays: Mapping[str, Any]) -> list[Any]:
-    """The arguments of a loaded function in order: `main(*arguments_by_name(main, {"x": x, **weights}))`.
+    """Return the arguments of a loaded function in order: `main(*arguments_by_name(main, {"x": x, **weights}))`.
 
-    The fields of a tuple parameter `t` are the arrays `t.0`, `t.1`, ...; an array `a.b` is also for the parameter `a_b`
-    or `p_a_b`. Outputs of a PrimFunc may be left out: None stands for them. What is in files (`load_arrays`) is read
-    here, large arrays as views of the files. Raises CompileError E0004 that lists every missing and every unknown
-    name, CallError for what does not fit.
+    The fields of a tuple parameter `t` are the arrays `t.0`, `t.1`, ...; an array `a.b` also matches the parameters
+    `a_b` and `p_a_b`. The outputs of a PrimFunc may be omitted and are then None. Arrays in files (`load_arrays`) are
+    read here, large ones as views of the files. Raises CompileError E0004 that lists every missing and every unknown
+    name, and CallError for a wrong shape or dtype.
     """
     from mlcc.runtime.arguments import array_judge
 
@@ -42,7 +42,7 @@ def arguments_by_name(callee: Any, arrays: Mapping[str, Any]) -> list[Any]:
 
 
 def named_leaves(param: Any, name: str) -> list[tuple[str, Any]]:
-    """The arrays that a parameter takes, by name."""
+    """Return the name and the parameter of each array that a parameter takes; tuples are flattened."""
     if param.kind != "tuple":
         return [(name, param)]
     return [leaf for i, part in enumerate(param.fields) for leaf in named_leaves(part, f"{name}.{i}")]
@@ -52,7 +52,7 @@ def match_inputs(
     arrays: Mapping[str, np.ndarray], names: list[str], func: str, optional: tuple[str, ...] = (),
     judges: Mapping[str, Judge] | None = None,
 ) -> list[np.ndarray | None]:  # fmt: skip
-    """Return the arrays in the order of the parameters; None for a missing optional one.
+    """Return the arrays in the order of the parameters; None for an omitted optional one.
 
     `judges` check the shape and dtype of an array before it is read.
 
@@ -66,7 +66,7 @@ def match_inputs(
         if not candidates[n] and n not in optional
     ]
     findings += [
-        error("E0004", f"{' and '.join(f'`{a}`' for a in candidates[n])} are both for parameter `{n}` of {func}")
+        error("E0004", f"{' and '.join(f'`{a}`' for a in candidates[n])} both match parameter `{n}` of {func}")
         for n in names
         if len(candidates[n]) > 1
     ]
@@ -81,8 +81,8 @@ def match_inputs(
     if findings:
         raise CompileError(findings)
     judges = judges or {}
-    return [read_array(arrays, candidates[n][0], judges.get(n, _anything)) if candidates[n] else None for n in names]
+    return [read_array(arrays, candidates[n][0], judges.get(n, _accept_any)) if candidates[n] else None for n in names]
 
 
-def _anything(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+def _accept_any(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     return False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def parse_file(path: str) -> IRModule:
-    """The module of a file; `-` is standard input. Raises CompileError."""
+    """Parse the module in a file; `-` is standard input. Raises CompileError."""
     from mlcc.files import read_bytes
     from mlcc.grammar.syntax.reader import decode
 
@@ -39,7 +39,7 @@ def parse_file(path: str) -> IRModule:
 
 
 def parse_text(text: str, name: str, folder: str | None = None) -> IRModule:
-    """The module of a text; its constants may lie in NAME.npz or NAME.safetensors in `folder`. Raises CompileError."""
+    """Parse a module. Its constants may be in NAME.npz or NAME.safetensors in `folder`. Raises CompileError."""
     from mlcc.grammar.parser import parse
     from mlcc.progress import working
 
@@ -52,12 +52,12 @@ def write_module(
     more: Mapping[str, Content] | None = None, style: Style | None = None, files: Sequence[ArrayFile] = (),
     apart: Mapping[str, TensorData] | None = None,
 ) -> None:  # fmt: skip
-    """Write the text of a module; large constants go into FILE.npz beside it, or along in the text on stdout.
+    """Write the text of a module. Large constants go into FILE.npz beside it, or into the text itself on stdout.
 
-    `data` names another file for them, .npz or .safetensors, in the folder of the text or below. A terminal gets the
-    text without them. `outputs` knows what the command reads and writes besides; `more` is written along. `style`
-    says what the text has beside the canonical one. Constants that are arrays of `files` stay there, if `data` is not
-    given and the text may refer to them. `apart` are arrays to lie beside the text, which does not refer to them.
+    `data` names another file for them, .npz or .safetensors, in the folder of the text or below. On a terminal they are
+    elided. `outputs` has the other inputs and outputs of the command; `more` are further files to write. `style` adds
+    comments to the canonical text. Constants that are arrays of `files` stay there if `data` is not given and the text
+    may refer to those files. `apart` are arrays stored beside the text that it does not refer to.
     Raises CompileError.
     """
     from mlcc.array_files import SUFFIXES, arrays_content
@@ -73,8 +73,8 @@ def write_module(
         return
     text, tensors = script_and_data(module, style or CANONICAL)
     near = [file for file in files if data is None and lies_below(file.path, path)]
-    own, used = _apart_from(near, stored_arrays(tensors))
-    beside, _ = _apart_from(files if data is None else [], stored_arrays(apart or {}))
+    own, used = _split_by_file(near, stored_arrays(tensors))
+    beside, _ = _split_by_file(files if data is None else [], stored_arrays(apart or {}))
     arrays = {**own, **beside}
     contents: dict[str, Content] = {}
     places = [os.path.splitext(path)[0] + suffix for suffix in SUFFIXES]
@@ -89,10 +89,10 @@ def write_module(
     outputs.save({**(more or {}), **contents, path: text})
 
 
-def _apart_from(
+def _split_by_file(
     files: Sequence[ArrayFile], arrays: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The arrays that do not lie in any of the files, and the paths of the files that have the others."""
+    """Return the arrays that none of the files holds, and the paths of the files that hold the others."""
     holder = {key: file for file in files for key, array in arrays.items() if file.holds(key, array)}
     left = {key: array for key, array in arrays.items() if key not in holder}
     return left, list(dict.fromkeys(file.path for file in holder.values()))
@@ -105,10 +105,10 @@ def run_passes(
     mod: IRModule, passes: str | Pipeline, *, target: str | Target = "llvm", folder: str = ".",
     observers: Sequence[Observer] = (), verify_each: bool = True, builds: bool = False,
 ) -> IRModule:  # fmt: skip
-    """The module after a pipeline such as "fuse,lower-to-tir,fuse-tir"; the one given stays as it is.
+    """Run a pipeline such as "fuse,lower-to-tir,fuse-tir" on a module. Return the new module; `mod` is not changed.
 
-    Paths in the pipeline are taken from `folder`. `builds`: code is generated from the result. Raises CompileError for
-    what is wrong with either.
+    Paths in the pipeline are relative to `folder`. `builds`: code will be generated from the result. Raises
+    CompileError for errors in the module or the pipeline.
     """
     from mlcc.machine.target import Target
     from mlcc.passes.manage.manager import PassContext, Pipeline, run_pipeline
@@ -131,12 +131,12 @@ def build(
 ) -> Artifact:  # fmt: skip
     """Compile a module (or a single function) for a target.
 
-    Runs the pipeline of `-O<opt_level>` (0 to 3; 2 if it is None, 1 with `sanitize`), or the one given, then generates
-    code. `prefix` starts the exported C symbols; `allow_extern` names the C functions that the text may call besides
-    libm's, `allow_native` lets it bring LLVM IR along (`pragma_import_llvm`). With `sanitize` every access of a
-    PrimFunc is checked, and parallel loops run serially: what is wrong ends the call with an error. `observers` look
-    on while the passes run. `db` is a database of `mlcc tune`, whose schedules go before the rules' (`apply-tuned`).
-    Raises CompileError.
+    Runs the pipeline of `-O<opt_level>` (0 to 3; default 2, or 1 with `sanitize`), or `pipeline` if it is given, then
+    generates code. `prefix` starts the exported C symbols; `allow_extern` names the C functions besides libm's that the
+    module may call; `allow_native` permits embedded LLVM IR (`pragma_import_llvm`). With `sanitize` every access of a
+    PrimFunc is checked, and parallel loops run serially; an invalid access ends the call with an error. `observers`
+    observe the passes. `db` is a database of `mlcc tune`, whose schedules take precedence over the schedule rules
+    (`apply-tuned`). Raises CompileError.
     """
     from mlcc import backends
     from mlcc.backends import BuildOptions
@@ -150,22 +150,27 @@ def build(
     where = Target.parse(target)
     backend = backends.of(where)
     if opt_level is not None and not 0 <= opt_level <= 3:
-        raise ValueError(f"opt_level is 0 to 3, not {opt_level}")
+        raise ValueError(f"opt_level must be 0 to 3, not {opt_level}")
     level = level_of(opt_level, sanitize)
     check(module, build=True)
     if sanitize and not backend.sanitizing:
-        emulating = f"its code is checked as it is emulated: mlcc run -t {where.kind} --emulate"
+        emulating = f"emulation checks its accesses: mlcc run -t {where.kind} --emulate"
         help = emulating if backend.emulated else None
         raise CompileError(error("E0736", f"code for {where.kind} cannot be sanitized", help=help))
     passes = build_pipeline(module, where, level, pipeline, sanitize, db)
     if db is not None:
-        _check_records(passes, db, observers)
+        _warn_unused_records(passes, db, observers)
     try:
-        looking = [_verifying(module, where, pipeline is None and not backend.passes and not VERIFY_EACH), *observers]
+        looking = [
+            _build_verifier(module, where, pipeline is None and not backend.passes and not VERIFY_EACH),
+            *observers,
+        ]
         lowered = run_passes(module, passes, target=where, observers=looking, verify_each=False, builds=True)
     except CompileError as exc:
-        if any(d.code == "E0444" for d in exc.diagnostics):  # then also what no later pass would lower
-            raise CompileError([*exc.diagnostics, *_never_lowered(module)]) from None
+        if any(
+            d.code == "E0444" for d in exc.diagnostics
+        ):  # report the operators that no later pass would lower as well
+            raise CompileError([*exc.diagnostics, *_operators_without_lowering(module)]) from None
         raise
     try:
         _check_operators(lowered)
@@ -181,10 +186,10 @@ def build(
         raise PassFailed(f"generating code for {where} failed: {type(exc).__name__}: {exc}", path) from exc
 
 
-VERIFY_EACH = False  # after every pass of the levels' pipelines as well: tests do
+VERIFY_EACH = False  # also verify after every pass of the -O pipelines; tests set it
 
 
-def _verifying(module: IRModule, target: Target, once: bool) -> Observer:
+def _build_verifier(module: IRModule, target: Target, once: bool) -> Observer:
     """Return an observer that verifies a build's module: after each pass except the steps of lowering, or once."""
     from mlcc import backends
     from mlcc.passes.manage.observers import VerifyEach, VerifyOnce
@@ -204,24 +209,23 @@ def build_pipeline(
     module: IRModule, target: Target, opt_level: int, pipeline: str | Pipeline | None, sanitize: bool = False,
     db: str | None = None,
 ) -> Pipeline:  # fmt: skip
-    """The passes of a build: those given, or those of the level, and all steps of lowering that are left then.
+    """Return the passes of a build: `pipeline`, or that of the level, followed by the remaining lowering passes.
 
-    A module that is lowered in part goes on from there; sanitized code goes through steps of its own. With `db`, the
-    schedules of that database are applied before the rules choose. Raises CompileError for what is wrong with the text
-    of the pipeline.
+    A partly lowered module continues where it stands; sanitized code has its own lowering passes. With `db`, the
+    schedules of that database are applied before the schedule rules. Raises CompileError for an invalid pipeline.
     """
     from mlcc import backends
     from mlcc.passes.lowering.stage import steps_left, with_lowering
     from mlcc.passes.manage.manager import Pipeline
     from mlcc.passes.manage.stages import BLOCKS, stage_of
 
-    steps_left(module, target.kind)  # whether it may be compiled for the target at all
+    steps_left(module, target.kind)  # raises if the module cannot be compiled for the target
     if pipeline is None:
         pipeline = backends.of(target).level_text(opt_level) if stage_of(module) == BLOCKS else ""
     passes = Pipeline.parse(pipeline, target=target.kind) if isinstance(pipeline, str) else pipeline
     if db is not None:
         passes = with_records(passes, db, opt_level)
-    if sanitize:  # checked code is there to be right, and one version of it is enough
+    if sanitize:  # one version of checked code is enough
         passes = Pipeline(tuple(one for one in passes.passes if one.name != "version-kernels"))
     return with_lowering(passes, module, target.kind, sanitize)
 
@@ -239,27 +243,27 @@ def with_records(passes: Pipeline, db: str, opt_level: int) -> Pipeline:
     return Pipeline(tuple(extended))
 
 
-def _check_records(passes: Pipeline, db: str, observers: Sequence[Observer]) -> None:
-    """Warn (W1103) of a database that no pass uses."""
+def _warn_unused_records(passes: Pipeline, db: str, observers: Sequence[Observer]) -> None:
+    """Warn (W1103) about a database that no pass uses."""
     from mlcc.passes.manage.manager import tell
 
     if not any(one.name == "apply-tuned" for one in passes.passes):
         help = "kernels are scheduled at -O2 and -O3, by pipelines with `auto-schedule`, before they are lowered"
-        warning = error("W1103", f"{db} is not used: nothing is scheduled here", help=help)
+        warning = error("W1103", f"{db} is not used: no pass schedules kernels here", help=help)
         tell([replace(warning, severity=Severity.WARNING)], observers)
 
 
 def _check_operators(module: IRModule) -> None:
-    """Raises CompileError (E0509) for operators that were not lowered."""
+    """Raise CompileError E0509 for operators that were not lowered."""
     from mlcc.targets.plan.calls import NATIVE_OPERATORS
 
-    wrong = _operators_left(module, NATIVE_OPERATORS)
+    wrong = _unlowered_operators(module, NATIVE_OPERATORS)
     if wrong:
         raise CompileError(wrong)
 
 
 def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
-    """Compile a module as it is for this machine, with its accesses checked, and call one of its functions."""
+    """Compile a module without optimization for this machine, with checked accesses, and call one of its functions."""
     from mlcc.passes.manage.levels import OPERATORS
     from mlcc.passes.manage.stages import BLOCKS, stage_of
     from mlcc.runtime.loader import load
@@ -270,26 +274,27 @@ def run_compiled(module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
 
 
 def run_emulated(target: str | Target, module: IRModule, func: str, arrays: list[Any]) -> list[Any]:
-    """Lower a module for a target that is a GPU, from where it stands, and call one of its functions by emulation."""
+    """Run the remaining lowering passes of a GPU target on a module, and call one of its functions by emulation."""
     from mlcc.loading import load
 
     artifact = build(module, target, pipeline="", allow_native=False)
     return load(artifact, emulate=True)[func](*arrays)  # type: ignore[no-any-return]
 
 
-def _never_lowered(module: IRModule) -> list[Diagnostic]:
-    """Findings (E0509) on operators that have no lowering at all."""
+def _operators_without_lowering(module: IRModule) -> list[Diagnostic]:
+    """Return E0509 diagnostics for operators that have no lowering at all."""
     from mlcc import ops
     from mlcc.targets.plan.calls import NATIVE_OPERATORS
 
     known = map(ops.get, ops.names())
     lowered = {op.short for op in known if op is not None and (op.impl.lower or op.impl.expand)}
-    return _operators_left(module, {*NATIVE_OPERATORS, *lowered})
+    return _unlowered_operators(module, {*NATIVE_OPERATORS, *lowered})
 
 
-def _operators_left(module: IRModule, native: Collection[str]) -> list[Diagnostic]:
-    """Findings (E0509) on operators that public functions and what they call have, but those that the target knows
-    itself: one per operator and reason, with its first place, how often it occurs, on which lines, and why."""
+def _unlowered_operators(module: IRModule, native: Collection[str]) -> list[Diagnostic]:
+    """Return E0509 diagnostics for the operators in functions reachable from public ones, except those in `native`.
+
+    There is one per operator and reason, with its first location, its number of uses, their lines, and a hint."""
     from mlcc.ir import relax, tir
     from mlcc.passes.graph.dead_code import keep_reachable
     from mlcc.relax.queries import all_bindings
@@ -304,21 +309,21 @@ def _operators_left(module: IRModule, native: Collection[str]) -> list[Diagnosti
                 if short not in native:
                     span = value.span or binding.span
                     findings.append(
-                        error("E0509", f"`R.{short}` cannot be lowered", span, help=_why_left(short, value))
+                        error("E0509", f"`R.{short}` cannot be lowered", span, help=_lowering_hint(short, value))
                     )
     return together(findings)
 
 
-def _why_left(short: str, call: relax.Call) -> str:
+def _lowering_hint(short: str, call: relax.Call) -> str:
     """Return a hint for a call that was not lowered: the reason, or the way to lower it."""
     from mlcc import ops
     from mlcc.ops.shapes import shapes_known
 
     known = ops.get(short)
     if known is None or known.impl.lower is None:
-        return "this operator has no lowering: put a packed function in its place, by R.call_dps_packed"
+        return "this operator has no lowering: replace it by a packed function with R.call_dps_packed"
     return (
-        "run `lower-to-tir` before, or -O2"
+        "run `lower-to-tir` first, or use -O2"
         if shapes_known(call)
         else ("its shapes are not known: state them with R.match_cast")
     )

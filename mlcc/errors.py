@@ -10,12 +10,12 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-_MOST_LINES = 20  # that a finding of several places lists
+_MAX_LINES = 20  # line numbers that a merged diagnostic lists
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A text and the name it is known by in messages; positions are character offsets into `text`."""
+    """A source text and its name in messages; positions are character offsets into `text`."""
 
     name: str
     text: str
@@ -58,7 +58,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A span with a message; the span may be unknown."""
+    """A message at a span; the span may be unknown."""
 
     span: Span | None
     text: str = ""
@@ -77,7 +77,7 @@ class Diagnostic:
 
 
 class MlccError(Exception):
-    """Base of everything that mlcc raises on purpose; `.diagnostics` lists the findings."""
+    """Base class of the exceptions that mlcc raises on purpose; `.diagnostics` lists the findings."""
 
     def __init__(self, diagnostics: Diagnostic | list[Diagnostic] | tuple[Diagnostic, ...]) -> None:
         one = isinstance(diagnostics, Diagnostic)
@@ -86,19 +86,19 @@ class MlccError(Exception):
 
 
 class CompileError(MlccError):
-    """A text or a request is wrong; the diagnostics say where."""
+    """Raised for an error in a source text or in a request; the diagnostics say where."""
 
 
 class CallError(MlccError, TypeError, ValueError):
-    """The arguments of a call do not fit the function."""
+    """Raised for arguments that do not fit the called function."""
 
 
 class LoadError(MlccError):
-    """An artifact cannot be loaded: damaged, not an artifact, or made by another version."""
+    """Raised for an artifact that cannot be loaded: damaged, not an artifact, or made by another version."""
 
 
 class MachineError(LoadError):
-    """An artifact that is sound but does not fit this machine (exit code 6)."""
+    """Raised for a valid artifact that does not fit this machine (exit code 6)."""
 
 
 def error(
@@ -115,26 +115,26 @@ def error(
 
 
 def together(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Merge diagnostics with equal messages into one, at the first place, with the number of places and their lines."""
+    """Merge diagnostics with equal messages into one at the first location, which states their number and lines."""
     groups: dict[tuple[str, str, str | None], list[Diagnostic]] = {}
     for one in found:
         groups.setdefault((one.code, one.message, one.help), []).append(one)
-    return [_joined(list({d.primary.span: d for d in group}.values())) for group in groups.values()]
+    return [_merged(list({d.primary.span: d for d in group}.values())) for group in groups.values()]
 
 
-def _joined(group: list[Diagnostic]) -> Diagnostic:
+def _merged(group: list[Diagnostic]) -> Diagnostic:
     if len(group) == 1:
         return group[0]
     first = group[0]
     spans = [d.primary.span for d in group if d.primary.span is not None]
     lines = sorted({s.source.line_col(s.start)[0] for s in spans if s.source is spans[0].source})
-    shown = ", ".join(map(str, lines[:_MOST_LINES])) + (", ..." if len(lines) > _MOST_LINES else "")
+    shown = ", ".join(map(str, lines[:_MAX_LINES])) + (", ..." if len(lines) > _MAX_LINES else "")
     where = f": lines {shown}" if len(lines) > 1 else ""
     return replace(first, message=f"{first.message} ({len(group)} uses{where})")
 
 
 def nearest(word: str, known: object, limit: int = 3) -> list[str]:
-    """Names close to `word`, best first: for "did you mean"."""
+    """Return the known words closest to `word`, best first, for "did you mean"."""
     import difflib
 
     if len(word) > 100:
@@ -149,7 +149,7 @@ def did_you_mean(word: str, known: object) -> str | None:
 
 
 def render(diagnostic: Diagnostic, color: bool = False) -> str:
-    """The diagnostic as text: place, message, the line with carets, related places, help."""
+    """Format a diagnostic: location, message, the source line with carets, related locations, help."""
     paint = _paint if color else _plain
     head = f"{diagnostic.severity.value}[{diagnostic.code}]"
     style = "1;31" if diagnostic.severity is Severity.ERROR else "1;33"

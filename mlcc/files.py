@@ -1,4 +1,4 @@
-"""Reading inputs and writing outputs: clear errors for what is unreadable, and nothing half-written."""
+"""Reading inputs with clear errors, and writing outputs atomically."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def read_bytes(path: str) -> bytes:
             data = file.read()
     except OSError as exc:
         raise CompileError(error("E0001", f"cannot read {path}: {exc.strerror or exc}")) from None
-    except ValueError as exc:  # a zero byte in the name
+    except ValueError as exc:  # a null byte in the path
         raise CompileError(error("E0001", f"cannot read {path!r}: {exc}")) from None
     note_read(path, data)
     return data
 
 
 def note_read(path: str, data: bytes | BufferedReader) -> None:
-    """Report a read to active recorders: a file and its content, or the file opened at its start."""
+    """Report a read to active recorders. `data` is the content, or the file opened at its start."""
     recorders, seen = _reads.get(), _seen.get()
     if seen is not None:
         seen.add(path)
@@ -70,12 +70,12 @@ def note_known_reads(known: Mapping[str, str]) -> None:
 
 # ---------------------------------------------------------------- mapping
 
-_MAPPED = 16 << 20  # bytes from which on a file of arrays is mapped, not read
+_MMAP_THRESHOLD = 16 << 20  # array files of at least this many bytes are memory-mapped, not read
 
 
 @functools.cache
 def file_map() -> type[mmap.mmap]:
-    """The class of the maps of files that are opened here: their pages may be given back, to be read again."""
+    """Return the class of the memory maps created here, whose pages may be released and are then read again."""
     import mmap
 
     return type("FileMap", (mmap.mmap,), {})
@@ -84,12 +84,12 @@ def file_map() -> type[mmap.mmap]:
 def map_file(path: str) -> bytes | mmap.mmap:
     """Return the content of a file; a large one is memory-mapped privately, so that pages load on first access.
 
-    One that is larger than what the system lets a process write to is mapped to be read. Raises CompileError E0001.
+    A file larger than the writable memory of a process is mapped read-only. Raises CompileError E0001.
     """
     import mmap
 
     try:
-        if path != "-" and os.path.isfile(path) and os.path.getsize(path) >= _MAPPED:
+        if path != "-" and os.path.isfile(path) and os.path.getsize(path) >= _MMAP_THRESHOLD:
             with open(path, "rb") as file:
                 note_read(path, file)
                 try:
@@ -97,15 +97,15 @@ def map_file(path: str) -> bytes | mmap.mmap:
                 except OSError:
                     return file_map()(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError):
-        pass  # where there is no mapping, reading says what is wrong
+        pass  # if mapping fails, reading reports the reason
     return read_bytes(path)
 
 
 def release_pages(array: np.ndarray) -> None:
     """Release the pages of elements in a file mapped by `map_file`; the next access reads them again.
 
-    Weights that are no longer needed would else stay resident beside the data made from them. Other mappings and
-    writable arrays are left alone: their changes exist nowhere else.
+    Otherwise weights that are no longer needed would stay resident beside the data made from them. Other mappings and
+    writable arrays are left alone, since their changes exist nowhere else.
     """
     import mmap
 
@@ -127,23 +127,23 @@ def _address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]  # type: ignore[no-any-return]
 
 
-_PIECE = 1 << 22  # bytes; a multiple of the page size
+_CHUNK_BYTES = 1 << 22  # bytes; a multiple of the page size
 
 
 def pieces_of(array: np.ndarray) -> Iterator[memoryview]:
-    """The bytes of a C-contiguous array, little-endian, whose pages are given back behind them."""
+    """Yield the bytes of a C-contiguous array in little-endian chunks, and release the pages of chunks already used."""
     import numpy as np
 
     if array.size:
         raw = array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8)
-        for at in range(0, raw.size, _PIECE):
-            yield memoryview(raw[at : at + _PIECE].data)
-            release_pages(raw[max(at - _PIECE, 0) : at + _PIECE])
+        for at in range(0, raw.size, _CHUNK_BYTES):
+            yield memoryview(raw[at : at + _CHUNK_BYTES].data)
+            release_pages(raw[max(at - _CHUNK_BYTES, 0) : at + _CHUNK_BYTES])
 
 
 @contextlib.contextmanager
 def recorded_reads() -> Iterator[dict[str, str]]:
-    """Record the reads of `read_bytes` in the block: absolute path -> SHA-256. Blocks nest; each records all reads."""
+    """Record the files read inside the `with`: absolute path -> SHA-256. Nested blocks each record all reads."""
     reads: dict[str, str] = {}
     token = _reads.set((*_reads.get(), reads))
     try:
@@ -153,7 +153,7 @@ def recorded_reads() -> Iterator[dict[str, str]]:
 
 
 def watch_reads() -> set[str]:
-    """The paths of what `read_bytes` reads from now on, until somebody else watches."""
+    """Return a set that collects the paths read from now on, until the next call of this function."""
     seen: set[str] = set()
     _seen.set(seen)
     return seen
@@ -179,7 +179,7 @@ class Destination:
             folder = os.path.realpath(os.path.dirname(current) or ".")
             current = os.path.join(folder, os.path.basename(current))
             match = _DESCRIPTORS.fullmatch(current)
-            if match is not None and _is_own(current):
+            if match is not None and _is_own_process(current):
                 return Destination(path, int(match[1]))
             if not os.path.islink(current):
                 return Destination(current)
@@ -200,25 +200,25 @@ class Destination:
         return self.descriptor is None and (known is None or stat.S_ISREG(known.st_mode))
 
 
-def _is_own(path: str) -> bool:
+def _is_own_process(path: str) -> bool:
     return not path.startswith("/proc/") or path.startswith(("/proc/self/", f"/proc/{os.getpid()}/"))
 
 
 Pieces = Sequence[bytes | bytearray | memoryview]
-Content = bytes | str | Pieces | Callable[[IO[bytes]], None]  # the last writes it to a file in which it may seek
+Content = bytes | str | Pieces | Callable[[IO[bytes]], None]  # a function writes to a seekable file
 
 
 def write_atomic(path: str, data: Content) -> None:
-    """Write a whole file or nothing: a temporary file beside it is renamed over it. `-` is standard output.
+    """Write a file atomically: a temporary file beside it is renamed over it. `-` is standard output.
 
-    A list is the content in pieces, a function writes it to the file it is given. Links are written through;
-    permissions stay. Raises CompileError E0002.
+    A list holds the content in chunks; a function writes the content to the file it is given. Links are followed,
+    permissions are kept. Raises CompileError E0002.
     """
     write_files({path: data})
 
 
 def write_files(contents: Mapping[str, Content]) -> None:
-    """Write several files, each whole or not at all; none is replaced before all are on the disk.
+    """Write several files atomically; no file is replaced before all are on the disk.
 
     Raises CompileError E0002.
     """
@@ -229,14 +229,14 @@ def write_files(contents: Mapping[str, Content]) -> None:
             to = Destination.of(path)
             if to.descriptor is not None:
                 _write_descriptor(to.descriptor, _pieces(data))
-            elif not to.is_plain:  # /dev/null, a pipe: no renaming over those
+            elif not to.is_plain:  # /dev/null or a pipe cannot be renamed over
                 with open(to.path, "wb") as file:
                     file.writelines(_pieces(data))
             else:
                 staged.append((path, *_stage(to, data)))
         for path, part, place in staged:  # noqa: B007 - the message names it
             os.replace(part, place)
-    except BrokenPipeError:  # the reader of standard output has gone: `main` knows what to do
+    except BrokenPipeError:  # the reader of standard output has gone, which `main` handles
         raise
     except (OSError, ValueError) as exc:
         shown = "standard output" if path == "-" else path
@@ -250,7 +250,7 @@ def write_files(contents: Mapping[str, Content]) -> None:
 
 
 def _pieces(data: Content) -> Pieces:
-    """Content for an output that cannot seek."""
+    """Return the content in chunks, for an output that cannot seek."""
     if callable(data):
         import io
 
@@ -273,7 +273,7 @@ def _write_descriptor(descriptor: int, pieces: Pieces) -> None:
 
 
 def _stage(to: Destination, data: Content) -> tuple[str, str]:
-    """(temporary file with the content and the permissions of the file that it will replace, that file)."""
+    """Write a temporary file with the permissions of the destination. Return (temporary path, destination)."""
     folder, name = os.path.split(to.path)
     known = to.status()
     handle, part = make_temporary(folder or ".", name[:40])
@@ -284,7 +284,7 @@ def _stage(to: Destination, data: Content) -> tuple[str, str]:
             else:
                 file.writelines(_pieces(data))
         if known is not None and hasattr(os, "geteuid") and known.st_uid != os.geteuid():
-            with contextlib.suppress(OSError):  # only an administrator can
+            with contextlib.suppress(OSError):  # only an administrator may change the owner
                 os.chown(part, known.st_uid, known.st_gid)
         os.chmod(part, known.st_mode & 0o777 if known is not None else 0o666 & ~_umask())
     except BaseException:
@@ -296,7 +296,7 @@ def _stage(to: Destination, data: Content) -> tuple[str, str]:
 
 
 def make_folder(path: str) -> None:
-    """The folder, and those above it, unless they are there. Raises CompileError E0002."""
+    """Create a folder and its parents if they do not exist. Raises CompileError E0002."""
     try:
         os.makedirs(path, exist_ok=True)
     except (OSError, ValueError) as exc:

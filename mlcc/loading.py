@@ -1,6 +1,6 @@
-"""Loading artifacts to run them: compiled code as it is, kernels for a GPU on the GPU or emulated.
+"""Load artifacts to run them: CPU code natively, GPU kernels on the GPU or emulated on the CPU.
 
-Only emulation takes the compiler; what runs compiled code is `mlcc.runtime`.
+Only emulation needs the compiler; compiled code needs only `mlcc.runtime`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Loadable: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | Artifact
 
-_TO_EMULATE = "compile it for a GPU: `mlcc run model.mlc -t cuda --emulate`, or name a .ptx or .mlca file"
+_EMULATE_HELP = "compile it for a GPU: `mlcc run model.mlc -t cuda --emulate`, or name a .ptx or .mlca file"
 
 
 def load(
@@ -29,21 +29,22 @@ def load(
 ) -> Executable:  # fmt: skip
     """Load an artifact: a path to an object, shared library, .ptx or .mlca, its bytes, or what `mlcc.build` returned.
 
-    `allow_extern` names C symbols beyond libm that it may use; they must be in the process. Code for a GPU runs on
-    `device`, by default the process's current CUDA device. With `emulate` what was built for a GPU runs on the CPU, and
-    with `check` calls raise what threads do wrong. Raises LoadError, for an artifact of another machine MachineError.
+    `allow_extern` names the C symbols besides libm's that it may use; they must be in the process. GPU code runs on
+    `device`, by default the process's current CUDA device. With `emulate` GPU code runs on the CPU, and with `check` a
+    call raises an error for data races and invalid accesses. Raises LoadError, and MachineError for another machine's
+    artifact.
     """
     return _emulated(artifact, check) if emulate else loader.load(artifact, allow_extern, device)
 
 
 def _emulated(artifact: Loadable, check: bool) -> Executable:
-    """Load code for a GPU to run on the CPU. Raises LoadError E0748 for what was compiled for a CPU."""
-    if hasattr(artifact, "emulator"):  # it has the kernels as they were lowered
+    """Load GPU code to be emulated on the CPU. Raises LoadError E0748 for code compiled for a CPU."""
+    if hasattr(artifact, "emulator"):  # an artifact in memory still has the lowered kernels
         return loader.load(artifact, device=artifact.emulator(check))
     from mlcc.targets.emulate.archive import emulator
 
     content = loader.content_of(artifact)
     if not content.has_plan:
-        text = "this was compiled for a CPU: there is nothing to emulate"
-        raise loader.named(LoadError(error("E0748", text, help=_TO_EMULATE)), content.path)
+        text = "the artifact was compiled for a CPU, so there is nothing to emulate"
+        raise loader.named(LoadError(error("E0748", text, help=_EMULATE_HELP)), content.path)
     return loader.load(content, device=lambda parts, path: emulator(parts, path, check))

@@ -1,8 +1,8 @@
-"""The outputs of a command: all are named and judged before anything is compiled, and written together at the end.
+"""The outputs of a command: all are declared and checked before anything is compiled, and written together at the end.
 
-What would destroy a file of the user's is refused. An output is never an input, and two outputs are never one file, by
-whatever names and links; the suffix of a file fits what is written to it; a file that is written only by implication,
-such as the `net.npz` of `-o net.mlc`, replaces nothing but what mlcc wrote for the same purpose.
+The checks protect the user's files. An output is never an input, and two outputs are never one file, whatever their
+names and links. The suffix of a file fits its content. A file that is written only implicitly, such as the `net.npz` of
+`-o net.mlc`, replaces only what mlcc wrote for the same purpose.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """A kind of output: its description, and the suffixes of its files, the usual one first.
+    """A kind of output: its description, and the suffixes of its files, the default first.
 
-    `runs`: the runtime loads it. `has_data_beside`: large constants are in an .npz beside it.
+    `runs`: the runtime can load it. `has_data_beside`: large constants are in an .npz file beside it.
     """
 
     name: str
-    words: str
+    description: str
     suffixes: tuple[str, ...]
     is_binary: bool = False
     runs: bool = False
@@ -40,7 +40,7 @@ class Kind(NamedTuple):
         return self.suffixes[0]
 
 
-# what targets have code written as
+# the formats of generated code
 OBJECT = Kind("obj", "an object", (".o", ".obj"), is_binary=True, runs=True)
 SHARED = Kind("shared", "a shared library", (".so",), is_binary=True, runs=True)
 ASSEMBLY = Kind("asm", "assembly", (".s",))
@@ -64,25 +64,25 @@ KINDS = {
         Kind("report", "a report", (".svg", ".json")),
     )
 }  # fmt: skip
-# suffixes of files that people write or other tools make, and mlcc never does
-_OTHER_WORDS = (
+# suffixes of files that people or other tools write, but mlcc never does
+_FOREIGN_SUFFIX_LIST = (
     ".a .bc .bib .bz2 .c .c++ .cc .cfg .cmake .conf .cpp .csv .cuh .cxx .d .db .dll .doc .docx .dylib "
     ".exe .f .f90 .gguf .go .gz .h5 .hdf5 .hs .html .inl .ini .ipynb .jar .java .jl .jpeg .jpg .js .json "
     ".jsonl .py .kt .lark .lock .lua .m .mat .md .mk .ml .mlir .mm .npy .onnx .parquet .pb .pdf .pickle .pkl "
     ".pl .png .proto .pt .pt2 .pth .pyc .pyi .pyx .r .rb .rs .rst .scala .sh .sql .svg "
     ".swift .tar .tex .tflite .toml .ts .tsv .v .wasm .xls .xlsx .xml .xz .yaml .yml .zip .zst"
 )
-_OTHERS = frozenset(_OTHER_WORDS.split())
-_NEVER_BESIDE = frozenset((*SUFFIXES, ".mls", ".o", ".so", ".mlca", ".onnx", ".pt2"))
-_REFERENCE = re.compile(rb"\bdata\(|\bmeta(?:data)?\[|^// mlcc plan: .*\"sha256\"", re.MULTILINE)
+_FOREIGN_SUFFIXES = frozenset(_FOREIGN_SUFFIX_LIST.split())
+_WITHOUT_DATA_FILE = frozenset((*SUFFIXES, ".mls", ".o", ".so", ".mlca", ".onnx", ".pt2"))
+_DATA_REFERENCE = re.compile(rb"\bdata\(|\bmeta(?:data)?\[|^// mlcc plan: .*\"sha256\"", re.MULTILINE)
 _DATA_FILE = re.compile(rb"^# mlcc\.data-file (\S+)|^// mlcc plan: .*\"data\": \"([^\"]+)\"", re.MULTILINE)
-_VERSIONED = re.compile(r"\.so(\.\d+)+$")
+_VERSIONED_LIBRARY = re.compile(r"\.so(\.\d+)+$")
 _MARK = "mlcc: constants of a {} file"
 
 
 def suffix_of(path: str) -> str:
-    """The suffix in small letters, with `.so` for `libm.so.1`."""
-    return ".so" if _VERSIONED.search(path) else os.path.splitext(path)[1].lower()
+    """Return the suffix in lower case; `.so` for `libm.so.1`."""
+    return ".so" if _VERSIONED_LIBRARY.search(path) else os.path.splitext(path)[1].lower()
 
 
 def kind_of(path: str, among: Iterable[Kind], default: Kind, option: str = "--emit") -> Kind:
@@ -96,8 +96,8 @@ def kind_of(path: str, among: Iterable[Kind], default: Kind, option: str = "--em
             return kind
     if is_stream(path):
         return default
-    if any(suffix in k.suffixes for k in KINDS.values()) or suffix in _OTHERS:
-        return default  # which does not fit, and `suffix_problem` says so
+    if any(suffix in k.suffixes for k in KINDS.values()) or suffix in _FOREIGN_SUFFIXES:
+        return default  # it does not fit, which `suffix_problem` reports
     known = ", ".join(kind.suffix for kind in among)
     what = f"the suffix `{suffix}`" if suffix else "no suffix"
     raise CompileError(
@@ -112,15 +112,15 @@ def suffix_problem(path: str, kind: str) -> Diagnostic | None:
     for name in dict.fromkeys((path, _real(path))):
         suffix = suffix_of(name)
         fits = suffix in KINDS[kind].suffixes
-        if not fits and (suffix in _OTHERS or any(suffix in k.suffixes for k in KINDS.values())):
+        if not fits and (suffix in _FOREIGN_SUFFIXES or any(suffix in k.suffixes for k in KINDS.values())):
             where = path if name == path else f"{path}, a link to {name},"
-            text = f"{where} is no place for {KINDS[kind].words}: its suffix is that of something else"
+            text = f"{where} has the wrong suffix for {KINDS[kind].description}"
             return error("E0012", text, help=f"name a {KINDS[kind].suffix} file")
     return None
 
 
 def check_suffix(path: str, kind: str) -> None:
-    """Raises CompileError E0012 for a file whose suffix does not fit what is to be written."""
+    """Raise CompileError E0012 for a file whose suffix does not fit the kind of output."""
     problem = suffix_problem(path, kind)
     if problem is not None:
         raise CompileError(problem)
@@ -143,7 +143,7 @@ def is_stream(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Output:
-    """A file that a command will write. `option` is how messages call it."""
+    """A file that a command will write. Messages refer to it by `option`."""
 
     path: str
     option: str
@@ -151,83 +151,85 @@ class Output:
 
 
 class Outputs:
-    """The inputs and outputs of one command. With `watch` it knows of every file that is read from now on, too."""
+    """The inputs and outputs of one command. With `watch`, every file read from now on is registered as an input."""
 
     def __init__(self, force: bool = False, watch: bool = False) -> None:
         self.force = force
         self._inputs: dict[Hashable, str] = {}
         self._outputs: dict[Hashable, Output] = {}
-        self._wrong: list[Diagnostic] = []
+        self._problems: list[Diagnostic] = []
         self._seen = watch_reads() if watch else set[str]()
 
-    # ------------------------------------------------------------ what is planned
+    # ------------------------------------------------------------ declaring inputs and outputs
 
     def read(self, *paths: str | None) -> None:
-        """Name inputs: no output may be one of them. What lies beside a text or a .ptx, its constants, is one, too."""
+        """Declare inputs, which no output may replace. The constants beside a text or a .ptx file are inputs, too."""
         for path in paths:
             if path is None:
                 continue
-            for name in (path, *_beside(path)):
+            for name in (path, *_data_files_of(path)):
                 self._note_input(name)
 
     def _note_input(self, path: str) -> None:
-        identity = _identity(path, is_input=True)
+        identity = _file_identity(path, is_input=True)
         if identity is not None:
             self._inputs.setdefault(identity, path)
 
     def write(self, path: str | None, option: str, kind: str) -> None:
-        """Name an output. What is wrong with it is told by `settle`."""
+        """Declare an output. `check` reports any errors."""
         if path is None:
             return
         output = Output(path, option, kind)
-        problem = _place_problem(output) or suffix_problem(path, kind) or self._clash(output)
+        problem = _write_problem(output) or suffix_problem(path, kind) or self._clash(output)
         if problem is not None:
-            self._wrong.append(problem)
+            self._problems.append(problem)
 
     def write_module(self, path: str, option: str, dialect: str, data: str | None) -> None:
-        """Name the text of a module as an output, and the file for its constants if there is one."""
+        """Declare the text of a module as an output, and the file for its constants if there is one."""
         self.write(path, option, "tvm" if dialect == "tvm" else "module")
         self.write(data, "--data", "arrays")
 
-    def settle(self) -> None:
-        """Raises CompileError with everything that is wrong with the outputs named so far."""
-        if self._wrong:
-            raise CompileError(self._wrong)
+    def check(self) -> None:
+        """Raise CompileError with all errors in the outputs declared so far."""
+        if self._problems:
+            raise CompileError(self._problems)
 
-    def _clash(self, made: Output) -> Diagnostic | None:
+    def _clash(self, output: Output) -> Diagnostic | None:
         """Return an error if an output is the same file as an input or another output; else register it."""
-        identity = _identity(made.path)
+        identity = _file_identity(output.path)
         if identity is None:
             return None
         if identity in self._inputs:
             same = self._inputs[identity]
-            what = "is an input" if same == made.path else f"is the input {same} by another name"
-            return error("E0010", f"{made.option} {made.path} {what}", help="name another file for the output")
-        other = self._outputs.setdefault(identity, made)
-        if other is made or (other.path, other.option) == (made.path, made.option):
+            what = "is an input" if same == output.path else f"is the input {same} by another name"
+            return error("E0010", f"{output.option} {output.path} {what}", help="name another file for the output")
+        other = self._outputs.setdefault(identity, output)
+        if other is output or (other.path, other.option) == (output.path, output.option):
             return None
-        text = f"{made.option} {made.path} and {other.option} {other.path} are the same file"
+        text = f"{output.option} {output.path} and {other.option} {other.path} are the same file"
         return error("E0011", text, help="name two files")
 
-    # ------------------------------------------------------------ what is written
+    # ------------------------------------------------------------ writing
 
     def beside(
         self, path: str, arrays: Mapping[str, np.ndarray], owner: str, holds: Callable[[Mapping[str, Any]], bool]
     ) -> dict[str, Content]:
-        """The archive of constants that `owner`, an output, needs beside it, and that nobody named; empty where the
-        file that is there `holds` them all. Raises CompileError E0013 where it would replace another's file."""
+        """Return the archive of constants that the output `owner` needs beside it, if the user named none.
+
+        Empty if the existing file `holds` all constants. Raises CompileError E0013 if it would replace a file that mlcc
+        did not write for this purpose."""
         content = arrays_content(path, arrays, mark(owner))
         if not os.path.lexists(path) or is_stream(path):
             return {path: content}
-        self._forget_unnamed()
-        old = _old_arrays(path)
-        if old is not None and _holds(holds, old):
+        self._register_reads()
+        old = _existing_arrays(path)
+        if old is not None and _contains_or_damaged(holds, old):
             return {}
-        self._seen.discard(path)  # this look at it makes it no input
+        self._seen.discard(path)  # reading it for this comparison does not make it an input
         output = Output(path, f"the constants of {owner} go into", "arrays")
-        problem = _place_problem(output) or self._clash(output)
+        problem = _write_problem(output) or self._clash(output)
         if problem is None and not self.force and (old is None or old.comment != mark(owner)):
-            text = f"{owner} needs its constants in {path}, which is there, and which mlcc did not write for that"
+            text = f"{owner} needs its constants in {path}, which exists and was not written by mlcc for this purpose"
             help = "name another file for them with --data FILE, or pass --force to replace this one"
             problem = error("E0013", text, help=help)
         if problem is not None:
@@ -235,23 +237,23 @@ class Outputs:
         return {path: content}
 
     def save(self, contents: Mapping[str, Content]) -> None:
-        """Write all files of a command, after a last look at what was read meanwhile. Raises CompileError."""
-        self._forget_unnamed()
+        """Write all files of a command, after checking them against the files read meanwhile. Raises CompileError."""
+        self._register_reads()
         wrong = [p for path in contents if (p := self._clash(self._named(path))) is not None]
         if wrong:
             raise CompileError(wrong)
         write_files(contents)
 
     def save_part(self, path: str, content: str, start: str, what: str = "dump") -> None:
-        """Write a file that was not named, of many, such as a dump; it replaces only one that begins with `start`.
+        """Write a file that the user did not name, such as a dump. It replaces only a file that begins with `start`.
 
         Raises CompileError.
         """
-        self._forget_unnamed()
+        self._register_reads()
         output = Output(path, f"the {what}", "module")
-        problem = _place_problem(output) or self._clash(output)
-        if problem is None and not self.force and os.path.lexists(path) and not _begins(path, start):
-            text = f"the {what} {path} would replace a file that is no such {what}"
+        problem = _write_problem(output) or self._clash(output)
+        if problem is None and not self.force and os.path.lexists(path) and not _starts_with(path, start):
+            text = f"the {what} {path} would replace a file that is not a {what} by mlcc"
             problem = error("E0013", text, help="name another folder, or pass --force")
         if problem is not None:
             raise CompileError(problem)
@@ -260,7 +262,7 @@ class Outputs:
     def _named(self, path: str) -> Output:
         return next((o for o in self._outputs.values() if o.path == path), Output(path, "the output", "module"))
 
-    def _forget_unnamed(self) -> None:
+    def _register_reads(self) -> None:
         """Add the files read since the last call to the inputs."""
         for path in self._seen:
             self._note_input(path)
@@ -287,22 +289,22 @@ def same_array(a: np.ndarray, b: np.ndarray) -> bool:
     return all(x == y for x, y in zip(*pieces, strict=True))
 
 
-def _old_arrays(path: str) -> Any:
+def _existing_arrays(path: str) -> Any:
     try:
         return ArrayFile(path)
     except CompileError:
         return None
 
 
-def _holds(holds: Callable[[Mapping[str, Any]], bool], old: Mapping[str, Any]) -> bool:
-    """False, too, for an archive that is damaged."""
+def _contains_or_damaged(holds: Callable[[Mapping[str, Any]], bool], old: Mapping[str, Any]) -> bool:
+    """Return `holds(old)`; False also for a damaged archive."""
     try:
         return holds(old)
     except CompileError:
         return False
 
 
-def _begins(path: str, start: str) -> bool:
+def _starts_with(path: str, start: str) -> bool:
     try:
         with open(path, "rb") as file:
             return file.read(len(start.encode())) == start.encode()
@@ -310,10 +312,10 @@ def _begins(path: str, start: str) -> bool:
         return False
 
 
-def _beside(path: str) -> Iterable[str]:
-    """The files of constants that an input may refer to, from a look at the text of it."""
+def _data_files_of(path: str) -> Iterable[str]:
+    """Return the files of constants that an input may refer to, found by scanning its text."""
     stem, suffix = os.path.splitext(path)
-    if path == "-" or suffix in _NEVER_BESIDE or not os.path.isfile(path):
+    if path == "-" or suffix in _WITHOUT_DATA_FILE or not os.path.isfile(path):
         return ()
     try:
         with open(path, "rb") as file:
@@ -323,10 +325,10 @@ def _beside(path: str) -> Iterable[str]:
     named = [os.fsdecode(of_text or of_plan) for of_text, of_plan in _DATA_FILE.findall(text)]
     if named:
         return [os.path.join(os.path.dirname(path), name) for name in named]
-    return [stem + suffix for suffix in SUFFIXES] if _REFERENCE.search(text) else ()
+    return [stem + suffix for suffix in SUFFIXES] if _DATA_REFERENCE.search(text) else ()
 
 
-def _identity(path: str, is_input: bool = False) -> Hashable | None:
+def _file_identity(path: str, is_input: bool = False) -> Hashable | None:
     """Return a key that is equal for all names of one file; None for shareable places such as /dev/null."""
     try:
         if is_input:
@@ -344,21 +346,21 @@ def _identity(path: str, is_input: bool = False) -> Hashable | None:
         return None
 
 
-def _place_problem(made: Output) -> Diagnostic | None:
-    """Return an error if a path cannot be written, or not with binary output; else None."""
-    path, to = made.path, None
+def _write_problem(output: Output) -> Diagnostic | None:
+    """Return an error if an output cannot be written, or is binary output to a terminal; else None."""
+    path, to = output.path, None
     reason = None
     try:
         to = Destination.of(path)
         known = to.status()
         if not path:
-            reason = "a name is missing"
+            reason = "its name is empty"
         elif os.path.isdir(path):
             reason = "it is a folder"
         elif known is None and to.descriptor is not None:
             reason = "it is closed"
         elif known is None and not os.path.isdir(os.path.dirname(to.path)):
-            reason = f"there is no folder {os.path.dirname(path)}"
+            reason = f"the folder {os.path.dirname(path)} does not exist"
         elif known is not None and to.is_plain and not os.access(to.path, os.W_OK):
             reason = "it is write-protected"
     except (OSError, ValueError) as exc:
@@ -366,8 +368,8 @@ def _place_problem(made: Output) -> Diagnostic | None:
     if reason is not None:
         shown = "standard output" if path == "-" else path if path.isprintable() else repr(path)
         return error("E0002", f"cannot write {shown}: {reason}")
-    if to is not None and KINDS[made.kind].is_binary and _is_terminal(to):
-        text = f"{KINDS[made.kind].words} would go to a terminal"
+    if to is not None and KINDS[output.kind].is_binary and _is_terminal(to):
+        text = f"{KINDS[output.kind].description} would be written to a terminal"
         return error("E0014", text, help="name a file, or redirect standard output")
     return None
 

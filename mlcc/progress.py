@@ -1,4 +1,4 @@
-"""Progress events of a compilation: the work on each kernel is announced to listeners, which show or time it."""
+"""Progress events of a compilation: listeners that display or time the work on each kernel are notified."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One of `count` pieces of work of a stage such as `auto-schedule`, number `at` from 0. `kernel` is the function
-    that is worked on, if it is one."""
+    """Work item `at` (from 0) of the `count` items of a stage such as `auto-schedule`. `kernel` names the function
+    being compiled, or is empty."""
 
     stage: str
     kernel: str = ""
@@ -21,13 +21,13 @@ class Work:
 
 
 class Listener:
-    """A listener to events of work, called in any thread; overriding either method is optional."""
+    """A listener to progress events, called in any thread. Overriding either method is optional."""
 
     def begun(self, work: Work) -> None:
-        """Work begins."""
+        """Called when a work item begins."""
 
     def done(self, work: Work, seconds: float) -> None:
-        """Work is done, also work that was not begun here; `seconds` is what it took, of one core."""
+        """Called when a work item is done, even if its begin was not announced. `seconds` is its time on one core."""
 
 
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
@@ -35,7 +35,7 @@ _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=(
 
 @contextmanager
 def listening(*listeners: Listener) -> Iterator[None]:
-    """Add listeners for the work inside the `with`, besides the current ones."""
+    """Add listeners for the work inside the `with` to the current ones."""
     token = _listeners.set((*_listeners.get(), *listeners))
     try:
         yield
@@ -45,7 +45,7 @@ def listening(*listeners: Listener) -> Iterator[None]:
 
 @contextmanager
 def working(stage: str, kernel: str = "", at: int = 0, count: int = 1) -> Iterator[None]:
-    """Announce a piece of work, which is done inside."""
+    """Announce a work item that is done inside the `with`."""
     listeners = _listeners.get()
     if not listeners:
         yield
@@ -61,12 +61,12 @@ def working(stage: str, kernel: str = "", at: int = 0, count: int = 1) -> Iterat
 
 
 class Announcer:
-    """Announces work of other threads or processes to those who listen now, where this is made."""
+    """Announces work of other threads or processes to the listeners that are active when this object is created."""
 
     def __init__(self) -> None:
         self._listeners = _listeners.get()
 
     def done(self, stage: str, kernel: str, seconds: float, at: int = 0, count: int = 1) -> None:
-        """Announce a piece of work that is done."""
+        """Announce a finished work item."""
         for listener in self._listeners:
             listener.done(Work(stage, kernel, at, count), seconds)

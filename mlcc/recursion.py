@@ -1,4 +1,4 @@
-"""Room for large trees: deep recursion, since trees are walked recursively, and building without the collector."""
+"""Settings for large trees: a high recursion limit, since trees are walked recursively, and no garbage collection."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import threading
 from collections.abc import Iterator
 from typing import ClassVar
 
-# Frames of Python. Where what runs may also call back and forth through C, whose stack is small: the deepest tree that
-# the parser lets through needs some thousands.
+# Recursion limit for code that also recurses through C, whose stack is small. The deepest tree that the parser accepts
+# needs some thousands of frames.
 MIXED = 20_000
-# Calls between Python functions take no C stack: only memory bounds them, and programs may be as deep as they come.
+# Recursion limit for pure Python code, whose calls take no C stack: only memory bounds the depth.
 PYTHON_ALONE = 1_000_000
 
 
-_lock = threading.Lock()  # both settings are the process's, whichever thread asks
+_lock = threading.Lock()  # both settings are global to the process
 
 
 class _Settings:
-    """The settings before the outermost `with`, and the active ones: their frames, their number."""
+    """The original settings, and the active requests: their frame counts and the nesting depth."""
 
     limit = 0
     frames: ClassVar[list[int]] = []

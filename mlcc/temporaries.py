@@ -9,7 +9,9 @@ _PATHS: set[str] = set()
 
 
 def make_temporary(folder: str, name: str) -> tuple[int, str]:
-    """A new file in a folder, for `name`: its descriptor and path. It is removed with the others until `forget`.
+    """Create a temporary file for `name` in a folder. Return its descriptor and path.
+
+    `remove_temporaries` removes it unless `forget` is called before.
 
     Raises OSError.
     """
@@ -26,12 +28,12 @@ def make_temporary(folder: str, name: str) -> tuple[int, str]:
 
 
 def forget(path: str) -> None:
-    """The file has its final name, or is gone."""
+    """Unregister a temporary file that has been renamed or removed."""
     _PATHS.discard(path)
 
 
 def remove_temporaries() -> None:
-    """Remove all that are there: the process ends."""
+    """Remove all registered temporary files, before the process ends."""
     for path in list(_PATHS):
         with contextlib.suppress(OSError):
             os.unlink(path)

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 @click.option(
     "--in", "inputs", multiple=True, metavar="ARRAYS", help="Arrays by parameter name (default: random ones)."
 )
-@click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="What a symbol in shapes is, as in n=1024.")
+@click.option(
+    "--size", "sizes", multiple=True, metavar="NAME=N", help="The value of a symbolic size, such as n=1024; repeatable."
+)
 @click.option("--func", help="The function to run (default: main, or the only one).")
-@click.option("--json", "as_json", is_flag=True, help="Everything as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @target_option("cuda")
 @level_option
 @pipeline_option
@@ -30,11 +32,11 @@ def command(
     file: str, inputs: tuple[str, ...], sizes: tuple[str, ...], func: str | None, as_json: bool, target: str,
     level: int | None, pipeline: str | None,
 ) -> int:  # fmt: skip
-    """Say what each access of the kernels of FILE costs on a GPU: sectors of global memory, passes over the banks of
-    shared memory, and how many of its blocks run at once.
+    """Report the cost of each memory access of the kernels of FILE on a GPU: sectors of global memory, bank conflicts
+    of shared memory, and occupancy.
 
-    A run is emulated on the CPU, on random arrays where none are given, and addresses are counted. What threads do
-    wrong is reported as well (exit code 1).
+    A run is emulated on the CPU, on random arrays where none are given, and its addresses are counted. Data races and
+    invalid accesses are reported as well (exit code 1).
     """
     from mlcc.cli.cmd_run import call_by_name, find_function
     from mlcc.cli.main import report
@@ -73,15 +75,15 @@ def known_sizes(texts: tuple[str, ...]) -> dict[str, int]:
     for text in texts:
         name, _, number = text.partition("=")
         if not (name.isidentifier() and number.isdigit()):
-            raise CompileError(error("E0747", f"`{text}` does not name a size", help="write --size n=1024"))
+            raise CompileError(error("E0747", f"`{text}` is not a size", help="write --size n=1024"))
         sizes[name] = int(number)
     return sizes
 
 
 def made_up(callee: Any, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """The arrays, and for inputs that have none random ones: floats of 0 to 1, integers and bools 0 or 1.
+    """Return the arrays, with random ones for all other inputs: floats from 0 to 1, integers and bools 0 or 1.
 
-    Raises CompileError for symbols that nothing gives a value.
+    Raises CompileError for symbols without a value.
     """
     from mlcc.errors import CompileError, error
     from mlcc.runtime.manifest import symbols_of
@@ -99,15 +101,15 @@ def made_up(callee: Any, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, i
         unknown = [s for d in param.dims for s in symbols_of(d) if s not in symbols]
         missing.update(dict.fromkeys(unknown))
         if not unknown:
-            inputs[name] = _random(param, symbols)
+            inputs[name] = _random_array(param, symbols)
     if missing:
-        text = f"the size of {', '.join(f'`{s}`' for s in missing)} is not known"
+        text = f"no value is given for the size {', '.join(f'`{s}`' for s in missing)}"
         help = "pass " + " ".join(f"--size {s}=1024" for s in missing) + ", or arrays with --in"
         raise CompileError(error("E0747", text, help=help))
     return inputs
 
 
-def _random(param: Value, symbols: Mapping[str, int]) -> np.ndarray:
+def _random_array(param: Value, symbols: Mapping[str, int]) -> np.ndarray:
     import numpy as np
 
     from mlcc.ir.dtypes import DType

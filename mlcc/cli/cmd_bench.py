@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mlcc.runtime.executable import Executable
 
-LEAST_SECONDS = 1e-3  # a sample shorter than this measures the clock
+LEAST_SECONDS = 1e-3  # a shorter sample would measure the resolution of the clock
 
 
 @click.command("bench")
@@ -48,9 +48,9 @@ def command(
 ) -> int:  # fmt: skip
     """Time a function of each FILE (text or artifact) inside native code.
 
-    Several files are competitors: their samples are interleaved, so that a slow minute of the machine hits all alike.
-    Shows the median, the middle half, and the ratio to the first. With --db each text runs twice: as the rules schedule
-    it, and with the tuned schedules.
+    The samples of several files are interleaved, so that disturbances of the machine affect all alike. Shows the
+    median, the interquartile range, and the speedup over the first file. With --db each text runs twice: with the
+    default schedules, and with the tuned ones.
     """
     from mlcc.cli.native_faults import report_faults
     from mlcc.cli.options import is_artifact, load_executable, load_inputs, refuse_artifacts, use_threads
@@ -85,7 +85,7 @@ def command(
 
 
 def _databases(path: str, db: str | None) -> list[str | None]:
-    """The databases that a file is run with, one after the other: a text without any, and with the one given."""
+    """Return the databases to time a file with: for a text first None, then `db`."""
     from mlcc.cli.options import is_artifact
 
     return [None] if db is None or is_artifact(path) else [None, db]
@@ -94,7 +94,7 @@ def _databases(path: str, db: str | None) -> list[str | None]:
 def interleave(
     loaded: list[Executable], func: str, arrays: Mapping[str, np.ndarray], number: int | None, repeat: int
 ) -> list[list[float]]:
-    """Seconds per call: `repeat` rounds, in each of which every competitor gives one sample in turn."""
+    """Return the seconds per call of `repeat` rounds; in each round every competitor gives one sample in turn."""
     from mlcc.call_by_name import arguments_by_name
     from mlcc.cli.cmd_run import find_function
 
@@ -120,7 +120,7 @@ def interleave(
 
 
 def table(files: tuple[str, ...], samples: list[list[float]]) -> list[str]:
-    """One line per competitor."""
+    """Format the samples, one line per competitor."""
     import statistics
 
     width = max(map(len, files))
@@ -136,7 +136,7 @@ def table(files: tuple[str, ...], samples: list[list[float]]) -> list[str]:
 
 
 def show_time(seconds: float) -> str:
-    """Seconds in a unit that leaves few digits."""
+    """Format seconds with a suitable unit."""
     for unit, scale in (("s ", 1.0), ("ms", 1e3), ("us", 1e6)):
         if seconds * scale >= 1:
             return f"{seconds * scale:8.3f} {unit}"

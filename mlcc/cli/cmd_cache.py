@@ -7,22 +7,22 @@ import click
 
 @click.group("cache")
 def command() -> None:
-    """Look at the cache of compiled objects, or empty it.
+    """Show or empty the cache of compiled objects.
 
-    What `mlcc run`, `compile` and `bench` made from a text file is kept, and found again as long as the text, the files
-    it names, the options, the machine and mlcc are the same. MLCC_CACHE=0 switches this off; MLCC_CACHE_DIR and
-    MLCC_CACHE_SIZE (MiB, default 1024) say where and how much.
+    The objects that `mlcc run`, `compile` and `bench` make from a text file are cached, and reused as long as the text,
+    the files it names, the options, the machine and mlcc are the same. MLCC_CACHE=0 disables the cache; MLCC_CACHE_DIR
+    sets its folder and MLCC_CACHE_SIZE its size limit (MiB, default 1024).
     """
 
 
 @command.command("stat")
 def stat() -> int:
-    """Say where the cache is and what it holds."""
+    """Show the folder, the number of entries and the size of the cache."""
     from mlcc.cache.folder import store
 
     place = store()
     if place is None:
-        click.echo("there is no cache: it is switched off, or no folder for it is ours alone")
+        click.echo("there is no cache: it is disabled, or no folder is private to this user")
         return 0
     usage = place.stat()
     click.echo(f"folder   {usage.folder}")

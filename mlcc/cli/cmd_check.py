@@ -11,9 +11,9 @@ from mlcc.cli.options import warn, warnings_option
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @warnings_option
 def command(files: tuple[str, ...]) -> int:
-    """Parse and verify each FILE (default: standard input). All findings of all files are shown.
+    """Parse and verify each FILE (default: standard input), and show the findings of all files.
 
-    Of a schedule script (.mls) the syntax is checked.
+    For a schedule script (.mls) only the syntax is checked.
     """
     from mlcc.errors import MlccError
     from mlcc.files import read_bytes

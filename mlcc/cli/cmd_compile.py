@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", help="The file to write (default: FILE with the suffix of what is emitted).")
 @click.option(
     "--emit", metavar="KIND",
-    help="What to write; else the output's suffix decides. Kinds: "
+    help="What to write (default: by the output's suffix). Kinds: "
     + "; ".join(f"for {b.kind} {', '.join(kind.name for kind in b.outputs)}" for b in backends.every()) + ".",
 )  # fmt: skip
 @click.option("--header", help="Also write a C header for the object.")
-@click.option("--prefix", help="Start of the exported C symbols (default: the output's name without suffix).")
+@click.option("--prefix", help="Prefix of the exported C symbols (default: the output's name without suffix).")
 @data_option
 @force_option
-@click.option("--sanitize", is_flag=True, help="Check every access as it is made (docs/sanitize.md); slower.")
+@click.option("--sanitize", is_flag=True, help="Check every memory access at run time (docs/sanitize.md); slower.")
 @level_option
 @pipeline_option
 @records_option
@@ -59,8 +59,8 @@ def command(
 ) -> int:  # fmt: skip
     """Compile FILE (default: standard input) for a target.
 
-    Code for a GPU (-t cuda) is .ptx, with constants in an .npz beside it, or .mlca, one file with everything. Kernels
-    as source text to read are .cu (CUDA C) and .metal.
+    Code for a GPU (-t cuda) is a .ptx file with constants in an .npz beside it, or an .mlca archive of both. Kernels
+    can also be written as readable source text: .cu (CUDA C) and .metal.
     """
     from mlcc.files import Content
     from mlcc.outputs import Outputs
@@ -70,18 +70,18 @@ def command(
     backend = backends.of(target)
     if header is not None and backend.header is None:
         able = " and ".join(b.kind for b in backends.every() if b.header is not None)
-        message = f"--header is for the target {able}: a program in C cannot call an artifact for {backend.kind}"
+        message = f"--header is for the target {able}: C programs cannot call an artifact for {backend.kind}"
         raise click.UsageError(message)
     output, kind = _output(file, output, emit, backend)
     if data is not None and not kind.has_data_beside:
         able = " or ".join(k.suffix for b in backends.every() for k in b.outputs if k.has_data_beside)
-        raise click.UsageError(f"--data is for the constants of a {able}; all other artifacts hold theirs")
+        raise click.UsageError(f"--data is for the constants of a {able} file; other artifacts contain theirs")
     outputs = Outputs(force, watch=True)
     outputs.read(file, db, *pipeline_files(pipeline, target))
     outputs.write(output, "-o", kind.name)
     outputs.write(header, "--header", "header")
     outputs.write(data, "--data", "npz")
-    outputs.settle()
+    outputs.check()
     if prefix is None:
         stem = os.path.splitext(os.path.basename(output if output != "-" else file))[0]
         prefix = stem if stem != "-" else "mlcc"

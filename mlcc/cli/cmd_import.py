@@ -22,32 +22,34 @@ DIFFERENT = 3
     "-o",
     "--output",
     default="-",
-    help="Where the text goes; weights then go into FILE.npz beside it (default: stdout).",
+    help="The file for the text; weights go into FILE.npz beside it (default: stdout).",
 )
 @data_option
 @click.option(
     "--weights", multiple=True, metavar="ARRAYS",
     help="Values for the weights, by the model's names: .npz, .safetensors, an index of several, or a folder of them; "
-    "repeatable. A file under the output's folder is referred to as it is.",
+    "repeatable. The text refers to a file below the output's folder instead of copying it.",
 )  # fmt: skip
 @click.option(
     "--link-weights", is_flag=True,
-    help="Link files of --weights that lie elsewhere into the output's folder, and refer to them: nothing is copied.",
+    help="Hard-link files of --weights from elsewhere into the output's folder, and refer to them instead of copying.",
 )  # fmt: skip
-@click.option("--weights-as-inputs", is_flag=True, help="Let `main` take the weights as parameters (`run --params`).")
+@click.option("--weights-as-inputs", is_flag=True, help="Make the weights parameters of `main` (`run --params`).")
 @model_options
 @click.option(
     "--dtype", metavar="DTYPE",
-    help="float16 or bfloat16: weights, inputs, results and what is computed from them; sums stay in float32.",
+    help="float16 or bfloat16: convert weights, inputs, results and values between; sums stay in float32.",
 )  # fmt: skip
 @click.option(
     "--compare", is_flag=True,
-    help="Run the model by its own framework, too, on generated inputs, with the weights that it has; exit 3 and write "
-    "nothing if a result differs. This runs what the file says with your rights: not for files of strangers.",
+    help="Also run the model in its own framework, with its own weights, on generated inputs; if a result differs, "
+    "write nothing and exit with 3. This runs the code in the file with your rights: use it only for files you trust.",
 )  # fmt: skip
 @click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="A size for --compare, such as b=2; repeatable.")
-@click.option("--rtol", default=1e-4, show_default=True, help="What --compare allows, of the largest element.")
-@click.option("--seed", default=0, show_default=True, help="Of the inputs of --compare.")
+@click.option(
+    "--rtol", default=1e-4, show_default=True, help="The tolerance of --compare, relative to the largest element."
+)
+@click.option("--seed", default=0, show_default=True, help="The seed of the generated inputs of --compare.")
 @force_option
 def command(
     file: str, output: str, data: str | None, weights: tuple[str, ...], link_weights: bool, weights_as_inputs: bool,
@@ -56,8 +58,8 @@ def command(
 ) -> int:  # fmt: skip
     """Import a model of another framework, FILE.onnx or FILE.pt2, as text.
 
-    Nothing of FILE is run. What cannot be imported is listed at once, and nothing is written. The text names the
-    modules and lines of the model behind its bindings.
+    No code in FILE is run. If anything cannot be imported, all of it is listed and nothing is written. Comments in the
+    text name the modules and source lines of the model.
     """
     from mlcc.array_files import load_files
     from mlcc.cli.options import model_request
@@ -74,18 +76,18 @@ def command(
     check_data_option(data, output, "mlcc")
     for option, given in (("--weights-as-inputs", weights_as_inputs), ("--link-weights", link_weights)):
         if given and output == "-":
-            raise click.UsageError(f"{option} needs -o FILE: the weights lie beside it")
+            raise click.UsageError(f"{option} needs -o FILE, because the weights are stored beside it")
     wanted = parse_sizes(sizes)
     outputs = Outputs(force, watch=True)
     files = [part for path in weights for part in load_files(path)]
     outputs.read(file, *(part.path for part in files), *maps)
     outputs.write_module(output, "-o", "mlcc", data)
-    outputs.settle()
+    outputs.check()
     with progress_shown():
         module = read_model(file, model_request(shapes, dims, maps, allow_packed, state_as_inputs))
-    if compare and not _agrees(file, module, wanted, rtol, seed):
+    if compare and not _compare(file, module, wanted, rtol, seed):
         return DIFFERENT
-    module = _with_files(in_dtype(module, dtype), files)
+    module = _with_file_weights(in_dtype(module, dtype), files)
     need_weights(module)
     apart: dict[str, TensorData] = {}
     if weights_as_inputs:
@@ -96,8 +98,8 @@ def command(
     return 0
 
 
-def _with_files(module: IRModule, files: list[ArrayFile]) -> IRModule:
-    """Return the module with the weights of files. Reports weights without a counterpart."""
+def _with_file_weights(module: IRModule, files: list[ArrayFile]) -> IRModule:
+    """Return the module with the weights of the files. Report weights without a counterpart."""
     if not files:
         return module
     from mlcc.array_files import Joined
@@ -105,13 +107,13 @@ def _with_files(module: IRModule, files: list[ArrayFile]) -> IRModule:
 
     module, left, unused = with_weights(module, Joined(files))
     if left:
-        say(f"note: the model's own values stay where the files have none: {listed(left)}")
+        say(f"note: these weights are not in the files and keep the model's own values: {listed(left)}")
     if unused:
         say(f"note: the model has no weights of these names: {listed(unused)}")
     return module
 
 
-def _agrees(path: str, module: IRModule, sizes: dict[str, int], rtol: float, seed: int) -> bool:
+def _compare(path: str, module: IRModule, sizes: dict[str, int], rtol: float, seed: int) -> bool:
     """Compare the module's results with those of the model's own framework, and print them. True if they agree."""
     from mlcc.frontend.compare import Comparison
     from mlcc.frontend.runners import runner_of

@@ -10,11 +10,11 @@ import click
 
 @click.command("inspect")
 @click.argument("file")
-@click.option("--json", "as_json", is_flag=True, help="The whole manifest as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole manifest as JSON.")
 def command(file: str, as_json: bool) -> int:
-    """Show what an artifact holds and needs, from its manifest. Nothing of it is loaded or run.
+    """Show the contents and requirements of an artifact from its manifest, without loading or running it.
 
-    For kernels of a GPU this includes registers and spills, where there is a ptxas to tell them.
+    For GPU kernels this includes registers and spills, if ptxas is installed.
     """
     from mlcc.runtime.loader import read_manifest
 
@@ -46,7 +46,7 @@ def show_kernel(name: str, facts: dict[str, Any]) -> str:
     line = f"    kernel {name}: {threads} threads, {facts['shared']} bytes of shared memory"
     dynamic = facts.get("dynamic_shared", 0)
     if dynamic:
-        line += f" and {dynamic if dynamic > 0 else 'more'} by the launch"
+        line += f" and {dynamic if dynamic > 0 else 'more'} set at launch"
     assembled = facts.get("assembled")
     if assembled is None:
         return line
@@ -58,7 +58,7 @@ def show_kernel(name: str, facts: dict[str, Any]) -> str:
 
 
 def summary(manifest: dict[str, Any]) -> list[str]:
-    """The manifest as lines for a person: functions first, then everything else by name."""
+    """Format the manifest for reading: functions first, then everything else by name."""
     from mlcc.runtime.manifest import read
 
     facts = read(manifest)
@@ -84,7 +84,7 @@ def summary(manifest: dict[str, Any]) -> list[str]:
 
 
 def show_value(value: Any) -> str:
-    """A parameter or result as a type."""
+    """Format a parameter or result as a type."""
     from mlcc.runtime.manifest import show_shape
 
     if value.kind == "tuple":

@@ -121,7 +121,7 @@ def command(
     ctx = PassContext(target=where, folder=folder if confined else ".", confined=confined)
     outputs.read(file, db, check_each, *map(ctx.path, () if chosen is None else chosen.files()))
     outputs.write_module(output, "-o", dialect, data)
-    outputs.settle()
+    outputs.check()
     module = read_module(file) if is_model(file) else parse_text(text, file, folder)
     if chosen is None:
         chosen = build_pipeline(module, where, level_of(level), None)

@@ -77,7 +77,7 @@ def command(
     outputs = Outputs()
     outputs.read(file, db, *inputs, *weights, expect, *envs, *pipeline_files(pipeline, target))
     outputs.write(output, "--out", "arrays")
-    outputs.settle()
+    outputs.check()
     arrays = load_inputs(inputs, weights)
     expected = load_inputs((expect,)) if expect else None
     if envs:
@@ -156,7 +156,7 @@ def agree(results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray],
     return same
 
 
-class _Other(Exception):
+class _Incomparable(Exception):
     """Says why arrays cannot be compared."""
 
 
@@ -175,14 +175,14 @@ def difference(
 
     def judge(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         if shape != got.shape:
-            raise _Other(f"shape {list(got.shape)}, expected {list(shape)}")
+            raise _Incomparable(f"shape {list(got.shape)}, expected {list(shape)}")
         if dtype.kind not in "biufc" and dtype.itemsize != got.dtype.itemsize:
-            raise _Other(f"dtype {got.dtype}, expected {dtype}")
+            raise _Incomparable(f"dtype {got.dtype}, expected {dtype}")
         return True
 
     try:
         want = read_array(expected, name, judge)
-    except _Other as exc:
+    except _Incomparable as exc:
         return str(exc)
     if want.dtype.kind not in "biufc":  # the bits of a dtype that NumPy lacks
         want = np.ascontiguousarray(want).view(got.dtype)

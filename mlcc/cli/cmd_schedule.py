@@ -12,11 +12,11 @@ from mlcc.cli.options import data_option, force_option, refuse_options, target_o
 if TYPE_CHECKING:
     from mlcc.files import Content
 
-_FOR_SCRIPTS = {
+_SCRIPT_OPTIONS = {
     "seed": "--seed", "func": "--func", "show_each": "--show-each", "trace_path": "--trace", "data": "--data",
     "force": "--force", "dialect": "--dialect",
 }  # fmt: skip
-_FOR_AUTO = {"why": "--why", "plans": "--plans"}
+_AUTO_OPTIONS = {"why": "--why", "plans": "--plans"}
 
 
 @click.command("schedule")
@@ -55,9 +55,9 @@ def command(
     if auto == (script is not None):
         raise click.UsageError("give either --script FILE or --auto")
     if auto:
-        refuse_options("--auto", _FOR_SCRIPTS)
-        return _choose(file, target, why, plans, output)
-    refuse_options("--script", _FOR_AUTO)
+        refuse_options("--auto", _SCRIPT_OPTIONS)
+        return _write_chosen_script(file, target, why, plans, output)
+    refuse_options("--script", _AUTO_OPTIONS)
     assert script is not None
     if file == "-" and script == "-":
         raise click.UsageError("only one of FILE and --script can be standard input")
@@ -79,7 +79,7 @@ def command(
     outputs.read(file, script)
     outputs.write(trace_path, "--trace", "script")
     outputs.write_module(output, "-o", dialect, data)
-    outputs.settle()
+    outputs.check()
     source = read_source(read_bytes(script), "<stdin>" if script == "-" else script)
     module = read_module(file)
     check(module)
@@ -102,7 +102,7 @@ def command(
     return 0
 
 
-def _choose(file: str, target: str, why: bool, plans: int | None, output: str) -> int:
+def _write_chosen_script(file: str, target: str, why: bool, plans: int | None, output: str) -> int:
     """Write the script that the rules choose for the TIR functions of a file, or `plans` of each of them."""
     from mlcc.backends import facts_of
     from mlcc.frontend.source import read_module
@@ -115,7 +115,7 @@ def _choose(file: str, target: str, why: bool, plans: int | None, output: str) -
     outputs = Outputs(watch=True)
     outputs.read(file)
     outputs.write(output, "-o", "script")
-    outputs.settle()
+    outputs.check()
     module = read_module(file)
     check(module)
     facts = facts_of(target)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlcc.tune.engine import Tuning
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_ALONE = {
+_DATABASE_OPTIONS = {
     "list_records": "--list",
     "export": "--export",
     "import_dir": "--import",
@@ -99,15 +99,15 @@ def command(
     uses it. It runs code made from FILE.
     """
     ctx = click.get_current_context()
-    asked = [option for name, option in _ALONE.items() if ctx.params[name]]
+    asked = [option for name, option in _DATABASE_OPTIONS.items() if ctx.params[name]]
     if len(asked) + (file is not None) != 1:
-        raise click.UsageError("give either FILE, or one of " + ", ".join(_ALONE.values()))
+        raise click.UsageError("give either FILE, or one of " + ", ".join(_DATABASE_OPTIONS.values()))
     if imported and not prune:
         raise click.UsageError("--imported has no meaning without --prune")
     if asked:
         from mlcc.cli import tune_records
 
-        shared = (*_ALONE, "db", "force", "imported")
+        shared = (*_DATABASE_OPTIONS, "db", "force", "imported")
         refuse_options(asked[0], {p.name: p.opts[-1] for p in ctx.command.params if p.name and p.name not in shared})
         return tune_records.run(db, list_records, export, import_dir, merge, force, imported)
     assert file is not None
@@ -125,14 +125,14 @@ def command(
     if output is not None:
         outputs.write_module(output, "-o", "mlcc", data)
     outputs.write(report, "--report", "report")
-    outputs.settle()
+    outputs.check()
     if scripts is not None:
         make_folder(scripts)
     use_threads(threads)
     module = read_module(file)
     shown = _progress()
     if cluster is None:
-        _say_if_busy(target)
+        _warn_if_busy(target)
     with tuning(
         module, target, level=level, threads=threads, kernels=kernels, sizes=known_sizes(sizes), database=db,
         space=space, cluster=cluster, jobs=jobs, seed=seed, budget=budget, trials=trials, until=until,
@@ -164,7 +164,7 @@ def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> in
     return 0
 
 
-def _say_if_busy(target: str) -> None:
+def _warn_if_busy(target: str) -> None:
     """Warn if other processes disturb measurements, or if nothing is measured."""
     from mlcc.cli.options import say
     from mlcc.machine.device import ANALYSIS, measured_on

@@ -136,13 +136,13 @@ def main(argv: list[str] | None = None) -> None:
         remove_temporaries()
         signals.say(exc.number)
         code = signals.exit_code(exc.number)
-    _give_up_output_that_fails()
+    _drop_failing_output()
     sys.exit(code)
 
 
 def run(argv: list[str]) -> int:
     """Run one command line and return its exit code. Never raises, even if standard streams fail."""
-    settings = _settings(argv)
+    settings = _message_settings(argv)
     try:
         return _run(argv, settings)
     except (OSError, ValueError):  # messages go nowhere: standard error is full, or closed
@@ -177,7 +177,7 @@ def _run(argv: list[str], settings: dict[str, str]) -> int:
     except RecursionError:
         return _too_deep(settings)
     except MemoryError:
-        return _wrong("E0016", "there is not enough memory", "raise the limit, or split the module", settings)
+        return _fail("E0016", "there is not enough memory", "raise the limit, or split the module", settings)
     except Exception as exc:  # noqa: BLE001 - the last line of defence: our bug, with a reproducer
         if hasattr(exc, "mlcc_packed"):  # except what a function of an environment raised
             from mlcc.runtime.packed import raised_by
@@ -185,14 +185,14 @@ def _run(argv: list[str], settings: dict[str, str]) -> int:
             report(raised_by(exc), **settings)  # type: ignore[arg-type]
             return EXIT_INPUT
         if isinstance(exc, OSError):
-            return _refused(exc, settings)
-        return _bug(exc, argv)
+            return _report_system_error(exc, settings)
+        return _report_bug(exc, argv)
 
 
 # ---------------------------------------------------------------- standard streams
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_OUTPUT_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def _prepare_streams() -> None:
@@ -217,7 +217,7 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _output_fails() -> OSError | None:
+def _flush_error() -> OSError | None:
     """Flush standard output. Return the error if that fails; None also for a closed pipe."""
     try:
         _flush()
@@ -228,20 +228,20 @@ def _output_fails() -> OSError | None:
     return None
 
 
-def _refused(exc: OSError, settings: dict[str, str]) -> int:
+def _report_system_error(exc: OSError, settings: dict[str, str]) -> int:
     """Report a system error, such as a full standard output, and return the exit code."""
-    failed = _output_fails()
-    if failed is not None or (exc.filename is None and exc.errno in _FULL):
+    failed = _flush_error()
+    if failed is not None or (exc.filename is None and exc.errno in _OUTPUT_ERRNOS):
         _drop_output()
         what = f"cannot write standard output: {(failed or exc).strerror or exc}"
-        return _wrong("E0002", what, "it is full or closed: what was written so far is not complete", settings)
+        return _fail("E0002", what, "it is full or closed: what was written so far is not complete", settings)
     what = "the system refuses an operation" if exc.filename is None else f"the system refuses {exc.filename}"
-    return _wrong("E0002", f"{what}: {exc.strerror or exc}", None, settings)
+    return _fail("E0002", f"{what}: {exc.strerror or exc}", None, settings)
 
 
-def _give_up_output_that_fails() -> None:
+def _drop_failing_output() -> None:
     """Drop buffered output that cannot be written. It has been reported; Python would fail once more at exit."""
-    if _output_fails() is not None:
+    if _flush_error() is not None:
         _drop_output()
 
 
@@ -255,7 +255,7 @@ def _drop_output() -> None:
         return
 
 
-def _wrong(code: str, message: str, help: str | None, settings: dict[str, str]) -> int:
+def _fail(code: str, message: str, help: str | None, settings: dict[str, str]) -> int:
     from mlcc.errors import CompileError, error
 
     report(CompileError(error(code, message, help=help)), **settings)
@@ -265,7 +265,7 @@ def _wrong(code: str, message: str, help: str | None, settings: dict[str, str]) 
 # ---------------------------------------------------------------- what goes wrong
 
 
-def _settings(argv: list[str]) -> dict[str, str]:
+def _message_settings(argv: list[str]) -> dict[str, str]:
     """The options that shape messages, read before click does, so that early errors obey them too."""
     options = {"style": "text", "color": "auto"}
     for at, word in enumerate(argv):
@@ -278,10 +278,10 @@ def _settings(argv: list[str]) -> dict[str, str]:
 
 
 def _too_deep(settings: dict[str, str]) -> int:
-    return _wrong("E0007", "the program is nested too deeply", "split it into functions", settings)
+    return _fail("E0007", "the program is nested too deeply", "split it into functions", settings)
 
 
-def _bug(exc: Exception, argv: list[str]) -> int:
+def _report_bug(exc: Exception, argv: list[str]) -> int:
     """Report an internal error, and the place where the traceback and the command were saved."""
     import shlex
     import tempfile

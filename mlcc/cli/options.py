@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mlcc.runtime.executable import Executable
 
 
-_THROUGH_A_FILE = 1 << 28  # bytes from which on an object that is run at once is written and read, piece by piece
+_TEMP_FILE_THRESHOLD = 1 << 28  # bytes from which on an object that is run at once is written and read, piece by piece
 
 
 def target_option(default: str) -> Callable[[Any], Any]:
@@ -400,7 +400,7 @@ def need_loadable(target: str) -> None:
 
     backend = backends.of(target)
     if not backend.loadable.runs:
-        message = f"code for {backend.kind} is {backend.loadable.words}, which mlcc does not load"
+        message = f"code for {backend.kind} is {backend.loadable.description}, which mlcc does not load"
         raise CompileError(error("E0850", message, help=f"write it: mlcc compile -t {backend.kind}"))
 
 
@@ -443,7 +443,7 @@ def load_executable(
     pieces = build_object(
         path, target, level, pipeline, allow_extern, allow_native, keep=keep, sanitize=sanitize, to_run=True, db=db
     )
-    if sum(map(len, pieces)) < _THROUGH_A_FILE:
+    if sum(map(len, pieces)) < _TEMP_FILE_THRESHOLD:
         loadable = b"".join(pieces)
         del pieces  # which hold the constants, too
         return load(loadable, allow_extern=allow_extern)

@@ -71,10 +71,10 @@ def watched() -> Iterator[None]:
 
     os.register_at_fork(after_in_child=restore)
     for number in former:
-        signal.signal(number, _notice)
+        signal.signal(number, _handle)
     _state.watching, _state.noticed, _state.said, _state.waived = True, False, False, False
     with contextlib.suppress(RuntimeError):  # no thread is to be had: handlers still work between bytecodes
-        _thread.start_new_thread(_wait, (reading,))
+        _thread.start_new_thread(_watch, (reading,))
     try:
         yield
     finally:
@@ -110,14 +110,14 @@ def exit_code(number: int) -> int:
     return 128 + number
 
 
-def _notice(number: int, frame: FrameType | None) -> None:
+def _handle(number: int, frame: FrameType | None) -> None:
     """Python's handler: unwind from wherever the main thread is, once."""
     if not _state.noticed:
         _state.noticed = True
         raise Stopped(number)
 
 
-def _wait(reading: int) -> None:
+def _watch(reading: int) -> None:
     """The thread: for the first signal, wait for the main thread, then end the process."""
     received: list[int] = []
     while not received:

@@ -64,7 +64,7 @@ def _export(found: Database, key: str, path: str, force: bool) -> int:
     outputs = Outputs(force)
     outputs.read(found.path)
     outputs.write(path, "--export", "script")
-    outputs.settle()
+    outputs.check()
     fitting = [r for r in found.winners() if r.workload.startswith(key)]
     keys = {r.workload for r in fitting}
     if len(keys) != 1 or not key:

@@ -37,7 +37,7 @@ class Runner(Protocol):
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The results of the model; floats that NumPy lacks as float32. Raises Refused."""
 
-    def values(self, inputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
+    def node_values(self, inputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
         """The first result of every node, by the node's name, in the order in which they run. Raises Refused."""
 
 
@@ -118,13 +118,13 @@ class Comparison:
             if problem:
                 report.different.append(f"out{at} differs from {self.runner.name}{where}: {problem}")
         if report.different:
-            report.different.append(self._first_departure(inputs))
+            report.different.append(self._first_difference(inputs))
 
-    def _first_departure(self, inputs: list[np.ndarray]) -> str:
+    def _first_difference(self, inputs: list[np.ndarray]) -> str:
         """Describe the first node whose value differs from the framework's: compile, at -O0, a module of all values."""
         module, places, dtypes = with_all_values(self.module)
         try:
-            theirs = self.runner.values(inputs)
+            theirs = self.runner.node_values(inputs)
         except Refused as exc:
             return f"the values inside are not known: {exc}"
         results = _load(module, opt_level=0)(*inputs)
@@ -169,7 +169,7 @@ def difference(mine: np.ndarray, theirs: np.ndarray, rtol: float) -> tuple[float
         return 0.0, None
     if mine.dtype.kind not in "fc":
         off = mine != theirs
-        return float(off.any()), _worst(off.astype(float), mine, theirs) if off.any() else None
+        return float(off.any()), _describe_worst(off.astype(float), mine, theirs) if off.any() else None
     a, b = mine.astype(np.float64), theirs.astype(np.float64)
     finite = np.isfinite(b)
     other = ~finite & ~((a == b) | (np.isnan(a) & np.isnan(b)))
@@ -179,10 +179,10 @@ def difference(mine: np.ndarray, theirs: np.ndarray, rtol: float) -> tuple[float
     if largest == 0:
         return 0.0, None
     relative = largest / scale if scale else float("inf")
-    return relative, _worst(gap, mine, theirs) if relative > rtol else None
+    return relative, _describe_worst(gap, mine, theirs) if relative > rtol else None
 
 
-def _worst(gap: np.ndarray, mine: np.ndarray, theirs: np.ndarray) -> str:
+def _describe_worst(gap: np.ndarray, mine: np.ndarray, theirs: np.ndarray) -> str:
     import numpy as np
 
     at = np.unravel_index(int(gap.argmax()), gap.shape)

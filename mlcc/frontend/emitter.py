@@ -64,7 +64,7 @@ class Emitter:
             return value
         expr = convert.as_expr(value)
         name = hint or self._hint
-        var = self.bb.emit(expr if self._span is None else _placed(expr, self._span), name)
+        var = self.bb.emit(expr if self._span is None else _with_span(expr, self._span), name)
         self._variables.emitted(var, name)
         return var
 
@@ -227,12 +227,12 @@ class Emitter:
         )
 
 
-def _placed(value: Any, span: Span) -> Any:
+def _with_span(value: Any, span: Span) -> Any:
     """An expression whose parts that compute something have a place."""
     if isinstance(value, relax.Call):
-        return replace(value, args=tuple(_placed(arg, span) for arg in value.args), span=span)
+        return replace(value, args=tuple(_with_span(arg, span) for arg in value.args), span=span)
     if isinstance(value, relax.Tuple):
-        return replace(value, fields=tuple(_placed(field, span) for field in value.fields), span=span)
+        return replace(value, fields=tuple(_with_span(field, span) for field in value.fields), span=span)
     if isinstance(value, relax.TupleGetItem):
-        return replace(value, tuple_value=_placed(value.tuple_value, span), span=span)
+        return replace(value, tuple_value=_with_span(value.tuple_value, span), span=span)
     return value

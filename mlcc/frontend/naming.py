@@ -51,14 +51,14 @@ class VariableNames:
         copy = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function):
-                copy.functions[name] = self._renamed(func)
+                copy.functions[name] = self._rename(func)
         return copy
 
-    def _renamed(self, func: relax.Function) -> relax.Function:
+    def _rename(self, func: relax.Function) -> relax.Function:
         names = Names()
         for name in dict.fromkeys(var.name for var in (*func.params, *find(func, tir.Var))):
             names.fresh(name)
-        stems = self._stems([binding for binding, _ in all_bindings(func.body)])
+        stems = self._nodes_of([binding for binding, _ in all_bindings(func.body)])
         values = {b: known.value for b, known in stems.items() if known.value}
         chosen = {binding.var: names.fresh(name) for binding, name in values.items()}
         for binding, known in stems.items():
@@ -66,7 +66,7 @@ class VariableNames:
                 chosen[binding.var] = names.fresh(_intermediate(binding, known.node, chosen))
         return substitute(func, {var: replace(var, name=name) for var, name in chosen.items() if name != var.name})
 
-    def _stems(self, bindings: list[relax.Binding]) -> dict[relax.Binding, _Emitted]:
+    def _nodes_of(self, bindings: list[relax.Binding]) -> dict[relax.Binding, _Emitted]:
         """Map bindings to their nodes. Nested operands take the node of the expression that is emitted after them."""
         stems: dict[relax.Binding, _Emitted] = {}
         nested: list[relax.Binding] = []

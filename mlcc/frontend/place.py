@@ -44,7 +44,7 @@ class ModelSource(Source):
 def spans(model: str, places: Iterable[Place]) -> list[Span]:
     """A span for each place, all in one source that is called `model`."""
     listed = tuple(places)
-    lines = [_shown(place) for place in listed]
+    lines = [_as_line(place) for place in listed]
     source = ModelSource(model, "\n".join(lines), places=listed)
     line_spans, start = [], 0
     for line in lines:
@@ -68,7 +68,7 @@ def comment_of(binding: relax.Binding) -> str | None:
     return shown if shown not in ("", getattr(binding.var, "name", "")) else None
 
 
-def _shown(place: Place) -> str:
+def _as_line(place: Place) -> str:
     where = str(place)
     named = f"{place.node} = {place.operator}" if place.node else place.operator
     return " ".join((named if where in (place.node, place.operator) else f"{named}  # {where}").split())

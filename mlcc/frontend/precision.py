@@ -16,14 +16,16 @@ from mlcc.passes.graph.relax_mutator import RelaxMutator
 from mlcc.relax.construct import flat, get_item, make_function, make_seq, make_tuple
 
 DTYPES = ("float16", "bfloat16")
-_GREATEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
+_MAX_FINITE = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
 
 # sums are taken, and given, in float32
-_SUMS = frozenset(f"relax.{name}" for name in ("mean", "sum", "variance", "std", "prod", "cumsum", "cumprod"))
+_FLOAT32_SUMS = frozenset(f"relax.{name}" for name in ("mean", "sum", "variance", "std", "prod", "cumsum", "cumprod"))
 # these are computed in float32 and rounded once
-_INSIDE = frozenset(f"relax.nn.{name}" for name in ("softmax", "log_softmax"))
+_COMPUTED_IN_FLOAT32 = frozenset(f"relax.nn.{name}" for name in ("softmax", "log_softmax"))
 _SQUARES = frozenset(f"relax.{name}" for name in ("multiply", "power", "square"))
-_FULL = frozenset(["relax.quantize", "relax.dequantize"])  # operands and results are float32, scales keep their bits
+_FLOAT32_OPERANDS = frozenset(
+    ["relax.quantize", "relax.dequantize"]
+)  # operands and results are float32, scales keep their bits
 _OPAQUE = frozenset(f"relax.{name}" for name in ("call_tir", "call_tir_inplace", "call_dps_packed", "call_pure_packed"))
 
 
@@ -53,7 +55,7 @@ def in_dtype(module: IRModule, dtype: str | None) -> IRModule:
     return run_passes(converted, "to-dataflow{min_size=1},dead-code")
 
 
-class _Stated(Rewriter):
+class _ReplaceFloat32(Rewriter):
     """Struct info with another dtype in the place of float32."""
 
     def __init__(self, dtype: DType) -> None:
@@ -80,7 +82,7 @@ class _Narrow(RelaxMutator):
 
     def stated(self, info: relax.StructInfo | None) -> Any:
         """Struct info that a function or a check states, in the new dtype."""
-        return None if info is None else _Stated(self.dtype).visit(info)
+        return None if info is None else _ReplaceFloat32(self.dtype).visit(info)
 
     # ------------------------------------------------------------ the walk
 
@@ -142,20 +144,22 @@ class _Narrow(RelaxMutator):
             return self._function_call(call)
         name = call.op.name
         args = tuple(self.visit(arg) for arg in call.args)
-        if name in _SUMS:
-            return self._at(call, tuple(self._summand(old, new) for old, new in zip(call.args, args, strict=True)))
-        if name in _FULL:
+        if name in _FLOAT32_SUMS:
+            return self._with_args(
+                call, tuple(self._summand(old, new) for old, new in zip(call.args, args, strict=True))
+            )
+        if name in _FLOAT32_OPERANDS:
             full = (
                 old if isinstance(old, relax.Constant) else self.wide(new)
                 for old, new in zip(call.args, args, strict=True)
             )
-            return self._at(call, tuple(full))
-        if name in _INSIDE and any(map(self.is_narrow, args)):
-            value = self.emit(self._at(call, tuple(self.wide(arg) for arg in args)), "wide")
+            return self._with_args(call, tuple(full))
+        if name in _COMPUTED_IN_FLOAT32 and any(map(self.is_narrow, args)):
+            value = self.emit(self._with_args(call, tuple(self.wide(arg) for arg in args)), "wide")
             return self._cast(value, self.dtype)
         if any(self.is_narrow(leaf) for arg in args for leaf in _leaves(arg)):
-            return self._at(call, tuple(self.narrow(arg) for arg in args))
-        return call if all(a is b for a, b in zip(args, call.args, strict=True)) else self._at(call, args)
+            return self._with_args(call, tuple(self.narrow(arg) for arg in args))
+        return call if all(a is b for a, b in zip(args, call.args, strict=True)) else self._with_args(call, args)
 
     def _function_call(self, call: relax.Call) -> relax.Expr:
         """Convert a call of a function of the module, whose parameters have the new dtype; leave other calls as is."""
@@ -170,7 +174,7 @@ class _Narrow(RelaxMutator):
             self.wrong.append(error("E1086", text, call.span, help="import the model as it is"))
         return call
 
-    def _at(self, call: relax.Call, args: tuple[relax.Expr, ...]) -> relax.Call:
+    def _with_args(self, call: relax.Call, args: tuple[relax.Expr, ...]) -> relax.Call:
         attrs = dict(call.attrs)
         if attrs.get("out_dtype") == "float32" and any(map(self.is_narrow, args)):
             attrs["out_dtype"] = None
@@ -187,7 +191,7 @@ class _Narrow(RelaxMutator):
         if square is None or not self.is_narrow(new):
             return self.wide(new)
         operands = tuple(self.wide(self.visit(arg)) for arg in square.args)
-        return self.emit(self._at(square, operands), "square")
+        return self.emit(self._with_args(square, operands), "square")
 
     # ------------------------------------------------------------ values
 
@@ -197,19 +201,19 @@ class _Narrow(RelaxMutator):
 
     def narrow(self, expr: relax.Expr) -> relax.Expr:
         """The value in the new dtype, if it is one of float32."""
-        return self._each(expr, self.dtype)
+        return self._convert(expr, self.dtype)
 
     def wide(self, expr: relax.Expr) -> relax.Expr:
         """The value in float32, if it is one of the new dtype."""
-        return self._each(expr, FLOAT32)
+        return self._convert(expr, FLOAT32)
 
-    def _each(self, expr: relax.Expr, dtype: DType) -> relax.Expr:
+    def _convert(self, expr: relax.Expr, dtype: DType) -> relax.Expr:
         info = expr.struct_info
         if isinstance(info, relax.TupleStructInfo):
             if self.stated(info) is info:
                 return expr
-            fields = expr.fields if isinstance(expr, relax.Tuple) else _items(self, expr, info)
-            return make_tuple(tuple(self._each(field, dtype) for field in fields))
+            fields = expr.fields if isinstance(expr, relax.Tuple) else _tuple_items(self, expr, info)
+            return make_tuple(tuple(self._convert(field, dtype) for field in fields))
         if not isinstance(info, relax.TensorStructInfo) or info.dtype not in (FLOAT32, self.dtype):
             return expr
         if isinstance(expr, relax.Constant) and info.dtype is FLOAT32 and dtype is not FLOAT32:
@@ -241,7 +245,7 @@ def narrowed(data: TensorData, dtype: DType) -> TensorData:
         return TensorData(dtype, data.shape, None, data.key)
     import numpy as np
 
-    most = _GREATEST[str(dtype)]
+    most = _MAX_FINITE[str(dtype)]
     within = np.where(np.isfinite(data.array), np.clip(data.array, -most, most), data.array)
     return TensorData(dtype, data.shape, encode(within, dtype), data.key)
 
@@ -250,5 +254,5 @@ def _leaves(expr: relax.Expr) -> list[relax.Expr]:
     return [leaf for field in expr.fields for leaf in _leaves(field)] if isinstance(expr, relax.Tuple) else [expr]
 
 
-def _items(change: RelaxMutator, expr: relax.Expr, info: relax.TupleStructInfo) -> tuple[relax.Expr, ...]:
+def _tuple_items(change: RelaxMutator, expr: relax.Expr, info: relax.TupleStructInfo) -> tuple[relax.Expr, ...]:
     return tuple(change.emit(get_item(expr, index), "item") for index in range(len(info.fields)))

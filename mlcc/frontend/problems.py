@@ -8,7 +8,7 @@ from mlcc.errors import CompileError, Diagnostic, Span, error
 from mlcc.frontend.place import place_of
 
 _PLACES_SHOWN = 3
-_SUPPLY = "supply it with `--map FILE.py` or `custom_convert_map=`"
+_SUPPLY_HELP = "supply it with `--map FILE.py` or `custom_convert_map=`"
 
 
 class Unsupported(Exception):
@@ -24,27 +24,27 @@ class Unsupported(Exception):
 class Problems:
     """The nodes that cannot be imported."""
 
-    _found: dict[tuple[str, str, str], list[Span]] = field(default_factory=dict)
+    _spans_by_problem: dict[tuple[str, str, str], list[Span]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._spans_by_problem)
 
     def copy(self) -> Problems:
         """Return a copy to restore if a tentative conversion fails."""
-        return Problems({key: list(spans) for key, spans in self._found.items()})
+        return Problems({key: list(spans) for key, spans in self._spans_by_problem.items()})
 
     def unknown(self, operator: str, span: Span) -> None:
         """Note a node whose operator has no converter."""
-        self._found.setdefault((operator, "", _SUPPLY), []).append(span)
+        self._spans_by_problem.setdefault((operator, "", _SUPPLY_HELP), []).append(span)
 
     def unsupported(self, operator: str, span: Span, problem: Unsupported) -> None:
         """Note a node that its converter refuses."""
-        self._found.setdefault((operator, problem.reason, problem.help or _SUPPLY), []).append(span)
+        self._spans_by_problem.setdefault((operator, problem.reason, problem.help or _SUPPLY_HELP), []).append(span)
 
     def raise_all(self) -> None:
         """Raise CompileError, one diagnostic for each operator and reason, the most frequent first; if there is any."""
-        if self._found:
-            ordered = sorted(self._found.items(), key=lambda item: (-len(item[1]), item[0]))
+        if self._spans_by_problem:
+            ordered = sorted(self._spans_by_problem.items(), key=lambda item: (-len(item[1]), item[0]))
             raise CompileError([_diagnostic(*key, spans) for key, spans in ordered])
 
 

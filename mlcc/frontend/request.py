@@ -12,7 +12,7 @@ from mlcc.errors import CompileError, error
 Extent: TypeAlias = int | str  # a number, or the name of a symbol
 Range: TypeAlias = tuple[int | None, int | None]  # the least and the greatest value
 
-_MOST = (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1
 _DIM = re.compile(r"(?:(\d{1,19})|([A-Za-z_]\w*)(?::(\d{0,19})\.\.(\d{0,19}))?)")
 _RANGE = re.compile(r"([A-Za-z_]\w*)[:=](\d{0,19})\.\.(\d{0,19})")
 _SIZE = re.compile(r"([A-Za-z_]\w*)=(\d{1,19})")
@@ -42,11 +42,11 @@ def parse_shapes(texts: Iterable[str]) -> tuple[dict[str, tuple[Extent, ...]], d
         name, _, dims = text.rpartition("=")
         matches = [_DIM.fullmatch(part.strip()) for part in dims.split(",")] if dims.strip() else []
         if not name or any(match is None for match in matches):
-            raise _wrong(
+            raise _request_error(
                 f"`{text}` is no shape", "write NAME=EXTENT,...: `x=b,3,224,224`, or `x=b:1..64,3` with a range"
             )
         if name in shapes:
-            raise _wrong(f"the shape of `{name}` is given twice", None)
+            raise _request_error(f"the shape of `{name}` is given twice", None)
         shapes[name] = tuple(int(match[1]) if match[1] else match[2] for match in matches if match is not None)
         for match in matches:
             if match is not None and match[3] is not None:
@@ -60,7 +60,7 @@ def parse_ranges(texts: Iterable[str], ranges: dict[str, Range]) -> dict[str, Ra
     for text in texts:
         match = _RANGE.fullmatch(text)
         if match is None:
-            raise _wrong(f"`{text}` is no range", "write NAME:LEAST..GREATEST; either number may be left out")
+            raise _request_error(f"`{text}` is no range", "write NAME:LEAST..GREATEST; either number may be left out")
         _add_range(merged, match[1], match[2], match[3])
     return merged
 
@@ -71,7 +71,7 @@ def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
     for text in texts:
         match = _SIZE.fullmatch(text)
         if match is None:
-            raise _wrong(f"`{text}` is no size", "write NAME=NUMBER")
+            raise _request_error(f"`{text}` is no size", "write NAME=NUMBER")
         sizes[match[1]] = int(match[2])
     return sizes
 
@@ -79,10 +79,10 @@ def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
 def _add_range(ranges: dict[str, Range], name: str, least: str, greatest: str) -> None:
     bounds = (int(least) if least else None, int(greatest) if greatest else None)
     if ranges.setdefault(name, bounds) != bounds:
-        raise _wrong(f"`{name}` has two ranges", None)
-    if (bounds[0] or 0) > (_MOST if bounds[1] is None else bounds[1]):
-        raise _wrong(f"the range of `{name}` is empty", None)
+        raise _request_error(f"`{name}` has two ranges", None)
+    if (bounds[0] or 0) > (_MAX_INT64 if bounds[1] is None else bounds[1]):
+        raise _request_error(f"the range of `{name}` is empty", None)
 
 
-def _wrong(message: str, help: str | None) -> CompileError:
+def _request_error(message: str, help: str | None) -> CompileError:
     return CompileError(error("E1075", message, help=help))

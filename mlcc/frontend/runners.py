@@ -67,7 +67,7 @@ class TorchRunner:
             raise _refusal(exc) from exc
         return [self._array(leaf) for leaf in pytree.tree_leaves(result) if isinstance(leaf, self._torch.Tensor)]
 
-    def values(self, inputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
+    def node_values(self, inputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
         """See `Runner`."""
         torch, by_node = self._torch, {}
         array = self._array
@@ -160,7 +160,7 @@ class OnnxRuntimeRunner:
         except Exception as exc:  # noqa: BLE001
             raise _refusal(exc) from exc
 
-    def values(self, inputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
+    def node_values(self, inputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
         """See `Runner`."""
         model, nodes = _with_all_outputs(self._path)
         count = len(self._main.get_outputs())
@@ -199,7 +199,7 @@ class OnnxReferenceRunner:
         except Exception as exc:  # noqa: BLE001
             raise _refusal(exc) from exc
 
-    def values(self, inputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
+    def node_values(self, inputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
         """See `Runner`."""
         model, nodes = _with_all_outputs(self._path)
         count = len(model.graph.output) - len(nodes)

@@ -16,9 +16,9 @@ from mlcc.relax.queries import all_bindings, is_call
 if TYPE_CHECKING:
     import numpy as np
 
-_SIZES = (2, 3, 5, 4, 7, 8, 16, 1, 32, 64)  # that symbols take, those in their range
-_ROUNDS = 3
-_WITHOUT_TABLE = 2  # integers of inputs that index nothing known are below this
+_CANDIDATE_SIZES = (2, 3, 5, 4, 7, 8, 16, 1, 32, 64)  # that symbols take, those in their range
+_MAX_ASSIGNMENTS = 3
+_DEFAULT_INDEX_BOUND = 2  # integers of inputs that index nothing known are below this
 
 
 def inputs_of(func: relax.Function) -> tuple[relax.Var, ...]:
@@ -40,7 +40,7 @@ def sizes_of(func: relax.Function, given: Mapping[str, int]) -> Iterator[dict[ti
         raise CompileError(wrong)
     choices = [[given[s.name]] if s.name in given else _in_range(func, s.name) for s in symbols]
     seen = set()
-    for start in range(_ROUNDS):
+    for start in range(_MAX_ASSIGNMENTS):
         chosen = tuple(some[(start + at) % len(some)] for at, some in enumerate(choices))
         if chosen not in seen:
             seen.add(chosen)
@@ -51,17 +51,17 @@ def _in_range(func: relax.Function, name: str) -> list[int]:
     least = (func.attrs.get("tir_var_lower_bound") or {}).get(name)
     greatest = (func.attrs.get("tir_var_upper_bound") or {}).get(name)
     low = 0 if least is None else int(least)
-    high = _SIZES[-1] + low if greatest is None else int(greatest)
-    return [size for size in _SIZES if low <= size <= high] or [low, high]
+    high = _CANDIDATE_SIZES[-1] + low if greatest is None else int(greatest)
+    return [size for size in _CANDIDATE_SIZES if low <= size <= high] or [low, high]
 
 
 def draw(func: relax.Function, sizes: Mapping[tir.Var, int], rng: np.random.Generator) -> list[np.ndarray]:
     """An array for each input: floats of a normal distribution, integers that index the tables they are taken from,
     in the storage type of the dtype. Raises CompileError E1077 for an input that is no tensor of known shape."""
-    return [_array(param, func, sizes, rng) for param in inputs_of(func)]
+    return [_random_array(param, func, sizes, rng) for param in inputs_of(func)]
 
 
-def _array(param: relax.Var, func: relax.Function, sizes: Mapping[tir.Var, int], rng: Any) -> np.ndarray:
+def _random_array(param: relax.Var, func: relax.Function, sizes: Mapping[tir.Var, int], rng: Any) -> np.ndarray:
     import numpy as np
 
     info = param.struct_info
@@ -73,7 +73,7 @@ def _array(param: relax.Var, func: relax.Function, sizes: Mapping[tir.Var, int],
     if dtype.is_bool:
         return np.asarray(rng.integers(0, 2, shape), bool)
     if dtype.is_int:
-        return np.asarray(rng.integers(0, _bound(param, func, dtype), shape), str(dtype))
+        return np.asarray(rng.integers(0, _index_bound(param, func, dtype), shape), str(dtype))
     return encode(rng.standard_normal(shape).astype(np.float32), dtype)
 
 
@@ -89,7 +89,7 @@ def extent(dim: tir.Expr, sizes: Mapping[tir.Var, int]) -> int:
     return known
 
 
-def _bound(param: relax.Var, func: relax.Function, dtype: DType) -> int:
+def _index_bound(param: relax.Var, func: relax.Function, dtype: DType) -> int:
     """Return the least extent of an axis that an integer input indexes, directly or after casts."""
     same = {param}
     bounds = []
@@ -98,13 +98,13 @@ def _bound(param: relax.Var, func: relax.Function, dtype: DType) -> int:
         if is_call(value, "relax.astype") and value.args[0] in same:
             same.add(binding.var)
         elif is_call(value, "relax.take") and value.args[1] in same:
-            bounds.append(_extent_of(value))
+            bounds.append(_gathered_extent(value))
     known = [bound for bound in bounds if bound is not None]
     most = 1 << (dtype.bits - (0 if dtype.is_uint else 1))
-    return min(min(known, default=_WITHOUT_TABLE), most)
+    return min(min(known, default=_DEFAULT_INDEX_BOUND), most)
 
 
-def _extent_of(take: Any) -> int | None:
+def _gathered_extent(take: Any) -> int | None:
     """Return the extent of the axis from which `R.take` gathers, if it is constant."""
     dims = getattr(take.args[0].struct_info, "dims", None)
     axis = take.attrs.get("axis")

@@ -16,16 +16,16 @@ IMPORTERS: dict[str, str] = {
     ".onnx": "mlcc.frontend.models:read_onnx",
     ".pt2": "mlcc.frontend.models:read_pt2",
 }
-_EXPORT = "export it where it was made: torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
-_BOTH_WAYS = (
+_EXPORT_HELP = "export it where it was made: torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
+_WEIGHTS_HELP = (
     "import the model that these are weights of, `mlcc import model.onnx --weights {path} -o model.mlc`; or bind them "
     "to the parameters of a text: `mlcc passes model.mlc -p 'bind-params{{params={path}}}'`"
 )
-_ELSEWHERE = {
-    **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin", ".pkl"), _EXPORT),
+_UNSUPPORTED_SUFFIX_HELP = {
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin", ".pkl"), _EXPORT_HELP),
     **dict.fromkeys((".pb", ".h5", ".keras", ".tflite", ".mlmodel", ".pdmodel"), "convert it to ONNX"),
     ".gguf": "import the model that it was made from",
-    ".npz": _BOTH_WAYS,
+    ".npz": _WEIGHTS_HELP,
 }
 
 
@@ -36,7 +36,11 @@ def suffix_of(path: str) -> str:
 
 def is_model(path: str) -> bool:
     """Return True if a file is a model to import rather than program text."""
-    return suffix_of(path) in IMPORTERS or suffix_of(path) in (".safetensors", *_ELSEWHERE) or _has_weights(path)
+    return (
+        suffix_of(path) in IMPORTERS
+        or suffix_of(path) in (".safetensors", *_UNSUPPORTED_SUFFIX_HELP)
+        or _has_weights(path)
+    )
 
 
 def _has_weights(path: str) -> bool:
@@ -73,11 +77,13 @@ def _importer(path: str) -> Callable[[str, Request], IRModule]:
     suffix = suffix_of(path)
     if suffix == ".safetensors" or _has_weights(path):
         text = f"{path} has weights, and no model"
-        raise CompileError(error("E1073", text, help=_BOTH_WAYS.format(path=path)))
+        raise CompileError(error("E1073", text, help=_WEIGHTS_HELP.format(path=path)))
     where = IMPORTERS.get(suffix)
     if where is None:
         known = ", ".join(IMPORTERS)
-        help = _ELSEWHERE.get(suffix, did_you_mean(suffix, IMPORTERS) or f"models are {known}").format(path=path)
+        help = _UNSUPPORTED_SUFFIX_HELP.get(suffix, did_you_mean(suffix, IMPORTERS) or f"models are {known}").format(
+            path=path
+        )
         raise CompileError(error("E1074", f"{path} is no model that mlcc imports ({known})", help=help))
     module, _, name = where.partition(":")
     importer: Callable[[str, Request], IRModule] = getattr(importlib.import_module(module), name)

@@ -12,7 +12,7 @@ from mlcc.ir.module import IRModule
 from mlcc.passes.graph.symbolic import bind_symbols, info_symbols
 from mlcc.relax.construct import make_function
 
-_LEAST, _GREATEST = "tir_var_lower_bound", "tir_var_upper_bound"  # as TVM calls them
+_LOWER_BOUND, _UPPER_BOUND = "tir_var_lower_bound", "tir_var_upper_bound"  # as TVM calls them
 
 
 def state_shapes(module: IRModule, shapes: Mapping[str, tuple[Extent, ...]], ranges: Mapping[str, Range]) -> IRModule:
@@ -20,21 +20,21 @@ def state_shapes(module: IRModule, shapes: Mapping[str, tuple[Extent, ...]], ran
     stated ranges. Raises CompileError E1075 for shapes and ranges that do not fit."""
     func = module.functions["main"]
     assert isinstance(func, relax.Function)
-    values = _values(func, shapes)
+    values = _substitution(func, shapes)
     if values:
-        known = _bounds(func, values)
+        known = _renamed_bounds(func, values)
         func = bind_symbols(func, values, {}, module)
         func = func.with_attr(known) if known else func
-    return module if not values and not ranges else _with_main(module, func, _ranges(func, ranges))
+    return module if not values and not ranges else _with_main(module, func, _range_attrs(func, ranges))
 
 
-def _bounds(func: relax.Function, values: Mapping[tir.Var, tir.Expr]) -> dict[str, dict[str, int]]:
+def _renamed_bounds(func: relax.Function, values: Mapping[tir.Var, tir.Expr]) -> dict[str, dict[str, int]]:
     """Return the function's ranges by the new names of its symbols. Raises CompileError E1075 for a number outside the
     range of the symbol that it replaces."""
     by_name = {var.name: value for var, value in values.items()}
     wrong: list[Diagnostic] = []
     bounds: dict[str, dict[str, int]] = {}
-    for key, sign in ((_LEAST, 1), (_GREATEST, -1)):
+    for key, sign in ((_LOWER_BOUND, 1), (_UPPER_BOUND, -1)):
         for name, bound in dict(func.attrs.get(key) or {}).items():
             value = by_name.get(name)
             number = None if value is None else tir.const_int(value)
@@ -45,7 +45,7 @@ def _bounds(func: relax.Function, values: Mapping[tir.Var, tir.Expr]) -> dict[st
                 wrong.append(error("E1075", f"`{name}` is stated as {number}, and {bound} is its {end} value"))
     if wrong:
         raise CompileError(wrong)
-    return {key: bounds.get(key, {}) for key in (_LEAST, _GREATEST) if func.attrs.get(key)}
+    return {key: bounds.get(key, {}) for key in (_LOWER_BOUND, _UPPER_BOUND) if func.attrs.get(key)}
 
 
 def _with_main(module: IRModule, func: relax.Function, attrs: Mapping[str, object]) -> IRModule:
@@ -55,7 +55,7 @@ def _with_main(module: IRModule, func: relax.Function, attrs: Mapping[str, objec
     return copy
 
 
-def _values(func: relax.Function, shapes: Mapping[str, tuple[Extent, ...]]) -> dict[tir.Var, tir.Expr]:
+def _substitution(func: relax.Function, shapes: Mapping[str, tuple[Extent, ...]]) -> dict[tir.Var, tir.Expr]:
     """Return the substitution of the parameters' symbols. Raises CompileError E1075 for shapes that do not fit."""
     params = {param.name: param for param in func.params}
     wrong: list[Diagnostic] = []
@@ -72,7 +72,7 @@ def _values(func: relax.Function, shapes: Mapping[str, tuple[Extent, ...]]) -> d
             wrong.append(error("E1075", f"`{name}` is {param.struct_info}, which has not {len(shape)} dimensions"))
             continue
         for dim, extent in zip(dims, shape, strict=True):
-            problem = _state(dim, extent, values, named)
+            problem = _bind_dim(dim, extent, values, named)
             if problem:
                 wrong.append(error("E1075", f"`{name}` {problem}", help="export the model with a dynamic dimension"))
     if wrong:
@@ -80,7 +80,7 @@ def _values(func: relax.Function, shapes: Mapping[str, tuple[Extent, ...]]) -> d
     return {var: value for var, value in values.items() if value is not var}
 
 
-def _state(dim: tir.Expr, extent: Extent, values: dict[tir.Var, tir.Expr], named: dict[str, tir.Var]) -> str | None:
+def _bind_dim(dim: tir.Expr, extent: Extent, values: dict[tir.Var, tir.Expr], named: dict[str, tir.Var]) -> str | None:
     """Bind a dimension to the stated extent; return the reason if it cannot be bound."""
     if not isinstance(dim, tir.Var):
         known = tir.const_int(dim)
@@ -96,7 +96,7 @@ def _state(dim: tir.Expr, extent: Extent, values: dict[tir.Var, tir.Expr], named
     return None if same else f"has the extent {dim.name}, which is {before} and {extent}"
 
 
-def _ranges(func: relax.Function, ranges: Mapping[str, Range]) -> dict[str, dict[str, int]]:
+def _range_attrs(func: relax.Function, ranges: Mapping[str, Range]) -> dict[str, dict[str, int]]:
     """Return the range attributes of symbols: the function's own, updated by the stated ones."""
     known = {var.name for param in func.params for var in info_symbols(param.struct_info)}
     wrong = [
@@ -106,7 +106,7 @@ def _ranges(func: relax.Function, ranges: Mapping[str, Range]) -> dict[str, dict
     if wrong:
         raise CompileError(wrong)
     attributes = {}
-    for key, end in ((_LEAST, 0), (_GREATEST, 1)):
+    for key, end in ((_LOWER_BOUND, 0), (_UPPER_BOUND, 1)):
         bounds = {name: bound for name, both in ranges.items() if (bound := both[end]) is not None}
         if bounds:
             attributes[key] = {**dict(func.attrs.get(key) or {}), **bounds}

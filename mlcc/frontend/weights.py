@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mlcc.array_files import ArrayFile, Joined
 
-_SHOWN = 5
+_MAX_SHOWN = 5
 
 
 def weights_of(module: IRModule) -> dict[str, list[relax.Constant]]:
@@ -64,13 +64,15 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
         wrong.append(error("E1072", "no array has the name of a weight", help=help))
     left = [name for name in known if name not in arrays]
     unused = [name for name in arrays if name not in known]
-    wrong += _renamed({name: known[name][0].data for name in left}, {name: arrays.kind(name)[0] for name in unused})
+    wrong += _renamed_weights(
+        {name: known[name][0].data for name in left}, {name: arrays.kind(name)[0] for name in unused}
+    )
     if wrong:
         raise CompileError(wrong)
     return _with_main(module, substitute(module.functions["main"], replacements)), left, unused
 
 
-def _renamed(left: Mapping[str, TensorData], unused: Mapping[str, tuple[int, ...]]) -> list[Diagnostic]:
+def _renamed_weights(left: Mapping[str, TensorData], unused: Mapping[str, tuple[int, ...]]) -> list[Diagnostic]:
     """Return diagnostics for weights without data where an unused array has as many elements (renamed weights)."""
     help = "the exporter has renamed, transposed or folded it: export the model with these weights, or as .pt2"
     wrong = []
@@ -120,8 +122,8 @@ def need_weights(module: IRModule) -> None:
 
 def listed(names: list[str]) -> str:
     """The first few names, in words."""
-    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN]) or "none"
-    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    shown = ", ".join(f"`{name}`" for name in names[:_MAX_SHOWN]) or "none"
+    return shown + (f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else "")
 
 
 def weights_as_inputs(module: IRModule) -> tuple[IRModule, dict[str, TensorData]]:

@@ -105,7 +105,7 @@ class FakeRunner:
             raise Refused(f"no batch of {x.shape[0]}")
         return [outputs(x, weights(self.said["layers"], self.said["width"]))]
 
-    def values(self, inputs: Any) -> dict[str, np.ndarray]:
+    def node_values(self, inputs: Any) -> dict[str, np.ndarray]:
         (x,) = inputs
         made, arrays = {}, weights(self.said["layers"], self.said["width"])
         for i in range(self.said["layers"]):

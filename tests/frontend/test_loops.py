@@ -154,12 +154,12 @@ def test_without_a_bound_it_is_refused() -> None:
     inputs = {"x0": (FLOAT, [3]), "n": ("int64", [])}
     loop = node("Loop", ["n", "", "x0"], ["y", "rows"], body=body(steps, ["x"], ["row"]))
     given = model([loop], inputs, {"y": (FLOAT, [3]), "rows": (FLOAT, ["r", 3])})
-    with pytest.raises(CompileError, match=r"E1002.*`Loop`: the number of a loop's rounds is data"):
+    with pytest.raises(CompileError, match=r"E1002.*`Loop`: the trip count of a loop depends on data"):
         translate(given)
     steps = [node("Concat", ["x", "x"], ["x_out"], axis=0), node(*GO_ON)]
     given = model([node("Loop", ["n", "", "x0"], ["y"], body=body(steps, ["x"]))], inputs, {"y": (FLOAT, ["q"])})
     with pytest.raises(
-        CompileError, match=r"E1002.*`Loop`: what a loop carries has to keep its shape, or to grow evenly"
+        CompileError, match=r"E1002.*`Loop`: a loop-carried value must keep its shape, or grow by a constant extent"
     ):
         translate(given)
 
@@ -178,7 +178,7 @@ def test_what_a_round_finds_bounds_no_memory(part: str) -> None:
     given = model(
         [*length, node("Loop", ["n", "", "x0"], ["y"], body=grows)], inputs, {"y": ("int64", [None])}, constants
     )
-    with pytest.raises(CompileError, match=r"E1002.*has to keep its shape, or to grow evenly"):
+    with pytest.raises(CompileError, match=r"E1002.*must keep its shape, or grow by a constant extent"):
         translate(given)
     rows = body([*parts, node("Identity", ["x"], ["x_out"]), node(*GO_ON)], ["x"], ["row"])
     outputs = {"y": ("int64", [2]), "rows": ("int64", [None, *shape])}

@@ -244,7 +244,7 @@ def test_names_of_weights_are_spelled_as_identifiers(folder: Path, capsys: pytes
     assert run(["run", "n.mlc", "-p", "bind-params{params=n.safetensors},O2", "--in", "x.safetensors"]) == 1
     assert "`a.b.c` and `a_b.c` are both spelled `p_a_b_c`" in capsys.readouterr().err
     assert run(["run", "n.mlc", "--in", "n.safetensors", "--in", "x.safetensors"]) == 1
-    assert "`a.b.c` and `a_b.c` are both for parameter `p_a_b_c`" in capsys.readouterr().err
+    assert "`a.b.c` and `a_b.c` both match parameter `p_a_b_c`" in capsys.readouterr().err
 
 
 def test_constants_are_written_to_the_file_that_is_named(folder: Path) -> None:

@@ -34,7 +34,7 @@ _BY_PARTS = {
     }.items()
     for name in names.split()
 }
-_SHAPES_ONLY = ("view_as", "expand_as", "reshape_as")  # of the argument `other`
+_OTHER_FOR_SHAPE = ("view_as", "expand_as", "reshape_as")  # of the argument `other`
 _CONVERTERS: dict[str, Converter] = {}
 
 
@@ -81,7 +81,7 @@ def complex_converter(target: str, arguments: Mapping[str, Any], real: Converter
     if name in _CONVERTERS:
         return _CONVERTERS[name]
     if name in _BY_PARTS and real is not None:
-        return _by_parts(real, _BY_PARTS[name][: 1 if name in _SHAPES_ONLY else None])
+        return _by_parts(real, _BY_PARTS[name][: 1 if name in _OTHER_FOR_SHAPE else None])
     raise Unsupported("it is not supported of complex numbers")
 
 

@@ -16,14 +16,16 @@ from mlcc.frontend.aten.schema import refs
 from mlcc.frontend.aten.views import Step, View, as_arguments, view_steps
 from mlcc.frontend.problems import Unsupported
 
-_WRITES_IN_DISGUISE = {
+_UNMARKED_IN_PLACE = {
     "__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__idiv__": "div", "__iand__": "bitwise_and",
     "__ior__": "bitwise_or", "__ixor__": "bitwise_xor", "__ilshift__": "bitwise_left_shift",
     "__irshift__": "bitwise_right_shift", "_index_put_impl_": "index_put",
 }  # fmt: skip
-_CALLED_INPUT = frozenset(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"))  # `self` in place
-_RESHAPED = frozenset(("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "as_strided", "detach"))
-_STORED = {"user": "user_input_mutation", "parameter": "parameter_mutation"}  # others: buffer_mutation
+_SELF_NAMED_INPUT = frozenset(
+    ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+)  # `self` in place
+_METADATA_ONLY = frozenset(("squeeze", "unsqueeze", "transpose", "t", "swapaxes", "swapdims", "as_strided", "detach"))
+_MUTATION_KINDS = {"user": "user_input_mutation", "parameter": "parameter_mutation"}  # others: buffer_mutation
 
 Refuse = Callable[[AtenNode, Unsupported], None]
 
@@ -38,7 +40,7 @@ def functional(program: Program, refuse: Refuse) -> Program:
         value = rewriter.changed(given.value)
         target = given.target or given.value
         if value is not None and target not in known:
-            outputs.append(Output(value, _STORED.get(given.kind, "buffer_mutation"), target))
+            outputs.append(Output(value, _MUTATION_KINDS.get(given.kind, "buffer_mutation"), target))
     graph = replace(graph, outputs=tuple(given.value for given in outputs))
     return replace(program, graph=graph, outputs=tuple(outputs))
 
@@ -94,7 +96,7 @@ class Functional:
                 self._node(node)
             except Unsupported as problem:
                 self.refuse(node, problem)
-        outputs = tuple(self._resolved(value) for value in self.given.outputs)
+        outputs = tuple(self._resolve(value) for value in self.given.outputs)
         return Graph(self.given.inputs, tuple(self.nodes), outputs, self.metas)
 
     def changed(self, name: str) -> Ref | None:
@@ -107,24 +109,24 @@ class Functional:
     def _node(self, node: AtenNode) -> None:
         name = written_name(node.target)
         if name is None:
-            self._plain(node)
-        elif name in _RESHAPED:  # in place, but nothing is written: from here on the result is used
-            self._plain(replace(node, target=f"aten.{name}.{node.target.rpartition('.')[2]}"))
+            self._without_write(node)
+        elif name in _METADATA_ONLY:  # in place, but nothing is written: from here on the result is used
+            self._without_write(replace(node, target=f"aten.{name}.{node.target.rpartition('.')[2]}"))
         else:
             self._write(node, name)
 
-    def _plain(self, node: AtenNode) -> None:
+    def _without_write(self, node: AtenNode) -> None:
         """A node that writes nothing; its results may be views."""
         if node.target.startswith("aten.as_strided."):
-            node = self._of_memory(node)
-        arguments = {key: self._resolved(value) for key, value in node.arguments.items()}
+            node = self._as_strided_of_owner(node)
+        arguments = {key: self._resolve(value) for key, value in node.arguments.items()}
         self.nodes.append(replace(node, arguments=arguments))
         views = view_steps(node, self.metas) if self.looks else ()
         for name, view in zip(node.outputs, views, strict=False):
             if name and view is not None:
                 self._add_view(name, view, Ref(name))
 
-    def _of_memory(self, node: AtenNode) -> AtenNode:
+    def _as_strided_of_owner(self, node: AtenNode) -> AtenNode:
         """`as_strided` of a view as one of the tensor that owns the memory: places are counted in there."""
         given = node.arguments.get("self")
         owner = given.name if isinstance(given, Ref) else ""
@@ -141,10 +143,10 @@ class Functional:
         meta = self.metas.get(written.name) if isinstance(written, Ref) else None
         if not isinstance(written, Ref) or not isinstance(meta, TensorMeta):
             raise Unsupported("it writes to something that is no tensor of the program")
-        arguments = {key: self._resolved(value) for key, value in node.arguments.items()}
+        arguments = {key: self._resolve(value) for key, value in node.arguments.items()}
         result = node.outputs[0] if node.outputs else None
         new = self._new_value(node, name, arguments, meta, result)
-        self._store(written.name, new)
+        self._assign(written.name, new)
         if result:
             self.metas.setdefault(result, meta)
             self._add_view(result, View(written.name, Step()), new)
@@ -154,18 +156,18 @@ class Functional:
     ) -> Ref:
         """Emit the functional form of an in-place operator; return the new value of the tensor that it writes to."""
         if name == "copy" or name == "fill" and isinstance(arguments.get("value"), Ref):
-            return self._fitted(arguments.get("src", arguments.get("value")), meta, result)
+            return self._converted(arguments.get("src", arguments.get("value")), meta, result)
         if name == "fill":
             given = {"self": arguments["self"], "fill_value": arguments.get("value")}
             return self.emit("aten.full_like.default", given, meta, result)
         if name == "zero":
             return self.emit("aten.zeros_like.default", {"self": arguments["self"]}, meta, result)
         arguments.pop("unsafe", None)
-        if name in _CALLED_INPUT:
+        if name in _SELF_NAMED_INPUT:
             arguments = {"input" if key == "self" else key: value for key, value in arguments.items()}
         return self.emit(f"aten.{name}.{node.target.rpartition('.')[2]}", arguments, meta, result, casts=True)
 
-    def _fitted(self, source: Argument, meta: TensorMeta, result: str | None) -> Ref:
+    def _converted(self, source: Argument, meta: TensorMeta, result: str | None) -> Ref:
         """A value in the dtype and shape of the tensor that it is copied to."""
         known = self.metas.get(source.name) if isinstance(source, Ref) else None
         if not isinstance(source, Ref) or not isinstance(known, TensorMeta):
@@ -213,17 +215,17 @@ class Functional:
         storage = self._value(view.of).storage
         self.values[name] = _Value(storage, view.of, view.step, current, storage.version)
 
-    def _resolved(self, value: Argument) -> Argument:
+    def _resolve(self, value: Argument) -> Argument:
         """Replace the values in an argument by their current versions."""
         if isinstance(value, Ref):
             return self._read(value.name)
         if isinstance(value, (tuple, list)):
-            return tuple(self._resolved(part) for part in value)
+            return tuple(self._resolve(part) for part in value)
         if isinstance(value, Mapping):
-            return {key: self._resolved(part) for key, part in value.items()}
-        return Inner(self._inner(value.graph)) if isinstance(value, Inner) else value
+            return {key: self._resolve(part) for key, part in value.items()}
+        return Inner(self._subgraph(value.graph)) if isinstance(value, Inner) else value
 
-    def _inner(self, graph: Graph) -> Graph:
+    def _subgraph(self, graph: Graph) -> Graph:
         """Functionalize a graph that is an argument."""
         rewriter = Functional(graph, self.refuse, {})
         rewritten = rewriter.graph()
@@ -241,11 +243,11 @@ class Functional:
         if value.version != value.storage.version:
             assert value.step is not None
             base = self._read(value.parent)
-            value.current = value.step.again(self, base, self._meta(value.parent), self._meta(name))
+            value.current = value.step.rederive(self, base, self._meta(value.parent), self._meta(name))
             value.version = value.storage.version
         return value.current
 
-    def _store(self, name: str, new: Ref) -> None:
+    def _assign(self, name: str, new: Ref) -> None:
         """Let a value be `new` from here on, and with it all that shares its memory."""
         value = self._value(name)
         if value.parent is None:
@@ -256,7 +258,9 @@ class Functional:
         else:
             assert value.step is not None
             base = self._read(value.parent)
-            self._store(value.parent, value.step.back(self, base, new, self._meta(value.parent), self._meta(name)))
+            self._assign(
+                value.parent, value.step.write_back(self, base, new, self._meta(value.parent), self._meta(name))
+            )
         value.current, value.version = new, value.storage.version
 
     def _meta(self, name: str) -> TensorMeta:
@@ -271,6 +275,6 @@ def written_name(target: str) -> str | None:
     if not target.startswith("aten."):
         return None
     name = target.split(".")[1]
-    if name in _WRITES_IN_DISGUISE:
-        return _WRITES_IN_DISGUISE[name]
+    if name in _UNMARKED_IN_PLACE:
+        return _UNMARKED_IN_PLACE[name]
     return name[:-1] if name.endswith("_") and not name.endswith("__") else None

@@ -71,7 +71,7 @@ class AtenNode:
     arguments: Mapping[str, Argument]
     outputs: tuple[str | None, ...]  # names of the values it gives; None for one that the graph drops
     place: Place
-    listed: bool = False  # the operator gives a list or tuple, also where that has one element
+    is_list: bool = False  # the operator gives a list or tuple, also where that has one element
     casts: bool = False  # the result is brought to the dtype that is stated, as in-place operators do
 
 

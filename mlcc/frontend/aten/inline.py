@@ -18,7 +18,7 @@ _WRAPPERS = frozenset(
 
 def inlined(graph: Graph) -> Graph:
     """Return the graph with wrapper graphs inlined, at any depth."""
-    if not any(node.target in _WRAPPERS or _inner(node) for node in graph.nodes):
+    if not any(node.target in _WRAPPERS or _subgraph_of(node) for node in graph.nodes):
         return graph
     inliner = _Inliner(graph)
     for node in graph.nodes:
@@ -31,7 +31,7 @@ def inlined(graph: Graph) -> Graph:
     )
 
 
-def _inner(node: AtenNode) -> Inner | None:
+def _subgraph_of(node: AtenNode) -> Inner | None:
     return next((value for value in node.arguments.values() if isinstance(value, Inner)), None)
 
 
@@ -45,16 +45,16 @@ class _Inliner:
     def add(self, node: AtenNode, names: dict[str, Argument]) -> None:
         """Append a node, or inline the graph that it calls; `names` maps the values of its graph to outer values."""
         arguments = {key: self.known(value, names) for key, value in node.arguments.items()}
-        inner = _inner(node) if node.target in _WRAPPERS else None
+        inner = _subgraph_of(node) if node.target in _WRAPPERS else None
         if inner is None:
             arguments = {k: Inner(inlined(v.graph)) if isinstance(v, Inner) else v for k, v in arguments.items()}
-            outputs = tuple(self._renamed(name, names) for name in node.outputs)
+            outputs = tuple(self._new_name(name, names) for name in node.outputs)
             self.nodes.append(replace(node, arguments=arguments, outputs=outputs))
             return
         inside = dict(zip(inner.graph.inputs, _operands(arguments, inner), strict=False))
         for part in inner.graph.nodes:
             for name in filter(None, part.outputs):
-                self._name(name, inner.graph.values.get(name), inside)
+                self._rename_value(name, inner.graph.values.get(name), inside)
             self.add(part, inside)
         for result, value in zip(node.outputs, inner.graph.outputs, strict=False):
             if result:
@@ -68,7 +68,7 @@ class _Inliner:
             return tuple(self.known(part, names) for part in value)
         return value
 
-    def _name(self, name: str, meta: Meta | None, names: dict[str, Argument]) -> None:
+    def _rename_value(self, name: str, meta: Meta | None, names: dict[str, Argument]) -> None:
         """Give a value inside a name that nothing outside has."""
         fresh, number = name, 1
         while fresh in self.taken:
@@ -79,7 +79,7 @@ class _Inliner:
         names[name] = Ref(fresh)
 
     @staticmethod
-    def _renamed(name: str | None, names: Mapping[str, Argument]) -> str | None:
+    def _new_name(name: str | None, names: Mapping[str, Argument]) -> str | None:
         argument = names.get(name) if name else None
         return argument.name if isinstance(argument, Ref) else name
 

@@ -24,41 +24,41 @@ def is_same_layout(a: TensorMeta, b: TensorMeta) -> bool:
     """Return True if two tensors have equal shapes and strides."""
     if a.shape == b.shape and a.strides == b.strides and a.strides is not None:
         return True
-    return _asked(lambda x, y: _layout(*x) == _layout(*y), a, b)
+    return _decide(lambda x, y: _canonical_layout(*x) == _canonical_layout(*y), a, b)
 
 
 def is_contiguous(meta: TensorMeta) -> bool:
     """Return True if a tensor is contiguous and row-major."""
-    return _asked(lambda x: _layout(*x) == _layout(x[0], _in_order(x[0])), meta)
+    return _decide(lambda x: _canonical_layout(*x) == _canonical_layout(x[0], _contiguous_strides(x[0])), meta)
 
 
 def is_view(source: TensorMeta, result: TensorMeta) -> bool:
     """Return True if a reshape is a view: no element has to move."""
-    return _asked(lambda x, y: _view_strides(x[0], x[1], y[0]) is not None, source, result)
+    return _decide(lambda x, y: _view_strides(x[0], x[1], y[0]) is not None, source, result)
 
 
 _Layout = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides
 
 
-def _asked(question: Callable[..., bool], *metas: TensorMeta) -> bool:
-    answers = {question(*(_sampled(meta, sample) for meta in metas)) for sample in _SAMPLES}
+def _decide(question: Callable[..., bool], *metas: TensorMeta) -> bool:
+    answers = {question(*(_sample_layout(meta, sample) for meta in metas)) for sample in _SAMPLES}
     if len(answers) > 1:
         raise Unsupported("whether it is a view depends on its sizes")
     return answers.pop()
 
 
-def _sampled(meta: TensorMeta, sample: int) -> _Layout:
+def _sample_layout(meta: TensorMeta, sample: int) -> _Layout:
     if meta.strides is None:
         raise Unsupported("the program does not state how a tensor lies in memory")
     return _numbers(meta.shape, sample), _numbers(meta.strides, sample)
 
 
 def _numbers(given: Sequence[Extent], sample: int) -> tuple[int, ...]:
-    return tuple(e if isinstance(e, int) else _evaluated(e, sample) for e in given)
+    return tuple(e if isinstance(e, int) else _evaluate_sample(e, sample) for e in given)
 
 
 @functools.lru_cache(maxsize=4096)
-def _evaluated(text: str, sample: int) -> int:
+def _evaluate_sample(text: str, sample: int) -> int:
     symbols: dict[str, tir.Expr] = {
         name: c.const(5 + zlib.crc32(f"{name} {sample}".encode()) % 400, "int64") for name in symbols_of(text)
     }
@@ -68,14 +68,14 @@ def _evaluated(text: str, sample: int) -> int:
     return number
 
 
-def _layout(shape: Sequence[int], strides: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def _canonical_layout(shape: Sequence[int], strides: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Extents and strides, but strides that nothing depends on."""
     if 0 in shape:
         return tuple((n, 0) for n in shape)
     return tuple((n, s if n != 1 else 0) for n, s in zip(shape, strides, strict=True))
 
 
-def _in_order(shape: Sequence[int]) -> tuple[int, ...]:
+def _contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
@@ -86,7 +86,7 @@ def _in_order(shape: Sequence[int]) -> tuple[int, ...]:
 def _view_strides(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
     """The strides that a tensor has in another shape; None if its elements must move. See torch's `computeStride`."""
     if 0 in shape or not shape:
-        return _in_order(wanted)
+        return _contiguous_strides(wanted)
     result = [0] * len(wanted)
     at = len(wanted) - 1
     run, base = 1, strides[-1]

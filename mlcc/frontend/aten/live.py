@@ -47,11 +47,13 @@ def program_of(exported: torch.export.ExportedProgram, name: str = "exported pro
     )
     tensors = {**exported.state_dict, **exported.constants}
     weights = {key: weight_of(tensor, key) for key, tensor in tensors.items() if hasattr(tensor, "untyped_storage")}
-    ranges = {str(symbol): (_limit(r.lower) or 0, _limit(r.upper)) for symbol, r in exported.range_constraints.items()}
+    ranges = {
+        str(symbol): (_range_end(r.lower) or 0, _range_end(r.upper)) for symbol, r in exported.range_constraints.items()
+    }
     return Program(name, graph, inputs, outputs, weights, ranges)
 
 
-def _limit(value: Any) -> int | None:
+def _range_end(value: Any) -> int | None:
     """An end of a range; infinities have no number."""
     try:
         return int(str(value))
@@ -95,9 +97,9 @@ def graph_of(module: torch.fx.GraphModule) -> Graph:
     argument = functools.partial(_argument, module, renamed)
     for node in module.graph.nodes:
         if node.op == "placeholder":
-            inputs.append(node.name if _is_known_late(node.meta.get("val")) else "")
-            _note(values, inputs[-1], node.meta.get("val"))
-        elif node.op == "call_function" and not _is_taken_apart(node):
+            inputs.append(node.name if _is_runtime_value(node.meta.get("val")) else "")
+            _record_meta(values, inputs[-1], node.meta.get("val"))
+        elif node.op == "call_function" and not _is_unpacking(node):
             nodes.append(_node(node, values, renamed, argument))
         elif node.op == "output":
             returned = argument(node.args[0])
@@ -105,14 +107,14 @@ def graph_of(module: torch.fx.GraphModule) -> Graph:
     return Graph(tuple(inputs), tuple(nodes), outputs, values)
 
 
-def _is_known_late(value: Any) -> bool:
+def _is_runtime_value(value: Any) -> bool:
     """Return True if an input is known at run time only: a tensor or a symbolic number, not a constant."""
     return not isinstance(value, (bool, int, float, str)) and value is not None
 
 
-def _is_taken_apart(node: Any) -> bool:
+def _is_unpacking(node: Any) -> bool:
     """Return True if a node is a `getitem` of a node whose results are values with separate names."""
-    return _is_getitem(node) and hasattr(node.args[0], "users") and _has_parts(node.args[0])
+    return _is_getitem(node) and hasattr(node.args[0], "users") and _is_unpacked(node.args[0])
 
 
 def _is_getitem(node: Any) -> bool:
@@ -121,15 +123,15 @@ def _is_getitem(node: Any) -> bool:
     return node.op == "call_function" and node.target is operator.getitem
 
 
-def _has_parts(node: Any) -> bool:
+def _is_unpacked(node: Any) -> bool:
     """Return True if a node has several results and all its users are `getitem` nodes."""
     value = node.meta.get("val")
     if not isinstance(value, (list, tuple)) or not all(_is_getitem(user) for user in node.users):
         return False
-    return not _is_getitem(node) or _has_parts(node.args[0])
+    return not _is_getitem(node) or _is_unpacked(node.args[0])
 
 
-def _parts(node: Any, value: Any, renamed: dict[str, str]) -> list[tuple[str | None, Any]]:
+def _unpacked_results(node: Any, value: Any, renamed: dict[str, str]) -> list[tuple[str | None, Any]]:
     """Return the names and metadata of a node's results, lists included."""
     results: list[tuple[str | None, Any]] = []
     for index, part in enumerate(value):
@@ -137,20 +139,20 @@ def _parts(node: Any, value: Any, renamed: dict[str, str]) -> list[tuple[str | N
         first: Any = users[0] if users else None
         name = first.name if users else None
         renamed.update({other.name: name for other in users[1:] if name})
-        results += _parts(first, part, renamed) if isinstance(part, list) else [(name, part)]
+        results += _unpacked_results(first, part, renamed) if isinstance(part, list) else [(name, part)]
     return results
 
 
 def _node(node: Any, values: dict[str, Meta], renamed: dict[str, str], argument: Callable[[Any], Argument]) -> AtenNode:
     value = node.meta.get("val")
-    has_parts = _has_parts(node)
+    has_parts = _is_unpacked(node)
     if value is None and getattr(node.target, "_schema", None) is not None and not node.target._schema.returns:
         results: list[tuple[str | None, Any]] = []
     else:
-        results = _parts(node, value, renamed) if has_parts else [(node.name, value)]
+        results = _unpacked_results(node, value, renamed) if has_parts else [(node.name, value)]
     for name, meta in results:
-        _note(values, name, meta)
-    arguments = {name: argument(given) for name, given in _by_name(node).items()}
+        _record_meta(values, name, meta)
+    arguments = {name: argument(given) for name, given in _arguments_by_name(node).items()}
     names = tuple(name if meta is not None else None for name, meta in results)
     if not has_parts and value is None:
         names = tuple(name for name, _ in results)
@@ -169,7 +171,7 @@ def _target(node: Any) -> str:
     return f"{module}.{getattr(target, '__name__', target)}"
 
 
-def _by_name(node: Any) -> dict[str, Any]:
+def _arguments_by_name(node: Any) -> dict[str, Any]:
     """Return the arguments by their names in the schema, in its order; without a schema as `arg0`, `arg1`, ..."""
     schema = getattr(node.target, "_schema", None)
     names: Iterable[str] = [a.name for a in schema.arguments] if schema is not None else []
@@ -199,7 +201,7 @@ def _argument(module: Any, renamed: dict[str, str], value: Any) -> Argument:
     return str(value) if isinstance(value, torch.device) else value
 
 
-def _note(values: dict[str, Meta], name: str | None, value: Any) -> None:
+def _record_meta(values: dict[str, Meta], name: str | None, value: Any) -> None:
     """Record the metadata of a value."""
     meta = _meta(value)
     if name and meta is not None:

@@ -22,7 +22,7 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ops import values
 
-_LEAST = 2  # PyTorch takes symbols to be at least so much, and runs its programs with less
+_MIN_SYMBOL = 2  # PyTorch takes symbols to be at least so much, and runs its programs with less
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class Options:
     unwrap: bool = False  # one result is no tuple
     dim_names: Mapping[str, Any] = field(default_factory=dict)
     converters: Mapping[str, Converter] = field(default_factory=dict)
-    arranged: Callable[[list[Any]], list[Any]] = list  # results as the model returns them, nested
+    nest_results: Callable[[list[Any]], list[Any]] = list  # results as the model returns them, nested
     allow_packed: bool = False  # operators without a converter become packed functions
 
 
 def translate(program: Program, options: Options = Options()) -> IRModule:  # noqa: B008
     """The module of a program. Raises CompileError that lists everything that cannot be imported."""
     try:
-        return _translated(program, options)
+        return _translate(program, options)
     except Unsupported as problem:  # of inputs or results: those of nodes are gathered
         raise CompileError(error("E1002", f"{program.name}: {problem.reason}", help=problem.help)) from None
 
 
-def _translated(program: Program, options: Options) -> IRModule:
+def _translate(program: Program, options: Options) -> IRModule:
     t = Translator(program, options.converters, options.allow_packed)
     main = _Main(t, options)
     params = main.parameters()
@@ -61,7 +61,7 @@ def _translated(program: Program, options: Options) -> IRModule:
         main.check_sizes()
         t.walk(t.program.graph)
         t.problems.raise_all()
-        outputs = options.arranged([_result(t, out.value) for out in results])
+        outputs = options.nest_results([_result(t, out.value) for out in results])
         outputs += [_result(t, out.value) for out in changed]
         outputs = [value for value in outputs if value is not None]
         t.result(outputs[0] if options.unwrap and len(outputs) == 1 else outputs)
@@ -79,12 +79,12 @@ def _result(t: Translator, value: Any) -> Any:
         return argument.value
     if isinstance(argument, (bool, int, tir.Expr)):
         return relax.PrimValue(
-            c.as_expr(argument) if isinstance(argument, tir.Expr) else c.const(argument, _kind(argument))
+            c.as_expr(argument) if isinstance(argument, tir.Expr) else c.const(argument, _number_dtype(argument))
         )
     return t.scalar(argument, "float64") if isinstance(argument, float) else argument
 
 
-def _kind(value: bool | int) -> str:
+def _number_dtype(value: bool | int) -> str:
     return "bool" if isinstance(value, bool) else "int64"
 
 
@@ -105,7 +105,7 @@ class _Main:
         users = [given for given in self.program.inputs if given.kind == "user"]
         for given in users:
             self._declare(self._meta(given))
-        params = [param for given in users if (param := self._user(given)) is not None]
+        params = [param for given in users if (param := self._user_parameter(given)) is not None]
         self.inputs = len(params)
         changed = [out.target for out in self.program.outputs if out.kind.endswith("_mutation")]
         state: dict[str, relax.Var] = {}
@@ -134,11 +134,11 @@ class _Main:
             if isinstance(extent, str) and extent.isidentifier() and extent not in self.t.symbols:
                 self.t.symbols[extent] = self.names.variable(extent)
 
-    def _user(self, given: Input) -> relax.Var | None:
+    def _user_parameter(self, given: Input) -> relax.Var | None:
         """A parameter; None for an input that the program was exported with as a constant."""
         meta = self._meta(given)
         if isinstance(meta, TensorMeta):
-            param = self._tensor(given.value, meta)
+            param = self._tensor_parameter(given.value, meta)
         elif isinstance(meta, NumberMeta) and isinstance(meta.value, str) and meta.value in self.t.symbols:
             symbol = self.t.symbols[meta.value]
             param = relax.Var(given.value, relax.PrimStructInfo(DType.of("int64"), symbol))
@@ -150,7 +150,7 @@ class _Main:
         self.t.values[given.value] = param
         return param
 
-    def _tensor(self, name: str, meta: TensorMeta) -> relax.Var:
+    def _tensor_parameter(self, name: str, meta: TensorMeta) -> relax.Var:
         """Create a tensor parameter. An extent such as `2*s + 1` is solved for `s` at the beginning of `main`."""
         if meta.dtype in PARTS:
             raise refused()
@@ -180,10 +180,10 @@ class _Main:
         weight = self.program.weights[given.target]
         key = (weight.storage, weight.layout, weight.shape, weight.dtype) if weight.storage else given.target
         if key not in self._constants:
-            self._constants[key] = self._loaded(weight, given.target)
+            self._constants[key] = self._load_constant(weight, given.target)
         return self._constants[key]
 
-    def _loaded(self, weight: Weight, name: str) -> relax.Constant | Complex:
+    def _load_constant(self, weight: Weight, name: str) -> relax.Constant | Complex:
         if weight.dtype not in PARTS:
             return self.t.constant(weight.load(), weight.dtype, name)
         numbers = weight.load()
@@ -216,4 +216,4 @@ class _Main:
             self.t.values[param.name] = self.t.bb.match_cast(param, info, param.name)
         for symbol, (least, most) in self.program.ranges.items():
             if symbol in self.t.symbols:
-                self.t.hold(self.t.symbols[symbol], least if least > _LEAST else None, most)
+                self.t.check_range(self.t.symbols[symbol], least if least > _MIN_SYMBOL else None, most)

@@ -39,49 +39,49 @@ class Names:
     def _add(self, where: str, what: Any) -> None:
         if isinstance(what, Mapping):
             for axis, name in what.items():
-                self._add_one(f"{where}.{axis}", where, int(axis), name)
+                self._add_axis(f"{where}.{axis}", where, int(axis), name)
         elif isinstance(what, (list, tuple)):
             for axis, name in enumerate(what):
                 if isinstance(name, str):
-                    self._add_one(f"{where}.{axis}", where, axis, name)
+                    self._add_axis(f"{where}.{axis}", where, axis, name)
         elif where in self._symbols:
-            self._call(where, where, str(what))
+            self._assign(where, where, str(what))
         else:
             user, _, axis = where.rpartition(".")
             number = int(axis) if axis.lstrip("-").isdigit() else None
             if number is None:
-                raise _wrong(f"the program has no symbol `{where}`", did_you_mean(where, self._symbols))
-            self._add_one(where, user, number, what)
+                raise _name_error(f"the program has no symbol `{where}`", did_you_mean(where, self._symbols))
+            self._add_axis(where, user, number, what)
 
-    def _add_one(self, where: str, user: str, axis: int, name: Any) -> None:
+    def _add_axis(self, where: str, user: str, axis: int, name: Any) -> None:
         shape = self._shapes.get(user)
         if shape is None:
-            raise _wrong(f"the program has no input `{user}`", did_you_mean(user, self._shapes))
+            raise _name_error(f"the program has no input `{user}`", did_you_mean(user, self._shapes))
         if not -len(shape) <= axis < len(shape):
-            raise _wrong(f"`{user}` has {len(shape)} dimensions, there is no `{where}`", None)
+            raise _name_error(f"`{user}` has {len(shape)} dimensions, there is no `{where}`", None)
         extent = shape[axis]
         if extent == name:
             return
         if not isinstance(extent, str) or not extent.isidentifier():
             help = "export the program with `dynamic_shapes` for it" if isinstance(extent, int) else None
-            raise _wrong(f"`{where}` is {extent}, which has no name", help)
-        self._call(where, extent, str(name))
+            raise _name_error(f"`{where}` is {extent}, which has no name", help)
+        self._assign(where, extent, str(name))
 
-    def _call(self, where: str, symbol: str, name: str) -> None:
+    def _assign(self, where: str, symbol: str, name: str) -> None:
         known = self._names.setdefault(symbol, name)
         other = next((s for s, n in self._names.items() if n == name and s != symbol), None)
         if known != name:
-            raise _wrong(f"`{where}` and another extent are equal: call both `{known}` or `{name}`", None)
+            raise _name_error(f"`{where}` and another extent are equal: call both `{known}` or `{name}`", None)
         if not name.isidentifier() or other is not None:
             why = (
                 "is no name"
                 if other is None
                 else f"would stand for two extents that may differ, `{other}` and `{symbol}`"
             )
-            raise _wrong(f"`{name}` {why}", None)
+            raise _name_error(f"`{name}` {why}", None)
 
 
-def _wrong(message: str, help: str | None) -> CompileError:
+def _name_error(message: str, help: str | None) -> CompileError:
     return CompileError(error("E1013", message, help=help))
 
 

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 MAJOR = 8  # of the schema that is read
 LARGEST_PROGRAM = 512 << 20  # bytes of JSON
 MOST_NODES = 400_000
-_LARGEST_CONFIG = 256 << 20
-_MOST_DIMENSIONS = 32
-_WRITE = "write one with torch.export.save(torch.export.export(model, inputs), path)"
+_MAX_CONFIG_BYTES = 256 << 20
+_MAX_RANK = 32
+_WRITE_HELP = "write one with torch.export.save(torch.export.export(model, inputs), path)"
 
 
 def read_pt2(path: str, model: str | None = None) -> Program:
@@ -53,7 +53,7 @@ def read_pt2(path: str, model: str | None = None) -> Program:
     try:
         data = map_file(path)
         if bytes(data[:2]) != b"PK":
-            raise CompileError(error("E1010", f"{path} is no .pt2 file", help=_WRITE))
+            raise CompileError(error("E1010", f"{path} is no .pt2 file", help=_WRITE_HELP))
         return _Reader(path, Archive(data), model).program()
     except (Damaged, Malformed) as problem:
         raise _damaged(path, str(problem)) from None
@@ -89,7 +89,7 @@ class _Reader:
         if "serialized_exported_program.json" in files:
             raise _older(self.path, "it was written by PyTorch 2.7 or earlier")
         if "data.pkl" in files:
-            raise _damaged(self.path, "it is a file of torch.save or torch.jit.save, no exported program", _WRITE)
+            raise _damaged(self.path, "it is a file of torch.save or torch.jit.save, no exported program", _WRITE_HELP)
         prefix = f"{self.root}/models/"
         models = sorted(n[len(prefix) : -len(".json")] for n in self.archive.members if n.startswith(prefix))
         if not models:
@@ -150,7 +150,7 @@ class _Reader:
             if f"{self.root}/{folder}/{self.model}.pt" in self.archive.members:
                 raise _older(self.path, "its weights are pickled, as PyTorch 2.8 did")
             raise Damaged(f"it has no `{folder}/{config}`")
-        entries = get(self._json(f"{folder}/{config}", _LARGEST_CONFIG), "config", dict)
+        entries = get(self._json(f"{folder}/{config}", _MAX_CONFIG_BYTES), "config", dict)
         return {key: self._weight(key, folder, entry) for key, entry in entries.items()}
 
     def _weight(self, key: str, folder: str, given: Any) -> Weight:
@@ -164,7 +164,7 @@ class _Reader:
         meta = get(given, "tensor_meta", dict)
         shape, strides = _integers(meta, "sizes"), _integers(meta, "strides")
         offset = _integer(meta.get("storage_offset"))
-        is_sound = len(strides) == len(shape) <= _MOST_DIMENSIONS and min((offset, *shape, *strides), default=0) >= 0
+        is_sound = len(strides) == len(shape) <= _MAX_RANK and min((offset, *shape, *strides), default=0) >= 0
         if not is_sound or math.prod(max(n, 1) for n in shape) >= 1 << 50 or max((0, *strides)) >= 1 << 50:
             raise Malformed(f"the weight `{key}` has the shape {list(shape)[:8]}, strides {list(strides)[:8]}")
         storage = f"{folder}/{get(given, 'path_name', str)}"
@@ -181,9 +181,9 @@ class _Reader:
         if entry is None:
             raise Damaged(f"the weight `{key}` lies in `{storage}`, which is missing")
         try:
-            kind, size = _stored(dtype)
+            kind, size = _storage_type(dtype)
         except ValueError:
-            return _refuse(self.path, f"the weight `{key}` is {dtype}, which mlcc does not have")
+            return _failing_loader(self.path, f"the weight `{key}` is {dtype}, which mlcc does not have")
         end = 0 if 0 in shape else 1 + offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         if end * size > entry.file_size:
             raise Damaged(f"the weight `{key}` reaches past the end of `{storage}`")
@@ -209,7 +209,7 @@ class _Reader:
         return b"".join(self.archive.unpacked(entry))
 
 
-def _stored(dtype: str) -> tuple[str, int]:
+def _storage_type(dtype: str) -> tuple[str, int]:
     """Return the NumPy type that stores a weight's elements, and its size in bytes. Raises ValueError for others."""
     if dtype in ("complex64", "complex128"):
         return dtype, int(dtype.removeprefix("complex")) // 8
@@ -217,7 +217,7 @@ def _stored(dtype: str) -> tuple[str, int]:
     return storage_dtype(element), element.bytes
 
 
-def _refuse(path: str, why: str) -> Callable[[], Any]:
+def _failing_loader(path: str, why: str) -> Callable[[], Any]:
     def load() -> Any:
         raise _damaged(path, why)
 

@@ -27,7 +27,7 @@ from mlcc.frontend.aten.symbols import readable
 from mlcc.frontend.place import Place, own_line
 
 DEEPEST = 40  # graphs within graphs
-_MOST_DIMENSIONS = 64
+_MAX_RANK = 64
 
 DTYPES = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64",
@@ -74,7 +74,7 @@ def graph_of(given: Any, depth: int = 0) -> Graph:
         numbers = get(given, field, dict) if given.get(field) is not None else {}
         values.update((name, NumberMeta(dtype, extent(value))) for name, value in numbers.items())
     nodes = tuple(_node(node, depth) for node in get(given, "nodes", list))
-    inputs = tuple(_name(a) for a in get(given, "inputs", list))
+    inputs = tuple(_input_name(a) for a in get(given, "inputs", list))
     outputs = tuple(argument(a, depth) for a in get(given, "outputs", list))
     _check_order(inputs, nodes, outputs)
     return Graph(inputs, nodes, outputs, values)
@@ -91,7 +91,7 @@ def _node(node: Any, depth: int) -> AtenNode:
         arguments[name if by_name else f"arg{i}"] = argument(get(given, "arg", dict), depth)
     produced = get(node, "outputs", list)
     is_list = node.get("is_hop_single_tensor_return") is False or any("as_tensors" in only(o) for o in produced)
-    outputs = tuple(_used(name) for output in produced for name in _names(output))
+    outputs = tuple(_name_or_none(name) for output in produced for name in _result_names(output))
     named = str(node.get("name") or next((n for n in outputs if n), ""))
     return AtenNode(target, arguments, outputs, _place(node, target, named), is_list or len(produced) > 1)
 
@@ -101,12 +101,12 @@ def target_name(target: str) -> str:
     return target.removeprefix("_") if target.startswith("_operator.") else target.removeprefix("torch.ops.")
 
 
-def _used(name: str) -> str | None:
+def _name_or_none(name: str) -> str | None:
     """The name of a result; None for one that nobody uses, which the exporter names so."""
     return None if not name or _UNUSED.fullmatch(name) else name
 
 
-def _names(given: Any) -> list[str]:
+def _result_names(given: Any) -> list[str]:
     """Return the names of the results in an argument of a node's outputs."""
     kind, value = only(given)
     if kind == "as_tensors" and isinstance(value, list):
@@ -116,7 +116,7 @@ def _names(given: Any) -> list[str]:
     return [""] if kind == "as_none" else [get(value, "name", str)]
 
 
-def _name(given: Any) -> str:
+def _input_name(given: Any) -> str:
     """The name of an input of a graph; "" for a constant."""
     _, value = only(given)
     return str(value.get("name") or value.get("as_name") or "") if isinstance(value, dict) else ""
@@ -182,7 +182,7 @@ def argument(given: Any, depth: int = 0) -> Argument:
         raise Malformed(f"an argument of the kind `{kind}` is malformed: {str(value)[:80]}") from None
 
 
-def _of(kind: type) -> Callable[[Any], Any]:
+def _exactly(kind: type) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if type(value) is not kind:
             raise TypeError(kind.__name__)
@@ -191,8 +191,8 @@ def _of(kind: type) -> Callable[[Any], Any]:
     return read
 
 
-def _each(read: Callable[[Any], Argument]) -> Callable[[Any], Argument]:
-    return lambda value: tuple(read(v) for v in _of(list)(value))
+def _tuples(read: Callable[[Any], Argument]) -> Callable[[Any], Argument]:
+    return lambda value: tuple(read(v) for v in _exactly(list)(value))
 
 
 def _float(value: Any) -> float:
@@ -200,18 +200,24 @@ def _float(value: Any) -> float:
 
 
 def _ref(value: Any) -> Ref:
-    return Ref(_of(str)(value["name"]))
+    return Ref(_exactly(str)(value["name"]))
 
 
 def _symbolic(value: Any) -> Argument:
     """Return a reference to a symbolic number, or a constant."""
     ((kind, content),) = value.items()
-    return Ref(_of(str)(content)) if kind == "as_name" else _float(content) if kind == "as_float" else _of(int)(content)
+    return (
+        Ref(_exactly(str)(content))
+        if kind == "as_name"
+        else _float(content)
+        if kind == "as_float"
+        else _exactly(int)(content)
+    )
 
 
 def _symbolic_bool(value: Any) -> Argument:
     ((kind, content),) = value.items()
-    return Ref(_of(str)(content)) if kind == "as_name" else _of(bool)(content)
+    return Ref(_exactly(str)(content)) if kind == "as_name" else _exactly(bool)(content)
 
 
 def _optional(value: Any) -> Argument:
@@ -228,15 +234,16 @@ def _constant(value: Any) -> Any:
 
 
 _ARGUMENTS: dict[str, Callable[[Any], Argument]] = {
-    "as_none": _constant, "as_tensor": _ref, "as_tensors": _each(_ref), "as_nested_tensors": _each(_each(_ref)),
-    "as_int": _of(int), "as_ints": _each(_of(int)), "as_int_lists": _each(_each(_of(int))), "as_float": _float,
-    "as_floats": _each(_float), "as_float_lists": _each(_each(_float)), "as_string": _of(str),
-    "as_strings": _each(_of(str)), "as_bool": _of(bool), "as_bools": _each(_of(bool)), "as_sym_int": _symbolic,
-    "as_sym_ints": _each(_symbolic), "as_sym_bool": _symbolic_bool, "as_sym_bools": _each(_symbolic_bool),
-    "as_sym_float": _symbolic, "as_sym_floats": _each(_symbolic), "as_optional_tensor": _optional,
-    "as_optional_tensors": _each(_optional), "as_scalar_type": lambda v: DTYPES[v], "as_device": _device,
-    "as_memory_format": lambda v: _MEMORY_FORMATS[v], "as_layout": lambda v: _LAYOUTS[v], "as_custom_obj": _ref,
-    "as_operator": lambda v: target_name(_of(str)(v)),
+    "as_none": _constant, "as_tensor": _ref, "as_tensors": _tuples(_ref), "as_nested_tensors": _tuples(_tuples(_ref)),
+    "as_int": _exactly(int), "as_ints": _tuples(_exactly(int)), "as_int_lists": _tuples(_tuples(_exactly(int))),
+    "as_float": _float, "as_floats": _tuples(_float), "as_float_lists": _tuples(_tuples(_float)),
+    "as_string": _exactly(str), "as_strings": _tuples(_exactly(str)), "as_bool": _exactly(bool),
+    "as_bools": _tuples(_exactly(bool)), "as_sym_int": _symbolic, "as_sym_ints": _tuples(_symbolic),
+    "as_sym_bool": _symbolic_bool, "as_sym_bools": _tuples(_symbolic_bool), "as_sym_float": _symbolic,
+    "as_sym_floats": _tuples(_symbolic), "as_optional_tensor": _optional, "as_optional_tensors": _tuples(_optional),
+    "as_scalar_type": lambda v: DTYPES[v], "as_device": _device, "as_memory_format": lambda v: _MEMORY_FORMATS[v],
+    "as_layout": lambda v: _LAYOUTS[v], "as_custom_obj": _ref,
+    "as_operator": lambda v: target_name(_exactly(str)(v)),
     "as_complex": lambda v: complex(_float(v["real"]), _float(v["imag"])),
 }  # fmt: skip
 
@@ -249,7 +256,7 @@ def tensor_meta(meta: Any) -> TensorMeta:
     shape = tuple(extent(e) for e in get(meta, "sizes", list))
     strides = tuple(extent(e) for e in get(meta, "strides", list))
     is_sound = all(isinstance(e, str) or (type(e) is int and 0 <= e < 1 << 62) for e in shape)
-    if len(shape) > _MOST_DIMENSIONS or not is_sound or len(strides) != len(shape):
+    if len(shape) > _MAX_RANK or not is_sound or len(strides) != len(shape):
         raise Malformed(f"a tensor has the shape {list(shape)[:8]}")
     return TensorMeta(dtype_name(meta), shape, strides)
 
@@ -279,18 +286,18 @@ def range_of(given: Any) -> tuple[int, int | None]:
     """Return the least and the greatest value of a symbol, None for no upper bound. Raises Malformed for a range
     without an int64."""
     least, most = given.get("min_val"), given.get("max_val")
-    least, most = least if type(least) is int else 0, most if type(most) is int and most <= _MOST else None
-    if least > _MOST or most is not None and most < -_MOST:
+    least, most = least if type(least) is int else 0, most if type(most) is int and most <= _MAX_INT64 else None
+    if least > _MAX_INT64 or most is not None and most < -_MAX_INT64:
         raise Malformed(f"no extent lies between {least} and {most}")
-    return max(least, -_MOST), most
+    return max(least, -_MAX_INT64), most
 
 
-_MOST = (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1
 
 
 # ---------------------------------------------------------------- the signature
 
-_STORED = {
+_STORED_INPUTS = {
     "parameter": ("parameter", "parameter_name"), "buffer": ("buffer", "buffer_name"),
     "tensor_constant": ("constant", "tensor_constant_name"), "custom_obj": ("custom_obj", "custom_obj_name"),
 }  # fmt: skip
@@ -304,13 +311,13 @@ def input_of(spec: Any) -> Input:
         return Input(get(value, "name", str), "user", "", _ARGUMENTS[field](content) if field in _ARGUMENTS else None)
     given = get(value, "arg", dict)
     if kind == "user_input":
-        name = _name(given)
+        name = _input_name(given)
         return Input(name, "user", "", None if name else argument(given))
     if kind == "token":
         return Input(get(given, "name", str), "token")
-    if kind not in _STORED:
+    if kind not in _STORED_INPUTS:
         raise Malformed(f"an input is of the kind `{kind[:60]}`, which is not known")
-    shown, field = _STORED[kind]
+    shown, field = _STORED_INPUTS[kind]
     return Input(get(given, "name", str), shown, get(value, field, str), None, value.get("persistent") is not False)
 
 

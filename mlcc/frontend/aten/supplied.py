@@ -26,11 +26,11 @@ def supplied(converters: Mapping[str, Converter]) -> dict[str, Converter]:
     for name, convert in converters.items():
         has_namespace = "::" in name or name.partition(".")[0] in _NAMESPACES or name.count(".") > 1
         target = name.replace("::", ".") if has_namespace else f"aten.{name}"
-        by_target[target.removeprefix("torch.ops.")] = _of_node(convert) if _takes_a_node(convert) else convert
+        by_target[target.removeprefix("torch.ops.")] = _adapt_tvm(convert) if _has_tvm_signature(convert) else convert
     return by_target
 
 
-def _takes_a_node(convert: Converter) -> bool:
+def _has_tvm_signature(convert: Converter) -> bool:
     """Return True if a converter has TVM's signature: two parameters, a node and the importer."""
     try:
         parameters = list(inspect.signature(convert).parameters.values())
@@ -47,14 +47,19 @@ class _Env(dict[Argument, Any]):
         return key
 
 
-def _of_node(convert: Converter) -> Converter:
+def _adapt_tvm(convert: Converter) -> Converter:
     def converted(t: Translator, **arguments: Any) -> Any:
         node = t.node
         assert node is not None
         env = _Env({Ref(name): value for name, value in t.values.items()})
         args = tuple(node.arguments.values())
         seen = SimpleNamespace(
-            args=args, kwargs={}, name=node.place.node, target=node.target, op="call_function", meta=dict(t.described())
+            args=args,
+            kwargs={},
+            name=node.place.node,
+            target=node.target,
+            op="call_function",
+            meta=dict(t.tvm_node_meta()),
         )
         importer = SimpleNamespace(
             env=env,

@@ -12,8 +12,8 @@ from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 
-_LONGEST = 20_000  # characters of an expression
-_EXACT = 1 << 20  # denominators up to which products of floats and extents are exact
+_MAX_LENGTH = 20_000  # characters of an expression
+_MAX_DENOMINATOR = 1 << 20  # denominators up to which products of floats and extents are exact
 
 _Binary = Callable[[Any, Any], Any]
 
@@ -60,7 +60,7 @@ def readable(text: str) -> int | str:
     Raises ValueError for other texts.
     """
     try:
-        tree = _Plain().visit(_tree(text))
+        tree = _ToInfix().visit(_tree(text))
         if isinstance(tree, ast.Constant) and type(tree.value) is int:
             return tree.value
         return ast.unparse(tree)
@@ -70,7 +70,7 @@ def readable(text: str) -> int | str:
 
 @functools.lru_cache(maxsize=4096)
 def _tree(text: str) -> ast.expr:
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_LENGTH:
         raise ValueError("too long")
     return ast.parse(text.strip(), mode="eval").body
 
@@ -86,7 +86,7 @@ _COMPARISONS: dict[str, ast.cmpop] = {
 _NAMES = {"true": True, "false": False}
 
 
-class _Plain(ast.NodeTransformer):
+class _ToInfix(ast.NodeTransformer):
     """Symbols and numbers instead of calls that make them, operators instead of calls of their names."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -146,7 +146,7 @@ def _expression(node: ast.expr, symbols: Mapping[str, tir.Expr]) -> Any:
                 raise _Unknown(name)
             return symbols[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _times(c.const(-1, "int64"), _expression(operand, symbols))
+            return _multiply(c.const(-1, "int64"), _expression(operand, symbols))
         case ast.UnaryOp(op=ast.Invert(), operand=operand):
             return c.logical_not(_expression(operand, symbols))
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
@@ -163,13 +163,13 @@ def _expression(node: ast.expr, symbols: Mapping[str, tir.Expr]) -> Any:
 def _binary(operator: ast.operator, a: Any, b: Any) -> Any:
     match operator:
         case ast.Add():
-            return _plus(a, b)
+            return _add(a, b)
         case ast.Sub():
-            return _plus(a, _times(c.const(-1, "int64"), b))
+            return _add(a, _multiply(c.const(-1, "int64"), b))
         case ast.Mult():
-            return _times(a, b)
+            return _multiply(a, b)
         case ast.Div():
-            return _divided(a, b)
+            return _divide(a, b)
     return _OPERATORS[type(operator)](a, b)
 
 
@@ -179,7 +179,7 @@ def _call(name: str, first: Any, rest: list[Any]) -> Any:
     if name in ("ToFloat", "Identity"):
         return first
     if name in ("IntTrueDiv", "FloatTrueDiv") and len(rest) == 1:
-        return _divided(first, rest[0])
+        return _divide(first, rest[0])
     if name == "Not":
         return c.logical_not(first)
     if name in _ROUNDED:  # extents are not negative: toward 0 is down
@@ -193,13 +193,13 @@ def _call(name: str, first: Any, rest: list[Any]) -> Any:
 
 def _ratio(value: Fraction) -> Any:
     """Return a fraction as an expression. Raises ValueError if computing with it in float64 would not be exact."""
-    if value.denominator > _EXACT or abs(value.numerator) > _EXACT:
+    if value.denominator > _MAX_DENOMINATOR or abs(value.numerator) > _MAX_DENOMINATOR:
         raise ValueError("inexact")
     number = c.const(value.numerator, "int64")
     return number if value.denominator == 1 else _Ratio(number, value.denominator)
 
 
-def _parts(value: Any) -> tuple[tir.Expr, int]:
+def _exact_parts(value: Any) -> tuple[tir.Expr, int]:
     """Return numerator and divisor of an operand. Raises ValueError for inexact ones: the divisor is no power of 2."""
     number, divisor = value if isinstance(value, _Ratio) else (value, 1)
     if divisor & (divisor - 1):
@@ -207,36 +207,36 @@ def _parts(value: Any) -> tuple[tir.Expr, int]:
     return number, divisor
 
 
-def _simple(number: tir.Expr, divisor: int) -> Any:
-    if divisor > _EXACT:
+def _make_ratio(number: tir.Expr, divisor: int) -> Any:
+    if divisor > _MAX_DENOMINATOR:
         raise ValueError("inexact")
     return number if divisor == 1 else _Ratio(number, divisor)
 
 
-def _times(a: Any, b: Any) -> Any:
-    (x, below), (y, beneath) = _parts(a), _parts(b)
-    return _simple(c.mul(x, y), below * beneath)
+def _multiply(a: Any, b: Any) -> Any:
+    (x, below), (y, beneath) = _exact_parts(a), _exact_parts(b)
+    return _make_ratio(c.mul(x, y), below * beneath)
 
 
-def _plus(a: Any, b: Any) -> Any:
-    (x, below), (y, beneath) = _parts(a), _parts(b)
+def _add(a: Any, b: Any) -> Any:
+    (x, below), (y, beneath) = _exact_parts(a), _exact_parts(b)
     if below == beneath:
-        return _simple(c.add(x, y), below)
+        return _make_ratio(c.add(x, y), below)
     above = c.add(c.mul(x, c.const(beneath, "int64")), c.mul(y, c.const(below, "int64")))
-    return _simple(above, below * beneath)
+    return _make_ratio(above, below * beneath)
 
 
-def _divided(a: Any, b: Any) -> Any:
+def _divide(a: Any, b: Any) -> Any:
     """A ratio. Of an integer and another, rounding to float64 does not change what is below it."""
     divisor = tir.const_int(b) if isinstance(b, tir.Expr) else None
     if divisor is None or divisor < 1:
         raise ValueError("inexact")
-    x, below = _parts(a)
-    return _simple(x, below * divisor)
+    x, below = _exact_parts(a)
+    return _make_ratio(x, below * divisor)
 
 
 def _power(base: Any, exponent: ast.expr) -> Any:
     power = exponent.value if isinstance(exponent, ast.Constant) else None
     if not isinstance(power, int) or not 1 <= power <= 4:
         raise ValueError("exponent")
-    return functools.reduce(_times, [base] * power)
+    return functools.reduce(_multiply, [base] * power)

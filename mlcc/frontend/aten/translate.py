@@ -50,7 +50,7 @@ class Translator(Emitter):
         self.allow_packed = allow_packed  # operators without a converter become packed functions
         self.problems = Problems()
         self.name = program.name
-        self.program = functional(_inlined(program), self._refuse)
+        self.program = functional(_with_wrappers_inlined(program), self._refuse)
         self.own = supplied(converters or {})
         self.symbols: dict[str, tir.Expr] = {}
         self.values: dict[str, Any] = {}
@@ -90,11 +90,11 @@ class Translator(Emitter):
         self.match_cast(given, relax.ShapeStructInfo((symbol,), 1))
         most = self.program.ranges.get(name, (0, None))[1]
         if isinstance(value, relax.Expr) and most is not None:  # upper bounds of extents are used to plan memory
-            self.hold(symbol, None, most)
+            self.check_range(symbol, None, most)
             self.symbols[name] = c.minimum(symbol, c.const(most, "int64"))
         return self.symbols[name]
 
-    def inside(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
+    def inline_graph(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
         """Inline a graph that is an argument; return its results."""
         outside, node, outputs = self.values, self.node, self.outputs
         self.values = dict(zip(graph.inputs, operands, strict=False))
@@ -113,12 +113,12 @@ class Translator(Emitter):
         finally:
             self.symbols = before
 
-    def branch(self, graph: Graph, operands: Sequence[Any]) -> relax.SeqExpr:
+    def branch_body(self, graph: Graph, operands: Sequence[Any]) -> relax.SeqExpr:
         """Convert a graph that is an argument to a separate sequence whose result is the tuple of its outputs."""
         with self.apart():
-            return self.bb.sequence(lambda: self.emit(convert.as_expr(self.inside(graph, operands))))
+            return self.bb.sequence(lambda: self.emit(convert.as_expr(self.inline_graph(graph, operands))))
 
-    def hold(self, value: tir.Expr, least: int | None, most: int | None) -> None:
+    def check_range(self, value: tir.Expr, least: int | None, most: int | None) -> None:
         """Emit a run-time check that a number is in a range."""
         ends = [c.maximum(value, c.const(least, "int64"))] if least is not None else []
         ends += [c.minimum(value, c.const(most, "int64"))] if most is not None else []
@@ -133,7 +133,7 @@ class Translator(Emitter):
             chosen = tir.Select(one.dtype, condition, one, zero)
             self.bb.match_cast(self.shape_expr([chosen]), relax.ShapeStructInfo((one,), 1), "holds")
 
-    def described(self) -> Mapping[str, Any]:
+    def tvm_node_meta(self) -> Mapping[str, Any]:
         """Return the metadata of the current node, in the form of TVM's nodes."""
         return {"outputs": self.outputs}
 
@@ -153,19 +153,19 @@ class Translator(Emitter):
         self.node = node
         self.outputs = tuple(self._metas.get(name) if name else None for name in node.outputs)
         convert = self.own.get(node.target) or self.own.get(node.target.rpartition(".")[0])
-        if convert is None and self._is_known_number(node):
+        if convert is None and self._bind_known_number(node):
             return
         convert = convert or converter(node.target) or (packed if self.allow_packed else None)
         if convert is None and not has_complex_converter(node.target):
             self.problems.unknown(node.target, span)
             return
         try:
-            with self.at(span, _without_mark(_stem(node))):
+            with self.at(span, _without_in_place_mark(_stem(node))):
                 arguments = {name: self.argument(value) for name, value in node.arguments.items()}
                 self._declare_results()
                 result = complex_converter(node.target, arguments, convert)(self, **arguments)
                 self._bind(node, result)
-        except _Missing:
+        except _FailedInput:
             pass
         except Unsupported as problem:
             self.problems.unsupported(node.target, span, problem)
@@ -174,7 +174,7 @@ class Translator(Emitter):
             why = f"its arguments are not as the operator has them ({type(problem).__name__}: {str(problem)[:200]})"
             self.problems.unsupported(node.target, span, Unsupported(why))
 
-    def _is_known_number(self, node: AtenNode) -> bool:
+    def _bind_known_number(self, node: AtenNode) -> bool:
         """Bind a number of run time to the expression that the exporter states for it, if that is known."""
         if len(node.outputs) != 1 or not node.outputs[0] or not isinstance(self.outputs[0], NumberMeta):
             return False
@@ -193,17 +193,17 @@ class Translator(Emitter):
         return True
 
     def _declare_results(self) -> None:
-        """Create symbols for data-dependent extents of results; `_stated` defines them from the computed shapes."""
+        """Create symbols for data-dependent extents of results; `_with_stated_meta` takes them from the results."""
         for meta in self.outputs:
             for extent in meta.shape if isinstance(meta, TensorMeta) else ():
                 if isinstance(extent, str) and extent.isidentifier() and extent not in self.symbols:
                     self.symbols[extent] = self.symbol(extent)
 
     def argument(self, value: Argument) -> Any:
-        """Convert an argument for converters. Raises _Missing for a value of a node that could not be imported."""
+        """Convert an argument for converters. Raises _FailedInput for a value of a node that could not be imported."""
         if isinstance(value, Ref):
             if value.name not in self.values:
-                raise _Missing(value.name)
+                raise _FailedInput(value.name)
             return self.values[value.name]
         if isinstance(value, Symbolic):
             return parse_extent(value.text, self.symbols)
@@ -214,14 +214,14 @@ class Translator(Emitter):
         return value
 
     def _bind(self, node: AtenNode, result: Any) -> None:
-        if node.listed and len(node.outputs) == 1 and node.outputs[0] and self.outputs[0] is None:
+        if node.is_list and len(node.outputs) == 1 and node.outputs[0] and self.outputs[0] is None:
             self.values[node.outputs[0]] = list(result)  # that `getitem` takes apart
             return
         for name, meta, value in zip(node.outputs, self.outputs, _flat(result), strict=False):
             if name is not None and value is not None:
-                self.values[name] = self._stated(node, name, meta, value)
+                self.values[name] = self._with_stated_meta(node, name, meta, value)
 
-    def _stated(self, node: AtenNode, name: str, meta: Any, value: Any) -> Any:
+    def _with_stated_meta(self, node: AtenNode, name: str, meta: Any, value: Any) -> Any:
         """A result with the shape and dtype that the exporter states."""
         if isinstance(value, Complex) and isinstance(meta, TensorMeta):
             shape, dtype = [self.extent(e) for e in meta.shape], PARTS[meta.dtype]
@@ -233,7 +233,9 @@ class Translator(Emitter):
         if self.dtype(value) != meta.dtype:
             raise Unsupported(f"it gives {self.dtype(value)} where the program states {meta.dtype}")
         known = self.as_known(value, [self.extent(e) for e in meta.shape], meta.dtype)
-        return known if isinstance(known, relax.Constant) else self.named(self.emit(known), _without_mark(name))
+        return (
+            known if isinstance(known, relax.Constant) else self.named(self.emit(known), _without_in_place_mark(name))
+        )
 
 
 def packed(t: Translator, **arguments: Any) -> list[relax.Expr]:
@@ -253,12 +255,12 @@ def _stem(node: AtenNode) -> str:
     return named[0] if len(named) == 1 else node.target.split(".")[1:2][0] if "." in node.target else node.target
 
 
-def _without_mark(name: str) -> str:
+def _without_in_place_mark(name: str) -> str:
     """The name of a value that was made in place, without the mark of that: `relu__1` is `relu_1`."""
     return re.sub(r"(?<=[^_])_(?=(_\d+)?$)", "", name)
 
 
-class _Missing(Exception):
+class _FailedInput(Exception):
     """A value of a node that could not be imported."""
 
 
@@ -268,7 +270,7 @@ def _flat(results: Any) -> list[Any]:
     return [results]
 
 
-def _inlined(program: Program) -> Program:
+def _with_wrappers_inlined(program: Program) -> Program:
     from dataclasses import replace
 
     graph = inlined(program.graph)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class Step:
     """A view of the whole operand: the identity."""
 
-    def again(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         """Derive the view again from `base`, the operand's current value."""
         return base
 
-    def back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         """Write through the view: return the operand after the view was set to `new`."""
         return new
 
@@ -30,10 +30,10 @@ class Step:
 class Reshaped(Step):
     """The elements in another shape."""
 
-    def again(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit("aten.reshape.default", {"self": base, "shape": as_arguments(part.shape)}, part)
 
-    def back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit("aten.reshape.default", {"self": new, "shape": as_arguments(whole.shape)}, whole)
 
 
@@ -43,10 +43,10 @@ class Permuted(Step):
 
     order: tuple[int, ...]
 
-    def again(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit("aten.permute.default", {"self": base, "dims": self.order}, part)
 
-    def back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         inverse = tuple(self.order.index(i) for i in range(len(self.order)))
         return f.emit("aten.permute.default", {"self": new, "dims": inverse}, whole)
 
@@ -59,10 +59,10 @@ class Part(Step):
     put: str
     arguments: tuple[tuple[str, Argument], ...]
 
-    def again(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit(self.take, {"self": base, **dict(self.arguments)}, part)
 
-    def back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit(self.put, {"self": base, "src": new, **dict(self.arguments)}, whole)
 
 
@@ -70,10 +70,10 @@ class Part(Step):
 class Expanded(Step):
     """Elements that appear several times."""
 
-    def again(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit("aten.expand.default", {"self": base, "size": as_arguments(part.shape)}, part)
 
-    def back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         if whole.shape == part.shape:
             return new
         raise Unsupported("it writes to a tensor whose elements appear several times")
@@ -85,10 +85,10 @@ class Unwritable(Step):
 
     reason: str
 
-    def again(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         raise Unsupported(self.reason)
 
-    def back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
+    def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         raise Unsupported(self.reason)
 
 
@@ -113,7 +113,7 @@ def view_steps(node: AtenNode, metas: Mapping[str, Meta]) -> Sequence[View | Non
     if not isinstance(given, Ref) or not isinstance(whole, TensorMeta):
         return ()
     try:
-        steps = make(_Seen(node, whole, parts))
+        steps = make(_ViewCall(node, whole, parts))
     except Unsupported as problem:
         steps = [Unwritable(problem.reason)] * len(parts)
     except (TypeError, KeyError, IndexError, ValueError):
@@ -135,7 +135,7 @@ def as_arguments(shape: Sequence[Extent]) -> tuple[Argument, ...]:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _ViewCall:
     """A call whose results are views."""
 
     node: AtenNode
@@ -159,24 +159,24 @@ class _Seen:
         return meta
 
 
-_Steps = Sequence[Step | None]
+_ViewSteps = Sequence[Step | None]
 
 
-def _all(seen: _Seen) -> _Steps:
+def _identity(seen: _ViewCall) -> _ViewSteps:
     return [Step()]
 
 
-def _reshaped(seen: _Seen) -> _Steps:
+def _reshaped(seen: _ViewCall) -> _ViewSteps:
     if seen.part.dtype != seen.whole.dtype:
         raise Unsupported("it writes to memory that is shown in another dtype")
     return [Reshaped()]
 
 
-def _reshaped_where_possible(seen: _Seen) -> _Steps:
+def _reshaped_if_view(seen: _ViewCall) -> _ViewSteps:
     return [Reshaped() if is_view(seen.whole, seen.part) else None]
 
 
-def _same_where_possible(seen: _Seen) -> _Steps:
+def _alias_if_same_layout(seen: _ViewCall) -> _ViewSteps:
     """Conversions (`to`, `contiguous`): an alias of the operand if dtype and layout are the same, else a copy."""
     if seen.get("copy") is True or seen.part.dtype != seen.whole.dtype:
         return [None]
@@ -185,23 +185,23 @@ def _same_where_possible(seen: _Seen) -> _Steps:
     return [Step() if is_same_layout(seen.whole, seen.part) else None]
 
 
-def _dropout(seen: _Seen) -> _Steps:
+def _dropout(seen: _ViewCall) -> _ViewSteps:
     return [None if seen.get("train") is True else Step()]
 
 
-def _permuted(order: Callable[[_Seen, int], Sequence[int]]) -> Callable[[_Seen], _Steps]:
-    def make(seen: _Seen) -> _Steps:
+def _permuted(order: Callable[[_ViewCall, int], Sequence[int]]) -> Callable[[_ViewCall], _ViewSteps]:
+    def make(seen: _ViewCall) -> _ViewSteps:
         return [Permuted(tuple(order(seen, len(seen.whole.shape))))]
 
     return make
 
 
-def _by_dims(seen: _Seen, rank: int) -> Sequence[int]:
+def _by_dims(seen: _ViewCall, rank: int) -> Sequence[int]:
     return [int(d) % rank for d in seen.get("dims")]
 
 
-def _swapped(first: str, second: str) -> Callable[[_Seen, int], Sequence[int]]:
-    def order(seen: _Seen, rank: int) -> Sequence[int]:
+def _swapped(first: str, second: str) -> Callable[[_ViewCall, int], Sequence[int]]:
+    def order(seen: _ViewCall, rank: int) -> Sequence[int]:
         axes = list(range(rank))
         if rank:
             a, b = int(seen.get(first)) % rank, int(seen.get(second)) % rank
@@ -211,15 +211,15 @@ def _swapped(first: str, second: str) -> Callable[[_Seen, int], Sequence[int]]:
     return order
 
 
-def _reversed(seen: _Seen, rank: int) -> Sequence[int]:
+def _reversed(seen: _ViewCall, rank: int) -> Sequence[int]:
     return list(reversed(range(rank)))
 
 
-def _last_two(seen: _Seen, rank: int) -> Sequence[int]:
+def _last_two(seen: _ViewCall, rank: int) -> Sequence[int]:
     return [*range(rank - 2), rank - 1, rank - 2] if rank > 1 else list(range(rank))
 
 
-def _moved(seen: _Seen, rank: int) -> Sequence[int]:
+def _moved(seen: _ViewCall, rank: int) -> Sequence[int]:
     source, destination = seen.get("source"), seen.get("destination")
     sources = [int(d) % rank for d in (source if isinstance(source, tuple) else (source,))]
     targets = [int(d) % rank for d in (destination if isinstance(destination, tuple) else (destination,))]
@@ -227,7 +227,7 @@ def _moved(seen: _Seen, rank: int) -> Sequence[int]:
     return [sources[targets.index(i)] if i in targets else next(rest) for i in range(rank)]
 
 
-def _expanded(seen: _Seen) -> _Steps:
+def _expanded(seen: _ViewCall) -> _ViewSteps:
     return [Expanded()]
 
 
@@ -237,11 +237,11 @@ def slice_of(dim: int, start: Argument, end: Argument, step: Argument = 1) -> Pa
     return Part("aten.slice.Tensor", "aten.slice_scatter.default", given)
 
 
-def _slice(seen: _Seen) -> _Steps:
+def _slice(seen: _ViewCall) -> _ViewSteps:
     return [slice_of(seen.axis(), seen.get("start"), seen.get("end"), seen.get("step", 1))]
 
 
-def _narrow(seen: _Seen) -> _Steps:
+def _narrow(seen: _ViewCall) -> _ViewSteps:
     start, length = seen.get("start"), seen.get("length")
     if not isinstance(start, int) or not isinstance(length, int):
         raise Unsupported("it writes through `narrow` with symbolic bounds")
@@ -252,24 +252,24 @@ def _narrow(seen: _Seen) -> _Steps:
     return [slice_of(seen.axis(), start, start + length)]
 
 
-def _select(seen: _Seen) -> _Steps:
+def _select(seen: _ViewCall) -> _ViewSteps:
     given = (("dim", seen.axis()), ("index", seen.get("index")))
     return [Part("aten.select.int", "aten.select_scatter.default", given)]
 
 
-def _diagonal(seen: _Seen) -> _Steps:
+def _diagonal(seen: _ViewCall) -> _ViewSteps:
     given = tuple((name, seen.get(name, default)) for name, default in (("offset", 0), ("dim1", 0), ("dim2", 1)))
     return [Part("aten.diagonal.default", "aten.diagonal_scatter.default", given)]
 
 
-def _as_strided(seen: _Seen) -> _Steps:
+def _as_strided(seen: _ViewCall) -> _ViewSteps:
     if not is_contiguous(seen.whole):
         raise Unsupported("`as_strided` of a tensor that does not lie in order")
     given = tuple((name, seen.get(name)) for name in ("size", "stride", "storage_offset"))
     return [Part("aten.as_strided.default", "aten.as_strided_scatter.default", given)]
 
 
-def _unbind(seen: _Seen) -> _Steps:
+def _unbind(seen: _ViewCall) -> _ViewSteps:
     dim = seen.axis()
     return [
         Part("aten.select.int", "aten.select_scatter.default", (("dim", dim), ("index", i)))
@@ -277,7 +277,7 @@ def _unbind(seen: _Seen) -> _Steps:
     ]
 
 
-def _split(seen: _Seen) -> _Steps:
+def _split(seen: _ViewCall) -> _ViewSteps:
     """Consecutive parts of an axis, of the sizes in the arguments; the last one may be smaller."""
     dim = seen.axis()
     count = len(seen.parts)
@@ -290,7 +290,7 @@ def _split(seen: _Seen) -> _Steps:
     return _consecutive(dim, [sizes] * count)
 
 
-def _tensor_split(seen: _Seen) -> _Steps:
+def _tensor_split(seen: _ViewCall) -> _ViewSteps:
     dim = seen.axis()
     extent = seen.whole.shape[dim]
     indices, sections = seen.get("indices"), seen.get("sections")
@@ -302,18 +302,18 @@ def _tensor_split(seen: _Seen) -> _Steps:
     return _consecutive(dim, [extent // sections + (i < extent % sections) for i in range(sections)])
 
 
-def _consecutive(dim: int, sizes: Sequence[Argument]) -> _Steps:
+def _consecutive(dim: int, sizes: Sequence[Argument]) -> _ViewSteps:
     """Slices of these sizes, one after the other."""
     steps: list[Step] = []
     start: Argument = 0
     for size in sizes:
-        end = _sum(start, size)
+        end = _add(start, size)
         steps.append(slice_of(dim, start, end))
         start = end
     return steps
 
 
-def _sum(a: Argument, b: Argument) -> Argument:
+def _add(a: Argument, b: Argument) -> Argument:
     if isinstance(a, int) and isinstance(b, int):
         return a + b
     texts = [v.text if isinstance(v, Symbolic) else str(v) for v in (a, b)]
@@ -322,19 +322,19 @@ def _sum(a: Argument, b: Argument) -> Argument:
     return Symbolic(f"({texts[0]}) + ({texts[1]})")
 
 
-def _other(seen: _Seen) -> _Steps:
+def _unsupported_view(seen: _ViewCall) -> _ViewSteps:
     raise Unsupported(f"it writes to memory that `{seen.node.target}` shows in another way")
 
 
-_VIEWS: dict[str, Callable[[_Seen], _Steps]] = {
+_VIEWS: dict[str, Callable[[_ViewCall], _ViewSteps]] = {
     f"aten.{name}": make
     for make, names in {
-        _all: "alias detach lift_fresh lift positive resolve_conj resolve_neg conj real detach_ requires_grad_ "
+        _identity: "alias detach lift_fresh lift positive resolve_conj resolve_neg conj real detach_ requires_grad_ "
               "expand_dims _conj view_as_real_copy",
         _reshaped: "view _unsafe_view squeeze unsqueeze view_as _reshape_alias unflatten atleast_1d atleast_2d "
                    "atleast_3d",
-        _reshaped_where_possible: "reshape flatten reshape_as ravel",
-        _same_where_possible: "contiguous to type_as",
+        _reshaped_if_view: "reshape flatten reshape_as ravel",
+        _alias_if_same_layout: "contiguous to type_as",
         _dropout: "dropout feature_dropout alpha_dropout feature_alpha_dropout",
         _permuted(_by_dims): "permute",
         _permuted(_swapped("dim0", "dim1")): "transpose swapdims",
@@ -346,7 +346,7 @@ _VIEWS: dict[str, Callable[[_Seen], _Steps]] = {
         _slice: "slice", _narrow: "narrow", _select: "select", _diagonal: "diagonal linalg_diagonal",
         _as_strided: "as_strided", _unbind: "unbind", _split: "split split_with_sizes chunk",
         _tensor_split: "tensor_split",
-        _other: "unfold view_as_real view_as_complex imag hsplit vsplit dsplit squeeze_copy",
+        _unsupported_view: "unfold view_as_real view_as_complex imag hsplit vsplit dsplit squeeze_copy",
     }.items()
     for name in names.split()
 }  # fmt: skip

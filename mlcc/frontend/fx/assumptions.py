@@ -19,10 +19,10 @@ def ranges_of(given: FakeInputs) -> dict[str, tuple[int, int | None]]:
     """
     env = given.mode.shape_env
     assumed = [guard.expr for guard in env.guards]
-    problems = [_diagnostic(expr, given.names) for expr in assumed if not _is_limit(expr)]
+    problems = [_diagnostic(expr, given.names) for expr in assumed if not _is_upper_bound(expr)]
     ranges: dict[str, tuple[int, int | None]] = {}
     for expr in assumed:
-        if _is_limit(expr):
+        if _is_upper_bound(expr):
             most = int(expr.rhs) - isinstance(expr, sympy.Lt)
             ranges[str(expr.lhs)] = 0, min(most, ranges.get(str(expr.lhs), (0, most))[1] or most)
     if problems:
@@ -30,7 +30,7 @@ def ranges_of(given: FakeInputs) -> dict[str, tuple[int, int | None]]:
     return ranges
 
 
-def _is_limit(expr: sympy.Basic) -> bool:
+def _is_upper_bound(expr: sympy.Basic) -> bool:
     """Return True if a condition is `symbol < number` or `symbol <= number`."""
     return isinstance(expr, (sympy.Lt, sympy.Le)) and expr.lhs.is_Symbol and expr.rhs.is_Integer
 

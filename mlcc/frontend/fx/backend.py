@@ -27,7 +27,7 @@ from mlcc.frontend.fx.purity import is_pure
 from mlcc.frontend.fx.runner import Runner
 from mlcc.frontend.fx.trace import ModelError, Trace, traced
 
-_count = itertools.count()  # of the graphs, which have numbers in warnings
+_graph_numbers = itertools.count()  # of the graphs, which have numbers in warnings
 
 
 def mlcc_backend(
@@ -44,8 +44,8 @@ def compile_graph(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: 
     """Compile a captured graph for its inputs."""
     trace = None if _needs_gradients(inputs) else _pure_trace(graph, inputs, settings)
     if trace is not None:
-        return _compiled(trace, settings) or graph.forward
-    return _by_autograd(graph, inputs, settings)
+        return _compile(trace, settings) or graph.forward
+    return _compile_with_autograd(graph, inputs, settings)
 
 
 def _needs_gradients(inputs: Sequence[Any]) -> bool:
@@ -85,11 +85,11 @@ def frozen(trace: Trace, inputs: Sequence[Any], names: Mapping[int, str] | None 
     return replace(trace, bound=tuple(bound))
 
 
-def _by_autograd(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Options) -> Callable[..., Any]:
+def _compile_with_autograd(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Options) -> Callable[..., Any]:
     """Compile the graphs into which AOTAutograd splits the graph: a functional one, or a forward and a backward one."""
 
     def compile_part(part: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
-        run = _compiled(Trace(part, (None,) * len(part.graph.find_nodes(op="placeholder"))), settings)
+        run = _compile(Trace(part, (None,) * len(part.graph.find_nodes(op="placeholder"))), settings)
         return _boxed(run or part.forward)
 
     compiler: Callable[..., Any] = aot_autograd(fw_compiler=compile_part, decompositions=missing_decompositions())
@@ -108,15 +108,17 @@ def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     return boxed
 
 
-def _compiled(trace: Trace, settings: Options) -> Callable[..., Any] | None:
+def _compile(trace: Trace, settings: Options) -> Callable[..., Any] | None:
     """The compiled graph; None, after a warning, if there are operators that cannot be imported."""
-    number = next(_count)
+    number = next(_graph_numbers)
     outputs = trace.module.graph.output_node().all_input_nodes
     if not any(isinstance(node.meta.get("val"), torch.Tensor) for node in outputs):
         return None  # nothing to compute
     try:
         function = function_of(trace, f"graph {number}")
-        artifact = mlcc.build(settings.prepared(function.module), target=settings.target, opt_level=settings.opt_level)
+        artifact = mlcc.build(
+            settings.apply_pipeline(function.module), target=settings.target, opt_level=settings.opt_level
+        )
     except CompileError as problem:
         if settings.strict:
             raise

@@ -21,7 +21,7 @@ from mlcc.ir.dtypes import INT64
 from mlcc.ops.relations import variables
 from mlcc.relax import TensorStructInfo
 
-_FORM = 'an input is ((shape), dtype), such as (("n", 3, 32, 32), "float32"), or a tensor'
+_INPUT_HELP = 'an input is ((shape), dtype), such as (("n", 3, 32, 32), "float32"), or a tensor'
 _OPERATORS: dict[type[tir.Expr], Callable[[Any, Any], Any]] = {
     tir.Add: operator.add, tir.Sub: operator.sub, tir.Mul: operator.mul, tir.FloorDiv: operator.floordiv,
     tir.FloorMod: operator.mod, tir.Min: torch.sym_min, tir.Max: torch.sym_max,
@@ -41,17 +41,17 @@ def input_types(given: Sequence[Any]) -> list[ir.TensorStructInfo]:
 
 def _input_type(index: int, entry: Any, symbols: dict[str, tir.Expr]) -> ir.TensorStructInfo:
     try:
-        shape, dtype = _parts(entry)
-        info = TensorStructInfo([_parsed(e, symbols) if isinstance(e, str) else e for e in shape], dtype)
+        shape, dtype = _shape_and_dtype(entry)
+        info = TensorStructInfo([_parse_symbolic(e, symbols) if isinstance(e, str) else e for e in shape], dtype)
         torch_dtype(dtype)
         if any((tir.const_int(e) or 0) < 0 for e in info.dims or ()):
             raise ValueError("a negative extent")
         return info
     except (ValueError, TypeError, SyntaxError, Unsupported, CompileError) as problem:
-        raise CompileError(error("E1031", f"input {index} is {entry!r}: {problem}", help=_FORM)) from None
+        raise CompileError(error("E1031", f"input {index} is {entry!r}: {problem}", help=_INPUT_HELP)) from None
 
 
-def _parts(entry: Any) -> tuple[Sequence[Any], str]:
+def _shape_and_dtype(entry: Any) -> tuple[Sequence[Any], str]:
     """Shape and dtype of `((shape), dtype)`, of a bare shape, which is float32, or of a tensor."""
     if hasattr(entry, "shape") and hasattr(entry, "dtype"):
         return tuple(entry.shape), str(entry.dtype).removeprefix("torch.")
@@ -63,12 +63,12 @@ def _parts(entry: Any) -> tuple[Sequence[Any], str]:
 def _variables(entry: Any) -> list[tir.Var]:
     """The variables that the caller made himself."""
     try:
-        return variables(TensorStructInfo([e for e in _parts(entry)[0] if not isinstance(e, str)]))
+        return variables(TensorStructInfo([e for e in _shape_and_dtype(entry)[0] if not isinstance(e, str)]))
     except (TypeError, ValueError, CompileError):  # `_input_type` says what is wrong
         return []
 
 
-def _parsed(text: str, symbols: dict[str, tir.Expr]) -> tir.Expr:
+def _parse_symbolic(text: str, symbols: dict[str, tir.Expr]) -> tir.Expr:
     for name in symbols_of(text):
         symbols.setdefault(name, tir.Var(name, INT64))
     return parse_extent(text, symbols)
@@ -107,14 +107,14 @@ def fake_inputs(types: Sequence[ir.TensorStructInfo], sizes: Mapping[str, int]) 
         names[str(symbol)] = variable.name
     with mode:
         tensors = tuple(
-            torch.empty([_number(e, numbers) for e in t.dims or ()], dtype=torch_dtype(str(t.dtype))) for t in types
+            torch.empty([_sym_int(e, numbers) for e in t.dims or ()], dtype=torch_dtype(str(t.dtype))) for t in types
         )
     return FakeInputs(mode, tensors, names)
 
 
-def _number(extent: tir.Expr, numbers: Mapping[tir.Var, Any]) -> Any:
+def _sym_int(extent: tir.Expr, numbers: Mapping[tir.Var, Any]) -> Any:
     if isinstance(extent, tir.Var):
         return numbers[extent]
     if isinstance(extent, tir.BinaryOp):
-        return _OPERATORS[type(extent)](_number(extent.lhs, numbers), _number(extent.rhs, numbers))
+        return _OPERATORS[type(extent)](_sym_int(extent.lhs, numbers), _sym_int(extent.rhs, numbers))
     return tir.const_int(extent)

@@ -76,8 +76,8 @@ def function_of(trace: Trace, name: str) -> GraphFunction:
 
 
 def _function_of(trace: Trace, t: Translator) -> GraphFunction:
-    users = _users(trace, t.program)
-    symbols = _symbols(users)
+    users = _user_inputs(trace, t.program)
+    symbols = _symbol_sources(users)
     t.symbols.update({symbol: t.symbol(symbol) for symbol in symbols})
     for given in t.program.inputs:
         if given.kind != "user":
@@ -106,7 +106,7 @@ def _function_of(trace: Trace, t: Translator) -> GraphFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class _User:
+class _UserInput:
     """An input that callers pass."""
 
     position: int
@@ -115,18 +115,18 @@ class _User:
     is_used: bool  # by nodes, or for the symbols in its shape
 
 
-def _users(trace: Trace, program: Program) -> list[_User]:
+def _user_inputs(trace: Trace, program: Program) -> list[_UserInput]:
     nodes = list(trace.module.graph.find_nodes(op="placeholder"))
     users = []
     for index, (node, bound) in enumerate(zip(nodes, trace.bound, strict=True)):
         if bound is None:
             meta = program.graph.values.get(node.name)
             symbolic = isinstance(meta, TensorMeta) and any(isinstance(extent, str) for extent in meta.shape)
-            users.append(_User(index - trace.held, node.name, meta, bool(node.users) or symbolic))
+            users.append(_UserInput(index - trace.held, node.name, meta, bool(node.users) or symbolic))
     return users
 
 
-def _symbols(users: Sequence[_User]) -> dict[str, Extent]:
+def _symbol_sources(users: Sequence[_UserInput]) -> dict[str, Extent]:
     """Map each symbol to the source of its value, preferably an extent of a tensor."""
     sources: dict[str, Extent] = {}
     for user in users:
@@ -139,7 +139,7 @@ def _symbols(users: Sequence[_User]) -> dict[str, Extent]:
     return sources
 
 
-def _parameter(t: Translator, user: _User) -> relax.Var:
+def _parameter(t: Translator, user: _UserInput) -> relax.Var:
     assert isinstance(user.meta, TensorMeta)
     param = t.parameter(user.name, [t.extent(extent) for extent in user.meta.shape], user.meta.dtype)
     t.values[user.name] = param
@@ -155,17 +155,17 @@ def _outputs(graph: torch.fx.Graph, values: Sequence[Argument]) -> tuple[dict[Re
     Tensors that alias are views of the one that owns the memory. Raises Unsupported if that one cannot be returned.
     """
     given = graph.output_node().args[0]
-    bases = _bases(graph)
+    bases = _alias_owners(graph)
     results: dict[Ref, torch.Tensor] = {}
     outputs: list[Output] = []
     for node, value in zip(given, values, strict=True):
         fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else node
         base = bases.get(node)
         if base is not None:
-            index = _index(results, Ref(base.name), base.meta["val"])
+            index = _result_index(results, Ref(base.name), base.meta["val"])
             outputs.append(View(index, _numbers(fake.shape), _numbers(fake.stride()), _number(fake.storage_offset())))
         elif isinstance(fake, torch.Tensor):
-            outputs.append(Result(_index(results, value, fake)))
+            outputs.append(Result(_result_index(results, value, fake)))
         elif fake is None or isinstance(fake, (int, float, torch.SymInt)):
             outputs.append(None if fake is None else _number(fake))
         else:
@@ -173,13 +173,13 @@ def _outputs(graph: torch.fx.Graph, values: Sequence[Argument]) -> tuple[dict[Re
     return results, outputs
 
 
-def _index(results: dict[Ref, torch.Tensor], name: Ref, fake: torch.Tensor) -> int:
+def _result_index(results: dict[Ref, torch.Tensor], name: Ref, fake: torch.Tensor) -> int:
     """The position of a result, which is added if it is new."""
     results.setdefault(name, fake)
     return list(results).index(name)
 
 
-def _bases(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:
+def _alias_owners(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:
     """For the outputs that share memory with other outputs: the tensors that own it, which nodes made."""
     sharing: dict[StorageWeakRef, set[torch.fx.Node]] = {}
     for node in graph.output_node().all_input_nodes:

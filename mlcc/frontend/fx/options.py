@@ -22,7 +22,7 @@ class Options:
 
     pipeline: str | Pipeline | Callable[[IRModule], IRModule] | None = None  # of passes before those of `mlcc.build`
 
-    def prepared(self, module: IRModule) -> IRModule:
+    def apply_pipeline(self, module: IRModule) -> IRModule:
         """The module after the pipeline."""
         if self.pipeline is None:
             return module

@@ -24,22 +24,22 @@ class Runner:
     def __init__(self, made: GraphFunction, main: Callable[..., Any]) -> None:
         self._main = main
         self._tensors, self._sizes, self._symbols = made.tensors, made.sizes, made.symbols
-        self._read = [_as_foretold(result) for result in made.results]
-        self._outputs = [_maker(output) for output in made.outputs]
+        self._read = [_as_traced(result) for result in made.results]
+        self._outputs = [_output_maker(output) for output in made.outputs]
 
     def __call__(self, *args: Any) -> list[Any]:
         given: list[Any] = [_array(args[index]) for index in self._tensors]
         if self._sizes:
             given.append(tuple(args[index] for index in self._sizes))
         results = [read(array) for read, array in zip(self._read, self._main(*given), strict=True)]
-        values = {symbol: _value(place, args) for symbol, place in self._symbols.items()}
+        values = {symbol: _symbol_value(place, args) for symbol, place in self._symbols.items()}
         return [make(results, values) for make in self._outputs]
 
 
-_Maker = Callable[[Sequence[torch.Tensor], Mapping[str, int]], Any]
+_OutputMaker = Callable[[Sequence[torch.Tensor], Mapping[str, int]], Any]
 
 
-def _maker(output: Output) -> _Maker:
+def _output_maker(output: Output) -> _OutputMaker:
     """Return a function that computes an output from the results of `main` and the values of symbols."""
     if isinstance(output, Result):
         index = output.index
@@ -51,12 +51,12 @@ def _maker(output: Output) -> _Maker:
     return lambda results, values: None
 
 
-def _number(output: Number) -> _Maker:
+def _number(output: Number) -> _OutputMaker:
     code = compile(output.text, "<extent>", "eval")
     return lambda results, values: eval(code, _CALLS, dict(values))
 
 
-def _view(output: View) -> _Maker:
+def _view(output: View) -> _OutputMaker:
     size, stride = [_number(extent) for extent in output.size], [_number(extent) for extent in output.stride]
     offset = _number(output.offset)
 
@@ -67,7 +67,7 @@ def _view(output: View) -> _Maker:
     return view
 
 
-def _value(place: Extent, args: Sequence[Any]) -> int:
+def _symbol_value(place: Extent, args: Sequence[Any]) -> int:
     given = args[place.input]
     return int(given if place.axis is None else given.shape[place.axis])
 
@@ -79,10 +79,10 @@ def _array(tensor: torch.Tensor) -> Any:
     return (compact if bits is None else compact.view(bits)).numpy(force=True)
 
 
-def _as_foretold(output: torch.Tensor) -> Callable[[Any], torch.Tensor]:
+def _as_traced(output: torch.Tensor) -> Callable[[Any], torch.Tensor]:
     """Return a function from an array to a tensor of the traced dtype and stride order; later code relies on both."""
     bits = output.dtype if output.dtype in _BITS else None
-    order = _order(output)
+    order = _stride_order(output)
 
     def read(array: Any) -> torch.Tensor:
         tensor = torch.from_numpy(array)
@@ -95,7 +95,7 @@ def _as_foretold(output: torch.Tensor) -> Callable[[Any], torch.Tensor]:
     return read
 
 
-def _order(output: torch.Tensor) -> list[int] | None:
+def _stride_order(output: torch.Tensor) -> list[int] | None:
     """The axes by falling strides; None if that is their order anyway."""
     strides = [_hint(stride) for stride in output.stride()]
     extents = [_hint(extent) for extent in output.shape]

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from mlcc.frontend.fx.decompositions import missing_decompositions
 
-_NAME = "mlcc_name"  # in the meta data of an ATen node: the name of the fx node that it ends
+_NAME_KEY = "mlcc_name"  # in the meta data of an ATen node: the name of the fx node that it ends
 
 
 class ModelError(Exception):
@@ -38,14 +38,14 @@ class Trace:
 
 def traced(model: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any) -> Trace:
     """The ATen graph of a graph module for inputs that belong to a FakeTensorMode. Raises ModelError."""
-    places = _tensors(model)
-    weights = {name: getattr(owner, attribute) for name, (owner, attribute) in _first(places).items()}
+    places = _tensor_attributes(model)
+    weights = {name: getattr(owner, attribute) for name, (owner, attribute) in _first_names(places).items()}
     fakes = {name: mode.from_tensor(tensor.detach(), static_shapes=True) for name, tensor in weights.items()}
     structure: list[pytree.TreeSpec] = []
 
     def run(weight: dict[str, torch.Tensor], input: list[Any]) -> list[Any]:
         by_tensor = {id(weights[name]): fake for name, fake in weight.items()}
-        with _swapped(places, by_tensor):
+        with _tensors_replaced(places, by_tensor):
             result = _run(model, input)
         leaves, spec = pytree.tree_flatten(result)
         structure.append(spec)
@@ -87,7 +87,7 @@ class _Recorder(torch.fx.Interpreter):  # type: ignore[misc]
         with torch.fx.traceback.set_current_meta(n):
             result = super().run_node(n)
         if graph is not None and graph._root._prev is not before:
-            graph._root._prev.meta[_NAME] = n.name
+            graph._root._prev.meta[_NAME_KEY] = n.name
         return result
 
 
@@ -97,18 +97,20 @@ def _name_nodes(graph: torch.fx.Graph, weights: Sequence[str], model: torch.fx.G
     for node, name in zip(graph.find_nodes(op="placeholder"), [*weights, *given], strict=False):
         node._rename(name)
     for node in graph.nodes:
-        if _NAME in node.meta and node.name != node.meta[_NAME]:
-            node._rename(node.meta[_NAME])
+        if _NAME_KEY in node.meta and node.name != node.meta[_NAME_KEY]:
+            node._rename(node.meta[_NAME_KEY])
 
 
 # ---------------------------------------------------------------- the tensors of a model
 
-_Places = dict[str, tuple[torch.nn.Module, str]]  # by dotted name: the module that holds the tensor, the attribute
+_TensorAttributes = dict[
+    str, tuple[torch.nn.Module, str]
+]  # by dotted name: the module that holds the tensor, the attribute
 
 
-def _tensors(model: torch.nn.Module) -> _Places:
+def _tensor_attributes(model: torch.nn.Module) -> _TensorAttributes:
     """Return the places of parameters, buffers and other tensor attributes; a tied tensor has several."""
-    places: _Places = {}
+    places: _TensorAttributes = {}
     for prefix, module in model.named_modules(remove_duplicate=True):
         for held in (module._parameters, module._buffers, module.__dict__):
             for attribute, value in held.items():
@@ -117,7 +119,7 @@ def _tensors(model: torch.nn.Module) -> _Places:
     return places
 
 
-def _first(places: _Places) -> _Places:
+def _first_names(places: _TensorAttributes) -> _TensorAttributes:
     """The first place of each tensor."""
     by_tensor: dict[int, str] = {}
     for name, (owner, attribute) in places.items():
@@ -126,7 +128,7 @@ def _first(places: _Places) -> _Places:
 
 
 @contextmanager
-def _swapped(places: _Places, by_tensor: Mapping[int, torch.Tensor]) -> Iterator[None]:
+def _tensors_replaced(places: _TensorAttributes, by_tensor: Mapping[int, torch.Tensor]) -> Iterator[None]:
     """The model with other tensors in its attributes, while the block runs."""
     before: list[tuple[dict[str, Any], str, Any]] = []
     try:

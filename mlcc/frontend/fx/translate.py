@@ -24,7 +24,7 @@ from mlcc.ops.relations import variables
 
 # Example sizes of symbols, by which PyTorch decides branches, tried in turn: multiples of 32, as image networks need
 # them, then small ones, which fit tables of positions. Symbols get different ones.
-_SIZES = ([32 * n for n in (3, 5, 7, 11, 13, 17, 19, 23)], [5, 7, 11, 13, 17, 19, 23, 29])
+_EXAMPLE_SIZES = ([32 * n for n in (3, 5, 7, 11, 13, 17, 19, 23)], [5, 7, 11, 13, 17, 19, 23, 29])
 
 
 def translated(
@@ -33,18 +33,18 @@ def translated(
 ) -> IRModule:  # fmt: skip
     """The module of a graph. Raises CompileError that lists everything that cannot be imported."""
     _check_count(model, len(types))
-    trace, given, ranges = _traced(model, types)
+    trace, given, ranges = _weakest_trace(model, types)
     program = replace(program_of(trace, type(model).__name__), ranges=ranges)
     single = trace.structure is not None and trace.structure.is_leaf()
     options = Options(
         keep_params=keep_params, unwrap=unwrap or single, converters=converters,
-        dim_names={symbol: name for symbol, name in given.names.items() if _is_alone(symbol, program)},
-        arranged=functools.partial(_nested, trace.structure),
+        dim_names={symbol: name for symbol, name in given.names.items() if _is_whole_extent(symbol, program)},
+        nest_results=functools.partial(_nest, trace.structure),
     )  # fmt: skip
     return translate(program, options)
 
 
-def _is_alone(symbol: str, program: Program) -> bool:
+def _is_whole_extent(symbol: str, program: Program) -> bool:
     metas = (program.graph.values.get(user.value) for user in program.inputs if user.kind == "user")
     return any(symbol in meta.shape for meta in metas if isinstance(meta, TensorMeta))
 
@@ -57,7 +57,7 @@ def _check_count(model: torch.fx.GraphModule, count: int) -> None:
         raise CompileError(error("E1031", message, help="`input_info` has an entry for each, in this order"))
 
 
-def _traced(
+def _weakest_trace(
     model: torch.fx.GraphModule, types: Sequence[relax.TensorStructInfo]
 ) -> tuple[Trace, FakeInputs, dict[str, tuple[int, int | None]]]:
     """Return the trace with the weakest guards on the symbols, and the ranges of symbols for which it is valid.
@@ -66,7 +66,7 @@ def _traced(
     """
     traces: list[tuple[Trace, FakeInputs, dict[str, tuple[int, int | None]]]] = []
     problems: list[CompileError | ModelError] = []
-    for sizes in _sizes([v.name for v in variables(*types)]):
+    for sizes in _example_sizes([v.name for v in variables(*types)]):
         given = fake_inputs(types, sizes)
         try:
             with one_convolution():
@@ -92,20 +92,20 @@ def _reason(problem: Exception) -> str:
     return f"PyTorch does not run the graph with these inputs: {what.strip()}" + (f" (at `{node}`)" if node else "")
 
 
-def _sizes(symbols: Sequence[str]) -> Iterator[dict[str, int]]:
-    for sizes in _SIZES if symbols else _SIZES[:1]:
+def _example_sizes(symbols: Sequence[str]) -> Iterator[dict[str, int]]:
+    for sizes in _EXAMPLE_SIZES if symbols else _EXAMPLE_SIZES[:1]:
         yield {name: sizes[i % len(sizes)] + i // len(sizes) for i, name in enumerate(symbols)}
 
 
-def _nested(structure: pytree.TreeSpec, results: list[Any]) -> list[Any]:
+def _nest(structure: pytree.TreeSpec, results: list[Any]) -> list[Any]:
     """Results as the model returns them: tuples for its tuples, lists and dicts, whose keys are dropped as None is."""
-    nested = _tuples(pytree.tree_unflatten(results, structure))
+    nested = _as_tuples(pytree.tree_unflatten(results, structure))
     return nested if isinstance(nested, list) else [nested]
 
 
-def _tuples(value: Any) -> Any:
+def _as_tuples(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _tuples(list(value.values()))
+        return _as_tuples(list(value.values()))
     if isinstance(value, (list, tuple)):
-        return [_tuples(part) for part in value if part is not None]
+        return [_as_tuples(part) for part in value if part is not None]
     return value

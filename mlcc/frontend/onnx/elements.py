@@ -20,13 +20,18 @@ DTYPES = {
 }  # fmt: skip
 NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 
-_ABSENT = {
+_UNSUPPORTED_TYPES = {
     8: "strings", 14: "complex64", 15: "complex128", 18: "float8e4m3fnuz", 20: "float8e5m2fnuz", 21: "uint4",
     22: "int4", 23: "float4e2m1", 24: "float8e8m0", 25: "uint2", 26: "int2",
 }  # fmt: skip
-_PACKED = {21: (4, "uint8"), 22: (4, "int8"), 25: (2, "uint8"), 26: (2, "int8")}  # bits, a dtype that holds them
-_LIMIT = 2**63 - 1  # bytes of a tensor
-_SPARSE_LIMIT = 1 << 28  # elements of a sparse tensor that is made dense
+_PACKED_INTEGERS = {
+    21: (4, "uint8"),
+    22: (4, "int8"),
+    25: (2, "uint8"),
+    26: (2, "int8"),
+}  # bits, a dtype that holds them
+_MAX_TENSOR_BYTES = 2**63 - 1  # bytes of a tensor
+_MAX_SPARSE_ELEMENTS = 1 << 28  # elements of a sparse tensor that is made dense
 
 
 class NarrowIntegers(Unsupported):
@@ -41,7 +46,9 @@ class NarrowIntegers(Unsupported):
 def dtype_of(number: int) -> str:
     """The dtype of that number in ONNX. Raises Unsupported for one that mlcc does not have."""
     if number not in DTYPES:
-        raise Unsupported(f"elements of type {_ABSENT.get(number, number)} are not supported", "use another type")
+        raise Unsupported(
+            f"elements of type {_UNSUPPORTED_TYPES.get(number, number)} are not supported", "use another type"
+        )
     return DTYPES[number]
 
 
@@ -53,8 +60,8 @@ def tensor_data(proto: onnx.TensorProto, raw: Any = None) -> TensorData:
     """
     import numpy as np
 
-    if proto.data_type in _PACKED:
-        raise _narrow(proto, raw)
+    if proto.data_type in _PACKED_INTEGERS:
+        raise _unpack_narrow(proto, raw)
     dtype = DType.of(dtype_of(proto.data_type))
     shape = extents(proto.dims, dtype)
     storage = np.dtype(storage_dtype(dtype))
@@ -62,7 +69,7 @@ def tensor_data(proto: onnx.TensorProto, raw: Any = None) -> TensorData:
         raw = proto.raw_data
     count = math.prod(shape)
     if raw is None:
-        elements = _typed(proto, dtype, storage)
+        elements = _from_typed_field(proto, dtype, storage)
     else:
         if len(raw) != count * storage.itemsize:
             raise Unsupported(f"`{proto.name}` has {len(raw)} bytes, {count * storage.itemsize} are needed")
@@ -74,11 +81,11 @@ def tensor_data(proto: onnx.TensorProto, raw: Any = None) -> TensorData:
     return TensorData(dtype, shape, elements.reshape(shape), proto.name)
 
 
-def _narrow(proto: onnx.TensorProto, raw: Any) -> NarrowIntegers:
+def _unpack_narrow(proto: onnx.TensorProto, raw: Any) -> NarrowIntegers:
     """Unpack a tensor with several elements in a byte, the first one in the lowest bits."""
     import numpy as np
 
-    bits, name = _PACKED[proto.data_type]
+    bits, name = _PACKED_INTEGERS[proto.data_type]
     dtype = DType.of(name)
     shape = extents(proto.dims, dtype)
     count = math.prod(shape)
@@ -91,19 +98,21 @@ def _narrow(proto: onnx.TensorProto, raw: Any) -> NarrowIntegers:
     numbers = (parts.reshape(-1)[:count] & (2**bits - 1)).astype("int16")
     if name == "int8":
         numbers -= (numbers >> bits - 1) << bits
-    problem = Unsupported(f"elements of type {_ABSENT[proto.data_type]} are not supported", "use another type")
+    problem = Unsupported(
+        f"elements of type {_UNSUPPORTED_TYPES[proto.data_type]} are not supported", "use another type"
+    )
     return NarrowIntegers(problem, TensorData(dtype, shape, numbers.astype(name).reshape(shape), proto.name))
 
 
 def extents(dims: Any, dtype: DType) -> tuple[int, ...]:
     """The extents of a tensor. Raises Unsupported for negative ones, and for a size that 64 bits do not hold."""
     shape = tuple(int(n) for n in dims)
-    if any(n < 0 for n in shape) or math.prod(max(n, 1) for n in shape) * dtype.bytes > _LIMIT:
+    if any(n < 0 for n in shape) or math.prod(max(n, 1) for n in shape) * dtype.bytes > _MAX_TENSOR_BYTES:
         raise Unsupported(f"no tensor has the shape {list(shape)}")
     return shape
 
 
-def _typed(proto: onnx.TensorProto, dtype: DType, storage: np.dtype) -> np.ndarray:
+def _from_typed_field(proto: onnx.TensorProto, dtype: DType, storage: np.dtype) -> np.ndarray:
     """The elements of a tensor from the field of its type."""
     import numpy as np
 
@@ -126,7 +135,7 @@ def sparse_data(proto: onnx.SparseTensorProto) -> TensorData:
 
     values, places = tensor_data(proto.values), tensor_data(proto.indices)
     shape = extents(proto.dims, values.dtype)
-    if math.prod(shape) > _SPARSE_LIMIT:
+    if math.prod(shape) > _MAX_SPARSE_ELEMENTS:
         raise Unsupported(f"a sparse tensor of shape {list(shape)} is too large to be made dense")
     assert values.array is not None and places.array is not None
     dense = np.zeros(shape, storage_dtype(values.dtype))

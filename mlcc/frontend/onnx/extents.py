@@ -58,14 +58,14 @@ def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> Sequence[Dim]:
     """The shape that two shapes broadcast to; where symbols differ, the greater extent."""
     rank = max(len(one), len(other))
     left, right = (_padded(shape, rank) for shape in (one, other))
-    return [_wider(a, b) for a, b in zip(left, right, strict=True)]
+    return [_broadcast_extent(a, b) for a, b in zip(left, right, strict=True)]
 
 
 def _padded(shape: Sequence[Dim], rank: int) -> list[Dim]:
     return [*[1] * (rank - len(shape)), *(plain(n) for n in shape)]
 
 
-def _wider(a: Dim, b: Dim) -> Dim:
+def _broadcast_extent(a: Dim, b: Dim) -> Dim:
     if a == 1 or (isinstance(b, int) and b != 1):
         return b
     if b == 1 or isinstance(a, int):

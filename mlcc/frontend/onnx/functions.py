@@ -41,7 +41,7 @@ class Functions:
             return None
         try:
             body = schema.get_context_dependent_function(
-                node.proto.SerializeToString(), [_type(dtype) for dtype in types]
+                node.proto.SerializeToString(), [_serialized_type(dtype) for dtype in types]
             )
         except (RuntimeError, ValueError, TypeError):
             return None
@@ -62,7 +62,7 @@ class Functions:
             self._inside.pop()
 
 
-def _type(dtype: str | None) -> bytes:
+def _serialized_type(dtype: str | None) -> bytes:
     """A type of a tensor for the schemas of ONNX."""
     import onnx
 

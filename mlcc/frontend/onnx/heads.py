@@ -30,14 +30,14 @@ class Heads:
 class Mask:
     """The additive attention mask: a tensor added to the scores, -inf where a query does not see a key.
 
-    All parts broadcast to (batch, heads, queries, keys). `corner` is a causal mask that `R.nn.attention` knows.
+    All parts broadcast to (batch, heads, queries, keys). `causal_alignment` is the `causal_mask` of `R.nn.attention`.
     """
 
     t: OnnxTranslator
     dtype: str
     added: relax.Expr | None = None
     seen: relax.Expr | None = None
-    corner: str | None = None
+    causal_alignment: str | None = None
 
     def add(self, values: relax.Expr) -> None:
         """Add numbers to the scores."""
@@ -53,25 +53,25 @@ class Mask:
         """Apply a causal mask; the first query is aligned with the first of the last `new` keys."""
         past = difference(keys, new)
         if past == 0:
-            self.corner = "TopLeft"
+            self.causal_alignment = "TopLeft"
         elif difference(queries, new) == 0:
-            self.corner = "BottomRight"
+            self.causal_alignment = "BottomRight"
         else:
             self.hide_unless(window(self.t, queries, keys, past, -1, 0))
 
     def bias(self) -> relax.Expr | None:
-        """One tensor for all, but for `corner`."""
+        """One tensor for all, but for `causal_alignment`."""
         if self.seen is None:
             return self.added
         zero, least = (self.t.scalar(v, self.dtype) for v in (0.0, float("-inf")))
         return self.t.emit(self.t.op.where(self.seen, zero if self.added is None else self.added, least))
 
-    def expand_corner(self, queries: Dim, keys: Dim) -> None:
-        """Replace the causal mask in `corner` by an explicit bool mask."""
-        if self.corner is not None:
-            offset: Dim = 0 if self.corner == "TopLeft" else difference(keys, queries)
+    def expand_causal(self, queries: Dim, keys: Dim) -> None:
+        """Replace the causal mask in `causal_alignment` by an explicit bool mask."""
+        if self.causal_alignment is not None:
+            offset: Dim = 0 if self.causal_alignment == "TopLeft" else difference(keys, queries)
             self.hide_unless(window(self.t, queries, keys, offset, -1, 0))
-            self.corner = None
+            self.causal_alignment = None
 
 
 def four_dimensions(t: OnnxTranslator, mask: relax.Expr) -> relax.Expr:
@@ -134,7 +134,7 @@ def attend(t: OnnxTranslator, heads: Heads, mask: Mask, wanted: int | None = Non
     """The values that each query sees, weighted, as (batch, heads, length, width); and the scores that are wanted."""
     if wanted is None and not heads.cap:
         return _fused(t, heads, mask), None
-    return _step_by_step(t, heads, mask, wanted)
+    return _decomposed(t, heads, mask, wanted)
 
 
 def _fused(t: OnnxTranslator, heads: Heads, mask: Mask) -> relax.Expr:
@@ -144,15 +144,15 @@ def _fused(t: OnnxTranslator, heads: Heads, mask: Mask) -> relax.Expr:
     )
     bias = mask.bias()
     if bias is None:
-        attended = t.op.nn.attention(q, k, v, scale=heads.scale, causal_mask=mask.corner)
+        attended = t.op.nn.attention(q, k, v, scale=heads.scale, causal_mask=mask.causal_alignment)
     else:
-        bias = _of_all_keys(t, bias, t.shape(k)[1])
-        attended = t.op.nn.attention_bias(q, k, v, bias, scale=heads.scale, causal_mask=mask.corner)
+        bias = _broadcast_to_keys(t, bias, t.shape(k)[1])
+        attended = t.op.nn.attention_bias(q, k, v, bias, scale=heads.scale, causal_mask=mask.causal_alignment)
     turned = swap_axes(t, t.emit(attended), 1, 2)
-    return _unless_blind(t, turned, bias)
+    return _zero_fully_masked(t, turned, bias)
 
 
-def _of_all_keys(t: OnnxTranslator, bias: relax.Expr, keys: Dim) -> relax.Expr:
+def _broadcast_to_keys(t: OnnxTranslator, bias: relax.Expr, keys: Dim) -> relax.Expr:
     """The bias with an element for each key."""
     shape = t.shape(bias)
     if tir.const_int(shape[3]) != 1 or (keys if isinstance(keys, int) else tir.const_int(keys)) == 1:
@@ -160,7 +160,7 @@ def _of_all_keys(t: OnnxTranslator, bias: relax.Expr, keys: Dim) -> relax.Expr:
     return t.emit(t.op.broadcast_to(bias, t.shape_expr([*shape[:3], keys])))
 
 
-def _unless_blind(t: OnnxTranslator, value: relax.Expr, bias: relax.Expr | None) -> relax.Expr:
+def _zero_fully_masked(t: OnnxTranslator, value: relax.Expr, bias: relax.Expr | None) -> relax.Expr:
     """0 for queries that see no key."""
     if bias is None:
         return value
@@ -172,7 +172,7 @@ def _unless_blind(t: OnnxTranslator, value: relax.Expr, bias: relax.Expr | None)
     return t.emit(t.op.where(blind, scalars(t, value)(0), value))
 
 
-def _step_by_step(t: OnnxTranslator, heads: Heads, mask: Mask, wanted: int | None) -> tuple[relax.Expr, Any]:
+def _decomposed(t: OnnxTranslator, heads: Heads, mask: Mask, wanted: int | None) -> tuple[relax.Expr, Any]:
     """Operator by operator."""
     query, key, value = heads.query, heads.key, heads.value
     own, shared = (t.shape(v)[1] for v in (query, key))
@@ -193,12 +193,12 @@ def _step_by_step(t: OnnxTranslator, heads: Heads, mask: Mask, wanted: int | Non
     if heads.cap:
         scores = t.emit(t.op.multiply(t.op.tanh(t.op.divide(scores, s(heads.cap))), s(heads.cap)))
     stages[CAPPED] = scores
-    mask.expand_corner(t.shape(query)[2], t.shape(key)[2])
+    mask.expand_causal(t.shape(query)[2], t.shape(key)[2])
     bias = mask.bias()
     if bias is not None:
         scores = t.emit(t.op.add(scores, bias))
     stages[BIASED] = scores
     weights = t.emit(t.op.nn.softmax(t.cast(scores, heads.softmax_dtype or t.dtype(scores)), -1))
-    weights = _unless_blind(t, t.cast(weights, t.dtype(query)), bias)
+    weights = _zero_fully_masked(t, t.cast(weights, t.dtype(query)), bias)
     stages[WEIGHTS] = weights
     return t.emit(t.op.matmul(weights, t.cast(value, t.dtype(query)))), stages.get(wanted)  # type: ignore[arg-type]

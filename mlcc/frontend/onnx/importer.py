@@ -38,13 +38,11 @@ def from_onnx(
     """
     read = read_model(model, name)
     options = Options(shape_dict or {}, dtype_dict, opset, sanitize_input_names, dict(custom_convert_map or {}))
-    t, module = _imported(read, options)
+    t, module = _import(read, options)
     if not keep_params_in_input:
         return in_dtype(module, dtype)
     names = {tensor.name for tensor in read.proto.graph.initializer}
-    return in_dtype(
-        _imported(read, options, names - t.looked_at)[1], dtype
-    )  # weights on which shapes depend stay bound
+    return in_dtype(_import(read, options, names - t.looked_at)[1], dtype)  # weights on which shapes depend stay bound
 
 
 @dataclass(frozen=True)
@@ -58,23 +56,23 @@ class Options:
     converters: Mapping[str, Callable[..., Any]]
 
 
-def _imported(model: OnnxModel, options: Options, kept: Container[str] = ()) -> tuple[OnnxTranslator, IRModule]:
+def _import(model: OnnxModel, options: Options, kept: Container[str] = ()) -> tuple[OnnxTranslator, IRModule]:
     t = OnnxTranslator(model, options.converters, kept)
     if options.opset is not None:
-        t.opsets = {**t.opsets, "": _opset(options.opset)}
+        t.opsets = {**t.opsets, "": _check_opset(options.opset)}
     graph = model.proto.graph
     own = Parameters(t, graph, options.shapes, options.dtypes, options.sanitize)
-    attrs: dict[str, Any] = {"num_input": len(own.made)}
+    attrs: dict[str, Any] = {"num_input": len(own.variables)}
     if kept:
         attrs["params"] = [data.array for data in t.kept.values()]
-    with t.function([*own.made, *t.kept], attrs):
+    with t.function([*own.variables, *t.kept], attrs):
         t.walk(graph)
         t.problems.raise_all()
         t.result(own.results(graph))
     return t, t.module()
 
 
-def _opset(version: int) -> int:
+def _check_opset(version: int) -> int:
     if not OLDEST <= version <= NEWEST:
         raise CompileError(error("E1042", f"opset {version} is not known; {OLDEST} to {NEWEST} are"))
     return version

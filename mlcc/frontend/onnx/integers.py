@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Element: TypeAlias = int | tir.Expr
 
 LIMIT = 4096  # elements that are evaluated here; larger tensors are left to run time
-_NODES = 200  # of an expression, above which it is no longer followed
+_MAX_NODES = 200  # of an expression, above which it is no longer followed
 
 
 @dataclass(slots=True, eq=False)
@@ -70,12 +70,12 @@ class Evaluator:
             return None
         try:
             result = rule(self, node, *inputs)
-        except (_Leave, IndexError, ValueError, TypeError, ZeroDivisionError, OverflowError):
+        except (_NotFolded, IndexError, ValueError, TypeError, ZeroDivisionError, OverflowError):
             return None
         return result if result is not None and result.elements.size <= LIMIT else None
 
     def simplify(self, element: Any) -> Element:
-        """An equal element in canonical form. Raises _Leave for expressions that grow too large."""
+        """An equal element in canonical form. Raises _NotFolded for expressions that grow too large."""
         if not isinstance(element, tir.Expr):
             return int(element)
         self._declare(element)
@@ -94,8 +94,8 @@ class Evaluator:
         from mlcc.ir.node import walk
 
         for count, node in enumerate(walk(element)):
-            if count > _NODES:
-                raise _Leave
+            if count > _MAX_NODES:
+                raise _NotFolded
             if isinstance(node, tir.Var) and node not in self._bound:
                 self._bound.add(node)
                 self._analyzer.bind_bound(node, 0, 2**62)
@@ -106,22 +106,22 @@ class Evaluator:
 
         arrays = np.broadcast_arrays(*(o.elements for o in operands))
         if arrays[0].size > LIMIT:
-            raise _Leave
+            raise _NotFolded
         flat = [self.simplify(fn(*values)) for values in zip(*(a.reshape(-1).tolist() for a in arrays), strict=True)]
         return self.fit(known(flat, arrays[0].shape, dtype or operands[0].dtype))
 
     def fit(self, value: Known) -> Known:
-        """Return the value. Raises _Leave if a number is out of its dtype's range, where run-time arithmetic wraps."""
+        """Return the value. Raises _NotFolded if a number overflows its dtype, where run-time arithmetic wraps."""
         kind = DType.of(value.dtype)
         if kind.is_bool:
             return value
         low, high = (0, 2**kind.bits - 1) if kind.is_uint else (-(2 ** (kind.bits - 1)), 2 ** (kind.bits - 1) - 1)
         if any(isinstance(e, int) and not low <= e <= high for e in value.elements.reshape(-1)):
-            raise _Leave
+            raise _NotFolded
         return value
 
 
-class _Leave(Exception):
+class _NotFolded(Exception):
     """Raised to give up constant evaluation of a node."""
 
 
@@ -139,18 +139,18 @@ def _rule(*operators: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def _moved(operand: Known, elements: np.ndarray) -> Known:
+def _rearranged(operand: Known, elements: np.ndarray) -> Known:
     """The same elements in other places."""
     return Known(elements, operand.dtype)
 
 
-def _list(node: OnnxNode, name: str, value: Known | None) -> list[int] | None:
+def _int_list(node: OnnxNode, name: str, value: Known | None) -> list[int] | None:
     """A list of numbers: an attribute in old opsets, an input in new ones."""
     numbers = node.attribute(name) if value is None else value.elements.reshape(-1).tolist()
     if numbers is None:
         return None
     if any(not isinstance(n, int) for n in numbers):
-        raise _Leave
+        raise _NotFolded
     return [int(n) for n in numbers]
 
 
@@ -164,8 +164,8 @@ def _gather(e: Evaluator, node: OnnxNode, x: Known, indices: Known) -> Known:
     import numpy as np
 
     if indices.symbolic:
-        raise _Leave
-    return _moved(
+        raise _NotFolded
+    return _rearranged(
         x, np.asarray(np.take(x.elements, indices.elements.astype("int64"), node.attribute("axis", 0)), object)
     )
 
@@ -175,80 +175,80 @@ def _slice(
     e: Evaluator, node: OnnxNode, x: Known, starts: Known | None = None, ends: Known | None = None,
     axes: Known | None = None, steps: Known | None = None,
 ) -> Known:  # fmt: skip
-    begin, end = _list(node, "starts", starts), _list(node, "ends", ends)
+    begin, end = _int_list(node, "starts", starts), _int_list(node, "ends", ends)
     if begin is None or end is None:
-        raise _Leave
-    where = _list(node, "axes", axes) or list(range(len(begin)))
-    stride = _list(node, "steps", steps) or [1] * len(begin)
+        raise _NotFolded
+    where = _int_list(node, "axes", axes) or list(range(len(begin)))
+    stride = _int_list(node, "steps", steps) or [1] * len(begin)
     index = [slice(None)] * x.elements.ndim
     for axis, first, last, step in zip(where, begin, end, stride, strict=True):
         extent = x.elements.shape[axis]
         stop = None if step < 0 and last < -extent else last
         index[axis] = slice(first, stop, step)
-    return _moved(x, x.elements[tuple(index)])
+    return _rearranged(x, x.elements[tuple(index)])
 
 
 @_rule("Concat")
 def _concat(e: Evaluator, node: OnnxNode, *parts: Known) -> Known:
     import numpy as np
 
-    return _moved(parts[0], np.concatenate([p.elements for p in parts], node.attribute("axis", 0)))
+    return _rearranged(parts[0], np.concatenate([p.elements for p in parts], node.attribute("axis", 0)))
 
 
 @_rule("Unsqueeze")
 def _unsqueeze(e: Evaluator, node: OnnxNode, x: Known, axes: Known | None = None) -> Known:
     import numpy as np
 
-    return _moved(x, np.expand_dims(x.elements, tuple(_list(node, "axes", axes) or ())))
+    return _rearranged(x, np.expand_dims(x.elements, tuple(_int_list(node, "axes", axes) or ())))
 
 
 @_rule("Squeeze")
 def _squeeze(e: Evaluator, node: OnnxNode, x: Known, axes: Known | None = None) -> Known:
     import numpy as np
 
-    where = _list(node, "axes", axes)
-    return _moved(x, np.squeeze(x.elements, None if where is None else tuple(where)))
+    where = _int_list(node, "axes", axes)
+    return _rearranged(x, np.squeeze(x.elements, None if where is None else tuple(where)))
 
 
 @_rule("Reshape")
 def _reshape(e: Evaluator, node: OnnxNode, x: Known, shape: Known | None = None) -> Known:
-    wanted = _list(node, "shape", shape)
+    wanted = _int_list(node, "shape", shape)
     if wanted is None:
-        raise _Leave
+        raise _NotFolded
     if not node.attribute("allowzero", 0):
         wanted = [x.elements.shape[i] if n == 0 else n for i, n in enumerate(wanted)]
-    return _moved(x, x.elements.reshape(wanted))
+    return _rearranged(x, x.elements.reshape(wanted))
 
 
 @_rule("Flatten")
 def _flatten(e: Evaluator, node: OnnxNode, x: Known) -> Known:
     axis = node.attribute("axis", 1) % max(x.elements.ndim, 1)
-    return _moved(x, x.elements.reshape(math.prod(x.elements.shape[:axis]), -1))
+    return _rearranged(x, x.elements.reshape(math.prod(x.elements.shape[:axis]), -1))
 
 
 @_rule("Transpose")
 def _transpose(e: Evaluator, node: OnnxNode, x: Known) -> Known:
-    return _moved(x, x.elements.transpose(node.attribute("perm")))
+    return _rearranged(x, x.elements.transpose(node.attribute("perm")))
 
 
 @_rule("Expand")
 def _expand(e: Evaluator, node: OnnxNode, x: Known, shape: Known) -> Known:
     import numpy as np
 
-    wanted = np.broadcast_shapes(x.elements.shape, tuple(_list(node, "", shape) or ()))
+    wanted = np.broadcast_shapes(x.elements.shape, tuple(_int_list(node, "", shape) or ()))
     if math.prod(wanted) > LIMIT:
-        raise _Leave
-    return _moved(x, np.broadcast_to(x.elements, wanted))
+        raise _NotFolded
+    return _rearranged(x, np.broadcast_to(x.elements, wanted))
 
 
 @_rule("Tile")
 def _tile(e: Evaluator, node: OnnxNode, x: Known, repeats: Known) -> Known:
     import numpy as np
 
-    times = _list(node, "", repeats) or []
+    times = _int_list(node, "", repeats) or []
     if math.prod(times) * x.elements.size > LIMIT:
-        raise _Leave
-    return _moved(x, np.tile(x.elements, times))
+        raise _NotFolded
+    return _rearranged(x, np.tile(x.elements, times))
 
 
 @_rule("Cast")
@@ -259,12 +259,12 @@ def _cast(e: Evaluator, node: OnnxNode, x: Known) -> Known:
     if wanted.is_bool:
         return e.map(c.as_bool, x, dtype="bool")
     if not wanted.is_int or wanted.bits < 32:
-        raise _Leave
-    fn = (lambda v: c.cast(INT64, v)) if DType.of(x.dtype).is_bool else _same
+        raise _NotFolded
+    fn = (lambda v: c.cast(INT64, v)) if DType.of(x.dtype).is_bool else _unchanged
     return e.map(fn, x, dtype=str(wanted))
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
@@ -272,10 +272,10 @@ def _same(value: Any) -> Any:
 def _constant_of_shape(e: Evaluator, node: OnnxNode, shape: Known) -> Known:
     import numpy as np
 
-    extents = _list(node, "", shape) or []
+    extents = _int_list(node, "", shape) or []
     data = node.attribute("value")
     if data is None or not (data.dtype.is_int or data.dtype.is_bool) or not 0 <= math.prod(extents) <= LIMIT:
-        raise _Leave
+        raise _NotFolded
     return Known(np.full(extents, int(data.array.reshape(-1)[0]), object), str(data.dtype))
 
 
@@ -283,13 +283,13 @@ def _constant_of_shape(e: Evaluator, node: OnnxNode, shape: Known) -> Known:
 def _range(e: Evaluator, node: OnnxNode, start: Known, limit: Known, delta: Known) -> Known:
     first, last, step = (v.elements.reshape(-1)[0] for v in (start, limit, delta))
     if isinstance(step, tir.Expr) or step == 0:
-        raise _Leave
+        raise _NotFolded
     count = e.simplify(c.sub(_operand(last), _operand(first)))
     if isinstance(count, tir.Expr):
-        raise _Leave
+        raise _NotFolded
     length = max(-(-count // step), 0)
     if length > LIMIT:
-        raise _Leave
+        raise _NotFolded
     return known([e.simplify(c.add(_operand(first), i * step)) for i in range(length)], (length,), start.dtype)
 
 
@@ -302,20 +302,20 @@ def _bool(value: Any) -> tir.Expr:
     return value if isinstance(value, tir.Expr) else c.const(bool(value), BOOL)
 
 
-def _truncated(a: Any, b: Any) -> tir.Expr:
+def _truncated_div(a: Any, b: Any) -> tir.Expr:
     """The quotient toward zero, which ONNX's `Div` of integers is."""
     if tir.const_int(_operand(b)) == 0:
-        raise _Leave
+        raise _NotFolded
     return c.div(_operand(a), _operand(b))
 
 
 def _mod(a: Any, b: Any) -> tir.Expr:
     if tir.const_int(_operand(b)) == 0:
-        raise _Leave
+        raise _NotFolded
     return c.floormod(_operand(a), _operand(b))
 
 
-def _chosen(condition: Any, yes: Any, no: Any) -> tir.Expr:
+def _select(condition: Any, yes: Any, no: Any) -> tir.Expr:
     if not isinstance(condition, tir.Expr):
         return _operand(yes if condition else no)
     return tir.Select(INT64, c.as_bool(condition), _operand(yes), _operand(no))
@@ -330,7 +330,7 @@ def _sign(value: Any) -> tir.Expr:
 
 
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    "Add": c.add, "Sub": c.sub, "Mul": c.mul, "Div": _truncated, "Min": c.minimum, "Max": c.maximum,
+    "Add": c.add, "Sub": c.sub, "Mul": c.mul, "Div": _truncated_div, "Min": c.minimum, "Max": c.maximum,
     "Neg": lambda a: c.sub(0, a), "Abs": _absolute, "Sign": _sign,
 }  # fmt: skip
 _COMPARISONS: dict[str, Callable[..., Any]] = {
@@ -360,20 +360,20 @@ _RULES.update({name: _elementwise(fn, "bool", _bool) for name, fn in _LOGIC.item
 @_rule("Mod")
 def _remainder(e: Evaluator, node: OnnxNode, a: Known, b: Known) -> Known:
     if node.attribute("fmod", 0):
-        raise _Leave
+        raise _NotFolded
     return e.map(_mod, a, b)
 
 
 @_rule("Where")
 def _where(e: Evaluator, node: OnnxNode, condition: Known, yes: Known, no: Known) -> Known:
-    return e.map(_chosen, condition, yes, no, dtype=yes.dtype)
+    return e.map(_select, condition, yes, no, dtype=yes.dtype)
 
 
 @_rule("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
 def _reduce(e: Evaluator, node: OnnxNode, x: Known, axes: Known | None = None) -> Known:
     import numpy as np
 
-    where = _list(node, "axes", axes)
+    where = _int_list(node, "axes", axes)
     if not where and node.attribute("noop_with_empty_axes", 0):
         return x
     rank = x.elements.ndim
@@ -382,7 +382,7 @@ def _reduce(e: Evaluator, node: OnnxNode, x: Known, axes: Known | None = None) -
     fn = {"ReduceProd": c.mul, "ReduceSum": c.add, "ReduceMax": c.maximum, "ReduceMin": c.minimum}[node.operator]
     rows = x.elements.transpose(kept + over).reshape(math.prod(x.elements.shape[a] for a in kept), -1)
     if not rows.shape[-1] or rows.size > LIMIT:
-        raise _Leave
+        raise _NotFolded
     flat = [e.simplify(functools.reduce(fn, map(_operand, row))) for row in rows.tolist()]
     keep = node.attribute("keepdims", 1)
     shape = [1 if a in over else n for a, n in enumerate(x.elements.shape) if keep or a not in over]

@@ -22,9 +22,9 @@ class Resizing:
     coordinates: str
     nearest: str
     alpha: float
-    exclude: bool
+    exclude_outside: bool
     antialias: bool
-    outside: float
+    extrapolation_value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +43,21 @@ class ResizedAxis:
         """True if the scale equals the ratio of the extents, up to rounding of float32."""
         return abs(self.scale * self.before - self.after) <= 1e-6 * max(self.after, 1)
 
-    def same(self, how: Resizing) -> bool:
+    def is_identity(self, how: Resizing) -> bool:
         """Return True if resizing is the identity along this axis."""
         cut = how.coordinates == CROP and (self.begin, self.end) != (0.0, 1.0)
         return self.before == self.after and self.exact and not cut
 
 
-_LIMIT = 1 << 20  # places that are computed while a model is imported
+_MAX_EXTENT = 1 << 20  # places that are computed while a model is imported
 
 
 def coordinates(how: Resizing, part: ResizedAxis) -> np.ndarray:
     """Return the source coordinate of each output position."""
     import numpy as np
 
-    if part.after > _LIMIT:
-        raise Unsupported(f"{part.after} elements along an axis are more than {_LIMIT}")
+    if part.after > _MAX_EXTENT:
+        raise Unsupported(f"{part.after} elements along an axis are more than {_MAX_EXTENT}")
     at, last, after = np.arange(part.after, dtype="float64"), part.before - 1, part.scale * part.before
     halves = (at + 0.5) / part.scale - 0.5
     one = part.after == 1 or after == 1
@@ -111,9 +111,9 @@ def weights(how: Resizing, part: ResizedAxis) -> np.ndarray:
     distance = np.abs(steps[None, :] - share[:, None]) * scale
     counts = np.clip(1 - distance, 0, 1) if how.mode == "linear" else _cubic(distance, how.alpha)
     places = first[:, None] + steps[None, :]
-    if how.exclude:
+    if how.exclude_outside:
         counts = np.where((places < 0) | (places >= part.before), 0, counts)
-    if how.exclude or how.antialias:
+    if how.exclude_outside or how.antialias:
         total = counts.sum(1, keepdims=True)
         counts = counts / np.where(total == 0, 1, total)
     matrix = np.zeros((part.after, part.before))

@@ -28,7 +28,7 @@ def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], wh
                 raise unsound(what, f"`{name}` is made by two nodes")
             if name:
                 producers[name] = at
-    reads = [_reads(node) for node in nodes]
+    reads = [_names_read(node) for node in nodes]
     for node, names in zip(nodes, reads, strict=True):
         for name in names:
             if name not in producers and not is_known(name):
@@ -36,10 +36,10 @@ def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], wh
     waits = [{producers[name] for name in names if name in producers} for names in reads]
     if all(all(source < at for source in sources) for at, sources in enumerate(waits)):
         return list(nodes)
-    return [nodes[at] for at in _sorted(waits, what)]
+    return [nodes[at] for at in _kahn_order(waits, what)]
 
 
-def _sorted(waits: list[set[int]], what: str) -> list[int]:
+def _kahn_order(waits: list[set[int]], what: str) -> list[int]:
     """A topological order, by Kahn's algorithm, the least number first."""
     users: list[list[int]] = [[] for _ in waits]
     for at, sources in enumerate(waits):
@@ -60,7 +60,7 @@ def _sorted(waits: list[set[int]], what: str) -> list[int]:
     return order
 
 
-def _reads(node: onnx.NodeProto, depth: int = 0) -> set[str]:
+def _names_read(node: onnx.NodeProto, depth: int = 0) -> set[str]:
     """Return the names that a node reads, including those that its subgraphs capture."""
     names = {name for name in node.input if name}
     for attribute in node.attribute:
@@ -78,7 +78,7 @@ def captured(graph: onnx.GraphProto, depth: int = 1) -> set[str]:
     reads = {out.name for out in graph.output}
     for node in graph.node:
         own |= set(node.output)
-        reads |= _reads(node, depth)
+        reads |= _names_read(node, depth)
     return reads - own
 
 

@@ -24,9 +24,9 @@ class Outside:
         self._values = {name: t.values[name] for name in sorted(captured(graph)) if name and name in t.values}
         self.variables: list[relax.Var] = []
         for value in self._values.values():
-            _mapped(value, self._noted)
+            _substitute(value, self._record)
 
-    def _noted(self, var: relax.Var) -> relax.Var:
+    def _record(self, var: relax.Var) -> relax.Var:
         if var not in self.variables:
             self.variables.append(var)
         return var
@@ -36,17 +36,17 @@ class Outside:
         """Context manager: substitute `given` for the captured variables and hide all other outer values."""
         by_var = dict(zip(self.variables, given, strict=True))
         before = self._t.values
-        self._t.values = {"": None, **{name: _mapped(v, by_var.__getitem__) for name, v in self._values.items()}}
+        self._t.values = {"": None, **{name: _substitute(v, by_var.__getitem__) for name, v in self._values.items()}}
         try:
             yield
         finally:
             self._t.values = before
 
 
-def _mapped(value: Value, rule: Callable[[relax.Var], relax.Expr]) -> Value:
+def _substitute(value: Value, rule: Callable[[relax.Var], relax.Expr]) -> Value:
     """Substitute the variables of a value; known integers are copied, so that they become new tensors."""
     if isinstance(value, relax.Var):
         return rule(value)
     if isinstance(value, Known):
         return Known(value.elements, value.dtype)
-    return [_mapped(v, rule) for v in value] if isinstance(value, list) else value
+    return [_substitute(v, rule) for v in value] if isinstance(value, list) else value

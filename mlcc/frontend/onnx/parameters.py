@@ -30,7 +30,7 @@ class Parameters:
         dtypes: str | Mapping[str, str], sanitize: bool,
     ) -> None:  # fmt: skip
         self.t = t
-        self.made: list[relax.Var] = []
+        self.variables: list[relax.Var] = []
         self.symbols: dict[str, int | tir.Expr] = {}
         self._shapes, self._dtypes, self._sanitize = shapes, dtypes, sanitize
         need_texts(*(given.name for given in graph.input), *(out.name for out in graph.output))
@@ -50,8 +50,8 @@ class Parameters:
         self._declare([extent for _, extents, _ in stated for extent in extents])
         for name, extents, dtype in stated:
             shape = [self._extent(extent) for extent in extents]
-            self.made.append(t.parameter(self._name(name), shape, dtype))
-            t.values[name] = self.made[-1]
+            self.variables.append(t.parameter(self._name(name), shape, dtype))
+            t.values[name] = self.variables[-1]
         t.extents_by_name.update(self.symbols)
         t.initializers(graph)
 
@@ -63,26 +63,32 @@ class Parameters:
         for name in (*self._shapes, *stated):
             if name not in names:
                 help = did_you_mean(name, list(names)) or f"its inputs are {', '.join(names) or 'none'}"
-                raise _refused(f"the model has no input `{name}`", help)
+                raise _interface_error(f"the model has no input `{name}`", help)
 
     def _extents(self, given: onnx.ValueInfoProto) -> list[Extent]:
         """Return the extents of an input; unknown ones without a name get new names."""
         kind = given.type.WhichOneof("value")
         if kind != "tensor_type":
-            raise _refused(f"the input `{given.name}` is a {(kind or 'value without type').removesuffix('_type')}")
+            raise _interface_error(
+                f"the input `{given.name}` is a {(kind or 'value without type').removesuffix('_type')}"
+            )
         known = given.type.tensor_type.shape.dim if given.type.tensor_type.HasField("shape") else None
         wanted = self._shapes.get(given.name)
         if known is None and wanted is None:
-            raise _refused(f"the number of dimensions of the input `{given.name}` is not known", "give it a shape")
-        stated = None if known is None else [_stated(dim, f"{given.name}_{i}") for i, dim in enumerate(known)]
+            raise _interface_error(
+                f"the number of dimensions of the input `{given.name}` is not known", "give it a shape"
+            )
+        stated = None if known is None else [_stated_extent(dim, f"{given.name}_{i}") for i, dim in enumerate(known)]
         if wanted is None:
             assert stated is not None
             return stated
         if stated is not None and len(stated) != len(wanted):
-            raise _refused(f"the input `{given.name}` has {len(stated)} dimensions, the shape given {len(wanted)}")
+            raise _interface_error(
+                f"the input `{given.name}` has {len(stated)} dimensions, the shape given {len(wanted)}"
+            )
         for old, new in zip(stated or [], wanted, strict=False):
             if isinstance(old, int) and isinstance(new, int) and old != new:
-                raise _refused(f"the input `{given.name}` is of shape {stated}, not {list(wanted)}")
+                raise _interface_error(f"the input `{given.name}` is of shape {stated}, not {list(wanted)}")
             if isinstance(old, str):
                 self._rename(old, new)
         return list(wanted)
@@ -91,7 +97,7 @@ class Parameters:
         """Record the name, or the number, that replaces a symbol of the model."""
         known = self.symbols.get(symbol, wanted)
         if known != wanted:
-            raise _refused(f"`{symbol}` cannot be {known} and {wanted}")
+            raise _interface_error(f"`{symbol}` cannot be {known} and {wanted}")
         self.symbols[symbol] = wanted  # type: ignore[assignment]
 
     def _dtype(self, given: onnx.ValueInfoProto) -> str:
@@ -103,7 +109,7 @@ class Parameters:
         try:
             return dtype_of(number)
         except Unsupported as problem:
-            raise _refused(f"the input `{given.name}`: {problem.reason}") from None
+            raise _interface_error(f"the input `{given.name}`: {problem.reason}") from None
 
     # ------------------------------------------------------------ symbols
 
@@ -137,7 +143,7 @@ class Parameters:
     def _name(self, name: str) -> str:
         """The name of a parameter."""
         if not self._sanitize and not (name.isidentifier() and name.isascii()):
-            raise _refused(f"`{name}` is no name for a parameter", "leave `sanitize_input_names` as it is")
+            raise _interface_error(f"`{name}` is no name for a parameter", "leave `sanitize_input_names` as it is")
         return identifier(name, self.t.names)
 
     # ------------------------------------------------------------ results
@@ -146,10 +152,10 @@ class Parameters:
         """Return the only output of `main`, or a list. Raises for outputs without a value or of a conflicting type."""
         t, outputs = self.t, []
         if not graph.output:
-            raise _refused("the model has no outputs")
+            raise _interface_error("the model has no outputs")
         for out in graph.output:
             if out.name not in t.values:
-                raise _refused(f"nothing makes the output `{out.name}`")
+                raise _interface_error(f"nothing makes the output `{out.name}`")
             outputs.append(self._result(out))
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -159,23 +165,23 @@ class Parameters:
             with t.at(None, out.name):
                 value = t.tensor(t.values[out.name])
         except Unsupported as problem:
-            raise _refused(f"the output `{out.name}`: {problem.reason}") from None
+            raise _interface_error(f"the output `{out.name}`: {problem.reason}") from None
         if value is None or not isinstance(value, (relax.Expr, list)):
-            raise _refused(f"the output `{out.name}` has no value")
+            raise _interface_error(f"the output `{out.name}` has no value")
         if isinstance(value, relax.Expr):
             number = out.type.tensor_type.elem_type
-            if number and number != _number(t.dtype(value)):
-                raise _refused(f"the output `{out.name}` is {t.dtype(value)}, the model says otherwise")
+            if number and number != _type_number(t.dtype(value)):
+                raise _interface_error(f"the output `{out.name}` is {t.dtype(value)}, the model says otherwise")
         return value
 
 
-def _number(dtype: str) -> int:
+def _type_number(dtype: str) -> int:
     from mlcc.frontend.onnx.elements import NUMBERS
 
     return NUMBERS[dtype]
 
 
-def _stated(dim: onnx.TensorShapeProto.Dimension, otherwise: str) -> Extent:
+def _stated_extent(dim: onnx.TensorShapeProto.Dimension, otherwise: str) -> Extent:
     """The extent that a model states: a number, the name of a symbol, or a name made up for one that is open."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
@@ -183,5 +189,5 @@ def _stated(dim: onnx.TensorShapeProto.Dimension, otherwise: str) -> Extent:
     return dim.dim_param or otherwise
 
 
-def _refused(message: str, help: str | None = None) -> CompileError:
+def _interface_error(message: str, help: str | None = None) -> CompileError:
     return CompileError(error("E1046", message, help=help))

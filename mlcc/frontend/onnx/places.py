@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASSES = "pkg.torch.onnx.class_hierarchy"
 _TRACE = "pkg.torch.onnx.stack_trace"
-_LONGEST = 20_000  # characters of a note that are looked at
+_MAX_NOTE_LENGTH = 20_000  # characters of a note that are looked at
 
 
 def place_of_node(proto: onnx.NodeProto) -> Place:
@@ -23,11 +23,11 @@ def place_of_node(proto: onnx.NodeProto) -> Place:
     domain = plain_domain(proto.domain)
     operator = f"{domain}.{proto.op_type}" if domain else proto.op_type
     notes = {str(entry.key): str(entry.value) for entry in proto.metadata_props}
-    noted, classes = _listed(notes.get(_SCOPES, "")), _listed(notes.get(_CLASSES, ""))
+    noted, classes = _parse_list(notes.get(_SCOPES, "")), _parse_list(notes.get(_CLASSES, ""))
     name = proto.name or next(iter(proto.output), "")
     module = noted[-2] if len(noted) > 1 else _module_of(name)  # the last one is the node
     kind = classes[-2].rpartition(".")[2] if module and len(classes) > 1 else ""
-    return Place(operator, name, module, kind, own_line(notes.get(_TRACE, "")[-_LONGEST:]))
+    return Place(operator, name, module, kind, own_line(notes.get(_TRACE, "")[-_MAX_NOTE_LENGTH:]))
 
 
 def _module_of(name: str) -> str:
@@ -35,9 +35,9 @@ def _module_of(name: str) -> str:
     return ".".join(scopes(name)[:-1]) if name.startswith("/") else ""
 
 
-def _listed(text: str) -> list[str]:
+def _parse_list(text: str) -> list[str]:
     """A list of strings that was written with `repr`."""
-    if not text.startswith("[") or len(text) > _LONGEST:
+    if not text.startswith("[") or len(text) > _MAX_NOTE_LENGTH:
         return []
     try:
         value = ast.literal_eval(text)

@@ -47,7 +47,7 @@ def quantized(
         x = t.cast(x, "float32")
     scale = t.cast(scale, t.dtype(x))
     if not block and t.dtype(x) in FLOATS and dtype in NARROW:
-        return t.emit(t.op.quantize(x, _flat(t, scale), _point(t, zero, dtype), axis, dtype))
+        return t.emit(t.op.quantize(x, _flatten_scalar(t, scale), _zero_point(t, zero, dtype), axis, dtype))
     moved = t.op.divide(x, parameter(t, scale, x, axis, block))
     if not DType.of(dtype).is_int:
         return t.emit(t.op.astype(moved, dtype))
@@ -78,7 +78,7 @@ def dequantized(
     given = t.dtype(x)
     known_to_relax = dtype in FLOATS and t.dtype(scale) in FLOATS and given in (*NARROW, "int32")
     if known_to_relax and (not block or _in_whole_blocks(t, x, scale, axis, block)):
-        return t.emit(t.op.dequantize(x, _flat(t, scale), _point(t, zero, given), axis, dtype))
+        return t.emit(t.op.dequantize(x, _flatten_scalar(t, scale), _zero_point(t, zero, given), axis, dtype))
     wide = t.cast(x, "float32")
     if zero is not None:
         wide = t.emit(t.op.subtract(wide, t.cast(parameter(t, zero, x, axis, block), "float32")))
@@ -119,12 +119,12 @@ def rows(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
     return t.reshape(value, [known(t.shape(value)[0], "the number of rows"), 1])
 
 
-def _flat(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
+def _flatten_scalar(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
     return t.reshape(value, []) if one_for_all(t, value) else value
 
 
-def _point(t: OnnxTranslator, zero: relax.Expr | None, dtype: str) -> relax.Expr:
+def _zero_point(t: OnnxTranslator, zero: relax.Expr | None, dtype: str) -> relax.Expr:
     """Return the zero point in the form of `R.quantize`."""
     if zero is None or not DType.of(dtype).is_int:
         return t.scalar(0, dtype if DType.of(dtype).is_int and dtype != "bool" else "int8")
-    return _flat(t, zero)
+    return _flatten_scalar(t, zero)

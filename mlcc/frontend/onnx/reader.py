@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OLDEST, NEWEST = 7, 28  # opsets
 IR_VERSIONS = range(3, 15)
 _EXTERNAL = 1  # TensorProto.DataLocation
-_READ_LIMIT = 2**31 - 1  # bytes of a protobuf
+_MAX_PROTOBUF_BYTES = 2**31 - 1  # bytes of a protobuf
 
 
 @dataclass
@@ -46,48 +46,50 @@ class OnnxModel:
         """Return the bytes of a tensor that are stored in another file of the model's folder."""
         entries = {entry.key: entry.value for entry in proto.external_data}
         location = entries.get("location", "")
-        content = self._map(location, proto.name)
+        content = self._mapped_file(location, proto.name)
         try:
             offset = int(entries.get("offset", "0"))
             length = int(entries["length"]) if "length" in entries else len(content) - offset
         except ValueError:
-            raise _outside(proto.name, "its place in the file is no number") from None
+            raise _external_data_error(proto.name, "its place in the file is no number") from None
         if offset < 0 or length < 0 or offset + length > len(content):
-            raise _outside(proto.name, f"`{location}` has {len(content)} bytes, not {offset} + {length}")
+            raise _external_data_error(proto.name, f"`{location}` has {len(content)} bytes, not {offset} + {length}")
         return memoryview(content)[offset : offset + length]
 
-    def _map(self, location: str, name: str) -> Any:
+    def _mapped_file(self, location: str, name: str) -> Any:
         """The content of a file of external data, mapped; the file is in the model's folder."""
         if location in self._maps:
             return self._maps[location]
         if self.folder is None:
-            raise _outside(name, "the model was given without its folder", "give the path of the model's file")
+            raise _external_data_error(
+                name, "the model was given without its folder", "give the path of the model's file"
+            )
         folder = os.path.realpath(self.folder)
         parts = location.replace("\\", "/").split("/")
         if not location or "\0" in location or os.path.isabs(location) or ".." in parts:
-            raise _outside(name, f"`{location}` is no path inside of the model's folder")
+            raise _external_data_error(name, f"`{location}` is no path inside of the model's folder")
         path = os.path.realpath(os.path.join(folder, location))
         if os.path.commonpath([path, folder]) != folder:
-            raise _outside(name, f"`{location}` is a link out of the model's folder")
-        self._maps[location] = _mapped(path, location, name)
+            raise _external_data_error(name, f"`{location}` is a link out of the model's folder")
+        self._maps[location] = _map_file(path, location, name)
         return self._maps[location]
 
 
-def _mapped(path: str, location: str, name: str) -> Any:
+def _map_file(path: str, location: str, name: str) -> Any:
     import mmap
 
     try:
         if not os.path.isfile(path):
-            raise _outside(name, f"there is no file `{location}` beside the model")
+            raise _external_data_error(name, f"there is no file `{location}` beside the model")
         if os.path.getsize(path) == 0:
             return b""
         with open(path, "rb") as file:
             return file_map()(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as problem:
-        raise _outside(name, f"cannot read `{location}`: {problem.strerror}") from None
+        raise _external_data_error(name, f"cannot read `{location}`: {problem.strerror}") from None
 
 
-def _outside(name: str, reason: str, help: str | None = None) -> CompileError:
+def _external_data_error(name: str, reason: str, help: str | None = None) -> CompileError:
     return CompileError(error("E1044", f"the data of `{name}` cannot be read: {reason}", help=help))
 
 
@@ -127,7 +129,7 @@ def _read_file(path: str, name: str | None) -> OnnxModel:
         size = os.path.getsize(path)
     except (OSError, ValueError):
         size = 0  # reading reports the fault
-    if size > _READ_LIMIT:
+    if size > _MAX_PROTOBUF_BYTES:
         help = "save it with onnx.save_model(..., save_as_external_data=True)"
         raise CompileError(error("E1041", f"{path} has {size} bytes; a model file has at most 2 GiB", help=help))
     proto = _parse(read_bytes(path), path)

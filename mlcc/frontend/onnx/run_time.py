@@ -66,7 +66,7 @@ def bounded(t: OnnxTranslator, vector: relax.Expr, limits: Sequence[Dim]) -> lis
     ]
 
 
-def _greatest(shape: Sequence[Dim]) -> Dim:
+def _max_extent(shape: Sequence[Dim]) -> Dim:
     """Return the maximum of the extents and 1."""
     most: Dim = 1
     for extent in shape:
@@ -81,7 +81,7 @@ def left_over(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
     count = max(rank - count_of(t, axes), 0)
     first = t.op.strided_slice(order, [0], [0], [count], assume_inbound=True)
     kept = t.emit(t.op.take(t.tensor_of(t.shape(x), "int64"), first, 0))
-    return bounded(t, kept, [_greatest(t.shape(x))] * count)
+    return bounded(t, kept, [_max_extent(t.shape(x))] * count)
 
 
 def with_ones(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
@@ -92,7 +92,7 @@ def with_ones(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
     before = t.op.subtract(t.op.cumsum(t.op.where(new, zero, one), 0, "int64"), one)
     old = t.tensor_of([*t.shape(x), 1], "int64")  # never empty
     extents = t.emit(t.op.where(new, one, t.op.take(old, t.op.maximum(before, zero), 0)))
-    return bounded(t, extents, [_greatest(t.shape(x))] * rank)
+    return bounded(t, extents, [_max_extent(t.shape(x))] * rank)
 
 
 def bordered(
@@ -129,32 +129,32 @@ class Reduced:
         over = chosen(t, axes, len(self.shape))
         whole = t.tensor_of(self.shape, "int64")
         kept = t.emit(t.op.where(over, t.scalar(1, "int64"), whole))
-        self.extents = bounded(t, kept, [_greatest([n]) for n in self.shape])
+        self.extents = bounded(t, kept, [_max_extent([n]) for n in self.shape])
         self.result = self.extents if keep else left_over(t, x, axes)
-        self.places = self._places()
+        self.places = self._result_indices()
 
-    def _places(self) -> relax.Expr:
+    def _result_indices(self) -> relax.Expr:
         """Return the flat index of the result into which each element of the data is reduced."""
         t, rank = self.t, len(self.shape)
         total: Any = t.scalar(0, "int64")
         for axis, extent in enumerate(self.extents):
             along = t.op.arange(0, self.shape[axis], 1, "int64")
             last = t.tensor_of([construct.sub(extent, 1)], "int64")
-            step = t.tensor_of([product(self._exprs(axis + 1))], "int64")
+            step = t.tensor_of([product(self._extent_exprs(axis + 1))], "int64")
             place = t.op.multiply(t.op.minimum(along, last), step)
             total = t.op.add(total, t.op.expand_dims(place, [i for i in range(rank) if i != axis]))
         return t.emit(t.op.flatten(t.op.broadcast_to(total, t.shape_expr(self.shape)) if rank else total))
 
-    def _exprs(self, first: int = 0) -> list[tir.Expr]:
+    def _extent_exprs(self, first: int = 0) -> list[tir.Expr]:
         return [construct.as_expr(n, INT64) for n in self.extents[first:]]
 
-    def by(self, name: str, value: relax.Expr, keep: bool | None = None) -> relax.Expr:
+    def reduce(self, name: str, value: relax.Expr, keep: bool | None = None) -> relax.Expr:
         """The reduction of that name."""
         if name == "mean":
             return self._mean(value, keep)
         t, own = self.t, DType.of(self.t.dtype(value))
         wide = "int32" if own.is_bool else "float32" if own.is_float and own.bits < 32 else str(own)
-        start = t.full([product(self._exprs())], _identity(name, DType.of(wide), own.is_bool), wide)
+        start = t.full([product(self._extent_exprs())], _identity(name, DType.of(wide), own.is_bool), wide)
         flat = t.emit(t.op.flatten(t.cast(value, wide)))
         how = {"max": "amax", "min": "amin"}.get(name, name)
         reduced = t.emit(t.op.scatter_reduce(start, self.places, flat, 0, how))
@@ -164,11 +164,11 @@ class Reduced:
         t, dtype = self.t, self.t.dtype(value)
         if not DType.of(dtype).is_float:
             raise Unsupported("means of integers over axes that are known at run time only")
-        count = construct.floordiv(product(self.shape), construct.maximum(product(self._exprs()), 1))
+        count = construct.floordiv(product(self.shape), construct.maximum(product(self._extent_exprs()), 1))
         number = t.cast(t.tensor_of([count], "int64", ()), dtype)
-        return t.emit(t.op.divide(self.by("sum", value, keep), number))
+        return t.emit(t.op.divide(self.reduce("sum", value, keep), number))
 
-    def without_ones(self, value: relax.Expr) -> relax.Expr:
+    def squeeze_reduced(self, value: relax.Expr) -> relax.Expr:
         """Drop the reduced axes, which a reduction kept, unless the result keeps them."""
         return value if self.keep else self.t.reshape(value, self.result)
 

@@ -76,16 +76,16 @@ class RunTimeAxis:
     def resized(self, x: relax.Expr, how: Resizing) -> relax.Expr:
         """The tensor, of wide floats unless pixels are only moved, with this axis resized."""
         at = self.coordinates(how)
-        pixels = self._moved(x, at, how) if how.mode == "nearest" else self._mixed(x, at, how)
+        pixels = self._nearest(x, at, how) if how.mode == "nearest" else self._interpolate(x, at, how)
         if how.coordinates != CROP:
             return pixels
         op, last = self.t.op, self.extent(construct.sub(self.before, 1))
         outside = self.t.emit(op.logical_or(op.less(at, self.number(0)), op.greater(at, last)))
         shape = [self.after if i == self.axis else 1 for i in range(self.t.ndim(x))]
-        filler = self.t.scalar(how.outside, self.t.dtype(pixels))
+        filler = self.t.scalar(how.extrapolation_value, self.t.dtype(pixels))
         return self.t.emit(op.where(self.t.reshape(outside, shape), filler, pixels))
 
-    def _moved(self, x: relax.Expr, at: relax.Expr, how: Resizing) -> relax.Expr:
+    def _nearest(self, x: relax.Expr, at: relax.Expr, how: Resizing) -> relax.Expr:
         """Pixels moved to where they are the nearest."""
         op, half = self.t.op, self.number(0.5)
         ways: dict[str, Callable[[], Any]] = {
@@ -96,14 +96,14 @@ class RunTimeAxis:
         }
         if how.nearest not in ways:
             raise Unsupported(f'`nearest_mode="{how.nearest}"` is not known')
-        return self.t.emit(op.take(x, self._inside(self.t.emit(ways[how.nearest]())), self.axis))
+        return self.t.emit(op.take(x, self._clamp(self.t.emit(ways[how.nearest]())), self.axis))
 
-    def _inside(self, places: relax.Expr) -> relax.Expr:
+    def _clamp(self, places: relax.Expr) -> relax.Expr:
         """Clamp positions to indices of the data."""
         op, last = self.t.op, self.extent(construct.sub(self.before, 1))
         return self.t.emit(op.astype(op.maximum(op.minimum(places, last), self.number(0)), "int64"))
 
-    def _mixed(self, x: relax.Expr, at: relax.Expr, how: Resizing) -> relax.Expr:
+    def _interpolate(self, x: relax.Expr, at: relax.Expr, how: Resizing) -> relax.Expr:
         """Interpolate by a product with a matrix of weights, over the pixels with the edge pixels replicated."""
         t, op = self.t, self.t.op
         reach: Dim = construct.add(construct.mul(self.before, 2), 2) if how.antialias else 2
@@ -111,13 +111,13 @@ class RunTimeAxis:
         apart = op.abs(op.subtract(op.expand_dims(at, [0]), op.expand_dims(places, [1])))
         distance = t.emit(op.multiply(apart, op.minimum(self.scale, self.number(1))) if how.antialias else apart)
         counts = self._linear(distance) if how.mode == "linear" else self._cubic(distance, how.alpha)
-        if how.exclude:
+        if how.exclude_outside:
             inside = op.logical_and(op.greater_equal(places, self.number(0)), op.less(places, self.extent(self.before)))
             counts = t.emit(op.where(op.expand_dims(inside, [1]), counts, self.number(0)))
-        if how.exclude or how.antialias:
+        if how.exclude_outside or how.antialias:
             total = t.emit(op.sum(counts, [0], True))
             counts = op.divide(counts, op.where(op.equal(total, self.number(0)), self.number(1), total))
-        around, last = t.emit(op.take(x, self._inside(places), self.axis)), t.ndim(x) - 1
+        around, last = t.emit(op.take(x, self._clamp(places), self.axis)), t.ndim(x) - 1
         order = [*(i for i in range(last + 1) if i != self.axis), self.axis]
         rows = around if self.axis == last else t.emit(op.permute_dims(around, order))
         product = t.emit(op.matmul(rows, t.cast(t.emit(counts), t.dtype(x))))

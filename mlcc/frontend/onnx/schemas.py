@@ -32,7 +32,7 @@ def check(node: OnnxNode) -> None:
         ("outputs", node.outputs, schema.min_output, schema.max_output),
     ):
         if not least <= len(names) <= most:
-            raise Unsupported(f"it has {len(names)} {what}, its schema {_range(least, most)}")
+            raise Unsupported(f"it has {len(names)} {what}, its schema {_count_range(least, most)}")
     for formal, name in zip(schema.inputs, node.inputs, strict=False):
         if formal.option.value == _SINGLE and not name:
             raise Unsupported(f"its input `{formal.name}` is left out")
@@ -48,5 +48,5 @@ def check(node: OnnxNode) -> None:
             raise Unsupported(f"it lacks the attribute `{name}`")
 
 
-def _range(least: int, most: int) -> str:
+def _count_range(least: int, most: int) -> str:
     return f"{least}" if least == most else f"{least} to {most}"

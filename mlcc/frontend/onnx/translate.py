@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 # why it cannot be used.
 Value: TypeAlias = "relax.Expr | Known | list[Any] | Unsupported | _Sentinel | None"
 
-_FOLD_LIMIT = 4096  # the most elements of operands and result for folding
-_KNOWN_LIMIT = 1024  # elements of constants that integers are computed with
+_MAX_FOLDED_ELEMENTS = 4096  # the most elements of operands and result for folding
+_MAX_SHAPE_ELEMENTS = 1024  # elements of constants that integers are computed with
 
 NODE_LIMIT = 100_000
-_OF_ANY_WIDTH = ("DequantizeLinear", "Cast")  # operators whose results depend on an integer's value alone
+_VALUE_ONLY_OPERATORS = ("DequantizeLinear", "Cast")  # operators whose results depend on an integer's value alone
 
 # What converters raise for attributes and operands that no sound file has.
 _MALFORMED = (TypeError, AttributeError, LookupError, ArithmeticError, ValueError, AssertionError)
@@ -70,8 +70,8 @@ class OnnxTranslator(Emitter):
 
     A converter gets inputs as `relax.Expr`, absent ones as None, sequences as lists. Operators on small constants are
     folded as they are emitted. `t.array(value)` (numbers) and `t.integers(value)` (numbers and expressions) read an
-    input that is a tensor in the schema but an attribute or a shape in relax; `t.known(value)` is None where these
-    would raise.
+    input that is a tensor in the schema but an attribute or a shape in relax; `t.known_integers(value)` returns None
+    where these would raise.
     """
 
     def __init__(
@@ -121,15 +121,15 @@ class OnnxTranslator(Emitter):
 
         Raises Unsupported for values known at run time only.
         """
-        elements = self.known(value)
+        elements = self.known_integers(value)
         if elements is None:
             raise Unsupported("an input that shapes depend on is known at run time only")
         return elements
 
-    def known(self, value: relax.Expr | None) -> list[Element] | None:
+    def known_integers(self, value: relax.Expr | None) -> list[Element] | None:
         """As `integers`; None for values known at run time only."""
         array = self.constant_array(value)
-        if array is not None and (array.dtype.kind in "iub" or _integral(array)):
+        if array is not None and (array.dtype.kind in "iub" or _holds_integers(array)):
             return [int(v) for v in array.reshape(-1)]
         symbolic = None if value is None else self._known.get(value)
         return None if symbolic is None else list(symbolic.elements.reshape(-1))
@@ -139,7 +139,7 @@ class OnnxTranslator(Emitter):
 
         `limit` is an upper bound of an extent, if it is a number; memory is planned by it.
         """
-        elements = self.known(value)
+        elements = self.known_integers(value)
         if elements is not None:
             return list(elements)
         length = self.static_shape(value)
@@ -198,7 +198,7 @@ class OnnxTranslator(Emitter):
         """Bind a variable to an expression. Operators on small constants are evaluated instead."""
         if isinstance(value, (relax.Var, relax.Constant)):
             return value
-        folded = _folded(value)
+        folded = _fold(value)
         if isinstance(folded, relax.Constant) and folded.data.array is not None:
             key = hint or self._hint if folded.data.size > 1 else ""
             constant = self.constant(folded.data.array, str(folded.data.dtype), key)
@@ -235,7 +235,7 @@ class OnnxTranslator(Emitter):
             return  # made by a node that could not be imported
         try:
             with self.at(span, next((name for name in node.outputs if name), "")):
-                self._bind(node, self._said(node, inputs))
+                self._bind(node, self._convert(node, inputs))
         except Unknown:
             self.problems.unknown(node.title, span)
         except Missing:
@@ -246,14 +246,14 @@ class OnnxTranslator(Emitter):
             reason = f"it is not as its schema says ({type(problem).__name__}: {problem})"
             self.problems.unsupported(node.title, span, Unsupported(reason))
 
-    def _said(self, node: OnnxNode, inputs: Sequence[Value]) -> Any:
+    def _convert(self, node: OnnxNode, inputs: Sequence[Value]) -> Any:
         """Convert a node: the user's converter, the model's function, folding, the table, or its schema's function."""
         check(node)
         own = self.own.get(node.title)
         function = self._functions.of_model(node) if own is None else None
         if function is not None:
             return self.call(function, node, inputs)
-        folded = self._evaluated(node, inputs) if own is None else None
+        folded = self._fold_shape_node(node, inputs) if own is None else None
         if folded is not None:
             return [folded]
         convert = own or converter(node.domain, node.operator, node.version)
@@ -266,7 +266,7 @@ class OnnxTranslator(Emitter):
 
     def _operand(self, node: OnnxNode, value: Value) -> Any:
         """A value as the converter of a node takes it: integers of 4 and 2 bits in 8 where that makes no difference."""
-        if isinstance(value, NarrowIntegers) and node.operator in _OF_ANY_WIDTH:
+        if isinstance(value, NarrowIntegers) and node.operator in _VALUE_ONLY_OPERATORS:
             return weight(self, value.widened)
         return self.tensor(value)
 
@@ -320,7 +320,9 @@ class OnnxTranslator(Emitter):
     def initializers(self, graph: onnx.GraphProto) -> None:
         """The constants of a graph as values."""
         dense = ((tensor.name, functools.partial(self._weight, tensor)) for tensor in graph.initializer)
-        sparse = ((tensor.values.name, functools.partial(_dense, self, tensor)) for tensor in graph.sparse_initializer)
+        sparse = (
+            (tensor.values.name, functools.partial(_dense_weight, self, tensor)) for tensor in graph.sparse_initializer
+        )
         seen = set()
         readers: list[tuple[str, Callable[[], relax.Expr]]] = [*dense, *sparse]
         for name, read in readers:
@@ -350,11 +352,11 @@ class OnnxTranslator(Emitter):
         results = [result] if isinstance(result, relax.Expr) or result is None else list(result)
         for name, value in zip(node.outputs, results, strict=False):
             if name:
-                self.values[name] = self._kept(name, value) if isinstance(value, relax.Expr) else value
+                self.values[name] = self._bind_result(name, value) if isinstance(value, relax.Expr) else value
         if any(name and self.values[name] is MISSING for name in node.outputs):
             raise Unsupported("one of its outputs is not computed")
 
-    def _kept(self, name: str, value: relax.Expr) -> relax.Expr:
+    def _bind_result(self, name: str, value: relax.Expr) -> relax.Expr:
         """A result, bound to a variable; where inference knows no shape, with the one that the model states."""
         var = self.named(self.emit(value, name), _plain_name(name))
         info, stated = var.struct_info, self._stated.get(name)
@@ -375,7 +377,7 @@ class OnnxTranslator(Emitter):
             self.extents_by_name[dim.dim_param] = self.fresh(dim.dim_param)
         return self.extents_by_name[dim.dim_param]
 
-    def _evaluated(self, node: OnnxNode, inputs: Sequence[Value]) -> Value:
+    def _fold_shape_node(self, node: OnnxNode, inputs: Sequence[Value]) -> Value:
         """The result of a node on integers that are known; None if it is left to its converter."""
         if node.domain or len([name for name in node.outputs if name]) != 1 or not node.outputs[0]:
             return None
@@ -383,7 +385,7 @@ class OnnxTranslator(Emitter):
             result = self._shape(node, inputs)
         else:
             operands = [self._as_known(v) for v in inputs]
-            if not any(isinstance(v, Known) for v in inputs) or any(o is _UNKNOWN for o in operands):
+            if not any(isinstance(v, Known) for v in inputs) or any(o is _NOT_CONSTANT for o in operands):
                 return None
             result = self.evaluator.evaluate(node, operands)
         if result is None or result.symbolic:
@@ -413,18 +415,18 @@ class OnnxTranslator(Emitter):
             return value
         if isinstance(value, relax.Constant):
             data = value.data
-            if data.array is None or data.size > _KNOWN_LIMIT or not (data.dtype.is_int or data.dtype.is_bool):
-                return _UNKNOWN
+            if data.array is None or data.size > _MAX_SHAPE_ELEMENTS or not (data.dtype.is_int or data.dtype.is_bool):
+                return _NOT_CONSTANT
             self.looked_at |= self._origins.get(data, frozenset())
             return Known(data.array.astype(object), str(data.dtype))
-        return self._known.get(value, _UNKNOWN) if isinstance(value, relax.Expr) else _UNKNOWN
+        return self._known.get(value, _NOT_CONSTANT) if isinstance(value, relax.Expr) else _NOT_CONSTANT
 
 
-_UNKNOWN = object()
+_NOT_CONSTANT = object()
 _VIEWS = frozenset(["relax.permute_dims", "relax.reshape", "relax.expand_dims"])
 
 
-def _integral(array: np.ndarray) -> bool:
+def _holds_integers(array: np.ndarray) -> bool:
     """Return True if an array of at most 16 floats holds integers only, as counts may be written."""
     if array.dtype.kind != "f" or array.size > 16:
         return False
@@ -443,7 +445,7 @@ def _plain_name(name: str) -> str:
     return re.sub(r"\W+", "_", "_".join(scopes(name.removesuffix("_output_0"))), flags=re.ASCII).strip("_") or name
 
 
-def _folded(value: Any) -> relax.Expr | None:
+def _fold(value: Any) -> relax.Expr | None:
     """The result of an operator on small constants."""
     from mlcc.passes.graph.fold_constants import fold_call
 
@@ -456,7 +458,11 @@ def _folded(value: Any) -> relax.Expr | None:
         return None  # a weight, which keeps its name in the text; `fold-constants` evaluates this
     if value.op.name == "relax.dequantize" and data[0].size > INLINE_LIMIT:
         return None  # a weight of integers, which `integer-products` looks for
-    return fold_call(value, _FOLD_LIMIT, _FOLD_LIMIT) if sum(d.size for d in data) <= _FOLD_LIMIT else None
+    return (
+        fold_call(value, _MAX_FOLDED_ELEMENTS, _MAX_FOLDED_ELEMENTS)
+        if sum(d.size for d in data) <= _MAX_FOLDED_ELEMENTS
+        else None
+    )
 
 
 def _leaves(args: Iterable[relax.Expr]) -> Iterable[relax.Expr]:
@@ -473,7 +479,7 @@ def weight(t: Emitter, data: TensorData) -> relax.Constant:
     return t.constant(data.array, str(data.dtype), data.key)
 
 
-def _dense(t: Emitter, proto: onnx.SparseTensorProto) -> relax.Constant:
+def _dense_weight(t: Emitter, proto: onnx.SparseTensorProto) -> relax.Constant:
     return weight(t, sparse_data(proto))
 
 

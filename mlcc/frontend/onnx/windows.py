@@ -33,7 +33,7 @@ class Window:
         return [*self.before, *self.after]
 
     @property
-    def reach(self) -> list[int]:
+    def spans(self) -> list[int]:
         """The number of elements that the window spans along each dimension."""
         return [d * (k - 1) + 1 for d, k in zip(self.dilations, self.kernel, strict=True)]
 
@@ -74,13 +74,15 @@ def window(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, kernel: Sequence[in
         return geometry
     if auto == "VALID":
         return Window(geometry.kernel, strides, dilations, [0] * count, [0] * count)
-    totals = [_same(tir.const_int(n), s, r) for n, s, r in zip(t.shape(x)[2:], strides, geometry.reach, strict=True)]
+    totals = [
+        _same_padding(tir.const_int(n), s, r) for n, s, r in zip(t.shape(x)[2:], strides, geometry.spans, strict=True)
+    ]
     less, more = [n // 2 for n in totals], [n - n // 2 for n in totals]
     before, after = (less, more) if auto == "SAME_UPPER" else (more, less)
     return Window(geometry.kernel, strides, dilations, before, after)
 
 
-def _same(extent: int | None, stride: int, reach: int) -> int:
+def _same_padding(extent: int | None, stride: int, reach: int) -> int:
     """The pads with which there are as many windows as strides begin in the data."""
     if stride == 1:
         return reach - 1

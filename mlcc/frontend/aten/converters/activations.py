@@ -170,13 +170,13 @@ def _glu(t: Translator, self: relax.Expr, dim: int = -1) -> relax.Expr:
 def _softmax(
     t: Translator, self: relax.Expr, dim: int, dtype: str | None = None, half_to_float: bool = False
 ) -> relax.Expr:
-    return _along(t, op.nn.softmax, self, dim, dtype, half_to_float)
+    return _softmax_along(t, op.nn.softmax, self, dim, dtype, half_to_float)
 
 
 @converts("aten._safe_softmax")
 def _safe_softmax(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None) -> relax.Expr:
     """A softmax that is 0 where all elements are -inf."""
-    softmax = _along(t, op.nn.softmax, self, dim, dtype, False)
+    softmax = _softmax_along(t, op.nn.softmax, self, dim, dtype, False)
     lowest = t.emit(op.equal(self, t.scalar(-math.inf, t.dtype(self))))
     hidden = reduced(t, op.min, lowest, dim, True)
     return op.where(hidden, t.scalar(0, t.dtype(softmax)), softmax)
@@ -186,15 +186,15 @@ def _safe_softmax(t: Translator, self: relax.Expr, dim: int, dtype: str | None =
 def _log_softmax(
     t: Translator, self: relax.Expr, dim: int, dtype: str | None = None, half_to_float: bool = False
 ) -> relax.Expr:
-    return _along(t, op.nn.log_softmax, self, dim, dtype, half_to_float)
+    return _softmax_along(t, op.nn.log_softmax, self, dim, dtype, half_to_float)
 
 
 @converts("aten.softmin")
 def _softmin(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None) -> relax.Expr:
-    return _along(t, op.nn.softmax, t.emit(op.negative(self)), dim, dtype, False)
+    return _softmax_along(t, op.nn.softmax, t.emit(op.negative(self)), dim, dtype, False)
 
 
-def _along(
+def _softmax_along(
     t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: int, dtype: str | None, widens: bool
 ) -> relax.Expr:
     """Emit a softmax in its dtype, on at least one dimension. PyTorch accepts integers only for empty tensors."""

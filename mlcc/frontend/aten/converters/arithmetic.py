@@ -116,10 +116,10 @@ def _pow(t: Translator, self: Value, exponent: Value = 2) -> relax.Expr:
 
 @converts("aten.float_power")
 def _float_power(t: Translator, self: Value, exponent: Value) -> relax.Expr:
-    return power(t, as_tensor(t, self, "float64"), exponent if _number(exponent) else t.cast(exponent, "float64"))  # type: ignore[arg-type]
+    return power(t, as_tensor(t, self, "float64"), exponent if _is_number(exponent) else t.cast(exponent, "float64"))  # type: ignore[arg-type]
 
 
-def _number(value: Value) -> bool:
+def _is_number(value: Value) -> bool:
     return isinstance(value, (int, float))
 
 
@@ -131,7 +131,7 @@ def power(t: Translator, base: Value, exponent: Value) -> relax.Expr:
         if exponent in _KNOWN_POWERS and (is_float(dtype) or exponent >= 0):
             return _KNOWN_POWERS[exponent](t, x)
         if not is_float(dtype):
-            return _whole_power(t, x, int(exponent))
+            return _constant_power(t, x, int(exponent))
     elif not is_float(dtype):
         return _power_by_bits(t, x, as_tensor(t, exponent, dtype))
     return op.power(x, as_tensor(t, exponent, dtype))
@@ -157,7 +157,7 @@ _KNOWN_POWERS: dict[float, Callable[[Translator, relax.Expr], relax.Expr]] = {
 }
 
 
-def _whole_power(t: Translator, x: relax.Expr, exponent: int) -> relax.Expr:
+def _constant_power(t: Translator, x: relax.Expr, exponent: int) -> relax.Expr:
     """Integer power with a constant exponent, by repeated squaring."""
     if exponent < 0:
         raise Unsupported("a negative power of integers")
@@ -264,15 +264,15 @@ def _minimum(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
 
 @converts("aten.fmax")
 def _fmax(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    return _without_nan(t, op.maximum, *together(t, self, other))
+    return _ignoring_nan(t, op.maximum, *together(t, self, other))
 
 
 @converts("aten.fmin")
 def _fmin(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
-    return _without_nan(t, op.minimum, *together(t, self, other))
+    return _ignoring_nan(t, op.minimum, *together(t, self, other))
 
 
-def _without_nan(t: Translator, make: Callable[..., relax.Call], x: relax.Expr, y: relax.Expr) -> relax.Expr:
+def _ignoring_nan(t: Translator, make: Callable[..., relax.Call], x: relax.Expr, y: relax.Expr) -> relax.Expr:
     """NaN only where both are."""
     if not is_float(t.dtype(x)):
         return make(x, y)
@@ -285,11 +285,11 @@ def _clamp(t: Translator, self: relax.Expr, min: Value | None = None, max: Value
     dtype = result_type(t, self, *bounds)
     x = as_tensor(t, self, dtype)
     if min is not None:
-        x = _bounded(t, x, min, dtype, greater_of)
-    return x if max is None else _bounded(t, x, max, dtype, lesser_of)
+        x = _clamp_to(t, x, min, dtype, greater_of)
+    return x if max is None else _clamp_to(t, x, max, dtype, lesser_of)
 
 
-def _bounded(t: Translator, x: relax.Expr, bound: Value, dtype: str, choose: Callable[..., relax.Expr]) -> relax.Expr:
+def _clamp_to(t: Translator, x: relax.Expr, bound: Value, dtype: str, choose: Callable[..., relax.Expr]) -> relax.Expr:
     limit = as_tensor(t, bound, dtype)
     if isinstance(bound, (int, float)) and not math.isnan(bound):
         return between(t, x, *((limit, None) if choose is greater_of else (None, limit)))

@@ -15,7 +15,7 @@ from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax
 from mlcc.relax import op
 
-_TURNED = (0, 2, 1, 3)  # (batch, heads, length, width) to (batch, length, heads, width), and back
+_SWAP_HEADS_AND_LENGTH = (0, 2, 1, 3)  # (batch, heads, length, width) to (batch, length, heads, width), and back
 
 
 @converts("aten.scaled_dot_product_attention")
@@ -52,20 +52,20 @@ def attention(
     shape = [*t.shape(query)[:-1], t.shape(value)[-1]]
     operands = (query, key, value)
     outer = joint_shape([t.shape(x)[:-3] for x in operands])
-    q, k, v = (permuted(t, _four(t, x, outer), _TURNED) for x in operands)
+    q, k, v = (permuted(t, _as_rank_4(t, x, outer), _SWAP_HEADS_AND_LENGTH) for x in operands)
     factor = None if scale is None else float(scale)
     if mask is None:
         heads = t.emit(op.nn.attention(q, k, v, scale=factor, causal_mask="TopLeft" if causal else None))
-        return t.reshape(permuted(t, heads, _TURNED), shape)
+        return t.reshape(permuted(t, heads, _SWAP_HEADS_AND_LENGTH), shape)
     if t.ndim(mask) > 4:
         mask = broadcast(t, mask, [*outer, *t.shape(mask)[-3:]])
-    bias, seen = _bias(t, _four(t, mask), t.dtype(query))
+    bias, seen = _bias(t, _as_rank_4(t, mask), t.dtype(query))
     heads = t.emit(op.nn.attention_bias(q, k, v, bias, scale=factor))
-    back = permuted(t, heads, _TURNED)
+    back = permuted(t, heads, _SWAP_HEADS_AND_LENGTH)
     return t.reshape(t.emit(op.where(seen, back, t.scalar(0, t.dtype(query)))), shape)
 
 
-def _four(t: Translator, value: relax.Expr, outer: Sequence[Dim] | None = None) -> relax.Expr:
+def _as_rank_4(t: Translator, value: relax.Expr, outer: Sequence[Dim] | None = None) -> relax.Expr:
     """Reshape to four dimensions: those before the heads, broadcast to `outer` if given, are merged into one batch."""
     shape: list[Dim] = [*t.shape(value)]
     shape = [*[1] * (3 - len(shape)), *shape]

@@ -21,24 +21,24 @@ MOST_STEPS = 64  # of a loop that is written out
 @converts("higher_order.cond")
 def _cond(t: Translator, arg0: Any, arg1: Inner, arg2: Inner, arg3: Sequence[Any] = ()) -> list[Any]:
     if not isinstance(arg0, (relax.Expr, tir.Expr)):
-        return t.inside((arg1 if arg0 else arg2).graph, arg3)
+        return t.inline_graph((arg1 if arg0 else arg2).graph, arg3)
     condition = arg0 if isinstance(arg0, relax.Expr) else relax.PrimValue(arg0)
-    then, other = (t.branch(inner.graph, arg3) for inner in (arg1, arg2))
+    then, other = (t.branch_body(inner.graph, arg3) for inner in (arg1, arg2))
     results = t.emit(relax.If(condition, then, other))
     return [t.emit(relax.TupleGetItem(results, i)) for i in range(len(arg1.graph.outputs))]
 
 
 @converts("higher_order.map_impl", "higher_order.map")
 def _map(t: Translator, arg0: Inner, arg1: Sequence[Any], arg2: Sequence[Any] = ()) -> list[Any]:
-    return _scanned(t, arg0.graph, [], arg1, arg2)
+    return _emit_scan(t, arg0.graph, [], arg1, arg2)
 
 
 @converts("higher_order.scan")
 def _scan(t: Translator, arg0: Inner, arg1: Sequence[Any], arg2: Sequence[Any], arg3: Sequence[Any] = ()) -> list[Any]:
-    return _scanned(t, arg0.graph, arg1, arg2, arg3)
+    return _emit_scan(t, arg0.graph, arg1, arg2, arg3)
 
 
-def _scanned(
+def _emit_scan(
     t: Translator, graph: Graph, carried: Sequence[Any], along: Sequence[Any], extra: Sequence[Any]
 ) -> list[Any]:
     """Emit a scan along the first axis; return the final carried values, and the stacked results of all steps."""
@@ -47,24 +47,24 @@ def _scanned(
     length = t.shape(along[0])[0]
     count = tir.const_int(length)
     if count is not None and 0 < count <= MOST_STEPS:
-        return _written_out(t, graph, carried, along, extra, count)
-    tensors, all_of = _apart(extra)
+        return _unrolled(t, graph, carried, along, extra, count)
+    tensors, all_of = _split_tensors(extra)
 
     def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
         parts = [t.emit(t.op.take(x, number, 0)) for x in outer[: len(along)]]
-        results = t.inside(graph, [*state, *parts, *all_of(outer[len(along) :])])
+        results = t.inline_graph(graph, [*state, *parts, *all_of(outer[len(along) :])])
         return Round(results[: len(state)], results[len(state) :])
 
     state, rows = run_loop(t, Loop(body, carried, [*along, *tensors], length if count is None else count))
     return [*state, *rows]
 
 
-def _written_out(
+def _unrolled(
     t: Translator, graph: Graph, carried: Sequence[Any], along: Sequence[Any], extra: Sequence[Any], count: int
 ) -> list[Any]:
     state, kept = list(carried), []
     for i in range(count):
-        results = t.inside(graph, [*state, *(_at(t, x, i) for x in along), *extra])
+        results = t.inline_graph(graph, [*state, *(_row(t, x, i) for x in along), *extra])
         state = results[: len(state)]
         kept.append(results[len(state) :])
     return [*state, *_stacked(t, kept)]
@@ -73,36 +73,36 @@ def _written_out(
 @converts("higher_order.while_loop")
 def _while(t: Translator, arg0: Inner, arg1: Inner, arg2: Sequence[Any], arg3: Sequence[Any] = ()) -> list[Any]:
     """Unroll a loop if its trip count is constant and small, else emit a run-time loop."""
-    if _steps(arg0.graph, arg1.graph, arg2, arg3) is None:
-        return _repeated(t, arg0.graph, arg1.graph, arg2, arg3)
-    carried, known = list(arg2), [_number(value) for value in arg2]
-    extra = [_number(value) for value in arg3]
-    while _evaluated(arg0.graph, [*known, *extra])[0]:
-        carried = t.inside(arg1.graph, [*carried, *arg3])
-        known = _evaluated(arg1.graph, [*known, *extra])
+    if _trip_count(arg0.graph, arg1.graph, arg2, arg3) is None:
+        return _run_time_loop(t, arg0.graph, arg1.graph, arg2, arg3)
+    carried, known = list(arg2), [_constant_number(value) for value in arg2]
+    extra = [_constant_number(value) for value in arg3]
+    while _fold_graph(arg0.graph, [*known, *extra])[0]:
+        carried = t.inline_graph(arg1.graph, [*carried, *arg3])
+        known = _fold_graph(arg1.graph, [*known, *extra])
     return carried
 
 
-def _steps(test: Graph, step: Graph, carried: Sequence[Any], extra: Sequence[Any]) -> int | None:
+def _trip_count(test: Graph, step: Graph, carried: Sequence[Any], extra: Sequence[Any]) -> int | None:
     """Return the trip count of a loop; None if it is known at run time only or exceeds MOST_STEPS."""
-    known, rest = [_number(value) for value in carried], [_number(value) for value in extra]
+    known, rest = [_constant_number(value) for value in carried], [_constant_number(value) for value in extra]
     for count in range(MOST_STEPS + 1):
-        (goes_on,) = _evaluated(test, [*known, *rest])
+        (goes_on,) = _fold_graph(test, [*known, *rest])
         if goes_on is None or not goes_on:
             return None if goes_on is None else count
-        known = _evaluated(step, [*known, *rest])
+        known = _fold_graph(step, [*known, *rest])
     return None
 
 
-def _repeated(t: Translator, test: Graph, step: Graph, carried: Sequence[Any], extra: Sequence[Any]) -> list[Any]:
+def _run_time_loop(t: Translator, test: Graph, step: Graph, carried: Sequence[Any], extra: Sequence[Any]) -> list[Any]:
     """Emit a run-time loop. Loop-carried numbers are tensors between iterations."""
     counts = [not isinstance(value, relax.Expr) for value in carried]
-    tensors, all_of = _apart(extra)
+    tensors, all_of = _split_tensors(extra)
 
     def inside(graph: Graph, state: Sequence[relax.Expr], outer: Sequence[relax.Expr]) -> list[relax.Expr]:
         with t.apart():
-            given = [_numbered(t, graph, i, v) if counts[i] else v for i, v in enumerate(state)]
-            return [_as_tensor(t, v) for v in t.inside(graph, [*given, *all_of(outer)])]
+            given = [_bind_number(t, graph, i, v) if counts[i] else v for i, v in enumerate(state)]
+            return [_as_tensor(t, v) for v in t.inline_graph(graph, [*given, *all_of(outer)])]
 
     def body(number: relax.Expr, state: list[relax.Expr], outer: list[relax.Expr]) -> Round:
         after = inside(step, state, outer)
@@ -110,10 +110,10 @@ def _repeated(t: Translator, test: Graph, step: Graph, carried: Sequence[Any], e
 
     begin = [_as_tensor(t, value) for value in carried]
     state, _ = run_loop(t, Loop(body, begin, tensors, None, inside(test, begin, tensors)[0]))
-    return [_read(t, v, t.fresh("number")) if n else v for v, n in zip(state, counts, strict=True)]
+    return [_element_symbol(t, v, t.fresh("number")) if n else v for v, n in zip(state, counts, strict=True)]
 
 
-def _apart(values: Sequence[Any]) -> tuple[list[relax.Expr], Callable[[Sequence[relax.Expr]], list[Any]]]:
+def _split_tensors(values: Sequence[Any]) -> tuple[list[relax.Expr], Callable[[Sequence[relax.Expr]], list[Any]]]:
     """Return the tensors among values, and a function that puts other tensors in their places."""
     tensors = [v for v in values if isinstance(v, relax.Expr)]
 
@@ -136,22 +136,22 @@ def _as_tensor(t: Translator, value: Any) -> relax.Expr:
     return t.reshape(t.emit(t.op.shape_to_tensor(t.shape_expr([number]))), [])
 
 
-def _numbered(t: Translator, graph: Graph, index: int, value: relax.Expr) -> tir.Expr:
+def _bind_number(t: Translator, graph: Graph, index: int, value: relax.Expr) -> tir.Expr:
     """A tensor of one integer as the number that an input of a graph is, by the symbol that the program has for it."""
     meta = graph.values.get(graph.inputs[index])
     name = meta.value if isinstance(meta, NumberMeta) and isinstance(meta.value, str) else "number"
-    t.symbols[name] = _read(t, value, t.fresh("number"))
+    t.symbols[name] = _element_symbol(t, value, t.fresh("number"))
     return t.symbols[name]
 
 
-def _read(t: Translator, value: relax.Expr, symbol: tir.Var) -> tir.Var:
+def _element_symbol(t: Translator, value: relax.Expr, symbol: tir.Var) -> tir.Var:
     """Let a symbol be the only element of a tensor."""
     extents = t.emit(t.op.tensor_to_shape(t.reshape(value, [1])))
     t.bb.match_cast(extents, relax.ShapeStructInfo((symbol,), 1))
     return symbol
 
 
-def _at(t: Translator, value: relax.Expr, index: int) -> relax.Expr:
+def _row(t: Translator, value: relax.Expr, index: int) -> relax.Expr:
     """An element along the first axis."""
     part = t.op.strided_slice(value, axes=[0], begin=[index], end=[index + 1])
     return t.emit(t.op.squeeze(t.emit(part), axis=[0]))
@@ -174,7 +174,7 @@ _FOLDED: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _number(value: Any) -> bool | int | float | None:
+def _constant_number(value: Any) -> bool | int | float | None:
     """Return the number of a one-element constant; None for values known at run time only."""
     if isinstance(value, (bool, int, float)):
         return value
@@ -185,7 +185,7 @@ def _number(value: Any) -> bool | int | float | None:
     return known
 
 
-def _evaluated(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+def _fold_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Evaluate a graph on constants; None for results that are not constant numbers."""
     known: dict[str, Any] = dict(zip(graph.inputs, inputs, strict=False))
     for node in graph.nodes:

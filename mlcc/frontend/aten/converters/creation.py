@@ -124,11 +124,11 @@ def _linspace(t: Translator, start: Value, end: Value, steps: Dim, base: float |
     assert isinstance(start, (int, float)) and isinstance(end, (int, float))
     if steps and not (math.isfinite(start) and math.isfinite(end)):
         raise Unsupported("infinite bounds")
-    places = _evenly(start, end, steps, is_float(dtype))
+    places = _evenly_spaced(start, end, steps, is_float(dtype))
     return as_constant(t, places if base is None else np.power(float(base), places), dtype)
 
 
-def _evenly(start: float, end: float, steps: int, floats: bool) -> Any:
+def _evenly_spaced(start: float, end: float, steps: int, floats: bool) -> Any:
     """Evenly spaced numbers; the second half is counted from the end, as PyTorch does."""
     import numpy as np
 

@@ -121,15 +121,15 @@ def _isfinite(t: Translator, self: relax.Expr) -> relax.Expr:
 
 @converts("aten.isposinf")
 def _isposinf(t: Translator, self: relax.Expr) -> relax.Expr:
-    return _is(t, self, math.inf)
+    return _equals_constant(t, self, math.inf)
 
 
 @converts("aten.isneginf")
 def _isneginf(t: Translator, self: relax.Expr) -> relax.Expr:
-    return _is(t, self, -math.inf)
+    return _equals_constant(t, self, -math.inf)
 
 
-def _is(t: Translator, value: relax.Expr, wanted: float) -> relax.Expr:
+def _equals_constant(t: Translator, value: relax.Expr, wanted: float) -> relax.Expr:
     dtype = t.dtype(value)
     return op.equal(value, t.scalar(wanted, dtype)) if is_float(dtype) else t.full(t.shape(value), False, "bool")
 
@@ -152,7 +152,7 @@ def _bitwise_not(t: Translator, self: relax.Expr) -> relax.Expr:
 # ---------------------------------------------------------------- compositions
 
 
-def _float(t: Translator, value: relax.Expr) -> tuple[relax.Expr, Callable[[float], relax.Constant]]:
+def _as_float(t: Translator, value: relax.Expr) -> tuple[relax.Expr, Callable[[float], relax.Constant]]:
     """The value as floats, and constants of their dtype."""
     dtype = float_of(t.dtype(value))
     return t.cast(value, dtype), lambda number: t.scalar(number, dtype)
@@ -160,13 +160,13 @@ def _float(t: Translator, value: relax.Expr) -> tuple[relax.Expr, Callable[[floa
 
 @converts("aten.reciprocal")
 def _reciprocal(t: Translator, self: relax.Expr) -> relax.Expr:
-    x, number = _float(t, self)
+    x, number = _as_float(t, self)
     return op.divide(number(1), x)
 
 
 @converts("aten.exp2", "aten.special_exp2")
 def _exp2(t: Translator, self: relax.Expr) -> relax.Expr:
-    x, number = _float(t, self)
+    x, number = _as_float(t, self)
     return op.power(number(2), x)
 
 
@@ -182,31 +182,31 @@ def _log10(t: Translator, self: relax.Expr) -> relax.Expr:
 
 def _logarithm(t: Translator, value: relax.Expr, base: int) -> relax.Expr:
     """A logarithm to another base."""
-    x, number = _float(t, value)
+    x, number = _as_float(t, value)
     return op.multiply(op.log(x), number(1 / math.log(base)))
 
 
 @converts("aten.erfc", "aten.special_erfc")
 def _erfc(t: Translator, self: relax.Expr) -> relax.Expr:
-    x, number = _float(t, self)
+    x, number = _as_float(t, self)
     return op.subtract(number(1), op.erf(x))
 
 
 @converts("aten.deg2rad")
 def _deg2rad(t: Translator, self: relax.Expr) -> relax.Expr:
-    x, number = _float(t, self)
+    x, number = _as_float(t, self)
     return op.multiply(x, number(math.pi / 180))
 
 
 @converts("aten.rad2deg")
 def _rad2deg(t: Translator, self: relax.Expr) -> relax.Expr:
-    x, number = _float(t, self)
+    x, number = _as_float(t, self)
     return op.multiply(x, number(180 / math.pi))
 
 
 @converts("aten.logit", "aten.special_logit")
 def _logit(t: Translator, self: relax.Expr, eps: float | None = None) -> relax.Expr:
-    x, number = _float(t, self)
+    x, number = _as_float(t, self)
     if eps is not None:
         x = between(t, x, number(eps), number(1 - eps))
     return op.log(op.divide(x, op.subtract(number(1), x)))
@@ -214,7 +214,7 @@ def _logit(t: Translator, self: relax.Expr, eps: float | None = None) -> relax.E
 
 @converts("aten.sinc", "aten.special_sinc")
 def _sinc(t: Translator, self: relax.Expr) -> relax.Expr:
-    x, number = _float(t, self)
+    x, number = _as_float(t, self)
     angle = t.emit(op.multiply(x, number(math.pi)))
     quotient = t.emit(op.divide(op.sin(angle), angle))
     return op.where(op.equal(x, number(0)), number(1), quotient)
@@ -227,7 +227,7 @@ def _nan_to_num(
     dtype = t.dtype(self)
     if not is_float(dtype):
         return self
-    greatest = _GREATEST[dtype]
+    greatest = _MAX_FINITE[dtype]
     replaced = t.emit(op.where(op.isnan(self), t.scalar(nan or 0.0, dtype), self))
     for infinite, given, usual in ((math.inf, posinf, greatest), (-math.inf, neginf, -greatest)):
         there = t.emit(op.equal(self, t.scalar(infinite, dtype)))
@@ -235,7 +235,7 @@ def _nan_to_num(
     return replaced
 
 
-_GREATEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
+_MAX_FINITE = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
              "float64": 1.7976931348623157e308}  # fmt: skip
 
 

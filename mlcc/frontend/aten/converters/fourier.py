@@ -30,10 +30,10 @@ def transformed(t: Translator, x: _Signal, axis: int, inverse: bool, divided: in
     pairs = op.stack(parts, -1) if len(parts) > 1 else op.expand_dims(parts[0], [rank])
     spectrum = t.emit(op.signal.dft(t.emit(pairs), axis=axis, inverse=inverse, onesided=onesided))
     re, im = (t.emit(op.take(spectrum, t.scalar(part, "int64"), -1)) for part in (0, 1))
-    return Complex(re, im).map(lambda part: _scaled(t, part, count, (_COUNT if inverse else _NONE), divided))
+    return Complex(re, im).map(lambda part: _renormalize(t, part, count, (_COUNT if inverse else _NONE), divided))
 
 
-def _scaled(t: Translator, value: relax.Expr, count: tir.Expr, has: int, wanted: int) -> relax.Expr:
+def _renormalize(t: Translator, value: relax.Expr, count: tir.Expr, has: int, wanted: int) -> relax.Expr:
     """Rescale a transform from the normalization `has` to `wanted`: divided by 1, sqrt(count) or count."""
     if has == wanted:
         return value
@@ -44,10 +44,10 @@ def _scaled(t: Translator, value: relax.Expr, count: tir.Expr, has: int, wanted:
     return t.emit(op.multiply(value, t.scalar(by[has] / by[wanted] if number else 1.0, t.dtype(value))))
 
 
-def _fitted(t: Translator, x: _Signal, axis: int, count: Dim | None) -> _Signal:
+def _resize_signal(t: Translator, x: _Signal, axis: int, count: Dim | None) -> _Signal:
     """The signal with so many places along an axis, cut or filled up with zeros."""
     if isinstance(x, Complex):
-        return x.map(lambda part: _fitted(t, part, axis, count))  # type: ignore[arg-type, return-value]
+        return x.map(lambda part: _resize_signal(t, part, axis, count))  # type: ignore[arg-type, return-value]
     extent = t.shape(x)[axis]
     if count is None or prove_equal(extent, count if isinstance(count, tir.Expr) else c.const(count, "int64")):
         return x
@@ -57,23 +57,25 @@ def _fitted(t: Translator, x: _Signal, axis: int, count: Dim | None) -> _Signal:
     return t.emit(padded(t, x, pad, "constant", 0))
 
 
-def _real_of_half(t: Translator, x: _Signal, axis: int, count: Dim, divided: int) -> relax.Expr:
+def _inverse_of_half(t: Translator, x: _Signal, axis: int, count: Dim, divided: int) -> relax.Expr:
     """The real signal of so many places whose transform has this first half."""
     length = count if isinstance(count, tir.Expr) else c.const(count, "int64")
     half = c.floordiv(length, c.const(2, "int64"))
-    given = _fitted(t, x, axis, _number(c.add(half, c.const(1, "int64"))))
+    given = _resize_signal(t, x, axis, _as_extent(c.add(half, c.const(1, "int64"))))
     z = given if isinstance(given, Complex) else as_complex(t, given, t.dtype(given))
     end = c.floordiv(c.add(length, c.const(1, "int64")), c.const(2, "int64"))
 
     def mirrored(part: relax.Expr, sign: int) -> relax.Expr:
-        rest = t.emit(op.flip(t.emit(op.strided_slice(part, [axis], [1], [_number(end)], assume_inbound=True)), axis))
+        rest = t.emit(
+            op.flip(t.emit(op.strided_slice(part, [axis], [1], [_as_extent(end)], assume_inbound=True)), axis)
+        )
         return t.emit(op.concat([part, rest if sign > 0 else op.negative(rest)], axis))
 
     whole = Complex(mirrored(z.re, 1), mirrored(z.im, -1))
     return transformed(t, whole, axis, True, divided).re
 
 
-def _number(value: tir.Expr) -> Dim:
+def _as_extent(value: tir.Expr) -> Dim:
     known = tir.const_int(value)
     return value if known is None else known
 
@@ -96,13 +98,15 @@ def _axes(
     return [(axis % rank, count) for axis, count in zip(dim, counts, strict=True)]
 
 
-def _all(t: Translator, x: _Signal, axes: Sequence[tuple[int, Dim | None]], inverse: bool, norm: str | None) -> _Signal:
+def _transform_axes(
+    t: Translator, x: _Signal, axes: Sequence[tuple[int, Dim | None]], inverse: bool, norm: str | None
+) -> _Signal:
     for axis, count in axes:
-        x = transformed(t, _fitted(t, x, axis, count), axis, inverse, _NORMS[norm][inverse])
+        x = transformed(t, _resize_signal(t, x, axis, count), axis, inverse, _NORMS[norm][inverse])
     return x
 
 
-def _given(t: Translator, x: _Signal, s: Any, n: Any, dim: Any, default: Sequence[int] | None) -> Any:
+def _axes_and_lengths(t: Translator, x: _Signal, s: Any, n: Any, dim: Any, default: Sequence[int] | None) -> Any:
     """Axes and lengths of all forms: of one axis (`n`), of two and of several (`s`)."""
     dim = default if dim is None else [dim] if isinstance(dim, int) else dim
     return _axes(t, x, [n] if n is not None else s, dim)
@@ -110,36 +114,36 @@ def _given(t: Translator, x: _Signal, s: Any, n: Any, dim: Any, default: Sequenc
 
 def _real_to_half(t: Translator, self: relax.Expr, axes: Any, norm: str | None) -> _Signal:
     *others, (last, count) = axes
-    fitted = _fitted(t, self, last, count)
+    fitted = _resize_signal(t, self, last, count)
     half = transformed(t, fitted, last, False, _NORMS[norm][False], onesided=True)
-    return _all(t, half, others, False, norm)
+    return _transform_axes(t, half, others, False, norm)
 
 
 def _half_to_real(t: Translator, self: _Signal, axes: Any, norm: str | None) -> relax.Expr:
     *others, (last, count) = axes
-    half = _all(t, self, others, True, norm)
+    half = _transform_axes(t, self, others, True, norm)
     if count is None:
         extent = t.shape(half.re if isinstance(half, Complex) else half)[last]
-        count = _number(c.mul(c.sub(extent, c.const(1, "int64")), c.const(2, "int64")))
-    return _real_of_half(t, half, last, count, _NORMS[norm][True])
+        count = _as_extent(c.mul(c.sub(extent, c.const(1, "int64")), c.const(2, "int64")))
+    return _inverse_of_half(t, half, last, count, _NORMS[norm][True])
 
 
 def _form(make: Any, default: Sequence[int] | None) -> Converter:
     def convert(
         t: Translator, self: _Signal, s: Any = None, n: Any = None, dim: Any = None, norm: str | None = None
     ) -> _Signal:
-        return make(t, self, _given(t, self, s, n, dim, default), norm)
+        return make(t, self, _axes_and_lengths(t, self, s, n, dim, default), norm)
 
     return convert
 
 
-def _both_ways(inverse: bool) -> Any:
-    return lambda t, x, axes, norm: _all(t, x, axes, inverse, norm)
+def _complex_transform(inverse: bool) -> Any:
+    return lambda t, x, axes, norm: _transform_axes(t, x, axes, inverse, norm)
 
 
 for _suffix, _default in (("fft", [-1]), ("fft2", [-2, -1]), ("fftn", None)):
     for _prefix, _make in (
-        ("", _both_ways(False)), ("i", _both_ways(True)), ("r", _real_to_half), ("ir", _half_to_real),
+        ("", _complex_transform(False)), ("i", _complex_transform(True)), ("r", _real_to_half), ("ir", _half_to_real),
     ):  # fmt: skip
         _convert = _form(_make, _default)
         converts(f"aten.fft_{_prefix}{_suffix}")(_convert)
@@ -167,7 +171,7 @@ def _c2c(t: Translator, self: Complex, dim: Sequence[int], normalization: int, f
 def _c2r(t: Translator, self: Complex, dim: Sequence[int], normalization: int, last_dim_size: Dim) -> relax.Expr:
     *others, last = dim
     half = _c2c(t, self, others, normalization, False)
-    return _real_of_half(t, half, last % _rank(t, self), last_dim_size, normalization)
+    return _inverse_of_half(t, half, last % _rank(t, self), last_dim_size, normalization)
 
 
 # ---------------------------------------------------------------- short times
@@ -187,7 +191,7 @@ def _stft(
     if center:
         x = t.emit(padded(t, x, [n_fft // 2, n_fft // 2], pad_mode, 0))
     count = c.add(c.floordiv(c.sub(t.shape(x)[1], c.const(n_fft, "int64")), c.const(hop, "int64")), c.const(1, "int64"))
-    begins = t.emit(op.multiply(op.arange(0, _number(count), 1, "int64"), t.scalar(hop, "int64")))
+    begins = t.emit(op.multiply(op.arange(0, _as_extent(count), 1, "int64"), t.scalar(hop, "int64")))
     places = t.emit(op.add(op.expand_dims(begins, [1]), op.arange(0, n_fft, 1, "int64")))
     frames = t.emit(op.take(x, places, 1))
     width = n_fft if win_length is None else win_length

@@ -57,7 +57,7 @@ def _pad_enum(t: Translator, self: relax.Expr, pad: list[Dim], mode: int, value:
 def padded(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, border: Value) -> relax.Expr:
     """A border around the last dimensions, the last one first in `pad`; negative widths cut off."""
     if not all(isinstance(width, int) for width in pad):
-        return _joined(t, value, pad, mode, border)
+        return _pad_by_concat(t, value, pad, mode, border)
     widths: list[int] = []
     for at in range(len(pad) - 2, -1, -2):
         widths += [int(pad[at]), int(pad[at + 1])]  # type: ignore[arg-type]
@@ -65,14 +65,14 @@ def padded(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, bord
     if mode == "constant" and isinstance(border, (int, float)) and math.isfinite(border):
         return op.nn.pad(value, widths, pad_value=float(border))
     if mode == "constant":
-        return _joined(t, value, pad, mode, border)
+        return _pad_by_concat(t, value, pad, mode, border)
     cut = [min(width, 0) for width in widths]
     if any(cut):
         value = t.emit(op.nn.pad(value, cut))
     return op.nn.pad(value, [max(width, 0) for width in widths], pad_mode=mode)
 
 
-def _joined(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, border: Value) -> relax.Expr:
+def _pad_by_concat(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, border: Value) -> relax.Expr:
     """Pad by concatenation, for borders of symbolic width or with a value known at run time only."""
     if mode != "constant":
         raise Unsupported("a border of symbolic width that repeats the data")
@@ -101,7 +101,7 @@ def _upsample(kind: str, n: int, corners: bool) -> Any:
     def resize(t: Translator, value: relax.Expr, size: Any, factors: Any, align: bool) -> relax.Expr:
         target = [t.out_shape()[2 + at] for at in range(n)] if size is None else list(size)
         scales = list(factors) if factors is not None else [None] * n
-        return _resized(t, value, target, scales, kind, align)
+        return _resize(t, value, target, scales, kind, align)
 
     def with_corners(
         t: Translator, input: relax.Expr | None = None, output_size: Any = None, align_corners: bool = False,
@@ -109,7 +109,7 @@ def _upsample(kind: str, n: int, corners: bool) -> Any:
     ) -> relax.Expr:  # fmt: skip
         value = input if self is None else self
         assert value is not None
-        return resize(t, value, output_size, scale_factors or _named(scales, n), align_corners)
+        return resize(t, value, output_size, scale_factors or _named_scales(scales, n), align_corners)
 
     def without(
         t: Translator, input: relax.Expr | None = None, output_size: Any = None, scale_factors: Any = None,
@@ -117,12 +117,12 @@ def _upsample(kind: str, n: int, corners: bool) -> Any:
     ) -> relax.Expr:  # fmt: skip
         value = input if self is None else self
         assert value is not None
-        return resize(t, value, output_size, scale_factors or _named(scales, n), False)
+        return resize(t, value, output_size, scale_factors or _named_scales(scales, n), False)
 
     return with_corners if corners else without
 
 
-def _named(scales: dict[str, float | None], n: int) -> list[float | None]:
+def _named_scales(scales: dict[str, float | None], n: int) -> list[float | None]:
     """`scales_d`, `scales_h`, `scales_w` in this order; `scales` of one dimension."""
     unknown = set(scales) - {"scales", "scales_d", "scales_h", "scales_w"}
     if unknown:
@@ -142,12 +142,12 @@ for _n in (1, 2, 3):
     converts(f"aten._upsample_nearest_exact{_n}d")(_upsample("exact", _n, False))
 
 
-def _resized(
+def _resize(
     t: Translator, value: relax.Expr, target: Sequence[Dim], scales: Sequence[float | None], kind: str, align: bool
 ) -> relax.Expr:
     n = len(target)
     extents = t.shape(value)[2:]
-    if n in _RESIZE and all(map(_plain, extents, target, scales, [kind] * n)):
+    if n in _RESIZE and all(map(_fits_resize_operator, extents, target, scales, [kind] * n)):
         mode = "align_corners" if align else "asymmetric" if kind == "nearest" else "half_pixel"
         return _RESIZE[n](
             value, t.shape_expr(target), method={"nearest": "nearest_neighbor"}.get(kind, kind),
@@ -156,11 +156,11 @@ def _resized(
         )  # fmt: skip
     for at in range(n):
         if not (same(number(target[at]), extents[at]) and (scales[at] in (None, 1) or align)):
-            value = _along(t, value, 2 + at, target[at], scales[at], kind, align)
+            value = _resize_axis(t, value, 2 + at, target[at], scales[at], kind, align)
     return value
 
 
-def _plain(extent: tir.Expr, target: Dim, scale: float | None, kind: str) -> bool:
+def _fits_resize_operator(extent: tir.Expr, target: Dim, scale: float | None, kind: str) -> bool:
     """Return True if `R.image.resize2d`, which takes sizes but no scale factors, samples at PyTorch's coordinates."""
     before, after = tir.const_int(extent), tir.const_int(number(target))
     whole = before is not None and after is not None and before > 0 and after % before == 0
@@ -177,7 +177,7 @@ def _plain(extent: tir.Expr, target: Dim, scale: float | None, kind: str) -> boo
     )
 
 
-def _along(
+def _resize_axis(
     t: Translator, value: relax.Expr, axis: int, target: Dim, scale: float | None, kind: str, align: bool
 ) -> relax.Expr:
     """Resize one dimension: each output element is a weighted sum of a few input elements (taps)."""
@@ -214,7 +214,7 @@ def _taps(before: int, after: int, scale: float | None, kind: str, align: bool) 
         at = np.floor((i + single(0.5)) * ratio if kind == "exact" else i * ratio)
         return np.minimum(at.astype("int64"), before - 1)[:, None], None
     if kind.startswith("smooth"):
-        return _smooth_taps(before, after, float(ratio), kind == "smooth cubic")
+        return _antialiased_taps(before, after, float(ratio), kind == "smooth cubic")
     at = i * ratio if align else (i + single(0.5)) * ratio - single(0.5)
     if kind == "linear":
         at = np.maximum(at, single(0))
@@ -236,7 +236,7 @@ def _cubic(x: Any, a: float) -> Any:
     return np.where(x <= 1, near, np.where(x < 2, far, 0))
 
 
-def _smooth_taps(before: int, after: int, ratio: float, cubic: bool) -> tuple[Any, Any]:
+def _antialiased_taps(before: int, after: int, ratio: float, cubic: bool) -> tuple[Any, Any]:
     """Taps of an antialiased resize: a kernel as wide as the input range of an output pixel."""
     import numpy as np
 
@@ -279,7 +279,7 @@ def _affine_grid(t: Translator, theta: relax.Expr, size: Sequence[Dim], align_co
     n = len(space)
     columns = []
     for at in range(n - 1, -1, -1):
-        line = _unit_places(t, space[at], align_corners, dtype)
+        line = _normalized_coordinates(t, space[at], align_corners, dtype)
         shape: list[Dim] = [1] * n
         shape[at] = space[at]
         columns.append(t.emit(op.broadcast_to(t.reshape(line, shape), t.shape_expr(space))))
@@ -296,7 +296,7 @@ def _area(space: Sequence[Dim]) -> Dim:
     return product(space)
 
 
-def _unit_places(t: Translator, extent: Dim, corners: bool, dtype: str) -> relax.Expr:
+def _normalized_coordinates(t: Translator, extent: Dim, corners: bool, dtype: str) -> relax.Expr:
     size = tir.const_int(number(extent))
     if size is None:
         raise Unsupported("a grid of symbolic size")

@@ -33,18 +33,18 @@ Indices = Sequence[relax.Expr | None]
 
 @converts("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def _index(t: Translator, self: relax.Expr, indices: Indices) -> relax.Expr:
-    picks = _numbers(t, self, indices)
+    picks = _index_tensors(t, self, indices)
     axes = list(picks)
     if not axes:
         return self
     if len(axes) == 1:
         return op.take(self, picks[axes[0]], axes[0])
-    front = permuted(t, self, _front(t, self, axes))
+    front = permuted(t, self, _axes_first(t, self, axes))
     picked = t.emit(op.index_tensor(front, list(picks.values())))
-    return _placed(t, picked, axes, len(joint_shape([t.shape(index) for index in picks.values()])))
+    return _move_index_axes(t, picked, axes, len(joint_shape([t.shape(index) for index in picks.values()])))
 
 
-def _numbers(t: Translator, value: relax.Expr, indices: Indices) -> dict[int, relax.Expr]:
+def _index_tensors(t: Translator, value: relax.Expr, indices: Indices) -> dict[int, relax.Expr]:
     """Map axes to index tensors; a mask becomes the coordinates of its true elements, one tensor for each axis."""
     by_axis: dict[int, relax.Expr] = {}
     axis = 0
@@ -73,17 +73,17 @@ def true_places(t: Translator, mask: relax.Expr, *operands: relax.Expr) -> list[
     return [t.emit(op.squeeze(part(t, known, 0, at, at + 1), [0])) for at in range(t.ndim(mask))]
 
 
-def _front(t: Translator, value: relax.Expr, axes: Sequence[int]) -> list[int]:
+def _axes_first(t: Translator, value: relax.Expr, axes: Sequence[int]) -> list[int]:
     """The order of axes with these first."""
     return [*axes, *(axis for axis in range(t.ndim(value)) if axis not in axes)]
 
 
-def _placed(t: Translator, picked: relax.Expr, axes: Sequence[int], rank: int) -> relax.Expr:
+def _move_index_axes(t: Translator, picked: relax.Expr, axes: Sequence[int], rank: int) -> relax.Expr:
     """Move the first `rank` axes of a gathered tensor to the place of the indices if these are adjacent."""
-    return permuted(t, picked, _order(t.ndim(picked), axes, rank))
+    return permuted(t, picked, _index_axes_order(t.ndim(picked), axes, rank))
 
 
-def _order(ndim: int, axes: Sequence[int], rank: int) -> list[int]:
+def _index_axes_order(ndim: int, axes: Sequence[int], rank: int) -> list[int]:
     """Return the permutation that moves the index axes from the front to their place in the result of indexing."""
     adjacent = list(axes) == list(range(axes[0], axes[0] + len(axes)))
     begin = axes[0] if adjacent else 0
@@ -102,13 +102,13 @@ def _index_put(
         if len(given) > 1 or indices[0] is None or accumulate:
             raise Unsupported("a mask beside other indices, or with accumulate")
         return _masked_put(t, self, masks[0], values)
-    picks = _numbers(t, self, indices)
+    picks = _index_tensors(t, self, indices)
     axes = list(picks)
-    order = _front(t, self, axes)
+    order = _axes_first(t, self, axes)
     front = permuted(t, self, order)
     places = joint_shape([t.shape(index) for index in picks.values()])
     whole = [*places, *t.shape(front)[len(axes) :]]
-    layout = _order(len(whole), axes, len(places))
+    layout = _index_axes_order(len(whole), axes, len(places))
     wide = broadcast(t, t.cast(values, t.dtype(self)), [whole[axis] for axis in layout])
     updates = permuted(t, wide, [layout.index(axis) for axis in range(len(whole))])
     updated = t.emit(op.index_put(front, list(picks.values()), updates, accumulate))
@@ -167,26 +167,26 @@ def _index_select(t: Translator, self: relax.Expr, dim: int, index: relax.Expr) 
 def _index_add(
     t: Translator, self: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr, alpha: Value = 1
 ) -> relax.Expr:
-    return _along(t, self, dim, index, scaled(t, source, alpha, t.dtype(self)), True)
+    return _put_along_axis(t, self, dim, index, scaled(t, source, alpha, t.dtype(self)), True)
 
 
 @converts("aten.index_copy")
 def _index_copy(t: Translator, self: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr) -> relax.Expr:
-    return _along(t, self, dim, index, source, False)
+    return _put_along_axis(t, self, dim, index, source, False)
 
 
 @converts("aten.index_fill")
 def _index_fill(t: Translator, self: relax.Expr, dim: int, index: relax.Expr, value: Value) -> relax.Expr:
-    return _along(t, self, dim, index, as_tensor(t, value, t.dtype(self)), False)
+    return _put_along_axis(t, self, dim, index, as_tensor(t, value, t.dtype(self)), False)
 
 
-def _along(
+def _put_along_axis(
     t: Translator, value: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr, accumulate: bool
 ) -> relax.Expr:
     """Slices of the value replaced or added to, at places of one axis."""
     if not t.ndim(value):
         value = t.reshape(value, [1])
-        updated = _along(t, value, 0, index, t.reshape(source, [1]), accumulate)
+        updated = _put_along_axis(t, value, 0, index, t.reshape(source, [1]), accumulate)
         return t.reshape(updated, [])
     axis = t.axis(value, dim)
     order = [axis, *(a for a in range(t.ndim(value)) if a != axis)]
@@ -263,18 +263,18 @@ def _scatter_reduce(
     t: Translator, self: relax.Expr, dim: int, index: relax.Expr, src: relax.Expr, reduce: str,
     include_self: bool = True,
 ) -> relax.Expr:  # fmt: skip
-    return _reduced(t, *_of_vectors(t, self, dim, index, src), reduce, include_self)
+    return _reduced(t, *_scatter_operands(t, self, dim, index, src), reduce, include_self)
 
 
 def _scattered(
     t: Translator, value: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr, reduction: str
 ) -> relax.Expr:
-    data, axis, places, updates = _of_vectors(t, value, dim, index, source)
+    data, axis, places, updates = _scatter_operands(t, value, dim, index, source)
     scattered = t.emit(op.scatter_elements(data, places, updates, axis, reduction))
     return t.reshape(scattered, t.shape(value))
 
 
-def _of_vectors(
+def _scatter_operands(
     t: Translator, value: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr
 ) -> tuple[relax.Expr, int, relax.Expr, relax.Expr]:
     """Operands of a scatter, of at least one dimension; the source is cut to the size of the index."""
@@ -335,23 +335,21 @@ def _embedding_bag(
     shape = [bags, t.shape(weight)[1]]
     column = t.emit(op.expand_dims(kept, [1]))
     if mode == 2:
-        return [_greatest_rows(t, shape, bag, column, rows), None, None, None]
-    pooled = _summed(t, shape, bag, column, rows)
+        return [_bag_maxima(t, shape, bag, column, rows), None, None, None]
+    pooled = _bag_sums(t, shape, bag, column, rows)
     if mode == 1:
-        sizes = _summed(t, [bags, 1], bag, column, t.full([count, 1], 1, dtype))
+        sizes = _bag_sums(t, [bags, 1], bag, column, t.full([count, 1], 1, dtype))
         pooled = t.emit(op.divide(pooled, op.maximum(sizes, t.scalar(1, dtype))))
     return [pooled, None, None, None]
 
 
-def _summed(t: Translator, shape: Sequence[Dim], bag: relax.Expr, kept: relax.Expr, rows: relax.Expr) -> relax.Expr:
+def _bag_sums(t: Translator, shape: Sequence[Dim], bag: relax.Expr, kept: relax.Expr, rows: relax.Expr) -> relax.Expr:
     dtype = t.dtype(rows)
     used = t.emit(op.where(kept, rows, t.scalar(0, dtype)))
     return t.emit(op.index_put(t.full(shape, 0, dtype), [bag], used, True))
 
 
-def _greatest_rows(
-    t: Translator, shape: Sequence[Dim], bag: relax.Expr, kept: relax.Expr, rows: relax.Expr
-) -> relax.Expr:
+def _bag_maxima(t: Translator, shape: Sequence[Dim], bag: relax.Expr, kept: relax.Expr, rows: relax.Expr) -> relax.Expr:
     """The greatest elements of each bag; 0 in empty ones."""
     import math
 

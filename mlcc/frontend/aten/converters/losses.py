@@ -15,7 +15,7 @@ from mlcc.relax import op
 _NAMES = ("none", "mean", "sum")
 
 
-def _total(t: Translator, losses: relax.Expr, reduction: int) -> relax.Expr:
+def _apply_reduction(t: Translator, losses: relax.Expr, reduction: int) -> relax.Expr:
     """The losses themselves, their mean or their sum."""
     if reduction not in (0, 1, 2):
         raise Unsupported(f"reduction={reduction}")
@@ -26,12 +26,12 @@ def _total(t: Translator, losses: relax.Expr, reduction: int) -> relax.Expr:
 @converts("aten.mse_loss")
 def _mse_loss(t: Translator, self: relax.Expr, target: relax.Expr, reduction: int = 1) -> relax.Expr:
     away = t.emit(op.subtract(*together(t, self, target)))
-    return _total(t, op.multiply(away, away), reduction)
+    return _apply_reduction(t, op.multiply(away, away), reduction)
 
 
 @converts("aten.l1_loss")
 def _l1_loss(t: Translator, self: relax.Expr, target: relax.Expr, reduction: int = 1) -> relax.Expr:
-    return _total(t, op.abs(op.subtract(*together(t, self, target))), reduction)
+    return _apply_reduction(t, op.abs(op.subtract(*together(t, self, target))), reduction)
 
 
 @converts("aten.smooth_l1_loss")
@@ -44,7 +44,7 @@ def _smooth_l1_loss(
     dtype = t.dtype(away)
     near = op.divide(op.multiply(op.multiply(away, away), t.scalar(0.5, dtype)), t.scalar(beta, dtype))
     far = op.subtract(away, t.scalar(0.5 * beta, dtype))
-    return _total(t, op.where(op.less(away, t.scalar(beta, dtype)), near, far), reduction)
+    return _apply_reduction(t, op.where(op.less(away, t.scalar(beta, dtype)), near, far), reduction)
 
 
 @converts("aten.huber_loss")
@@ -55,7 +55,7 @@ def _huber_loss(
     dtype = t.dtype(away)
     near = op.multiply(op.multiply(away, away), t.scalar(0.5, dtype))
     far = op.multiply(op.subtract(away, t.scalar(0.5 * delta, dtype)), t.scalar(delta, dtype))
-    return _total(t, op.where(op.less_equal(away, t.scalar(delta, dtype)), near, far), reduction)
+    return _apply_reduction(t, op.where(op.less_equal(away, t.scalar(delta, dtype)), near, far), reduction)
 
 
 @converts("aten.binary_cross_entropy")
@@ -68,7 +68,7 @@ def _binary_cross_entropy(
     yes = between(t, t.emit(op.log(self)), low, None)
     no = between(t, t.emit(op.log1p(op.negative(self))), low, None)
     losses = op.subtract(op.multiply(op.subtract(target, one), no), op.multiply(target, yes))
-    return _total(t, losses if weight is None else op.multiply(losses, weight), reduction)
+    return _apply_reduction(t, losses if weight is None else op.multiply(losses, weight), reduction)
 
 
 @converts("aten.binary_cross_entropy_with_logits")
@@ -82,7 +82,7 @@ def _with_logits(
     if pos_weight is not None:
         log = op.multiply(op.add(op.multiply(op.subtract(pos_weight, one), target), one), log)
     losses = op.subtract(rest, log)
-    return _total(t, losses if weight is None else op.multiply(losses, weight), reduction)
+    return _apply_reduction(t, losses if weight is None else op.multiply(losses, weight), reduction)
 
 
 @converts("aten.kl_div")
@@ -90,14 +90,14 @@ def _kl_div(
     t: Translator, self: relax.Expr, target: relax.Expr, reduction: int = 1, log_target: bool = False
 ) -> relax.Expr:
     if log_target:
-        return _total(t, op.multiply(op.exp(target), op.subtract(target, self)), reduction)
+        return _apply_reduction(t, op.multiply(op.exp(target), op.subtract(target, self)), reduction)
     x, y = together(t, self, target)
-    return _total(t, op.subtract(times_log(t, y, y, op.log), op.multiply(y, x)), reduction)
+    return _apply_reduction(t, op.subtract(times_log(t, y, y, op.log), op.multiply(y, x)), reduction)
 
 
 @converts("aten.soft_margin_loss")
 def _soft_margin_loss(t: Translator, self: relax.Expr, target: relax.Expr, reduction: int = 1) -> relax.Expr:
-    return _total(t, op.log1p(op.exp(op.multiply(op.negative(target), self))), reduction)
+    return _apply_reduction(t, op.log1p(op.exp(op.multiply(op.negative(target), self))), reduction)
 
 
 @converts("aten.hinge_embedding_loss")
@@ -110,7 +110,7 @@ def _hinge_embedding_loss(
     beyond = between(t, t.emit(op.subtract(t.scalar(margin, dtype), self)), zero, None)
     unlike = op.where(op.equal(target, one), zero, beyond)
     alike = op.where(op.equal(target, op.negative(one)), zero, self)
-    return _total(t, op.add(unlike, alike), reduction)
+    return _apply_reduction(t, op.add(unlike, alike), reduction)
 
 
 @converts("aten.margin_ranking_loss")
@@ -119,7 +119,9 @@ def _margin_ranking_loss(
 ) -> relax.Expr:
     dtype = t.dtype(input1)
     away = op.multiply(op.negative(t.cast(target, dtype)), op.subtract(input1, input2))
-    return _total(t, between(t, t.emit(op.add(away, t.scalar(margin, dtype))), t.scalar(0, dtype), None), reduction)
+    return _apply_reduction(
+        t, between(t, t.emit(op.add(away, t.scalar(margin, dtype))), t.scalar(0, dtype), None), reduction
+    )
 
 
 # ---------------------------------------------------------------- classes
@@ -179,5 +181,5 @@ def _of_probabilities(
         losses = op.multiply(losses, t.reshape(weight, [classes, *[1] * (t.ndim(logs) - axis - 1)]))
     value = t.emit(op.sum(losses, axis=[axis]))
     if reduction != 1 or not t.ndim(value):
-        return _total(t, value, reduction)
+        return _apply_reduction(t, value, reduction)
     return op.mean(value)

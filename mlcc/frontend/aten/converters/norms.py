@@ -18,7 +18,7 @@ from mlcc.relax import op
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 
 
-def _factors(
+def _scale_and_shift(
     t: Translator, weight: relax.Expr | None, bias: relax.Expr | None, shape: Sequence[Dim], dtype: str
 ) -> tuple[relax.Expr, relax.Expr]:
     """Return scale and shift, with the defaults 1 and 0."""
@@ -41,7 +41,7 @@ def _layer_norm(
     t: Translator, input: relax.Expr, normalized_shape: list[Dim], weight: relax.Expr | None = None,
     bias: relax.Expr | None = None, eps: float = 1e-05, cudnn_enable: bool = True,
 ) -> relax.Expr:  # fmt: skip
-    scale, shift = _factors(t, weight, bias, normalized_shape, t.dtype(input))
+    scale, shift = _scale_and_shift(t, weight, bias, normalized_shape, t.dtype(input))
     return op.nn.layer_norm(input, scale, shift, axes=_last_axes(t, input, len(normalized_shape)), epsilon=eps)
 
 
@@ -68,7 +68,7 @@ def _rms_norm(
     eps: float | None = None,
 ) -> relax.Expr:  # fmt: skip
     dtype = t.dtype(input)
-    scale, _ = _factors(t, weight, None, normalized_shape, dtype)
+    scale, _ = _scale_and_shift(t, weight, None, normalized_shape, dtype)
     axes = _last_axes(t, input, len(normalized_shape))
     return op.nn.rms_norm(input, scale, axes=axes, epsilon=_EPSILON[dtype] if eps is None else eps)
 
@@ -92,7 +92,7 @@ def _group_norm(
     t: Translator, input: relax.Expr, num_groups: int, weight: relax.Expr | None = None,
     bias: relax.Expr | None = None, eps: float = 1e-05, cudnn_enabled: bool = True,
 ) -> relax.Expr:  # fmt: skip
-    scale, shift = _factors(t, weight, bias, [t.shape(input)[1]], t.dtype(input))
+    scale, shift = _scale_and_shift(t, weight, bias, [t.shape(input)[1]], t.dtype(input))
     axes = list(range(2, t.ndim(input)))
     return op.nn.group_norm(input, scale, shift, num_groups=num_groups, channel_axis=1, axes=axes, epsilon=eps)
 
@@ -115,9 +115,9 @@ def _instance_norm(
     eps: float, cudnn_enabled: bool,
 ) -> relax.Expr:  # fmt: skip
     if not use_input_stats:
-        return _in_eval(t, input, weight, bias, running_mean, running_var, eps)
+        return _normalize_with(t, input, weight, bias, running_mean, running_var, eps)
     _refuse_training(running_mean)
-    scale, shift = _factors(t, weight, bias, [t.shape(input)[1]], t.dtype(input))
+    scale, shift = _scale_and_shift(t, weight, bias, [t.shape(input)[1]], t.dtype(input))
     axes = list(range(2, t.ndim(input)))
     return op.nn.instance_norm(input, scale, shift, channel_axis=1, axes=axes, epsilon=eps)
 
@@ -130,27 +130,27 @@ def _refuse_training(running_mean: relax.Expr | None) -> None:
         raise Unsupported("running statistics that change, of training", "export the model in eval mode")
 
 
-def _in_eval(
+def _normalize_with(
     t: Translator, value: relax.Expr, weight: relax.Expr | None, bias: relax.Expr | None, mean: relax.Expr | None,
     variance: relax.Expr | None, eps: float,
 ) -> relax.Expr:  # fmt: skip
     if mean is None or variance is None:
         raise Unsupported("no running statistics")
     dtype = t.dtype(value)
-    scale, shift = _factors(t, weight, bias, [t.shape(value)[1]], dtype)
+    scale, shift = _scale_and_shift(t, weight, bias, [t.shape(value)[1]], dtype)
     normalized = op.nn.batch_norm(
         value, scale, shift, t.cast(mean, dtype), t.cast(variance, dtype), axis=1, epsilon=eps, training=False
     )
     return t.emit(t.emit(normalized)[0])
 
 
-def _of_batch(
+def _normalize_by_batch(
     t: Translator, value: relax.Expr, weight: relax.Expr | None, bias: relax.Expr | None, eps: float
 ) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
     """Normalised by the batch's own statistics; with mean and variance, one for each channel."""
     axes = [0, *range(2, t.ndim(value))]
     variance, mean = spread(t, value, axes, correction=0)
-    return _in_eval(t, value, weight, bias, mean, variance, eps), mean, variance
+    return _normalize_with(t, value, weight, bias, mean, variance, eps), mean, variance
 
 
 @converts("aten.batch_norm", "aten._batch_norm_impl_index")
@@ -160,9 +160,9 @@ def _batch_norm(
     cudnn_enabled: bool,
 ) -> relax.Expr:  # fmt: skip
     if not training:
-        return _in_eval(t, input, weight, bias, running_mean, running_var, eps)
+        return _normalize_with(t, input, weight, bias, running_mean, running_var, eps)
     _refuse_training(running_mean)
-    return _of_batch(t, input, weight, bias, eps)[0]
+    return _normalize_by_batch(t, input, weight, bias, eps)[0]
 
 
 @converts("aten._native_batch_norm_legit_no_training")
@@ -171,7 +171,7 @@ def _no_training(
     running_var: relax.Expr, momentum: float, eps: float,
 ) -> list[relax.Expr | None]:  # fmt: skip
     empty = t.full([0], 0, t.dtype(running_mean))
-    return [_in_eval(t, input, weight, bias, running_mean, running_var, eps), empty, empty]
+    return [_normalize_with(t, input, weight, bias, running_mean, running_var, eps), empty, empty]
 
 
 @converts("aten._native_batch_norm_legit.no_stats")
@@ -179,12 +179,12 @@ def _no_stats(
     t: Translator, input: relax.Expr, weight: relax.Expr | None, bias: relax.Expr | None, training: bool,
     momentum: float, eps: float,
 ) -> list[relax.Expr]:  # fmt: skip
-    normalized, mean, variance = _of_batch(t, input, weight, bias, eps)
+    normalized, mean, variance = _normalize_by_batch(t, input, weight, bias, eps)
     return [normalized, mean, t.emit(op.rsqrt(op.add(variance, t.scalar(eps, t.dtype(variance)))))]
 
 
 @converts("aten._native_batch_norm_legit.default")
-def _legit(
+def _native_batch_norm(
     t: Translator, input: relax.Expr, weight: relax.Expr | None, bias: relax.Expr | None, running_mean: relax.Expr,
     running_var: relax.Expr, training: bool, momentum: float, eps: float,
 ) -> list[Any]:  # fmt: skip

@@ -56,8 +56,7 @@ def _max_pool(n: int, with_places: bool) -> Any:
             for size, k, s, p, d in zip(t.shape(maxima)[2:], kernel, strides, pads, steps, strict=True)
         ]
         return [
-            _unbatched(t, value, batched)
-            for value in (maxima, _greatest_place(t, x, positions, any(pads) or ceil_mode))
+            _unbatched(t, value, batched) for value in (maxima, _flat_argmax(t, x, positions, any(pads) or ceil_mode))
         ]
 
     return convert
@@ -68,7 +67,7 @@ for _n in (1, 2, 3):
     converts(f"aten.max_pool{_n}d_with_indices")(_max_pool(_n, True))
 
 
-def _inside(t: Translator, places: relax.Expr, extent: tir.Expr) -> tuple[relax.Expr, relax.Expr]:
+def _clamp_positions(t: Translator, places: relax.Expr, extent: tir.Expr) -> tuple[relax.Expr, relax.Expr]:
     """Places brought into the data, and where they are."""
     limit = t.emit(op.reshape(op.shape_to_tensor(t.shape_expr([extent])), t.shape_expr([])))
     zero = t.scalar(0, "int64")
@@ -76,25 +75,25 @@ def _inside(t: Translator, places: relax.Expr, extent: tir.Expr) -> tuple[relax.
     return t.emit(op.where(good, places, zero)), good
 
 
-def _greatest_place(t: Translator, value: relax.Expr, positions: Sequence[relax.Expr], padded: bool) -> relax.Expr:
+def _flat_argmax(t: Translator, value: relax.Expr, positions: Sequence[relax.Expr], padded: bool) -> relax.Expr:
     """The place of each window's greatest element in the flattened data of its channel."""
     n = len(positions)
     extents = t.shape(value)[2:]
-    pairs = [_inside(t, places, extent) for places, extent in zip(positions, extents, strict=True)]
+    pairs = [_clamp_positions(t, places, extent) for places, extent in zip(positions, extents, strict=True)]
     seen = taken(t, value, [places for places, _ in pairs])
     flat: relax.Expr | None = None
     good: relax.Expr | None = None
     for at, (places, there) in enumerate(pairs):
-        flat = _spread(t, places, at, n) if flat is None else t.emit(
-            op.add(op.multiply(flat, _extent_scalar(t, extents[at])), _spread(t, places, at, n))
+        flat = _as_window_axis(t, places, at, n) if flat is None else t.emit(
+            op.add(op.multiply(flat, _extent_scalar(t, extents[at])), _as_window_axis(t, places, at, n))
         )  # fmt: skip
-        mine = _spread(t, there, at, n)
+        mine = _as_window_axis(t, there, at, n)
         good = mine if good is None else t.emit(op.logical_and(good, mine))
     assert flat is not None and good is not None
     kernel = product([t.shape(places)[1] for places in positions])
     counts = [t.shape(places)[0] for places in positions]
     if padded:
-        seen = t.emit(op.where(good, seen, t.scalar(_least(t.dtype(value)), t.dtype(value))))
+        seen = t.emit(op.where(good, seen, t.scalar(_min_value(t.dtype(value)), t.dtype(value))))
     batch = t.shape(value)[:2]
     lines = t.reshape(seen, [*batch, *counts, kernel])
     chosen = t.emit(op.argmax(lines, axis=-1, keepdims=True))
@@ -107,7 +106,7 @@ def _greatest_place(t: Translator, value: relax.Expr, positions: Sequence[relax.
     return t.emit(op.squeeze(op.gather_elements(places, chosen, 2 + n), [2 + n]))
 
 
-def _spread(t: Translator, places: relax.Expr, at: int, n: int) -> relax.Expr:
+def _as_window_axis(t: Translator, places: relax.Expr, at: int, n: int) -> relax.Expr:
     """A (windows, kernel) table of one dimension as a part of all of them."""
     count, kernel = t.shape(places)
     shape: list[Dim] = [1 for _ in range(2 * n)]
@@ -119,7 +118,7 @@ def _extent_scalar(t: Translator, extent: tir.Expr) -> relax.Expr:
     return t.emit(op.reshape(op.shape_to_tensor(t.shape_expr([extent])), t.shape_expr([])))
 
 
-def _least(dtype: str) -> float | int:
+def _min_value(dtype: str) -> float | int:
     from mlcc.ir.dtypes import DType
 
     kind = DType.of(dtype)
@@ -130,11 +129,12 @@ def _adaptive_max_pool(n: int) -> Any:
     def convert(t: Translator, self: relax.Expr, output_size: Ints) -> list[relax.Expr]:
         x, batched = _batched(t, self, n)
         positions = [
-            _adaptive(t, extent, size) for extent, size in zip(t.shape(x)[2:], each(output_size, n), strict=True)
+            _adaptive_windows(t, extent, size)
+            for extent, size in zip(t.shape(x)[2:], each(output_size, n), strict=True)
         ]
         seen = taken(t, x, positions)
         maxima = t.emit(op.max(seen, axis=list(range(2 + n, 2 + 2 * n))))
-        return [_unbatched(t, value, batched) for value in (maxima, _greatest_place(t, x, positions, False))]
+        return [_unbatched(t, value, batched) for value in (maxima, _flat_argmax(t, x, positions, False))]
 
     return convert
 
@@ -143,7 +143,7 @@ for _n in (1, 2, 3):
     converts(f"aten.adaptive_max_pool{_n}d")(_adaptive_max_pool(_n))
 
 
-def _adaptive(t: Translator, extent: tir.Expr, count: int) -> relax.Expr:
+def _adaptive_windows(t: Translator, extent: tir.Expr, count: int) -> relax.Expr:
     """Return the gather indices of adaptive windows, (count, longest); shorter windows repeat their last index."""
     import numpy as np
 

@@ -66,7 +66,7 @@ def _with_addend(one: str, other: str, times: Callable[[relax.Expr, relax.Expr],
     def convert(
         t: Translator, self: relax.Expr, beta: Value = 1, alpha: Value = 1, **operands: relax.Expr
     ) -> relax.Expr:
-        return _added(t, self, t.emit(times(operands[one], operands[other])), beta, alpha)
+        return _add_scaled(t, self, t.emit(times(operands[one], operands[other])), beta, alpha)
 
     return convert
 
@@ -75,7 +75,7 @@ for _target, _how in _WITH_ADDEND.items():
     converts(_target)(_with_addend(*_how))
 
 
-def _added(t: Translator, addend: relax.Expr, made: relax.Expr, beta: Value, alpha: Value) -> relax.Expr:
+def _add_scaled(t: Translator, addend: relax.Expr, made: relax.Expr, beta: Value, alpha: Value) -> relax.Expr:
     """beta * addend + alpha * made. With beta = 0 the addend is not looked at, NaN in it does not count."""
     dtype = t.dtype(made)
     result = scaled(t, made, alpha, dtype)

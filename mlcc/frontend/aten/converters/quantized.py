@@ -17,7 +17,7 @@ from mlcc.relax import op
 def _quantize(
     t: Translator, input: relax.Expr, scale: Value, zero_point: Value, quant_min: Value, quant_max: Value, dtype: str
 ) -> relax.Expr:
-    return t.cast(_stepped(t, input, scale, zero_point, quant_min, quant_max), dtype)
+    return t.cast(_quantized_float(t, input, scale, zero_point, quant_min, quant_max), dtype)
 
 
 @converts("quantized_decomposed.quantize_per_channel")
@@ -26,8 +26,8 @@ def _quantize_channels(
     quant_max: int, dtype: str,
 ) -> relax.Expr:  # fmt: skip
     at = t.axis(input, axis)
-    factor, zero = (_channels(t, input, at, value) for value in (scales, zero_points))
-    return t.cast(_stepped(t, input, factor, zero, quant_min, quant_max), dtype)
+    factor, zero = (_per_channel(t, input, at, value) for value in (scales, zero_points))
+    return t.cast(_quantized_float(t, input, factor, zero, quant_min, quant_max), dtype)
 
 
 @converts("quantized_decomposed.quantize_per_token")
@@ -35,15 +35,15 @@ def _quantize_tokens(
     t: Translator, input: relax.Expr, scales: relax.Expr, zero_points: relax.Expr, quant_min: int, quant_max: int,
     dtype: str,
 ) -> relax.Expr:  # fmt: skip
-    return t.cast(_stepped(t, input, scales, zero_points, quant_min, quant_max), dtype)
+    return t.cast(_quantized_float(t, input, scales, zero_points, quant_min, quant_max), dtype)
 
 
-def _channels(t: Translator, value: relax.Expr, axis: int, each: relax.Expr) -> relax.Expr:
+def _per_channel(t: Translator, value: relax.Expr, axis: int, each: relax.Expr) -> relax.Expr:
     """One number for each place along an axis, as it broadcasts with the value."""
     return t.reshape(each, [t.shape(each)[0], *[1] * (t.ndim(value) - axis - 1)])
 
 
-def _stepped(
+def _quantized_float(
     t: Translator, value: relax.Expr, scale: Value, zero_point: Value, least: Value, most: Value
 ) -> relax.Expr:
     """clamp(round(x * (1 / scale)) + zero_point, least, most) in float32, as PyTorch's reference computes it."""
@@ -68,9 +68,9 @@ def _dequantize(
     t: Translator, input: relax.Expr, scale: Value, zero_point: Value, quant_min: Value, quant_max: Value, dtype: str,
     out_dtype: str | None = None,
 ) -> relax.Expr:  # fmt: skip
-    if t.dtype(input) in _SMALL and _is_one(t, scale) and _is_one(t, zero_point):
+    if t.dtype(input) in _INT8_DTYPES and _is_one(t, scale) and _is_one(t, zero_point):
         return _dequantized(t, input, scale, zero_point, 0, out_dtype)
-    return _floats(t, input, scale, zero_point, out_dtype)
+    return _dequantized_float(t, input, scale, zero_point, out_dtype)
 
 
 @converts("quantized_decomposed.dequantize_per_channel")
@@ -79,10 +79,10 @@ def _dequantize_channels(
     quant_max: int, dtype: str, out_dtype: str | None = None,
 ) -> relax.Expr:  # fmt: skip
     at = t.axis(input, axis)
-    if t.dtype(input) in _SMALL:
+    if t.dtype(input) in _INT8_DTYPES:
         return _dequantized(t, input, scales, 0 if zero_points is None else zero_points, at, out_dtype)
-    zero = 0 if zero_points is None else _channels(t, input, at, zero_points)
-    return _floats(t, input, _channels(t, input, at, scales), zero, out_dtype)
+    zero = 0 if zero_points is None else _per_channel(t, input, at, zero_points)
+    return _dequantized_float(t, input, _per_channel(t, input, at, scales), zero, out_dtype)
 
 
 @converts("quantized_decomposed.dequantize_per_token")
@@ -90,10 +90,10 @@ def _dequantize_tokens(
     t: Translator, input: relax.Expr, scales: relax.Expr, zero_points: relax.Expr, quant_min: int, quant_max: int,
     dtype: str, output_dtype: str = "float32",
 ) -> relax.Expr:  # fmt: skip
-    return _floats(t, input, scales, zero_points, output_dtype)
+    return _dequantized_float(t, input, scales, zero_points, output_dtype)
 
 
-_SMALL = ("int8", "uint8")
+_INT8_DTYPES = ("int8", "uint8")
 
 
 def _is_one(t: Translator, value: Value) -> bool:
@@ -107,11 +107,11 @@ def _dequantized(
     """(x - zero_point) * scale of 8-bit integers, as the operator that products of integers are found by."""
     wide = "float32"
     factor = t.cast(scale, wide) if isinstance(scale, relax.Expr) else as_tensor(t, scale, wide)
-    floats = t.emit(op.dequantize(value, factor, _points(t, zero_point), axis, wide))
+    floats = t.emit(op.dequantize(value, factor, _zero_points(t, zero_point), axis, wide))
     return t.cast(floats, dtype or wide)
 
 
-def _points(t: Translator, zero_point: Value) -> relax.Expr:
+def _zero_points(t: Translator, zero_point: Value) -> relax.Expr:
     """Zero points as int32; constants stay constants."""
     if not isinstance(zero_point, relax.Expr):
         return as_tensor(t, zero_point, "int32")
@@ -120,7 +120,9 @@ def _points(t: Translator, zero_point: Value) -> relax.Expr:
     return t.cast(zero_point, "int32")
 
 
-def _floats(t: Translator, value: relax.Expr, scale: Value, zero_point: Value, dtype: str | None) -> relax.Expr:
+def _dequantized_float(
+    t: Translator, value: relax.Expr, scale: Value, zero_point: Value, dtype: str | None
+) -> relax.Expr:
     """(x - zero_point) * scale."""
     wide = "float32"
     steps: relax.Expr = t.cast(value, wide)
@@ -150,7 +152,9 @@ def _choose(
 def _fake_quantize(
     t: Translator, self: relax.Expr, scale: Value, zero_point: Value, quant_min: int, quant_max: int
 ) -> relax.Expr:
-    return _floats(t, _stepped(t, self, scale, zero_point, quant_min, quant_max), scale, zero_point, t.dtype(self))
+    return _dequantized_float(
+        t, _quantized_float(t, self, scale, zero_point, quant_min, quant_max), scale, zero_point, t.dtype(self)
+    )
 
 
 @converts("aten.fake_quantize_per_channel_affine")
@@ -159,5 +163,7 @@ def _fake_quantize_channels(
     quant_max: int,
 ) -> relax.Expr:  # fmt: skip
     at = t.axis(self, axis)
-    factor, zero = (_channels(t, self, at, value) for value in (scale, zero_point))
-    return _floats(t, _stepped(t, self, factor, zero, quant_min, quant_max), factor, zero, t.dtype(self))
+    factor, zero = (_per_channel(t, self, at, value) for value in (scale, zero_point))
+    return _dequantized_float(
+        t, _quantized_float(t, self, factor, zero, quant_min, quant_max), factor, zero, t.dtype(self)
+    )

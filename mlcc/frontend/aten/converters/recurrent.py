@@ -94,7 +94,7 @@ def _weights(
     t: Translator, directions: Sequence[Sequence[relax.Expr]], order: Sequence[int]
 ) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
     """Weights of the input, of the state, and both biases, with a dimension of directions in front."""
-    rows: list[list[relax.Expr]] = [[_ordered(t, value, order) for value in values] for values in directions]
+    rows: list[list[relax.Expr]] = [[_reorder_gates(t, value, order) for value in values] for values in directions]
     if len(rows[0]) == 2:
         zeros = t.full([t.shape(rows[0][0])[0]], 0, t.dtype(rows[0][0]))
         rows = [[*values, zeros, zeros] for values in rows]
@@ -104,7 +104,7 @@ def _weights(
     )  # fmt: skip
 
 
-def _ordered(t: Translator, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
+def _reorder_gates(t: Translator, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
     """The rows of the gates in another order."""
     if len(order) == 1:
         return value

@@ -70,15 +70,17 @@ def _nanmean(
 
 @converts("aten.any")
 def _any(t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False) -> relax.Expr:
-    return _truth(t, op.max, self, dim, keepdim)
+    return _bool_reduction(t, op.max, self, dim, keepdim)
 
 
 @converts("aten.all")
 def _all(t: Translator, self: relax.Expr, dim: Dims = None, keepdim: bool = False) -> relax.Expr:
-    return _truth(t, op.min, self, dim, keepdim)
+    return _bool_reduction(t, op.min, self, dim, keepdim)
 
 
-def _truth(t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: Dims, keepdim: bool) -> relax.Expr:
+def _bool_reduction(
+    t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: Dims, keepdim: bool
+) -> relax.Expr:
     truth = reduced(t, make, t.cast(value, "bool"), dim, keepdim)
     return t.cast(truth, t.out_dtype())  # uint8 of uint8
 
@@ -265,15 +267,15 @@ def spread(
 
 @converts("aten.cumsum")
 def _cumsum(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None) -> relax.Expr:
-    return _running(t, op.cumsum, self, dim, dtype)
+    return _cumulative(t, op.cumsum, self, dim, dtype)
 
 
 @converts("aten.cumprod")
 def _cumprod(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None) -> relax.Expr:
-    return _running(t, op.cumprod, self, dim, dtype)
+    return _cumulative(t, op.cumprod, self, dim, dtype)
 
 
-def _running(
+def _cumulative(
     t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: int, dtype: str | None
 ) -> relax.Expr:
     value = t.cast(value, dtype or sum_of(t.dtype(value)))

@@ -65,7 +65,7 @@ def _median(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) ->
     if not t.ndim(self):
         return _sort(t, self)
     axis = t.axis(self, dim)
-    count = _steps(t, self, axis)
+    count = _constant_extent(t, self, axis)
     values, order = _sort(t, self, axis)
     picked = [chosen(t, x, axis, (count - 1) // 2) for x in (values, order)]
     if is_float(t.dtype(self)):  # NaN stands last; the first of them is the median if there is one
@@ -178,14 +178,14 @@ def _running_extreme(t: Translator, value: relax.Expr, dim: int, better: Any) ->
     if not t.ndim(value):
         return [value, t.scalar(0, "int64")]
     axis = t.axis(value, dim)
-    extent = _steps(t, value, axis)
+    extent = _constant_extent(t, value, axis)
     line = [1] * t.ndim(value)
     line[axis] = extent
     places = t.reshape(t.emit(op.arange(0, extent, 1, "int64")), line)
     at: relax.Expr = t.emit(op.broadcast_to(places, t.shape_expr(t.shape(value))))
     step = 1
     while step < extent:
-        early, early_at = (_delayed(t, x, axis, step, extent) for x in (value, at))
+        early, early_at = (_shift_along(t, x, axis, step, extent) for x in (value, at))
         later = better(value, early)
         if is_float(t.dtype(value)):
             later = op.logical_and(op.logical_or(later, op.isnan(value)), op.logical_or(
@@ -196,7 +196,7 @@ def _running_extreme(t: Translator, value: relax.Expr, dim: int, better: Any) ->
     return [value, at]
 
 
-def _steps(t: Translator, value: relax.Expr, axis: int) -> int:
+def _constant_extent(t: Translator, value: relax.Expr, axis: int) -> int:
     extent = t.shape(value)[axis]
     size = tir.const_int(extent)
     if size is None:
@@ -204,7 +204,7 @@ def _steps(t: Translator, value: relax.Expr, axis: int) -> int:
     return size
 
 
-def _delayed(t: Translator, value: relax.Expr, axis: int, step: int, extent: int) -> relax.Expr:
+def _shift_along(t: Translator, value: relax.Expr, axis: int, step: int, extent: int) -> relax.Expr:
     """The value moved `step` places on; the first elements stay where they are."""
     head, rest = part(t, value, axis, 0, step), part(t, value, axis, 0, extent - step)
     return t.emit(op.concat([head, rest], axis))
@@ -215,7 +215,7 @@ def _logcumsumexp(t: Translator, self: relax.Expr, dim: int) -> relax.Expr:
     if not t.ndim(self):
         return self
     axis = t.axis(self, dim)
-    extent = _steps(t, self, axis)
+    extent = _constant_extent(t, self, axis)
     value, step = self, 1
     while step < extent:
         rest = [*t.shape(value)]

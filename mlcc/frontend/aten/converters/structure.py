@@ -21,7 +21,7 @@ def _sym_size(t: Translator, self: relax.Expr, dim: int) -> Any:
 
 
 @converts("aten._assert_tensor_metadata")
-def _nothing(t: Translator, **arguments: Any) -> None:
+def _no_result(t: Translator, **arguments: Any) -> None:
     return None
 
 
@@ -35,15 +35,15 @@ def _same(t: Translator, self: relax.Expr, memory_format: str | None = None) -> 
 
 @converts("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout")
 def _dropout(t: Translator, input: relax.Expr, p: float, train: bool) -> relax.Expr:
-    return _kept(input, p, train)
+    return _without_dropout(input, p, train)
 
 
 @converts("aten.native_dropout")
 def _native_dropout(t: Translator, input: relax.Expr, p: float, train: bool | None) -> list[relax.Expr]:
-    return [_kept(input, p, train is not False), t.full(t.shape(input), True, "bool")]
+    return [_without_dropout(input, p, train is not False), t.full(t.shape(input), True, "bool")]
 
 
-def _kept(value: relax.Expr, p: float, train: bool) -> relax.Expr:
+def _without_dropout(value: relax.Expr, p: float, train: bool) -> relax.Expr:
     if train and p:
         raise Unsupported("dropout of training", "export the model in eval mode")
     return value

@@ -62,7 +62,7 @@ def _assert_tensor(t: Translator, self: relax.Expr, **arguments: Any) -> None:
 def _constrain(t: Translator, size: Scalar, min: int | None = None, max: int | None = None) -> None:
     """Run time checks the range."""
     if isinstance(size, tir.Expr):
-        t.hold(size, min, max)
+        t.check_range(size, min, max)
 
 
 # ---------------------------------------------------------------- floats of run time

@@ -28,8 +28,8 @@ def _slice_scatter(
     count = t.shape(src)[axis]
     if step == 1 and not start and c.equal(extent, count) == c.const(True, "bool"):
         return src
-    begin = _clamped(0 if start is None else start, extent)
-    last = plus(begin, count) if step == 1 else _clamped(extent if end is None else end, extent)
+    begin = _clamp_bound(0 if start is None else start, extent)
+    last = plus(begin, count) if step == 1 else _clamp_bound(extent if end is None else end, extent)
     return t.emit(op.slice_scatter(self, t.cast(src, t.dtype(self)), begin, last, step, axis))
 
 
@@ -41,7 +41,7 @@ def _select_scatter(t: Translator, self: relax.Expr, src: relax.Expr, dim: int, 
     return t.emit(op.slice_scatter(self, part, begin, plus(begin, 1), 1, axis))
 
 
-def _clamped(bound: Dim, extent: tir.Expr) -> Dim:
+def _clamp_bound(bound: Dim, extent: tir.Expr) -> Dim:
     """Clamp a bound of a slice to the extent, counted from the front, as PyTorch does."""
     known = tir.const_int(extent)
     if isinstance(bound, int) and known is not None:
@@ -57,15 +57,15 @@ def _clamped(bound: Dim, extent: tir.Expr) -> Dim:
 def _diagonal_scatter(
     t: Translator, self: relax.Expr, src: relax.Expr, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> relax.Expr:
-    return _replaced(t, self, src, _places(t, self).diagonal(offset, dim1, dim2))
+    return _scatter_at(t, self, src, _flat_indices(t, self).diagonal(offset, dim1, dim2))
 
 
 @converts("aten.as_strided", "aten.as_strided_copy")
 def _as_strided(
     t: Translator, self: relax.Expr, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim | None = None
 ) -> relax.Expr:
-    places = _strided(t, self, size, stride, storage_offset)
-    flat = t.reshape(self, [_size(t, self)])
+    places = _strided_indices(t, self, size, stride, storage_offset)
+    flat = t.reshape(self, [_element_count(t, self)])
     taken = t.emit(op.take(flat, t.constant(places.reshape(-1)), 0))
     return t.reshape(taken, list(places.shape))
 
@@ -75,14 +75,14 @@ def _as_strided_scatter(
     t: Translator, self: relax.Expr, src: relax.Expr, size: Sequence[Dim], stride: Sequence[Dim],
     storage_offset: Dim | None = None,
 ) -> relax.Expr:  # fmt: skip
-    return _replaced(t, self, src, _strided(t, self, size, stride, storage_offset))
+    return _scatter_at(t, self, src, _strided_indices(t, self, size, stride, storage_offset))
 
 
-def _size(t: Translator, value: relax.Expr) -> int:
-    return int(_places(t, value).size)
+def _element_count(t: Translator, value: relax.Expr) -> int:
+    return int(_flat_indices(t, value).size)
 
 
-def _places(t: Translator, value: relax.Expr) -> np.ndarray:
+def _flat_indices(t: Translator, value: relax.Expr) -> np.ndarray:
     """Return the flat index of each element."""
     import numpy as np
 
@@ -92,13 +92,13 @@ def _places(t: Translator, value: relax.Expr) -> np.ndarray:
     return np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
 
-def _strided(
+def _strided_indices(
     t: Translator, value: relax.Expr, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None
 ) -> np.ndarray:
     """Return the flat indices of a strided view (`as_strided`) of a contiguous tensor."""
     import numpy as np
 
-    places = _places(t, value).reshape(-1)
+    places = _flat_indices(t, value).reshape(-1)
     sizes, steps, begin = ([n for n in given if isinstance(n, int)] for given in (size, stride, [offset or 0]))
     if len(sizes) != len(size) or len(steps) != len(sizes) or not begin:
         raise Unsupported("elements by their place in memory, of symbolic sizes")
@@ -110,11 +110,11 @@ def _strided(
     return numbers
 
 
-def _replaced(t: Translator, value: relax.Expr, part: relax.Expr, places: np.ndarray) -> relax.Expr:
+def _scatter_at(t: Translator, value: relax.Expr, part: relax.Expr, places: np.ndarray) -> relax.Expr:
     """The value with the elements at these places replaced."""
     if len(set(places.reshape(-1).tolist())) != places.size:
         raise Unsupported("it writes to elements that appear several times")
-    flat = t.reshape(value, [_size(t, value)])
+    flat = t.reshape(value, [_element_count(t, value)])
     updates = t.reshape(t.cast(part, t.dtype(value)), [int(places.size)])
     updated = t.emit(op.scatter_elements(flat, t.constant(places.reshape(-1)), updates, 0))
     return t.reshape(updated, t.shape(value))

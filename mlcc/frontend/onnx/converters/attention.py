@@ -44,7 +44,7 @@ def _attention(
     key, value = extended(t, past_key, k), extended(t, past_value, v)
     mask = Mask(t, t.dtype(q))
     if given is not None:
-        given = _widened(t, given, t.shape(key)[2])
+        given = _pad_mask(t, given, t.shape(key)[2])
         (mask.hide_unless if t.dtype(given) == "bool" else mask.add)(given)
     _causal(t, node, mask, q, k, key, lengths)
     precision = node.attribute("softmax_precision")
@@ -60,7 +60,7 @@ def _attention(
     return [join_heads(t, attended) if flat else attended, key, value, seen]
 
 
-def _widened(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> relax.Expr:
+def _pad_mask(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> relax.Expr:
     """Pad the mask to the number of keys; added keys are masked out."""
     rank = t.ndim(mask)
     missing = difference(keys, t.shape(mask)[rank - 1])

@@ -26,7 +26,7 @@ FILTER = -10000.0  # added to the scores of masked keys
 BEAMS = "beams and buffers that past and present keys share are not supported"
 
 
-def _numbers_mask(t: OnnxTranslator, node: OnnxNode, mask: Mask, given: relax.Expr, keys: tir.Expr) -> None:
+def _add_filter_mask(t: OnnxTranslator, node: OnnxNode, mask: Mask, given: relax.Expr, keys: tir.Expr) -> None:
     """Add `mask_filter_value` to the scores of keys whose mask is 0, or that are after the end of their sequence."""
     rank = t.ndim(given)
     if rank == 1:
@@ -59,13 +59,13 @@ def _multi_head_attention(
     if past_length is not None or beams is not None:
         raise Unsupported(BEAMS)
     count = node.attribute("num_heads")
-    q, k, v = _three(t, query, key, value, bias, count)
+    q, k, v = _split_qkv(t, query, key, value, bias, count)
     every_key, every_value = extended(t, past_key, k), extended(t, past_value, v)
     mask, keys = Mask(t, t.dtype(q)), t.shape(every_key)[2]
     if key_mask is not None:
         if t.ndim(key_mask) == 2:
-            _as_long_as(t, key_mask, keys)
-        _numbers_mask(t, node, mask, key_mask, keys)
+            _check_mask_length(t, key_mask, keys)
+        _add_filter_mask(t, node, mask, key_mask, keys)
     if added is not None:
         mask.add(added)
     if node.attribute("unidirectional", 0):
@@ -76,13 +76,13 @@ def _multi_head_attention(
     return [join_heads(t, attended), every_key, every_value, weights]
 
 
-def _as_long_as(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> None:
+def _check_mask_length(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> None:
     missing = difference(keys, t.shape(mask)[1])
     if isinstance(missing, int) and missing:
         raise Unsupported(f"a mask of {t.shape(mask)[1]} keys, there are {keys}")
 
 
-def _three(
+def _split_qkv(
     t: OnnxTranslator,
     query: relax.Expr,
     key: relax.Expr | None,
@@ -92,9 +92,9 @@ def _three(
 ) -> list[relax.Expr]:
     """Queries, keys and values as (batch, heads, length, width), from each of the forms that they may come in."""
     if t.ndim(query) == 5:
-        parts = _packed(t, query, 3)
+        parts = _unpack_heads(t, query, 3)
     elif key is not None and t.ndim(key) == 5:
-        parts = [split_heads(t, query, count), *_packed(t, key, 2)]
+        parts = [split_heads(t, query, count), *_unpack_heads(t, key, 2)]
     elif key is None or value is None:
         raise Unsupported("keys and values are left out")
     else:
@@ -110,7 +110,7 @@ def _three(
     return projections
 
 
-def _packed(t: OnnxTranslator, value: relax.Expr, parts: int) -> list[relax.Expr]:
+def _unpack_heads(t: OnnxTranslator, value: relax.Expr, parts: int) -> list[relax.Expr]:
     """(batch, length, heads, parts, width) as its parts."""
     return [swap_axes(t, t.emit(t.op.squeeze(slice_axis(t, value, 3, i, i + 1), [3])), 1, 2) for i in range(parts)]
 
@@ -147,9 +147,9 @@ def _projected_attention(
     key, value = extended(t, before[0], k), extended(t, before[1], v)
     mask, keys = Mask(t, t.dtype(q)), t.shape(key)[2]
     if given is not None:
-        if t.ndim(given) == 1 and not _one_each(t, given, x):
+        if t.ndim(given) == 1 and not _is_per_batch(t, given, x):
             raise Unsupported("a mask with the ends and the starts of sequences")
-        _numbers_mask(t, node, mask, given, keys)
+        _add_filter_mask(t, node, mask, given, keys)
     if added is not None:
         mask.add(added)
     if node.attribute("unidirectional", 0):
@@ -159,7 +159,7 @@ def _projected_attention(
     return [join_heads(t, attended), present]
 
 
-def _one_each(t: OnnxTranslator, mask: relax.Expr, x: relax.Expr) -> bool:
+def _is_per_batch(t: OnnxTranslator, mask: relax.Expr, x: relax.Expr) -> bool:
     return tir.const_int(construct.sub(t.shape(mask)[0], t.shape(x)[0])) == 0
 
 

@@ -13,12 +13,12 @@ def _wants(node: OnnxNode, output: int) -> bool:
     return len(node.outputs) > output and bool(node.outputs[output])
 
 
-def _no_statistics(node: OnnxNode) -> None:
+def _refuse_statistics(node: OnnxNode) -> None:
     if _wants(node, 1) or _wants(node, 2):
         raise Unsupported("means and deviations as results are those of training")
 
 
-def _total(t: OnnxTranslator, *parts: relax.Expr | None) -> relax.Expr:
+def _sum_of(t: OnnxTranslator, *parts: relax.Expr | None) -> relax.Expr:
     first, *rest = (part for part in parts if part is not None)
     for part in rest:
         first = t.emit(t.op.add(first, part))
@@ -42,8 +42,8 @@ def _skip_layer_norm(
     beta: relax.Expr | None = None,
     bias: relax.Expr | None = None,
 ) -> list[relax.Expr | None]:
-    _no_statistics(node)
-    total = _total(t, x, skip, bias)
+    _refuse_statistics(node)
+    total = _sum_of(t, x, skip, bias)
     return [_layer_norm(t, total, gamma, beta, node.attribute("epsilon", 1e-12)), None, None, total]
 
 
@@ -56,8 +56,8 @@ def _skip_rms_norm(
     gamma: relax.Expr,
     bias: relax.Expr | None = None,
 ) -> list[relax.Expr | None]:
-    _no_statistics(node)
-    total = _total(t, x, skip, bias)
+    _refuse_statistics(node)
+    total = _sum_of(t, x, skip, bias)
     normalized = t.op.nn.rms_norm(total, gamma, [t.ndim(total) - 1], node.attribute("epsilon", 1e-12))
     return [t.emit(normalized), None, None, total]
 
@@ -92,7 +92,7 @@ def _embed_layer_norm(
     kinds = None
     if segments is not None and segment_table is not None:
         kinds = t.emit(t.op.take(segment_table, segments, 0))
-    total = _total(t, t.emit(t.op.take(word_table, words, 0)), places, kinds)
+    total = _sum_of(t, t.emit(t.op.take(word_table, words, 0)), places, kinds)
     normalized = _layer_norm(t, total, gamma, beta, node.attribute("epsilon", 1e-12))
     if not _wants(node, 1):
         return [normalized, None, total]
@@ -115,7 +115,7 @@ def _group_norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, gamma: relax.E
 
 @converts("BiasAdd", domain=MICROSOFT)
 def _bias_add(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, bias: relax.Expr, skip: relax.Expr) -> relax.Expr:
-    return _total(t, x, bias, skip)
+    return _sum_of(t, x, bias, skip)
 
 
 @converts("BiasSplitGelu", domain=MICROSOFT)

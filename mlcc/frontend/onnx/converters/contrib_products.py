@@ -62,12 +62,12 @@ def _fused_gemm(
 
 @converts("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def _fused_matmul(t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-    a, b = (_turned(t, node, v, name) for v, name in ((a, "A"), (b, "B")))
+    a, b = (_transpose_operand(t, node, v, name) for v, name in ((a, "A"), (b, "B")))
     product, alpha = t.op.matmul(a, b), node.attribute("alpha", 1.0)
     return product if alpha == 1 else t.op.multiply(product, scalars(t, a)(alpha))
 
 
-def _turned(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, name: str) -> relax.Expr:
+def _transpose_operand(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, name: str) -> relax.Expr:
     """An operand with its rows and columns, or its first and its batch dimensions, in each other's place."""
     rank = t.ndim(x)
     if node.attribute(f"transBatch{name}", 0) and rank > 2:
@@ -96,16 +96,20 @@ def _matmul_of_few_bits(
     if t.static_shape(packed) != (columns, blocks, block * bits // 8):
         raise Unsupported(f"packed weights must be {[columns, blocks, block * bits // 8]}")
     dtype = t.dtype(a)
-    rows = _columns_last(t, packed, (columns, blocks * block * bits // 8), "int")
-    factors = _columns_last(t, scales, (columns, blocks), "scale")
-    table = _decoded(t, _few_bits(t, rows, bits), factors, _points(t, zeros, (columns, blocks), bits), dtype)
+    rows = _transposed_weight(t, packed, (columns, blocks * block * bits // 8), "int")
+    factors = _transposed_weight(t, scales, (columns, blocks), "scale")
+    table = _dequantize_rows(
+        t, _unpack_bits(t, rows, bits), factors, _zero_points(t, zeros, (columns, blocks), bits), dtype
+    )
     if blocks * block != inner:
         table = slice_axis(t, table, 0, 0, inner)
     product = t.op.matmul(a, table)
     return product if bias is None else t.op.add(product, bias)
 
 
-def _decoded(t: OnnxTranslator, rows: relax.Expr, scales: relax.Expr, zeros: relax.Expr, dtype: str) -> relax.Expr:
+def _dequantize_rows(
+    t: OnnxTranslator, rows: relax.Expr, scales: relax.Expr, zeros: relax.Expr, dtype: str
+) -> relax.Expr:
     """(rows - zeros) * scales in a dtype; the scales, and zeros that are no number, are of groups of rows."""
     if not is_float(t, zeros):
         if t.dtype(scales) not in FLOATS:
@@ -117,23 +121,23 @@ def _decoded(t: OnnxTranslator, rows: relax.Expr, scales: relax.Expr, zeros: rel
     return t.emit(t.op.multiply(t.op.subtract(t.cast(rows, dtype), points), factors))
 
 
-def _points(t: OnnxTranslator, zeros: relax.Expr | None, shape: tuple[int, int], bits: int) -> relax.Expr:
+def _zero_points(t: OnnxTranslator, zeros: relax.Expr | None, shape: tuple[int, int], bits: int) -> relax.Expr:
     """The zero points of groups, columns last, or one for all."""
     if zeros is None:
         return t.scalar(1 << (bits - 1), "uint8")
     if is_float(t, zeros):
-        return _columns_last(t, zeros, shape, "zero_point")
+        return _transposed_weight(t, zeros, shape, "zero_point")
     columns, blocks = shape
-    packed = _columns_last(t, zeros, (columns, -(-blocks * bits // 8)), "zero_point")
-    return slice_axis(t, _few_bits(t, packed, bits), 0, 0, blocks)
+    packed = _transposed_weight(t, zeros, (columns, -(-blocks * bits // 8)), "zero_point")
+    return slice_axis(t, _unpack_bits(t, packed, bits), 0, 0, blocks)
 
 
-def _few_bits(t: OnnxTranslator, packed: relax.Expr, bits: int) -> relax.Expr:
+def _unpack_bits(t: OnnxTranslator, packed: relax.Expr, bits: int) -> relax.Expr:
     """Numbers that share bytes along the first axis."""
     return packed if bits == 8 else t.emit(t.op.unpack_bits(packed, 0, bits))
 
 
-def _columns_last(t: OnnxTranslator, value: relax.Expr, shape: tuple[int, int], what: str) -> relax.Expr:
+def _transposed_weight(t: OnnxTranslator, value: relax.Expr, shape: tuple[int, int], what: str) -> relax.Expr:
     """Transpose a matrix with a row for each column of a product; constants are folded, under a new name."""
     array = t.constant_array(value)
     if array is None or not isinstance(value, relax.Constant):

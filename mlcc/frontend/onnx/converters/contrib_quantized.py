@@ -39,7 +39,7 @@ def _qlinear_conv(
     else:
         w_scale = t.reshape(w_scale, [])
     factor = t.op.divide(t.op.multiply(t.reshape(x_scale, []), w_scale), t.reshape(scale, []))
-    return requantized(t, whole, t.emit(factor), _point(t, zero, t.dtype(x)))
+    return requantized(t, whole, t.emit(factor), _zero_point(t, zero, t.dtype(x)))
 
 
 @converts("ConvInteger", since=10)
@@ -68,7 +68,7 @@ def _conv_of_integers(
     return standard(t, node, "Conv", 11, left, right, bias)
 
 
-def _point(t: OnnxTranslator, zero: relax.Expr | None, dtype: str) -> relax.Expr:
+def _zero_point(t: OnnxTranslator, zero: relax.Expr | None, dtype: str) -> relax.Expr:
     return t.scalar(0, dtype) if zero is None else t.reshape(zero, [])
 
 
@@ -185,4 +185,4 @@ def _qgemm(
     if scale is None:
         return t.op.multiply(t.cast(whole, t.dtype(a_scale)), factor)
     multiplier = t.emit(t.op.divide(factor, t.reshape(scale, [])))
-    return requantized(t, whole, multiplier, _point(t, zero, t.dtype(a)))
+    return requantized(t, whole, multiplier, _zero_point(t, zero, t.dtype(a)))

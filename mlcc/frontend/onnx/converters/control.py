@@ -35,8 +35,8 @@ def _if(t: OnnxTranslator, node: OnnxNode, condition: relax.Expr) -> list[Any]:
     info = common(*(b.struct_info for b in branches))  # type: ignore[arg-type]
     results = t.bb.emit(relax.If(t.reshape(condition, []), branches[0], branches[1], info))
     if len(node.outputs) == 1:
-        return [_shaped(t, results, branches, None)]
-    return [_shaped(t, t.emit(results[i]), branches, i) for i in range(len(node.outputs))]
+        return [_with_merged_shape(t, results, branches, None)]
+    return [_with_merged_shape(t, t.emit(results[i]), branches, i) for i in range(len(node.outputs))]
 
 
 def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqExpr:
@@ -52,7 +52,9 @@ def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqE
         return t.bb.sequence(body)
 
 
-def _shaped(t: OnnxTranslator, value: relax.Expr, branches: Sequence[relax.SeqExpr], at: int | None) -> relax.Expr:
+def _with_merged_shape(
+    t: OnnxTranslator, value: relax.Expr, branches: Sequence[relax.SeqExpr], at: int | None
+) -> relax.Expr:
     """Return a result of either branch with a shape; extents that differ between them are run-time symbols."""
     info = value.struct_info
     if not isinstance(info, relax.TensorStructInfo) or info.shape is not None:
@@ -67,11 +69,11 @@ def _shaped(t: OnnxTranslator, value: relax.Expr, branches: Sequence[relax.SeqEx
 # ---------------------------------------------------------------- loops
 
 
-class _AtRunTime(Unsupported):
+class _UnknownTripCount(Unsupported):
     """The trip count of a loop is not known while the model is imported."""
 
 
-class _TooMany(_AtRunTime):
+class _TooManyIterations(_UnknownTripCount):
     """It runs more often than is written out."""
 
 
@@ -83,16 +85,18 @@ def _loop(
     condition: relax.Expr | None = None,
     *carried: Any,
 ) -> list[Any]:
-    written_out = functools.partial(_written_out, t, node, most, condition, carried)
+    written_out = functools.partial(_unrolled, t, node, most, condition, carried)
     try:
         return written_out(FEW_ROUNDS)
-    except _TooMany:
-        return _either(t, lambda: _at_run_time(t, node, most, condition, carried), lambda: written_out(UNROLL_LIMIT))
-    except _AtRunTime:
-        return _at_run_time(t, node, most, condition, carried)
+    except _TooManyIterations:
+        return _first_supported(
+            t, lambda: _run_time_loop(t, node, most, condition, carried), lambda: written_out(UNROLL_LIMIT)
+        )
+    except _UnknownTripCount:
+        return _run_time_loop(t, node, most, condition, carried)
 
 
-def _either(t: OnnxTranslator, first: Callable[[], list[Any]], second: Callable[[], list[Any]]) -> list[Any]:
+def _first_supported(t: OnnxTranslator, first: Callable[[], list[Any]], second: Callable[[], list[Any]]) -> list[Any]:
     """Return the first alternative's results, or the second's if the first is unsupported.
 
     Re-raises the first one's error if the second needs a trip count that is known at run time only.
@@ -104,26 +108,26 @@ def _either(t: OnnxTranslator, first: Callable[[], list[Any]], second: Callable[
         after, t.problems = t.problems, before
         try:
             return second()
-        except _AtRunTime:
+        except _UnknownTripCount:
             t.problems = after
         raise
 
 
-def _written_out(
+def _unrolled(
     t: OnnxTranslator, node: OnnxNode, most: relax.Expr | None, condition: relax.Expr | None, carried: Sequence[Any],
     limit: int,
 ) -> list[Any]:  # fmt: skip
     """The rounds one after the other, as many as `limit`."""
     graph = node.attribute("body")
-    rounds = _rounds(t, most)
+    rounds = _max_trip_count(t, most)
     state: list[Value] = list(carried)
     scanned: list[list[Any]] = [[] for _ in range(len(graph.output) - 1 - len(state))]
-    going, at = _decided(t, condition), 0
+    going, at = _constant_condition(t, condition), 0
     while going and (rounds is None or at < rounds):
         if at >= limit:
-            raise _TooMany(f"a loop of more than {limit} rounds")
+            raise _TooManyIterations(f"a loop of more than {limit} rounds")
         results = t.inline(graph, [t.scalar(at, "int64"), t.scalar(True, "bool"), *state])
-        going, state = _decided(t, t.tensor(results[0])), results[1 : 1 + len(state)]
+        going, state = _constant_condition(t, t.tensor(results[0])), results[1 : 1 + len(state)]
         for seen, value in zip(scanned, results[1 + len(state) :], strict=True):
             seen.append(t.tensor(value))
         at += 1
@@ -131,7 +135,7 @@ def _written_out(
     return [*state, *(_stacked(t, seen, out, 0) for seen, out in zip(scanned, outputs, strict=True))]
 
 
-def _at_run_time(
+def _run_time_loop(
     t: OnnxTranslator, node: OnnxNode, most: relax.Expr | None, condition: relax.Expr | None, carried: Sequence[Any]
 ) -> list[Any]:
     graph = node.attribute("body")
@@ -146,28 +150,28 @@ def _at_run_time(
 
     if not all(isinstance(value, relax.Expr) for value in carried):
         raise Unsupported("a loop that run time counts carries tensors, not sequences or optional values")
-    known = t.known(most)
+    known = t.known_integers(most)
     limit = most if known is None else known[0]
     state, rows = run_loop(t, Loop(body, carried, outside.variables, limit, condition))
     return [*state, *rows]
 
 
-def _rounds(t: OnnxTranslator, most: relax.Expr | None) -> int | None:
+def _max_trip_count(t: OnnxTranslator, most: relax.Expr | None) -> int | None:
     """Return the maximum trip count of a loop; None if only its condition ends it."""
     if most is None:
         return None
-    elements = t.known(most)
+    elements = t.known_integers(most)
     if elements is None or not isinstance(elements[0], int):
-        raise _AtRunTime("how often a loop runs is known at run time only")
+        raise _UnknownTripCount("how often a loop runs is known at run time only")
     return elements[0]
 
 
-def _decided(t: OnnxTranslator, condition: relax.Expr | None) -> bool:
+def _constant_condition(t: OnnxTranslator, condition: relax.Expr | None) -> bool:
     if condition is None:
         return True
     known = t.constant_array(condition)
     if known is None:
-        raise _AtRunTime("what a loop's condition is is known at run time only")
+        raise _UnknownTripCount("what a loop's condition is is known at run time only")
     return bool(known.item())
 
 
@@ -190,15 +194,18 @@ def _scan(t: OnnxTranslator, node: OnnxNode, *given: relax.Expr) -> list[Any]:
     if not 0 < count <= len(given):
         raise Unsupported(f"{count} inputs to scan of {len(given)}")
     state, sources = list(given[: len(given) - count]), given[len(given) - count :]
-    axes = [t.axis(s, a) for s, a in zip(sources, _each(node, "scan_input_axes", count), strict=True)]
-    backward = _each(node, "scan_input_directions", count)
+    axes = [t.axis(s, a) for s, a in zip(sources, _numbers_attribute(node, "scan_input_axes", count), strict=True)]
+    backward = _numbers_attribute(node, "scan_input_directions", count)
     outputs = graph.output[len(state) :]
-    outward = _each(node, "scan_output_axes", len(outputs)), _each(node, "scan_output_directions", len(outputs))
-    length = _length(t, sources, axes)
+    outward = (
+        _numbers_attribute(node, "scan_output_axes", len(outputs)),
+        _numbers_attribute(node, "scan_output_directions", len(outputs)),
+    )
+    length = _scan_length(t, sources, axes)
     parts = list(zip(sources, axes, backward, strict=True))
 
     def written_out() -> list[Any]:
-        last, scanned = _scan_written_out(t, graph, state, parts, length)  # type: ignore[arg-type]
+        last, scanned = _unrolled_scan(t, graph, state, parts, length)  # type: ignore[arg-type]
         stacked = [
             _stacked(t, seen[::-1] if back else seen, out, axis)
             for seen, out, axis, back in zip(scanned, outputs, *outward, strict=True)
@@ -206,13 +213,13 @@ def _scan(t: OnnxTranslator, node: OnnxNode, *given: relax.Expr) -> list[Any]:
         return [*last, *stacked]
 
     def at_run_time() -> list[Any]:
-        last, rows = _scan_at_run_time(t, graph, state, parts, length)
+        last, rows = _run_time_scan(t, graph, state, parts, length)
         turned = [t.emit(t.op.flip(row, 0)) if back else row for row, back in zip(rows, outward[1], strict=True)]
-        return [*last, *(_outward(t, row, axis) for row, axis in zip(turned, outward[0], strict=True))]
+        return [*last, *(_move_first_axis(t, row, axis) for row, axis in zip(turned, outward[0], strict=True))]
 
     if not isinstance(length, int) or length > UNROLL_LIMIT:
         return at_run_time()
-    return written_out() if length <= FEW_ROUNDS else _either(t, at_run_time, written_out)
+    return written_out() if length <= FEW_ROUNDS else _first_supported(t, at_run_time, written_out)
 
 
 Scanned: TypeAlias = (
@@ -220,7 +227,7 @@ Scanned: TypeAlias = (
 )
 
 
-def _scan_written_out(
+def _unrolled_scan(
     t: OnnxTranslator, graph: onnx.GraphProto, state: list[Any], sources: Scanned, rounds: int
 ) -> tuple[list[Any], list[list[Any]]]:
     scanned: list[list[Any]] = [[] for _ in graph.output[len(state) :]]
@@ -233,7 +240,7 @@ def _scan_written_out(
     return state, scanned
 
 
-def _scan_at_run_time(
+def _run_time_scan(
     t: OnnxTranslator, graph: onnx.GraphProto, state: list[Any], sources: Scanned, rounds: Dim
 ) -> tuple[list[relax.Expr], list[relax.Expr]]:
     outside = Outside(t, graph)
@@ -249,7 +256,7 @@ def _scan_at_run_time(
     return run_loop(t, Loop(body, state, [*turned, *outside.variables], rounds))
 
 
-def _outward(t: OnnxTranslator, rows: relax.Expr, axis: int) -> relax.Expr:
+def _move_first_axis(t: OnnxTranslator, rows: relax.Expr, axis: int) -> relax.Expr:
     """The first axis in another place."""
     rank = t.ndim(rows)
     order = list(range(1, rank))
@@ -262,7 +269,7 @@ def _batched_scan(
     t: OnnxTranslator, node: OnnxNode, lengths: relax.Expr | None = None, *given: relax.Expr
 ) -> list[Any]:
     """Of opset 8: a batch of scans, one after the other."""
-    if lengths is not None or any(_each(node, "directions", node.attribute("num_scan_inputs"))):
+    if lengths is not None or any(_numbers_attribute(node, "directions", node.attribute("num_scan_inputs"))):
         raise Unsupported("`sequence_lens` and `directions` of opset 8", "convert the model to opset 9 or newer")
     batch = tir.const_int(t.shape(given[0])[0])
     if batch is None or not 0 < batch <= UNROLL_LIMIT:
@@ -271,7 +278,7 @@ def _batched_scan(
     return [t.emit(t.op.stack([t.tensor(row[i]) for row in rows], 0)) for i in range(len(rows[0]))]
 
 
-def _each(node: OnnxNode, name: str, count: int) -> list[int]:
+def _numbers_attribute(node: OnnxNode, name: str, count: int) -> list[int]:
     """An attribute with a number for each of `count` values."""
     numbers = node.attribute(name) or [0] * count
     if len(numbers) != count:
@@ -279,7 +286,7 @@ def _each(node: OnnxNode, name: str, count: int) -> list[int]:
     return list(numbers)
 
 
-def _length(t: OnnxTranslator, sources: Sequence[relax.Expr], axes: Sequence[int]) -> Dim:
+def _scan_length(t: OnnxTranslator, sources: Sequence[relax.Expr], axes: Sequence[int]) -> Dim:
     """Return the common extent of the scanned axes. Raises Unsupported if they differ."""
     extents = [t.shape(s)[axis] for s, axis in zip(sources, axes, strict=True)]
     if not all(same(extents[0], other) for other in extents):

@@ -30,12 +30,12 @@ _DIRECT = {
 
 def _direct(name: str) -> Callable[..., relax.Expr]:
     def convert(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
-        return _shaped(t, getattr(t.op, name)(*operands), operands)
+        return _with_broadcast_shape(t, getattr(t.op, name)(*operands), operands)
 
     return convert
 
 
-def _shaped(t: OnnxTranslator, result: relax.Expr, operands: Sequence[relax.Expr]) -> relax.Expr:
+def _with_broadcast_shape(t: OnnxTranslator, result: relax.Expr, operands: Sequence[relax.Expr]) -> relax.Expr:
     """A result with a shape: of extents that may be equal or 1, as `n` and `m`, the greater one."""
     info = result.struct_info
     if len(operands) < 2 or not isinstance(info, relax.TensorStructInfo) or info.shape is not None:
@@ -99,7 +99,7 @@ def _mod(t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Expr) -> rel
 
 @converts("Sum")
 def _sum(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr:
-    return functools.reduce(lambda a, b: t.emit(_shaped(t, t.op.add(a, b), (a, b))), operands)
+    return functools.reduce(lambda a, b: t.emit(_with_broadcast_shape(t, t.op.add(a, b), (a, b))), operands)
 
 
 @converts("Mean")
@@ -167,15 +167,15 @@ def _bit_shift(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, count: relax.Ex
 
 @converts("Cast")
 def _cast(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    return _converted(t, node, x, dtype_of(node.attribute("to")))
+    return _cast_to(t, node, x, dtype_of(node.attribute("to")))
 
 
 @converts("CastLike")
 def _cast_like(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, like: relax.Expr) -> relax.Expr:
-    return _converted(t, node, x, t.dtype(like))
+    return _cast_to(t, node, x, t.dtype(like))
 
 
-def _converted(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, dtype: str) -> relax.Expr:
+def _cast_to(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, dtype: str) -> relax.Expr:
     """Cast to another dtype. Casts to 8-bit floats saturate if asked to."""
     if dtype.startswith("float8") and node.attribute("saturate", 1) and t.dtype(x) != dtype:
         wide = t.cast(x, "float64" if t.dtype(x) == "float64" else "float32")

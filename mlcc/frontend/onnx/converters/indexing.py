@@ -135,16 +135,16 @@ def topk(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, count: int | tir.Expr
 
 @converts("CumSum", since=11)
 def _cumsum(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axis: relax.Expr) -> relax.Expr:
-    return _running(t, node, t.op.cumsum, x, axis)
+    return _cumulative(t, node, t.op.cumsum, x, axis)
 
 
 @converts("CumProd", since=26)
 def _cumprod(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axis: relax.Expr) -> relax.Expr:
-    return _running(t, node, t.op.cumprod, x, axis)
+    return _cumulative(t, node, t.op.cumprod, x, axis)
 
 
-def _running(t: OnnxTranslator, node: OnnxNode, operator: object, x: relax.Expr, axis: relax.Expr) -> relax.Expr:
-    known, backwards = t.known(axis), bool(node.attribute("reverse", 0))
+def _cumulative(t: OnnxTranslator, node: OnnxNode, operator: object, x: relax.Expr, axis: relax.Expr) -> relax.Expr:
+    known, backwards = t.known_integers(axis), bool(node.attribute("reverse", 0))
 
     def along_axis(at: int) -> relax.Expr:
         given = t.op.flip(x, at) if backwards else x

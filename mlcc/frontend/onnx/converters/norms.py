@@ -60,13 +60,13 @@ def _layer_norm(
 ) -> list[relax.Expr]:
     axis, epsilon = t.axis(x, node.attribute("axis", -1)), node.attribute("epsilon", 1e-5)
     axes, extents = list(range(axis, t.ndim(x))), t.shape(x)[axis:]
-    scale = _spread(t, scale, extents)
-    bias = t.full(extents, 0, t.dtype(scale)) if bias is None else _spread(t, bias, extents)
+    scale = _broadcast_parameter(t, scale, extents)
+    bias = t.full(extents, 0, t.dtype(scale)) if bias is None else _broadcast_parameter(t, bias, extents)
     normalized = t.emit(t.op.nn.layer_norm(x, scale, bias, axes, epsilon))
     return [normalized, *_statistics(t, node, x, axes, epsilon)]
 
 
-def _spread(t: OnnxTranslator, value: relax.Expr, extents: Sequence[tir.Expr]) -> relax.Expr:
+def _broadcast_parameter(t: OnnxTranslator, value: relax.Expr, extents: Sequence[tir.Expr]) -> relax.Expr:
     """Broadcast to the shape that is normalized over."""
     wanted: list[Dim] = [*extents]
     shape = t.shape(value)
@@ -115,7 +115,7 @@ def _group_norm_by_group(
 def _rms_norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scale: relax.Expr) -> relax.Expr:
     axis = t.axis(x, node.attribute("axis", -1))
     axes = list(range(axis, t.ndim(x)))
-    return t.op.nn.rms_norm(x, _spread(t, scale, t.shape(x)[axis:]), axes, node.attribute("epsilon", 1e-5))
+    return t.op.nn.rms_norm(x, _broadcast_parameter(t, scale, t.shape(x)[axis:]), axes, node.attribute("epsilon", 1e-5))
 
 
 @converts("LRN")

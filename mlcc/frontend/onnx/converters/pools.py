@@ -79,14 +79,14 @@ def _max_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Ex
     maxima = _pooled(t, "max", x, geometry, ceil, False)
     if len(node.outputs) < 2 or not node.outputs[1]:
         return [maxima]
-    return [maxima, _places(t, x, maxima, geometry, bool(node.attribute("storage_order", 0)))]
+    return [maxima, _argmax_indices(t, x, maxima, geometry, bool(node.attribute("storage_order", 0)))]
 
 
-def _places(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window, columns: bool) -> relax.Expr:
+def _argmax_indices(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window, columns: bool) -> relax.Expr:
     """Return the flat indices of the maxima, the first of equal ones in each window."""
     shape, rank = t.shape(made), t.ndim(x)
-    wide = _bordered(t, x, made, found)
-    offsets = _positions(found)
+    wide = _pad_with_minimum(t, x, made, found)
+    offsets = _kernel_offsets(found)
     seen = []
     for offset in offsets:
         begins = [o * d for o, d in zip(offset, found.dilations, strict=True)]
@@ -95,10 +95,10 @@ def _places(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window, c
         part = t.op.strided_slice(wide, list(range(2, rank)), begins, ends, found.strides)
         seen.append(t.emit(part))
     chosen = t.emit(t.op.argmax(t.op.stack(seen, 0), 0, False))
-    return _flat_places(t, x, chosen, found, columns)
+    return _flat_indices(t, x, chosen, found, columns)
 
 
-def _bordered(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window) -> relax.Expr:
+def _pad_with_minimum(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window) -> relax.Expr:
     """The operand with a border of the least value, as wide as windows reach."""
     dtype = DType.of(t.dtype(x))
     least = float("-inf") if dtype.is_float else construct.min_value(dtype).value  # type: ignore[attr-defined]
@@ -108,7 +108,7 @@ def _bordered(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window)
     return t.emit(t.op.nn.pad(x, flat, "constant", least)) if any(flat) else x
 
 
-def _positions(found: Window) -> list[tuple[int, ...]]:
+def _kernel_offsets(found: Window) -> list[tuple[int, ...]]:
     """The elements of a window, in order."""
     import itertools
 
@@ -117,7 +117,7 @@ def _positions(found: Window) -> list[tuple[int, ...]]:
     return list(itertools.product(*(range(k) for k in found.kernel)))
 
 
-def _flat_places(t: OnnxTranslator, x: relax.Expr, chosen: relax.Expr, found: Window, columns: bool) -> relax.Expr:
+def _flat_indices(t: OnnxTranslator, x: relax.Expr, chosen: relax.Expr, found: Window, columns: bool) -> relax.Expr:
     shape, given, rank = t.shape(chosen), t.shape(x), t.ndim(x)
     number = scalars(t, chosen)
     order = range(found.spatial)

@@ -22,7 +22,7 @@ _NAMES = {"sigmoid", "tanh", "relu", "softsign", "softplus", *_ALPHAS}
 
 
 @converts("RNN", "GRU", since=7)
-def _of_one_state(
+def _rnn_or_gru(
     t: OnnxTranslator,
     node: OnnxNode,
     x: relax.Expr,
@@ -52,11 +52,11 @@ def _lstm(
     peepholes: relax.Expr | None = None,
 ) -> list[relax.Expr]:
     coupled = bool(node.attribute("input_forget", 0))
-    extras = [_all_steps(t, node, x) if lengths is None and peepholes is not None else lengths, peepholes]
+    extras = [_full_lengths(t, node, x) if lengths is None and peepholes is not None else lengths, peepholes]
     return _layer(t, node, t.op.nn.lstm, 4, (x, w, r, b), [h, cell], extras, input_forget=coupled)
 
 
-def _all_steps(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
+def _full_lengths(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     """The lengths of sequences that have all steps."""
     steps, batch = (t.shape(x)[i] for i in ((1, 0) if node.attribute("layout", 0) else (0, 1)))
     every = t.op.shape_to_tensor(t.shape_expr([steps]))

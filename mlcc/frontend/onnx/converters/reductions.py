@@ -19,11 +19,11 @@ class Stated:
     def __init__(self, t: OnnxTranslator, axes: Sequence[int], keep: bool) -> None:
         self.t, self.axes, self.keep = t, list(axes), keep
 
-    def by(self, name: str, value: relax.Expr, keep: bool | None = None) -> relax.Expr:
+    def reduce(self, name: str, value: relax.Expr, keep: bool | None = None) -> relax.Expr:
         """The reduction of that name."""
         return self.t.emit(getattr(self.t.op, name)(value, self.axes, self.keep if keep is None else keep))
 
-    def without_ones(self, value: relax.Expr) -> relax.Expr:
+    def squeeze_reduced(self, value: relax.Expr) -> relax.Expr:
         """Squeeze the reduced axes, which a reduction kept, unless the result keeps them."""
         return value if self.keep else self.t.emit(self.t.op.squeeze(value, self.axes))
 
@@ -33,41 +33,41 @@ Reduce: TypeAlias = Callable[[OnnxTranslator, relax.Expr, Over], relax.Expr]
 
 
 def _direct(name: str) -> Reduce:
-    return lambda t, x, over: over.by(name, x)
+    return lambda t, x, over: over.reduce(name, x)
 
 
-def _in_floats(t: OnnxTranslator, x: relax.Expr, of: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
+def _via_float(t: OnnxTranslator, x: relax.Expr, of: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
     """A function of floats; integers are converted and the result is converted back."""
     dtype = t.dtype(x)
     return of(x) if is_float(t, x) else t.cast(t.emit(of(t.cast(x, "float64"))), dtype)
 
 
 def _l1(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
-    return over.by("sum", t.emit(t.op.abs(x)))
+    return over.reduce("sum", t.emit(t.op.abs(x)))
 
 
 def _sum_square(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
-    return over.by("sum", t.emit(t.op.multiply(x, x)))
+    return over.reduce("sum", t.emit(t.op.multiply(x, x)))
 
 
 def _l2(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
-    return _in_floats(t, x, lambda v: t.op.sqrt(_sum_square(t, v, over)))
+    return _via_float(t, x, lambda v: t.op.sqrt(_sum_square(t, v, over)))
 
 
 def _log_sum(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
-    return _in_floats(t, x, lambda v: t.op.log(over.by("sum", v)))
+    return _via_float(t, x, lambda v: t.op.log(over.reduce("sum", v)))
 
 
 def _log_sum_exp(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
     """The greatest element is taken out, so that no exponential overflows."""
 
     def of(v: relax.Expr) -> relax.Expr:
-        greatest = over.by("max", v, keep=True)
+        greatest = over.reduce("max", v, keep=True)
         shift = t.emit(t.op.where(t.op.isfinite(greatest), greatest, scalars(t, v)(0)))
-        total = over.by("sum", t.emit(t.op.exp(t.op.subtract(v, shift))))
-        return t.op.add(t.op.log(total), over.without_ones(shift))
+        total = over.reduce("sum", t.emit(t.op.exp(t.op.subtract(v, shift))))
+        return t.op.add(t.op.log(total), over.squeeze_reduced(shift))
 
-    return _in_floats(t, x, of)
+    return _via_float(t, x, of)
 
 
 _REDUCTIONS: dict[str, tuple[Reduce, int]] = {  # how, and since which opset `axes` is an input
@@ -78,20 +78,20 @@ _REDUCTIONS: dict[str, tuple[Reduce, int]] = {  # how, and since which opset `ax
 }  # fmt: skip
 
 
-def _of_attribute(reduce: Reduce) -> Callable[..., relax.Expr]:
+def _with_axes_attribute(reduce: Reduce) -> Callable[..., relax.Expr]:
     def convert(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
         return reduce(t, x, Stated(t, _axes(t, x, node.attribute("axes")), bool(node.attribute("keepdims", 1))))
 
     return convert
 
 
-def _of_input(reduce: Reduce) -> Callable[..., relax.Expr]:
+def _with_axes_input(reduce: Reduce) -> Callable[..., relax.Expr]:
     def convert(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr | None = None) -> relax.Expr:
         keep = bool(node.attribute("keepdims", 1))
         none = axes is None or t.static_shape(axes) == (0,)
         if none and node.attribute("noop_with_empty_axes", 0):  # each element is reduced by itself
             return reduce(t, t.emit(t.op.expand_dims(x, [0])), Stated(t, [0], False))
-        if not none and axes is not None and t.known(axes) is None:
+        if not none and axes is not None and t.known_integers(axes) is None:
             return reduce(t, x, Reduced(t, x, axes, keep))
         given = None if none or axes is None else [int(a) for a in t.array(axes).reshape(-1)]
         return reduce(t, x, Stated(t, _axes(t, x, given), keep))
@@ -105,8 +105,8 @@ def _axes(t: OnnxTranslator, x: relax.Expr, given: Sequence[int] | None) -> list
 
 
 for _name, (_reduce, _version) in _REDUCTIONS.items():
-    converts(_name)(_of_attribute(_reduce))
-    converts(_name, since=_version)(_of_input(_reduce))
+    converts(_name)(_with_axes_attribute(_reduce))
+    converts(_name, since=_version)(_with_axes_input(_reduce))
 
 
 @converts("ArgMax", "ArgMin")

@@ -31,7 +31,7 @@ def _upsample_of_attribute(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> 
 @converts("Resize", since=10)
 def _upsample_of_input(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scales: relax.Expr) -> relax.Expr:
     if t.constant_array(scales) is None:
-        return _at_run_time(t, x, _upsampling(node), list(range(t.ndim(x))), None, scales, None)
+        return _dynamic_resize(t, x, _upsampling(node), list(range(t.ndim(x))), None, scales, None)
     return _upsample(t, node, x, [float(s) for s in t.array(scales)])
 
 
@@ -42,7 +42,7 @@ def _upsampling(node: OnnxNode) -> Resizing:
 
 def _upsample(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scales: Sequence[float]) -> relax.Expr:
     how = _upsampling(node)
-    targets = [_scaled(d, s) for d, s in zip(t.shape(x), scales, strict=True)]
+    targets = [_scaled_extent(d, s) for d, s in zip(t.shape(x), scales, strict=True)]
     return resized(t, x, how, list(range(t.ndim(x))), targets, scales, ())
 
 
@@ -67,41 +67,46 @@ def _resize(
     axes = [t.axis(x, a) for a in node.attribute("axes", range(t.ndim(x)))]
     if any(_is_data(t, value) for value in (scales, sizes, roi if how.coordinates == CROP else None)):
         policy = node.attribute("keep_aspect_ratio_policy", "stretch")
-        return _at_run_time(t, x, how, axes, roi, scales, sizes, policy)
+        return _dynamic_resize(t, x, how, axes, roi, scales, sizes, policy)
     cut = [float(v) for v in t.array(roi)] if roi is not None and how.coordinates == CROP else ()
-    if _given(t, scales):
+    if _is_given(t, scales):
         assert scales is not None
         factors = [float(v) for v in t.array(scales)]
-        targets = [_scaled(t.shape(x)[a], s) for a, s in zip(axes, factors, strict=True)]
+        targets = [_scaled_extent(t.shape(x)[a], s) for a, s in zip(axes, factors, strict=True)]
         return resized(t, x, how, axes, targets, factors, cut)
-    if not _given(t, sizes):
+    if not _is_given(t, sizes):
         raise Unsupported("neither scales nor sizes are given")
     assert sizes is not None
     policy = choice(node.attribute("keep_aspect_ratio_policy", "stretch"), list(POLICIES), "keep_aspect_ratio_policy")
-    return resized(t, x, how, axes, *_wanted(t, x, axes, t.integers(sizes), policy), cut)
+    return resized(t, x, how, axes, *_target_extents(t, x, axes, t.integers(sizes), policy), cut)
 
 
-def _given(t: OnnxTranslator, value: relax.Expr | None) -> bool:
+def _is_given(t: OnnxTranslator, value: relax.Expr | None) -> bool:
     """Return True if an input is present and not empty; up to opset 12 an omitted input may be an empty tensor."""
     return value is not None and tir.const_int(t.shape(value)[0]) != 0
 
 
 def _is_data(t: OnnxTranslator, value: relax.Expr | None) -> bool:
     """Return True if an input is present and known at run time only."""
-    return value is not None and _given(t, value) and t.known(value) is None and t.constant_array(value) is None
+    return (
+        value is not None
+        and _is_given(t, value)
+        and t.known_integers(value) is None
+        and t.constant_array(value) is None
+    )
 
 
-def _at_run_time(
+def _dynamic_resize(
     t: OnnxTranslator, x: relax.Expr, how: Resizing, axes: Sequence[int], roi: relax.Expr | None,
     scales: relax.Expr | None, sizes: relax.Expr | None, policy: str = "stretch",
 ) -> relax.Expr:  # fmt: skip
     """The tensor resized by numbers that are data."""
     old = t.cast(t.tensor_of([t.shape(x)[a] for a in axes], "int64"), "float64")
-    if _given(t, scales):
+    if _is_given(t, scales):
         assert scales is not None
         factors = t.cast(scales, "float64")
         wanted = t.op.floor(t.op.add(t.op.multiply(old, factors), t.scalar(1e-6, "float64")))
-    elif _given(t, sizes):
+    elif _is_given(t, sizes):
         assert sizes is not None
         wanted = t.cast(sizes, "float64")
         factors = t.emit(t.op.divide(wanted, old))
@@ -116,22 +121,22 @@ def _at_run_time(
         raise Unsupported(f"{len(extents)} scales or sizes for {len(axes)} axes")
     cut = None if roi is None or how.coordinates != CROP else t.cast(roi, "float64")
     dtype = DType.of(t.dtype(x))
-    pixels = x if how.mode == "nearest" else t.cast(x, _mixing(dtype))
+    pixels = x if how.mode == "nearest" else t.cast(x, _interpolation_dtype(dtype))
     for i, axis in enumerate(axes):
         span = [
             element(t, cut, at) if cut is not None else t.scalar(float(at > i), "float64") for at in (i, i + len(axes))
         ]
         part = RunTimeAxis(t, axis, t.shape(x)[axis], extents[i], element(t, factors, i), *span)
         pixels = part.resized(pixels, how)
-    return pixels if how.mode == "nearest" else _narrowed(t, pixels, dtype)
+    return pixels if how.mode == "nearest" else _cast_back(t, pixels, dtype)
 
 
-def _mixing(dtype: DType) -> str:
+def _interpolation_dtype(dtype: DType) -> str:
     """Return the dtype in which pixels of a dtype are interpolated."""
     return "float64" if dtype.bytes > 4 or dtype.is_int and dtype.bytes == 4 else "float32"
 
 
-def _scaled(extent: Dim, scale: float) -> Dim:
+def _scaled_extent(extent: Dim, scale: float) -> Dim:
     """floor(extent * scale)"""
     number = extent if isinstance(extent, int) else tir.const_int(extent)
     if number is not None:
@@ -146,7 +151,7 @@ def _scaled(extent: Dim, scale: float) -> Dim:
     return construct.mul(extent, whole)
 
 
-def _wanted(
+def _target_extents(
     t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], sizes: Sequence[Dim], policy: str
 ) -> tuple[list[Dim], list[float | None]]:
     """The extents of the result and their scales; None for a scale that is symbolic, that of the extents."""
@@ -181,26 +186,28 @@ def resized(
         span = (roi[i], roi[len(axes) + i]) if roi else (0.0, 1.0)
         before, after = tir.const_int(t.shape(x)[axis]), tir.const_int(shape[axis])
         if before is None or after is None:
-            return _by_operator(t, x, how, shape, (0.0, 1.0) if not roi else None)
+            return _resize_operator(t, x, how, shape, (0.0, 1.0) if not roi else None)
         parts.append(ResizedAxis(axis, before, after, after / before if scale is None else scale, *span))
-    parts = [part for part in parts if not part.same(how)]
+    parts = [part for part in parts if not part.is_identity(how)]
     if not parts:
         return x
-    if all(p.after for p in parts) and _continuous(t, x, how, parts) or _repeats(t, how, parts):
+    if all(p.after for p in parts) and _fits_resize_operator(t, x, how, parts) or _repeats_pixels(t, how, parts):
         plain = how if how.mode != "nearest" else replace(how, coordinates="asymmetric", nearest="floor")
         space = _spatial(t, x, [p.axis for p in parts])
         if space is not None:
-            return _by_operator(t, x, plain, shape, (0.0, 1.0))
-    return _moved(t, x, how, parts) if how.mode == "nearest" else _mixed(t, x, how, parts)
+            return _resize_operator(t, x, plain, shape, (0.0, 1.0))
+    return _resize_nearest(t, x, how, parts) if how.mode == "nearest" else _resize_interpolated(t, x, how, parts)
 
 
-def _continuous(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> bool:
+def _fits_resize_operator(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> bool:
     """Return True if relax's resize operator computes the same interpolation."""
     plain = how.coordinates not in (CROP, "half_pixel_symmetric") and not how.antialias
-    return plain and how.mode != "nearest" and not how.exclude and is_float(t, x) and all(p.exact for p in parts)
+    return (
+        plain and how.mode != "nearest" and not how.exclude_outside and is_float(t, x) and all(p.exact for p in parts)
+    )
 
 
-def _repeats(t: OnnxTranslator, how: Resizing, parts: Sequence[ResizedAxis]) -> bool:
+def _repeats_pixels(t: OnnxTranslator, how: Resizing, parts: Sequence[ResizedAxis]) -> bool:
     """Return True if nearest resizing repeats each pixel an integral number of times."""
     import numpy as np
 
@@ -218,7 +225,7 @@ def _spatial(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int]) -> int | Non
     return rank - 2 if 3 <= rank <= 5 and min(axes) >= 2 else None
 
 
-def _by_operator(
+def _resize_operator(
     t: OnnxTranslator, x: relax.Expr, how: Resizing, shape: Sequence[Dim], span: tuple[float, float] | None
 ) -> relax.Expr:
     """By `R.image.resize2d` or `R.image.resize3d`."""
@@ -242,7 +249,7 @@ def _by_operator(
         "coordinate_transformation_mode": coordinates,
         "rounding_method": how.nearest if how.mode == "nearest" else "",
         "cubic_alpha": how.alpha,
-        "cubic_exclude": int(how.exclude),
+        "cubic_exclude": int(how.exclude_outside),
     }
     if space == 3:
         return t.op.image.resize3d(x, t.shape_expr(shape[2:]), **options)
@@ -252,29 +259,29 @@ def _by_operator(
     return t.op.squeeze(t.op.image.resize2d(rows, t.shape_expr([1, shape[2]]), **options), [2])
 
 
-def _moved(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
+def _resize_nearest(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
     """Pixels moved to where they are the nearest."""
     for part in parts:
         gathered = t.op.take(x, t.constant(nearest_places(how, part)), part.axis)
-        x = _outside(t, t.emit(gathered), how, part)
+        x = _fill_extrapolated(t, t.emit(gathered), how, part)
     return x
 
 
-def _mixed(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
+def _resize_interpolated(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
     """Pixels mixed by products with matrices of weights."""
     dtype = DType.of(t.dtype(x))
-    wide = _mixing(dtype)
+    wide = _interpolation_dtype(dtype)
     pixels, last = t.cast(x, wide), t.ndim(x) - 1
     for part in parts:
         matrix = t.constant(weights(how, part).T.astype(wide))
         rows = pixels if part.axis == last else swap_axes(t, pixels, part.axis, last)
         mixed = t.emit(t.op.matmul(rows, matrix))
         pixels = mixed if part.axis == last else swap_axes(t, mixed, part.axis, last)
-        pixels = _outside(t, pixels, how, part)
-    return _narrowed(t, pixels, dtype)
+        pixels = _fill_extrapolated(t, pixels, how, part)
+    return _cast_back(t, pixels, dtype)
 
 
-def _narrowed(t: OnnxTranslator, value: relax.Expr, dtype: DType) -> relax.Expr:
+def _cast_back(t: OnnxTranslator, value: relax.Expr, dtype: DType) -> relax.Expr:
     """Back in the dtype of the data: integers rounded and clipped."""
     if dtype.is_int:
         low = 0 if dtype.is_uint else -(2 ** (dtype.bits - 1))
@@ -283,7 +290,7 @@ def _narrowed(t: OnnxTranslator, value: relax.Expr, dtype: DType) -> relax.Expr:
     return t.cast(value, dtype)
 
 
-def _outside(t: OnnxTranslator, value: relax.Expr, how: Resizing, part: ResizedAxis) -> relax.Expr:
+def _fill_extrapolated(t: OnnxTranslator, value: relax.Expr, how: Resizing, part: ResizedAxis) -> relax.Expr:
     """Replace positions outside the data by the extrapolation value."""
     if how.coordinates != CROP:
         return value
@@ -291,4 +298,4 @@ def _outside(t: OnnxTranslator, value: relax.Expr, how: Resizing, part: ResizedA
     if not mask.any():
         return value
     shape = [part.after if i == part.axis else 1 for i in range(t.ndim(value))]
-    return t.emit(t.op.where(t.constant(mask.reshape(shape)), scalars(t, value)(how.outside), value))
+    return t.emit(t.op.where(t.constant(mask.reshape(shape)), scalars(t, value)(how.extrapolation_value), value))

@@ -66,13 +66,13 @@ def _roi_align(
     if aligned:
         regions = t.emit(t.op.subtract(regions, scalars(t, regions)(0.5 / scale)))
     if pooling == "max":
-        return _greatest_samples(t, x, regions, images, pooled, scale, ratio, aligned)
+        return _max_roi_align(t, x, regions, images, pooled, scale, ratio, aligned)
     numbers = t.op.expand_dims(t.cast(images, t.dtype(regions)), [1])
     placed = t.emit(t.op.concat([numbers, regions], 1))
     return t.op.vision.roi_align(x, placed, pooled, scale, ratio or -1, aligned)
 
 
-def _greatest_samples(
+def _max_roi_align(
     t: OnnxTranslator,
     x: relax.Expr,
     regions: relax.Expr,
@@ -85,7 +85,9 @@ def _greatest_samples(
     """Return the maximum of the weighted neighbours of all samples in a bin; ONNX does not add them up first."""
     if ratio <= 0:
         raise Unsupported('`mode="max"` needs a sampling ratio')
-    sides = [_sides(t, x, regions, axis, pooled[axis] * ratio, pooled[axis], scale, aligned) for axis in range(2)]
+    sides = [
+        _sample_neighbours(t, x, regions, axis, pooled[axis] * ratio, pooled[axis], scale, aligned) for axis in range(2)
+    ]
     count, channels = t.shape(regions)[0], t.shape(x)[1]
     grid: list[Dim] = [count, pooled[0] * ratio, pooled[1] * ratio]
     image = t.op.broadcast_to(t.reshape(t.cast(images, "int64"), [count, 1, 1]), t.shape_expr(grid))
@@ -102,7 +104,7 @@ def _greatest_samples(
     return t.op.permute_dims(t.op.max(bins, [2, 4]), [0, 3, 1, 2])
 
 
-def _sides(
+def _sample_neighbours(
     t: OnnxTranslator,
     x: relax.Expr,
     regions: relax.Expr,
@@ -194,9 +196,9 @@ def _col2im(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, image: relax.Expr,
 def _center_crop_pad(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: relax.Expr) -> relax.Expr:
     rank = t.ndim(x)
     axes = [t.axis(x, a) for a in node.attribute("axes", range(rank))]
-    targets = t.known(shape)
+    targets = t.known_integers(shape)
     if targets is None:
-        return _around_the_centre(t, x, axes, shape)
+        return _dynamic_center_crop_pad(t, x, axes, shape)
     if len(targets) != len(axes):
         raise Unsupported(f"{len(axes)} extents are needed, not {len(targets)}")
     for axis, target in zip(axes, targets, strict=True):
@@ -211,7 +213,7 @@ def _center_crop_pad(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: re
     return x
 
 
-def _around_the_centre(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], shape: relax.Expr) -> relax.Expr:
+def _dynamic_center_crop_pad(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], shape: relax.Expr) -> relax.Expr:
     """Cropped or padded to extents that are data."""
     old, two = t.tensor_of(t.shape(x), "int64"), t.scalar(2, "int64")
     wanted = by_dimension(t, t.tensor_of(axes, "int64"), shape, t.shape(x), t.ndim(x))

@@ -26,22 +26,22 @@ def _construct(t: OnnxTranslator, node: OnnxNode, *elements: Any) -> list[Any]:
 
 @converts("SequenceAt")
 def _at(t: OnnxTranslator, node: OnnxNode, sequence: Any, position: relax.Expr) -> list[Any]:
-    return [_listed(sequence)[_place(t, position, len(_listed(sequence)))]]
+    return [_as_list(sequence)[_sequence_index(t, position, len(_as_list(sequence)))]]
 
 
 @converts("SequenceInsert")
 def _insert(
     t: OnnxTranslator, node: OnnxNode, sequence: Any, element: Any, position: relax.Expr | None = None
 ) -> list[Any]:
-    elements = list(_listed(sequence))
-    at = len(elements) if position is None else _place(t, position, len(elements), 1)
+    elements = list(_as_list(sequence))
+    at = len(elements) if position is None else _sequence_index(t, position, len(elements), 1)
     return [[*elements[:at], element, *elements[at:]]]
 
 
 @converts("SequenceErase")
 def _erase(t: OnnxTranslator, node: OnnxNode, sequence: Any, position: relax.Expr | None = None) -> list[Any]:
-    elements = list(_listed(sequence))
-    at = len(elements) - 1 if position is None else _place(t, position, len(elements))
+    elements = list(_as_list(sequence))
+    at = len(elements) - 1 if position is None else _sequence_index(t, position, len(elements))
     if not elements:
         raise Unsupported("the sequence is empty")
     return [[*elements[:at], *elements[at + 1 :]]]
@@ -49,12 +49,12 @@ def _erase(t: OnnxTranslator, node: OnnxNode, sequence: Any, position: relax.Exp
 
 @converts("SequenceLength")
 def _length(t: OnnxTranslator, node: OnnxNode, sequence: Any) -> relax.Expr:
-    return t.scalar(len(_listed(sequence)), "int64")
+    return t.scalar(len(_as_list(sequence)), "int64")
 
 
 @converts("ConcatFromSequence")
 def _concat(t: OnnxTranslator, node: OnnxNode, sequence: Any) -> relax.Expr:
-    elements, axis = _listed(sequence), node.attribute("axis")
+    elements, axis = _as_list(sequence), node.attribute("axis")
     if not elements:
         raise Unsupported("the sequence is empty")
     if node.attribute("new_axis", 0):
@@ -78,13 +78,13 @@ def _split(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, split: relax.Expr |
     return [pieces if keep else [t.emit(t.op.squeeze(part, [axis])) for part in pieces]]
 
 
-def _listed(sequence: Any) -> Sequence[Any]:
+def _as_list(sequence: Any) -> Sequence[Any]:
     if not isinstance(sequence, list):
         raise Unsupported("the sequence is not made while the model is imported")
     return sequence
 
 
-def _place(t: OnnxTranslator, position: relax.Expr, length: int, more: int = 0) -> int:
+def _sequence_index(t: OnnxTranslator, position: relax.Expr, length: int, more: int = 0) -> int:
     """A position in a sequence, counted from the front."""
     at = int(t.array(position).item())
     if not -length <= at < length + more:

@@ -23,7 +23,7 @@ _WINDOWS = {  # the coefficients of cos(2 * pi * k * position), for k from 0 on
     "HannWindow": (0.5, -0.5), "HammingWindow": (25 / 46, -21 / 46), "BlackmanWindow": (0.42, -0.5, 0.08),
 }  # fmt: skip
 
-_LONGEST = 1 << 24  # elements of a window
+_MAX_WINDOW = 1 << 24  # elements of a window
 
 
 @converts("DFT", since=17)
@@ -64,7 +64,7 @@ def transformed(t: OnnxTranslator, x: relax.Expr, count: int, inverse: bool, hal
     if not 0 < count <= LONGEST:
         raise Unsupported(f"transforms of {count} places, of 1 to {LONGEST} are possible")
     used = min(extent, count // 2 + 1 if inverse and half else count)
-    matrix = _fourier(used, count, width, inverse, half)
+    matrix = _dft_matrix(used, count, width, inverse, half)
     kept, made_parts = matrix.shape[2:]
     if used < extent:
         x = t.emit(t.op.strided_slice(x, [len(outer)], [0], [used], assume_inbound=True))
@@ -73,7 +73,7 @@ def transformed(t: OnnxTranslator, x: relax.Expr, count: int, inverse: bool, hal
     return t.reshape(t.emit(t.op.matmul(rows, table)), [*outer, kept, made_parts])
 
 
-def _fourier(used: int, count: int, width: int, inverse: bool, half: bool) -> np.ndarray:
+def _dft_matrix(used: int, count: int, width: int, inverse: bool, half: bool) -> np.ndarray:
     """Return the DFT matrix over real and imaginary parts, of shape (used, width, kept, parts)."""
     import numpy as np
 
@@ -123,10 +123,10 @@ def _window(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
 
     series, dtype = _WINDOWS[node.operator], dtype_of(node.attribute("output_datatype", FLOAT))
     less = 0 if node.attribute("periodic", 1) else 1
-    if t.known(size) is None:
+    if t.known_integers(size) is None:
         return _run_time_window(t, series, less, size, dtype)
     count = int(t.scalar_of(size))
-    if not 0 <= count <= _LONGEST:
+    if not 0 <= count <= _MAX_WINDOW:
         raise Unsupported(f"a window of {count} elements")
     at = np.arange(count) / max(count - less, 1)
     window = sum(factor * np.cos(2 * np.pi * k * at) for k, factor in enumerate(series))

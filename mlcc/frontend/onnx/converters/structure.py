@@ -20,7 +20,7 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.ops.relations import same
 from mlcc.ops.shapes import product
 
-_FAR = 2**31 - 1  # the end of a slice that stands for the end of the axis
+_SLICE_END = 2**31 - 1  # the end of a slice that stands for the end of the axis
 
 
 @converts("Identity")
@@ -74,7 +74,7 @@ def _constant_of_shape(t: OnnxTranslator, node: OnnxNode, shape: relax.Expr) -> 
 def _range(t: OnnxTranslator, node: OnnxNode, start: relax.Expr, limit: relax.Expr, delta: relax.Expr) -> relax.Expr:
     bounds = [start, limit, delta]
     dtype = t.dtype(start)
-    known = [t.known(b) for b in bounds]
+    known = [t.known_integers(b) for b in bounds]
     if all(k is not None for k in known):
         return t.op.arange(*(k[0] for k in known if k is not None), dtype)
     if all(t.constant_array(b) is not None for b in bounds):
@@ -96,14 +96,14 @@ def _eye_like(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 @converts("Trilu")
 def _trilu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, k: relax.Expr | None = None) -> relax.Expr:
-    known = [0] if k is None else t.known(k)
+    known = [0] if k is None else t.known_integers(k)
     if known is None:
-        return _from_diagonal(t, x, t.reshape(k, []), bool(node.attribute("upper", 1)))  # type: ignore[arg-type]
+        return _run_time_trilu(t, x, t.reshape(k, []), bool(node.attribute("upper", 1)))  # type: ignore[arg-type]
     offset = known[0]
     return t.op.triu(x, offset) if node.attribute("upper", 1) else t.op.tril(x, offset)
 
 
-def _from_diagonal(t: OnnxTranslator, x: relax.Expr, offset: relax.Expr, upper: bool) -> relax.Expr:
+def _run_time_trilu(t: OnnxTranslator, x: relax.Expr, offset: relax.Expr, upper: bool) -> relax.Expr:
     """Keep the elements on one side of a diagonal, inclusive, whose offset is known at run time only; zero the rest."""
     rank, (rows, columns) = t.ndim(x), t.shape(x)[-2:]
     distance = t.op.subtract(along(t, rank, rank - 1, columns), along(t, rank, rank - 2, rows))
@@ -128,14 +128,14 @@ def _size(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 def _reshape(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: relax.Expr | None = None) -> relax.Expr:
     zero_copies = not node.attribute("allowzero", 0)
     if shape is None:
-        return t.reshape(x, _stated(t, x, node.attribute("shape", []), zero_copies))
-    wanted = t.known(shape)
+        return t.reshape(x, _resolve_reshape(t, x, node.attribute("shape", []), zero_copies))
+    wanted = t.known_integers(shape)
     if wanted is None:
         return t.reshape(x, _run_time_shape(t, x, shape, zero_copies))
-    return t.reshape(x, _stated(t, x, wanted, zero_copies))
+    return t.reshape(x, _resolve_reshape(t, x, wanted, zero_copies))
 
 
-def _stated(t: OnnxTranslator, x: relax.Expr, wanted: Sequence[Dim], zero_copies: bool) -> list[Dim]:
+def _resolve_reshape(t: OnnxTranslator, x: relax.Expr, wanted: Sequence[Dim], zero_copies: bool) -> list[Dim]:
     """Resolve the shape of a `Reshape`: 0 copies an extent of the operand, -1 is inferred."""
     given = t.shape(x)
     if zero_copies and any(n == 0 and i >= len(given) for i, n in enumerate(wanted)):
@@ -178,7 +178,7 @@ def _flatten(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 @converts("Squeeze")
 def _squeeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr | None = None) -> relax.Expr:
-    if axes is not None and t.known(axes) is None:
+    if axes is not None and t.known_integers(axes) is None:
         return t.reshape(x, run_time.left_over(t, x, axes))
     given = _axes(t, node, axes)
     shape = t.shape(x)
@@ -194,7 +194,7 @@ def _squeeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr 
 
 @converts("Unsqueeze")
 def _unsqueeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr | None = None) -> relax.Expr:
-    if axes is not None and t.known(axes) is None:
+    if axes is not None and t.known_integers(axes) is None:
         return t.reshape(x, run_time.with_ones(t, x, axes))
     return t.op.expand_dims(x, _axes(t, node, axes) or [])
 
@@ -242,10 +242,10 @@ def _concat(t: OnnxTranslator, node: OnnxNode, *parts: relax.Expr) -> relax.Expr
     if len(parts) == 1:
         return parts[0]
     first = t.shape(parts[0])
-    return t.op.concat([parts[0], *(_beside(t, part, first, axis) for part in parts[1:])], axis)
+    return t.op.concat([parts[0], *(_match_other_extents(t, part, first, axis) for part in parts[1:])], axis)
 
 
-def _beside(t: OnnxTranslator, part: relax.Expr, first: Sequence[tir.Expr], axis: int) -> relax.Expr:
+def _match_other_extents(t: OnnxTranslator, part: relax.Expr, first: Sequence[tir.Expr], axis: int) -> relax.Expr:
     """Give a part of a concatenation the first one's other extents, with a run-time check if they may differ."""
     shape = list(t.shape(part))
     if len(shape) != len(first):
@@ -257,15 +257,15 @@ def _beside(t: OnnxTranslator, part: relax.Expr, first: Sequence[tir.Expr], axis
 @converts("Split")
 def _split(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, sizes: relax.Expr | None = None) -> list[relax.Expr]:
     axis = t.axis(x, node.attribute("axis", 0))
-    lengths = node.attribute("split") if sizes is None else t.known(sizes)
+    lengths = node.attribute("split") if sizes is None else t.known_integers(sizes)
     if lengths is None and sizes is not None:
         lengths = run_time.bounded(t, sizes, [t.shape(x)[axis]] * run_time.count_of(t, sizes))
     if lengths is None:
-        lengths = _even_parts(t, t.shape(x)[axis], node.attribute("num_outputs", len(node.outputs)))
+        lengths = _even_lengths(t, t.shape(x)[axis], node.attribute("num_outputs", len(node.outputs)))
     return parts(t, x, axis, lengths)
 
 
-def _even_parts(t: OnnxTranslator, extent: tir.Expr, count: int) -> list[Dim]:
+def _even_lengths(t: OnnxTranslator, extent: tir.Expr, count: int) -> list[Dim]:
     """Equal lengths, the last one less where there is a rest."""
     if not 0 < count <= 1 << 16:
         raise Unsupported(f"{count} parts")
@@ -312,9 +312,9 @@ def _slice(
     axes: relax.Expr | None = None, steps: relax.Expr | None = None,
 ) -> relax.Expr:  # fmt: skip
     count = run_time.count_of(t, starts)
-    where: Sequence[Dim] | None = list(range(count)) if axes is None else t.known(axes)
-    begin, end = t.known(starts), t.known(ends)
-    stride = [1] * count if steps is None else t.known(steps)
+    where: Sequence[Dim] | None = list(range(count)) if axes is None else t.known_integers(axes)
+    begin, end = t.known_integers(starts), t.known_integers(ends)
+    stride = [1] * count if steps is None else t.known_integers(steps)
     if where is None or begin is None or end is None or stride is None:
         return _run_time_slice(t, x, axes, starts, ends, steps)
     if any(not isinstance(s, int) for s in stride):
@@ -332,7 +332,7 @@ def slices(
     shape, kept = t.shape(x), []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         at = t.axis(x, axis)
-        last = shape[at] if step > 0 and isinstance(end, int) and end >= _FAR else c.as_expr(end, shape[at].dtype)
+        last = shape[at] if step > 0 and isinstance(end, int) and end >= _SLICE_END else c.as_expr(end, shape[at].dtype)
         if step != 1 or start != 0 or not same(last, shape[at]):
             kept.append((at, start, last, step))
     if not kept:
@@ -354,7 +354,7 @@ def _run_time_slice(
         for values, otherwise in ((starts, 0), (ends, shape), (ones, 1))
     ]
     sliced = t.emit(t.op.dynamic_strided_slice(x, *bounds))
-    known = t.known(where)
+    known = t.known_integers(where)
     touched = range(len(shape)) if known is None else [t.axis(x, int(a)) for a in known]  # type: ignore[arg-type]
     return t.with_shape(sliced, [t.fresh("part") if i in touched else n for i, n in enumerate(shape)])
 
@@ -367,7 +367,7 @@ _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate",
 @converts("Pad")
 def _pad_attributes(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     value = t.scalar(node.attribute("value", 0.0), t.dtype(x))
-    return _padded(t, node, x, list(node.attribute("pads", [])), value, list(range(t.ndim(x))))
+    return _pad_static(t, node, x, list(node.attribute("pads", [])), value, list(range(t.ndim(x))))
 
 
 @converts("Pad", since=11)
@@ -375,13 +375,13 @@ def _pad(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, pads: relax.Expr, value: relax.Expr | None = None,
     axes: relax.Expr | None = None,
 ) -> relax.Expr:  # fmt: skip
-    widths, places = t.known(pads), range(t.ndim(x)) if axes is None else t.known(axes)
+    widths, places = t.known_integers(pads), range(t.ndim(x)) if axes is None else t.known_integers(axes)
     if widths is None or places is None:
-        return _run_time_border(t, node, x, pads, value, axes)
-    return _padded(t, node, x, widths, value, [t.axis(x, int(a)) for a in places])  # type: ignore[arg-type]
+        return _pad_dynamic(t, node, x, pads, value, axes)
+    return _pad_static(t, node, x, widths, value, [t.axis(x, int(a)) for a in places])  # type: ignore[arg-type]
 
 
-def _padded(
+def _pad_static(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, widths: Sequence[Dim], value: relax.Expr | None,
     axes: Sequence[int],
 ) -> relax.Expr:  # fmt: skip
@@ -390,13 +390,13 @@ def _padded(
         raise Unsupported(f"{len(widths)} pads for {len(axes)} axes")
     sides = {axis: (widths[i], widths[i + len(axes)]) for i, axis in enumerate(axes)}
     if mode == "constant":
-        return _constant_border(t, x, sides, t.scalar(0, t.dtype(x)) if value is None else value)
-    flat = [_number(n) for i in range(t.ndim(x)) for n in sides.get(i, (0, 0))]
-    cropped = _cropped(t, x, [min(n, 0) for n in flat])
+        return _pad_constant(t, x, sides, t.scalar(0, t.dtype(x)) if value is None else value)
+    flat = [_constant_width(n) for i in range(t.ndim(x)) for n in sides.get(i, (0, 0))]
+    cropped = _crop(t, x, [min(n, 0) for n in flat])
     return t.op.nn.pad(cropped, [max(n, 0) for n in flat], _PAD_MODES[mode]) if max(flat, default=0) > 0 else cropped
 
 
-def _run_time_border(
+def _pad_dynamic(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, pads: relax.Expr, value: relax.Expr | None,
     axes: relax.Expr | None,
 ) -> relax.Expr:  # fmt: skip
@@ -413,22 +413,20 @@ def _run_time_border(
     return run_time.bordered(t, x, before, wanted, mode, filler)
 
 
-def _number(width: Dim) -> int:
+def _constant_width(width: Dim) -> int:
     if not isinstance(width, int):
         raise Unsupported("a width that is known at run time only needs `mode=constant`")
     return width
 
 
-def _cropped(t: OnnxTranslator, x: relax.Expr, widths: Sequence[int]) -> relax.Expr:
+def _crop(t: OnnxTranslator, x: relax.Expr, widths: Sequence[int]) -> relax.Expr:
     """Crop by the negative widths of a pad."""
     cut = [i for i in range(t.ndim(x)) if widths[2 * i] or widths[2 * i + 1]]
     ends = [t.simplify(c.add(t.shape(x)[i], widths[2 * i + 1])) for i in cut]
     return t.emit(t.op.strided_slice(x, cut, [-widths[2 * i] for i in cut], ends)) if cut else x
 
 
-def _constant_border(
-    t: OnnxTranslator, x: relax.Expr, sides: dict[int, tuple[Dim, Dim]], value: relax.Expr
-) -> relax.Expr:
+def _pad_constant(t: OnnxTranslator, x: relax.Expr, sides: dict[int, tuple[Dim, Dim]], value: relax.Expr) -> relax.Expr:
     flat = [n for i in range(t.ndim(x)) for n in sides.get(i, (0, 0))]
     known = t.constant_array(value)
     if known is not None and all(isinstance(n, int) for n in flat) and _is_exact(known):
