@@ -32,29 +32,36 @@ from mlcc.passes.manage.levels import MEANING, level_of
 @level_option
 @records_option
 @click.option(
-    "-o", "--output", default="-", help="Where the result goes; large constants then go into FILE.npz beside it."
+    "-o",
+    "--output",
+    default="-",
+    help="The file for the result; large constants go into FILE.npz beside it (default: stdout).",
 )
 @data_option
 @force_option
 @click.option("--dialect", type=click.Choice(["mlcc", "tvm"]), default="mlcc", show_default=True)
 @click.option("--list", "list_passes", is_flag=True, help="List the passes and the named pipelines.")
-@click.option("--help-pass", metavar="NAME", help="What a pass does, and its options.")
-@click.option("--print-pipeline", is_flag=True, help="Print the text of the pipeline and run nothing.")
-@click.option("--dump-before", metavar="[=PASS,..]", help="Show the module before passes (bare: before each).")
+@click.option("--help-pass", metavar="NAME", help="Describe a pass and its options.")
+@click.option("--print-pipeline", is_flag=True, help="Print the pipeline without running it.")
+@click.option("--dump-before", metavar="[=PASS,..]", help="Show the module before these passes (bare: before each).")
 @dump_options
-@click.option("--diff", is_flag=True, help="Show what each pass changed, to stderr.")
+@click.option("--diff", is_flag=True, help="Show the changes made by each pass, on stderr.")
 @click.option(
-    "--why-fuse", is_flag=True, help="Say for each edge of each function why `fuse` fuses it or not, to stderr."
+    "--why-fuse", is_flag=True, help="Explain on stderr, for each edge of each function, why `fuse` fuses it or not."
 )
-@click.option("--why-schedule", is_flag=True, help="Say which rule of `auto-schedule` takes each function, to stderr.")
+@click.option(
+    "--why-schedule", is_flag=True, help="Show on stderr which rule of `auto-schedule` applies to each function."
+)
 @click.option(
     "--verify-each/--no-verify-each", default=True, show_default=True, help="Verify the module after each pass."
 )
 @click.option(
-    "--check-each", metavar="ARRAYS", help="Run the module after each pass on these inputs; exit 3 if numbers move."
+    "--check-each",
+    metavar="ARRAYS",
+    help="Run the module after each pass on these inputs; exit 3 if the results change.",
 )
 @click.option("--check-work", type=click.IntRange(0), default=10_000_000, show_default=True,
-              help="Operations up to which --check-each interprets; past it, it compiles with --sanitize.")  # fmt: skip
+              help="--check-each interprets up to this many operations, else compiles with --sanitize.")  # fmt: skip
 @click.option("--func", default="main", show_default=True, help="The function that --check-each runs.")
 @click.option("--rtol", default=1e-4, show_default=True)
 @click.option("--atol", default=1e-5, show_default=True)
@@ -67,9 +74,9 @@ def command(
     timing: bool, why_fuse: bool, why_schedule: bool, verify_each: bool, check_each: str | None, check_work: int,
     func: str, rtol: float, atol: float, target: str,
 ) -> int:  # fmt: skip
-    """Run passes over FILE (default: standard input) and print the module that comes out.
+    """Run passes over FILE (default: standard input) and print the resulting module.
 
-    Without -p, a first comment `# PASSES: ...` in FILE names the pipeline, else -O does.
+    Without -p, the pipeline is that of a first comment `# PASSES: ...` in FILE, or else that of -O.
     """
     if list_passes:
         return _list(target)
@@ -89,8 +96,8 @@ def command(
             click.echo(f"{help_pass}: {group}")
             return 0
         if help_pass not in PASSES and help_pass not in ALIASES:
-            help = did_you_mean(help_pass, [*PASSES, *ALIASES]) or "`mlcc passes --list` names them all"
-            raise CompileError(error("E0501", f"no pass `{help_pass}`", help=help))
+            help = did_you_mean(help_pass, [*PASSES, *ALIASES]) or "`mlcc passes --list` lists all passes"
+            raise CompileError(error("E0501", f"there is no pass `{help_pass}`", help=help))
         click.echo(help_text(help_pass))
         return 0
     from mlcc.driver import build_pipeline, parse_text, with_records
@@ -138,13 +145,13 @@ def command(
 
         observers.append(WhyFuse(say))
         if not any(p.name == "fuse" for p in chosen.passes):
-            say("# the pipeline has no pass `fuse`: --why-fuse has nothing to say")
+            say("# the pipeline has no pass `fuse`: --why-fuse has no effect")
     if why_schedule:
         from mlcc.passes.auto_schedule.auto_pass import WhySchedule
 
         observers.append(WhySchedule(say, where))
         if not any(p.name == "auto-schedule" for p in chosen.passes):
-            say("# the pipeline has no pass `auto-schedule`: --why-schedule has nothing to say")
+            say("# the pipeline has no pass `auto-schedule`: --why-schedule has no effect")
     if verify_each:
         observers.append(looking.VerifyEach())
     check = None
@@ -184,12 +191,12 @@ def _list(target: str) -> int:
     for name in PASSES:
         click.echo(f"{name:{width}}  {summary(name)}")
     for alias, name in ALIASES.items():
-        click.echo(f"{alias:{width}}  the same as {name}")
+        click.echo(f"{alias:{width}}  alias of {name}")
     click.echo()
     for name, text in backend.levels.items():
         click.echo(f"{name}     {text}")
     click.echo(f"lower  {backend.lowering_text}")
     if backend.sanitizing:
         click.echo(f"sanitize  {backend.text_of(backend.sanitizing)}")
-    click.echo(f"-O0 to -O3 are these, with `lower` behind: {MEANING}")
+    click.echo(f"-O0 to -O3 are the pipelines O0 to O3 followed by `lower`: {MEANING}")
     return 0

@@ -27,19 +27,22 @@ if TYPE_CHECKING:
 @click.argument("file", default="-")
 @inputs_options
 @click.option(
-    "--out", "output", metavar="ARRAYS", help="Where results go: `out`, or `out0`, `out1`, ... (default: shown)."
+    "--out",
+    "output",
+    metavar="ARRAYS",
+    help="The file for the results, named `out`, or `out0`, `out1`, ... (default: print them).",
 )
 @click.option("--expect", metavar="ARRAYS", help="Compare the results with these; exit 3 if they differ.")
 @click.option("--rtol", default=1e-5, show_default=True)
 @click.option("--atol", default=1e-6, show_default=True)
 @click.option("--func", default="main", show_default=True, help="The function to run.")
 @click.option(
-    "--emulate", is_flag=True, help="Run what is compiled for a GPU on the CPU, and report what threads do wrong."
+    "--emulate", is_flag=True, help="Emulate GPU code on the CPU, and report data races and invalid accesses."
 )
 @click.option(
-    "--sanitize", is_flag=True, help="Check every access: bounds, reads of what nothing wrote, races of T.parallel."
+    "--sanitize", is_flag=True, help="Check every access: bounds, reads of uninitialized memory, races of T.parallel."
 )
-@click.option("--no-check", is_flag=True, help="Emulate without looking for faults: faster.")
+@click.option("--no-check", is_flag=True, help="Emulate without checks: faster.")
 @target_option("llvm{cpu=native}")
 @level_option
 @pipeline_option
@@ -56,8 +59,8 @@ def command(
 ) -> int:  # fmt: skip
     """Run a function of FILE, a text (.mlc) or an artifact (.o, .so).
 
-    Arrays of .npz and .safetensors files are matched to parameters by name. A PrimFunc's outputs may be left out: they
-    are made.
+    Arrays of .npz and .safetensors files are matched to parameters by name. Omitted outputs of a PrimFunc are
+    allocated.
     """
     from mlcc.array_files import arrays_content
     from mlcc.cli.native_faults import report_faults
@@ -86,7 +89,7 @@ def command(
         for path in envs:
             load_env(path)
     use_threads(threads)
-    # what an environment registers may be part of the program
+    # a registered function may be part of the program, so its result is not cached
     exe = load_executable(
         file, target, level, pipeline, allow_extern, allow_native, not envs, emulate, not no_check, sanitize, db
     )
@@ -100,7 +103,10 @@ def command(
 
 
 def call_by_name(exe: Any, func: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Call a function with arrays matched by name; results as `out` or `out0`, ...; raises CompileError E0004/E0005."""
+    """Call a function with arrays matched by name. Return the results as `out` or `out0`, ...
+
+    Raises CompileError E0004 and E0005.
+    """
     from mlcc.call_by_name import arguments_by_name
 
     callee = find_function(exe, func)
@@ -112,17 +118,17 @@ def call_by_name(exe: Any, func: str, arrays: Mapping[str, np.ndarray]) -> dict[
 
 
 def find_function(exe: Any, func: str) -> Any:
-    """A function of a loaded artifact. Raises CompileError E0005."""
+    """Return a function of a loaded artifact. Raises CompileError E0005."""
     from mlcc.errors import CompileError, did_you_mean, error
 
     if func not in exe.functions:
-        hint = did_you_mean(func, exe.functions) or f"it has {', '.join(exe.functions) or 'none'}"
+        hint = did_you_mean(func, exe.functions) or f"the public functions are: {', '.join(exe.functions) or 'none'}"
         raise CompileError(error("E0005", f"there is no public function `{func}`", help=hint))
     return exe[func]
 
 
 def flatten(result: Any) -> list[np.ndarray]:
-    """Results as arrays, tuples opened; a shape is an int64 array."""
+    """Return the results as a flat list of arrays; a shape is an int64 array."""
     import numpy as np
 
     if result is None:
@@ -133,7 +139,7 @@ def flatten(result: Any) -> list[np.ndarray]:
 
 
 def show(results: dict[str, np.ndarray]) -> None:
-    """Print results the way NumPy does, shortened."""
+    """Print abbreviated results in NumPy's format."""
     import numpy as np
 
     for name, value in results.items():
@@ -143,7 +149,7 @@ def show(results: dict[str, np.ndarray]) -> None:
 
 
 def agree(results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], rtol: float, atol: float) -> bool:
-    """Compare results by name, shape and value; prints the largest difference to stderr."""
+    """Compare results by name, shape and value. Print the largest differences to stderr."""
     same = True
     for name in sorted(results.keys() | expected.keys()):
         if name not in results or name not in expected:
@@ -157,7 +163,7 @@ def agree(results: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray],
 
 
 class _Incomparable(Exception):
-    """Says why arrays cannot be compared."""
+    """Raised with the reason why two arrays cannot be compared."""
 
 
 def difference(
@@ -165,7 +171,7 @@ def difference(
 ) -> str | None:
     """Compare a result with the expected array of that name. Return a description of the mismatch, None if they agree.
 
-    The array is read only if its shape and dtype fit.
+    The array is read only if its shape and dtype match.
     """
     import numpy as np
 
@@ -184,7 +190,7 @@ def difference(
         want = read_array(expected, name, judge)
     except _Incomparable as exc:
         return str(exc)
-    if want.dtype.kind not in "biufc":  # the bits of a dtype that NumPy lacks
+    if want.dtype.kind not in "biufc":  # stored as bits, because NumPy lacks the dtype
         want = np.ascontiguousarray(want).view(got.dtype)
     if np.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True):
         return None

@@ -21,22 +21,27 @@ _AUTO_OPTIONS = {"why": "--why", "plans": "--plans"}
 
 @click.command("schedule")
 @click.argument("file", default="-")
-@click.option("--script", metavar="FILE", help="The schedule script (.mls), or a trace; - is stdin.")
-@click.option("--auto", is_flag=True, help="Print the script that the rules of `auto-schedule` choose for the target.")
-@click.option("--why", is_flag=True, help="With --auto: say which rule took each function, and why, to stderr.")
+@click.option("--script", metavar="FILE", help="The schedule script (.mls) or trace; - is standard input.")
+@click.option(
+    "--auto", is_flag=True, help="Print the schedule script that the rules of `auto-schedule` choose for the target."
+)
+@click.option("--why", is_flag=True, help="With --auto: show on stderr which rule applies to each function, and why.")
 @click.option(
     "--plans",
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --auto: print N plans of each function, best first, as choices to edit.",
+    help="With --auto: print the N best plans of each function, as choices to edit.",
 )
 @target_option("llvm{cpu=native}")
-@click.option("--seed", default=0, show_default=True, help="Makes sampling repeatable; -1 differs from run to run.")
-@click.option("--func", metavar="NAME", help="The function that look-ups mean when the script names none.")
-@click.option("--show-each", is_flag=True, help="Show the loops after every line of the script, to stderr.")
-@click.option("--trace", "trace_path", metavar="FILE", help="Write every step, decisions included, as a script.")
+@click.option("--seed", default=0, show_default=True, help="The seed of sampling; -1 draws a new one for each run.")
+@click.option("--func", metavar="NAME", help="The function that the script schedules when it names none.")
+@click.option("--show-each", is_flag=True, help="Show the loops after every line of the script, on stderr.")
+@click.option("--trace", "trace_path", metavar="FILE", help="Write the trace, with sampling decisions, as a script.")
 @click.option(
-    "-o", "--output", default="-", help="Where the result goes; large constants then go into FILE.npz beside it."
+    "-o",
+    "--output",
+    default="-",
+    help="The file for the result; large constants go into FILE.npz beside it (default: stdout).",
 )
 @data_option
 @force_option
@@ -45,12 +50,12 @@ def command(
     file: str, script: str | None, auto: bool, why: bool, plans: int | None, target: str, seed: int,
     func: str | None, show_each: bool, trace_path: str | None, output: str, data: str | None, force: bool, dialect: str,
 ) -> int:  # fmt: skip
-    """Apply a schedule script to FILE (default: standard input) and print the module that comes out.
+    """Apply a schedule script to FILE (default: standard input) and print the resulting module.
 
     The last function of the script is called with the schedule, or its statements use `sch`. A step that would change
-    what the program computes is refused, with its line, and nothing is written. With --auto, the script that
-    `auto-schedule` amounts to is printed instead: applied with --script it gives the same module. With --plans too, the
-    script has the rules' choices rather than their steps.
+    the results of the program is an error at its line, and nothing is written. With --auto, the equivalent script of
+    `auto-schedule` is printed instead: applied with --script it gives the same module. With --plans as well, the script
+    has the rules' choices rather than their steps.
     """
     if auto == (script is not None):
         raise click.UsageError("give either --script FILE or --auto")
@@ -103,7 +108,7 @@ def command(
 
 
 def _write_chosen_script(file: str, target: str, why: bool, plans: int | None, output: str) -> int:
-    """Write the script that the rules choose for the TIR functions of a file, or `plans` of each of them."""
+    """Write the script that the schedule rules choose for the TIR functions of a file, or `plans` plans for each."""
     from mlcc.backends import facts_of
     from mlcc.frontend.source import read_module
     from mlcc.outputs import Outputs

@@ -1,4 +1,4 @@
-"""`mlcc tune model.mlc --budget 10m -o tuned.mlc`, and what else is done with its database."""
+"""`mlcc tune model.mlc --budget 10m -o tuned.mlc`, and the operations on its database."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _DATABASE_OPTIONS = {
 
 
 def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str | None) -> float | None:
-    """The value of a time such as `90`, `90s`, `10m` or `1.5h`. Raises BadParameter."""
+    """Parse a time such as `90`, `90s`, `10m` or `1.5h` to seconds. Raises BadParameter."""
     if value is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value)
     if match is None or match[2] not in _UNITS:
-        raise click.BadParameter(f"{value!r} is no time such as 90s, 10m or 1.5h", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a time such as 90s, 10m or 1.5h", ctx, param)
     return float(match[1]) * _UNITS[match[2]]
 
 
@@ -42,49 +42,56 @@ def seconds(ctx: click.Context | None, param: click.Parameter | None, value: str
     "--budget",
     metavar="TIME",
     callback=seconds,
-    help="How long to search, such as 90s, 10m, 1h (default: while it gains).",
+    help="The search time, such as 90s, 10m, 1h (default: until it no longer improves).",
 )
-@click.option("--trials", type=click.IntRange(1), help="How many candidates to try.")
+@click.option("--trials", type=click.IntRange(1), help="The number of candidates to try.")
 @target_option("llvm{cpu=native}")
 @level_option
 @threads_option
-@click.option("--kernels", metavar="GLOB", default="*", show_default=True, help="Tune kernels of these names only.")
+@click.option(
+    "--kernels", metavar="GLOB", default="*", show_default=True, help="Tune only the kernels whose names match."
+)
 @click.option("--size", "sizes", multiple=True, metavar="NAME=N", help="The value of a symbolic size to measure with.")
 @click.option(
-    "--space", default="rules", show_default=True, help="Where candidates come from: rules, generic, FILE.mls."
+    "--space",
+    default="rules",
+    show_default=True,
+    help="The search space: rules, generic, or a sampling script FILE.mls.",
 )
-@click.option("--db", metavar="FILE", default="tune.db", show_default=True, help="The database of what is measured.")
+@click.option("--db", metavar="FILE", default="tune.db", show_default=True, help="The database of measurements.")
 @click.option(
     "--seed",
     type=click.IntRange(0, (1 << 31) - 2),
     default=0,
     show_default=True,
-    help="Makes what is tried, and in which order, repeatable.",
+    help="The seed of the choice and order of candidates.",
 )
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes that compile candidates.")
-@click.option("--cluster", metavar="ADDRESS", help="Measure on the workers of a Dask scheduler, as tls://host:8786.")
+@click.option(
+    "--cluster", metavar="ADDRESS", help="Measure on the workers of a Dask scheduler, such as tls://host:8786."
+)
 @click.option(
     "--until",
     type=click.FloatRange(0, min_open=True),
     default=0.9,
     show_default=True,
-    help="The share of the machine's peak at which a kernel is good enough.",
+    help="Stop tuning a kernel at this fraction of the machine's peak.",
 )
 @click.option(
     "-o", "--output", metavar="FILE", help="The module with scheduled kernels; it compiles without the database."
 )
 @data_option
 @force_option
-@click.option("--scripts", metavar="FOLDER", help="Write the schedule of each kernel that gained as a script (.mls).")
+@click.option("--scripts", metavar="FOLDER", help="Write the schedule of each improved kernel as a script (.mls).")
 @click.option("--report", metavar="FILE", help="Write a report of the search: a picture (.svg) or plain data (.json).")
 @click.option("--list", "list_records", is_flag=True, help="List the best records of the database.")
 @click.option("--export", nargs=2, metavar="KEY FILE", help="Write the best record of a workload as a script (.mls).")
 @click.option(
-    "--import", "import_dir", metavar="FOLDER", help="Read the records that TVM's MetaSchedule left in a folder."
+    "--import", "import_dir", metavar="FOLDER", help="Import the records of TVM's MetaSchedule from a folder."
 )
 @click.option("--merge", metavar="FILE", help="Add the records of another database.")
 @click.option("--prune", is_flag=True, help="Keep the best record of each workload, and those of --import.")
-@click.option("--imported", is_flag=True, help="Remove the records of --import as well, with --prune.")
+@click.option("--imported", is_flag=True, help="With --prune: also remove the records of --import.")
 def command(
     file: str | None, budget: float | None, trials: int | None, target: str, level: int | None, threads: int | None,
     kernels: str, sizes: tuple[str, ...], space: str, db: str, seed: int, jobs: int, cluster: str | None, until: float,
@@ -92,18 +99,18 @@ def command(
     export: tuple[str, str] | None, import_dir: str | None, merge: str | None, prune: bool,
     imported: bool,
 ) -> int:  # fmt: skip
-    """Search for schedules of the kernels of FILE that are faster than those of the rules, by measuring.
+    """Search by measurement for faster schedules of the kernels of FILE than the default ones.
 
-    A schedule replaces the rules' only where fresh samples prove that it is at least 2 % faster. All that is measured
-    goes into the database at once: a search that was interrupted goes on there, and `--db` of compile, run and bench
-    uses it. It runs code made from FILE.
+    A schedule replaces the default one only if fresh samples prove that it is at least 2 % faster. Every measurement is
+    stored in the database at once: an interrupted search continues from it, and `--db` of compile, run and bench uses
+    it. Code compiled from FILE is run.
     """
     ctx = click.get_current_context()
     asked = [option for name, option in _DATABASE_OPTIONS.items() if ctx.params[name]]
     if len(asked) + (file is not None) != 1:
         raise click.UsageError("give either FILE, or one of " + ", ".join(_DATABASE_OPTIONS.values()))
     if imported and not prune:
-        raise click.UsageError("--imported has no meaning without --prune")
+        raise click.UsageError("--imported needs --prune")
     if asked:
         from mlcc.cli import tune_records
 
@@ -141,7 +148,7 @@ def command(
         return _run(session, shown, lambda: _write(session, outputs, output, data, scripts, report), output == "-")
 
 
-def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> int:
+def _run(tuning: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> int:
     """Search, and write the results even if the search is interrupted or fails."""
     from mlcc.cli import signals
     from mlcc.cli.tune_table import table
@@ -150,14 +157,14 @@ def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> in
     stopped: BaseException | None = None
     with signals.patient():
         try:
-            made.loop.run()
+            tuning.loop.run()
         except (signals.Stopped, KeyboardInterrupt, CompileError) as exc:
             stopped = exc
         finally:
             shown.close()
-            made.end_processes()
+            tuning.end_processes()
         write()
-        for line in table(made, final=True):
+        for line in table(tuning, final=True):
             click.echo(line, err=quiet)
     if stopped is not None:
         raise stopped
@@ -165,7 +172,7 @@ def _run(made: Tuning, shown: Any, write: Callable[[], None], quiet: bool) -> in
 
 
 def _warn_if_busy(target: str) -> None:
-    """Warn if other processes disturb measurements, or if nothing is measured."""
+    """Warn if other processes disturb measurements, or if candidates cannot be measured."""
     from mlcc.cli.options import say
     from mlcc.machine.device import ANALYSIS, measured_on
     from mlcc.machine.target import Target
@@ -173,11 +180,11 @@ def _warn_if_busy(target: str) -> None:
 
     where = Target.parse(target)
     if measured_on(where) == ANALYSIS:
-        say(f"no GPU here runs code for {where}: analysis says how long candidates take")
+        say(f"no GPU here runs code for {where}: the times of candidates are estimated by analysis")
         return
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load > num_cores():
-        say(f"the machine is busy (load {load:.1f}, {num_cores()} cores): the search is slower, and proves less")
+        say(f"the machine is busy (load {load:.1f}, {num_cores()} cores): the search is slower and less reliable")
 
 
 def _progress() -> Any:
@@ -192,21 +199,21 @@ def _progress() -> Any:
 
 
 def _write(
-    made: Tuning, outputs: Outputs, output: str | None, data: str | None, scripts: str | None, report: str | None
+    tuning: Tuning, outputs: Outputs, output: str | None, data: str | None, scripts: str | None, report: str | None
 ) -> None:
     """Write the module, the scripts and the report of a tuning. Raises CompileError."""
     from mlcc.driver import write_module
     from mlcc.tune.kernel_script import BEGINNING, kernel_script
     from mlcc.tune.report import report_text
 
-    more: dict[str, Content] = {} if report is None else {report: report_text(made, report)}
+    more: dict[str, Content] = {} if report is None else {report: report_text(tuning, report)}
     if scripts is not None:
-        for kernel in made.kernels:
-            record = made.winner(kernel)
+        for kernel in tuning.kernels:
+            record = tuning.winner(kernel)
             if record is not None:
                 path = os.path.join(scripts, re.sub(r"\W", "_", kernel.name) + ".mls")
                 outputs.save_part(path, kernel_script(record, kernel.name, kernel.task.calls), BEGINNING, "script")
     if output is not None:
-        write_module(made.scheduled(), output, data=data, outputs=outputs, more=more)
+        write_module(tuning.scheduled(), output, data=data, outputs=outputs, more=more)
     elif more:
         outputs.save(more)

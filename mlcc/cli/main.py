@@ -1,6 +1,6 @@
-"""The `mlcc` command: finds the subcommand, maps exceptions to messages and exit codes (design: CLI manners).
+"""The `mlcc` command: dispatches to subcommands, and maps exceptions to messages and exit codes.
 
-Only click is imported at the top: `mlcc --help` must answer at once.
+Only click is imported at the top, so that `mlcc --help` starts fast.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ EXIT_INPUT, EXIT_USAGE, EXIT_DIFFERENT, EXIT_MACHINE, EXIT_BUG, EXIT_INTERRUPTED
 
 # name -> one line of help; the module mlcc.cli.cmd_NAME is imported only when the command runs
 COMMANDS = {
-    "analyze": "Say what kernels ask of a GPU's memory, by emulation.",
-    "bench": "Time functions inside native code, competitors interleaved.",
-    "cache": "Say what the cache of compiled objects holds, or empty it.",
-    "check": "Parse and verify; print nothing if all is well.",
+    "analyze": "Report the memory accesses of GPU kernels, by emulation.",
+    "bench": "Time functions inside native code, with interleaved samples.",
+    "cache": "Show or empty the cache of compiled objects.",
+    "check": "Parse and verify; print nothing if there is no error.",
     "compile": "Compile a module to an object, assembly, LLVM IR or a shared library.",
     "explain": "Explain an operator, a pass, a primitive, an option, or a diagnostic code.",
-    "fmt": "Format a text; comments stay.",
+    "fmt": "Format a text; comments are kept.",
     "import": "Import a model of PyTorch or ONNX as text.",
     "inspect": "Show the manifest of an artifact.",
     "ops": "List the operators, with their parameters.",
@@ -44,11 +44,11 @@ BLAS = (
     "import",
     "passes",
     "run",
-)  # these may run NumPy's products in earnest, or know when they do not
+)  # commands that may multiply large matrices in NumPy, or decide it themselves
 
 
 class Lazy(click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group that imports a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -78,14 +78,14 @@ class Lazy(click.Group):
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(mlcc.__version__, prog_name="mlcc")
 @click.option(
-    "--diagnostics", type=click.Choice(["text", "json"]), default="text", help="How errors are written to stderr."
+    "--diagnostics", type=click.Choice(["text", "json"]), default="text", help="The format of errors on stderr."
 )
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour in messages.")
 @click.pass_context
 def cli(ctx: click.Context, diagnostics: str, color: str) -> None:
     """Compile tensor programs written as text (.mlc) and run them.
 
-    A FILE of `-` is standard input; results go to standard output unless -o says otherwise, so commands join with |.
+    A FILE of `-` is standard input. Results go to standard output unless -o is given, so that commands can be piped.
     """
     ctx.obj = {"diagnostics": diagnostics, "color": color}
     from mlcc.runtime import settings
@@ -107,7 +107,7 @@ def report(problem: MlccError, style: str = "text", color: str = "auto") -> None
 
 
 def as_json(diagnostic: Any) -> dict[str, Any]:
-    """One diagnostic as plain data; lines and columns count from 1."""
+    """Convert a diagnostic to plain data; lines and columns count from 1."""
 
     def place(label: Any) -> dict[str, Any]:
         if label.span is None:
@@ -145,7 +145,7 @@ def run(argv: list[str]) -> int:
     settings = _message_settings(argv)
     try:
         return _run(argv, settings)
-    except (OSError, ValueError):  # messages go nowhere: standard error is full, or closed
+    except (OSError, ValueError):  # standard error is full or closed, so nothing can be reported
         return EXIT_INPUT
 
 
@@ -166,20 +166,20 @@ def _run(argv: list[str], settings: dict[str, str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # the reader of our output has gone: not an error, but Python would complain again at exit
+        # the reader of the output has gone: not an error, but Python would report it again at exit
         _drop_output()
         return 0
     except SystemExit:
         if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             raise
-        _drop_output()  # click has met a reader that is gone, and wrapped standard output
+        _drop_output()  # click found that the reader has gone, and wrapped standard output
         return 0
     except RecursionError:
         return _too_deep(settings)
     except MemoryError:
-        return _fail("E0016", "there is not enough memory", "raise the limit, or split the module", settings)
-    except Exception as exc:  # noqa: BLE001 - the last line of defence: our bug, with a reproducer
-        if hasattr(exc, "mlcc_packed"):  # except what a function of an environment raised
+        return _fail("E0016", "out of memory", "raise the limit, or split the module", settings)
+    except Exception as exc:  # noqa: BLE001 - the last resort: an internal error, with a reproducer
+        if hasattr(exc, "mlcc_packed"):  # an exception of a registered packed function
             from mlcc.runtime.packed import raised_by
 
             report(raised_by(exc), **settings)  # type: ignore[arg-type]
@@ -204,7 +204,9 @@ def _prepare_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_WRONLY if number == 0 else os.O_RDONLY)  # the lowest free number; using it fails
+            os.open(
+                os.devnull, os.O_WRONLY if number == 0 else os.O_RDONLY
+            )  # takes the lowest free number; using it fails
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - open as long as the process
     for stream, errors in ((sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
@@ -234,8 +236,8 @@ def _report_system_error(exc: OSError, settings: dict[str, str]) -> int:
     if failed is not None or (exc.filename is None and exc.errno in _OUTPUT_ERRNOS):
         _drop_output()
         what = f"cannot write standard output: {(failed or exc).strerror or exc}"
-        return _fail("E0002", what, "it is full or closed: what was written so far is not complete", settings)
-    what = "the system refuses an operation" if exc.filename is None else f"the system refuses {exc.filename}"
+        return _fail("E0002", what, "it is full or closed, and the output is incomplete", settings)
+    what = "an operating system call failed" if exc.filename is None else f"cannot access {exc.filename}"
     return _fail("E0002", f"{what}: {exc.strerror or exc}", None, settings)
 
 
@@ -262,11 +264,11 @@ def _fail(code: str, message: str, help: str | None, settings: dict[str, str]) -
     return EXIT_INPUT
 
 
-# ---------------------------------------------------------------- what goes wrong
+# ---------------------------------------------------------------- errors
 
 
 def _message_settings(argv: list[str]) -> dict[str, str]:
-    """The options that shape messages, read before click does, so that early errors obey them too."""
+    """Parse the options for the format of messages before click does, so that they apply to early errors as well."""
     options = {"style": "text", "color": "auto"}
     for at, word in enumerate(argv):
         for option, key in (("--diagnostics", "style"), ("--color", "color")):
@@ -296,7 +298,7 @@ def _report_bug(exc: Exception, argv: list[str]) -> int:
                 path = file.name
         except OSError:
             click.echo(text, err=True)
-            path = "this"
+            path = "the text above"
     click.echo(f"mlcc: internal error: {type(exc).__name__}: {exc}\nThis is a bug in mlcc; {path} shows it.", err=True)
     from mlcc.runtime.settings import is_on
 

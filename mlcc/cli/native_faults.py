@@ -1,4 +1,4 @@
-"""One line for a fault in native code: the signal, the kernel, where its text is, and how to find out more."""
+"""Report faults in native code in one line: the signal, the kernel, its source location, and how to debug it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KERNEL = re.compile(r"(?:parallel\.)?(?:kernel|grid)\.(.+?)(?:\.\d+)*(?:\.piece
 def report_faults(loaded: Mapping[str, Any], func: str, emulated: bool = False) -> None:
     """Install a handler by which a fault in the native code of these files ends the command with a one-line message.
 
-    `func` is the function to be called. Does nothing unless this process is a command line of its own.
+    `func` is the function to be called. Does nothing unless mlcc is the process's own command line.
     """
     if not signals.is_watching():
         return
@@ -43,7 +43,7 @@ def report_faults(loaded: Mapping[str, Any], func: str, emulated: bool = False) 
             remove_temporaries()
             os._exit(signals.exit_code(fault.number))
 
-    outside = f"a fault outside of compiled code, perhaps in memory that `{func}`{_line(func, loaded)} damaged"
+    outside = f"a fault outside of compiled code, possibly because `{func}`{_line(func, loaded)} corrupted memory"
     faults.watch(report, f"error[E0874]: {outside}; {_advice(loaded, emulated)}\n")
 
 
@@ -64,7 +64,7 @@ def place(symbols: Iterable[str], loaded: Mapping[str, Any]) -> str:
             for name in getattr(exe, "functions", {}):
                 if symbol.startswith(f"{exe[name].spec.symbol}_"):
                     return f"`{name}`{_line(name, {path: exe})}"
-        if not symbol.startswith("mlcc_"):  # as our helpers do
+        if not symbol.startswith("mlcc_"):  # the prefix of internal helpers
             return f"kernel `{symbol}`{_line(re.sub(r'_kernel[0-9_]*$', '', symbol), loaded)}"
     return f"native code of {' or '.join(loaded)}"
 
@@ -87,16 +87,16 @@ def _reason(fault: Fault) -> str:
     if fault.in_stack:
         return "its stack overflowed"
     if fault.address is not None:
-        return f"it touched memory at {fault.address:#x}, which it may not"
+        return f"invalid access to memory at {fault.address:#x}"
     reasons = {
-        signal.SIGFPE: "an arithmetic exception", signal.SIGILL: "an instruction that this CPU refuses",
-        signal.SIGTRAP: "code that must not be reached", signal.SIGABRT: "it gave up (memory may be damaged)",
+        signal.SIGFPE: "an arithmetic exception", signal.SIGILL: "an instruction that this CPU does not support",
+        signal.SIGTRAP: "it reached an unreachable instruction", signal.SIGABRT: "it aborted (memory may be corrupted)",
     }  # fmt: skip
-    return reasons.get(signal.Signals(fault.number), "it touched memory that it may not")
+    return reasons.get(signal.Signals(fault.number), "invalid memory access")
 
 
 def _advice(loaded: Mapping[str, Any], emulated: bool) -> str:
     if emulated:
-        return "without --no-check it says which access"
+        return "run without --no-check to find the access"
     texts = [path for path in loaded if path.endswith(".mlc")]
-    return f"`mlcc run --sanitize {texts[0] if texts else 'FILE.mlc'}` says which access"
+    return f"run `mlcc run --sanitize {texts[0] if texts else 'FILE.mlc'}` to find the access"

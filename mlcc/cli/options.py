@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from mlcc.runtime.executable import Executable
 
 
-_TEMP_FILE_THRESHOLD = 1 << 28  # bytes from which on an object that is run at once is written and read, piece by piece
+_TEMP_FILE_THRESHOLD = 1 << 28  # objects of at least this many bytes are loaded through a temporary file
 
 
 def target_option(default: str) -> Callable[[Any], Any]:
     """`--target`, and `--fast-math` as a part of it."""
     target = click.option(
         "-t", "--target", default=default, show_default=True, callback=_with_fast_math,
-        help="What to compile for, such as llvm{cpu=native}.",
+        help="The target, such as llvm{cpu=native}.",
     )  # fmt: skip
     fast = click.option(
         "--fast-math", is_flag=True, is_eager=True, expose_value=False, callback=_note_fast_math,
-        help="Regroup floating-point arithmetic where that is faster (llvm{fast-math=true}).",
+        help="Allow reassociation of floating-point arithmetic (llvm{fast-math=true}).",
     )  # fmt: skip
     return lambda command: target(fast(command))
 
@@ -55,14 +55,14 @@ def _with_fast_math(ctx: click.Context, param: click.Parameter, value: str) -> s
 
 
 def level_option(command: Any) -> Any:
-    """-O; None where it is not given, which means `levels.level_of`."""
-    help = f"How to optimise: {MEANING} (default: {DEFAULT})."
+    """Add `-O`; None if it is not given, see `levels.level_of`."""
+    help = f"The optimization level: {MEANING} (default: {DEFAULT})."
     return click.option("-O", "level", type=click.IntRange(0, 3), help=help)(command)
 
 
 def pipeline_option(command: Any) -> Any:
     return click.option(
-        "-p", "--passes", "pipeline", help="Run this pipeline instead, such as 'fuse,lower-to-tir,fuse-tir'."
+        "-p", "--passes", "pipeline", help="Run this pipeline instead of -O, such as 'fuse,lower-to-tir,fuse-tir'."
     )(command)
 
 
@@ -70,7 +70,7 @@ def records_option(command: Any) -> Any:
     return click.option(
         "--db",
         metavar="FILE",
-        help="Schedule kernels as `mlcc tune` found best, by its database; the rules do the rest.",
+        help="Schedule kernels by this database of `mlcc tune`, and the others by the schedule rules.",
     )(command)
 
 
@@ -82,7 +82,7 @@ def extern_options(command: Any) -> Any:
     return click.option(
         "--allow-native",
         is_flag=True,
-        help="Compile LLVM IR that the text brings along (pragma_import_llvm). It runs with your rights.",
+        help="Compile LLVM IR embedded in the text (pragma_import_llvm). It runs with your rights.",
     )(command)
 
 
@@ -90,7 +90,7 @@ def warnings_option(command: Any) -> Any:
     return click.option(
         "--warnings", type=click.Choice(["on", "off", "error"]), default="on", show_default=True, expose_value=False,
         callback=lambda ctx, param, value: ctx.meta.__setitem__("warnings", value),
-        help="What to do with warnings: show them, leave them out, or take them as errors.",
+        help="Show warnings, hide them, or treat them as errors.",
     )(command)  # fmt: skip
 
 
@@ -131,20 +131,19 @@ def warn(module: Any, target: str | None = None, more: Sequence[Diagnostic] = ()
 def env_option(command: Any) -> Any:
     return click.option(
         "--env", "envs", multiple=True, metavar="FILE",
-        help="Packed functions from a .py or .so file. It runs with your rights: name only files you trust.",
+        help="Load packed functions from a .py or .so file. It runs with your rights: name only files you trust.",
     )(command)  # fmt: skip
 
 
 def threads_option(command: Any) -> Any:
     return click.option(
         "--threads", type=click.IntRange(1), metavar="N",
-        help="Threads for parallel loops, as far as there are cores (default: MLCC_NUM_THREADS, or all).",
+        help="Threads for parallel loops, up to the number of cores (default: MLCC_NUM_THREADS, or all).",
     )(command)  # fmt: skip
 
 
 class CommandWithDumps(click.Command):
-    """A command with `dump_options`: click would take the word after a bare `--dump-after` for its value; here only `=`
-    gives one."""
+    """A command with `dump_options`, in which only `=` gives `--dump-after` a value, and the next word never does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, [f"{w}=*" if w in ("--dump-after", "--dump-before") else w for w in args])
@@ -152,25 +151,27 @@ class CommandWithDumps(click.Command):
 
 def dump_options(command: Any) -> Any:
     """Add the options that observe passes (`--time`, `--dump-*`); `dump_observers` takes the values."""
-    command = click.option("--time", "timing", is_flag=True, help="Show how long each pass took, to stderr.")(command)
+    command = click.option("--time", "timing", is_flag=True, help="Show the time of each pass on stderr.")(command)
     command = click.option(
-        "--dump-dir", metavar="FOLDER", help="Dump into numbered files that parse, instead of to stderr."
+        "--dump-dir", metavar="FOLDER", help="Dump into numbered files that can be parsed, instead of to stderr."
     )(command)
-    return click.option("--dump-after", metavar="[=PASS,..]", help="Show the module after passes (bare: after each).")(
-        command
-    )
+    return click.option(
+        "--dump-after", metavar="[=PASS,..]", help="Show the module after these passes (bare: after each)."
+    )(command)
 
 
 def say(part: str) -> None:
-    """Write to stderr, with a line end."""
+    """Write a line to stderr."""
     click.echo(part, err=True, nl=not part.endswith("\n"))
 
 
 def dump_observers(
     before: str | None, after: str | None, folder: str | None, timing: bool, save: Callable[[str, str, str], None]
 ) -> list[Any]:
-    """The observers that `dump_options` and `--dump-before` ask for; `save` writes a file of `folder`. Raises
-    CompileError E0501 for a pass that there is not."""
+    """Return the observers for `dump_options` and `--dump-before`. `save` writes a file of `folder`.
+
+    Raises CompileError E0501 for an unknown pass.
+    """
     from mlcc.passes.manage import observers as looking
 
     observers: list[Any] = []
@@ -186,7 +187,9 @@ def dump_observers(
 
 def force_option(command: Any) -> Any:
     return click.option(
-        "--force", is_flag=True, help="Let files that nobody named, such as FILE.npz beside -o FILE, replace others."
+        "--force",
+        is_flag=True,
+        help="Allow implicitly named files, such as FILE.npz beside -o FILE, to replace existing files.",
     )(command)
 
 
@@ -195,20 +198,20 @@ def model_options(command: Any) -> Any:
     for option in (
         click.option(
             "--map", "maps", multiple=True, metavar="FILE",
-            help="Converters for operators: CONVERTERS of a Python file. It runs with your rights.",
+            help="Load converters for operators: CONVERTERS of a Python file. It runs with your rights.",
         ),
         click.option(
             "--allow-packed", is_flag=True,
-            help="Let operators that have no converter be packed functions, which `run --env` supplies (.pt2).",
+            help="Import operators without a converter as packed functions, which `run --env` supplies (.pt2).",
         ),
         click.option(
             "--state-as-inputs", is_flag=True,
-            help="Let buffers that the model changes, such as caches, be parameters behind the inputs (.pt2).",
+            help="Make buffers that the model changes, such as caches, parameters after the inputs (.pt2).",
         ),
         click.option("--dim", "dims", multiple=True, metavar="NAME:MIN..MAX", help="The range of a symbolic size."),
         click.option(
             "--shape", "shapes", multiple=True, metavar="NAME=N,...",
-            help="The shape of an input, names for symbolic sizes: x=b,3,224,224, or with a range x=b:1..64,3.",
+            help="The shape of an input with names for symbolic sizes: x=b,3,224,224, or with a range x=b:1..64,3.",
         ),
     ):  # fmt: skip
         command = option(command)
@@ -231,14 +234,14 @@ def data_option(command: Any) -> Any:
     return click.option(
         "--data",
         metavar="FILE",
-        help="Where large constants go: .npz, .safetensors (default: FILE.npz beside -o FILE).",
+        help="The file for large constants, .npz or .safetensors (default: FILE.npz beside -o FILE).",
     )(command)
 
 
 def check_data_option(data: str | None, output: str, dialect: str) -> None:
-    """Raises UsageError for --data where no text refers to it."""
+    """Raise UsageError for --data if the output cannot refer to it."""
     if data is not None and (output == "-" or dialect != "mlcc"):
-        raise click.UsageError("--data needs -o FILE, in mlcc's own dialect, to refer to it")
+        raise click.UsageError("--data needs -o FILE in mlcc's own dialect")
 
 
 def pipeline_files(pipeline: str | None, target: str) -> list[str]:
@@ -252,19 +255,18 @@ def pipeline_files(pipeline: str | None, target: str) -> list[str]:
 
 
 def refuse_options(mode: str, others: Mapping[str, str]) -> None:
-    """Raises UsageError for an option that was given and that has no meaning beside `mode`; `others` has the options by
-    the names of their parameters."""
+    """Raise UsageError for an option that has no effect with `mode`. `others` maps parameter names to options."""
     ctx = click.get_current_context()
     for name, option in others.items():
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"{option} has no meaning with {mode}")
+            raise click.UsageError(f"{option} cannot be combined with {mode}")
 
 
 def refuse_artifacts(db: str | None, *paths: str) -> None:
-    """Raises UsageError for --db with an artifact, whose kernels are compiled."""
+    """Raise UsageError for --db with an artifact, whose kernels are already compiled."""
     compiled = [path for path in paths if is_artifact(path)]
     if db is not None and compiled:
-        raise click.UsageError(f"--db is for texts: {compiled[0]} is compiled already")
+        raise click.UsageError(f"--db is for texts: {compiled[0]} is already compiled")
 
 
 def use_threads(count: int | None) -> None:
@@ -276,9 +278,9 @@ def use_threads(count: int | None) -> None:
 
 
 def no_blas_threads() -> None:
-    """Keep NumPy's BLAS from starting threads, unless the user asked for some. To be called before NumPy loads.
+    """Keep NumPy's BLAS from starting threads, unless the user asked for some. Must be called before NumPy loads.
 
-    For commands that multiply no large matrices in Python: starting the threads takes longer than the rest of NumPy.
+    For commands that multiply no large matrices in Python: starting the threads takes longer than loading NumPy.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -314,7 +316,7 @@ def build_artifact(
 
     module = read_module(path)
     noted = Warnings()
-    with contextlib.nullcontext() if observers else progress_shown():  # what they write comes in between
+    with contextlib.nullcontext() if observers else progress_shown():  # observers write to the same terminal
         artifact = build(
             module,
             target=target,
@@ -347,11 +349,11 @@ def build_object(
 ) -> Sequence[bytes | bytearray | memoryview]:
     """Return the object of a text file, or another loadable artifact of the target, in pieces.
 
-    It comes from the cache if it is there and `keep` is true. Raises CompileError, with `to_run` also for a target
+    It comes from the cache if it is cached and `keep` is true. Raises CompileError, with `to_run` also for a target
     whose artifacts the runtime does not load.
     """
 
-    told: list[str] = []  # texts with warnings, which are to be seen each time: their objects are not kept
+    told: list[str] = []  # texts with warnings are not cached, so that the warnings are shown each time
 
     def make() -> Sequence[bytes | bytearray | memoryview]:
         if to_run:
@@ -385,33 +387,33 @@ def records_key(db: str | None) -> list[Any] | None:
 
 
 def need_gpu(target: str, code: str) -> None:
-    """Raises CompileError for a target that is no GPU."""
+    """Raise CompileError for a target that is not a GPU."""
     from mlcc import backends
     from mlcc.errors import CompileError, error
 
     if not backends.of(target).emulated:
-        raise CompileError(error(code, f"`{target}` is no GPU", help="pass -t cuda, or one such as cuda{arch=sm_80}"))
+        raise CompileError(error(code, f"`{target}` is not a GPU target", help="pass -t cuda, or -t cuda{arch=sm_80}"))
 
 
 def need_loadable(target: str) -> None:
-    """Raises CompileError for a target whose artifacts the runtime does not load."""
+    """Raise CompileError for a target whose artifacts the runtime does not load."""
     from mlcc import backends
     from mlcc.errors import CompileError, error
 
     backend = backends.of(target)
     if not backend.loadable.runs:
         message = f"code for {backend.kind} is {backend.loadable.description}, which mlcc does not load"
-        raise CompileError(error("E0850", message, help=f"write it: mlcc compile -t {backend.kind}"))
+        raise CompileError(error("E0850", message, help=f"write it to a file: mlcc compile -t {backend.kind}"))
 
 
 def need_sanitized(path: str) -> None:
-    """Raises CompileError for an artifact whose accesses are not checked."""
+    """Raise CompileError for an artifact whose accesses are not checked."""
     from mlcc.errors import CompileError, error
     from mlcc.runtime.loader import read_manifest
 
     if not read_manifest(path)["source"].get("sanitize"):
-        help = "run the text itself, or compile it with --sanitize"
-        raise CompileError(error("E0736", f"{path} was compiled without checks", help=help))
+        help = "run the text, or compile it with --sanitize"
+        raise CompileError(error("E0736", f"{path} was compiled without --sanitize", help=help))
 
 
 def load_executable(
@@ -427,11 +429,11 @@ def load_executable(
     sanitize: bool = False,
     db: str | None = None,
 ) -> Executable:
-    """An executable from an artifact file, or from a text file compiled on the spot or found in the cache."""
+    """Load an artifact file, or a text file compiled now or found in the cache."""
     from mlcc.loading import load
 
     if emulate:
-        if is_artifact(path):  # which says itself what it is for
+        if is_artifact(path):  # which states its own target
             return load(path, allow_extern=allow_extern, emulate=True, check=check)
         need_gpu(target, "E0748")
         loadable = build_artifact(path, target, level, pipeline, allow_extern, allow_native, db=db)
@@ -445,21 +447,21 @@ def load_executable(
     )
     if sum(map(len, pieces)) < _TEMP_FILE_THRESHOLD:
         loadable = b"".join(pieces)
-        del pieces  # which hold the constants, too
+        del pieces  # frees the constants
         return load(loadable, allow_extern=allow_extern)
     import tempfile
 
-    with tempfile.NamedTemporaryFile(prefix="mlcc-", suffix=".o") as file:  # not twice in memory
+    with tempfile.NamedTemporaryFile(prefix="mlcc-", suffix=".o") as file:  # the object is not twice in memory
         file.writelines(pieces)
         file.flush()
         return load(file.name, allow_extern=allow_extern)
 
 
 def inputs_options(command: Any) -> Any:
-    """The files that arguments come from; `load_inputs` opens them."""
+    """Add the options for files of arguments; `load_inputs` opens them."""
     command = click.option(
         "--params", "weights", multiple=True, metavar="ARRAYS",
-        help="Weights by the model's names: as --in, but arrays that the function does not take are no error.",
+        help="Weights by the model's names: like --in, but arrays that the function does not take are ignored.",
     )(command)  # fmt: skip
     return click.option(
         "--in", "inputs", multiple=True, metavar="ARRAYS",
@@ -468,9 +470,9 @@ def inputs_options(command: Any) -> Any:
 
 
 def load_inputs(paths: tuple[str, ...], weights: tuple[str, ...] = ()) -> Inputs:
-    """The arrays of all files by name, read when they are asked for.
+    """Return the arrays of all files by name, each read on demand.
 
-    Raises CompileError E0003, and E0004 for a name that two files have.
+    Raises CompileError E0003 for an unreadable file, and E0004 if two files have an array of the same name.
     """
     from mlcc.array_files import Inputs, load_files
 

@@ -11,19 +11,19 @@ from typing import TextIO
 
 from mlcc.progress import Listener, Work, listening
 
-PATIENCE = 1.0  # seconds before the line appears
-EVERY = 0.1  # seconds between two states of it
+PATIENCE = 1.0  # before the line appears
+EVERY = 0.1  # between two updates
 _CLEAR = "\r\033[K"
 
 
 class ProgressLine(Listener):
-    """One line on a terminal, rewritten: the stage, how many kernels are done of how many, seconds left, which."""
+    """A line on a terminal, updated in place: the stage, the finished and all kernels, the seconds left, the kernel."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._clock = clock
         self._next = clock() + PATIENCE
-        self._since: dict[str, float] = {}  # when each stage began: LLVM works while kernels are still emitted
+        self._since: dict[str, float] = {}  # start of each stage: LLVM already runs while kernels are emitted
         self._shown = False
 
     def begun(self, work: Work) -> None:

@@ -1,8 +1,9 @@
-"""End a command within a second of SIGINT, SIGTERM or SIGHUP, also while native code runs that never comes back.
+"""End a command within a second of SIGINT, SIGTERM or SIGHUP, even if native code does not return.
 
-Python's handlers run between two bytecodes, so not while the main thread is in native code. But Python notes the signal
-in a pipe at once (`signal.set_wakeup_fd`), where a thread waits: it lets the main thread unwind if that can, and else
-ends the process itself. Only `mlcc.cli.main.main` does this: a program that uses mlcc as a library keeps its handlers.
+Python's handlers run between two bytecodes, so not while the main thread is in native code. But Python writes the
+signal to a pipe at once (`signal.set_wakeup_fd`), where a thread waits: it lets the main thread unwind if possible, and
+otherwise ends the process itself. Only `mlcc.cli.main.main` installs this: programs that use mlcc as a library keep
+their handlers.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ WORDS = {
     for name, word in (("SIGINT", "interrupted"), ("SIGTERM", "terminated"), ("SIGHUP", "hung up"))
     if (number := getattr(signal, name, None)) is not None
 }
-TO_NOTICE = 0.25  # seconds in which the main thread runs its handler, unless it is in native code
-TO_UNWIND = 0.5  # seconds more that it has to end
+TO_NOTICE = 0.25  # seconds until the main thread must have run its handler; it has not if it is in native code
+TO_UNWIND = 0.5  # further seconds until it must have ended
 
 
 class Stopped(BaseException):
-    """A signal that ends the command; raised in the main thread."""
+    """Raised in the main thread by a signal that ends the command."""
 
     def __init__(self, number: int) -> None:
         super().__init__(WORDS[number])
@@ -37,7 +38,7 @@ class Stopped(BaseException):
 class _State:
     watching = False
     patient = False
-    waived = False  # the first signal of a patient command
+    waived = False  # the first signal inside `patient` was received
     noticed = False
     said = False
 
@@ -73,7 +74,7 @@ def watched() -> Iterator[None]:
     for number in former:
         signal.signal(number, _handle)
     _state.watching, _state.noticed, _state.said, _state.waived = True, False, False, False
-    with contextlib.suppress(RuntimeError):  # no thread is to be had: handlers still work between bytecodes
+    with contextlib.suppress(RuntimeError):  # no thread can be started; handlers still run between bytecodes
         _thread.start_new_thread(_watch, (reading,))
     try:
         yield
@@ -84,7 +85,7 @@ def watched() -> Iterator[None]:
 
 @contextlib.contextmanager
 def patient() -> Iterator[None]:
-    """Let the first signal inside the `with` raise Stopped without a time limit; a second one ends the command."""
+    """Give the main thread unlimited time after the first signal inside the `with`; a second one ends the command."""
     _state.patient = True
     try:
         yield
@@ -93,7 +94,7 @@ def patient() -> Iterator[None]:
 
 
 def is_watching() -> bool:
-    """Return True if this process is a command line of its own, whose signals mlcc handles."""
+    """Return True if mlcc is the process's own command line and handles its signals."""
     return _state.watching
 
 
@@ -111,14 +112,14 @@ def exit_code(number: int) -> int:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    """Python's handler: unwind from wherever the main thread is, once."""
+    """Handle a signal in the main thread: raise Stopped, once."""
     if not _state.noticed:
         _state.noticed = True
         raise Stopped(number)
 
 
 def _watch(reading: int) -> None:
-    """The thread: for the first signal, wait for the main thread, then end the process."""
+    """Run as a thread: at the first signal, give the main thread time to unwind, then end the process."""
     received: list[int] = []
     while not received:
         numbers = os.read(reading, 64)
@@ -138,7 +139,7 @@ def _watch(reading: int) -> None:
 
 def _end(number: int) -> None:
     if not _state.watching:
-        return  # the command has ended by itself
+        return  # the command has already ended
     say(number)
     remove_temporaries()
     os._exit(exit_code(number))

@@ -14,7 +14,7 @@ def run(
     db: str, list_records: bool, export: tuple[str, str] | None, import_dir: str | None, merge: str | None, force: bool,
     imported: bool,
 ) -> int:  # fmt: skip
-    """Carry out the requested operation; if it is none of the parameters', it is `--prune`. Raises CompileError."""
+    """Run the requested operation on the database; `--prune` if none is given. Raises CompileError."""
     from mlcc.records.database import Database
 
     if list_records or export is not None:
@@ -24,28 +24,28 @@ def run(
             return _export(database, *export, force)
     with Database(db) as database:
         if merge is not None:
-            click.echo(f"{database.merge(merge)} new records", err=True)
+            click.echo(f"added {database.merge(merge)} records", err=True)
         elif import_dir is not None:
             from mlcc.tune.import_tvm import import_records
 
             taken, refused = import_records(database, import_dir)
-            click.echo(f"{taken} records were read", err=True)
+            click.echo(f"imported {taken} records", err=True)
             for why in refused:
-                click.echo(f"not read: {why}", err=True)
+                click.echo(f"not imported: {why}", err=True)
         else:
             click.echo(f"removed {database.prune(imported)} records", err=True)
     return 0
 
 
-def _list(found: Database) -> int:
-    """A line for each workload and setting with a better schedule: key, ratio, bound, kernel, conditions, date."""
+def _list(database: Database) -> int:
+    """Print a line for each workload with a proven schedule: key, time ratio, upper bound, kernel, settings, date."""
     from mlcc.records.choice import MIN_GAIN
 
-    proven = [r for r in found.winners() if r.bound is not None and r.bound < 1 - MIN_GAIN]
+    proven = [r for r in database.winners() if r.bound is not None and r.bound < 1 - MIN_GAIN]
     if not proven:
-        click.echo(f"{found.path} has no schedule that is proven to be faster than the rules'", err=True)
+        click.echo(f"{database.path} has no schedule that is proven faster than the default", err=True)
     for record in proven:
-        name = (found.text(record.workload) or "").partition("\n")[0].removeprefix("# ")
+        name = (database.text(record.workload) or "").partition("\n")[0].removeprefix("# ")
         setting = record.setting
         threads = f"{setting.threads} thread{'s' if setting.threads > 1 else ''}"
         click.echo(
@@ -55,21 +55,21 @@ def _list(found: Database) -> int:
     return 0
 
 
-def _export(found: Database, key: str, path: str, force: bool) -> int:
-    """Write the best record of the workload whose key begins so. Raises CompileError E1134."""
+def _export(database: Database, key: str, path: str, force: bool) -> int:
+    """Write the best record of the workload whose key begins with `key`. Raises CompileError E1134."""
     from mlcc.errors import CompileError, did_you_mean, error
     from mlcc.outputs import Outputs
     from mlcc.tune.kernel_script import kernel_script
 
     outputs = Outputs(force)
-    outputs.read(found.path)
+    outputs.read(database.path)
     outputs.write(path, "--export", "script")
     outputs.check()
-    fitting = [r for r in found.winners() if r.workload.startswith(key)]
+    fitting = [r for r in database.winners() if r.workload.startswith(key)]
     keys = {r.workload for r in fitting}
     if len(keys) != 1 or not key:
         what = "several workloads have" if keys else "no workload with a record has"
-        help = did_you_mean(key, {r.workload for r in found.winners()}) or "`mlcc tune --list` shows the keys"
+        help = did_you_mean(key, {r.workload for r in database.winners()}) or "`mlcc tune --list` shows the keys"
         raise CompileError(error("E1134", f"{what} a key that begins with `{key}`", help=help))
     best = min(fitting, key=lambda r: (r.bound or 1.0, r.candidate))
     outputs.save({path: kernel_script(best)})

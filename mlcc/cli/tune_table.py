@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mlcc.tune.engine import Tuning
     from mlcc.tune.kernel_search import KernelSearch
 
-EVERY = 0.5  # seconds between two states of the table
+EVERY = 0.5  # between two updates of the table
 MINUTE = 60.0
 _HEAD = ("kernel", "share", "default", "best", "gain", "of floor", "trials", "")
 
@@ -21,7 +21,7 @@ _HEAD = ("kernel", "share", "default", "best", "gain", "of floor", "trials", "")
 def table(made: Tuning, rows: int | None = None, final: bool = False) -> list[str]:
     """Return a line on each kernel, the most expensive first, and one on the whole module.
 
-    At most `rows` kernels are shown. A `final` table says of each kernel why its search ended.
+    At most `rows` kernels are shown. A `final` table states for each kernel why its search ended.
     """
     kernels = sorted(made.kernels, key=lambda k: -k.share)
     shown = kernels if rows is None else kernels[:rows]
@@ -33,7 +33,7 @@ def table(made: Tuning, rows: int | None = None, final: bool = False) -> list[st
 
 
 def summary(made: Tuning, final: bool = False) -> str:
-    """Return one line on the whole search; a `final` one counts the gains of earlier searches, too."""
+    """Return one line on the whole search; a `final` one includes the gains of earlier searches."""
     loop = made.loop
     ratio = made.ratio if final else loop.ratio
     left = f", {_duration(loop.seconds_left)} left" if loop.seconds_left and not loop.why_done else ""
@@ -78,7 +78,7 @@ def _duration(seconds: float | None) -> str:
 
 
 class LiveTable:
-    """The table at the end of a terminal, rewritten in place."""
+    """A table at the end of a terminal, updated in place."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._clock = stream, clock
@@ -106,7 +106,7 @@ class LiveTable:
 
 
 class LineAMinute:
-    """A line each minute, for logs."""
+    """A display of one line a minute, for logs."""
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write, self._clock = write, clock
@@ -118,4 +118,4 @@ class LineAMinute:
             self._write(summary(made))
 
     def close(self) -> None:
-        """There is nothing to remove."""
+        """Do nothing: lines of a log stay."""

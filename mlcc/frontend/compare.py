@@ -1,6 +1,6 @@
-"""Compare an imported module with its model, run by the framework it comes from, and find the first node that departs.
+"""Compare an imported module with its model, run by the original framework, and find the first node that differs.
 
-What runs the model is a `Runner`; nothing here knows of frameworks.
+A `Runner` runs the model; this module is independent of frameworks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TARGET = "llvm{cpu=native}"
 
 
 class Refused(Exception):
-    """The framework's answer to inputs, or to a model, that it does not run."""
+    """Raised when the framework does not run a model, or does not accept inputs."""
 
 
 class Runner(Protocol):
@@ -35,10 +35,10 @@ class Runner(Protocol):
     name: str  # of the framework
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The results of the model; floats that NumPy lacks as float32. Raises Refused."""
+        """Return the results of the model; float dtypes that NumPy lacks become float32. Raises Refused."""
 
     def node_values(self, inputs: Sequence[np.ndarray]) -> Mapping[str, np.ndarray]:
-        """The first result of every node, by the node's name, in the order in which they run. Raises Refused."""
+        """Return the first result of every node by node name, in execution order. Raises Refused."""
 
 
 @dataclass
@@ -48,7 +48,9 @@ class Report:
     framework: str
     compared: list[str] = field(default_factory=list)  # sizes, in words
     refused: list[str] = field(default_factory=list)
-    worst: dict[int, float] = field(default_factory=dict)  # of each result, relative to its largest element
+    worst: dict[int, float] = field(
+        default_factory=dict
+    )  # largest difference of each result, relative to its largest element
     different: list[str] = field(default_factory=list)
 
     @property
@@ -57,7 +59,7 @@ class Report:
         return not self.different
 
     def lines(self) -> list[str]:
-        """The report in words."""
+        """Format the report."""
         if self.different:
             return self.different
         sizes = "; ".join(size for size in self.compared if size)
@@ -77,8 +79,8 @@ class Comparison:
         self.func = main
 
     def run(self, given: Mapping[str, int]) -> Report:
-        """Compare for several sizes, `given` ones fixed, until a result departs. Raises CompileError E1077 if the
-        framework refuses all."""
+        """Compare for several sizes, with `given` ones fixed, until a result differs. Raises CompileError E1077 if the
+        framework rejects all of them."""
         import numpy as np
 
         report = Report(self.runner.name)
@@ -89,14 +91,14 @@ class Comparison:
             try:
                 expected = self.runner.run(inputs)
             except Refused as exc:
-                report.refused.append(f"{self.runner.name} refuses {pairs(sizes) or 'its inputs'}: {exc}")
+                report.refused.append(f"{self.runner.name} rejects {pairs(sizes) or 'its inputs'}: {exc}")
                 continue
             self._compare(main, inputs, expected, pairs(sizes), report)
             report.compared.append(pairs(sizes))
             if report.different:
                 return report
         if not report.compared:
-            help = "say sizes that it takes: --size NAME=N"
+            help = "state sizes that the model accepts: --size NAME=N"
             raise CompileError([error("E1077", reason, help=help) for reason in report.refused])
         return report
 
@@ -107,10 +109,12 @@ class Comparison:
         try:
             results = _leaves(main(*inputs), self.func.ret_struct_info)
         except CallError as exc:
-            report.different.append(f"mlcc refuses what {self.runner.name} takes{where}: {exc.diagnostics[0].message}")
+            report.different.append(
+                f"mlcc rejects inputs that {self.runner.name} accepts{where}: {exc.diagnostics[0].message}"
+            )
             return
         if len(results) < len(expected):
-            report.different.append(f"{len(results)} results, {self.runner.name} has {len(expected)}")
+            report.different.append(f"mlcc returns {len(results)} results, {self.runner.name} {len(expected)}")
             return
         for at, (mine, theirs) in enumerate(zip(results, expected, strict=False)):
             gap, problem = difference(mine, theirs, self.rtol)
@@ -126,7 +130,7 @@ class Comparison:
         try:
             theirs = self.runner.node_values(inputs)
         except Refused as exc:
-            return f"the values inside are not known: {exc}"
+            return f"intermediate values are not available: {exc}"
         results = _load(module, opt_level=0)(*inputs)
         for place, dtype, value in zip(places, dtypes, results[1:] if places else (), strict=True):
             want = theirs.get(place.node)
@@ -134,8 +138,8 @@ class Comparison:
                 continue
             _, problem = difference(values_of(value, dtype), want, self.rtol)
             if problem:
-                return f"the first node that departs is `{place.node}` ({place.operator}), {place}: {problem}"
-        return "every node agrees at -O0: an optimization is at fault (`mlcc passes --check-each` names the pass)"
+                return f"the first node that differs is `{place.node}` ({place.operator}), {place}: {problem}"
+        return "every node agrees at -O0, so an optimization is wrong (`mlcc passes --check-each` names the pass)"
 
 
 def _load(module: IRModule, opt_level: int | None = None) -> Any:
@@ -146,7 +150,7 @@ def _load(module: IRModule, opt_level: int | None = None) -> Any:
 
 
 def _leaves(value: Any, info: Any) -> list[np.ndarray]:
-    """Results as arrays of numbers, tuples opened."""
+    """Return the results as a flat list of arrays."""
     import numpy as np
 
     if isinstance(info, relax.TupleStructInfo):
@@ -194,8 +198,8 @@ def _describe_worst(gap: np.ndarray, mine: np.ndarray, theirs: np.ndarray) -> st
 
 
 def with_all_values(module: IRModule) -> tuple[IRModule, list[Place], list[DType]]:
-    """A module whose `main` returns its result and then the value of every node of the source model, with the nodes'
-    places and the values' dtypes."""
+    """Return a module whose `main` returns its result and then the value of every node of the source model, the nodes'
+    source locations, and the values' dtypes."""
     func = module.functions["main"]
     assert isinstance(func, relax.Function) and isinstance(func.body, relax.SeqExpr)
     last: dict[str, tuple[Place, relax.Var, DType]] = {}

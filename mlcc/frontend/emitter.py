@@ -29,9 +29,9 @@ Shape: TypeAlias = Sequence[Dim]
 class Emitter:
     """Builds `main` of an imported model, binding by binding.
 
-    Operators are those of `mlcc.relax.op`. Bindings emitted inside `with emitter.at(span, name):` have that place, and
-    their variables are named after `name`. CompileErrors of struct info inference become `Unsupported`: the operator
-    library does not support the operands.
+    Operators are those of `mlcc.relax.op`. Bindings emitted inside `with emitter.at(span, name):` have that source
+    location, and their variables are named after `name`. CompileErrors of struct info inference become `Unsupported`:
+    the operator library does not support the operands.
     """
 
     op = op
@@ -42,11 +42,11 @@ class Emitter:
         self._hint = ""
         self._variables = VariableNames()
 
-    # ------------------------------------------------------------ places
+    # ------------------------------------------------------------ source locations
 
     @contextmanager
     def at(self, span: Span | None, hint: str = "") -> Iterator[None]:
-        """Context manager: set the place and the base name of variables for bindings emitted inside."""
+        """Set the source location and the base name of variables for bindings emitted inside the `with`."""
         before = self._span, self._hint
         self._span, self._hint = span, hint
         try:
@@ -83,8 +83,8 @@ class Emitter:
     def as_known(self, value: relax.Expr, shape: Shape, dtype: str | DType | None = None) -> relax.Expr:
         """Return the value with the shape that the source model states for it.
 
-        If inference knows less, or the two differ only for sizes that the source rules out, emit `R.match_cast`, which
-        is checked at run time. Raises Unsupported if the inferred shape contradicts the source for all sizes: the
+        If inference is less precise, or the two differ only for sizes that the source rules out, emit `R.match_cast`,
+        which is checked at run time. Raises Unsupported if the inferred shape contradicts the source for all sizes: the
         converter or the file is wrong.
         """
         wanted = values.tensor_info(shape, dtype or self.dtype(value))
@@ -93,7 +93,7 @@ class Emitter:
         if relation is Fit.COVERS:
             return value
         if relation is Fit.CONTRADICTS and (inferred is None or not possible(wanted, inferred)):
-            raise Unsupported(f"the model states `{wanted}`, its operands give `{inferred}`")
+            raise Unsupported(f"the model states the type `{wanted}`, but its operands imply `{inferred}`")
         return self.match_cast(self.emit(value), wanted)
 
     def with_shape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
@@ -138,42 +138,42 @@ class Emitter:
         return self.constant(encode(np.asarray(value), element), str(element))
 
     def full(self, shape: Shape, value: bool | int | float, dtype: str | DType) -> relax.Var:
-        """A tensor of equal elements."""
+        """A tensor with all elements equal to `value`."""
         return self.emit(op.full(self.shape_expr(shape), self.scalar(value, dtype), str(dtype)))
 
-    # ------------------------------------------------------------ facts
+    # ------------------------------------------------------------ properties
 
     def dtype(self, value: relax.Expr) -> str:
         """The element type of a tensor."""
         info = value.struct_info
         if not isinstance(info, relax.TensorStructInfo) or info.dtype is None:
-            raise Unsupported("an operand is no tensor of known dtype")
+            raise Unsupported("the dtype of an operand is not known")
         return str(info.dtype)
 
     def shape(self, value: relax.Expr) -> tuple[tir.Expr, ...]:
         """The extents of a tensor, as expressions over symbolic variables."""
         info = value.struct_info
         if not isinstance(info, relax.TensorStructInfo) or not isinstance(info.shape, relax.ShapeExpr):
-            raise Unsupported("an operand's shape is not known")
+            raise Unsupported("the shape of an operand is not known")
         return info.shape.values
 
     def ndim(self, value: relax.Expr) -> int:
         """The number of dimensions of a tensor."""
         info = value.struct_info
         if not isinstance(info, relax.TensorStructInfo) or info.ndim < 0:
-            raise Unsupported("an operand's number of dimensions is not known")
+            raise Unsupported("the rank of an operand is not known")
         return info.ndim
 
     def static_shape(self, value: relax.Expr) -> tuple[int, ...] | None:
-        """The extents of a tensor if all are numbers."""
+        """The extents of a tensor if all are constant, else None."""
         extents = [tir.const_int(e) for e in self.shape(value)]
         return None if any(e is None for e in extents) else tuple(e for e in extents if e is not None)
 
     def axis(self, value: relax.Expr, axis: int) -> int:
-        """An axis counted from the front. Raises Unsupported for one that the tensor does not have."""
+        """Return a non-negative axis. Raises Unsupported for one that is out of range."""
         rank = self.ndim(value)
         if not -max(rank, 1) <= axis < max(rank, 1):
-            raise Unsupported(f"axis {axis} of a tensor of {rank} dimensions")
+            raise Unsupported(f"axis {axis} is out of range for a tensor of {rank} dimensions")
         return axis % max(rank, 1)
 
     def shape_expr(self, shape: Shape) -> relax.ShapeExpr:
@@ -183,11 +183,11 @@ class Emitter:
     # ------------------------------------------------------------ small operators
 
     def cast(self, value: relax.Expr, dtype: str | DType) -> relax.Expr:
-        """The value in another dtype; itself if it has it already."""
+        """Cast a value to a dtype; a value of that dtype is returned unchanged."""
         return value if self.dtype(value) == str(dtype) else self.emit(op.astype(value, str(dtype)))
 
     def reshape(self, value: relax.Expr, shape: Shape) -> relax.Expr:
-        """The value in another shape; itself if it has it already."""
+        """Reshape a value; a value of that shape is returned unchanged."""
         target = self.shape_expr(shape)
         same = isinstance(value.struct_info, relax.TensorStructInfo) and fit(
             values.tensor_info(shape, self.dtype(value)), value.struct_info
@@ -210,7 +210,7 @@ class Emitter:
     def function(
         self, params: Iterable[relax.Var], attrs: Mapping[str, Any] | None = None, name: str = "main"
     ) -> Iterator[None]:
-        """The body of a function; it ends in `result`."""
+        """Emit the body of a function inside the `with`; it ends with `result`."""
         with self.bb.function(name, list(params), dict(attrs or {})):
             yield
 
@@ -228,7 +228,7 @@ class Emitter:
 
 
 def _with_span(value: Any, span: Span) -> Any:
-    """An expression whose parts that compute something have a place."""
+    """Set the source location of an expression and of the operations in it."""
     if isinstance(value, relax.Call):
         return replace(value, args=tuple(_with_span(arg, span) for arg in value.args), span=span)
     if isinstance(value, relax.Tuple):

@@ -215,7 +215,7 @@ def test_the_command_prints_plans_that_replay(tmp_path: Path) -> None:
     done = run(cli, applied)
     assert "plans.mls:" in str(done.exception) and "does not offer rows=77" in str(done.exception)
     done = run(cli, ["schedule", str(file), "--script", str(script), "--plans", "2"])
-    assert done.exit_code == 2 and "--plans has no meaning with --script" in done.output
+    assert done.exit_code == 2 and "--plans cannot be combined with --script" in done.output
 
 
 def test_a_rule_is_a_step_of_a_schedule() -> None:

@@ -59,7 +59,7 @@ def mlcc(folder: Path, *argv: str) -> tuple[int, str, str]:
 def test_the_kernel_and_its_line(folder: Path, command: str, level: str) -> None:
     code, out, err = mlcc(folder, command, level, "m.mlc", "--in", "in.npz")
     assert (code, out, err.count("\n")) == (139, "", 1)
-    assert err.startswith("error[E0874]: SIGSEGV in kernel `far` (m.mlc:5): it touched memory at 0x")
+    assert err.startswith("error[E0874]: SIGSEGV in kernel `far` (m.mlc:5): invalid access to memory at 0x")
     assert "`mlcc run --sanitize m.mlc`" in err
 
 

@@ -264,14 +264,14 @@ def test_models_are_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "for b=5; b=4;" in errors(capsys, "import", "net.fake", *options, "-o", "net.mlc", code=0)
     write_model(folder / "picky.fake", refuses=[2, 3])
     found = errors(capsys, "import", "picky.fake", "--compare", "-o", "picky.mlc", code=0)
-    assert "for s0=5;" in found and "note: NumPy refuses s0=2: no batch of 2" in found
+    assert "for s0=5;" in found and "note: NumPy rejects s0=2: no batch of 2" in found
 
 
 def test_the_first_node_that_departs_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_model(folder / "wrong.fake", layers=4, wrong=2)
     found = errors(capsys, "import", "wrong.fake", "--compare", "-o", "wrong.mlc", code=3)
     assert "out0 differs from NumPy for s0=2: " in found
-    assert "the first node that departs is `relu_2` (relu), layers.2 (ReLU): " in found
+    assert "the first node that differs is `relu_2` (relu), layers.2 (ReLU): " in found
     assert not (folder / "wrong.mlc").exists()
 
 

@@ -261,5 +261,5 @@ def test_scripts_are_checked_and_formatted(tool: Tool) -> None:
 )  # fmt: skip
 def test_options_without_a_meaning_are_refused(tool: Tool, given: tuple[str, ...]) -> None:
     assert tool("schedule", "k.mlc", *given, code=2) == ""
-    assert "has no meaning with" in tool.err
+    assert "cannot be combined with" in tool.err
     assert not (tool.folder / "t.mls").exists()

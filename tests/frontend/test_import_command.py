@@ -69,7 +69,7 @@ def test_a_departure_is_named(folder: Path, torch: Any, capsys: pytest.CaptureFi
     )
     assert run(["import", "net.pt2", "--map", "ops.py", "--compare", "-o", "net.mlc"]) == 3
     found = capsys.readouterr().err
-    assert "the first node that departs is `gelu` (aten.gelu.default), 2 (GELU)" in found
+    assert "the first node that differs is `gelu` (aten.gelu.default), 2 (GELU)" in found
     assert not (folder / "net.mlc").exists()
 
 
@@ -90,7 +90,7 @@ def test_onnx(folder: Path, onnx: Any, capsys: pytest.CaptureFixture[str]) -> No
         assert run(["run", file, "--in", "x.npz", "--expect", "want.npz", "--rtol", "1e-4"]) == 0
     runner = OnnxReferenceRunner("net.onnx")
     np.testing.assert_allclose(runner.run([given])[0], np.tanh(given @ weight), rtol=1e-5)
-    assert list(runner.values([given])) == ["product"]
+    assert list(runner.node_values([given])) == ["product"]
 
 
 @pytest.mark.parametrize(("mine", "theirs", "said"), [

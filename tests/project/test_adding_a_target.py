@@ -145,7 +145,7 @@ def test_the_command_line_knows_it(command: Callable[..., Any], tmp_path: Path) 
         (["compile", "m.mlc", "--sanitize"], 1, "cannot be sanitized"),
         (["compile", "m.mlc", "--fast-math"], 2, "not toy"),
         (["run", "m.mlc"], 1, "Python source, which mlcc does not load"),
-        (["run", "m.mlc", "--emulate"], 1, "is no GPU"),
+        (["run", "m.mlc", "--emulate"], 1, "is not a GPU target"),
         (["passes", "m.mlc", "-p", "auto-schedule"], 1, "E0547"),
         (["passes", "m.mlc", "-p", "lower-loops"], 1, "the target is toy"),
         (["passes", "m.mlc", "-p", "lower,form-kernels"], 1, "a step towards cuda"),

@@ -45,7 +45,7 @@ def test_they_are_tried_first() -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["tune", "--import", str(SAVED)]) == 0 and "2 records were read" in capsys.readouterr().err
+    assert run(["tune", "--import", str(SAVED)]) == 0 and "imported 2 records" in capsys.readouterr().err
     shutil.copytree(SAVED, tmp_path / "db")
     records = tmp_path / "db" / RECORDS
     lines = records.read_text().splitlines()
@@ -53,7 +53,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     other[1][0][0].append(["Teleport", ["b0"], [], []])
     records.write_text("\n".join([json.dumps(other), lines[1]]))
     assert run(["tune", "--import", "db"]) == 0
-    assert "not read: record 1: a trace has an instruction Teleport" in capsys.readouterr().err
+    assert "not imported: record 1: a trace has an instruction Teleport" in capsys.readouterr().err
     records.write_text("[1]\n")
     assert run(["tune", "--import", "db"]) == 1 and "E1135" in capsys.readouterr().err
     records.write_text("not JSON\n")
@@ -61,7 +61,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert run(["tune", "--import", "absent"]) == 1 and "E0001" in capsys.readouterr().err
     (tmp_path / "db" / WORKLOADS).write_text('["1", "AAAA"]\n')
     records.write_text(lines[1])
-    assert run(["tune", "--import", "db"]) == 0 and "not read: record 1: it is no module" in capsys.readouterr().err
+    assert run(["tune", "--import", "db"]) == 0 and "not imported: record 1: it is no module" in capsys.readouterr().err
 
 
 def test_texts_of_steps() -> None:
