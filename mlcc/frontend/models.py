@@ -8,7 +8,7 @@ from mlcc.ir.module import IRModule
 
 
 def read_pt2(path: str, request: Request) -> IRModule:
-    """The module of an exported program. Its symbols have the names of the export; see `symbols.state_shapes`."""
+    """Import an exported program. Its symbols have the names of the export; see `symbols.state_shapes`."""
     from mlcc.frontend.aten.importer import from_pt2
 
     return from_pt2(
@@ -21,7 +21,7 @@ def read_pt2(path: str, request: Request) -> IRModule:
 
 
 def read_onnx(path: str, request: Request) -> IRModule:
-    """The module of an ONNX model. Shapes that are stated take the place of the model's own."""
+    """Import an ONNX model. Shapes in the request replace the model's own."""
     from mlcc.frontend.onnx.importer import from_onnx
 
     if request.allow_packed:

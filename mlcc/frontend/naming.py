@@ -12,7 +12,7 @@ from mlcc.ir.node import find, replace
 from mlcc.ir.visit import substitute
 from mlcc.relax.queries import all_bindings
 
-# an operator's part of a variable name, where it differs from the operator's name
+# the part of a variable name for an operator, if it differs from the operator's name
 _SHORT = {
     "permute_dims": "t", "astype": "cast", "expand_dims": "unsqueeze", "strided_slice": "slice",
     "broadcast_to": "expand", "scatter_elements": "scatter", "gather_elements": "gather", "shape_to_tensor": "shape",
@@ -21,7 +21,7 @@ _SHORT = {
 
 @dataclass
 class _Emitted:
-    """A variable: the node that it was emitted for, and the name of the node's value, if it is that."""
+    """The node that a variable was emitted for, and the name of the node's value if the variable is that value."""
 
     node: str
     value: str = ""
@@ -47,7 +47,7 @@ class VariableNames:
             known.value = name
 
     def applied(self, module: IRModule) -> IRModule:
-        """The module with its variables renamed: values `linear`, intermediates `linear_matmul`."""
+        """Return the module with renamed variables: values are `linear`, intermediates `linear_matmul`."""
         copy = module.copy()
         for name, func in module.functions.items():
             if isinstance(func, relax.Function):
@@ -82,7 +82,7 @@ class VariableNames:
 
 
 def _intermediate(binding: relax.Binding, node: str, chosen: Mapping[relax.Var, str]) -> str:
-    """A name for an intermediate of a node: `linear_matmul`; for an item of a tuple the tuple's name with its place."""
+    """Return a name for an intermediate of a node: `linear_matmul`; for a tuple item, the tuple's name and index."""
     value = getattr(binding, "value", None)
     whole = value.tuple_value if isinstance(value, relax.TupleGetItem) else None
     if isinstance(whole, relax.Var) and whole in chosen:

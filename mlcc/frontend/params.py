@@ -1,4 +1,4 @@
-"""The values of parameters that a module carries along."""
+"""The parameter values stored in a module."""
 
 from __future__ import annotations
 

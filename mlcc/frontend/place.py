@@ -29,20 +29,20 @@ class Place:
     line: str = ""  # the line of the user's program: `resnet.py:97`
 
     def __str__(self) -> str:
-        """`layer1.0.conv1 (Conv2d) resnet.py:97`; the node's name where nothing else is known."""
+        """`layer1.0.conv1 (Conv2d) resnet.py:97`; the node's name if nothing else is known."""
         kind = f"({self.kind})" if self.kind and self.module else self.kind
         return " ".join(part for part in (self.module, kind, self.line) if part) or self.node or self.operator
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelSource(Source):
-    """An imported model as a text of one line a node, which diagnostics of every later stage can show."""
+    """An imported model as a text with one line per node, which diagnostics of all later stages can show."""
 
     places: tuple[Place, ...] = ()
 
 
 def spans(model: str, places: Iterable[Place]) -> list[Span]:
-    """A span for each place, all in one source that is called `model`."""
+    """Return a span for each source location, all in one source named `model`."""
     listed = tuple(places)
     lines = [_as_line(place) for place in listed]
     source = ModelSource(model, "\n".join(lines), places=listed)
@@ -54,7 +54,7 @@ def spans(model: str, places: Iterable[Place]) -> list[Span]:
 
 
 def place_of(span: Span | None) -> Place | None:
-    """Return the place in a source model of a span; None for spans of texts."""
+    """Return the location in the source model for a span; None for spans of texts."""
     if span is None or not isinstance(span.source, ModelSource):
         return None
     line, _ = span.source.line_col(span.start)
@@ -62,7 +62,7 @@ def place_of(span: Span | None) -> Place | None:
 
 
 def comment_of(binding: relax.Binding) -> str | None:
-    """Return the comment printed behind a binding: its place in the source model; None if it says nothing new."""
+    """Return the comment printed after a binding: its location in the source model; None if that is just its name."""
     place = place_of(binding.span) or place_of(getattr(getattr(binding, "value", None), "span", None))
     shown = "" if place is None else str(place)
     return shown if shown not in ("", getattr(binding.var, "name", "")) else None
@@ -78,7 +78,7 @@ STYLE = Style(comment_of, brief_call)  # of the texts of imported models
 
 
 def own_line(trace: str) -> str:
-    """The innermost line of a stack trace of PyTorch that is not torch's own: `resnet.py:97`."""
+    """Return the innermost line of a PyTorch stack trace outside of torch itself: `resnet.py:97`."""
     frames = [(path, line) for path, line in _FRAME.findall(trace) if "/torch/" not in path.replace("\\", "/")]
     frames = [frame for frame in frames if not frame[0].startswith("<")] or frames
     return f"{os.path.basename(frames[-1][0])}:{frames[-1][1]}" if frames else ""

@@ -18,9 +18,9 @@ from mlcc.relax.construct import flat, get_item, make_function, make_seq, make_t
 DTYPES = ("float16", "bfloat16")
 _MAX_FINITE = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
 
-# sums are taken, and given, in float32
+# computed in float32, with float32 results
 _FLOAT32_SUMS = frozenset(f"relax.{name}" for name in ("mean", "sum", "variance", "std", "prod", "cumsum", "cumprod"))
-# these are computed in float32 and rounded once
+# computed in float32 and rounded once
 _COMPUTED_IN_FLOAT32 = frozenset(f"relax.nn.{name}" for name in ("softmax", "log_softmax"))
 _SQUARES = frozenset(f"relax.{name}" for name in ("multiply", "power", "square"))
 _FLOAT32_OPERANDS = frozenset(
@@ -36,13 +36,15 @@ def in_dtype(module: IRModule, dtype: str | None) -> IRModule:
     depends neither on float inputs nor on weights of two or more dimensions, for example angles of positions, stays
     float32 until it is combined with one that does. Sums, means and variances, with the squares that they add up, and
     `softmax` and its logarithm are computed in float32; norms, products and attention accumulate in float32. Constants
-    out of the range of `dtype` become its greatest number. Raises CompileError E1086 for another dtype, and for
-    functions with float32 in their own code.
+    out of the range of `dtype` become its largest finite number. Raises CompileError E1086 for another dtype, and for
+    called functions whose code uses float32.
     """
     if dtype is None:
         return module
     if dtype not in DTYPES:
-        raise CompileError(error("E1086", f"`{dtype}` is no dtype for models", help=f"there are {', '.join(DTYPES)}"))
+        raise CompileError(
+            error("E1086", f"models cannot be converted to `{dtype}`", help=f"use {' or '.join(DTYPES)}")
+        )
     converted, wrong = module.copy(), list[Diagnostic]()
     for name, func in module.functions.items():
         if isinstance(func, relax.Function):
@@ -56,7 +58,7 @@ def in_dtype(module: IRModule, dtype: str | None) -> IRModule:
 
 
 class _ReplaceFloat32(Rewriter):
-    """Struct info with another dtype in the place of float32."""
+    """Replaces float32 by another dtype in struct info."""
 
     def __init__(self, dtype: DType) -> None:
         super().__init__()
@@ -69,22 +71,22 @@ class _ReplaceFloat32(Rewriter):
 
 
 class _Narrow(RelaxMutator):
-    """Narrows a function. `remap` maps variables to their replacements: in the new dtype, or in float32 where only sums
-    and numbers are involved."""
+    """Narrows a function. `remap` maps variables to their replacements: in the new dtype, or in float32 if they depend
+    only on sums and scalars."""
 
     def __init__(self, module: IRModule, dtype: DType, wrong: list[Diagnostic]) -> None:
         super().__init__(module)
         self.dtype = dtype
         self.wrong = wrong
-        self._casts: dict[relax.Expr, relax.Expr] = {}  # in the block at hand
+        self._casts: dict[relax.Expr, relax.Expr] = {}  # in the current block
         self._constants: dict[TensorData, relax.Constant] = {}
         self._squares: dict[relax.Var, relax.Call] = {}
 
     def stated(self, info: relax.StructInfo | None) -> Any:
-        """Struct info that a function or a check states, in the new dtype."""
+        """Convert the struct info of a function or a check to the new dtype."""
         return None if info is None else _ReplaceFloat32(self.dtype).visit(info)
 
-    # ------------------------------------------------------------ the walk
+    # ------------------------------------------------------------ traversal
 
     def visit_function(self, func: relax.Function) -> relax.Function:
         params = tuple(self.retype(p, self.stated(p.struct_info)) for p in func.params)
@@ -93,7 +95,7 @@ class _Narrow(RelaxMutator):
         return make_function(params, body, self.attributes(func), info, func.is_pure, func.span)
 
     def attributes(self, func: relax.Function) -> Attrs:
-        """The function's attributes, `params` (the arrays that weights have where they are parameters) in the dtype."""
+        """Return the function's attributes, with the arrays in `params` (weights that are parameters) converted."""
         if "params" not in func.attrs:
             return func.attrs
         arrays = [
@@ -170,8 +172,8 @@ class _Narrow(RelaxMutator):
             return replace(call, op=op, args=narrow, struct_info=self.stated(call.struct_info))
         infos = (call.struct_info, *call.sinfo_args, *(arg.struct_info for arg in call.args))
         if any(info is not None and self.stated(info) is not info for info in infos):
-            text = "a function that is called has float32 in its own code"
-            self.wrong.append(error("E1086", text, call.span, help="import the model as it is"))
+            text = "a called function uses float32 in its code"
+            self.wrong.append(error("E1086", text, call.span, help="import the model without converting its dtype"))
         return call
 
     def _with_args(self, call: relax.Call, args: tuple[relax.Expr, ...]) -> relax.Call:
@@ -200,11 +202,11 @@ class _Narrow(RelaxMutator):
         return isinstance(info, relax.TensorStructInfo) and info.dtype is self.dtype
 
     def narrow(self, expr: relax.Expr) -> relax.Expr:
-        """The value in the new dtype, if it is one of float32."""
+        """Cast a float32 value to the new dtype; leave others unchanged."""
         return self._convert(expr, self.dtype)
 
     def wide(self, expr: relax.Expr) -> relax.Expr:
-        """The value in float32, if it is one of the new dtype."""
+        """Cast a value of the new dtype to float32; leave others unchanged."""
         return self._convert(expr, FLOAT32)
 
     def _convert(self, expr: relax.Expr, dtype: DType) -> relax.Expr:
@@ -227,7 +229,7 @@ class _Narrow(RelaxMutator):
         return self._casts[expr]
 
     def constant(self, constant: relax.Constant) -> relax.Constant:
-        """A constant in the new dtype, its finite numbers finite."""
+        """Convert a float32 constant to the new dtype; finite numbers stay finite."""
         if constant.data.dtype is not FLOAT32:
             return constant
         if constant.data not in self._constants:
@@ -238,7 +240,7 @@ class _Narrow(RelaxMutator):
 
 
 def narrowed(data: TensorData, dtype: DType) -> TensorData:
-    """A float32 tensor in `float16` or `bfloat16`: rounded to nearest, finite numbers to finite ones."""
+    """Round a float32 tensor to the nearest `float16` or `bfloat16` numbers; finite numbers stay finite."""
     from mlcc.ir.narrow import encode
 
     if data.array is None:

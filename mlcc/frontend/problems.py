@@ -1,4 +1,4 @@
-"""Diagnostics for the nodes of a model that cannot be imported: collected over the whole model, raised at once."""
+"""Diagnostics for nodes that cannot be imported, collected over the whole model and raised together."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mlcc.errors import CompileError, Diagnostic, Span, error
 from mlcc.frontend.place import place_of
 
 _PLACES_SHOWN = 3
-_SUPPLY_HELP = "supply it with `--map FILE.py` or `custom_convert_map=`"
+_SUPPLY_HELP = "supply a converter with `--map FILE.py` or `custom_convert_map=`"
 
 
 class Unsupported(Exception):
-    """Raised by a converter for a node that it cannot express in relax: the reason, and help for the user."""
+    """Raised by a converter for a node that it cannot express in relax, with the reason and help for the user."""
 
     def __init__(self, reason: str, help: str | None = None) -> None:
         super().__init__(reason)
@@ -22,7 +22,7 @@ class Unsupported(Exception):
 
 @dataclass
 class Problems:
-    """The nodes that cannot be imported."""
+    """Collects the nodes that cannot be imported."""
 
     _spans_by_problem: dict[tuple[str, str, str], list[Span]] = field(default_factory=dict)
 
@@ -34,28 +34,28 @@ class Problems:
         return Problems({key: list(spans) for key, spans in self._spans_by_problem.items()})
 
     def unknown(self, operator: str, span: Span) -> None:
-        """Note a node whose operator has no converter."""
+        """Record a node whose operator has no converter."""
         self._spans_by_problem.setdefault((operator, "", _SUPPLY_HELP), []).append(span)
 
     def unsupported(self, operator: str, span: Span, problem: Unsupported) -> None:
-        """Note a node that its converter refuses."""
+        """Record a node that its converter rejects."""
         self._spans_by_problem.setdefault((operator, problem.reason, problem.help or _SUPPLY_HELP), []).append(span)
 
     def raise_all(self) -> None:
-        """Raise CompileError, one diagnostic for each operator and reason, the most frequent first; if there is any."""
+        """Raise CompileError if there are problems: one diagnostic per operator and reason, the most frequent first."""
         if self._spans_by_problem:
             ordered = sorted(self._spans_by_problem.items(), key=lambda item: (-len(item[1]), item[0]))
             raise CompileError([_diagnostic(*key, spans) for key, spans in ordered])
 
 
 def _diagnostic(operator: str, reason: str, help: str, spans: list[Span]) -> Diagnostic:
-    what = f"`{operator}`: {reason}" if reason else f"there is no way to import `{operator}`"
+    what = f"`{operator}`: {reason}" if reason else f"there is no converter for `{operator}`"
     message = f"{what}, {len(spans)}x: {_places(spans)}"
     return error("E1002" if reason else "E1001", message, spans[0], help=help)
 
 
 def _places(spans: list[Span]) -> str:
-    """The first few places, equal ones once."""
+    """Format the first few distinct source locations."""
     known = list(dict.fromkeys(str(place_of(span)) for span in spans))
     more = f" and {len(known) - _PLACES_SHOWN} more" if len(known) > _PLACES_SHOWN else ""
     return "; ".join(known[:_PLACES_SHOWN]) + more

@@ -24,7 +24,7 @@ class Request:
 
     `converters` map the importer's names of operators to functions, which take precedence over its table.
     With `allow_packed`, operators without a converter become calls of packed functions; with `state_as_inputs`, buffers
-    that the model changes are parameters.
+    that the model changes become parameters.
     """
 
     shapes: Mapping[str, tuple[Extent, ...]] = field(default_factory=dict)  # of inputs
@@ -43,7 +43,7 @@ def parse_shapes(texts: Iterable[str]) -> tuple[dict[str, tuple[Extent, ...]], d
         matches = [_DIM.fullmatch(part.strip()) for part in dims.split(",")] if dims.strip() else []
         if not name or any(match is None for match in matches):
             raise _request_error(
-                f"`{text}` is no shape", "write NAME=EXTENT,...: `x=b,3,224,224`, or `x=b:1..64,3` with a range"
+                f"`{text}` is not a shape", "write NAME=EXTENT,...: `x=b,3,224,224`, or `x=b:1..64,3` with a range"
             )
         if name in shapes:
             raise _request_error(f"the shape of `{name}` is given twice", None)
@@ -60,7 +60,7 @@ def parse_ranges(texts: Iterable[str], ranges: dict[str, Range]) -> dict[str, Ra
     for text in texts:
         match = _RANGE.fullmatch(text)
         if match is None:
-            raise _request_error(f"`{text}` is no range", "write NAME:LEAST..GREATEST; either number may be left out")
+            raise _request_error(f"`{text}` is not a range", "write NAME:MIN..MAX; either number may be omitted")
         _add_range(merged, match[1], match[2], match[3])
     return merged
 
@@ -71,7 +71,7 @@ def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
     for text in texts:
         match = _SIZE.fullmatch(text)
         if match is None:
-            raise _request_error(f"`{text}` is no size", "write NAME=NUMBER")
+            raise _request_error(f"`{text}` is not a size", "write NAME=NUMBER")
         sizes[match[1]] = int(match[2])
     return sizes
 

@@ -1,6 +1,6 @@
-"""Runners of models in their frameworks, for comparison: PyTorch, ONNX Runtime, the reference evaluator of ONNX.
+"""Runners of models in their own frameworks, for comparison: PyTorch, ONNX Runtime, the ONNX reference evaluator.
 
-These execute the code in a file with the user's rights, which nothing else in `mlcc.frontend` does.
+They execute the code in a file with the user's rights, which nothing else in `mlcc.frontend` does.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from mlcc.frontend.source import suffix_of
 if TYPE_CHECKING:
     import numpy as np
 
-_FIRST_LINE = 200  # characters of a framework's complaint that are shown
+_FIRST_LINE = 200  # shown characters of a framework's error message
 
 
 def runner_of(path: str) -> Runner:
-    """Return the runner of a model. Raises CompileError E1077 if the framework is missing or refuses the model."""
+    """Return the runner of a model. Raises CompileError E1077 if the framework is missing or rejects the model."""
     make = RUNNERS.get(suffix_of(path))
     if make is None:
-        raise CompileError(error("E1077", f"there is nothing to compare {path} with"))
+        raise CompileError(error("E1077", f"there is no framework to compare {path} with"))
     try:
         return make(path)
     except ImportError as exc:
-        text = f"to compare {path}, the package `{exc.name}` has to be installed"
+        text = f"comparing {path} needs the package `{exc.name}`"
         raise CompileError(error("E1077", text, help="pip install torch, or onnxruntime for .onnx")) from None
     except Refused as exc:
-        raise CompileError(error("E1077", f"the framework of {path} does not take it: {exc}")) from None
+        raise CompileError(error("E1077", f"the framework of {path} cannot run it: {exc}")) from None
 
 
 def _refusal(exc: Exception) -> Refused:
@@ -41,7 +41,7 @@ def _refusal(exc: Exception) -> Refused:
 
 
 class TorchRunner:
-    """An exported program."""
+    """An exported program in PyTorch."""
 
     name = "PyTorch"
 
@@ -95,7 +95,7 @@ class TorchRunner:
         return by_node
 
     def _arguments(self, inputs: Sequence[np.ndarray]) -> list[Any]:
-        """Return the arguments in order: the user's tensors, and the values that the export fixed."""
+        """Return the arguments in order: the user's tensors, and the constants that the export fixed."""
         arrays = iter(inputs)
         values = {node.name: node.meta.get("val") for node in self._program.graph.nodes if node.op == "placeholder"}
         arguments: list[Any] = []

@@ -1,4 +1,4 @@
-"""Inputs for a model that are drawn at random, for several sizes of its symbolic dimensions."""
+"""Random inputs for a model, for several sizes of its symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mlcc.relax.queries import all_bindings, is_call
 if TYPE_CHECKING:
     import numpy as np
 
-_CANDIDATE_SIZES = (2, 3, 5, 4, 7, 8, 16, 1, 32, 64)  # that symbols take, those in their range
+_CANDIDATE_SIZES = (2, 3, 5, 4, 7, 8, 16, 1, 32, 64)  # of symbols, as far as they are in range
 _MAX_ASSIGNMENTS = 3
-_DEFAULT_INDEX_BOUND = 2  # integers of inputs that index nothing known are below this
+_DEFAULT_INDEX_BOUND = 2  # exclusive bound of integer inputs that index no known axis
 
 
 def inputs_of(func: relax.Function) -> tuple[relax.Var, ...]:
@@ -56,8 +56,9 @@ def _in_range(func: relax.Function, name: str) -> list[int]:
 
 
 def draw(func: relax.Function, sizes: Mapping[tir.Var, int], rng: np.random.Generator) -> list[np.ndarray]:
-    """An array for each input: floats of a normal distribution, integers that index the tables they are taken from,
-    in the storage type of the dtype. Raises CompileError E1077 for an input that is no tensor of known shape."""
+    """Draw an array for each input, in the storage type of its dtype: normally distributed floats, and integers that
+    are valid indices of the tables they index. Raises CompileError E1077 for an input that is not a tensor of known
+    shape."""
     return [_random_array(param, func, sizes, rng) for param in inputs_of(func)]
 
 
@@ -85,7 +86,7 @@ def extent(dim: tir.Expr, sizes: Mapping[tir.Var, int]) -> int:
 
     known = tir.const_int(Analyzer().simplify(substitute(dim, {v: c.const(n, v.dtype) for v, n in sizes.items()})))
     if known is None:
-        raise CompileError(error("E1077", f"the sizes do not decide the dimension {dim}"))
+        raise CompileError(error("E1077", f"the sizes do not determine the dimension {dim}"))
     return known
 
 
@@ -114,10 +115,10 @@ def _gathered_extent(take: Any) -> int | None:
 
 
 def values_of(stored: np.ndarray, dtype: DType) -> np.ndarray:
-    """Return the elements in a dtype that NumPy can compute with: float32 for dtypes that it lacks."""
+    """Return the elements in a dtype that NumPy supports: float32 for dtypes that it lacks."""
     return decode(stored, dtype)
 
 
 def pairs(sizes: Mapping[tir.Var, int]) -> str:
-    """Sizes in words: `b=2, s=3`."""
+    """Format sizes: `b=2, s=3`."""
     return ", ".join(itertools.starmap("{}={}".format, ((v.name, n) for v, n in sizes.items())))

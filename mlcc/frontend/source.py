@@ -1,4 +1,4 @@
-"""Read a module from whatever file has one: a text, or a model of another framework, by its suffix."""
+"""Read a module from a text or from a model of another framework, according to the file's suffix."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ IMPORTERS: dict[str, str] = {
     ".onnx": "mlcc.frontend.models:read_onnx",
     ".pt2": "mlcc.frontend.models:read_pt2",
 }
-_EXPORT_HELP = "export it where it was made: torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
+_EXPORT_HELP = "export the model in PyTorch: torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
 _WEIGHTS_HELP = (
-    "import the model that these are weights of, `mlcc import model.onnx --weights {path} -o model.mlc`; or bind them "
+    "import the model of these weights, `mlcc import model.onnx --weights {path} -o model.mlc`; or bind them "
     "to the parameters of a text: `mlcc passes model.mlc -p 'bind-params{{params={path}}}'`"
 )
 _UNSUPPORTED_SUFFIX_HELP = {
     **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin", ".pkl"), _EXPORT_HELP),
     **dict.fromkeys((".pb", ".h5", ".keras", ".tflite", ".mlmodel", ".pdmodel"), "convert it to ONNX"),
-    ".gguf": "import the model that it was made from",
+    ".gguf": "import the original model",
     ".npz": _WEIGHTS_HELP,
 }
 
 
 def suffix_of(path: str) -> str:
-    """The suffix of a file, in small letters."""
+    """Return the suffix of a path in lower case."""
     return os.path.splitext(path)[1].lower()
 
 
@@ -51,7 +51,7 @@ def _has_weights(path: str) -> bool:
 
 
 def read_module(path: str, request: Request | None = None) -> IRModule:
-    """The module of a text, or of a model with its weights as constants. Raises CompileError."""
+    """Read the module of a text, or import a model with its weights as constants. Raises CompileError."""
     if not is_model(path):
         from mlcc.driver import parse_file
 
@@ -60,9 +60,9 @@ def read_module(path: str, request: Request | None = None) -> IRModule:
 
 
 def read_model(path: str, request: Request) -> IRModule:
-    """The module of a model, its inputs with the shapes that are asked for.
+    """Import a model, with inputs of the requested shapes.
 
-    Raises CompileError: E1073 for a file of weights alone, E1074 for one that no importer reads.
+    Raises CompileError: E1073 for a file of weights only, E1074 for an unsupported format.
     """
     from mlcc.frontend.symbols import state_shapes
     from mlcc.progress import working
@@ -76,7 +76,7 @@ def read_model(path: str, request: Request) -> IRModule:
 def _importer(path: str) -> Callable[[str, Request], IRModule]:
     suffix = suffix_of(path)
     if suffix == ".safetensors" or _has_weights(path):
-        text = f"{path} has weights, and no model"
+        text = f"{path} has only weights, no model"
         raise CompileError(error("E1073", text, help=_WEIGHTS_HELP.format(path=path)))
     where = IMPORTERS.get(suffix)
     if where is None:
@@ -84,22 +84,21 @@ def _importer(path: str) -> Callable[[str, Request], IRModule]:
         help = _UNSUPPORTED_SUFFIX_HELP.get(suffix, did_you_mean(suffix, IMPORTERS) or f"models are {known}").format(
             path=path
         )
-        raise CompileError(error("E1074", f"{path} is no model that mlcc imports ({known})", help=help))
+        raise CompileError(error("E1074", f"{path} is not a model that mlcc can import ({known})", help=help))
     module, _, name = where.partition(":")
     importer: Callable[[str, Request], IRModule] = getattr(importlib.import_module(module), name)
     return importer
 
 
 def load_converters(path: str) -> dict[str, Callable[..., Any]]:
-    """The converters that a Python file has as `CONVERTERS`, a map from operators to functions. It is run. Raises
-    CompileError E1076."""
+    """Run a Python file and return its `CONVERTERS`, a dict from operators to functions. Raises CompileError E1076."""
     import runpy
 
-    help = "it is a Python file with CONVERTERS = {'aten.name.overload': function, ...}"
+    help = "write a Python file with CONVERTERS = {'aten.name.overload': function, ...}"
     try:
         converters = runpy.run_path(path, run_name="mlcc_map").get("CONVERTERS")
     except (Exception, SystemExit) as exc:
         raise CompileError(error("E1076", f"{path} failed: {type(exc).__name__}: {exc}", help=help)) from exc
     if not isinstance(converters, dict) or not all(isinstance(k, str) and callable(v) for k, v in converters.items()):
-        raise CompileError(error("E1076", f"{path} has no map `CONVERTERS` of functions", help=help))
+        raise CompileError(error("E1076", f"{path} does not define `CONVERTERS` as a dict of functions", help=help))
     return converters

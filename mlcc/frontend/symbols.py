@@ -1,4 +1,4 @@
-"""Shapes and ranges that a user states for the inputs of an imported model: names and values of its symbols."""
+"""Apply the shapes and ranges that a user states for the inputs of an imported model to its symbols."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOWER_BOUND, _UPPER_BOUND = "tir_var_lower_bound", "tir_var_upper_bound"  # as 
 
 def state_shapes(module: IRModule, shapes: Mapping[str, tuple[Extent, ...]], ranges: Mapping[str, Range]) -> IRModule:
     """Give the parameters of `main` the stated shapes: replace symbols by the stated names or values, and set the
-    stated ranges. Raises CompileError E1075 for shapes and ranges that do not fit."""
+    stated ranges. Raises CompileError E1075 for shapes and ranges that do not match."""
     func = module.functions["main"]
     assert isinstance(func, relax.Function)
     values = _substitution(func, shapes)
@@ -42,7 +42,7 @@ def _renamed_bounds(func: relax.Function, values: Mapping[tir.Var, tir.Expr]) ->
                 bounds.setdefault(key, {})[value.name if isinstance(value, tir.Var) else name] = bound
             elif (number - int(bound)) * sign < 0:
                 end = "least" if sign > 0 else "greatest"
-                wrong.append(error("E1075", f"`{name}` is stated as {number}, and {bound} is its {end} value"))
+                wrong.append(error("E1075", f"`{name}` cannot be {number}: its {end} value is {bound}"))
     if wrong:
         raise CompileError(wrong)
     return {key: bounds.get(key, {}) for key in (_LOWER_BOUND, _UPPER_BOUND) if func.attrs.get(key)}
@@ -69,7 +69,9 @@ def _substitution(func: relax.Function, shapes: Mapping[str, tuple[Extent, ...]]
             continue
         dims = getattr(param.struct_info, "dims", None)
         if dims is None or len(dims) != len(shape):
-            wrong.append(error("E1075", f"`{name}` is {param.struct_info}, which has not {len(shape)} dimensions"))
+            wrong.append(
+                error("E1075", f"`{name}` is {param.struct_info}, which does not have {len(shape)} dimensions")
+            )
             continue
         for dim, extent in zip(dims, shape, strict=True):
             problem = _bind_dim(dim, extent, values, named)

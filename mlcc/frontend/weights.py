@@ -1,4 +1,4 @@
-"""The weights of imported models: constants with the names that the model has for them."""
+"""The weights of imported models: constants named as in the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_SHOWN = 5
 
 
 def weights_of(module: IRModule) -> dict[str, list[relax.Constant]]:
-    """The constants of `main` that have names, by name. Those of one name have the same data."""
+    """Return the named constants of `main` by name. Constants of the same name have the same data."""
     by_name: dict[str, list[relax.Constant]] = {}
     for node in find(module.functions["main"], relax.Constant):
         if node.data.key and not any(node is other for other in by_name.get(node.data.key, ())):
@@ -34,9 +34,9 @@ def weights_of(module: IRModule) -> dict[str, list[relax.Constant]]:
 
 
 def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str], list[str]]:
-    """Replace the weights of a module by data from files. Return (the module, its weights and the files' arrays without
-    a counterpart). Raises CompileError E1072 for data of another dtype or shape, if no name matches, and if a weight
-    seems to be renamed."""
+    """Replace the weights of a module by data from files. Return the module, the weights without an array, and the
+    arrays without a weight. Raises CompileError E1072 for data of another dtype or shape, if no name matches, and if a
+    weight seems to be renamed."""
     from mlcc.array_files import read_array
     from mlcc.grammar.constants import as_tensor, like
 
@@ -49,7 +49,8 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
         def judge(shape: tuple[int, ...], stored: np.dtype[Any], old: TensorData = old) -> bool:
             kind, _ = like(shape, stored, old.dtype, old.key)
             if (kind, shape) != (old.dtype, old.shape):
-                text = f"the array `{old.key}` is {kind} {list(shape)}; the model's is {old.dtype} {list(old.shape)}"
+                wanted = f"{old.dtype} {list(old.shape)}"
+                text = f"the array `{old.key}` is {kind} {list(shape)}, but the model's weight is {wanted}"
                 raise CompileError(error("E1072", text))
             return True
 
@@ -61,7 +62,7 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
         replacements.update({node: relax.Constant(data, node.struct_info, span=node.span) for node in known[name]})
     if known and not replacements and not wrong:
         help = f"the model has {listed(list(known))}; the files have {listed(list(arrays))}"
-        wrong.append(error("E1072", "no array has the name of a weight", help=help))
+        wrong.append(error("E1072", "the files have no array with the name of a weight", help=help))
     left = [name for name in known if name not in arrays]
     unused = [name for name in arrays if name not in known]
     wrong += _renamed_weights(
@@ -74,12 +75,12 @@ def with_weights(module: IRModule, arrays: Joined) -> tuple[IRModule, list[str],
 
 def _renamed_weights(left: Mapping[str, TensorData], unused: Mapping[str, tuple[int, ...]]) -> list[Diagnostic]:
     """Return diagnostics for weights without data where an unused array has as many elements (renamed weights)."""
-    help = "the exporter has renamed, transposed or folded it: export the model with these weights, or as .pt2"
+    help = "the exporter renamed, transposed or folded it: export the model with these weights, or as .pt2"
     wrong = []
     for name, data in left.items():
         rivals = [f"`{other}`" for other, shape in unused.items() if math.prod(shape) == data.size > INLINE_LIMIT]
         if rivals:
-            text = f"no array is called `{name}`, as a weight of the model is, and {rivals[0]} is as large"
+            text = f"the files have no array for the weight `{name}`, but {rivals[0]} has as many elements"
             wrong.append(error("E1072", text, help=help))
     return wrong
 
@@ -87,8 +88,8 @@ def _renamed_weights(left: Mapping[str, TensorData], unused: Mapping[str, tuple[
 def link_files(files: Iterable[ArrayFile], text: str, force: bool) -> list[str]:
     """Hard-link files from elsewhere into the folder of the text at `text`, and refer to them by the links.
 
-    Returns the links. Raises CompileError E1085 where another file has the name, unless `force`, and where the file
-    system has no link.
+    Returns the links. Raises CompileError E1085 if another file has that name, unless `force`, and if the file system
+    does not support the link.
     """
     links = []
     for file in files:
@@ -98,13 +99,13 @@ def link_files(files: Iterable[ArrayFile], text: str, force: bool) -> list[str]:
         try:
             if os.path.lexists(link) and not os.path.samefile(link, file.path):
                 if not force:
-                    raise CompileError(error("E1085", f"{link} is there already", help="--force replaces it"))
+                    raise CompileError(error("E1085", f"{link} already exists", help="pass --force to replace it"))
                 os.unlink(link)
             if not os.path.lexists(link):
                 os.link(os.path.realpath(file.path), link)
                 links.append(link)
         except OSError as exc:
-            help = "leave out --link-weights to have it copied, or move it into the folder of the text"
+            help = "omit --link-weights to copy it, or move it into the folder of the text"
             raise CompileError(
                 error("E1085", f"cannot link {file.path} to {link}: {exc.strerror}", help=help)
             ) from None
@@ -113,15 +114,15 @@ def link_files(files: Iterable[ArrayFile], text: str, force: bool) -> list[str]:
 
 
 def need_weights(module: IRModule) -> None:
-    """Raises CompileError E1072 that lists the weights whose data are neither in the model, nor in a file given."""
+    """Raise CompileError E1072 that lists the weights whose data are neither in the model nor in a file."""
     absent = [name for name, nodes in weights_of(module).items() if nodes[0].data.array is None]
     if absent:
         text = f"{len(absent)} weights have no data: {listed(absent)}"
-        raise CompileError(error("E1072", text, help="name the file that has them: --weights w.safetensors"))
+        raise CompileError(error("E1072", text, help="name the file with the weights: --weights w.safetensors"))
 
 
 def listed(names: list[str]) -> str:
-    """The first few names, in words."""
+    """Format the first few names."""
     shown = ", ".join(f"`{name}`" for name in names[:_MAX_SHOWN]) or "none"
     return shown + (f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else "")
 

@@ -99,7 +99,7 @@ def test_sizes_that_decide(torch: Any) -> None:
     ("info", "code", "words"),
     [
         ([], "E1031", "the graph takes input_1"),
-        ([(2, 7), ((2, 7), "float32")], "E1031", "2 are described"),
+        ([(2, 7), ((2, 7), "float32")], "E1031", "describes 2"),
         ([((2, -7), "float32")], "E1031", "input 0"),
         ([(("2 +", 7), "float32")], "E1031", "input 0"),
         ([((2, 7), "float31")], "E1031", "'float31' is no dtype"),

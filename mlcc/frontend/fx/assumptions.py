@@ -1,4 +1,4 @@
-"""Guards of a trace: the assumptions about symbolic sizes that PyTorch made from the example sizes."""
+"""Guards of a trace: PyTorch's assumptions about symbolic sizes, derived from the example sizes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import sympy  # type: ignore[import-not-found, import-untyped, unused-ignore]
 from mlcc.errors import CompileError, Diagnostic, error
 from mlcc.frontend.fx.inputs import FakeInputs
 
-_HELP = "give such an extent as a number, or as an expression for which it always holds, such as `2*n` for an even size"
+_HELP = (
+    "state the extent as a number, or as an expression that always satisfies the guard, such as `2*n` for an even size"
+)
 
 
 def ranges_of(given: FakeInputs) -> dict[str, tuple[int, int | None]]:
-    """The ranges of symbols, by PyTorch's names, for which the trace is right.
+    """Return the ranges of symbols, by PyTorch's names, for which the trace is valid.
 
     Raises CompileError E1032 for guards other than upper bounds of symbols.
     """
@@ -37,4 +39,4 @@ def _is_upper_bound(expr: sympy.Basic) -> bool:
 
 def _diagnostic(expr: sympy.Basic, names: Mapping[str, str]) -> Diagnostic:
     shown = expr.subs({symbol: sympy.Symbol(names.get(str(symbol), str(symbol))) for symbol in expr.free_symbols})
-    return error("E1032", f"the graph is right only where `{shown}`", help=_HELP)
+    return error("E1032", f"the graph is valid only if `{shown}`", help=_HELP)

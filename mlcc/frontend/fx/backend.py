@@ -27,16 +27,16 @@ from mlcc.frontend.fx.purity import is_pure
 from mlcc.frontend.fx.runner import Runner
 from mlcc.frontend.fx.trace import ModelError, Trace, traced
 
-_graph_numbers = itertools.count()  # of the graphs, which have numbers in warnings
+_graph_numbers = itertools.count()  # that warnings show
 
 
 def mlcc_backend(
     graph: torch.fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None,
     mode: str | None = None,
 ) -> Callable[..., Any]:  # fmt: skip
-    """Compile a graph that `torch.compile` captured. Raises ValueError for options that do not exist."""
+    """Compile a graph that `torch.compile` captured. Raises ValueError for an unknown option."""
     if mode is not None:
-        raise ValueError(f"the mlcc backend has no modes such as {mode!r}: use options={{...}}")
+        raise ValueError(f"the mlcc backend has no mode {mode!r}: use options={{...}}")
     return compile_graph(graph, inputs, Options.of(options))
 
 
@@ -53,7 +53,7 @@ def _needs_gradients(inputs: Sequence[Any]) -> bool:
 
 
 def _pure_trace(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Options) -> Trace | None:
-    """The graph with the operators of `torch.export`, if it is a function of its inputs and nothing else."""
+    """Return the graph with the operators of `torch.export`, if it is a pure function of its inputs."""
     if torch.is_autocast_enabled("cpu") or any(True for _ in graph.parameters()):
         return None
     try:
@@ -66,7 +66,7 @@ def _pure_trace(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Op
 
 
 def traced_graph(graph: torch.fx.GraphModule) -> Trace:
-    """The ATen graph of a captured graph, with PyTorch's own symbols."""
+    """Trace a captured graph to an ATen graph, with PyTorch's own symbols."""
     examples = [node.meta["example_value"] for node in graph.graph.find_nodes(op="placeholder")]
     return traced(graph, examples, next(x.fake_mode for x in examples if isinstance(x, FakeTensor)))
 
@@ -86,7 +86,7 @@ def frozen(trace: Trace, inputs: Sequence[Any], names: Mapping[int, str] | None 
 
 
 def _compile_with_autograd(graph: torch.fx.GraphModule, inputs: Sequence[Any], settings: Options) -> Callable[..., Any]:
-    """Compile the graphs into which AOTAutograd splits the graph: a functional one, or a forward and a backward one."""
+    """Compile the graphs that AOTAutograd makes of the graph: a functional one, or a forward and a backward graph."""
 
     def compile_part(part: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
         run = _compile(Trace(part, (None,) * len(part.graph.find_nodes(op="placeholder"))), settings)
@@ -97,7 +97,7 @@ def _compile_with_autograd(graph: torch.fx.GraphModule, inputs: Sequence[Any], s
 
 
 def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    """`run` with its arguments in a list, which it empties: their memory may be reused."""
+    """Return `run` with its arguments in a list, which it empties, so that their memory may be reused."""
 
     def boxed(args: list[Any]) -> Any:
         given = list(args)
@@ -109,7 +109,7 @@ def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
 
 
 def _compile(trace: Trace, settings: Options) -> Callable[..., Any] | None:
-    """The compiled graph; None, after a warning, if there are operators that cannot be imported."""
+    """Compile a traced graph. Return None, after a warning, if it has operators that cannot be imported."""
     number = next(_graph_numbers)
     outputs = trace.module.graph.output_node().all_input_nodes
     if not any(isinstance(node.meta.get("val"), torch.Tensor) for node in outputs):

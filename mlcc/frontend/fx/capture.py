@@ -1,4 +1,4 @@
-"""`torch.compile` by TVM's names: a backend, and the graphs that it would get as a module."""
+"""`torch.compile` under TVM's names: a backend, and the captured graphs as a module."""
 
 from __future__ import annotations
 

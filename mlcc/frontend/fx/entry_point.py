@@ -1,7 +1,7 @@
-"""Let `torch.compile` find the backend `mlcc` where mlcc is not installed, as in a checkout.
+"""Register the backend `mlcc` of `torch.compile` if mlcc is not installed, as in a checkout.
 
-PyTorch looks for backends among the entry points of distributions, once. Installed, mlcc has one in its metadata;
-`offer` shows the same to `importlib.metadata` by a finder, the interface that it has for this.
+PyTorch looks up backends once, among the entry points of distributions. An installed mlcc has one in its metadata;
+`offer` provides the same to `importlib.metadata` through a finder.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def offer() -> None:
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())
     registry = sys.modules.get(_REGISTRY)
-    if registry is not None:  # it may have looked already
+    if registry is not None:  # the lookup may have happened already
         from importlib.metadata import EntryPoint
 
         registry._BACKENDS.setdefault(NAME, EntryPoint(NAME, VALUE, GROUP))
 
 
 class _Finder:
-    """Finds no modules and one distribution."""
+    """A finder of no modules and one distribution."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:

@@ -20,7 +20,7 @@ def from_fx(
     custom_convert_map: Mapping[str, Converter] | None = None, default_image_layout: str = "NCHW",
     input_shapes: Sequence[Any] | None = None,
 ) -> IRModule:  # fmt: skip
-    """The module of a graph of `torch.fx.symbolic_trace`; `main` takes the graph's placeholders.
+    """Import a graph of `torch.fx.symbolic_trace`; `main` takes the graph's placeholders.
 
     `input_info` has an entry for each placeholder: `((shape), dtype)`, a shape alone, which is float32
     (`input_shapes` is such a list), or a tensor. Extents are numbers, symbols (`"n"`, `tir.Var`) and expressions over
@@ -30,11 +30,11 @@ def from_fx(
     from mlcc.frontend.fx.translate import translated
 
     if default_image_layout != "NCHW":
-        message = f"images of PyTorch are NCHW, `default_image_layout` is {default_image_layout!r}"
+        message = f"`default_image_layout` must be 'NCHW', not {default_image_layout!r}"
         raise CompileError(error("E1031", message, help="permute the inputs, or run `convert-layout` on the module"))
     given = input_shapes if input_info is None else input_info
     if given is None:
-        raise TypeError("from_fx() misses its argument `input_info`")
+        raise TypeError("from_fx() is missing the argument `input_info`")
     del no_bind_return_tuple  # a returned tuple is never bound to a variable
     return translated(
         model, input_types(given), converters=custom_convert_map or {}, keep_params=keep_params_as_input,

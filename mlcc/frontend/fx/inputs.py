@@ -28,11 +28,11 @@ _OPERATORS: dict[type[tir.Expr], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-# ---------------------------------------------------------------- from the caller's words
+# ---------------------------------------------------------------- parsing the caller's types
 
 
 def input_types(given: Sequence[Any]) -> list[ir.TensorStructInfo]:
-    """The types of the inputs; symbols of one name are one. Raises CompileError E1031."""
+    """Parse the types of the inputs; symbols of the same name are identical. Raises CompileError E1031."""
     symbols: dict[str, tir.Expr] = {}
     for variable in (v for entry in given for v in _variables(entry)):
         symbols.setdefault(variable.name, variable)
@@ -61,7 +61,7 @@ def _shape_and_dtype(entry: Any) -> tuple[Sequence[Any], str]:
 
 
 def _variables(entry: Any) -> list[tir.Var]:
-    """The variables that the caller made himself."""
+    """Return the variables that the caller created."""
     try:
         return variables(TensorStructInfo([e for e in _shape_and_dtype(entry)[0] if not isinstance(e, str)]))
     except (TypeError, ValueError, CompileError):  # `_input_type` says what is wrong
@@ -87,7 +87,7 @@ def torch_dtype(dtype: str) -> torch.dtype:
 
 @dataclass(frozen=True, slots=True)
 class FakeInputs:
-    """Fake tensors of the inputs' types. `names` are the caller's for PyTorch's symbols."""
+    """Fake tensors of the inputs' types. `names` maps PyTorch's symbols to the caller's names."""
 
     mode: FakeTensorMode
     tensors: tuple[torch.Tensor, ...]

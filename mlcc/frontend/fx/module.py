@@ -1,4 +1,4 @@
-"""A traced graph as a relax module; its symbols are new ones, and `main` takes and returns tensors only."""
+"""Convert a traced graph to a relax module with new symbols, whose `main` takes and returns tensors only."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Output: TypeAlias = Result | View | Number | None
 
 @dataclass(frozen=True, slots=True)
 class GraphFunction:
-    """The module of a graph, and which of the graph's inputs and outputs `main` has."""
+    """The module of a graph, and the graph's inputs and outputs that `main` has."""
 
     module: IRModule
     tensors: tuple[int, ...]  # positions of the inputs that are parameters of `main`
@@ -68,7 +68,7 @@ class GraphFunction:
 
 
 def function_of(trace: Trace, name: str) -> GraphFunction:
-    """The module of a traced graph. Raises CompileError that lists everything that cannot be imported."""
+    """Convert a traced graph to a module. Raises CompileError that lists everything that cannot be imported."""
     try:
         return _function_of(trace, Translator(program_of(trace, name)))
     except Unsupported as problem:
@@ -112,7 +112,7 @@ class _UserInput:
     position: int
     name: str
     meta: Meta | None
-    is_used: bool  # by nodes, or for the symbols in its shape
+    is_used: bool  # by a node, or for the symbols in its shape
 
 
 def _user_inputs(trace: Trace, program: Program) -> list[_UserInput]:
@@ -174,13 +174,13 @@ def _outputs(graph: torch.fx.Graph, values: Sequence[Argument]) -> tuple[dict[Re
 
 
 def _result_index(results: dict[Ref, torch.Tensor], name: Ref, fake: torch.Tensor) -> int:
-    """The position of a result, which is added if it is new."""
+    """Return the position of a result, adding it if it is new."""
     results.setdefault(name, fake)
     return list(results).index(name)
 
 
 def _alias_owners(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:
-    """For the outputs that share memory with other outputs: the tensors that own it, which nodes made."""
+    """Map the outputs that share memory with other outputs to the node whose tensor owns the memory."""
     sharing: dict[StorageWeakRef, set[torch.fx.Node]] = {}
     for node in graph.output_node().all_input_nodes:
         for storage in storages([node]):

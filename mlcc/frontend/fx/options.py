@@ -23,7 +23,7 @@ class Options:
     pipeline: str | Pipeline | Callable[[IRModule], IRModule] | None = None  # of passes before those of `mlcc.build`
 
     def apply_pipeline(self, module: IRModule) -> IRModule:
-        """The module after the pipeline."""
+        """Run the pipeline on a module."""
         if self.pipeline is None:
             return module
         if callable(self.pipeline):
@@ -32,9 +32,9 @@ class Options:
 
     @staticmethod
     def of(given: Mapping[str, Any] | None) -> Options:
-        """Options by name. Raises ValueError for one that does not exist."""
+        """Create the options from a mapping. Raises ValueError for an unknown option."""
         known = [f.name for f in fields(Options)]
         for name in given or {}:
             if name not in known:
-                raise ValueError(f"the mlcc backend has no option {name!r}, only {', '.join(known)}")
+                raise ValueError(f"the mlcc backend has no option {name!r}; the options are {', '.join(known)}")
         return Options(**(given or {}))

@@ -12,7 +12,7 @@ from mlcc.frontend.fx.trace import Trace
 
 
 def program_of(trace: Trace, name: str) -> Program:
-    """The program of a trace; weights share memory with the model's tensors."""
+    """Convert a trace to a program; weights share memory with the model's tensors."""
     graph = graph_of(trace.module)
     weights: dict[str, Weight] = {}
     values = dict(graph.values)

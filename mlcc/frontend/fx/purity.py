@@ -1,4 +1,4 @@
-"""Find out whether a traced graph is a function: it writes to nothing that is seen outside and returns no alias."""
+"""Decide whether a traced graph is pure: it writes to nothing visible outside and returns no alias of an input."""
 
 from __future__ import annotations
 

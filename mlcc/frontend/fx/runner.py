@@ -73,7 +73,7 @@ def _symbol_value(place: Extent, args: Sequence[Any]) -> int:
 
 
 def _array(tensor: torch.Tensor) -> Any:
-    """The memory of a tensor as an array; bfloat16 and 8-bit floats as their bits."""
+    """Return the memory of a tensor as an array; bfloat16 and 8-bit floats as their bits."""
     bits = _BITS.get(tensor.dtype)
     compact = tensor.contiguous()
     return (compact if bits is None else compact.view(bits)).numpy(force=True)
@@ -96,7 +96,7 @@ def _as_traced(output: torch.Tensor) -> Callable[[Any], torch.Tensor]:
 
 
 def _stride_order(output: torch.Tensor) -> list[int] | None:
-    """The axes by falling strides; None if that is their order anyway."""
+    """Return the axes by descending stride; None if they are in that order already."""
     strides = [_hint(stride) for stride in output.stride()]
     extents = [_hint(extent) for extent in output.shape]
     axes = [axis for axis in range(len(strides)) if extents[axis] != 1]
@@ -106,5 +106,5 @@ def _stride_order(output: torch.Tensor) -> list[int] | None:
 
 
 def _hint(extent: Any) -> int:
-    """A number for an extent, found without a guard."""
+    """Return the hint for an extent, without adding a guard."""
     return int(extent.node.hint) if isinstance(extent, torch.SymInt) else int(extent)

@@ -1,8 +1,8 @@
 """Trace a `torch.fx` graph into a graph of ATen operators.
 
 The graph is interpreted once with fake tensors, whose extents may be symbols, while a dispatch mode records the ATen
-operators that run. So modules, functions, methods and Python arithmetic on shapes have PyTorch's semantics, and the
-result has the operators of `torch.export`. No element is computed and nothing of the model changes.
+operators that run. Modules, functions, methods and Python arithmetic on shapes thus have PyTorch's semantics, and the
+result has the operators of `torch.export`. No elements are computed, and the model is not changed.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from torch.utils import _pytree as pytree
 
 from mlcc.frontend.fx.decompositions import missing_decompositions
 
-_NAME_KEY = "mlcc_name"  # in the meta data of an ATen node: the name of the fx node that it ends
+_NAME_KEY = "mlcc_name"  # metadata key of the ATen node that ends an fx node: the fx node's name
 
 
 class ModelError(Exception):
-    """An error that the model raised as it was traced."""
+    """Raised for an error of the model during tracing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A traced graph. `bound` has an entry for each placeholder: a tensor of the model with its name, or None for an
-    input. The first `held` ones are tensors of the model that callers do not pass."""
+    """A traced graph. `bound` has an entry for each placeholder: a tensor of the model and its name, or None for an
+    input. The first `held` placeholders are tensors of the model, which callers do not pass."""
 
     module: torch.fx.GraphModule
     bound: tuple[tuple[str, torch.Tensor] | None, ...]
     held: int = 0
-    structure: pytree.TreeSpec | None = None  # of the results, which the graph gives as a flat list
+    structure: pytree.TreeSpec | None = None  # of the results, which the graph returns as a flat list
 
 
 def traced(model: torch.fx.GraphModule, inputs: Sequence[Any], mode: Any) -> Trace:
-    """The ATen graph of a graph module for inputs that belong to a FakeTensorMode. Raises ModelError."""
+    """Trace a graph module to an ATen graph for inputs of a FakeTensorMode. Raises ModelError."""
     places = _tensor_attributes(model)
     weights = {name: getattr(owner, attribute) for name, (owner, attribute) in _first_names(places).items()}
     fakes = {name: mode.from_tensor(tensor.detach(), static_shapes=True) for name, tensor in weights.items()}
@@ -67,7 +67,8 @@ def _run(model: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
 
 @contextmanager
 def one_convolution() -> Iterator[None]:
-    """Convolutions of one backend: which one it is decides strides only, but choosing by size would be a guard."""
+    """Use a single convolution backend inside the `with`: choosing one by size would add a guard, and the choice
+    affects only strides."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -92,7 +93,7 @@ class _Recorder(torch.fx.Interpreter):  # type: ignore[misc]
 
 
 def _name_nodes(graph: torch.fx.Graph, weights: Sequence[str], model: torch.fx.Graph) -> None:
-    """Call placeholders as the model calls them, and other nodes as the fx nodes that they end."""
+    """Name placeholders as in the model, and other nodes after the fx nodes that they end."""
     given = [node.name for node in model.find_nodes(op="placeholder")]
     for node, name in zip(graph.find_nodes(op="placeholder"), [*weights, *given], strict=False):
         node._rename(name)
@@ -109,7 +110,7 @@ _TensorAttributes = dict[
 
 
 def _tensor_attributes(model: torch.nn.Module) -> _TensorAttributes:
-    """Return the places of parameters, buffers and other tensor attributes; a tied tensor has several."""
+    """Return the parameters, buffers and other tensor attributes by name; a tied tensor has several names."""
     places: _TensorAttributes = {}
     for prefix, module in model.named_modules(remove_duplicate=True):
         for held in (module._parameters, module._buffers, module.__dict__):
@@ -120,7 +121,7 @@ def _tensor_attributes(model: torch.nn.Module) -> _TensorAttributes:
 
 
 def _first_names(places: _TensorAttributes) -> _TensorAttributes:
-    """The first place of each tensor."""
+    """Keep the first name of each tensor."""
     by_tensor: dict[int, str] = {}
     for name, (owner, attribute) in places.items():
         by_tensor.setdefault(id(getattr(owner, attribute)), name)
@@ -129,7 +130,7 @@ def _first_names(places: _TensorAttributes) -> _TensorAttributes:
 
 @contextmanager
 def _tensors_replaced(places: _TensorAttributes, by_tensor: Mapping[int, torch.Tensor]) -> Iterator[None]:
-    """The model with other tensors in its attributes, while the block runs."""
+    """Replace the tensors in the model's attributes inside the `with`."""
     before: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for owner, attribute in places.values():

@@ -1,4 +1,4 @@
-"""From an fx graph and the types of its inputs to a relax module."""
+"""Translate an fx graph to a relax module, given the types of its inputs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from mlcc.ir import relax
 from mlcc.ir.module import IRModule
 from mlcc.ops.relations import variables
 
-# Example sizes of symbols, by which PyTorch decides branches, tried in turn: multiples of 32, as image networks need
-# them, then small ones, which fit tables of positions. Symbols get different ones.
+# Example sizes of symbols, by which PyTorch decides branches, tried in turn: first multiples of 32, for image networks,
+# then small ones, for tables of positions. Different symbols get different sizes.
 _EXAMPLE_SIZES = ([32 * n for n in (3, 5, 7, 11, 13, 17, 19, 23)], [5, 7, 11, 13, 17, 19, 23, 29])
 
 
@@ -31,7 +31,7 @@ def translated(
     model: torch.fx.GraphModule, types: Sequence[relax.TensorStructInfo], *, converters: Mapping[str, Converter],
     keep_params: bool, unwrap: bool,
 ) -> IRModule:  # fmt: skip
-    """The module of a graph. Raises CompileError that lists everything that cannot be imported."""
+    """Translate a graph to a module. Raises CompileError that lists everything that cannot be imported."""
     _check_count(model, len(types))
     trace, given, ranges = _weakest_trace(model, types)
     program = replace(program_of(trace, type(model).__name__), ranges=ranges)
@@ -53,8 +53,9 @@ def _check_count(model: torch.fx.GraphModule, count: int) -> None:
     """Raise CompileError E1031 if the graph takes another number of inputs."""
     nodes = list(model.graph.find_nodes(op="placeholder"))
     if not len([node for node in nodes if not node.args]) <= count <= len(nodes):
-        message = f"the graph takes {', '.join(node.name for node in nodes) or 'no inputs'}: {count} are described"
-        raise CompileError(error("E1031", message, help="`input_info` has an entry for each, in this order"))
+        names = ", ".join(node.name for node in nodes) or "no inputs"
+        message = f"the graph takes {names}, but `input_info` describes {count}"
+        raise CompileError(error("E1031", message, help="give `input_info` an entry for each input, in this order"))
 
 
 def _weakest_trace(
@@ -62,7 +63,7 @@ def _weakest_trace(
 ) -> tuple[Trace, FakeInputs, dict[str, tuple[int, int | None]]]:
     """Return the trace with the weakest guards on the symbols, and the ranges of symbols for which it is valid.
 
-    Raises CompileError E1030 where PyTorch cannot run the graph, E1032 where no trace is right for all sizes.
+    Raises CompileError E1030 if PyTorch cannot run the graph, E1032 if no trace is valid for all sizes.
     """
     traces: list[tuple[Trace, FakeInputs, dict[str, tuple[int, int | None]]]] = []
     problems: list[CompileError | ModelError] = []
@@ -89,7 +90,7 @@ def _reason(problem: Exception) -> str:
     """Return the first paragraph of PyTorch's message, and the node that caused it."""
     what, _, where = str(problem).partition("\n\nWhile executing ")
     node = where.partition(" ")[0]
-    return f"PyTorch does not run the graph with these inputs: {what.strip()}" + (f" (at `{node}`)" if node else "")
+    return f"PyTorch cannot run the graph with these inputs: {what.strip()}" + (f" (at `{node}`)" if node else "")
 
 
 def _example_sizes(symbols: Sequence[str]) -> Iterator[dict[str, int]]:
@@ -98,7 +99,7 @@ def _example_sizes(symbols: Sequence[str]) -> Iterator[dict[str, int]]:
 
 
 def _nest(structure: pytree.TreeSpec, results: list[Any]) -> list[Any]:
-    """Results as the model returns them: tuples for its tuples, lists and dicts, whose keys are dropped as None is."""
+    """Nest the results as the model does: tuples for its tuples, lists and dicts; keys and None are dropped."""
     nested = _as_tuples(pytree.tree_unflatten(results, structure))
     return nested if isinstance(nested, list) else [nested]
 

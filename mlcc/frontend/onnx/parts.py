@@ -74,6 +74,6 @@ def standard(t: OnnxTranslator, node: OnnxNode, operator: str, version: int, *in
     """Apply a version of a standard ONNX operator to a node's attributes and these inputs; return the first output."""
     convert = converter("", operator, version)
     if convert is None:
-        raise Unsupported(f"there is no way to import `{operator}`")
+        raise Unsupported(f"there is no converter for `{operator}`")
     outputs = convert(t, node, *inputs)
     return t.emit(outputs if isinstance(outputs, relax.Expr) else outputs[0])
