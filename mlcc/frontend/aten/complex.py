@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}  # dtypes of real and imaginary parts
 
-# Operators that move or add elements apply to each part on its own. The arguments are those that may be complex.
+# Operators that move or add elements apply to each part separately. Values are the arguments that may be complex.
 _BY_PARTS = {
     name: arguments
     for arguments, names in {
@@ -40,7 +40,7 @@ _CONVERTERS: dict[str, Converter] = {}
 
 @dataclass(frozen=True)
 class Complex:
-    """A tensor of complex numbers: two of one shape and dtype."""
+    """A tensor of complex numbers: two tensors of the same shape and dtype."""
 
     re: relax.Expr
     im: relax.Expr
@@ -52,12 +52,12 @@ class Complex:
 
 def refused() -> Unsupported:
     """Return the error for a complex parameter or result."""
-    text = "complex numbers cannot come into a program or out of it"
+    text = "inputs and outputs of a program cannot be complex"
     return Unsupported(text, "use torch.view_as_real and torch.view_as_complex")
 
 
 def converts_complex(*targets: str) -> Callable[[Converter], Converter]:
-    """Register the converter of operators for operands of which one at least is complex, a tensor or a number."""
+    """Register a converter of operators for operands of which at least one is complex, a tensor or a number."""
 
     def register(convert: Converter) -> Converter:
         _CONVERTERS.update(dict.fromkeys(targets, convert))
@@ -76,13 +76,13 @@ def complex_converter(target: str, arguments: Mapping[str, Any], real: Converter
     name = _name(target)
     if not any(isinstance(leaf, (Complex, complex)) for leaf in _leaves(list(arguments.values()))):
         if real is None:
-            raise Unsupported("it is supported of complex numbers only")
+            raise Unsupported("it is supported for complex numbers only")
         return real
     if name in _CONVERTERS:
         return _CONVERTERS[name]
     if name in _BY_PARTS and real is not None:
         return _by_parts(real, _BY_PARTS[name][: 1 if name in _OTHER_FOR_SHAPE else None])
-    raise Unsupported("it is not supported of complex numbers")
+    raise Unsupported("it is not supported for complex numbers")
 
 
 def _name(target: str) -> str:
@@ -94,7 +94,7 @@ def _by_parts(real: Converter, names: Sequence[str]) -> Converter:
 
     def convert(t: Any, **arguments: Any) -> Any:
         if arguments.get("alpha", 1) != 1:
-            raise Unsupported("`alpha` is not supported of complex numbers")
+            raise Unsupported("`alpha` is not supported for complex numbers")
         halves = []
         for part in ("re", "im"):
             own = {n: _part(t, v, part, arguments) if n in names else _real(v) for n, v in arguments.items()}
@@ -115,12 +115,12 @@ def _part(t: Translator, value: Any, part: str, arguments: Mapping[str, Any]) ->
 
 
 def _real(value: Any) -> Any:
-    """Replace a complex argument of which only the shape is used by its real part."""
+    """Return the real part of a complex argument whose shape alone is used."""
     return value.re if isinstance(value, Complex) else value
 
 
 def as_complex(t: Emitter, value: Any, dtype: str) -> Complex:
-    """An operand as complex numbers with parts of a dtype. Numbers become tensors of rank 0."""
+    """Convert an operand to complex numbers with parts of a dtype. Numbers become tensors of rank 0."""
     if isinstance(value, Complex):
         return value.map(lambda part: t.cast(part, dtype))
     if isinstance(value, relax.Expr):
@@ -128,7 +128,7 @@ def as_complex(t: Emitter, value: Any, dtype: str) -> Complex:
     if isinstance(value, (bool, int, float, complex)):
         number = complex(value)
         return Complex(t.scalar(number.real, dtype), t.scalar(number.imag, dtype))
-    raise Unsupported("a number of run time with complex numbers")
+    raise Unsupported("a run-time number together with complex numbers")
 
 
 def _leaves(value: Any) -> list[Any]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def decomposed(exported: torch.export.ExportedProgram, targets: Iterable[str]) -> torch.export.ExportedProgram:
-    """The program with these operators decomposed where PyTorch knows how; itself if it knows for none."""
+    """Decompose these operators as far as PyTorch has decompositions; return the program itself if it has none."""
     import torch
 
     known = torch.export.default_decompositions()
@@ -23,7 +23,7 @@ def decomposed(exported: torch.export.ExportedProgram, targets: Iterable[str]) -
 
 
 def _overload(torch: Any, target: str) -> Any:
-    """Return the operator of a name; for an in-place operator its functional form, which decomposition sees."""
+    """Return the operator of a name; for an in-place operator its functional form, to which decompositions apply."""
     namespace, _, rest = target.partition(".")
     name, _, overload = rest.rpartition(".")
     if name.endswith("_") and not name.endswith("__"):

@@ -1,7 +1,7 @@
 """Functionalization: in-place operators become functional, writes through views update the viewed tensor.
 
 A view records its base. A write makes a new version of a value; through a view, also of each base up to the tensor that
-owns the storage. Other views of that storage are derived again at their next use.
+owns the storage. Other views of that storage are rederived at their next use.
 Inputs and buffers that a program writes to become outputs.
 """
 
@@ -46,7 +46,7 @@ def functional(program: Program, refuse: Refuse) -> Program:
 
 
 def _shared_inputs(program: Program) -> dict[str, str]:
-    """Inputs that share memory with another one that is used: name -> the other's name."""
+    """Map inputs that share memory with another used input to that input's name."""
     used = {ref.name for node in program.graph.nodes for ref in refs(node.arguments.values())}
     by_storage: dict[str, list[str]] = {}
     for given in program.inputs:
@@ -76,7 +76,7 @@ class _Value:
 
 
 class Functional:
-    """Rewrites one graph."""
+    """Functionalizes one graph."""
 
     def __init__(self, graph: Graph, refuse: Refuse, shared: Mapping[str, str]) -> None:
         self.given, self.refuse, self.shared = graph, refuse, shared
@@ -85,11 +85,11 @@ class Functional:
         self.values: dict[str, _Value] = {}
         self.taken = {name for node in graph.nodes for name in node.outputs if name} | set(graph.inputs)
         self.node: AtenNode | None = None
-        # whether it matters which values are views
+        # whether the graph needs to track which values are views
         self.looks = any(written_name(n.target) or n.target.startswith("aten.as_strided.") for n in graph.nodes)
 
     def graph(self) -> Graph:
-        """The graph without writes."""
+        """Return the graph without in-place operators."""
         for node in self.given.nodes:
             self.node = node
             try:
@@ -110,13 +110,13 @@ class Functional:
         name = written_name(node.target)
         if name is None:
             self._without_write(node)
-        elif name in _METADATA_ONLY:  # in place, but nothing is written: from here on the result is used
+        elif name in _METADATA_ONLY:  # changes only metadata, not memory: later nodes use the result
             self._without_write(replace(node, target=f"aten.{name}.{node.target.rpartition('.')[2]}"))
         else:
             self._write(node, name)
 
     def _without_write(self, node: AtenNode) -> None:
-        """A node that writes nothing; its results may be views."""
+        """Add a node that writes nothing; its results may be views."""
         if node.target.startswith("aten.as_strided."):
             node = self._as_strided_of_owner(node)
         arguments = {key: self._resolve(value) for key, value in node.arguments.items()}
@@ -127,22 +127,22 @@ class Functional:
                 self._add_view(name, view, Ref(name))
 
     def _as_strided_of_owner(self, node: AtenNode) -> AtenNode:
-        """`as_strided` of a view as one of the tensor that owns the memory: places are counted in there."""
+        """Rewrite `as_strided` of a view to one of the tensor that owns the memory, in which offsets are counted."""
         given = node.arguments.get("self")
         owner = given.name if isinstance(given, Ref) else ""
         while owner in self.values and self.values[owner].parent is not None:
             owner = self.values[owner].parent or owner
         if not is_contiguous(self._meta(owner)):
-            raise Unsupported("places in memory of a tensor that does not lie in order")
+            raise Unsupported("`as_strided` of a tensor that is not contiguous")
         if Ref(owner) != given and not isinstance(node.arguments.get("storage_offset"), int):
-            raise Unsupported("places in memory that are counted from where a view begins")
+            raise Unsupported("`as_strided` with an offset relative to a view")
         return replace(node, arguments={**node.arguments, "self": Ref(owner)})
 
     def _write(self, node: AtenNode, name: str) -> None:
         written = node.arguments.get("self")
         meta = self.metas.get(written.name) if isinstance(written, Ref) else None
         if not isinstance(written, Ref) or not isinstance(meta, TensorMeta):
-            raise Unsupported("it writes to something that is no tensor of the program")
+            raise Unsupported("it writes to something that is not a tensor of the program")
         arguments = {key: self._resolve(value) for key, value in node.arguments.items()}
         result = node.outputs[0] if node.outputs else None
         new = self._new_value(node, name, arguments, meta, result)
@@ -168,10 +168,10 @@ class Functional:
         return self.emit(f"aten.{name}.{node.target.rpartition('.')[2]}", arguments, meta, result, casts=True)
 
     def _converted(self, source: Argument, meta: TensorMeta, result: str | None) -> Ref:
-        """A value in the dtype and shape of the tensor that it is copied to."""
+        """Convert a value to the dtype and shape of the tensor that it is copied to."""
         known = self.metas.get(source.name) if isinstance(source, Ref) else None
         if not isinstance(source, Ref) or not isinstance(known, TensorMeta):
-            raise Unsupported("what it copies is no tensor of the program")
+            raise Unsupported("what it copies is not a tensor of the program")
         if known.dtype != meta.dtype:
             source = self._cast(source, replace(known, dtype=meta.dtype))
         if known.shape == meta.shape:
@@ -206,7 +206,7 @@ class Functional:
         return f"{hint}_{number}"
 
     def _value(self, name: str) -> _Value:
-        """A value; one that no view made owns its memory."""
+        """Return the state of a value; a value that is not a view owns its memory."""
         if name not in self.values:
             self.values[name] = _Value(_Storage(Ref(name)), None, None, Ref(name), 0)
         return self.values[name]
@@ -230,11 +230,11 @@ class Functional:
         rewriter = Functional(graph, self.refuse, {})
         rewritten = rewriter.graph()
         if any(rewriter.changed(name) for name in graph.inputs):
-            raise Unsupported("a graph inside it writes to a tensor from outside")
+            raise Unsupported("a nested graph writes to a tensor of the outer graph")
         return rewritten
 
     def _read(self, name: str) -> Ref:
-        """Return the current version of a value. A view is derived again if its storage was written to since."""
+        """Return the current version of a value. A view is rederived if its storage was written to since."""
         value = self.values.get(name)
         if value is None:
             return Ref(name)
@@ -248,11 +248,11 @@ class Functional:
         return value.current
 
     def _assign(self, name: str, new: Ref) -> None:
-        """Let a value be `new` from here on, and with it all that shares its memory."""
+        """Set a value to `new`, and with it all values that share its memory."""
         value = self._value(name)
         if value.parent is None:
             if name in self.shared:
-                raise Unsupported(f"it writes to `{name}`, whose memory is that of `{self.shared[name]}`, too")
+                raise Unsupported(f"it writes to `{name}`, which shares memory with `{self.shared[name]}`")
             value.storage.current = new
             value.storage.version += 1
         else:

@@ -48,7 +48,7 @@ class TensorMeta:
 
     dtype: str  # as mlcc calls it: `float32`, `bfloat16`, `bool`
     shape: tuple[Extent, ...]
-    strides: tuple[Extent, ...] | None = None  # in elements; None where nobody states them
+    strides: tuple[Extent, ...] | None = None  # in elements; None if not stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,17 @@ class AtenNode:
     """A call of an operator."""
 
     target: str  # `aten.conv2d.default`, `operator.add`, `higher_order.cond`
-    # By the names of the operator's schema, where defaults may be absent; `arg0`, `arg1`, ... where there is no schema
+    # By the names of the operator's schema, where defaults may be absent; `arg0`, `arg1`, ... without a schema
     arguments: Mapping[str, Argument]
-    outputs: tuple[str | None, ...]  # names of the values it gives; None for one that the graph drops
+    outputs: tuple[str | None, ...]  # names of the results; None for an unused one
     place: Place
-    is_list: bool = False  # the operator gives a list or tuple, also where that has one element
-    casts: bool = False  # the result is brought to the dtype that is stated, as in-place operators do
+    is_list: bool = False  # the operator returns a list or tuple, possibly of one element
+    casts: bool = False  # the result is cast to the stated dtype, as in-place operators do
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in the order in which they run."""
+    """Nodes in execution order."""
 
     inputs: tuple[str, ...]  # "" for one that is a constant
     nodes: tuple[AtenNode, ...]
@@ -87,9 +87,9 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A tensor that the program holds. `load` gives its elements in mlcc's storage type, mapped where possible.
+    """A tensor stored in the program. `load` returns its elements in mlcc's storage type, memory-mapped if possible.
 
-    Weights of one `storage` share memory; those that have the same `layout` in it, too, are one tensor.
+    Weights of the same `storage` share memory; those that also have the same `layout` are the same tensor.
     """
 
     dtype: str
@@ -116,7 +116,7 @@ class Output:
 
     value: Argument
     kind: str  # user, buffer_mutation, user_input_mutation, other kinds as torch calls them
-    target: str = ""  # the buffer or input that it is the new value of
+    target: str = ""  # the buffer or input whose new value it is
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,16 +27,16 @@ def from_exported_program(
     dim_names: Mapping[str, Any] | None = None, keep_state_as_input: bool = False, allow_packed: bool = False,
     dtype: str | None = None,
 ) -> IRModule:  # fmt: skip
-    """The module of an exported program; `main` takes the user's inputs, weights are bound.
+    """Import an exported program. `main` takes the user's inputs; weights are bound.
 
     With `keep_params_as_input` the model's parameters follow the inputs, named `p_...`, and the attribute `params` has
-    their values (`detach_params` takes them off). The result is a tuple, of one too, unless `unwrap_unit_return_tuple`.
-    Buffers and inputs that the program writes to come back after the results, the attribute `mutated` names them;
-    with `keep_state_as_input` such buffers are the last parameters, too, in the order in which they come back. With
-    `run_ep_decomposition` PyTorch decomposes operators that have no converter, and only those. `dim_names` gives
+    their values (`detach_params` removes them). The result is a tuple, even of one, unless `unwrap_unit_return_tuple`.
+    Buffers and inputs that the program writes to are returned after the results, and the attribute `mutated` names
+    them; with `keep_state_as_input` such buffers are also the last parameters, in the order in which they are returned.
+    With `run_ep_decomposition` PyTorch decomposes operators that have no converter, and only those. `dim_names` gives
     symbolic extents names: `{"x.0": "batch"}`. With `allow_packed` an operator that has no converter becomes a call of
-    a packed function of its name. `dtype`, `float16` or `bfloat16`, is what float32 inputs, results and weights
-    become; see `mlcc.frontend.precision`.
+    a packed function of its name. `dtype`, `float16` or `bfloat16`, is what float32 inputs, results and weights become;
+    see `mlcc.frontend.precision`.
 
     Raises CompileError that lists everything that cannot be imported.
     """
@@ -66,7 +66,7 @@ def from_pt2(
     dim_names: Mapping[str, Any] | None = None, keep_state_as_input: bool = False, allow_packed: bool = False,
     dtype: str | None = None,
 ) -> IRModule:  # fmt: skip
-    """The module of the program in a `.pt2` file, which is read without PyTorch. See `from_exported_program`."""
+    """Import the program in a `.pt2` file, which is read without PyTorch. See `from_exported_program`."""
     import os
 
     from mlcc.frontend.aten.pt2 import read_pt2

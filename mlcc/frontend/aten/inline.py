@@ -61,7 +61,7 @@ class _Inliner:
                 names[result] = self.known(value, inside)
 
     def known(self, value: Argument, names: Mapping[str, Argument]) -> Argument:
-        """An argument with the names that its values have outside."""
+        """Replace the values in an argument by their outer values."""
         if isinstance(value, Ref):
             return names.get(value.name, value)
         if isinstance(value, (tuple, list)):
@@ -69,7 +69,7 @@ class _Inliner:
         return value
 
     def _rename_value(self, name: str, meta: Meta | None, names: dict[str, Argument]) -> None:
-        """Give a value inside a name that nothing outside has."""
+        """Give an inner value a name that is unused outside."""
         fresh, number = name, 1
         while fresh in self.taken:
             fresh, number = f"{name}_{number}", number + 1

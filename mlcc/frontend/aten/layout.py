@@ -1,6 +1,6 @@
 """Memory layout of tensors as the exporter states it: decides whether a reshaped tensor is a view or a copy.
 
-Extents and strides may be expressions. A property is tested for several sizes, which have to agree.
+Extents and strides may be expressions. A property is tested for several sizes, which must agree.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _Layout = tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides
 def _decide(question: Callable[..., bool], *metas: TensorMeta) -> bool:
     answers = {question(*(_sample_layout(meta, sample) for meta in metas)) for sample in _SAMPLES}
     if len(answers) > 1:
-        raise Unsupported("whether it is a view depends on its sizes")
+        raise Unsupported("whether it is a view or a copy depends on its sizes")
     return answers.pop()
 
 
 def _sample_layout(meta: TensorMeta, sample: int) -> _Layout:
     if meta.strides is None:
-        raise Unsupported("the program does not state how a tensor lies in memory")
+        raise Unsupported("the program does not state the strides of a tensor")
     return _numbers(meta.shape, sample), _numbers(meta.strides, sample)
 
 
@@ -64,12 +64,12 @@ def _evaluate_sample(text: str, sample: int) -> int:
     }
     number = tir.const_int(parse_extent(text, symbols))
     if number is None:
-        raise Unsupported(f"`{text[:200]}` is no extent")
+        raise Unsupported(f"`{text[:200]}` is not an extent")
     return number
 
 
 def _canonical_layout(shape: Sequence[int], strides: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Extents and strides, but strides that nothing depends on."""
+    """Return extents and strides, with irrelevant strides set to 0."""
     if 0 in shape:
         return tuple((n, 0) for n in shape)
     return tuple((n, s if n != 1 else 0) for n, s in zip(shape, strides, strict=True))
@@ -84,7 +84,7 @@ def _contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _view_strides(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
-    """The strides that a tensor has in another shape; None if its elements must move. See torch's `computeStride`."""
+    """Return the strides of a tensor viewed in another shape; None if a copy is needed. See torch's `computeStride`."""
     if 0 in shape or not shape:
         return _contiguous_strides(wanted)
     result = [0] * len(wanted)

@@ -1,4 +1,4 @@
-"""A live `torch.export.ExportedProgram` as plain data, equal to the data of its `.pt2` file."""
+"""Convert a live `torch.export.ExportedProgram` to plain data, equal to the data of its `.pt2` file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KINDS = {"constant_tensor": "constant", "user_input": "user"}
 
 
 def program_of(exported: torch.export.ExportedProgram, name: str = "exported program") -> Program:
-    """The program as plain data; weights share memory with the exported ones."""
+    """Convert the program to plain data; weights share memory with the exported ones."""
     graph = graph_of(exported.graph_module)
     signature = exported.graph_signature
     inputs = tuple(
@@ -54,7 +54,7 @@ def program_of(exported: torch.export.ExportedProgram, name: str = "exported pro
 
 
 def _range_end(value: Any) -> int | None:
-    """An end of a range; infinities have no number."""
+    """Return the end of a range as a number; None for infinities."""
     try:
         return int(str(value))
     except ValueError:
@@ -62,7 +62,7 @@ def _range_end(value: Any) -> int | None:
 
 
 def weight_of(tensor: torch.Tensor, key: str = "") -> Weight:
-    """A tensor that a program holds; its elements are read when it loads."""
+    """Return a tensor of the program as a weight, whose elements are read on demand."""
 
     def load() -> Any:
         import torch
@@ -88,7 +88,7 @@ def _plain_name(constant: Any) -> str:
 
 
 def graph_of(module: torch.fx.GraphModule) -> Graph:
-    """The nodes of a graph module."""
+    """Convert a graph module to plain data."""
     values: dict[str, Meta] = {}
     inputs: list[str] = []
     nodes: list[AtenNode] = []
@@ -113,7 +113,7 @@ def _is_runtime_value(value: Any) -> bool:
 
 
 def _is_unpacking(node: Any) -> bool:
-    """Return True if a node is a `getitem` of a node whose results are values with separate names."""
+    """Return True if a node is a `getitem` that only names one result of a multi-result node."""
     return _is_getitem(node) and hasattr(node.args[0], "users") and _is_unpacked(node.args[0])
 
 
@@ -124,7 +124,7 @@ def _is_getitem(node: Any) -> bool:
 
 
 def _is_unpacked(node: Any) -> bool:
-    """Return True if a node has several results and all its users are `getitem` nodes."""
+    """Return True if a node has several results and is used only by `getitem` nodes."""
     value = node.meta.get("val")
     if not isinstance(value, (list, tuple)) or not all(_is_getitem(user) for user in node.users):
         return False
@@ -234,7 +234,7 @@ def _expression(expression: Any) -> Extent | Any:
 
 
 def _place(node: Any) -> Place:
-    """The innermost module, and the innermost line of the user's own program."""
+    """Return the innermost module and the innermost line of the user's own program."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     module, kind = stack[-1] if stack and not str(stack[-1][0]).startswith("_empty") else ("", "")
     name = kind if isinstance(kind, str) else getattr(kind, "__qualname__", "")

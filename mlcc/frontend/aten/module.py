@@ -1,4 +1,4 @@
-"""The module of a program: `main` with its parameters and results, the ranges of symbols, the weights."""
+"""Build the module of a program: `main` with its parameters and results, the ranges of symbols, and the weights."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from mlcc.ir.dtypes import DType
 from mlcc.ir.module import IRModule
 from mlcc.ops import values
 
-_MIN_SYMBOL = 2  # PyTorch takes symbols to be at least so much, and runs its programs with less
+_MIN_SYMBOL = 2  # PyTorch assumes this lower bound of symbols, but also runs programs with smaller sizes
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of the conversion of a program to a module."""
 
-    keep_params: bool = False  # parameters of the model are parameters of `main`
-    keep_state: bool = False  # buffers that the program changes are parameters of `main`
-    unwrap: bool = False  # one result is no tuple
+    keep_params: bool = False  # make parameters of the model parameters of `main`
+    keep_state: bool = False  # make buffers that the program changes parameters of `main`
+    unwrap: bool = False  # return a single result without a tuple
     dim_names: Mapping[str, Any] = field(default_factory=dict)
     converters: Mapping[str, Converter] = field(default_factory=dict)
-    nest_results: Callable[[list[Any]], list[Any]] = list  # results as the model returns them, nested
+    nest_results: Callable[[list[Any]], list[Any]] = list  # nests results as the model returns them
     allow_packed: bool = False  # operators without a converter become packed functions
 
 
 def translate(program: Program, options: Options = Options()) -> IRModule:  # noqa: B008
-    """The module of a program. Raises CompileError that lists everything that cannot be imported."""
+    """Translate a program to a module. Raises CompileError that lists everything that cannot be imported."""
     try:
         return _translate(program, options)
-    except Unsupported as problem:  # of inputs or results: those of nodes are gathered
+    except Unsupported as problem:  # for inputs or results; those of nodes are collected
         raise CompileError(error("E1002", f"{program.name}: {problem.reason}", help=problem.help)) from None
 
 
@@ -69,7 +69,7 @@ def _translate(program: Program, options: Options) -> IRModule:
 
 
 def _result(t: Translator, value: Any) -> Any:
-    """Return a result, a tensor or a number; None for results that are no computed values, such as strings."""
+    """Return a result, a tensor or a number; None for results that are not computed values, such as strings."""
     argument = t.argument(value)
     if argument is None or isinstance(argument, str):
         return None
@@ -101,7 +101,7 @@ class _Main:
         self._constants: dict[Any, relax.Constant | Complex] = {}
 
     def parameters(self) -> list[relax.Var]:
-        """The parameters; weights that are no parameters become constants where the program uses them."""
+        """Return the parameters; other weights that the program uses become constants."""
         users = [given for given in self.program.inputs if given.kind == "user"]
         for given in users:
             self._declare(self._meta(given))
@@ -128,14 +128,14 @@ class _Main:
         return self.program.graph.values.get(given.value)
 
     def _declare(self, meta: TensorMeta | NumberMeta | None) -> None:
-        """Create the symbols that are whole extents, not parts of an expression."""
+        """Create variables for the symbols that are extents themselves, not parts of an expression."""
         extents: Iterable[Any] = meta.shape if isinstance(meta, TensorMeta) else [meta.value] if meta else []
         for extent in extents:
             if isinstance(extent, str) and extent.isidentifier() and extent not in self.t.symbols:
                 self.t.symbols[extent] = self.names.variable(extent)
 
     def _user_parameter(self, given: Input) -> relax.Var | None:
-        """A parameter; None for an input that the program was exported with as a constant."""
+        """Create a parameter for an input; None for an input that the export fixed to a constant."""
         meta = self._meta(given)
         if isinstance(meta, TensorMeta):
             param = self._tensor_parameter(given.value, meta)
@@ -176,7 +176,7 @@ class _Main:
         return param
 
     def _constant(self, given: Input) -> relax.Constant | Complex:
-        """A weight as a constant; tensors that share all their memory are one."""
+        """Return a weight as a constant; tensors with identical memory are one constant."""
         weight = self.program.weights[given.target]
         key = (weight.storage, weight.layout, weight.shape, weight.dtype) if weight.storage else given.target
         if key not in self._constants:
@@ -193,7 +193,7 @@ class _Main:
     # ------------------------------------------------------------ sizes
 
     def bounds(self) -> dict[str, dict[str, int]]:
-        """The ranges of symbols, as attributes of `main`."""
+        """Return the ranges of symbols as attributes of `main`."""
         symbols = self.t.symbols
         ranges = {v.name: r for s, r in self.program.ranges.items() if isinstance(v := symbols.get(s), tir.Var)}
         least = {name: low for name, (low, _) in ranges.items() if low > 0}

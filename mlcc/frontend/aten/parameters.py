@@ -1,4 +1,4 @@
-"""Names for symbolic extents, and the values of symbols from extents that are expressions over them."""
+"""Names of symbolic extents, and solving extents that are expressions for their symbols."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mlcc.ir import tir
 
 
 class Names:
-    """Names of symbolic sizes: the user's, else PyTorch's (`s77`).
+    """Names of symbolic sizes: the user's, or else PyTorch's (`s77`).
 
     The user names an extent by input and axis (`{"x.0": "batch"}`, `{"x": {0: "batch"}}`, `{"x": ["batch", None]}`) or
-    by PyTorch's name for it. Raises CompileError E1013 for names that fit nothing.
+    by PyTorch's name for it. Raises CompileError E1013 for names that match nothing.
     """
 
     def __init__(self, program: Program, given: Mapping[str, Any]) -> None:
@@ -58,25 +58,25 @@ class Names:
         if shape is None:
             raise _name_error(f"the program has no input `{user}`", did_you_mean(user, self._shapes))
         if not -len(shape) <= axis < len(shape):
-            raise _name_error(f"`{user}` has {len(shape)} dimensions, there is no `{where}`", None)
+            raise _name_error(f"`{user}` has {len(shape)} dimensions, so there is no `{where}`", None)
         extent = shape[axis]
         if extent == name:
             return
         if not isinstance(extent, str) or not extent.isidentifier():
-            help = "export the program with `dynamic_shapes` for it" if isinstance(extent, int) else None
-            raise _name_error(f"`{where}` is {extent}, which has no name", help)
+            help = "export the program with `dynamic_shapes` for this extent" if isinstance(extent, int) else None
+            raise _name_error(f"`{where}` is {extent}, which cannot be named", help)
         self._assign(where, extent, str(name))
 
     def _assign(self, where: str, symbol: str, name: str) -> None:
         known = self._names.setdefault(symbol, name)
         other = next((s for s, n in self._names.items() if n == name and s != symbol), None)
         if known != name:
-            raise _name_error(f"`{where}` and another extent are equal: call both `{known}` or `{name}`", None)
+            raise _name_error(f"`{where}` and another extent are equal: name both `{known}` or `{name}`", None)
         if not name.isidentifier() or other is not None:
             why = (
-                "is no name"
+                "is not an identifier"
                 if other is None
-                else f"would stand for two extents that may differ, `{other}` and `{symbol}`"
+                else f"would name two extents that may differ, `{other}` and `{symbol}`"
             )
             raise _name_error(f"`{name}` {why}", None)
 
@@ -89,9 +89,9 @@ def solved(text: str, unknown: Sequence[str], extent: tir.Expr, symbols: Mapping
     """Solve an equation that is linear in a symbol for the symbol. Raises Unsupported."""
     name = unknown[0]
     if len(unknown) > 1:
-        raise Unsupported(f"an input's extent is `{text}`, from which {' and '.join(unknown)} cannot be found")
+        raise Unsupported(f"an input's extent is `{text}`, which cannot be solved for {' and '.join(unknown)}")
     zero, one, two = (parse_extent(text, {**symbols, name: c.const(n, "int64")}) for n in (0, 1, 2))
     factor, more = tir.const_int(c.sub(one, zero)), tir.const_int(c.sub(two, one))
     if factor is None or factor < 1 or factor != more:
-        raise Unsupported(f"an input's extent is `{text}`, from which {name} cannot be found")
+        raise Unsupported(f"an input's extent is `{text}`, which cannot be solved for {name}")
     return c.floordiv(c.sub(extent, zero), c.const(factor, "int64"))

@@ -1,6 +1,6 @@
-"""Type promotion of PyTorch: the dtype an operator computes in, given tensors, tensors of rank 0 and numbers.
+"""Type promotion of PyTorch: the dtype in which an operator computes, given tensors, rank-0 tensors and numbers.
 
-A tensor decides over a tensor of rank 0, and that over a number, unless the weaker one is of a higher category
+Tensors take precedence over rank-0 tensors, and these over numbers, unless the weaker operand is of a higher category
 (bool < integer < float): https://pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A float that is known at run time: a tensor of rank 0, which promotes as a Python number does."""
+    """A float known at run time only: a tensor of rank 0 that promotes like a Python number."""
 
     value: relax.Expr
 
@@ -45,7 +45,7 @@ def is_float(dtype: str) -> bool:
 
 
 def promote(a: str, b: str) -> str:
-    """The least dtype that both convert to (`torch.promote_types`)."""
+    """Return the smallest dtype that both convert to (`torch.promote_types`)."""
     if a == b:
         return a
     low, high = sorted((a, b), key=category)
@@ -55,7 +55,7 @@ def promote(a: str, b: str) -> str:
         return "float32" if {a, b} == {"float16", "bfloat16"} else max(a, b, key=_FLOATS.index)
     if {a, b} <= {"uint8", *_SIGNED}:
         return _promote_integers(a, b)
-    raise Unsupported(f"there is no dtype for {a} and {b} together")
+    raise Unsupported(f"{a} and {b} have no common dtype")
 
 
 def _promote_integers(a: str, b: str) -> str:
@@ -66,7 +66,7 @@ def _promote_integers(a: str, b: str) -> str:
 
 
 def result_type(t: Translator, *values: Operand) -> str:
-    """The dtype that operands are brought to (`torch.result_type`)."""
+    """Return the dtype to which operands are promoted (`torch.result_type`)."""
     tensors, scalars, numbers = "", "", ""
     for value in values:
         if not isinstance(value, relax.Expr):
@@ -83,14 +83,14 @@ def _join(a: str, b: str) -> str:
 
 
 def _outrank(stronger: str, weaker: str) -> str:
-    """The stronger dtype, unless the weaker one is of a higher category."""
+    """Return the stronger dtype, or the promoted one if the weaker is of a higher category."""
     if not stronger or not weaker:
         return stronger or weaker
     return promote(stronger, weaker) if category(weaker) > category(stronger) else stronger
 
 
 def number_type(value: Operand) -> str:
-    """The dtype that a number has by itself."""
+    """Return the dtype of a number on its own."""
     if isinstance(value, tir.Expr):
         return "bool" if value.dtype.is_bool else "int64" if value.dtype.is_int else _DEFAULT_FLOAT
     if isinstance(value, bool):
@@ -99,21 +99,21 @@ def number_type(value: Operand) -> str:
         return _DEFAULT_FLOAT
     if isinstance(value, (int, float)):
         return "int64" if isinstance(value, int) else _DEFAULT_FLOAT
-    raise Unsupported(f"{type(value).__name__} as an operand")
+    raise Unsupported(f"an operand of type {type(value).__name__}")
 
 
 def float_of(dtype: str) -> str:
-    """The dtype itself if it is one of floats, else torch's default."""
+    """Return the dtype itself if it is a float dtype, else torch's default float dtype."""
     return dtype if is_float(dtype) else _DEFAULT_FLOAT
 
 
 def sum_of(dtype: str) -> str:
-    """The dtype of a sum or product of elements."""
+    """Return the result dtype of a sum or product of elements."""
     return dtype if is_float(dtype) else "int64"
 
 
 def as_tensor(t: Translator, value: Operand, dtype: str) -> relax.Expr:
-    """An operand as a tensor of that dtype."""
+    """Convert an operand to a tensor of that dtype."""
     if isinstance(value, (relax.Expr, Number)):
         return t.cast(value.value if isinstance(value, Number) else value, dtype)
     if not isinstance(value, tir.Expr):
@@ -128,12 +128,12 @@ def as_tensor(t: Translator, value: Operand, dtype: str) -> relax.Expr:
 
 
 def together(t: Translator, *values: Value, floating: bool = False) -> list[relax.Expr]:
-    """Operands as tensors of one dtype; with `floating` one of floats."""
+    """Promote operands to tensors of one dtype; with `floating`, to a float dtype."""
     dtype = result_type(t, *values)
     return [as_tensor(t, value, float_of(dtype) if floating else dtype) for value in values]
 
 
 def apply(t: Translator, make: Callable[..., relax.Call], *values: Value, dtype: str = "") -> relax.Var:
-    """An operator of operands in one dtype: the given one, or the one that they promote to."""
+    """Emit an operator on operands cast to `dtype`, or to the dtype that they promote to."""
     dtype = dtype or result_type(t, *values)
     return t.emit(make(*(as_tensor(t, value, dtype) for value in values)))

@@ -1,7 +1,7 @@
 """`.pt2` files: exported programs as `torch.export.save` writes them, read without torch and without pickle.
 
-The archive is a zip of JSON and raw weights. PyTorch writes it so from 2.9 on (schema 8); 2.8 and older pickle the
-weights, and are refused. Files are untrusted: `mlcc.runtime.npz` validates the archive,
+The archive is a zip of JSON and raw weights, as PyTorch 2.9 and later write it (schema 8); 2.8 and older pickle the
+weights, and are rejected. Files are untrusted: `mlcc.runtime.npz` validates the archive,
 `mlcc.frontend.aten.schema` the program.
 """
 
@@ -45,7 +45,7 @@ _WRITE_HELP = "write one with torch.export.save(torch.export.export(model, input
 
 
 def read_pt2(path: str, model: str | None = None) -> Program:
-    """The program in a `.pt2` file; of several, the one that `model` names. Weights stay in the file until they load.
+    """Read the program in a `.pt2` file; of several, the one named `model`. Weights are read on demand.
 
     Raises CompileError: E0001 for unreadable files, E1010 for damaged ones, E1011 for files that an older PyTorch wrote
     or pickled, E1012 for files that are too large.
@@ -53,7 +53,7 @@ def read_pt2(path: str, model: str | None = None) -> Program:
     try:
         data = map_file(path)
         if bytes(data[:2]) != b"PK":
-            raise CompileError(error("E1010", f"{path} is no .pt2 file", help=_WRITE_HELP))
+            raise CompileError(error("E1010", f"{path} is not a .pt2 file", help=_WRITE_HELP))
         return _Reader(path, Archive(data), model).program()
     except (Damaged, Malformed) as problem:
         raise _damaged(path, str(problem)) from None
@@ -68,7 +68,7 @@ def _damaged(path: str, why: str, help: str | None = None) -> CompileError:
 def _older(path: str, what: str) -> CompileError:
     name = os.path.basename(path)
     help = (
-        "where you trust the file, save it anew with PyTorch 2.9 or later: "
+        "if you trust the file, save it again with PyTorch 2.9 or later: "
         f"torch.export.save(torch.export.load({name!r}), {name.removesuffix('.pt2') + '-new.pt2'!r})"
     )
     return CompileError(error("E1011", f"cannot read {path}: {what}", help=help))
@@ -89,14 +89,16 @@ class _Reader:
         if "serialized_exported_program.json" in files:
             raise _older(self.path, "it was written by PyTorch 2.7 or earlier")
         if "data.pkl" in files:
-            raise _damaged(self.path, "it is a file of torch.save or torch.jit.save, no exported program", _WRITE_HELP)
+            raise _damaged(
+                self.path, "it is a file of torch.save or torch.jit.save, not an exported program", _WRITE_HELP
+            )
         prefix = f"{self.root}/models/"
         models = sorted(n[len(prefix) : -len(".json")] for n in self.archive.members if n.startswith(prefix))
         if not models:
             raise Damaged("it holds no exported program (`models/*.json`)")
         if wanted is None and len(models) > 1 or wanted is not None and wanted not in models:
             listed = ", ".join(f"`{m[:60]}`" for m in models[:8])
-            raise _damaged(self.path, f"it holds the programs {listed}", "say which one to read")
+            raise _damaged(self.path, f"it holds the programs {listed}", "name the one to read")
         return wanted or models[0]
 
     def program(self) -> Program:
@@ -104,9 +106,9 @@ class _Reader:
         document = self._json(f"models/{self.model}.json", LARGEST_PROGRAM, MOST_NODES)
         version = get(get(document, "schema_version", dict), "major", int)
         if version < MAJOR:
-            raise _older(self.path, f"its schema is version {version}, mlcc reads version {MAJOR}")
+            raise _older(self.path, f"its schema is version {version}, but mlcc reads version {MAJOR}")
         if version > MAJOR:
-            raise Malformed(f"its schema is version {version}, mlcc reads version {MAJOR}")
+            raise Malformed(f"its schema is version {version}, but mlcc reads version {MAJOR}")
         module = get(document, "graph_module", dict)
         signature = get(module, "signature", dict)
         ranges = get(document, "range_constraints", dict)
@@ -130,16 +132,18 @@ class _Reader:
         if entry is None:
             raise Damaged(f"it has no `{name}`")
         if entry.file_size > largest:
-            raise CompileError(error("E1012", f"{self.path}: `{name}` has {entry.file_size} bytes; read are {largest}"))
+            raise CompileError(
+                error("E1012", f"{self.path}: `{name}` has {entry.file_size} bytes; at most {largest} are read")
+            )
         text = b"".join(self.archive.unpacked(entry))
         if most is not None and text.count(b'"target"') > most:
             raise CompileError(error("E1012", f"{self.path}: the program has more than {most} nodes"))
         try:
             document = json.loads(text)
         except ValueError:
-            raise Damaged(f"`{name}` is no JSON") from None
+            raise Damaged(f"`{name}` is not JSON") from None
         if not isinstance(document, dict):
-            raise Damaged(f"`{name}` is no JSON object")
+            raise Damaged(f"`{name}` is not a JSON object")
         return document
 
     # ------------------------------------------------------------ weights
@@ -157,16 +161,22 @@ class _Reader:
         if get(given, "use_pickle", bool):
             is_object = given.get("tensor_meta") is None
             what = "an object" if is_object else "a tensor"
-            help = "export the model with plain tensors in its place"
+            help = "export the model with plain tensors instead"
             raise CompileError(
-                error("E1011", f"cannot read {self.path}: `{key}` is {what} of a class of its own, pickled", help=help)
+                error(
+                    "E1011",
+                    f"cannot read {self.path}: `{key}` is {what} of a custom class, which is pickled",
+                    help=help,
+                )
             )
         meta = get(given, "tensor_meta", dict)
         shape, strides = _integers(meta, "sizes"), _integers(meta, "strides")
         offset = _integer(meta.get("storage_offset"))
         is_sound = len(strides) == len(shape) <= _MAX_RANK and min((offset, *shape, *strides), default=0) >= 0
         if not is_sound or math.prod(max(n, 1) for n in shape) >= 1 << 50 or max((0, *strides)) >= 1 << 50:
-            raise Malformed(f"the weight `{key}` has the shape {list(shape)[:8]}, strides {list(strides)[:8]}")
+            raise Malformed(
+                f"the weight `{key}` has the invalid shape {list(shape)[:8]} or strides {list(strides)[:8]}"
+            )
         storage = f"{folder}/{get(given, 'path_name', str)}"
         dtype = dtype_name(meta)
         return Weight(
@@ -176,14 +186,14 @@ class _Reader:
     def _loader(
         self, key: str, storage: str, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
     ) -> Callable[[], np.ndarray]:
-        """The function that reads a weight, once its place in the file is known to be sound."""
+        """Return the function that reads a weight, after checking its location in the file."""
         entry = self.archive.members.get(f"{self.root}/{storage}")
         if entry is None:
-            raise Damaged(f"the weight `{key}` lies in `{storage}`, which is missing")
+            raise Damaged(f"the weight `{key}` is stored in `{storage}`, which is missing")
         try:
             kind, size = _storage_type(dtype)
         except ValueError:
-            return _failing_loader(self.path, f"the weight `{key}` is {dtype}, which mlcc does not have")
+            return _failing_loader(self.path, f"the weight `{key}` is {dtype}, which mlcc does not support")
         end = 0 if 0 in shape else 1 + offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         if end * size > entry.file_size:
             raise Damaged(f"the weight `{key}` reaches past the end of `{storage}`")
@@ -225,17 +235,17 @@ def _failing_loader(path: str, why: str) -> Callable[[], Any]:
 
 
 def _check_signature(program: Program) -> None:
-    """Raise Malformed where the signature does not fit the graph and the weights."""
+    """Raise Malformed if the signature does not match the graph and the weights."""
     inputs = program.inputs
     if len(inputs) != len(program.graph.inputs) or len(program.outputs) != len(program.graph.outputs):
-        raise Malformed("the signature has other inputs or outputs than the graph")
+        raise Malformed("the inputs or outputs of the signature differ from those of the graph")
     for given, name in zip(inputs, program.graph.inputs, strict=True):
         if name and given.value != name:
             raise Malformed(f"the signature calls the input `{name}` `{given.value}`")
         if given.kind in ("parameter", "buffer", "constant") and given.target not in program.weights:
             raise Malformed(f"the weight `{given.target}` is missing")
         if given.kind == "custom_obj":
-            raise Malformed(f"`{given.target}` is an object of a class of its own, which no tensor program needs")
+            raise Malformed(f"`{given.target}` is an object of a custom class")
 
 
 def _integer(value: Any) -> int:

@@ -1,6 +1,6 @@
 """Programs in the JSON of `torch.export`: nodes, arguments, shapes and the signature as plain data.
 
-The input is untrusted: fields that are missing or of another type raise Malformed.
+The input is untrusted: missing fields and fields of a wrong type raise Malformed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mlcc.frontend.aten.graph import (
 from mlcc.frontend.aten.symbols import readable
 from mlcc.frontend.place import Place, own_line
 
-DEEPEST = 40  # graphs within graphs
+DEEPEST = 40  # nesting of graphs
 _MAX_RANK = 64
 
 DTYPES = {
@@ -47,7 +47,7 @@ class Malformed(Exception):
 
 
 def get(value: Any, field: str, kind: type) -> Any:
-    """A field of a JSON object, of this type. Raises Malformed."""
+    """Return a field of a JSON object. Raises Malformed if it is missing or not of type `kind`."""
     item = value.get(field) if isinstance(value, dict) else None
     if type(item) is not kind:
         raise Malformed(f"`{field}` is missing or malformed")
@@ -66,7 +66,7 @@ def only(value: Any) -> tuple[str, Any]:
 
 
 def graph_of(given: Any, depth: int = 0) -> Graph:
-    """A graph, with the graphs in its arguments."""
+    """Read a graph, with the graphs in its arguments."""
     if depth > DEEPEST:
         raise Malformed("it is nested too deeply")
     values: dict[str, Meta] = {name: tensor_meta(meta) for name, meta in get(given, "tensor_values", dict).items()}
@@ -102,7 +102,7 @@ def target_name(target: str) -> str:
 
 
 def _name_or_none(name: str) -> str | None:
-    """The name of a result; None for one that nobody uses, which the exporter names so."""
+    """Return the name of a result; None if the exporter marked it as unused."""
     return None if not name or _UNUSED.fullmatch(name) else name
 
 
@@ -123,7 +123,7 @@ def _input_name(given: Any) -> str:
 
 
 def _place(node: Any, target: str, name: str) -> Place:
-    """The innermost module, and the innermost line of the user's own program."""
+    """Return the innermost module and the innermost line of the user's own program."""
     metadata = node.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise Malformed("the metadata of a node are malformed")
@@ -140,14 +140,14 @@ def _check_order(inputs: Iterable[str], nodes: Iterable[AtenNode], outputs: Iter
     for node in nodes:
         for ref in refs(node.arguments.values()):
             if ref.name not in known:
-                raise Malformed(f"`{node.place.node}` takes `{ref.name}`, which nothing before it gives")
+                raise Malformed(f"`{node.place.node}` uses `{ref.name}`, which nothing before it defines")
         for name in filter(None, node.outputs):
             if name in known:
-                raise Malformed(f"`{name}` stands for two values")
+                raise Malformed(f"`{name}` is defined twice")
             known.add(name)
     for ref in refs(outputs):
         if ref.name not in known:
-            raise Malformed(f"the result `{ref.name}` is given by nothing")
+            raise Malformed(f"the result `{ref.name}` is not defined")
 
 
 def refs(arguments: Iterable[Argument]) -> list[Ref]:
@@ -167,7 +167,7 @@ def refs(arguments: Iterable[Argument]) -> list[Ref]:
 
 
 def argument(given: Any, depth: int = 0) -> Argument:
-    """An argument of a node, or an output of a graph."""
+    """Read an argument of a node, or an output of a graph."""
     kind, value = only(given)
     if kind == "as_graph":
         return Inner(graph_of(get(value, "graph", dict), depth + 1))
@@ -175,7 +175,7 @@ def argument(given: Any, depth: int = 0) -> Argument:
         return {str(key): argument(part, depth) for key, part in value.items()}
     read = _ARGUMENTS.get(kind)
     if read is None:
-        raise Malformed(f"an argument is of the kind `{kind[:60]}`, which is not known")
+        raise Malformed(f"an argument is of the unknown kind `{kind[:60]}`")
     try:
         return read(value)
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
@@ -257,7 +257,7 @@ def tensor_meta(meta: Any) -> TensorMeta:
     strides = tuple(extent(e) for e in get(meta, "strides", list))
     is_sound = all(isinstance(e, str) or (type(e) is int and 0 <= e < 1 << 62) for e in shape)
     if len(shape) > _MAX_RANK or not is_sound or len(strides) != len(shape):
-        raise Malformed(f"a tensor has the shape {list(shape)[:8]}")
+        raise Malformed(f"a tensor has the invalid shape {list(shape)[:8]}")
     return TensorMeta(dtype_name(meta), shape, strides)
 
 
@@ -265,12 +265,12 @@ def dtype_name(meta: Any) -> str:
     """The dtype of a tensor."""
     name = DTYPES.get(get(meta, "dtype", int))
     if name is None:
-        raise Malformed(f"a tensor has the dtype {meta['dtype']}, which is not known")
+        raise Malformed(f"a tensor has the unknown dtype {meta['dtype']}")
     return name
 
 
 def extent(value: Any) -> Extent | Any:
-    """A number, or the text of an expression."""
+    """Read an extent: a number, or the text of an expression."""
     kind, content = only(value)
     try:
         if kind == "as_expr":
@@ -279,7 +279,7 @@ def extent(value: Any) -> Extent | Any:
             return _ARGUMENTS[kind](content)
     except (ValueError, TypeError, KeyError) as problem:
         raise Malformed(f"a number is malformed: {problem}") from None
-    raise Malformed(f"a number is of the kind `{kind[:60]}`, which is not known")
+    raise Malformed(f"a number is of the unknown kind `{kind[:60]}`")
 
 
 def range_of(given: Any) -> tuple[int, int | None]:
@@ -288,7 +288,7 @@ def range_of(given: Any) -> tuple[int, int | None]:
     least, most = given.get("min_val"), given.get("max_val")
     least, most = least if type(least) is int else 0, most if type(most) is int and most <= _MAX_INT64 else None
     if least > _MAX_INT64 or most is not None and most < -_MAX_INT64:
-        raise Malformed(f"no extent lies between {least} and {most}")
+        raise Malformed(f"the range from {least} to {most} contains no extent")
     return max(least, -_MAX_INT64), most
 
 
@@ -304,7 +304,7 @@ _STORED_INPUTS = {
 
 
 def input_of(spec: Any) -> Input:
-    """An input of the outermost graph."""
+    """Read an input of the outermost graph."""
     kind, value = only(spec)
     if kind == "constant_input":
         field, content = only(get(value, "value", dict))
@@ -316,13 +316,13 @@ def input_of(spec: Any) -> Input:
     if kind == "token":
         return Input(get(given, "name", str), "token")
     if kind not in _STORED_INPUTS:
-        raise Malformed(f"an input is of the kind `{kind[:60]}`, which is not known")
+        raise Malformed(f"an input is of the unknown kind `{kind[:60]}`")
     shown, field = _STORED_INPUTS[kind]
     return Input(get(given, "name", str), shown, get(value, field, str), None, value.get("persistent") is not False)
 
 
 def output_of(spec: Any) -> Output:
-    """An output of the outermost graph."""
+    """Read an output of the outermost graph."""
     kind, value = only(spec)
     given = get(value, "arg", dict)
     result = Ref(get(given, "name", str)) if "name" in given else argument(given)

@@ -1,6 +1,6 @@
-"""Converters that users supply: those of this package's table, and those written for TVM's importer.
+"""Converters supplied by users, in the form of this package or in that of TVM's importer.
 
-A converter of ours is `convert(t, **arguments)`, with the arguments' names in the operator's schema; TVM's is
+A converter of mlcc is `convert(t, **arguments)`, with the arguments' names in the operator's schema; TVM's is
 `convert(node, importer)`, with `node.args` and `importer.env`, `importer.block_builder`, `importer.retrieve_args`.
 """
 
@@ -21,7 +21,7 @@ _NAMESPACES = ("aten", "operator", "higher_order", "quantized_decomposed", "torc
 
 
 def supplied(converters: Mapping[str, Converter]) -> dict[str, Converter]:
-    """The converters by the names of operators as programs have them; a name without a namespace is one of `aten`."""
+    """Return the converters by full operator names; a name without a namespace is in `aten`."""
     by_target = {}
     for name, convert in converters.items():
         has_namespace = "::" in name or name.partition(".")[0] in _NAMESPACES or name.count(".") > 1
@@ -41,7 +41,7 @@ def _has_tvm_signature(convert: Converter) -> bool:
 
 
 class _Env(dict[Argument, Any]):
-    """The values of nodes; a key that is no node maps to itself."""
+    """The values of nodes; a key that is not a node maps to itself."""
 
     def __missing__(self, key: Argument) -> Any:
         return key

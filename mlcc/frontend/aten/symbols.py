@@ -37,14 +37,14 @@ def parse_extent(text: str, symbols: Mapping[str, tir.Expr]) -> tir.Expr:
         return expression
     except _Unknown as problem:
         raise Unsupported(
-            f"`{text[:200]}` depends on `{problem}`, which no input and no node of the program gives"
+            f"`{text[:200]}` depends on `{problem}`, which no input or node of the program defines"
         ) from None
     except (SyntaxError, RecursionError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
-        raise Unsupported(f"the extent `{text[:200]}` is no integer expression that mlcc knows") from None
+        raise Unsupported(f"the extent `{text[:200]}` is not a supported integer expression") from None
 
 
 def symbols_of(text: str) -> list[str]:
-    """The symbols in an expression, in the order in which they appear."""
+    """Return the symbols in an expression in order of appearance."""
     try:
         nodes = [n for n in ast.walk(_tree(text)) if isinstance(n, (ast.Name, ast.Call))]
     except (SyntaxError, RecursionError, ValueError):
@@ -87,7 +87,7 @@ _NAMES = {"true": True, "false": False}
 
 
 class _ToInfix(ast.NodeTransformer):
-    """Symbols and numbers instead of calls that make them, operators instead of calls of their names."""
+    """Replaces constructor calls of symbols and numbers by these, and calls of operators by infix operators."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_NAMES[node.id]) if node.id in _NAMES else node
@@ -133,7 +133,7 @@ _ROUNDED = {"TruncToInt": c.floordiv, "FloorToInt": c.floordiv, "floor": c.floor
 
 
 def _expression(node: ast.expr, symbols: Mapping[str, tir.Expr]) -> Any:
-    """An integer expression, a condition, or a ratio."""
+    """Convert a syntax tree to an integer expression, a condition, or a ratio."""
     match node:
         case ast.Constant(value=bool(value)):
             return c.const(value, "bool")
@@ -182,7 +182,7 @@ def _call(name: str, first: Any, rest: list[Any]) -> Any:
         return _divide(first, rest[0])
     if name == "Not":
         return c.logical_not(first)
-    if name in _ROUNDED:  # extents are not negative: toward 0 is down
+    if name in _ROUNDED:  # extents are non-negative, so truncation equals floor
         return c.floordiv(first.number, c.const(first.divisor, "int64")) if isinstance(first, _Ratio) else first
     if name in ("CeilToInt", "ceiling") and isinstance(first, _Ratio):
         return c.floordiv(c.add(first.number, c.const(first.divisor - 1, "int64")), c.const(first.divisor, "int64"))
@@ -200,7 +200,7 @@ def _ratio(value: Fraction) -> Any:
 
 
 def _exact_parts(value: Any) -> tuple[tir.Expr, int]:
-    """Return numerator and divisor of an operand. Raises ValueError for inexact ones: the divisor is no power of 2."""
+    """Return numerator and divisor of an operand. Raises ValueError if the divisor is not a power of 2, so inexact."""
     number, divisor = value if isinstance(value, _Ratio) else (value, 1)
     if divisor & (divisor - 1):
         raise ValueError("inexact")
@@ -227,7 +227,7 @@ def _add(a: Any, b: Any) -> Any:
 
 
 def _divide(a: Any, b: Any) -> Any:
-    """A ratio. Of an integer and another, rounding to float64 does not change what is below it."""
+    """Return a quotient as a ratio. Rounding an integer quotient to float64 does not change its floor."""
     divisor = tir.const_int(b) if isinstance(b, tir.Expr) else None
     if divisor is None or divisor < 1:
         raise ValueError("inexact")

@@ -16,8 +16,7 @@ _CONVERTERS: dict[str, Converter] = {}
 
 
 def converts(*targets: str) -> Callable[[Converter], Converter]:
-    """Register a converter for operators: `aten.relu` stands for all overloads without a separate entry,
-    `aten.add.Tensor` for one."""
+    """Register a converter: `aten.relu` for all overloads without their own entry, `aten.add.Tensor` for one of them."""
 
     def register(convert: Converter) -> Converter:
         for target in targets:
@@ -30,7 +29,7 @@ def converts(*targets: str) -> Callable[[Converter], Converter]:
 
 
 def converter(target: str) -> Converter | None:
-    """The converter of `aten.add.Tensor`: its own, or the one of `aten.add`."""
+    """Return the converter of `aten.add.Tensor`, or else that of `aten.add`."""
     _load()
     found = _CONVERTERS.get(target)
     return found if found is not None else _CONVERTERS.get(target.rpartition(".")[0])

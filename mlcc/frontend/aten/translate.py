@@ -54,32 +54,32 @@ class Translator(Emitter):
         self.own = supplied(converters or {})
         self.symbols: dict[str, tir.Expr] = {}
         self.values: dict[str, Any] = {}
-        self.node: AtenNode | None = None  # the one at hand
-        self.outputs: tuple[TensorMeta | NumberMeta | None, ...] = ()  # of the node at hand
+        self.node: AtenNode | None = None  # the current node
+        self.outputs: tuple[TensorMeta | NumberMeta | None, ...] = ()  # of the current node
         self._metas: Mapping[str, Any] = {}
 
     # ------------------------------------------------------------ for converters
 
     def extent(self, extent: Extent) -> int | tir.Expr:
-        """An extent of meta data as a number or an expression."""
+        """Convert an extent of the metadata to a number or an expression."""
         return extent if isinstance(extent, int) else parse_extent(extent, self.symbols)
 
     def out_shape(self, index: int = 0) -> tuple[int | tir.Expr, ...]:
-        """The shape that the exporter states for a result of the node at hand."""
+        """The shape that the exporter states for a result of the current node."""
         meta = self.outputs[index] if index < len(self.outputs) else None
         if not isinstance(meta, TensorMeta):
             raise Unsupported("the program does not state the shape of the result")
         return tuple(self.extent(e) for e in meta.shape)
 
     def out_dtype(self, index: int = 0) -> str:
-        """The dtype that the exporter states for a result of the node at hand."""
+        """The dtype that the exporter states for a result of the current node."""
         meta = self.outputs[index] if index < len(self.outputs) else None
         if meta is None:
             raise Unsupported("the program does not state the dtype of the result")
         return meta.dtype
 
     def define(self, name: str, value: tir.Expr | relax.Expr) -> tir.Expr:
-        """Let a symbol be this number from here on: an expression, or a vector of one int64."""
+        """Define a symbol by an expression, or by a vector of one int64."""
         if name in self.symbols and not isinstance(self.symbols[name], tir.Var):
             return self.symbols[name]
         symbol = self.symbols.setdefault(name, self.symbol(name))
@@ -171,11 +171,11 @@ class Translator(Emitter):
             self.problems.unsupported(node.target, span, problem)
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError) as problem:
             # the arguments of a converter are not validated before it uses them
-            why = f"its arguments are not as the operator has them ({type(problem).__name__}: {str(problem)[:200]})"
+            why = f"its arguments do not match the operator ({type(problem).__name__}: {str(problem)[:200]})"
             self.problems.unsupported(node.target, span, Unsupported(why))
 
     def _bind_known_number(self, node: AtenNode) -> bool:
-        """Bind a number of run time to the expression that the exporter states for it, if that is known."""
+        """Bind a run-time number to the expression that the exporter states for it, if its symbols are known."""
         if len(node.outputs) != 1 or not node.outputs[0] or not isinstance(self.outputs[0], NumberMeta):
             return False
         value = self.outputs[0].value
@@ -215,14 +215,14 @@ class Translator(Emitter):
 
     def _bind(self, node: AtenNode, result: Any) -> None:
         if node.is_list and len(node.outputs) == 1 and node.outputs[0] and self.outputs[0] is None:
-            self.values[node.outputs[0]] = list(result)  # that `getitem` takes apart
+            self.values[node.outputs[0]] = list(result)  # elements are read by `getitem`
             return
         for name, meta, value in zip(node.outputs, self.outputs, _flat(result), strict=False):
             if name is not None and value is not None:
                 self.values[name] = self._with_stated_meta(node, name, meta, value)
 
     def _with_stated_meta(self, node: AtenNode, name: str, meta: Any, value: Any) -> Any:
-        """A result with the shape and dtype that the exporter states."""
+        """Return a result with the shape and dtype that the exporter states."""
         if isinstance(value, Complex) and isinstance(meta, TensorMeta):
             shape, dtype = [self.extent(e) for e in meta.shape], PARTS[meta.dtype]
             return value.map(lambda part: self.emit(self.as_known(part, shape, dtype), name))
@@ -231,7 +231,7 @@ class Translator(Emitter):
         if node.casts:
             value = self.cast(value, meta.dtype)
         if self.dtype(value) != meta.dtype:
-            raise Unsupported(f"it gives {self.dtype(value)} where the program states {meta.dtype}")
+            raise Unsupported(f"its result is {self.dtype(value)}, but the program states {meta.dtype}")
         known = self.as_known(value, [self.extent(e) for e in meta.shape], meta.dtype)
         return (
             known if isinstance(known, relax.Constant) else self.named(self.emit(known), _without_in_place_mark(name))
@@ -239,7 +239,7 @@ class Translator(Emitter):
 
 
 def packed(t: Translator, **arguments: Any) -> list[relax.Expr]:
-    """A call of the packed function that has the operator's name, with its tensors and numbers."""
+    """Emit a call of the packed function named after the operator, with its tensors and numbers."""
     assert t.node is not None
     given = [
         value for value in _flat(list(arguments.values())) if isinstance(value, (relax.Expr, tir.Expr, int, float))
@@ -256,12 +256,12 @@ def _stem(node: AtenNode) -> str:
 
 
 def _without_in_place_mark(name: str) -> str:
-    """The name of a value that was made in place, without the mark of that: `relu__1` is `relu_1`."""
+    """Strip the in-place mark from a value's name: `relu__1` becomes `relu_1`."""
     return re.sub(r"(?<=[^_])_(?=(_\d+)?$)", "", name)
 
 
 class _FailedInput(Exception):
-    """A value of a node that could not be imported."""
+    """Raised for a value of a node that could not be imported."""
 
 
 def _flat(results: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Views: operator results that alias an operand, their derivation from a new base, and writes through them."""
+"""Views: operator results that alias an operand, how they are rederived from a new base, and writes through them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """A view of the whole operand: the identity."""
+    """The identity view: an alias of the whole operand."""
 
     def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         """Derive the view again from `base`, the operand's current value."""
@@ -28,7 +28,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Reshaped(Step):
-    """The elements in another shape."""
+    """A view in another shape."""
 
     def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit("aten.reshape.default", {"self": base, "shape": as_arguments(part.shape)}, part)
@@ -39,7 +39,7 @@ class Reshaped(Step):
 
 @dataclass(frozen=True)
 class Permuted(Step):
-    """The dimensions in another order."""
+    """A view with permuted dimensions."""
 
     order: tuple[int, ...]
 
@@ -53,7 +53,7 @@ class Permuted(Step):
 
 @dataclass(frozen=True)
 class Part(Step):
-    """A part of the elements: one operator extracts it, another one writes it back."""
+    """A view of a part of the elements, which one operator extracts and another writes back."""
 
     take: str
     put: str
@@ -68,7 +68,7 @@ class Part(Step):
 
 @dataclass(frozen=True)
 class Expanded(Step):
-    """Elements that appear several times."""
+    """A broadcast view, whose elements appear several times."""
 
     def rederive(self, f: Functional, base: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         return f.emit("aten.expand.default", {"self": base, "size": as_arguments(part.shape)}, part)
@@ -76,7 +76,7 @@ class Expanded(Step):
     def write_back(self, f: Functional, base: Ref, new: Ref, whole: TensorMeta, part: TensorMeta) -> Ref:
         if whole.shape == part.shape:
             return new
-        raise Unsupported("it writes to a tensor whose elements appear several times")
+        raise Unsupported("it writes to a broadcast view, whose elements appear several times")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def view_steps(node: AtenNode, metas: Mapping[str, Meta]) -> Sequence[View | Non
     except Unsupported as problem:
         steps = [Unwritable(problem.reason)] * len(parts)
     except (TypeError, KeyError, IndexError, ValueError):
-        steps = [Unwritable(f"the arguments of `{node.target}` are not known")] * len(parts)
+        steps = [Unwritable(f"the arguments of `{node.target}` are not supported")] * len(parts)
     return [None if step is None else View(given.name, step) for step in steps]
 
 
@@ -155,7 +155,7 @@ class _ViewCall:
         """Metadata of the only result. Raises Unsupported if it is no tensor."""
         meta = self.parts[0]
         if not isinstance(meta, TensorMeta):
-            raise Unsupported(f"the program does not state the result of `{self.node.target}`")
+            raise Unsupported(f"the program does not state the shape of the result of `{self.node.target}`")
         return meta
 
 
@@ -168,7 +168,7 @@ def _identity(seen: _ViewCall) -> _ViewSteps:
 
 def _reshaped(seen: _ViewCall) -> _ViewSteps:
     if seen.part.dtype != seen.whole.dtype:
-        raise Unsupported("it writes to memory that is shown in another dtype")
+        raise Unsupported("it writes to memory that is viewed in another dtype")
     return [Reshaped()]
 
 
@@ -181,7 +181,7 @@ def _alias_if_same_layout(seen: _ViewCall) -> _ViewSteps:
     if seen.get("copy") is True or seen.part.dtype != seen.whole.dtype:
         return [None]
     if not str(seen.get("device") or "cpu").startswith("cpu"):
-        raise Unsupported("it writes to a tensor that is moved to a device, or is there already")
+        raise Unsupported("it writes to a tensor that may be a copy on another device")
     return [Step() if is_same_layout(seen.whole, seen.part) else None]
 
 
@@ -264,7 +264,7 @@ def _diagonal(seen: _ViewCall) -> _ViewSteps:
 
 def _as_strided(seen: _ViewCall) -> _ViewSteps:
     if not is_contiguous(seen.whole):
-        raise Unsupported("`as_strided` of a tensor that does not lie in order")
+        raise Unsupported("`as_strided` of a tensor that is not contiguous")
     given = tuple((name, seen.get(name)) for name in ("size", "stride", "storage_offset"))
     return [Part("aten.as_strided.default", "aten.as_strided_scatter.default", given)]
 
@@ -303,7 +303,7 @@ def _tensor_split(seen: _ViewCall) -> _ViewSteps:
 
 
 def _consecutive(dim: int, sizes: Sequence[Argument]) -> _ViewSteps:
-    """Slices of these sizes, one after the other."""
+    """Return consecutive slices of these sizes."""
     steps: list[Step] = []
     start: Argument = 0
     for size in sizes:
@@ -318,12 +318,12 @@ def _add(a: Argument, b: Argument) -> Argument:
         return a + b
     texts = [v.text if isinstance(v, Symbolic) else str(v) for v in (a, b)]
     if any(isinstance(v, Ref) for v in (a, b)):
-        raise Unsupported("it writes through parts whose sizes are computed")
+        raise Unsupported("it writes through parts whose sizes are computed at run time")
     return Symbolic(f"({texts[0]}) + ({texts[1]})")
 
 
 def _unsupported_view(seen: _ViewCall) -> _ViewSteps:
-    raise Unsupported(f"it writes to memory that `{seen.node.target}` shows in another way")
+    raise Unsupported(f"it writes through a view by `{seen.node.target}`, which is not supported")
 
 
 _VIEWS: dict[str, Callable[[_ViewCall], _ViewSteps]] = {

@@ -1,4 +1,4 @@
-"""Windows of data, as convolutions and pools have them: arguments for each dimension, the elements that they see."""
+"""Sliding windows of convolutions and pools: per-dimension arguments, and gathers of the windows' elements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def each(values: Ints, count: int) -> list[int]:
     given = [values] if isinstance(values, int) else list(values)
     numbers = given * count if len(given) == 1 else given
     if len(numbers) != count or not all(isinstance(value, int) for value in numbers):
-        raise Unsupported(f"{given} for {count} spatial dimensions")
+        raise Unsupported(f"{given} does not fit {count} spatial dimensions")
     return numbers
 
 
@@ -37,7 +37,7 @@ def sliding(t: Translator, count: Dim, kernel: int, stride: int, pad: int, dilat
 def windows(
     t: Translator, value: relax.Expr, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int]
 ) -> relax.Expr:
-    """All windows that fit: batch, channels, a dimension for each place, then one for each of the kernel."""
+    """Gather all windows, with axes batch, channels, the window positions, then the kernel positions."""
     positions = []
     for extent, k, s, d in zip(t.shape(value)[2:], kernel, strides, dilation, strict=True):
         size = tir.const_int(extent)
