@@ -16,7 +16,7 @@ _CONVERTERS: dict[str, Converter] = {}
 
 
 def converts(*targets: str) -> Callable[[Converter], Converter]:
-    """Register a converter: `aten.relu` for all overloads without their own entry, `aten.add.Tensor` for one of them."""
+    """Register a converter: `aten.relu` for all overloads without their own entry, `aten.add.Tensor` for one."""
 
     def register(convert: Converter) -> Converter:
         for target in targets:

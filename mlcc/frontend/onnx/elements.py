@@ -1,4 +1,4 @@
-"""Element types of ONNX, and tensors of a model as constants: raw bytes, typed fields, sparse ones."""
+"""ONNX element types, and reading the tensors of a model: raw bytes, typed fields, sparse tensors."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _PACKED_INTEGERS = {
     22: (4, "int8"),
     25: (2, "uint8"),
     26: (2, "int8"),
-}  # bits, a dtype that holds them
+}  # bits, and the dtype that holds the unpacked elements
 _MAX_TENSOR_BYTES = 2**63 - 1  # bytes of a tensor
-_MAX_SPARSE_ELEMENTS = 1 << 28  # elements of a sparse tensor that is made dense
+_MAX_SPARSE_ELEMENTS = 1 << 28  # elements of a sparse tensor that is converted to a dense one
 
 
 class NarrowIntegers(Unsupported):
-    """Raised for elements of 4 or 2 bits, for which mlcc has no dtype. `widened` are the numbers in 8 bits, for
+    """Raised for 4-bit and 2-bit elements, for which mlcc has no dtype. `widened` has the numbers in 8 bits, for
     operators whose results do not depend on the element type."""
 
     def __init__(self, problem: Unsupported, widened: TensorData) -> None:
@@ -44,7 +44,7 @@ class NarrowIntegers(Unsupported):
 
 
 def dtype_of(number: int) -> str:
-    """The dtype of that number in ONNX. Raises Unsupported for one that mlcc does not have."""
+    """Return the dtype with that number in ONNX. Raises Unsupported for one that mlcc does not support."""
     if number not in DTYPES:
         raise Unsupported(
             f"elements of type {_UNSUPPORTED_TYPES.get(number, number)} are not supported", "use another type"
@@ -55,8 +55,8 @@ def dtype_of(number: int) -> str:
 def tensor_data(proto: onnx.TensorProto, raw: Any = None) -> TensorData:
     """Return a tensor of the model; `raw` are its bytes if they are stored in another file.
 
-    Raises NarrowIntegers for elements of 4 and 2 bits, Unsupported for other element types that mlcc lacks, and for a
-    size that does not fit the data.
+    Raises NarrowIntegers for 4-bit and 2-bit elements, Unsupported for other unsupported element types, and for data of
+    a size that does not match the shape.
     """
     import numpy as np
 
@@ -72,17 +72,17 @@ def tensor_data(proto: onnx.TensorProto, raw: Any = None) -> TensorData:
         elements = _from_typed_field(proto, dtype, storage)
     else:
         if len(raw) != count * storage.itemsize:
-            raise Unsupported(f"`{proto.name}` has {len(raw)} bytes, {count * storage.itemsize} are needed")
+            raise Unsupported(f"`{proto.name}` has {len(raw)} bytes, but needs {count * storage.itemsize}")
         elements = np.frombuffer(raw, storage.newbyteorder("<")).astype(storage, copy=False)
     if elements.size != count:
-        raise Unsupported(f"`{proto.name}` has {elements.size} elements, its shape {list(shape)} needs {count}")
+        raise Unsupported(f"`{proto.name}` has {elements.size} elements, but its shape {list(shape)} needs {count}")
     if dtype.is_bool:
         elements = elements != 0
     return TensorData(dtype, shape, elements.reshape(shape), proto.name)
 
 
 def _unpack_narrow(proto: onnx.TensorProto, raw: Any) -> NarrowIntegers:
-    """Unpack a tensor with several elements in a byte, the first one in the lowest bits."""
+    """Unpack a tensor with several elements per byte, the first in the lowest bits."""
     import numpy as np
 
     bits, name = _PACKED_INTEGERS[proto.data_type]
@@ -93,7 +93,7 @@ def _unpack_narrow(proto: onnx.TensorProto, raw: Any) -> NarrowIntegers:
         raw = proto.raw_data
     packed = np.array(proto.int32_data, "int64").astype("uint8") if raw is None else np.frombuffer(raw, "uint8")
     if packed.size != -(-count * bits // 8):
-        raise Unsupported(f"`{proto.name}` has {packed.size} bytes, {-(-count * bits // 8)} are needed")
+        raise Unsupported(f"`{proto.name}` has {packed.size} bytes, but needs {-(-count * bits // 8)}")
     parts = packed[:, None] >> np.arange(0, 8, bits, dtype="uint8")
     numbers = (parts.reshape(-1)[:count] & (2**bits - 1)).astype("int16")
     if name == "int8":
@@ -105,15 +105,15 @@ def _unpack_narrow(proto: onnx.TensorProto, raw: Any) -> NarrowIntegers:
 
 
 def extents(dims: Any, dtype: DType) -> tuple[int, ...]:
-    """The extents of a tensor. Raises Unsupported for negative ones, and for a size that 64 bits do not hold."""
+    """Return the extents of a tensor. Raises Unsupported for negative ones, and for a size beyond 64 bits."""
     shape = tuple(int(n) for n in dims)
     if any(n < 0 for n in shape) or math.prod(max(n, 1) for n in shape) * dtype.bytes > _MAX_TENSOR_BYTES:
-        raise Unsupported(f"no tensor has the shape {list(shape)}")
+        raise Unsupported(f"the shape {list(shape)} is not valid")
     return shape
 
 
 def _from_typed_field(proto: onnx.TensorProto, dtype: DType, storage: np.dtype) -> np.ndarray:
-    """The elements of a tensor from the field of its type."""
+    """Return the elements of a tensor from the protobuf field for its type."""
     import numpy as np
 
     name = str(dtype)
@@ -130,13 +130,13 @@ def _from_typed_field(proto: onnx.TensorProto, dtype: DType, storage: np.dtype) 
 
 
 def sparse_data(proto: onnx.SparseTensorProto) -> TensorData:
-    """A sparse tensor, made dense. Raises Unsupported for one that is not sound, or too large for that."""
+    """Convert a sparse tensor to a dense one. Raises Unsupported for one that is malformed or too large."""
     import numpy as np
 
     values, places = tensor_data(proto.values), tensor_data(proto.indices)
     shape = extents(proto.dims, values.dtype)
     if math.prod(shape) > _MAX_SPARSE_ELEMENTS:
-        raise Unsupported(f"a sparse tensor of shape {list(shape)} is too large to be made dense")
+        raise Unsupported(f"a sparse tensor of shape {list(shape)} is too large to convert to a dense one")
     assert values.array is not None and places.array is not None
     dense = np.zeros(shape, storage_dtype(values.dtype))
     index = places.array.astype("int64")
@@ -150,5 +150,5 @@ def sparse_data(proto: onnx.SparseTensorProto) -> TensorData:
                 raise IndexError
             dense[tuple(index.T)] = values.array
     except (IndexError, ValueError):
-        raise Unsupported("the indices of a sparse tensor lie outside of it, or do not fit its values") from None
+        raise Unsupported("the indices of a sparse tensor are out of range, or do not match its values") from None
     return TensorData(values.dtype, shape, dense, proto.values.name)

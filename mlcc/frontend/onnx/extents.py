@@ -1,4 +1,4 @@
-"""Arithmetic of extents: quotients that cancel, shapes that broadcast."""
+"""Arithmetic of extents: quotients with cancellation, broadcast shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def quotient(t: OnnxTranslator, extents: Sequence[Dim], parts: Sequence[Dim]) -> Dim:
-    """The product of `extents` over that of `parts`, equal factors cancelled: also where a symbol among them is 0."""
+    """Return the product of `extents` divided by that of `parts`. Equal factors cancel, even if a symbol is 0."""
     number, factors = _factors(extents)
     divisor, others = _factors(parts)
     for factor in list(others):
@@ -29,12 +29,12 @@ def quotient(t: OnnxTranslator, extents: Sequence[Dim], parts: Sequence[Dim]) ->
     shared = math.gcd(number, divisor) or 1
     above, below = _product(number // shared, factors), _product(divisor // shared, others)
     if tir.const_int(c.as_expr(below)) == 0:
-        raise Unsupported("an extent of -1 beside one of 0 is not determined")
+        raise Unsupported("an extent of -1 cannot be inferred beside an extent of 0")
     return t.simplify(c.floordiv(above, below))
 
 
 def _factors(extents: Sequence[Dim]) -> tuple[int, list[tir.Expr]]:
-    """A product as a number times expressions that are no products."""
+    """Split a product into a number and expressions that are not products."""
     number, factors, todo = 1, [], list(extents)
     while todo:
         extent = plain(todo.pop())
@@ -55,7 +55,7 @@ def _product(number: int, factors: Sequence[tir.Expr]) -> tir.Expr:
 
 
 def broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> Sequence[Dim]:
-    """The shape that two shapes broadcast to; where symbols differ, the greater extent."""
+    """Return the shape that two shapes broadcast to; the maximum of two different symbols."""
     rank = max(len(one), len(other))
     left, right = (_padded(shape, rank) for shape in (one, other))
     return [_broadcast_extent(a, b) for a, b in zip(left, right, strict=True)]

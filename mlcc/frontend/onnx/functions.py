@@ -1,4 +1,4 @@
-"""Functions that a model defines, or that schemas of ONNX define operators by."""
+"""Functions: those that a model defines, and those that define operators in ONNX schemas."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mlcc.frontend.problems import Unsupported
 if TYPE_CHECKING:
     import onnx
 
-DEPTH_LIMIT = 64  # calls inside of calls
+DEPTH_LIMIT = 64  # nesting of calls
 
 
 class Functions:
-    """The functions that nodes may call, and the stack of those being inlined."""
+    """The functions that nodes may call, and the stack of functions being inlined."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._model = {(plain_domain(f.domain), f.name, f.overload): f for f in model.functions}
         self._inside: list[str] = []
 
     def of_model(self, node: OnnxNode) -> onnx.FunctionProto | None:
-        """The function of the model that a node calls."""
+        """Return the function of the model that a node calls, if there is one."""
         return self._model.get((node.domain, node.operator, node.proto.overload)) if self._model else None
 
     def of_schema(self, node: OnnxNode, types: Sequence[str | None]) -> onnx.FunctionProto | None:
@@ -51,10 +51,10 @@ class Functions:
 
     @contextmanager
     def entered(self, function: onnx.FunctionProto) -> Iterator[None]:
-        """While a function's body is walked. Raises Unsupported for one that calls itself."""
+        """Context manager for the walk of a function's body. Raises Unsupported for recursion."""
         key = f"{function.domain}.{function.name}.{function.overload}"
         if key in self._inside or len(self._inside) >= DEPTH_LIMIT:
-            raise Unsupported("it calls itself")
+            raise Unsupported("it is recursive")
         self._inside.append(key)
         try:
             yield
@@ -63,7 +63,7 @@ class Functions:
 
 
 def _serialized_type(dtype: str | None) -> bytes:
-    """A type of a tensor for the schemas of ONNX."""
+    """Return a serialized tensor type for the ONNX schemas."""
     import onnx
 
     kind: Any = onnx.TypeProto()

@@ -1,4 +1,4 @@
-"""Attention over heads, as ONNX and onnxruntime have it: masks of several kinds, a cap on scores, scores as results."""
+"""Multi-head attention of ONNX and onnxruntime: masks, a cap on the scores, and scores as results."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mlcc.frontend.onnx.translate import OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
 
-BEFORE, CAPPED, BIASED, WEIGHTS = range(4)  # the stage of the scores that is a result
+BEFORE, CAPPED, BIASED, WEIGHTS = range(4)  # stages of the scores that can be a result
 
 
 @dataclass(frozen=True)
 class Heads:
-    """Queries, keys and values: (batch, heads, length, width)."""
+    """Queries, keys and values, each of shape (batch, heads, length, width), and options of attention."""
 
     query: relax.Expr
     key: relax.Expr
@@ -60,7 +60,7 @@ class Mask:
             self.hide_unless(window(self.t, queries, keys, past, -1, 0))
 
     def bias(self) -> relax.Expr | None:
-        """One tensor for all, but for `causal_alignment`."""
+        """Return one tensor for all parts of the mask except `causal_alignment`."""
         if self.seen is None:
             return self.added
         zero, least = (self.t.scalar(v, self.dtype) for v in (0.0, float("-inf")))
@@ -75,13 +75,13 @@ class Mask:
 
 
 def four_dimensions(t: OnnxTranslator, mask: relax.Expr) -> relax.Expr:
-    """A mask with dimensions of extent 1 in front."""
+    """Add leading dimensions of extent 1 to a mask, up to rank 4."""
     missing = 4 - t.ndim(mask)
     return mask if missing <= 0 else t.emit(t.op.expand_dims(mask, list(range(missing))))
 
 
 def difference(one: Dim, other: Dim) -> Dim:
-    """one - other, as a number where it is one."""
+    """Return `one - other`, as a number if it is constant."""
     expr = construct.sub(*(construct.const(d, "int64") if isinstance(d, int) else d for d in (one, other)))
     number = tir.const_int(expr)
     return expr if number is None else number
@@ -112,15 +112,15 @@ def padding(t: OnnxTranslator, keys: Dim, lengths: relax.Expr) -> relax.Expr:
 
 
 def split_heads(t: OnnxTranslator, value: relax.Expr, heads: int) -> relax.Expr:
-    """(batch, length, heads * width) as (batch, heads, length, width)."""
+    """Convert (batch, length, heads * width) to (batch, heads, length, width)."""
     if heads <= 0:
-        raise Unsupported("tensors of 3 dimensions need a number of heads")
+        raise Unsupported("3-dimensional tensors need a positive number of heads")
     width = quotient(t.shape(value)[2], heads)
     return swap_axes(t, split_axis(t, value, 2, [heads, width]), 1, 2)
 
 
 def join_heads(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
-    """(batch, heads, length, width) as (batch, length, heads * width)."""
+    """Convert (batch, heads, length, width) to (batch, length, heads * width)."""
     batch, heads, length, width = t.shape(value)
     return t.reshape(swap_axes(t, value, 1, 2), [batch, length, construct.mul(heads, width)])
 
@@ -131,14 +131,14 @@ def extended(t: OnnxTranslator, past: relax.Expr | None, new: relax.Expr) -> rel
 
 
 def attend(t: OnnxTranslator, heads: Heads, mask: Mask, wanted: int | None = None) -> tuple[relax.Expr, Any]:
-    """The values that each query sees, weighted, as (batch, heads, length, width); and the scores that are wanted."""
+    """Emit attention. Return its result, (batch, heads, length, width), and the scores of the stage `wanted`."""
     if wanted is None and not heads.cap:
         return _fused(t, heads, mask), None
     return _decomposed(t, heads, mask, wanted)
 
 
 def _fused(t: OnnxTranslator, heads: Heads, mask: Mask) -> relax.Expr:
-    """By `R.nn.attention`."""
+    """Emit attention as `R.nn.attention`."""
     q, k, v = (
         swap_axes(t, value, 1, 2) for value in (heads.query, heads.key, t.cast(heads.value, t.dtype(heads.query)))
     )
@@ -153,7 +153,7 @@ def _fused(t: OnnxTranslator, heads: Heads, mask: Mask) -> relax.Expr:
 
 
 def _broadcast_to_keys(t: OnnxTranslator, bias: relax.Expr, keys: Dim) -> relax.Expr:
-    """The bias with an element for each key."""
+    """Broadcast a bias to one element per key."""
     shape = t.shape(bias)
     if tir.const_int(shape[3]) != 1 or (keys if isinstance(keys, int) else tir.const_int(keys)) == 1:
         return bias
@@ -161,7 +161,7 @@ def _broadcast_to_keys(t: OnnxTranslator, bias: relax.Expr, keys: Dim) -> relax.
 
 
 def _zero_fully_masked(t: OnnxTranslator, value: relax.Expr, bias: relax.Expr | None) -> relax.Expr:
-    """0 for queries that see no key."""
+    """Set the result to 0 for queries that see no key."""
     if bias is None:
         return value
     array = t.constant_array(bias)
@@ -173,19 +173,19 @@ def _zero_fully_masked(t: OnnxTranslator, value: relax.Expr, bias: relax.Expr | 
 
 
 def _decomposed(t: OnnxTranslator, heads: Heads, mask: Mask, wanted: int | None) -> tuple[relax.Expr, Any]:
-    """Operator by operator."""
+    """Emit attention as matmuls and a softmax."""
     query, key, value = heads.query, heads.key, heads.value
     own, shared = (t.shape(v)[1] for v in (query, key))
     groups = tir.const_int(construct.floordiv(own, shared))
     if groups is None:
-        raise Unsupported("numbers of heads must be known")
+        raise Unsupported("the numbers of heads must be constant")
     if groups != 1:
         key, value = (t.emit(t.op.repeat(v, groups, 1)) for v in (key, value))
     scale = heads.scale
     if scale is None:
         width = tir.const_int(t.shape(query)[3])
         if not width:
-            raise Unsupported("the width of heads must be known")
+            raise Unsupported("the width of the heads must be constant")
         scale = width**-0.5
     s = scalars(t, query)
     scores = t.emit(t.op.matmul(t.op.multiply(query, s(scale)), t.op.permute_dims(key, [0, 1, 3, 2])))

@@ -26,13 +26,13 @@ def from_onnx(
     name: str | None = None,
     dtype: str | None = None,
 ) -> IRModule:
-    """The module of an ONNX model: a path, bytes, or an `onnx.ModelProto`.
+    """Import an ONNX model: a path, bytes, or an `onnx.ModelProto`.
 
     `main` takes the model's inputs; weights are bound, or follow the inputs with `keep_params_in_input`, their values
-    in the attribute `params`. `shape_dict` gives inputs shapes of numbers and names of symbolic extents; `dtype_dict`
-    their dtypes where the model has none, as a dict in any case; `opset` stands for the version that the model states.
-    `custom_convert_map` has a converter for each operator that it names: `convert(t, node, *inputs)`. `dtype`,
-    `float16` or `bfloat16`, is what float32 inputs, results and weights become; see `mlcc.frontend.precision`.
+    in the attribute `params`. `shape_dict` gives inputs shapes of numbers and names of symbolic extents. `dtype_dict`
+    gives inputs dtypes: a dict overrides the model, a single dtype is for inputs without one. `opset` replaces the
+    version that the model states. `custom_convert_map` maps operators to converters: `convert(t, node, *inputs)`.
+    `dtype`, `float16` or `bfloat16`, is what float32 inputs, results and weights become; see `mlcc.frontend.precision`.
 
     Raises CompileError that lists everything that cannot be imported.
     """
@@ -74,5 +74,5 @@ def _import(model: OnnxModel, options: Options, kept: Container[str] = ()) -> tu
 
 def _check_opset(version: int) -> int:
     if not OLDEST <= version <= NEWEST:
-        raise CompileError(error("E1042", f"opset {version} is not known; {OLDEST} to {NEWEST} are"))
+        raise CompileError(error("E1042", f"opset {version} is not supported; {OLDEST} to {NEWEST} are"))
     return version

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Element: TypeAlias = int | tir.Expr
 
-LIMIT = 4096  # elements that are evaluated here; larger tensors are left to run time
-_MAX_NODES = 200  # of an expression, above which it is no longer followed
+LIMIT = 4096  # the most elements of a folded tensor; larger ones are computed at run time
+_MAX_NODES = 200  # the most nodes of a folded expression
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,7 @@ class Known:
 
 
 def known(elements: Any, shape: Sequence[int], dtype: str) -> Known:
-    """From a flat list of elements."""
+    """Create a tensor from a flat list of elements."""
     import numpy as np
 
     array = np.empty(len(elements), object)
@@ -51,20 +51,20 @@ def known(elements: Any, shape: Sequence[int], dtype: str) -> Known:
 
 
 def plain(element: Any) -> Element:
-    """A number where the expression is one."""
+    """Return the number if an expression is constant, else the expression."""
     number = tir.const_int(element) if isinstance(element, tir.Expr) else int(element)
     return element if number is None else number
 
 
 class Evaluator:
-    """Evaluates nodes on known integers; it assumes of symbols only that they are at least 0."""
+    """Evaluates nodes on known integers, assuming only that symbols are non-negative."""
 
     def __init__(self) -> None:
         self._analyzer = Analyzer()
         self._bound: set[tir.Var] = set()
 
     def evaluate(self, node: OnnxNode, inputs: Sequence[Known | None]) -> Known | None:
-        """The result of a node; None if it is not evaluated here."""
+        """Return the result of a node; None if it cannot be folded."""
         rule = _RULES.get(node.operator) if not node.domain else None
         if rule is None:
             return None
@@ -75,7 +75,7 @@ class Evaluator:
         return result if result is not None and result.elements.size <= LIMIT else None
 
     def simplify(self, element: Any) -> Element:
-        """An equal element in canonical form. Raises _NotFolded for expressions that grow too large."""
+        """Return an equal element in canonical form. Raises _NotFolded for expressions that are too large."""
         if not isinstance(element, tir.Expr):
             return int(element)
         self._declare(element)
@@ -101,7 +101,7 @@ class Evaluator:
                 self._analyzer.bind_bound(node, 0, 2**62)
 
     def map(self, fn: Callable[..., Any], *operands: Known, dtype: str = "") -> Known:
-        """A function of single elements over broadcast operands."""
+        """Apply an elementwise function to broadcast operands."""
         import numpy as np
 
         arrays = np.broadcast_arrays(*(o.elements for o in operands))
@@ -122,7 +122,7 @@ class Evaluator:
 
 
 class _NotFolded(Exception):
-    """Raised to give up constant evaluation of a node."""
+    """Raised to give up folding a node."""
 
 
 # ---------------------------------------------------------------- rules
@@ -140,12 +140,12 @@ def _rule(*operators: str) -> Callable[[Rule], Rule]:
 
 
 def _rearranged(operand: Known, elements: np.ndarray) -> Known:
-    """The same elements in other places."""
+    """Return a tensor of these elements with the operand's dtype."""
     return Known(elements, operand.dtype)
 
 
 def _int_list(node: OnnxNode, name: str, value: Known | None) -> list[int] | None:
-    """A list of numbers: an attribute in old opsets, an input in new ones."""
+    """Return a list of numbers: an attribute in old opsets, an input in new ones."""
     numbers = node.attribute(name) if value is None else value.elements.reshape(-1).tolist()
     if numbers is None:
         return None
@@ -294,7 +294,7 @@ def _range(e: Evaluator, node: OnnxNode, start: Known, limit: Known, delta: Know
 
 
 def _operand(value: Any) -> tir.Expr:
-    """An element as an operand of expressions; bools stay bools."""
+    """Convert an element to an expression; bools stay bools."""
     return value if isinstance(value, tir.Expr) else c.const(int(value), INT64)
 
 
@@ -303,7 +303,7 @@ def _bool(value: Any) -> tir.Expr:
 
 
 def _truncated_div(a: Any, b: Any) -> tir.Expr:
-    """The quotient toward zero, which ONNX's `Div` of integers is."""
+    """Return the quotient rounded toward zero, as ONNX's `Div` of integers."""
     if tir.const_int(_operand(b)) == 0:
         raise _NotFolded
     return c.div(_operand(a), _operand(b))

@@ -1,4 +1,4 @@
-"""Places and weights by which ONNX resizes one axis, as arrays."""
+"""The source indices and interpolation weights with which ONNX resizes one axis, as arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CROP = "tf_crop_and_resize"
 
 @dataclass(frozen=True, slots=True)
 class Resizing:
-    """The attributes of a resizing node, with the schema's names for modes."""
+    """The attributes of a resize node, with the schema's names for modes."""
 
     mode: str  # nearest, linear, cubic
     coordinates: str
@@ -29,7 +29,7 @@ class Resizing:
 
 @dataclass(frozen=True, slots=True)
 class ResizedAxis:
-    """One axis: its extent before and after, the stated scale, and the part that is cut out."""
+    """A resized axis: its extent before and after, the stated scale, and the cropped region of interest."""
 
     axis: int
     before: int
@@ -49,7 +49,7 @@ class ResizedAxis:
         return self.before == self.after and self.exact and not cut
 
 
-_MAX_EXTENT = 1 << 20  # places that are computed while a model is imported
+_MAX_EXTENT = 1 << 20  # positions that are computed at import
 
 
 def coordinates(how: Resizing, part: ResizedAxis) -> np.ndarray:
@@ -57,7 +57,7 @@ def coordinates(how: Resizing, part: ResizedAxis) -> np.ndarray:
     import numpy as np
 
     if part.after > _MAX_EXTENT:
-        raise Unsupported(f"{part.after} elements along an axis are more than {_MAX_EXTENT}")
+        raise Unsupported(f"an axis is resized to {part.after} elements, more than {_MAX_EXTENT}")
     at, last, after = np.arange(part.after, dtype="float64"), part.before - 1, part.scale * part.before
     halves = (at + 0.5) / part.scale - 0.5
     one = part.after == 1 or after == 1
@@ -78,11 +78,11 @@ def coordinates(how: Resizing, part: ResizedAxis) -> np.ndarray:
             return np.full(part.after, (part.begin + part.end) / 2 * last)
         case "tf_crop_and_resize":
             return part.begin * last + at * (part.end - part.begin) * last / (after - 1)
-    raise Unsupported(f'`coordinate_transformation_mode="{how.coordinates}"` is not known')
+    raise Unsupported(f'`coordinate_transformation_mode="{how.coordinates}"` is not supported')
 
 
 def nearest_places(how: Resizing, part: ResizedAxis) -> np.ndarray:
-    """The place in the data that each place of the result is moved from."""
+    """Return the nearest source index of each output position."""
     import numpy as np
 
     at = coordinates(how, part)
@@ -93,7 +93,7 @@ def nearest_places(how: Resizing, part: ResizedAxis) -> np.ndarray:
         "ceil": np.ceil,
     }
     if how.nearest not in rounding:
-        raise Unsupported(f'`nearest_mode="{how.nearest}"` is not known')
+        raise Unsupported(f'`nearest_mode="{how.nearest}"` is not supported')
     return np.clip(rounding[how.nearest](at).astype("int64"), 0, part.before - 1)
 
 
@@ -102,7 +102,7 @@ def weights(how: Resizing, part: ResizedAxis) -> np.ndarray:
     import numpy as np
 
     at = coordinates(how, part)
-    first = np.ceil(at).astype("int64") - 1  # the place on the left; its right neighbour where `at` is whole
+    first = np.ceil(at).astype("int64") - 1  # the left neighbour; the previous index if `at` is an integer
     share = at - first
     scale = min(part.scale, 1.0) if how.antialias else 1.0
     reach = 1 if how.mode == "linear" else 2

@@ -1,4 +1,4 @@
-"""Names of ONNX as names that text may have."""
+"""Convert ONNX names to identifiers."""
 
 from __future__ import annotations
 

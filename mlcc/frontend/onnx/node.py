@@ -1,4 +1,4 @@
-"""Nodes of ONNX graphs with their attributes as Python values."""
+"""Nodes of ONNX graphs, with their attributes as Python values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OnnxNode:
     operator: str
     domain: str  # "" for ai.onnx
     name: str
-    inputs: tuple[str, ...]  # "" for one that is left out
+    inputs: tuple[str, ...]  # "" for an omitted one
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     version: int  # of its domain's opset
@@ -46,7 +46,7 @@ Reader: TypeAlias = "Callable[[onnx.TensorProto], TensorData]"
 def read_node(
     proto: onnx.NodeProto, opsets: Mapping[str, int], read: Reader = tensor_data, outer: Mapping[str, Any] | None = None
 ) -> OnnxNode:
-    """A node of a graph whose operators are of these opsets; `outer` are the attributes of the function around it."""
+    """Read a node of a graph with these opset versions. `outer` has the attributes of the enclosing function."""
     domain = plain_domain(proto.domain)
     attributes = {}
     for given in proto.attribute:
@@ -61,12 +61,12 @@ def read_node(
 
 
 def plain_domain(domain: str) -> str:
-    """The name of a domain; ONNX's own has two."""
+    """Return the canonical name of a domain; ONNX's own domain has two names."""
     return "" if domain == "ai.onnx" else domain
 
 
 def attribute_value(proto: onnx.AttributeProto, read: Reader = tensor_data) -> Any:
-    """An attribute as a Python value; `Unsupported` in place of one that cannot be read, to be raised by its use."""
+    """Return an attribute as a Python value, or an `Unsupported` to be raised when an unreadable one is used."""
     convert = _VALUES.get(proto.type)
     if convert is None:
         return Unsupported(f"the attribute `{proto.name}` is of an unknown type")

@@ -1,4 +1,4 @@
-"""Topological order of a graph's nodes, and errors that concern a graph as a whole."""
+"""Topological order of a graph's nodes, and errors that concern a whole graph."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mlcc.errors import CompileError, error
 if TYPE_CHECKING:
     import onnx
 
-DEPTH_LIMIT = 64  # graphs inside of graphs
+DEPTH_LIMIT = 64  # nesting of graphs
 
 
 def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], what: str) -> list[onnx.NodeProto]:
     """Return the nodes in a stable topological order.
 
-    Raises CompileError E1043 for names that no node or two nodes define, and for cycles.
+    Raises CompileError E1043 for names that are not defined or defined twice, and for cycles.
     """
     producers: dict[str, int] = {}
     for node in nodes:
@@ -25,14 +25,14 @@ def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], wh
     for at, node in enumerate(nodes):
         for name in node.output:
             if name and name in producers:
-                raise unsound(what, f"`{name}` is made by two nodes")
+                raise unsound(what, f"`{name}` is the output of two nodes")
             if name:
                 producers[name] = at
     reads = [_names_read(node) for node in nodes]
     for node, names in zip(nodes, reads, strict=True):
         for name in names:
             if name not in producers and not is_known(name):
-                raise unsound(what, f"`{node.op_type}` reads `{name}`, which nothing makes")
+                raise unsound(what, f"`{node.op_type}` reads `{name}`, which is not defined")
     waits = [{producers[name] for name in names if name in producers} for names in reads]
     if all(all(source < at for source in sources) for at, sources in enumerate(waits)):
         return list(nodes)
@@ -40,7 +40,7 @@ def ordered(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool], wh
 
 
 def _kahn_order(waits: list[set[int]], what: str) -> list[int]:
-    """A topological order, by Kahn's algorithm, the least number first."""
+    """Return a topological order by Kahn's algorithm, the smallest node index first."""
     users: list[list[int]] = [[] for _ in waits]
     for at, sources in enumerate(waits):
         for source in sources:
@@ -56,7 +56,7 @@ def _kahn_order(waits: list[set[int]], what: str) -> list[int]:
             if left[user] == 0:
                 heapq.heappush(ready, user)
     if len(order) != len(waits):
-        raise unsound(what, "its nodes depend on one another in a circle")
+        raise unsound(what, "its nodes form a cycle")
     return order
 
 
@@ -85,9 +85,9 @@ def captured(graph: onnx.GraphProto, depth: int = 1) -> set[str]:
 def need_texts(*names: Any) -> None:
     """Raise CompileError E1043 for names that are not valid text, which protobuf returns as bytes."""
     if not all(isinstance(name, str) for name in names):
-        raise unsound("the model", "a name in it is no UTF-8")
+        raise unsound("the model", "it has a name that is not UTF-8")
 
 
 def unsound(what: str, reason: str) -> CompileError:
-    """Return the error E1043 for a graph that is unsound as a whole."""
-    return CompileError(error("E1043", f"{what} is not sound: {reason}"))
+    """Return the error E1043 for a malformed graph."""
+    return CompileError(error("E1043", f"{what} is malformed: {reason}"))

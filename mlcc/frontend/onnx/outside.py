@@ -1,4 +1,4 @@
-"""Captured values of a subgraph that becomes a separate function: closure conversion."""
+"""Closure conversion: the captured values of a subgraph that becomes a separate function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Outside:
-    """The outer values that a subgraph captures; `variables` have to be passed to a function made of it."""
+    """The outer values that a subgraph captures. `variables` must be passed to a function made from it."""
 
     def __init__(self, t: OnnxTranslator, graph: onnx.GraphProto) -> None:
         self._t = t
@@ -44,7 +44,7 @@ class Outside:
 
 
 def _substitute(value: Value, rule: Callable[[relax.Var], relax.Expr]) -> Value:
-    """Substitute the variables of a value; known integers are copied, so that they become new tensors."""
+    """Substitute the variables of a value. Known integers are copied, so that new tensors are emitted for them."""
     if isinstance(value, relax.Var):
         return rule(value)
     if isinstance(value, Known):

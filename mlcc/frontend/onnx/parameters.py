@@ -1,4 +1,4 @@
-"""The inputs and outputs of an ONNX graph as those of `main`: names, shapes with symbols, dtypes."""
+"""Convert the inputs and outputs of an ONNX graph to those of `main`: names, symbolic shapes, dtypes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Extent = int | str  # a number, or the name of a symbol
 
 
 class Parameters:
-    """The parameters of `main`: the inputs of a graph without an initializer."""
+    """The parameters of `main`: the inputs of a graph that have no initializer."""
 
     def __init__(
         self, t: OnnxTranslator, graph: onnx.GraphProto, shapes: Mapping[str, Sequence[Extent]],
@@ -55,10 +55,10 @@ class Parameters:
         t.extents_by_name.update(self.symbols)
         t.initializers(graph)
 
-    # ------------------------------------------------------------ what is stated
+    # ------------------------------------------------------------ stated types
 
     def _refuse_unknown(self, names: Sequence[str]) -> None:
-        """Refuse shapes and dtypes of inputs that there are not."""
+        """Raise CompileError for shapes and dtypes of unknown inputs."""
         stated = {} if isinstance(self._dtypes, str) else self._dtypes
         for name in (*self._shapes, *stated):
             if name not in names:
@@ -69,22 +69,20 @@ class Parameters:
         """Return the extents of an input; unknown ones without a name get new names."""
         kind = given.type.WhichOneof("value")
         if kind != "tensor_type":
-            raise _interface_error(
-                f"the input `{given.name}` is a {(kind or 'value without type').removesuffix('_type')}"
-            )
+            name = (kind or "value without a type").removesuffix("_type")
+            article = "an" if name[0] in "aeiou" else "a"
+            raise _interface_error(f"the input `{given.name}` is {article} {name}")
         known = given.type.tensor_type.shape.dim if given.type.tensor_type.HasField("shape") else None
         wanted = self._shapes.get(given.name)
         if known is None and wanted is None:
-            raise _interface_error(
-                f"the number of dimensions of the input `{given.name}` is not known", "give it a shape"
-            )
+            raise _interface_error(f"the rank of the input `{given.name}` is not known", "give it a shape")
         stated = None if known is None else [_stated_extent(dim, f"{given.name}_{i}") for i, dim in enumerate(known)]
         if wanted is None:
             assert stated is not None
             return stated
         if stated is not None and len(stated) != len(wanted):
             raise _interface_error(
-                f"the input `{given.name}` has {len(stated)} dimensions, the shape given {len(wanted)}"
+                f"the input `{given.name}` has {len(stated)} dimensions, but the given shape has {len(wanted)}"
             )
         for old, new in zip(stated or [], wanted, strict=False):
             if isinstance(old, int) and isinstance(new, int) and old != new:
@@ -97,7 +95,7 @@ class Parameters:
         """Record the name, or the number, that replaces a symbol of the model."""
         known = self.symbols.get(symbol, wanted)
         if known != wanted:
-            raise _interface_error(f"`{symbol}` cannot be {known} and {wanted}")
+            raise _interface_error(f"`{symbol}` cannot be both {known} and {wanted}")
         self.symbols[symbol] = wanted  # type: ignore[assignment]
 
     def _dtype(self, given: onnx.ValueInfoProto) -> str:
@@ -114,7 +112,7 @@ class Parameters:
     # ------------------------------------------------------------ symbols
 
     def _declare(self, extents: Sequence[Extent]) -> None:
-        """Create the symbols of all names; a name may be an expression over names that are whole extents."""
+        """Create a symbol for each name. A name may also be an expression over names that are extents."""
         renamed = {name: new for name, new in self.symbols.items() if isinstance(new, (int, str))}
         self.symbols = {}
         taken: set[str] = set()
@@ -130,7 +128,7 @@ class Parameters:
                 self.symbols[extent] = self._expression(extent) or self.t.symbol(identifier(extent, taken))
 
     def _expression(self, text: str) -> tir.Expr | None:
-        """The name of an extent as an expression over the others: `2*n`, `past + 1`."""
+        """Parse the name of an extent as an expression over other names: `2*n`, `past + 1`."""
         known = {name: extent for name, extent in self.symbols.items() if isinstance(extent, tir.Expr)}
         try:
             return parse_extent(text, known)
@@ -141,9 +139,9 @@ class Parameters:
         return extent if isinstance(extent, int) else self.symbols[extent]
 
     def _name(self, name: str) -> str:
-        """The name of a parameter."""
+        """Return a unique parameter name for an input. Raises CompileError for an invalid name."""
         if not self._sanitize and not (name.isidentifier() and name.isascii()):
-            raise _interface_error(f"`{name}` is no name for a parameter", "leave `sanitize_input_names` as it is")
+            raise _interface_error(f"`{name}` is not a valid parameter name", "keep `sanitize_input_names=True`")
         return identifier(name, self.t.names)
 
     # ------------------------------------------------------------ results
@@ -155,7 +153,7 @@ class Parameters:
             raise _interface_error("the model has no outputs")
         for out in graph.output:
             if out.name not in t.values:
-                raise _interface_error(f"nothing makes the output `{out.name}`")
+                raise _interface_error(f"the output `{out.name}` is not defined")
             outputs.append(self._result(out))
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -171,7 +169,9 @@ class Parameters:
         if isinstance(value, relax.Expr):
             number = out.type.tensor_type.elem_type
             if number and number != _type_number(t.dtype(value)):
-                raise _interface_error(f"the output `{out.name}` is {t.dtype(value)}, the model says otherwise")
+                raise _interface_error(
+                    f"the output `{out.name}` is {t.dtype(value)}, which differs from the type that the model states"
+                )
         return value
 
 
@@ -182,7 +182,7 @@ def _type_number(dtype: str) -> int:
 
 
 def _stated_extent(dim: onnx.TensorShapeProto.Dimension, otherwise: str) -> Extent:
-    """The extent that a model states: a number, the name of a symbol, or a name made up for one that is open."""
+    """Return the extent that a model states: a number, the name of a symbol, or `otherwise` if it is unknown."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
     need_texts(dim.dim_param)

@@ -1,4 +1,4 @@
-"""Helpers shared by several families of converters."""
+"""Helpers shared by the converters of several operator families."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MICROSOFT = "com.microsoft"  # the domain of onnxruntime's operators
 
 
 def scalars(t: OnnxTranslator, like: relax.Expr) -> Callable[[bool | int | float], relax.Constant]:
-    """Makes scalars of a tensor's dtype."""
+    """Return a function that creates scalars of a tensor's dtype."""
     return functools.partial(t.scalar, dtype=t.dtype(like))
 
 
@@ -26,34 +26,34 @@ def is_float(t: OnnxTranslator, value: relax.Expr) -> bool:
 
 
 def along(t: OnnxTranslator, rank: int, axis: int, extent: Dim, dtype: str = "int64") -> relax.Expr:
-    """0, 1, 2 and so on along one axis of `rank` dimensions."""
+    """Emit 0, 1, 2, ... along one axis; all other extents of the `rank` dimensions are 1."""
     line = t.op.arange(0, extent, 1, dtype)
     return t.reshape(line, [extent if i == axis else 1 for i in range(rank)])
 
 
 def split_axis(t: OnnxTranslator, value: relax.Expr, axis: int, extents: Sequence[Dim]) -> relax.Expr:
-    """An axis as several."""
+    """Split an axis into several axes."""
     shape = t.shape(value)
     return t.reshape(value, [*shape[:axis], *extents, *shape[axis + 1 :]])
 
 
 def slice_axis(t: OnnxTranslator, value: relax.Expr, axis: int, begin: Dim, end: Dim) -> relax.Expr:
-    """A part of one axis."""
+    """Slice one axis from `begin` to `end`."""
     return t.emit(t.op.strided_slice(value, [axis], [begin], [end], assume_inbound=True))
 
 
 def swap_axes(t: OnnxTranslator, value: relax.Expr, one: int, other: int) -> relax.Expr:
-    """Two axes in each other's place."""
+    """Swap two axes."""
     order = list(range(t.ndim(value)))
     order[one], order[other] = order[other], order[one]
     return t.emit(t.op.permute_dims(value, order))
 
 
 def known(extent: Dim, what: str) -> int:
-    """An extent that must be a number here. Raises Unsupported for others."""
+    """Return a constant extent as a number. Raises Unsupported for a symbolic one."""
     number = extent if isinstance(extent, int) else tir.const_int(extent)
     if number is None:
-        raise Unsupported(f"{what} must be a number here, it is `{extent}`")
+        raise Unsupported(f"{what} must be constant, not `{extent}`")
     return number
 
 
@@ -64,9 +64,9 @@ def quotient(extent: Dim, parts: int) -> Dim:
 
 
 def choice(node_value: str, allowed: Sequence[str], what: str) -> str:
-    """An attribute that is one of a few words. Raises Unsupported for others."""
+    """Return an attribute if it is one of the allowed values. Raises Unsupported otherwise."""
     if node_value not in allowed:
-        raise Unsupported(f'`{what}="{node_value}"` is not known')
+        raise Unsupported(f'`{what}="{node_value}"` is not supported')
     return node_value
 
 

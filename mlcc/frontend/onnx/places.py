@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASSES = "pkg.torch.onnx.class_hierarchy"
 _TRACE = "pkg.torch.onnx.stack_trace"
-_MAX_NOTE_LENGTH = 20_000  # characters of a note that are looked at
+_MAX_NOTE_LENGTH = 20_000  # characters of a metadata entry that are parsed
 
 
 def place_of_node(proto: onnx.NodeProto) -> Place:
-    """Return the place of a node, with the module that PyTorch's exporter recorded in its metadata."""
+    """Return the source location of a node, with the module that PyTorch's exporter recorded in its metadata."""
     domain = plain_domain(proto.domain)
     operator = f"{domain}.{proto.op_type}" if domain else proto.op_type
     notes = {str(entry.key): str(entry.value) for entry in proto.metadata_props}
@@ -31,12 +31,12 @@ def place_of_node(proto: onnx.NodeProto) -> Place:
 
 
 def _module_of(name: str) -> str:
-    """The module that a name like `/layer1/layer1.0/conv1/Conv` states, as PyTorch's older exporter writes them."""
+    """Return the module in a name like `/layer1/layer1.0/conv1/Conv`, as PyTorch's older exporter writes it."""
     return ".".join(scopes(name)[:-1]) if name.startswith("/") else ""
 
 
 def _parse_list(text: str) -> list[str]:
-    """A list of strings that was written with `repr`."""
+    """Parse a list of strings that was written with `repr`."""
     if not text.startswith("[") or len(text) > _MAX_NOTE_LENGTH:
         return []
     try:

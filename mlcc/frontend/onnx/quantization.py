@@ -1,4 +1,4 @@
-"""Numbers with a scale and a zero point: one for all, one for each place along an axis, or one for each block."""
+"""Quantization with scales and zero points: per tensor, per axis, or per block."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ def one_for_all(t: OnnxTranslator, value: relax.Expr) -> bool:
 
 
 def parameter(t: OnnxTranslator, value: relax.Expr, like: relax.Expr, axis: int, block: int = 0) -> relax.Expr:
-    """A scale or zero point in a shape that broadcasts to the data."""
+    """Reshape a scale or zero point so that it broadcasts to the data."""
     rank = t.ndim(like)
     if one_for_all(t, value):
         return t.reshape(value, [])
     if not block:
         if t.ndim(value) != 1:
-            raise Unsupported("scales and zero points have one dimension, or a block size")
+            raise Unsupported("scales and zero points must have one dimension, or a block size")
         return t.reshape(value, [t.shape(value)[0] if i == axis else 1 for i in range(rank)])
     if t.ndim(value) != rank:
-        raise Unsupported("scales of blocks have as many dimensions as the data")
+        raise Unsupported("block-wise scales must have as many dimensions as the data")
     repeated = t.emit(t.op.repeat(value, block, axis))
     extent, covered = t.shape(like)[axis], t.shape(repeated)[axis]
     if tir.const_int(construct.sub(extent, covered)) == 0:
@@ -42,7 +42,7 @@ def quantized(
     axis: int = 0,
     block: int = 0,
 ) -> relax.Expr:
-    """round(x / scale) + zero point, as far as the dtype reaches."""
+    """Return round(x / scale) + zero point, saturated to the dtype."""
     if not DType.of(t.dtype(x)).is_float or t.dtype(x) == "bfloat16":
         x = t.cast(x, "float32")
     scale = t.cast(scale, t.dtype(x))
@@ -55,7 +55,7 @@ def quantized(
 
 
 def rounded(t: OnnxTranslator, x: relax.Expr, zero: relax.Expr | None, dtype: str) -> relax.Expr:
-    """round(x) + zero point, as far as the dtype of integers reaches."""
+    """Return round(x) + zero point, saturated to an integer dtype."""
     whole = t.op.round(x)
     if zero is not None:
         whole = t.op.add(whole, t.cast(zero, t.dtype(x)))
@@ -106,14 +106,14 @@ def is_zero(t: OnnxTranslator, value: relax.Expr) -> bool:
 
 
 def product(t: OnnxTranslator, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-    """The product of matrices of integers, exactly, in int32."""
+    """Return the exact product of integer matrices in int32."""
     if t.dtype(a) != t.dtype(b):
         a, b = t.cast(a, "int32"), t.cast(b, "int32")
     return t.emit(t.op.matmul(a, b, out_dtype="int32"))
 
 
 def rows(t: OnnxTranslator, value: relax.Expr) -> relax.Expr:
-    """A parameter of the rows of a matrix, with a dimension for its columns."""
+    """Reshape a per-row parameter of a matrix to a column."""
     if t.ndim(value) != 1 or one_for_all(t, value):
         return value
     return t.reshape(value, [known(t.shape(value)[0], "the number of rows"), 1])

@@ -1,6 +1,6 @@
 """Reading ONNX models: files, bytes and `ModelProto`s, and their external data.
 
-No code of a model runs. Faults of an untrusted file end in a diagnostic: truncated protobuf, unknown versions,
+No code of a model is run. Errors in an untrusted file give a diagnostic: truncated protobuf, unknown versions,
 external data outside of the model's folder or beyond the end of their file.
 """
 
@@ -33,11 +33,11 @@ class OnnxModel:
     proto: onnx.ModelProto
     name: str
     folder: str | None = None
-    owned: bool = False  # whether its fields may be emptied, once they are read
+    owned: bool = False  # whether its fields may be cleared after they are read
     _maps: dict[str, Any] = field(default_factory=dict)
 
     def tensor(self, proto: onnx.TensorProto) -> TensorData:
-        """A tensor of the model. Raises Unsupported for one that is not sound or of a type that mlcc lacks."""
+        """Read a tensor of the model. Raises Unsupported for one that is malformed or of an unsupported type."""
         if proto.data_location != _EXTERNAL:
             return tensor_data(proto)
         return tensor_data(proto, self._external(proto))
@@ -51,13 +51,15 @@ class OnnxModel:
             offset = int(entries.get("offset", "0"))
             length = int(entries["length"]) if "length" in entries else len(content) - offset
         except ValueError:
-            raise _external_data_error(proto.name, "its place in the file is no number") from None
+            raise _external_data_error(proto.name, "its offset or length is not a number") from None
         if offset < 0 or length < 0 or offset + length > len(content):
-            raise _external_data_error(proto.name, f"`{location}` has {len(content)} bytes, not {offset} + {length}")
+            raise _external_data_error(
+                proto.name, f"`{location}` has only {len(content)} bytes, less than {offset} + {length}"
+            )
         return memoryview(content)[offset : offset + length]
 
     def _mapped_file(self, location: str, name: str) -> Any:
-        """The content of a file of external data, mapped; the file is in the model's folder."""
+        """Memory-map a file of external data in the model's folder."""
         if location in self._maps:
             return self._maps[location]
         if self.folder is None:
@@ -67,10 +69,10 @@ class OnnxModel:
         folder = os.path.realpath(self.folder)
         parts = location.replace("\\", "/").split("/")
         if not location or "\0" in location or os.path.isabs(location) or ".." in parts:
-            raise _external_data_error(name, f"`{location}` is no path inside of the model's folder")
+            raise _external_data_error(name, f"`{location}` is not a path inside the model's folder")
         path = os.path.realpath(os.path.join(folder, location))
         if os.path.commonpath([path, folder]) != folder:
-            raise _external_data_error(name, f"`{location}` is a link out of the model's folder")
+            raise _external_data_error(name, f"`{location}` links to a file outside the model's folder")
         self._maps[location] = _map_file(path, location, name)
         return self._maps[location]
 
@@ -80,7 +82,7 @@ def _map_file(path: str, location: str, name: str) -> Any:
 
     try:
         if not os.path.isfile(path):
-            raise _external_data_error(name, f"there is no file `{location}` beside the model")
+            raise _external_data_error(name, f"the file `{location}` does not exist beside the model")
         if os.path.getsize(path) == 0:
             return b""
         with open(path, "rb") as file:
@@ -99,7 +101,8 @@ def _external_data_error(name: str, reason: str, help: str | None = None) -> Com
 def read_model(source: Any, name: str | None = None) -> OnnxModel:
     """Read a model from a path, bytes, or a `ModelProto`.
 
-    Raises CompileError: E1040 without the onnx package, E1041 for data that are no model, E1042 for unknown versions.
+    Raises CompileError: E1040 without the onnx package, E1041 for data that are not a model, E1042 for unsupported
+    versions.
     """
     onnx = onnx_package()
     if isinstance(source, onnx.ModelProto):
@@ -131,7 +134,7 @@ def _read_file(path: str, name: str | None) -> OnnxModel:
         size = 0  # reading reports the fault
     if size > _MAX_PROTOBUF_BYTES:
         help = "save it with onnx.save_model(..., save_as_external_data=True)"
-        raise CompileError(error("E1041", f"{path} has {size} bytes; a model file has at most 2 GiB", help=help))
+        raise CompileError(error("E1041", f"{path} has {size} bytes; a model file may have at most 2 GiB", help=help))
     proto = _parse(read_bytes(path), path)
     return OnnxModel(proto, name or os.path.basename(path), os.path.dirname(path) or ".", owned=True)
 
@@ -144,22 +147,22 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
     try:
         proto.ParseFromString(data)
     except (damaged, ValueError):
-        raise CompileError(error("E1041", f"{name} is no ONNX model, or it is damaged")) from None
+        raise CompileError(error("E1041", f"{name} is not an ONNX model, or is damaged")) from None
     if not proto.HasField("graph") or not proto.ir_version:
-        raise CompileError(error("E1041", f"{name} is no ONNX model: it has no graph or no version"))
+        raise CompileError(error("E1041", f"{name} is not an ONNX model: it has no graph or no version"))
     return proto
 
 
 def _check_versions(model: OnnxModel) -> None:
-    """Raise CompileError E1042 for a model of versions that are not known here."""
+    """Raise CompileError E1042 for a model of an unsupported IR or opset version."""
     proto = model.proto
     if proto.ir_version not in IR_VERSIONS:
         known = f"{IR_VERSIONS[0]} to {IR_VERSIONS[-1]}"
-        raise CompileError(error("E1042", f"{model.name} is of IR version {proto.ir_version}; {known} are known"))
+        raise CompileError(error("E1042", f"{model.name} has IR version {proto.ir_version}; {known} are supported"))
     for given in proto.opset_import:
         if plain_domain(given.domain) == "" and not OLDEST <= given.version <= NEWEST:
             help = f"convert it with onnx.version_converter.convert_version(model, {NEWEST - 7})"
-            message = f"{model.name} uses opset {given.version}; {OLDEST} to {NEWEST} are known"
+            message = f"{model.name} uses opset {given.version}; {OLDEST} to {NEWEST} are supported"
             raise CompileError(error("E1042", message, help=help))
 
 

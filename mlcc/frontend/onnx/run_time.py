@@ -1,4 +1,4 @@
-"""Axes, and numbers along axes, known at run time only, as vectors with an element for each dimension."""
+"""Axes known at run time only, and values for axes, as vectors with an element for each dimension."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def count_of(t: OnnxTranslator, vector: relax.Expr) -> int:
     """Return the length of a vector. Raises Unsupported if it is known at run time only."""
     shape = t.static_shape(vector)
     if shape is None or len(shape) > 1:
-        raise Unsupported("how many axes there are is known at run time only")
+        raise Unsupported("the number of axes is known at run time only")
     return shape[0] if shape else 1
 
 
@@ -30,7 +30,7 @@ def from_front(t: OnnxTranslator, axes: relax.Expr, rank: int) -> relax.Expr:
 
 
 def matches(t: OnnxTranslator, axes: relax.Expr, rank: int) -> relax.Expr:
-    """A matrix of bools: which dimension (row) each of the axes (column) is."""
+    """Return a bool matrix of dimensions (rows) and axes (columns): true where they are equal."""
     places = t.reshape(t.tensor_of(range(rank), "int64"), [rank, 1])
     return t.emit(t.op.equal(places, t.op.expand_dims(from_front(t, axes, rank), [0])))
 
@@ -54,7 +54,7 @@ def by_dimension(
 
 
 def element(t: OnnxTranslator, vector: relax.Expr, at: int) -> relax.Expr:
-    """One element of a vector, as a scalar."""
+    """Return an element of a vector as a scalar."""
     return t.emit(t.op.squeeze(t.op.strided_slice(vector, [0], [at], [at + 1], assume_inbound=True), [0]))
 
 
@@ -75,7 +75,7 @@ def _max_extent(shape: Sequence[Dim]) -> Dim:
 
 
 def left_over(t: OnnxTranslator, x: relax.Expr, axes: relax.Expr) -> list[Dim]:
-    """The extents of the dimensions that are not among the axes, which are different ones."""
+    """Return the extents of the dimensions that are not among the axes, which are distinct."""
     rank = t.ndim(x)
     order = t.op.argsort(t.op.astype(chosen(t, axes, rank), "int32"), 0, False, "int64")
     count = max(rank - count_of(t, axes), 0)
@@ -149,7 +149,7 @@ class Reduced:
         return [construct.as_expr(n, INT64) for n in self.extents[first:]]
 
     def reduce(self, name: str, value: relax.Expr, keep: bool | None = None) -> relax.Expr:
-        """The reduction of that name."""
+        """Emit the reduction of that name."""
         if name == "mean":
             return self._mean(value, keep)
         t, own = self.t, DType.of(self.t.dtype(value))
@@ -163,7 +163,7 @@ class Reduced:
     def _mean(self, value: relax.Expr, keep: bool | None) -> relax.Expr:
         t, dtype = self.t, self.t.dtype(value)
         if not DType.of(dtype).is_float:
-            raise Unsupported("means of integers over axes that are known at run time only")
+            raise Unsupported("means of integers over axes known at run time only")
         count = construct.floordiv(product(self.shape), construct.maximum(product(self._extent_exprs()), 1))
         number = t.cast(t.tensor_of([count], "int64", ()), dtype)
         return t.emit(t.op.divide(self.reduce("sum", value, keep), number))

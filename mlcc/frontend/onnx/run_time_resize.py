@@ -17,7 +17,7 @@ _WIDE = "float64"
 
 @dataclass(frozen=True)
 class RunTimeAxis:
-    """One axis: its extent before and after; scale, and the ends of the part that is cut out, as scalars."""
+    """A resized axis: its extent before and after; the scale and the bounds of the cropped region as scalars."""
 
     t: OnnxTranslator
     axis: int
@@ -28,15 +28,15 @@ class RunTimeAxis:
     end: relax.Expr
 
     def number(self, value: float) -> relax.Constant:
-        """A number as a scalar."""
+        """Return a number as a scalar."""
         return self.t.scalar(value, _WIDE)
 
     def extent(self, extent: Dim) -> relax.Expr:
-        """An extent as a scalar."""
+        """Return an extent as a scalar."""
         return self.t.cast(self.t.tensor_of([extent], "int64", ()), _WIDE)
 
     def places(self, first: Dim, end: Dim) -> relax.Expr:
-        """The numbers from one to another."""
+        """Return the numbers from `first` to `end`, exclusive."""
         return self.t.cast(self.t.emit(self.t.op.arange(first, end, 1, "int64")), _WIDE)
 
     def coordinates(self, how: Resizing) -> relax.Expr:
@@ -70,11 +70,11 @@ class RunTimeAxis:
             ),
         }
         if how.coordinates not in ways:
-            raise Unsupported(f'`coordinate_transformation_mode="{how.coordinates}"` is not known')
+            raise Unsupported(f'`coordinate_transformation_mode="{how.coordinates}"` is not supported')
         return self.t.emit(ways[how.coordinates]())
 
     def resized(self, x: relax.Expr, how: Resizing) -> relax.Expr:
-        """The tensor, of wide floats unless pixels are only moved, with this axis resized."""
+        """Resize this axis of a tensor, in wide floats except for nearest resizing."""
         at = self.coordinates(how)
         pixels = self._nearest(x, at, how) if how.mode == "nearest" else self._interpolate(x, at, how)
         if how.coordinates != CROP:
@@ -86,7 +86,7 @@ class RunTimeAxis:
         return self.t.emit(op.where(self.t.reshape(outside, shape), filler, pixels))
 
     def _nearest(self, x: relax.Expr, at: relax.Expr, how: Resizing) -> relax.Expr:
-        """Pixels moved to where they are the nearest."""
+        """Gather the nearest pixel of each output position."""
         op, half = self.t.op, self.number(0.5)
         ways: dict[str, Callable[[], Any]] = {
             "round_prefer_floor": lambda: op.ceil(op.subtract(at, half)),
@@ -95,7 +95,7 @@ class RunTimeAxis:
             "ceil": lambda: op.ceil(at),
         }
         if how.nearest not in ways:
-            raise Unsupported(f'`nearest_mode="{how.nearest}"` is not known')
+            raise Unsupported(f'`nearest_mode="{how.nearest}"` is not supported')
         return self.t.emit(op.take(x, self._clamp(self.t.emit(ways[how.nearest]())), self.axis))
 
     def _clamp(self, places: relax.Expr) -> relax.Expr:
@@ -104,7 +104,7 @@ class RunTimeAxis:
         return self.t.emit(op.astype(op.maximum(op.minimum(places, last), self.number(0)), "int64"))
 
     def _interpolate(self, x: relax.Expr, at: relax.Expr, how: Resizing) -> relax.Expr:
-        """Interpolate by a product with a matrix of weights, over the pixels with the edge pixels replicated."""
+        """Interpolate by a matmul with a weight matrix, with replicated edge pixels."""
         t, op = self.t, self.t.op
         reach: Dim = construct.add(construct.mul(self.before, 2), 2) if how.antialias else 2
         places = self.places(construct.sub(0, reach), construct.add(self.before, reach))

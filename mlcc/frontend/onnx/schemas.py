@@ -1,4 +1,4 @@
-"""Nodes held against the schemas of their operators: attributes and their types, numbers of inputs and outputs."""
+"""Check nodes against the schemas of their operators: attributes and their types, numbers of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from mlcc.frontend.onnx.node import OnnxNode
 from mlcc.frontend.problems import Unsupported
 
-_SINGLE = 0  # an input that is neither optional nor one of many
+_SINGLE = 0  # an input that is neither optional nor variadic
 
 
 @functools.lru_cache(maxsize=4096)
 def schema_of(operator: str, version: int, domain: str) -> Any:
-    """The schema of an operator as a version of its domain has it; None for one that the onnx package does not know."""
+    """Return the schema of an operator in a version of its domain; None if the onnx package does not know it."""
     import onnx
 
     try:
@@ -32,20 +32,20 @@ def check(node: OnnxNode) -> None:
         ("outputs", node.outputs, schema.min_output, schema.max_output),
     ):
         if not least <= len(names) <= most:
-            raise Unsupported(f"it has {len(names)} {what}, its schema {_count_range(least, most)}")
+            raise Unsupported(f"it has {len(names)} {what}, but its schema has {_count_range(least, most)}")
     for formal, name in zip(schema.inputs, node.inputs, strict=False):
         if formal.option.value == _SINGLE and not name:
-            raise Unsupported(f"its input `{formal.name}` is left out")
+            raise Unsupported(f"its input `{formal.name}` is missing")
     known = schema.attributes
     for given in node.proto.attribute:
         attribute = known.get(given.name)
         if attribute is None:
-            raise Unsupported(f"it has an attribute `{given.name}`, which its schema has not")
+            raise Unsupported(f"its attribute `{given.name}` is not in its schema")
         if int(attribute.type.value) != given.type:
-            raise Unsupported(f"the attribute `{given.name}` is not of the type that its schema says")
+            raise Unsupported(f"its attribute `{given.name}` is not of the type in its schema")
     for name, attribute in known.items():
         if attribute.required and name not in node.attributes:
-            raise Unsupported(f"it lacks the attribute `{name}`")
+            raise Unsupported(f"its attribute `{name}` is missing")
 
 
 def _count_range(least: int, most: int) -> str:

@@ -1,4 +1,4 @@
-"""The table of converters: for each ONNX operator and version of its schema the function that converts it to relax."""
+"""The table of converters: the function that converts an ONNX operator of some version to relax."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONVERTERS: dict[tuple[str, str], dict[int, Converter]] = {}
 
 
 def converts(*operators: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
-    """Register a converter for operators of a domain from this opset on, until the next one that is registered."""
+    """Register a converter for operators of a domain, from this opset up to the next registered one."""
 
     def register(convert: Converter) -> Converter:
         for operator in operators:
@@ -29,7 +29,7 @@ def converts(*operators: str, since: int = 1, domain: str = "") -> Callable[[Con
 
 
 def converter(domain: str, operator: str, version: int) -> Converter | None:
-    """The converter of an operator as opset `version` of its domain has it."""
+    """Return the converter of an operator in opset `version` of its domain."""
     _load()
     versions = _CONVERTERS.get(("" if domain == "ai.onnx" else domain, operator), {})
     known = [since for since in versions if since <= version]

@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-# A value of a graph: a tensor, integers that are known, a sequence or optional value, what is left out, or the reason
-# why it cannot be used.
+# A value of a graph: a tensor, known integers, a sequence or optional value, None if omitted, or the reason why it
+# cannot be used.
 Value: TypeAlias = "relax.Expr | Known | list[Any] | Unsupported | _Sentinel | None"
 
 _MAX_FOLDED_ELEMENTS = 4096  # the most elements of operands and result for folding
-_MAX_SHAPE_ELEMENTS = 1024  # elements of constants that integers are computed with
+_MAX_SHAPE_ELEMENTS = 1024  # the most elements of constants in the evaluation of integers
 
 NODE_LIMIT = 100_000
 _VALUE_ONLY_OPERATORS = ("DequantizeLinear", "Cast")  # operators whose results depend on an integer's value alone
 
-# What converters raise for attributes and operands that no sound file has.
+# Exceptions of converters for malformed attributes and operands.
 _MALFORMED = (TypeError, AttributeError, LookupError, ArithmeticError, ValueError, AssertionError)
 
 __all__ = ["OnnxNode", "OnnxTranslator", "Value", "translate"]
 
 
 class _Sentinel:
-    """A value that is its own meaning."""
+    """A unique marker value."""
 
 
 MISSING = _Sentinel()  # the value of a node that could not be imported
@@ -82,7 +82,7 @@ class OnnxTranslator(Emitter):
         self.kept: dict[relax.Var, TensorData] = {}
         self.looked_at: set[str] = set()  # initializers whose elements the import depends on
         self._keep = kept
-        self._origins: dict[TensorData, frozenset[str]] = {}  # the initializers that a constant is made of
+        self._origins: dict[TensorData, frozenset[str]] = {}  # the initializers from which a constant was folded
         self.model = model
         self.own = dict(converters or {})
         self.opsets: Mapping[str, int] = opsets_of(model.proto.opset_import)
@@ -90,7 +90,7 @@ class OnnxTranslator(Emitter):
         self.problems = Problems()
         self.evaluator = Evaluator()
         self._known: dict[relax.Expr, Known] = {}
-        self._tensors: MutableMapping[Known, relax.Expr] = {}  # tensors made of known integers
+        self._tensors: MutableMapping[Known, relax.Expr] = {}  # tensors emitted for known integers
         self._attributes: Mapping[str, Any] | None = None  # of the function whose body is walked
         self._functions = Functions(model.proto)
         self._count = 0  # nodes walked
@@ -104,7 +104,7 @@ class OnnxTranslator(Emitter):
         """The elements of a constant. Raises Unsupported for values known at run time only."""
         elements = self.constant_array(value)
         if elements is None:
-            raise Unsupported("an input must be constant here", "make it an initializer of the model")
+            raise Unsupported("an input must be constant", "make it an initializer of the model")
         return elements
 
     def constant_array(self, value: relax.Expr | None) -> np.ndarray | None:
@@ -123,11 +123,11 @@ class OnnxTranslator(Emitter):
         """
         elements = self.known_integers(value)
         if elements is None:
-            raise Unsupported("an input that shapes depend on is known at run time only")
+            raise Unsupported("an input on which shapes depend is known at run time only")
         return elements
 
     def known_integers(self, value: relax.Expr | None) -> list[Element] | None:
-        """As `integers`; None for values known at run time only."""
+        """Like `integers`, but return None for values known at run time only."""
         array = self.constant_array(value)
         if array is not None and (array.dtype.kind in "iub" or _holds_integers(array)):
             return [int(v) for v in array.reshape(-1)]
@@ -144,7 +144,7 @@ class OnnxTranslator(Emitter):
             return list(elements)
         length = self.static_shape(value)
         if length is None or len(length) != 1:
-            raise Unsupported("how many dimensions the result has is known at run time only")
+            raise Unsupported("the rank of the result is known at run time only")
         extents = self.emit(self.op.tensor_to_shape(self.cast(value, "int64")))
         symbols = [self.fresh("extent") for _ in range(length[0])]
         self.match_cast(extents, relax.ShapeStructInfo(tuple(symbols), length[0]))
@@ -152,16 +152,16 @@ class OnnxTranslator(Emitter):
         return [c.minimum(s, most) for s in symbols] if isinstance(most, int) and most > 0 else list(symbols)
 
     def tensor_of(self, elements: Shape, dtype: str, shape: Sequence[int] | None = None) -> relax.Expr:
-        """A tensor of integers that are known, a vector unless a shape is given."""
+        """Return a tensor of known integers, a vector unless a shape is given."""
         listed = list(elements)
         return self.tensor(known(listed, (len(listed),) if shape is None else shape, dtype))
 
     def scalar_of(self, value: relax.Expr | None, default: Any = None) -> Any:
-        """The only element of a constant as a number; `default` for an input that is left out."""
+        """Return the only element of a constant as a number; `default` for an omitted input."""
         return default if value is None else self.array(value).reshape(-1)[0].item()
 
     def simplify(self, element: Element) -> Element:
-        """A number or expression in canonical form, where symbols are no less than 0."""
+        """Return a number or expression in canonical form, assuming that symbols are non-negative."""
         return self.evaluator.simplify(element)
 
     def tensor(self, value: Value) -> Any:
@@ -177,7 +177,7 @@ class OnnxTranslator(Emitter):
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """Open a scope for integers made into tensors: those emitted inside are emitted again after it."""
+        """Open a scope for tensors of known integers: those emitted inside are not reused after it."""
         before, self._tensors = self._tensors, ChainMap({}, self._tensors)
         try:
             yield
@@ -226,7 +226,7 @@ class OnnxTranslator(Emitter):
             self._node(read_node(proto, self.opsets, self.model.tensor, self._attributes), span)
 
     def _node(self, node: OnnxNode, span: Span) -> None:
-        """Emit a node; a problem is noted."""
+        """Emit a node, and record its problem if it has one."""
         inputs = [self.values[name] for name in node.inputs]
         for name in node.outputs:
             if name:
@@ -243,7 +243,7 @@ class OnnxTranslator(Emitter):
         except Unsupported as problem:
             self.problems.unsupported(node.title, span, problem)
         except _MALFORMED as problem:
-            reason = f"it is not as its schema says ({type(problem).__name__}: {problem})"
+            reason = f"it does not match its schema ({type(problem).__name__}: {problem})"
             self.problems.unsupported(node.title, span, Unsupported(reason))
 
     def _convert(self, node: OnnxNode, inputs: Sequence[Value]) -> Any:
@@ -265,7 +265,7 @@ class OnnxTranslator(Emitter):
         return self.call(function, node, inputs)
 
     def _operand(self, node: OnnxNode, value: Value) -> Any:
-        """A value as the converter of a node takes it: integers of 4 and 2 bits in 8 where that makes no difference."""
+        """Convert a value for the converter of a node; 4-bit and 2-bit integers are widened where possible."""
         if isinstance(value, NarrowIntegers) and node.operator in _VALUE_ONLY_OPERATORS:
             return weight(self, value.widened)
         return self.tensor(value)
@@ -276,10 +276,10 @@ class OnnxTranslator(Emitter):
             return value.dtype
         return self.dtype(value) if isinstance(value, relax.Expr) else None
 
-    # ------------------------------------------------------------ graphs inside of graphs
+    # ------------------------------------------------------------ nested graphs
 
     def call(self, function: onnx.FunctionProto, node: OnnxNode, inputs: Sequence[Value]) -> list[Value]:
-        """The outputs of a function of the model, its body in place of the call."""
+        """Inline a call of a function of the model. Return its outputs."""
         given = dict(zip(function.input, inputs, strict=False))
         attributes = {a.name: attribute_value(a, self.model.tensor) for a in function.attribute_proto}
         attributes.update(node.attributes)
@@ -295,9 +295,9 @@ class OnnxTranslator(Emitter):
             self.opsets, self._attributes, self.values = before
 
     def inline(self, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
-        """The outputs of a graph that is an attribute, its body in place of the node; it sees the values around it."""
+        """Inline a graph that is an attribute, in the scope of the outer values. Return its outputs."""
         if len(inputs) != len(graph.input):
-            raise Unsupported(f"the graph `{graph.name}` has {len(graph.input)} inputs, {len(inputs)} are given")
+            raise Unsupported(f"the graph `{graph.name}` has {len(graph.input)} inputs, but {len(inputs)} are given")
         outer = self.values
         self.values = ChainMap({}, outer)
         try:
@@ -311,14 +311,14 @@ class OnnxTranslator(Emitter):
     def _outputs(self, names: Sequence[str]) -> list[Value]:
         for name in names:
             if name not in self.values:
-                raise unsound("a graph", f"its result `{name}` is made by nothing")
+                raise unsound("a graph", f"its result `{name}` is not defined")
         results = [self.values[name] for name in names]
         if any(value is MISSING for value in results):
             raise Missing
         return results
 
     def initializers(self, graph: onnx.GraphProto) -> None:
-        """The constants of a graph as values."""
+        """Read the initializers of a graph as values."""
         dense = ((tensor.name, functools.partial(self._weight, tensor)) for tensor in graph.initializer)
         sparse = (
             (tensor.values.name, functools.partial(_dense_weight, self, tensor)) for tensor in graph.sparse_initializer
@@ -328,7 +328,7 @@ class OnnxTranslator(Emitter):
         for name, read in readers:
             need_texts(name)
             if name in seen:
-                raise unsound(f"the graph `{graph.name}`", f"there are two initializers `{name}`")
+                raise unsound(f"the graph `{graph.name}`", f"it has two initializers `{name}`")
             seen.add(name)
             try:
                 self.values[name] = read()
@@ -348,16 +348,16 @@ class OnnxTranslator(Emitter):
     # ------------------------------------------------------------ results
 
     def _bind(self, node: OnnxNode, result: Any) -> None:
-        """Give the outputs of a node their values: an expression, or a list of one for each."""
+        """Assign the outputs of a node: an expression, or a list of one for each output."""
         results = [result] if isinstance(result, relax.Expr) or result is None else list(result)
         for name, value in zip(node.outputs, results, strict=False):
             if name:
                 self.values[name] = self._bind_result(name, value) if isinstance(value, relax.Expr) else value
         if any(name and self.values[name] is MISSING for name in node.outputs):
-            raise Unsupported("one of its outputs is not computed")
+            raise Unsupported("one of its outputs is not supported")
 
     def _bind_result(self, name: str, value: relax.Expr) -> relax.Expr:
-        """A result, bound to a variable; where inference knows no shape, with the one that the model states."""
+        """Bind a result to a variable, with the shape that the model states if none is inferred."""
         var = self.named(self.emit(value, name), _plain_name(name))
         info, stated = var.struct_info, self._stated.get(name)
         if not isinstance(info, relax.TensorStructInfo) or info.shape is not None or stated is None:
@@ -378,7 +378,7 @@ class OnnxTranslator(Emitter):
         return self.extents_by_name[dim.dim_param]
 
     def _fold_shape_node(self, node: OnnxNode, inputs: Sequence[Value]) -> Value:
-        """The result of a node on integers that are known; None if it is left to its converter."""
+        """Evaluate a node on known integers. Return None to leave it to its converter."""
         if node.domain or len([name for name in node.outputs if name]) != 1 or not node.outputs[0]:
             return None
         if node.operator in ("Shape", "Size"):
@@ -410,7 +410,7 @@ class OnnxTranslator(Emitter):
         return known(chosen, (len(chosen),), "int64")
 
     def _as_known(self, value: Value) -> Any:
-        """A value as operand of the evaluation of integers."""
+        """Convert a value to an operand of the evaluation of integers."""
         if value is None or isinstance(value, Known):
             return value
         if isinstance(value, relax.Constant):
@@ -434,7 +434,7 @@ def _holds_integers(array: np.ndarray) -> bool:
 
 
 def _as_int(element: Any) -> Any:
-    """An element of a tensor of integers or bools as an extent."""
+    """Convert an element of an integer or bool tensor to an extent."""
     if isinstance(element, tir.Expr) and element.dtype.is_bool:
         return tir.Select(DType.of("int64"), element, c.const(1, "int64"), c.const(0, "int64"))
     return element
@@ -446,7 +446,7 @@ def _plain_name(name: str) -> str:
 
 
 def _fold(value: Any) -> relax.Expr | None:
-    """The result of an operator on small constants."""
+    """Fold an operator on small constants; None if it cannot be folded."""
     from mlcc.passes.graph.fold_constants import fold_call
 
     if not isinstance(value, relax.Call) or not isinstance(value.op, tir.Op):
@@ -455,9 +455,9 @@ def _fold(value: Any) -> relax.Expr | None:
         return None
     data = [leaf.data for leaf in _leaves(value.args) if isinstance(leaf, relax.Constant)]
     if value.op.name in _VIEWS and any(d.dtype.is_float and d.size > INLINE_LIMIT for d in data):
-        return None  # a weight, which keeps its name in the text; `fold-constants` evaluates this
+        return None  # a weight keeps its name in the text; the pass `fold-constants` folds this
     if value.op.name == "relax.dequantize" and data[0].size > INLINE_LIMIT:
-        return None  # a weight of integers, which `integer-products` looks for
+        return None  # the pass `integer-products` matches integer weights
     return (
         fold_call(value, _MAX_FOLDED_ELEMENTS, _MAX_FOLDED_ELEMENTS)
         if sum(d.size for d in data) <= _MAX_FOLDED_ELEMENTS
@@ -474,7 +474,7 @@ def _leaves(args: Iterable[relax.Expr]) -> Iterable[relax.Expr]:
 
 
 def weight(t: Emitter, data: TensorData) -> relax.Constant:
-    """A tensor of the model as a constant."""
+    """Return a tensor of the model as a constant."""
     assert data.array is not None
     return t.constant(data.array, str(data.dtype), data.key)
 
@@ -484,7 +484,7 @@ def _dense_weight(t: Emitter, proto: onnx.SparseTensorProto) -> relax.Constant:
 
 
 def translate(model: Any, name: str | None = None) -> IRModule:
-    """The module of a model, weights bound. Raises CompileError that lists everything that cannot be imported."""
+    """Translate a model with bound weights. Raises CompileError that lists everything that cannot be imported."""
     from mlcc.frontend.onnx.importer import from_onnx
 
     return from_onnx(model, name=name)

@@ -1,4 +1,4 @@
-"""The attributes that convolutions and pools share: windows, strides, dilations, pads."""
+"""The attributes shared by convolutions and pools: windows, strides, dilations, pads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def numbers(node: OnnxNode, name: str, count: int, default: int, least: int = 1)
     """An attribute with a number for each spatial dimension."""
     given = node.attribute(name) or [default] * count
     if len(given) != count or any(n < least for n in given):
-        raise Unsupported(f"`{name}` of {list(given)} for {count} spatial dimensions")
+        raise Unsupported(f"`{name}` of {list(given)} does not fit {count} spatial dimensions")
     return list(given)
 
 
@@ -55,20 +55,20 @@ def spatial_rank(t: OnnxTranslator, x: relax.Expr) -> int:
     """The number of spatial dimensions, which is 1, 2 or 3."""
     rank = t.ndim(x) - 2
     if rank not in (1, 2, 3):
-        raise Unsupported(f"{rank} spatial dimensions; 1, 2 and 3 are supported")
+        raise Unsupported(f"{rank} spatial dimensions are not supported, only 1, 2 and 3")
     return rank
 
 
 def window(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, kernel: Sequence[int]) -> Window:
-    """The window that a node moves over its operand."""
+    """Return the sliding window of a node."""
     count = t.ndim(x) - 2
     if len(kernel) != count or any(k < 1 for k in kernel):
-        raise Unsupported(f"a window of {list(kernel)} over {count} spatial dimensions")
+        raise Unsupported(f"a window of {list(kernel)} does not fit {count} spatial dimensions")
     strides, dilations = numbers(node, "strides", count, 1), numbers(node, "dilations", count, 1)
     auto = choice(node.attribute("auto_pad", "NOTSET"), AUTO, "auto_pad")
     pads = node.attribute("pads") or [0] * (2 * count)
     if len(pads) != 2 * count:
-        raise Unsupported(f"{len(pads)} pads for {count} spatial dimensions")
+        raise Unsupported(f"{len(pads)} pads do not fit {count} spatial dimensions")
     geometry = Window(list(kernel), strides, dilations, list(pads[:count]), list(pads[count:]))
     if auto == "NOTSET":
         return geometry
@@ -83,11 +83,11 @@ def window(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, kernel: Sequence[in
 
 
 def _same_padding(extent: int | None, stride: int, reach: int) -> int:
-    """The pads with which there are as many windows as strides begin in the data."""
+    """Return the total padding for which every stride inside the data starts a window."""
     if stride == 1:
         return reach - 1
     if extent is None:
         raise Unsupported(
-            "`auto_pad` over a symbolic extent with a stride depends on the extent", "state the pads, or the extent"
+            "`auto_pad` with a stride is not supported for a symbolic extent", "state the pads, or the extent"
         )
     return max((-(-extent // stride) - 1) * stride + reach - extent, 0)
