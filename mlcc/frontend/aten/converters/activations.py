@@ -83,7 +83,7 @@ def _rrelu(
     training: bool = False, generator: None = None,
 ) -> relax.Expr:  # fmt: skip
     if training:
-        raise Unsupported("random slopes, of training: export the model in eval mode")
+        raise Unsupported("random slopes are used only in training: export the model in eval mode")
     return op.nn.leakyrelu(self, (lower + upper) / 2)
 
 
@@ -175,7 +175,7 @@ def _softmax(
 
 @converts("aten._safe_softmax")
 def _safe_softmax(t: Translator, self: relax.Expr, dim: int, dtype: str | None = None) -> relax.Expr:
-    """A softmax that is 0 where all elements are -inf."""
+    """Emit a softmax that is 0 if all elements are -inf."""
     softmax = _softmax_along(t, op.nn.softmax, self, dim, dtype, False)
     lowest = t.emit(op.equal(self, t.scalar(-math.inf, t.dtype(self))))
     hidden = reduced(t, op.min, lowest, dim, True)

@@ -1,4 +1,4 @@
-"""Functions of single elements with two or more operands: arithmetic, comparisons, logic, bits, choices."""
+"""Elementwise operators with several operands: arithmetic, comparisons, logic, bits, selection."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _div(t: Translator, self: Value, other: Value, rounding_mode: str | None = N
         return op.floor_divide(x, y)
     if rounding_mode != "trunc":
         raise Unsupported(f'rounding_mode="{rounding_mode}"')
-    quotient = op.divide(x, y)  # of integers it is truncated
+    quotient = op.divide(x, y)  # truncated for integers
     return op.trunc(t.emit(quotient)) if is_float(t.dtype(x)) else quotient
 
 
@@ -160,7 +160,7 @@ _KNOWN_POWERS: dict[float, Callable[[Translator, relax.Expr], relax.Expr]] = {
 def _constant_power(t: Translator, x: relax.Expr, exponent: int) -> relax.Expr:
     """Integer power with a constant exponent, by repeated squaring."""
     if exponent < 0:
-        raise Unsupported("a negative power of integers")
+        raise Unsupported("a negative power of integers is not supported")
     raised: relax.Expr | None = None
     while True:
         if exponent & 1:
@@ -172,8 +172,8 @@ def _constant_power(t: Translator, x: relax.Expr, exponent: int) -> relax.Expr:
 
 
 def _power_by_bits(t: Translator, x: relax.Expr, exponent: relax.Expr) -> relax.Expr:
-    """Integer power by repeated squaring over the bits of the exponents. For negative exponents only the powers of 1
-    and -1 are not 0."""
+    """Integer power by repeated squaring over the bits of the exponents. Negative powers are 0 except for bases 1 and
+    -1."""
     dtype = t.dtype(x)
     one, zero = t.scalar(1, dtype), t.scalar(0, dtype)
     raised: relax.Expr = one
@@ -243,12 +243,12 @@ for _name, _make in _FLOAT_BINARY.items():
 
 
 def greater_of(t: Translator, x: relax.Expr, y: relax.Expr) -> relax.Expr:
-    """The greater of two elements; NaN if one is."""
+    """Return the elementwise maximum; NaN if an element is NaN."""
     return t.emit(op.maximum(x, y))
 
 
 def lesser_of(t: Translator, x: relax.Expr, y: relax.Expr) -> relax.Expr:
-    """The lesser of two elements; NaN if one is."""
+    """Return the elementwise minimum; NaN if an element is NaN."""
     return t.emit(op.minimum(x, y))
 
 
@@ -273,7 +273,7 @@ def _fmin(t: Translator, self: relax.Expr, other: relax.Expr) -> relax.Expr:
 
 
 def _ignoring_nan(t: Translator, make: Callable[..., relax.Call], x: relax.Expr, y: relax.Expr) -> relax.Expr:
-    """NaN only where both are."""
+    """Combine two operands, with NaN only where both are NaN."""
     if not is_float(t.dtype(x)):
         return make(x, y)
     return op.where(op.isnan(y), x, t.emit(op.where(op.isnan(x), y, make(x, y))))
@@ -306,7 +306,7 @@ def _clamp_max(t: Translator, self: relax.Expr, max: Value) -> relax.Expr:
     return _clamp(t, self, None, max)
 
 
-# ---------------------------------------------------------------- choices
+# ---------------------------------------------------------------- selection
 
 
 @converts("aten.where.self", "aten.where.Scalar", "aten.where.ScalarOther", "aten.where.ScalarSelf")

@@ -46,9 +46,9 @@ def attention(
 ) -> relax.Expr:  # fmt: skip
     """softmax(scale * query @ key.T + mask) @ value; rows that see nothing are 0."""
     if dropout:
-        raise Unsupported("dropout of training", "export the model in eval mode")
+        raise Unsupported("dropout is used only in training", "export the model in eval mode")
     if causal and mask is not None:
-        raise Unsupported("a mask beside is_causal")
+        raise Unsupported("a mask together with is_causal is not supported")
     shape = [*t.shape(query)[:-1], t.shape(value)[-1]]
     operands = (query, key, value)
     outer = joint_shape([t.shape(x)[:-3] for x in operands])

@@ -57,13 +57,15 @@ def _same(t: Translator, self: Complex) -> Complex:
 @converts_complex("to", "_to_copy", "type_as")
 def _to(t: Translator, self: Complex, **arguments: Any) -> Complex:
     if t.out_dtype() not in PARTS:
-        raise Unsupported("the imaginary parts would be lost", "take the real parts with torch.real")
+        raise Unsupported(
+            "a cast to real numbers would drop the imaginary parts", "take the real parts with torch.real"
+        )
     return self.map(lambda part: t.cast(part, PARTS[t.out_dtype()]))
 
 
 @converts_complex("abs", "absolute")
 def _abs(t: Translator, self: Complex) -> relax.Expr:
-    """The length, scaled by the larger part, of which the square may be too large."""
+    """Emit the magnitude, scaled by the larger part, so that its square cannot overflow."""
     parts = [t.emit(op.abs(part)) for part in (self.re, self.im)]
     high, low = t.emit(op.maximum(*parts)), t.emit(op.minimum(*parts))
     zero, one = (t.scalar(value, t.dtype(high)) for value in (0, 1))
@@ -80,7 +82,7 @@ def _angle(t: Translator, self: Complex) -> relax.Expr:
 
 @converts("aten.angle")
 def _angle_of_real(t: Translator, self: relax.Expr) -> relax.Expr:
-    """pi of negative numbers, else 0; NaN stays."""
+    """Emit pi for negative numbers, else 0; NaN stays NaN."""
     (value,) = together(t, self, floating=True)
     dtype = float_of(t.dtype(value))
     of_negative = op.where(op.less(value, t.scalar(0, dtype)), t.scalar(3.141592653589793, dtype), t.scalar(0, dtype))
@@ -88,7 +90,7 @@ def _angle_of_real(t: Translator, self: relax.Expr) -> relax.Expr:
 
 
 def _pair(t: Translator, self: Any, other: Any) -> tuple[Complex, Complex]:
-    """Both operands with parts of the dtype that the exporter states."""
+    """Convert both operands to complex numbers with parts of the dtype that the exporter states."""
     one, two = (as_complex(t, value, PARTS[t.out_dtype()]) for value in (self, other))
     return one, two
 
@@ -134,7 +136,7 @@ def _exp(t: Translator, self: Complex) -> Complex:
 @converts_complex("rsub")
 def _rsub(t: Translator, self: Any, other: Any, alpha: Any = 1) -> Complex:
     if alpha != 1:
-        raise Unsupported("`alpha` is not supported of complex numbers")
+        raise Unsupported("`alpha` is not supported for complex numbers")
     a, b = _pair(t, other, self)
     return Complex(t.emit(op.subtract(a.re, b.re)), t.emit(op.subtract(a.im, b.im)))
 
@@ -144,7 +146,7 @@ def _filled(t: Translator, fill_value: Any = None, **arguments: Any) -> Complex:
     assert t.node is not None
     value = fill_value if fill_value is not None else 1 if "ones" in t.node.target else 0
     if t.out_dtype() not in PARTS:
-        raise Unsupported("a dtype of real numbers")
+        raise Unsupported("complex numbers with a real dtype are not supported")
     number = complex(value)
     full = functools.partial(t.full, t.out_shape(), dtype=PARTS[t.out_dtype()])
     return Complex(full(number.real), full(number.imag))

@@ -1,4 +1,4 @@
-"""Control flow: branches as `if`, loops of a few known steps written out, others as functions that call themselves."""
+"""Control flow: branches as `if`, short loops of constant trip count unrolled, others as recursive functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import INT64
 
-MOST_STEPS = 64  # of a loop that is written out
+MOST_STEPS = 64  # of an unrolled loop
 
 
 @converts("higher_order.cond")
@@ -43,7 +43,7 @@ def _emit_scan(
 ) -> list[Any]:
     """Emit a scan along the first axis; return the final carried values, and the stacked results of all steps."""
     if not along:
-        raise Unsupported("nothing to go along")
+        raise Unsupported("a scan needs a tensor to scan over")
     length = t.shape(along[0])[0]
     count = tir.const_int(length)
     if count is not None and 0 < count <= MOST_STEPS:
@@ -114,7 +114,7 @@ def _run_time_loop(t: Translator, test: Graph, step: Graph, carried: Sequence[An
 
 
 def _split_tensors(values: Sequence[Any]) -> tuple[list[relax.Expr], Callable[[Sequence[relax.Expr]], list[Any]]]:
-    """Return the tensors among values, and a function that puts other tensors in their places."""
+    """Return the tensors among values, and a function that replaces them by other tensors."""
     tensors = [v for v in values if isinstance(v, relax.Expr)]
 
     def again(given: Sequence[relax.Expr]) -> list[Any]:
@@ -131,13 +131,13 @@ def _as_tensor(t: Translator, value: Any) -> relax.Expr:
     if isinstance(value, (int, bool)):
         return t.scalar(int(value), "int64")
     if not isinstance(value, tir.Expr) or value.dtype.is_float:
-        raise Unsupported("a loop that carries numbers that are no integers")
+        raise Unsupported("a loop-carried number must be an integer")
     number = tir.Select(INT64, value, c.const(1, INT64), c.const(0, INT64)) if value.dtype.is_bool else value
     return t.reshape(t.emit(t.op.shape_to_tensor(t.shape_expr([number]))), [])
 
 
 def _bind_number(t: Translator, graph: Graph, index: int, value: relax.Expr) -> tir.Expr:
-    """A tensor of one integer as the number that an input of a graph is, by the symbol that the program has for it."""
+    """Bind the symbol of a graph's numeric input to the integer in a one-element tensor."""
     meta = graph.values.get(graph.inputs[index])
     name = meta.value if isinstance(meta, NumberMeta) and isinstance(meta.value, str) else "number"
     t.symbols[name] = _element_symbol(t, value, t.fresh("number"))
@@ -145,14 +145,14 @@ def _bind_number(t: Translator, graph: Graph, index: int, value: relax.Expr) -> 
 
 
 def _element_symbol(t: Translator, value: relax.Expr, symbol: tir.Var) -> tir.Var:
-    """Let a symbol be the only element of a tensor."""
+    """Define a symbol as the only element of a tensor."""
     extents = t.emit(t.op.tensor_to_shape(t.reshape(value, [1])))
     t.bb.match_cast(extents, relax.ShapeStructInfo((symbol,), 1))
     return symbol
 
 
 def _row(t: Translator, value: relax.Expr, index: int) -> relax.Expr:
-    """An element along the first axis."""
+    """Return the slice at an index of the first axis."""
     part = t.op.strided_slice(value, axes=[0], begin=[index], end=[index + 1])
     return t.emit(t.op.squeeze(t.emit(part), axis=[0]))
 
@@ -162,7 +162,7 @@ def _stacked(t: Translator, steps: Sequence[Sequence[Any]]) -> list[Any]:
     return [t.emit(t.op.stack(list(parts), axis=0)) for parts in zip(*steps, strict=True)]
 
 
-# ---------------------------------------------------------------- numbers that a loop counts
+# ---------------------------------------------------------------- constant folding of loop counters
 
 _FOLDED: Mapping[str, Callable[..., Any]] = {
     "add": lambda a, b, alpha=1: a + alpha * b, "sub": lambda a, b, alpha=1: a - alpha * b,

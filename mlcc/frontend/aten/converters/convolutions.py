@@ -54,10 +54,10 @@ def convolution(
     t: Translator, value: relax.Expr, weight: relax.Expr, bias: relax.Expr | None, stride: Ints, padding: Ints | str,
     dilation: Ints, groups: int, output_padding: Ints | None = None,
 ) -> relax.Expr:  # fmt: skip
-    """A convolution with its bias; a transposed one if there is an `output_padding`. Data without batch get one."""
+    """Emit a convolution with its bias; a transposed one if `output_padding` is given. Unbatched data are allowed."""
     n = t.ndim(weight) - 2
     if n not in _FORWARD:
-        raise Unsupported(f"a convolution of {n} dimensions")
+        raise Unsupported(f"a convolution of {n} dimensions is not supported")
     batched = t.ndim(value) == n + 2
     x = value if batched else t.emit(op.expand_dims(value, [0]))
     strides, steps = each(stride, n), each(dilation, n)
@@ -83,7 +83,7 @@ def _pads(t: Translator, weight: relax.Expr, padding: Ints | str, dilation: list
         raise Unsupported(f'padding="{padding}"')
     sizes = [tir.const_int(extent) for extent in t.shape(weight)[2:]]
     if any(size is None for size in sizes):
-        raise Unsupported("a kernel of symbolic size with same padding")
+        raise Unsupported("`same` padding with a kernel of symbolic size is not supported")
     borders = [step * (size - 1) for step, size in zip(dilation, sizes, strict=True) if size is not None]
     return [border // 2 for border in borders] + [border - border // 2 for border in borders]
 
@@ -92,11 +92,11 @@ def _transpose(
     t: Translator, n: int, x: relax.Expr, weight: relax.Expr, strides: list[int], pads: list[int], more: list[int],
     steps: list[int], groups: int,
 ) -> relax.Expr:  # fmt: skip
-    """A transposed convolution. What `output_padding` adds beyond a stride, of dilated kernels, is cut off less."""
+    """Emit a transposed convolution. `output_padding` beyond the stride, of dilated kernels, reduces the crop."""
     kept = [min(extra, stride - 1) for extra, stride in zip(more, strides, strict=True)]
     behind = [pad - (extra - low) for pad, extra, low in zip(pads, more, kept, strict=True)]
     if any(pad < 0 for pad in behind):
-        raise Unsupported("an output_padding beyond stride and padding")
+        raise Unsupported("an output_padding larger than stride and padding is not supported")
     return t.emit(
         _TRANSPOSED[n](
             x, weight, strides=strides, padding=[*pads, *behind], output_padding=kept, dilation=steps, groups=groups
@@ -121,10 +121,10 @@ def _col2im(
     t: Translator, self: relax.Expr, output_size: Sequence[Any], kernel_size: Ints, dilation: Ints, padding: Ints,
     stride: Ints,
 ) -> relax.Expr:  # fmt: skip
-    """A transposed convolution whose kernel puts each row of the columns to its place."""
+    """Emit a transposed convolution whose kernel puts each row of the columns in its place."""
     kernel, steps, border, strides = (each(v, 2) for v in (kernel_size, dilation, padding, stride))
     if not all(isinstance(size, int) for size in output_size):
-        raise Unsupported("an image of symbolic size")
+        raise Unsupported("an image of symbolic size is not supported")
     x = self if t.ndim(self) == 3 else t.emit(op.expand_dims(self, [0]))
     batch, rows, _ = t.shape(x)
     area = kernel[0] * kernel[1]

@@ -32,11 +32,11 @@ def _to(t: Translator, self: relax.Expr | None = None, **arguments: Any) -> rela
     return t.cast(value, t.out_dtype())
 
 
-# ---------------------------------------------------------------- equal elements
+# ---------------------------------------------------------------- constant tensors
 
 
 def filled(t: Translator, value: Value, layout: str | None = None) -> relax.Expr:
-    """A tensor of equal elements, of the shape and dtype that the exporter states."""
+    """Emit a tensor with all elements equal to `value`, of the shape and dtype that the exporter states."""
     if layout not in (None, "strided"):
         raise Unsupported(f"layout={layout}")
     shape, dtype = t.out_shape(), t.out_dtype()
@@ -70,7 +70,7 @@ def _ones(t: Translator, layout: str | None = None, **arguments: Any) -> relax.E
     "aten.empty_permuted",
 )  # fmt: skip
 def _empty(t: Translator, layout: str | None = None, **arguments: Any) -> relax.Expr:
-    return filled(t, 0, layout)  # any elements will do
+    return filled(t, 0, layout)  # the elements are arbitrary
 
 
 @converts("aten.scalar_tensor")
@@ -97,7 +97,7 @@ def _arange(t: Translator, end: Value, start: Value = 0, step: Value = 1, layout
 
 
 def counted(t: Translator, start: Value, step: Value, count: Dim, dtype: str) -> relax.Expr:
-    """`start + i * step`, computed in float64 where numbers are not whole."""
+    """Emit `start + i * step`, computed in float64 unless all numbers are integers."""
     wide = "float64" if is_float(dtype) or "float32" in map(number_type, (start, step)) else "int64"
     places = t.cast(t.emit(op.arange(0, count, 1, "int64")), wide)
     if not isinstance(step, (int, float)) or step != 1:
@@ -118,18 +118,18 @@ def _linspace(t: Translator, start: Value, end: Value, steps: Dim, base: float |
               **arguments: Any) -> relax.Expr:  # fmt: skip
     dtype = t.out_dtype()
     if isinstance(start, relax.Expr) or isinstance(end, relax.Expr) or not isinstance(steps, int):
-        raise Unsupported("bounds or a number of steps that are known at run time only")
+        raise Unsupported("bounds or a number of steps known at run time only are not supported")
     import numpy as np
 
     assert isinstance(start, (int, float)) and isinstance(end, (int, float))
     if steps and not (math.isfinite(start) and math.isfinite(end)):
-        raise Unsupported("infinite bounds")
+        raise Unsupported("infinite bounds are not supported")
     places = _evenly_spaced(start, end, steps, is_float(dtype))
     return as_constant(t, places if base is None else np.power(float(base), places), dtype)
 
 
 def _evenly_spaced(start: float, end: float, steps: int, floats: bool) -> Any:
-    """Evenly spaced numbers; the second half is counted from the end, as PyTorch does."""
+    """Return evenly spaced numbers; the second half is counted from the end, as in PyTorch."""
     import numpy as np
 
     if steps < 2:
@@ -141,7 +141,7 @@ def _evenly_spaced(start: float, end: float, steps: int, floats: bool) -> Any:
 
 
 def as_constant(t: Translator, array: Any, dtype: str) -> relax.Constant:
-    """An array or a list as a constant of that dtype."""
+    """Convert an array or a list to a constant of that dtype."""
     import numpy as np
 
     from mlcc.ir.dtypes import DType
@@ -215,14 +215,14 @@ def _diag_embed(t: Translator, self: relax.Expr, offset: int = 0, dim1: int = -2
 
 
 def places_along(t: Translator, axis: int, shape: Sequence[Dim]) -> relax.Expr:
-    """The places along an axis, as a tensor that broadcasts with the shape."""
+    """Emit the indices along an axis, as a tensor that broadcasts to the shape."""
     ones: list[Dim] = [1] * len(shape)
     ones[axis] = shape[axis]
     return t.reshape(t.emit(op.arange(0, shape[axis], 1, "int64")), ones)
 
 
 def window(t: Translator, name: str, length: int, periodic: bool, dtype: str, **factors: float) -> relax.Constant:
-    """A window function as a constant."""
+    """Return a window function as a constant."""
     import numpy as np
 
     n = np.arange(length, dtype="float64")

@@ -1,4 +1,4 @@
-"""Functions of single elements with one operand: rounding, signs, tests, elementary functions."""
+"""Elementwise operators with one operand: rounding, signs, tests, elementary functions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _round(t: Translator, self: relax.Expr, decimals: int = 0) -> relax.Expr:
     dtype = t.dtype(self)
     if not is_float(dtype):
         if decimals:
-            raise Unsupported("rounding of integers to decimals")
+            raise Unsupported("rounding of integers to decimals is not supported")
         return self
     if not decimals:
         return op.round(self)
@@ -153,7 +153,7 @@ def _bitwise_not(t: Translator, self: relax.Expr) -> relax.Expr:
 
 
 def _as_float(t: Translator, value: relax.Expr) -> tuple[relax.Expr, Callable[[float], relax.Constant]]:
-    """The value as floats, and constants of their dtype."""
+    """Return the value as floats, and a function that creates constants of that dtype."""
     dtype = float_of(t.dtype(value))
     return t.cast(value, dtype), lambda number: t.scalar(number, dtype)
 
@@ -181,7 +181,7 @@ def _log10(t: Translator, self: relax.Expr) -> relax.Expr:
 
 
 def _logarithm(t: Translator, value: relax.Expr, base: int) -> relax.Expr:
-    """A logarithm to another base."""
+    """Emit a logarithm to another base."""
     x, number = _as_float(t, value)
     return op.multiply(op.log(x), number(1 / math.log(base)))
 
@@ -240,7 +240,7 @@ _MAX_FINITE = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32":
 
 
 def between(t: Translator, value: relax.Expr, low: relax.Expr | None, high: relax.Expr | None) -> relax.Expr:
-    """The value, at least `low`, at most `high`, where `high` is stronger. NaN stays."""
+    """Clamp the value to at least `low`, then to at most `high`. NaN stays NaN."""
     if low is not None:
         value = t.emit(op.maximum(value, low))
     return value if high is None else t.emit(op.minimum(value, high))

@@ -24,7 +24,7 @@ _NORMS = {None: (_NONE, _COUNT), "backward": (_NONE, _COUNT), "ortho": (_ROOT, _
 
 
 def transformed(t: Translator, x: _Signal, axis: int, inverse: bool, divided: int, onesided: bool = False) -> Complex:
-    """The DFT along an axis, with the normalization `divided`; `onesided` keeps the first half of the spectrum."""
+    """Emit the DFT along an axis with the normalization `divided`; `onesided` keeps the first half of the spectrum."""
     parts = [x.re, x.im] if isinstance(x, Complex) else [t.cast(x, float_of(t.dtype(x)))]
     rank, count = t.ndim(parts[0]), t.shape(parts[0])[axis]
     pairs = op.stack(parts, -1) if len(parts) > 1 else op.expand_dims(parts[0], [rank])
@@ -39,26 +39,26 @@ def _renormalize(t: Translator, value: relax.Expr, count: tir.Expr, has: int, wa
         return value
     number = tir.const_int(count)
     if number is None:
-        raise Unsupported("this norm of a transform whose length varies")
+        raise Unsupported("this norm is not supported for a transform of symbolic length")
     by = [1.0, math.sqrt(number), float(number)]
     return t.emit(op.multiply(value, t.scalar(by[has] / by[wanted] if number else 1.0, t.dtype(value))))
 
 
 def _resize_signal(t: Translator, x: _Signal, axis: int, count: Dim | None) -> _Signal:
-    """The signal with so many places along an axis, cut or filled up with zeros."""
+    """Crop the signal to `count` samples along an axis, or pad it with zeros."""
     if isinstance(x, Complex):
         return x.map(lambda part: _resize_signal(t, part, axis, count))  # type: ignore[arg-type, return-value]
     extent = t.shape(x)[axis]
     if count is None or prove_equal(extent, count if isinstance(count, tir.Expr) else c.const(count, "int64")):
         return x
     if not isinstance(count, int) or (known := tir.const_int(extent)) is None:
-        raise Unsupported("a transform of another length than the signal's, which varies")
+        raise Unsupported("a transform whose length differs from the symbolic length of the signal is not supported")
     pad = [*[0, 0] * (t.ndim(x) - 1 - axis), 0, count - known]
     return t.emit(padded(t, x, pad, "constant", 0))
 
 
 def _inverse_of_half(t: Translator, x: _Signal, axis: int, count: Dim, divided: int) -> relax.Expr:
-    """The real signal of so many places whose transform has this first half."""
+    """Emit the real signal of `count` samples whose spectrum has this first half."""
     length = count if isinstance(count, tir.Expr) else c.const(count, "int64")
     half = c.floordiv(length, c.const(2, "int64"))
     given = _resize_signal(t, x, axis, _as_extent(c.add(half, c.const(1, "int64"))))
@@ -90,7 +90,7 @@ def _rank(t: Translator, x: _Signal) -> int:
 def _axes(
     t: Translator, x: _Signal, s: Sequence[Dim] | None, dim: Sequence[int] | None
 ) -> list[tuple[int, Dim | None]]:
-    """The axes that are transformed, and how long each is made."""
+    """Return the transformed axes and the length of each."""
     rank = _rank(t, x)
     if dim is None:
         dim = range(rank) if s is None else range(rank - len(s), rank)
@@ -107,7 +107,7 @@ def _transform_axes(
 
 
 def _axes_and_lengths(t: Translator, x: _Signal, s: Any, n: Any, dim: Any, default: Sequence[int] | None) -> Any:
-    """Axes and lengths of all forms: of one axis (`n`), of two and of several (`s`)."""
+    """Return axes and lengths for all forms: one axis (`n`), two, or several (`s`)."""
     dim = default if dim is None else [dim] if isinstance(dim, int) else dim
     return _axes(t, x, [n] if n is not None else s, dim)
 
@@ -150,7 +150,7 @@ for _suffix, _default in (("fft", [-1]), ("fft2", [-2, -1]), ("fftn", None)):
         converts_complex(f"fft_{_prefix}{_suffix}")(_convert)
 
 
-# ---------------------------------------------------------------- what they are decomposed into
+# ---------------------------------------------------------------- the operators of decompositions
 
 
 @converts("aten._fft_r2c")
@@ -174,7 +174,7 @@ def _c2r(t: Translator, self: Complex, dim: Sequence[int], normalization: int, l
     return _inverse_of_half(t, half, last % _rank(t, self), last_dim_size, normalization)
 
 
-# ---------------------------------------------------------------- short times
+# ---------------------------------------------------------------- short-time transforms
 
 
 @converts("aten.stft")

@@ -1,4 +1,4 @@
-"""Borders, images in other sizes, grids of places."""
+"""Padding, image resizing, and sampling grids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ops.relations import same
 from mlcc.relax import op
 
-# ---------------------------------------------------------------- borders
+# ---------------------------------------------------------------- padding
 
 
 @converts("aten.pad")
@@ -55,7 +55,7 @@ def _pad_enum(t: Translator, self: relax.Expr, pad: list[Dim], mode: int, value:
 
 
 def padded(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, border: Value) -> relax.Expr:
-    """A border around the last dimensions, the last one first in `pad`; negative widths cut off."""
+    """Pad the last dimensions, the last one first in `pad`; negative widths crop."""
     if not all(isinstance(width, int) for width in pad):
         return _pad_by_concat(t, value, pad, mode, border)
     widths: list[int] = []
@@ -75,7 +75,7 @@ def padded(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, bord
 def _pad_by_concat(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: str, border: Value) -> relax.Expr:
     """Pad by concatenation, for borders of symbolic width or with a value known at run time only."""
     if mode != "constant":
-        raise Unsupported("a border of symbolic width that repeats the data")
+        raise Unsupported("padding of symbolic width is supported for constants only")
     dtype = t.dtype(value)
     for at in range(0, len(pad), 2):
         axis = t.ndim(value) - 1 - at // 2
@@ -89,14 +89,14 @@ def _pad_by_concat(t: Translator, value: relax.Expr, pad: Sequence[Dim], mode: s
     return value
 
 
-# ---------------------------------------------------------------- sizes
+# ---------------------------------------------------------------- resizing
 
 _RESIZE: dict[int, Any] = {2: op.image.resize2d, 3: op.image.resize3d}
 _ALPHA = -0.75  # of cubic interpolation
 
 
 def _upsample(kind: str, n: int, corners: bool) -> Any:
-    """The converter of an upsampling operator of `n` dimensions, in both of its forms."""
+    """Return the converter of an upsampling operator of `n` dimensions, in both of its forms."""
 
     def resize(t: Translator, value: relax.Expr, size: Any, factors: Any, align: bool) -> relax.Expr:
         target = [t.out_shape()[2 + at] for at in range(n)] if size is None else list(size)
@@ -123,10 +123,10 @@ def _upsample(kind: str, n: int, corners: bool) -> Any:
 
 
 def _named_scales(scales: dict[str, float | None], n: int) -> list[float | None]:
-    """`scales_d`, `scales_h`, `scales_w` in this order; `scales` of one dimension."""
+    """Return `scales_d`, `scales_h`, `scales_w` in this order, or `scales` for one dimension."""
     unknown = set(scales) - {"scales", "scales_d", "scales_h", "scales_w"}
     if unknown:
-        raise Unsupported(f"its arguments are not known: {', '.join(sorted(unknown))}")
+        raise Unsupported(f"unknown arguments: {', '.join(sorted(unknown))}")
     names = ("scales",) if n == 1 else ("scales_d", "scales_h", "scales_w")[3 - n :]
     return [scales.get(name) for name in names]
 
@@ -183,7 +183,7 @@ def _resize_axis(
     """Resize one dimension: each output element is a weighted sum of a few input elements (taps)."""
     before, after = tir.const_int(t.shape(value)[axis]), tir.const_int(number(target))
     if before is None or after is None:
-        raise Unsupported(f"interpolation ({kind}) of symbolic size with these factors")
+        raise Unsupported(f"interpolation ({kind}) of a symbolic size with these factors is not supported")
     places, weights = _taps(before, after, scale, kind, align)
     dtype = t.dtype(value)
     if weights is None:
@@ -273,7 +273,7 @@ def _grid_sampler(
 
 @converts("aten.affine_grid_generator")
 def _affine_grid(t: Translator, theta: relax.Expr, size: Sequence[Dim], align_corners: bool) -> relax.Expr:
-    """Places from -1 to 1 (of the corners, or of the outermost pixels' edges) through the affine map."""
+    """Map coordinates from -1 to 1 (of the corners, or of the outermost pixels' edges) by the affine map."""
     dtype = t.dtype(theta)
     space = list(size)[2:]
     n = len(space)
@@ -299,7 +299,7 @@ def _area(space: Sequence[Dim]) -> Dim:
 def _normalized_coordinates(t: Translator, extent: Dim, corners: bool, dtype: str) -> relax.Expr:
     size = tir.const_int(number(extent))
     if size is None:
-        raise Unsupported("a grid of symbolic size")
+        raise Unsupported("a grid of symbolic size is not supported")
     import numpy as np
 
     if size < 2:

@@ -62,19 +62,19 @@ def _index_tensors(t: Translator, value: relax.Expr, indices: Indices) -> dict[i
 
 
 def true_places(t: Translator, mask: relax.Expr, *operands: relax.Expr) -> list[relax.Expr]:
-    """The places of elements that are not zero, a vector for each axis. How many there are is the symbol in the stated
-    shape that no operand has."""
+    """Return the coordinates of the nonzero elements, a vector for each axis. Their number is the only symbol of the
+    stated shape that no operand has."""
     used = {v for value in (mask, *operands) for v in variables(*t.shape(value))}
     unknown = [e for e in t.out_shape() if isinstance(e, tir.Var) and e not in used]
     if len(unknown) != 1:
-        raise Unsupported("the program does not state how many elements a mask picks")
+        raise Unsupported("the program does not state how many elements a mask selects")
     places = t.emit(op.nonzero(t.cast(mask, "bool")))
     known = t.match_cast(places, tensor_info([t.ndim(mask), unknown[0]], "int64"))
     return [t.emit(op.squeeze(part(t, known, 0, at, at + 1), [0])) for at in range(t.ndim(mask))]
 
 
 def _axes_first(t: Translator, value: relax.Expr, axes: Sequence[int]) -> list[int]:
-    """The order of axes with these first."""
+    """Return the permutation that moves these axes to the front."""
     return [*axes, *(axis for axis in range(t.ndim(value)) if axis not in axes)]
 
 
@@ -100,7 +100,7 @@ def _index_put(
     masks = [index for index in given if t.dtype(index) in ("bool", "uint8")]
     if masks:
         if len(given) > 1 or indices[0] is None or accumulate:
-            raise Unsupported("a mask beside other indices, or with accumulate")
+            raise Unsupported("a mask together with other indices, or with accumulate, is not supported")
         return _masked_put(t, self, masks[0], values)
     picks = _index_tensors(t, self, indices)
     axes = list(picks)
@@ -149,7 +149,7 @@ def _masked_select(t: Translator, self: relax.Expr, mask: relax.Expr) -> relax.E
 @converts("aten.nonzero", "aten.argwhere")
 def _nonzero(t: Translator, self: relax.Expr) -> relax.Expr:
     if not t.ndim(self):
-        raise Unsupported("the places of a number")
+        raise Unsupported("`nonzero` of a tensor of rank 0 is not supported")
     return op.permute_dims(op.nonzero(t.cast(self, "bool")))
 
 
@@ -183,7 +183,7 @@ def _index_fill(t: Translator, self: relax.Expr, dim: int, index: relax.Expr, va
 def _put_along_axis(
     t: Translator, value: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr, accumulate: bool
 ) -> relax.Expr:
-    """Slices of the value replaced or added to, at places of one axis."""
+    """Replace slices of the value at indices of one axis, or add to them."""
     if not t.ndim(value):
         value = t.reshape(value, [1])
         updated = _put_along_axis(t, value, 0, index, t.reshape(source, [1]), accumulate)
@@ -277,7 +277,7 @@ def _scattered(
 def _scatter_operands(
     t: Translator, value: relax.Expr, dim: int, index: relax.Expr, source: relax.Expr
 ) -> tuple[relax.Expr, int, relax.Expr, relax.Expr]:
-    """Operands of a scatter, of at least one dimension; the source is cut to the size of the index."""
+    """Return the operands of a scatter with at least one dimension; the source is cropped to the shape of the index."""
     if t.static_shape(index) == (0,) and t.ndim(value) != 1:
         index = t.reshape(index, [0] * max(t.ndim(value), 1))
     if not t.ndim(value):
@@ -304,7 +304,7 @@ def _embedding(t: Translator, weight: relax.Expr, indices: relax.Expr, **setting
 @converts("aten.one_hot")
 def _one_hot(t: Translator, self: relax.Expr, num_classes: int = -1) -> relax.Expr:
     if num_classes < 0:
-        raise Unsupported("a number of classes that the data give", "state num_classes")
+        raise Unsupported("a number of classes that depends on the data is not supported", "state num_classes")
     classes = op.arange(0, num_classes, 1, "int64")
     return op.astype(op.equal(op.expand_dims(t.cast(self, "int64"), [t.ndim(self)]), classes), "int64")
 
@@ -350,7 +350,7 @@ def _bag_sums(t: Translator, shape: Sequence[Dim], bag: relax.Expr, kept: relax.
 
 
 def _bag_maxima(t: Translator, shape: Sequence[Dim], bag: relax.Expr, kept: relax.Expr, rows: relax.Expr) -> relax.Expr:
-    """The greatest elements of each bag; 0 in empty ones."""
+    """Emit the maximum of each bag; 0 for empty bags."""
     import math
 
     dtype = t.dtype(rows)

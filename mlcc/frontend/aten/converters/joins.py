@@ -20,7 +20,9 @@ from mlcc.relax import op
 @converts("aten.cat", "aten.concat", "aten.concatenate")
 def _cat(t: Translator, tensors: list[relax.Expr], dim: int = 0) -> relax.Expr:
     operands = together(t, *tensors) if len({t.dtype(x) for x in tensors}) > 1 else tensors
-    kept = [x for x in operands if t.static_shape(x) != (0,)] or operands[:1]  # an empty vector fits to any shape
+    kept = [x for x in operands if t.static_shape(x) != (0,)] or operands[
+        :1
+    ]  # an empty vector may be concatenated with any shape
     return kept[0] if len(kept) == 1 else op.concat(kept, t.axis(kept[0], dim))
 
 
@@ -81,7 +83,7 @@ def _repeat_interleave(
     t: Translator, self: relax.Expr, repeats: Dim, dim: int | None = None, output_size: Any = None
 ) -> relax.Expr:
     if not isinstance(repeats, int):
-        raise Unsupported("a symbolic number of repetitions")
+        raise Unsupported("a symbolic number of repetitions is not supported")
     if dim is None:
         return op.repeat(t.reshape(self, [product(t.shape(self))]), repeats, 0)
     return op.repeat(self, repeats, t.axis(self, dim))

@@ -1,4 +1,4 @@
-"""Losses."""
+"""Loss functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES = ("none", "mean", "sum")
 
 
 def _apply_reduction(t: Translator, losses: relax.Expr, reduction: int) -> relax.Expr:
-    """The losses themselves, their mean or their sum."""
+    """Return the losses, their mean or their sum."""
     if reduction not in (0, 1, 2):
         raise Unsupported(f"reduction={reduction}")
     value = t.emit(losses)
@@ -161,7 +161,7 @@ def _cross_entropy_loss(
     if t.ndim(target) == t.ndim(self) and t.dtype(target) == t.dtype(self):
         return _of_probabilities(t, logs, target, weight, reduction, label_smoothing, axis)
     if label_smoothing:
-        raise Unsupported("label_smoothing of classes")
+        raise Unsupported("label_smoothing with class indices is not supported")
     return _class_loss(t, logs, target, weight, reduction, ignore_index)
 
 

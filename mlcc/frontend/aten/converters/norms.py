@@ -1,4 +1,4 @@
-"""Normalisations: over layers, groups, instances, batches; of weights."""
+"""Normalization over layers, groups, instances and batches, and of weights."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _instance_norm(
 
 def _refuse_training(running_mean: relax.Expr | None) -> None:
     if running_mean is not None:
-        raise Unsupported("running statistics that change, of training", "export the model in eval mode")
+        raise Unsupported("running statistics are updated only in training", "export the model in eval mode")
 
 
 def _normalize_with(
@@ -135,7 +135,7 @@ def _normalize_with(
     variance: relax.Expr | None, eps: float,
 ) -> relax.Expr:  # fmt: skip
     if mean is None or variance is None:
-        raise Unsupported("no running statistics")
+        raise Unsupported("running statistics are missing")
     dtype = t.dtype(value)
     scale, shift = _scale_and_shift(t, weight, bias, [t.shape(value)[1]], dtype)
     normalized = op.nn.batch_norm(
@@ -147,7 +147,7 @@ def _normalize_with(
 def _normalize_by_batch(
     t: Translator, value: relax.Expr, weight: relax.Expr | None, bias: relax.Expr | None, eps: float
 ) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
-    """Normalised by the batch's own statistics; with mean and variance, one for each channel."""
+    """Normalize by the batch's own statistics. Return the result, and the mean and variance of each channel."""
     axes = [0, *range(2, t.ndim(value))]
     variance, mean = spread(t, value, axes, correction=0)
     return _normalize_with(t, value, weight, bias, mean, variance, eps), mean, variance
@@ -244,7 +244,7 @@ def _norm_except(t: Translator, value: relax.Expr, dim: int, p: int = 2) -> rela
 def _cosine_similarity(t: Translator, x1: relax.Expr, x2: relax.Expr, dim: int = 1, eps: float = 1e-08) -> relax.Expr:
     dtype = t.dtype(x1)
     if not is_float(dtype):
-        raise Unsupported("similarities of integers")
+        raise Unsupported("cosine similarity of integers is not supported")
     least = as_tensor(t, eps, dtype)
     axis = [t.axis(x1, dim)]
     one, two = (t.emit(op.divide(x, op.maximum(norm(t, x, 2.0, axis, True), least))) for x in (x1, x2))

@@ -1,4 +1,4 @@
-"""Pooling: the greatest, the mean or their places in sliding or adaptive windows."""
+"""Pooling: the maximum with its index, or the mean, of sliding or adaptive windows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADAPTIVE: dict[int, Any] = {
 
 
 def _batched(t: Translator, value: relax.Expr, n: int) -> tuple[relax.Expr, bool]:
-    """Data of `n` spatial dimensions with a batch, and whether they had one."""
+    """Add a batch axis to data of `n` spatial dimensions if it has none. Return the data, and whether it had one."""
     if t.ndim(value) == n + 2:
         return value, True
     return t.emit(op.expand_dims(value, [0])), False
@@ -35,7 +35,7 @@ def _unbatched(t: Translator, value: relax.Expr, batched: bool) -> relax.Expr:
     return value if batched else t.emit(op.squeeze(value, [0]))
 
 
-# ---------------------------------------------------------------- greatest
+# ---------------------------------------------------------------- max pooling
 
 
 def _max_pool(n: int, with_places: bool) -> Any:
@@ -68,7 +68,7 @@ for _n in (1, 2, 3):
 
 
 def _clamp_positions(t: Translator, places: relax.Expr, extent: tir.Expr) -> tuple[relax.Expr, relax.Expr]:
-    """Places brought into the data, and where they are."""
+    """Return the positions, with 0 for those out of bounds, and a mask of those in bounds."""
     limit = t.emit(op.reshape(op.shape_to_tensor(t.shape_expr([extent])), t.shape_expr([])))
     zero = t.scalar(0, "int64")
     good = t.emit(op.logical_and(op.greater_equal(places, zero), op.less(places, limit)))
@@ -76,7 +76,7 @@ def _clamp_positions(t: Translator, places: relax.Expr, extent: tir.Expr) -> tup
 
 
 def _flat_argmax(t: Translator, value: relax.Expr, positions: Sequence[relax.Expr], padded: bool) -> relax.Expr:
-    """The place of each window's greatest element in the flattened data of its channel."""
+    """Return the index of each window's maximum in the flattened data of its channel."""
     n = len(positions)
     extents = t.shape(value)[2:]
     pairs = [_clamp_positions(t, places, extent) for places, extent in zip(positions, extents, strict=True)]
@@ -97,7 +97,7 @@ def _flat_argmax(t: Translator, value: relax.Expr, positions: Sequence[relax.Exp
     batch = t.shape(value)[:2]
     lines = t.reshape(seen, [*batch, *counts, kernel])
     chosen = t.emit(op.argmax(lines, axis=-1, keepdims=True))
-    if is_float(t.dtype(value)):  # of several NaN the last one
+    if is_float(t.dtype(value)):  # the last one of several NaN
         from_end = t.emit(op.argmax(op.flip(lines, -1), axis=-1, keepdims=True))
         last = op.subtract(_extent_scalar(t, c.sub(c.as_expr(kernel), 1)), from_end)
         missing = op.isnan(op.max(lines, axis=[-1], keepdims=True))
@@ -107,7 +107,7 @@ def _flat_argmax(t: Translator, value: relax.Expr, positions: Sequence[relax.Exp
 
 
 def _as_window_axis(t: Translator, places: relax.Expr, at: int, n: int) -> relax.Expr:
-    """A (windows, kernel) table of one dimension as a part of all of them."""
+    """Reshape the (windows, kernel) table of a dimension to broadcast over all dimensions."""
     count, kernel = t.shape(places)
     shape: list[Dim] = [1 for _ in range(2 * n)]
     shape[at], shape[n + at] = count, kernel
@@ -149,7 +149,7 @@ def _adaptive_windows(t: Translator, extent: tir.Expr, count: int) -> relax.Expr
 
     size = tir.const_int(extent)
     if size is None:
-        raise Unsupported("adaptive windows of data of symbolic size")
+        raise Unsupported("adaptive windows over a symbolic extent are not supported")
     begins = [at * size // count for at in range(count)]
     ends = [-(-(at + 1) * size // count) for at in range(count)]
     longest = max((end - begin for begin, end in zip(begins, ends, strict=True)), default=0)
@@ -157,7 +157,7 @@ def _adaptive_windows(t: Translator, extent: tir.Expr, count: int) -> relax.Expr
     return t.constant(np.array(table, "int64").reshape(count, longest))
 
 
-# ---------------------------------------------------------------- means
+# ---------------------------------------------------------------- average pooling
 
 
 def _avg_pool(n: int) -> Any:
@@ -168,7 +168,7 @@ def _avg_pool(n: int) -> Any:
         kernel, pads = each(kernel_size, n), each(padding, n)
         strides = each(stride, n) if stride or isinstance(stride, int) else kernel
         if divisor_override is not None and ceil_mode:
-            raise Unsupported("a divisor for windows that reach past the data")
+            raise Unsupported("divisor_override together with ceil_mode is not supported")
         x, batched = _batched(t, self, n)
         means: relax.Expr = t.emit(
             _AVG[n](
@@ -199,7 +199,7 @@ for _n in (1, 2, 3):
     converts(f"aten.adaptive_avg_pool{_n}d", f"aten._adaptive_avg_pool{_n}d")(_adaptive_avg_pool(_n))
 
 
-# ---------------------------------------------------------------- back
+# ---------------------------------------------------------------- unpooling
 
 
 def _max_unpool(n: int) -> Any:

@@ -1,4 +1,4 @@
-"""Products of vectors, matrices and tensors."""
+"""Products of vectors, matrices and tensors, einsum included."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ for _target, _how in _WITH_ADDEND.items():
     converts(_target)(_with_addend(*_how))
 
 
-def _add_scaled(t: Translator, addend: relax.Expr, made: relax.Expr, beta: Value, alpha: Value) -> relax.Expr:
-    """beta * addend + alpha * made. With beta = 0 the addend is not looked at, NaN in it does not count."""
-    dtype = t.dtype(made)
-    result = scaled(t, made, alpha, dtype)
+def _add_scaled(t: Translator, addend: relax.Expr, summand: relax.Expr, beta: Value, alpha: Value) -> relax.Expr:
+    """Return beta * addend + alpha * summand. With beta = 0 the addend is not read, so that its NaN are ignored."""
+    dtype = t.dtype(summand)
+    result = scaled(t, summand, alpha, dtype)
     return result if beta == 0 else op.add(result, scaled(t, addend, beta, dtype))
 
 
@@ -90,7 +90,7 @@ def _grouped_mm(
 ) -> relax.Expr:  # fmt: skip
     data, weights = (next(x for x in pair if x is not None) for pair in ((self, input), (mat2, weight)))
     if bias is not None or offs is None or (t.ndim(data), t.ndim(weights)) != (2, 3):
-        raise Unsupported("only products of rows in groups with a matrix for each group, without a bias, are supported")
+        raise Unsupported("only grouped matmuls of 2-D data and 3-D weights without a bias are supported")
     products = op.nn.grouped_matmul(data, weights, offs)
     return products if out_dtype is None else t.cast(products, out_dtype)
 
@@ -157,7 +157,7 @@ def _einsum(t: Translator, equation: str, tensors: list[relax.Expr], path: list[
 
 
 def _without_repeats(t: Translator, value: relax.Expr, text: str, wanted: str) -> tuple[relax.Expr, str]:
-    """The operand with a diagonal for each letter that occurs twice."""
+    """Take the diagonal of an operand for each letter that occurs twice."""
     for letter in dict.fromkeys(text):
         while text.count(letter) > 1:
             one = text.index(letter)
@@ -233,7 +233,7 @@ def _cross(t: Translator, self: relax.Expr, other: relax.Expr, dim: int = -1) ->
 @converts("aten.matrix_power", "aten.linalg_matrix_power")
 def _matrix_power(t: Translator, self: relax.Expr, n: int) -> relax.Expr:
     if n < 1:
-        raise Unsupported(f"power {n} of a matrix")
+        raise Unsupported(f"the power {n} of a matrix is not supported")
     power = self
     for _ in range(n - 1):
         power = t.emit(op.matmul(power, self))

@@ -1,4 +1,4 @@
-"""Quantization as pt2e exports it: steps of integers with a scale and a zero point."""
+"""Quantization operators of pt2e exports, with scales and zero points."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _quantize_tokens(
 
 
 def _per_channel(t: Translator, value: relax.Expr, axis: int, each: relax.Expr) -> relax.Expr:
-    """One number for each place along an axis, as it broadcasts with the value."""
+    """Reshape per-channel numbers so that they broadcast along an axis of the value."""
     return t.reshape(each, [t.shape(each)[0], *[1] * (t.ndim(value) - axis - 1)])
 
 
@@ -57,7 +57,7 @@ def _quantized_float(
     return between(t, moved, as_tensor(t, least, dtype), as_tensor(t, most, dtype))
 
 
-# ---------------------------------------------------------------- back
+# ---------------------------------------------------------------- dequantization
 
 
 @converts(
@@ -104,7 +104,7 @@ def _is_one(t: Translator, value: Value) -> bool:
 def _dequantized(
     t: Translator, value: relax.Expr, scale: Value, zero_point: Value, axis: int, dtype: str | None
 ) -> relax.Expr:
-    """(x - zero_point) * scale of 8-bit integers, as the operator that products of integers are found by."""
+    """Emit `R.dequantize` for 8-bit integers, by which passes recognize integer products."""
     wide = "float32"
     factor = t.cast(scale, wide) if isinstance(scale, relax.Expr) else as_tensor(t, scale, wide)
     floats = t.emit(op.dequantize(value, factor, _zero_points(t, zero_point), axis, wide))
@@ -138,7 +138,7 @@ def _dequantized_float(
 def _choose(
     t: Translator, input: relax.Expr, quant_min: int, quant_max: int, eps: float, dtype: str
 ) -> list[relax.Expr]:
-    """Scale and zero point with which the range of the data fills the steps; 0 is one of them."""
+    """Return the scale and zero point that map the range of the data, including 0, to the quantized range."""
     zero = t.scalar(0, "float32")
     low, high = (t.emit(edge) for edge in (op.minimum(zero, op.min(input)), op.maximum(zero, op.max(input))))
     scale = op.divide(op.subtract(high, low), t.scalar(quant_max - quant_min, "float32"))

@@ -1,4 +1,4 @@
-"""Random numbers, which a compiled module has no source of."""
+"""Random number operators, which are not supported."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ from mlcc.frontend.problems import Unsupported
     "aten.cauchy", "aten.rrelu_with_noise_functional",
 )  # fmt: skip
 def _random(t: Translator, **arguments: Any) -> None:
-    raise Unsupported("random numbers", "make them outside the model and give them as an input")
+    raise Unsupported("random numbers are not supported", "generate them outside the model and pass them as an input")

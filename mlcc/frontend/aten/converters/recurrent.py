@@ -57,7 +57,7 @@ for _activation in ("tanh", "relu"):
 
 @converts("aten.lstm.data", "aten.gru.data", "aten.rnn_tanh.data", "aten.rnn_relu.data")
 def _packed(t: Translator, **arguments: Any) -> None:
-    raise Unsupported("packed sequences", "give padded sequences to the layer")
+    raise Unsupported("packed sequences are not supported", "pass padded sequences to the layer")
 
 
 def _layers(
@@ -65,13 +65,13 @@ def _layers(
     params: Sequence[relax.Expr], biased: bool, count: int, dropout: float, both: bool, batch_first: bool,
     **settings: Any,
 ) -> list[relax.Expr]:  # fmt: skip
-    """All layers, one after the other; the results of every step, then the last states of all layers."""
+    """Emit all layers in sequence. Return the results of every step, then the final states of all layers."""
     if dropout:
-        raise Unsupported("dropout of training", "export the model in eval mode")
+        raise Unsupported("dropout is used only in training", "export the model in eval mode")
     directions = 2 if both else 1
     each = 4 if biased else 2
     if len(params) != count * directions * each:
-        raise Unsupported("projections of the hidden state")
+        raise Unsupported("projections of the hidden state are not supported")
     if both:
         settings["direction"] = "bidirectional"
     steps = permuted(t, x, [1, 0, 2]) if batch_first else x
@@ -93,7 +93,7 @@ def _layers(
 def _weights(
     t: Translator, directions: Sequence[Sequence[relax.Expr]], order: Sequence[int]
 ) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
-    """Weights of the input, of the state, and both biases, with a dimension of directions in front."""
+    """Return the input weights, the recurrent weights, and both biases, with a leading axis of directions."""
     rows: list[list[relax.Expr]] = [[_reorder_gates(t, value, order) for value in values] for values in directions]
     if len(rows[0]) == 2:
         zeros = t.full([t.shape(rows[0][0])[0]], 0, t.dtype(rows[0][0]))
@@ -105,7 +105,7 @@ def _weights(
 
 
 def _reorder_gates(t: Translator, value: relax.Expr, order: Sequence[int]) -> relax.Expr:
-    """The rows of the gates in another order."""
+    """Reorder the gates in the rows of a weight."""
     if len(order) == 1:
         return value
     shape = t.shape(value)

@@ -1,4 +1,4 @@
-"""Sums, extremes, norms and statistics along axes, running sums."""
+"""Reductions: sums, extremes, norms, statistics; cumulative sums and products."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _bool_reduction(
     t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: Dims, keepdim: bool
 ) -> relax.Expr:
     truth = reduced(t, make, t.cast(value, "bool"), dim, keepdim)
-    return t.cast(truth, t.out_dtype())  # uint8 of uint8
+    return t.cast(truth, t.out_dtype())  # uint8 for uint8
 
 
 @converts("aten.count_nonzero")
@@ -141,7 +141,7 @@ def _argmin(t: Translator, self: relax.Expr, dim: int | None = None, keepdim: bo
 def place_of(
     t: Translator, make: Callable[..., relax.Call], value: relax.Expr, dim: int | None, keepdim: bool
 ) -> relax.Expr:
-    """The place of the first extreme; that of the first NaN if there is one."""
+    """Return the index of the first extreme, or of the first NaN if there is one."""
     if not t.ndim(value):
         return t.scalar(0, "int64")
     axis = None if dim is None else t.axis(value, dim)
@@ -185,12 +185,12 @@ def _linalg_norm(
 ) -> relax.Expr:  # fmt: skip
     vector = ord is None or (t.ndim(self) == 1 if dim is None else isinstance(dim, int) or len(dim) == 1)
     if not vector or isinstance(ord, str):
-        raise Unsupported("norms of matrices")
+        raise Unsupported("matrix norms are not supported")
     return norm(t, t.cast(self, dtype or float_of(t.dtype(self))), 2 if ord is None else ord, dim, keepdim)
 
 
 def norm(t: Translator, value: relax.Expr, p: float, dims: Dims, keepdim: bool) -> relax.Expr:
-    """The p-norm along axes; 0 counts elements that are not 0, infinities are extremes."""
+    """Emit the p-norm along axes; p = 0 counts nonzero elements, infinite p gives extremes."""
     dtype = t.dtype(value)
     size = t.emit(op.abs(value))
     if math.isinf(p):
@@ -246,7 +246,7 @@ def spread(
     t: Translator, value: relax.Expr, dim: Dims = None, unbiased: bool | None = None,
     correction: Value | None = None, keepdim: bool = False,
 ) -> tuple[relax.Expr, relax.Expr]:  # fmt: skip
-    """Variance and mean along axes; the variance divides by the number of elements minus `correction` (default 1)."""
+    """Return variance and mean along axes. The variance divides by the element count minus `correction` (default 1)."""
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
     dtype = t.dtype(value)
@@ -262,7 +262,7 @@ def spread(
     return t.emit(op.divide(total, degrees)), t.reshape(mean, t.shape(total))
 
 
-# ---------------------------------------------------------------- running
+# ---------------------------------------------------------------- cumulative
 
 
 @converts("aten.cumsum")

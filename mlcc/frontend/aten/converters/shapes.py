@@ -1,4 +1,4 @@
-"""Operators that move elements: shapes, axes, slices, joins, repetitions."""
+"""Operators on shapes and axes: reshapes, permutations, slices, splits."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from mlcc.relax import op
 
 
 def number(value: Dim) -> tir.Expr:
-    """An extent or place as an expression."""
+    """Return an extent or index as an expression."""
     return construct.const(value, "int64") if isinstance(value, int) else value
 
 
 def minus(a: Dim, b: Dim) -> Dim:
-    """A difference of extents, simplified."""
+    """Return the simplified difference of extents."""
     return simple(construct.sub(number(a), number(b)))
 
 
 def plus(a: Dim, b: Dim) -> Dim:
-    """A sum of extents, simplified."""
+    """Return the simplified sum of extents."""
     return simple(construct.add(number(a), number(b)))
 
 
 def times(a: Dim, b: Dim) -> Dim:
-    """A product of extents, simplified."""
+    """Return the simplified product of extents."""
     return simple(construct.mul(number(a), number(b)))
 
 
 def simple(value: tir.Expr) -> Dim:
-    """The expression simplified; a number if it is one."""
+    """Simplify an expression, to a number if it is constant."""
     simplified = Analyzer().simplify(value)
     known = tir.const_int(simplified)
     return simplified if known is None else known
@@ -53,7 +53,7 @@ def product(values: Sequence[Dim]) -> Dim:
 
 
 def from_front(place: Dim, extent: Dim) -> Dim:
-    """A place counted from the front, that may be given from the end."""
+    """Return a non-negative index for one that may count from the end."""
     if isinstance(place, int):
         return place if place >= 0 else plus(extent, place)
     return simple(construct.floormod(place, number(extent)))
@@ -84,7 +84,7 @@ def _reshape(t: Translator, self: relax.Expr, **ignored: Any) -> relax.Expr:
 @converts("aten.view.dtype", "aten.view_copy.dtype")
 def _view_dtype(t: Translator, self: relax.Expr, dtype: str) -> relax.Expr:
     if dtype != t.dtype(self):
-        raise Unsupported("bits of one dtype read as another")
+        raise Unsupported("a view in another dtype is not supported")
     return self
 
 
@@ -94,7 +94,7 @@ def _expand(t: Translator, self: relax.Expr, size: Any = None, other: Any = None
 
 
 def broadcast(t: Translator, value: relax.Expr, shape: Sequence[Dim]) -> relax.Expr:
-    """The value in a wider shape; itself if it has it already."""
+    """Broadcast a value to a shape; a value of that shape is returned unchanged."""
     if same_shape(t.shape(value), shape):
         return value
     return t.emit(op.broadcast_to(value, t.shape_expr(shape)))
@@ -125,7 +125,7 @@ def joint_shape(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
 
 
 def permuted(t: Translator, value: relax.Expr, axes: Sequence[int]) -> relax.Expr:
-    """The value with its axes in another order. What was permuted already is permuted once, or not at all."""
+    """Permute the axes of a value. Consecutive permutations are combined."""
     order = list(axes)
     before = t.bb.lookup_binding(value)
     if isinstance(before, relax.Call) and before.op == _PERMUTE and before.attrs["axes"] is not None:
@@ -208,7 +208,7 @@ def _slice(
 ) -> relax.Expr:
     axis = t.axis(self, dim)
     if step == 1 and same_shape(t.shape(self), t.out_shape()):
-        return self  # all of it: nothing else has as many elements
+        return self  # the whole axis, since the extents are equal
     begin = 0 if start is None else start
     return t.emit(op.strided_slice(self, [axis], [begin], [_END if end is None else end], [step]))
 
@@ -217,7 +217,7 @@ def _slice(
 def _narrow(t: Translator, self: relax.Expr, dim: int, start: Dim, length: Dim) -> relax.Expr:
     axis = t.axis(self, dim)
     if isinstance(start, relax.Expr):
-        raise Unsupported("a start that is a tensor")
+        raise Unsupported("a start that is a tensor is not supported")
     begin = from_front(start, t.shape(self)[axis]) if isinstance(start, int) else start
     return part(t, self, axis, begin, plus(begin, length))
 
@@ -228,13 +228,13 @@ def _select(t: Translator, self: relax.Expr, dim: int, index: Dim) -> relax.Expr
 
 
 def chosen(t: Translator, value: relax.Expr, axis: int, index: Dim) -> relax.Expr:
-    """The elements at one place of an axis, without that axis."""
+    """Select an index of an axis, and drop that axis."""
     begin = from_front(index, t.shape(value)[axis])
     return t.emit(op.squeeze(part(t, value, axis, begin, plus(begin, 1)), [axis]))
 
 
 def parts(t: Translator, value: relax.Expr, axis: int, lengths: Sequence[Dim]) -> list[relax.Expr]:
-    """The value cut into parts of these lengths along an axis."""
+    """Split the value into parts of these lengths along an axis."""
     ends: list[Dim] = []
     for length in lengths:
         ends.append(plus(ends[-1] if ends else 0, length))
@@ -262,7 +262,7 @@ def _split(t: Translator, self: relax.Expr, split_size: Dim, dim: int = 0) -> li
 
 
 def even_lengths(extent: Dim, length: Dim) -> list[Dim]:
-    """The lengths of parts of at most `length`; the last may be shorter."""
+    """Return the lengths of parts of `length` elements; the last may be shorter."""
     whole = simple(number(extent))
     size = simple(number(length))
     if isinstance(whole, int) and isinstance(size, int):
@@ -288,7 +288,7 @@ def _chunk(t: Translator, self: relax.Expr, chunks: int, dim: int = 0) -> list[r
         return parts(t, self, axis, even_lengths(extent, length))
     if same(number(times(length, chunks)), number(extent)):
         return parts(t, self, axis, [length] * chunks)
-    raise Unsupported("parts of an axis whose extent is not known to be a multiple of their number")
+    raise Unsupported("cannot split an axis whose extent is not known to be a multiple of the number of parts")
 
 
 @converts("aten.tensor_split.sections", "aten.tensor_split.indices")
@@ -299,7 +299,7 @@ def _tensor_split(
     extent = simple(t.shape(self)[axis])
     if sections is not None:
         if not isinstance(extent, int):
-            raise Unsupported("equal parts of an axis whose extent is not known")
+            raise Unsupported("cannot split a symbolic extent into equal parts")
         short, longer = divmod(extent, sections)
         return parts(t, self, axis, [short + (at < longer) for at in range(sections)])
     places: list[Dim] = [0, *(indices or []), _END]
@@ -322,7 +322,7 @@ def _diagonal(t: Translator, self: relax.Expr, offset: int = 0, dim1: int = 0, d
 
 
 def diagonal(t: Translator, value: relax.Expr, offset: int, one: int, two: int, length: Dim) -> relax.Expr:
-    """The diagonal of two axes, as the last axis."""
+    """Return the diagonal of two axes as the last axis."""
     rest = [axis for axis in range(t.ndim(value)) if axis not in (one, two)]
     value = permuted(t, value, [one, two, *rest])
     places = t.emit(op.arange(0, length, 1, "int64"))

@@ -1,4 +1,4 @@
-"""Orders, greatest elements, places in sorted sequences, counts."""
+"""Sorting, top-k, search in sorted sequences, counting."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _topk(
     t: Translator, self: relax.Expr, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[relax.Expr]:
     if not isinstance(k, int):
-        raise Unsupported("a symbolic k")
+        raise Unsupported("a symbolic k is not supported")
     if not t.ndim(self):
         return _sort(t, self)
     pair = t.emit(op.topk(self, k, t.axis(self, dim), "both", largest, "int64"))
@@ -68,7 +68,7 @@ def _median(t: Translator, self: relax.Expr, dim: int, keepdim: bool = False) ->
     count = _constant_extent(t, self, axis)
     values, order = _sort(t, self, axis)
     picked = [chosen(t, x, axis, (count - 1) // 2) for x in (values, order)]
-    if is_float(t.dtype(self)):  # NaN stands last; the first of them is the median if there is one
+    if is_float(t.dtype(self)):  # NaN are sorted to the end; the first NaN is the median if there is one
         missing = t.emit(op.isnan(self))
         there = t.emit(op.isnan(chosen(t, values, axis, count - 1)))
         first = op.argmax(op.astype(missing, "int8"), axis=axis)
@@ -94,11 +94,11 @@ def _median_of_all(t: Translator, self: relax.Expr) -> relax.Expr:
     values = _sort(t, t.reshape(self, [product(t.shape(self))]), 0)[0]
     count = product(t.shape(self))
     if not isinstance(count, int):
-        raise Unsupported("the median of a symbolic number of elements")
+        raise Unsupported("the median of a symbolic number of elements is not supported")
     middle = chosen(t, values, 0, (count - 1) // 2)
     if not is_float(t.dtype(self)):
         return middle
-    last = chosen(t, values, 0, count - 1)  # NaN stands last
+    last = chosen(t, values, 0, count - 1)  # NaN are sorted to the end
     return op.where(op.isnan(last), last, middle)
 
 
@@ -108,7 +108,7 @@ def _searchsorted(
     side: str | None = None, sorter: relax.Expr | None = None,
 ) -> relax.Expr:  # fmt: skip
     if sorter is not None:
-        raise Unsupported("a sorter")
+        raise Unsupported("a sorter is not supported")
     after = right or side == "right"
     edges, values = together(t, sorted_sequence, self)
     if t.ndim(edges) == 1:
@@ -117,10 +117,10 @@ def _searchsorted(
             op.where(op.isnan(values), as_tensor(t, t.shape(edges)[0], t.dtype(places)), places)
             if (is_float(t.dtype(values)))
             else places
-        )  # NaN belongs behind all
+        )  # NaN is inserted at the end
     wide = op.expand_dims(edges, [t.ndim(edges) - 1])
     after_or_equal = op.greater if after else op.greater_equal
-    behind = after_or_equal(wide, op.expand_dims(values, [t.ndim(values)]))  # nothing is behind NaN
+    behind = after_or_equal(wide, op.expand_dims(values, [t.ndim(values)]))  # comparisons with NaN are false
     before = t.emit(op.astype(op.logical_not(behind), "int64"))
     return t.cast(t.emit(op.sum(before, axis=[-1])), "int32" if out_int32 else "int64")
 
@@ -149,7 +149,7 @@ def _isin(
 @converts("aten.histc")
 def _histc(t: Translator, self: relax.Expr, bins: int = 100, min: float = 0, max: float = 0) -> relax.Expr:
     if min == max:
-        raise Unsupported("bounds that the data give")
+        raise Unsupported("bounds that depend on the data are not supported")
     dtype = t.dtype(self)
     flat = t.reshape(self, [product(t.shape(self))])
     low, high = t.scalar(min, dtype), t.scalar(max, dtype)
@@ -160,7 +160,7 @@ def _histc(t: Translator, self: relax.Expr, bins: int = 100, min: float = 0, max
     return op.scatter_elements(t.full([bins], 0, dtype), t.emit(at), t.emit(ones), 0, "add")
 
 
-# ---------------------------------------------------------------- running extremes
+# ---------------------------------------------------------------- cumulative extremes
 
 
 @converts("aten.cummax", "aten._cummax_helper")
@@ -174,7 +174,7 @@ def _cummin(t: Translator, self: relax.Expr, dim: int) -> list[relax.Expr]:
 
 
 def _running_extreme(t: Translator, value: relax.Expr, dim: int, better: Any) -> list[relax.Expr]:
-    """Extremes so far and their places, the last among equals: a scan in log2(n) steps."""
+    """Emit cumulative extremes and their indices, the last of equal ones, by a scan in log2(n) steps."""
     if not t.ndim(value):
         return [value, t.scalar(0, "int64")]
     axis = t.axis(value, dim)
@@ -200,12 +200,12 @@ def _constant_extent(t: Translator, value: relax.Expr, axis: int) -> int:
     extent = t.shape(value)[axis]
     size = tir.const_int(extent)
     if size is None:
-        raise Unsupported("a scan of symbolic length")
+        raise Unsupported("this operator on an axis of symbolic extent is not supported")
     return size
 
 
 def _shift_along(t: Translator, value: relax.Expr, axis: int, step: int, extent: int) -> relax.Expr:
-    """The value moved `step` places on; the first elements stay where they are."""
+    """Shift the value by `step` elements along an axis; the first elements stay."""
     head, rest = part(t, value, axis, 0, step), part(t, value, axis, 0, extent - step)
     return t.emit(op.concat([head, rest], axis))
 
@@ -243,11 +243,11 @@ def _pdist(t: Translator, self: relax.Expr, p: float = 2.0) -> relax.Expr:
 
     shape = t.static_shape(self)
     if shape is None:
-        raise Unsupported("distances of a symbolic number of rows")
+        raise Unsupported("distances of a symbolic number of rows are not supported")
     one, two = (t.constant(places.astype("int64")) for places in np.triu_indices(shape[0], 1))
     return norm(t, t.emit(op.subtract(op.take(self, one, 0), op.take(self, two, 0))), float(p), [-1], False)
 
 
 @converts("aten.bincount")
 def _bincount(t: Translator, self: relax.Expr, weights: relax.Expr | None = None, minlength: int = 0) -> relax.Expr:
-    raise Unsupported("a number of bins that the data give")
+    raise Unsupported("a number of bins that depends on the data is not supported")

@@ -1,4 +1,4 @@
-"""Operators that compute nothing: parts of lists, extents, asserts, copies."""
+"""Operators without computation: list elements, extents, assertions, copies."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def _native_dropout(t: Translator, input: relax.Expr, p: float, train: bool | No
 
 def _without_dropout(value: relax.Expr, p: float, train: bool) -> relax.Expr:
     if train and p:
-        raise Unsupported("dropout of training", "export the model in eval mode")
+        raise Unsupported("dropout is used only in training", "export the model in eval mode")
     return value

@@ -17,7 +17,7 @@ from mlcc.frontend.aten.translate import Translator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
 
-Scalar = Any  # a Python number, `tir.Expr` of integers or bools, or `Number` for floats of run time
+Scalar = Any  # a Python number, `tir.Expr` of integers or bools, or `Number` for run-time floats
 
 
 @converts("aten.item", "aten._local_scalar_dense")
@@ -29,16 +29,16 @@ def _item(t: Translator, self: relax.Expr) -> Scalar:
     if dtype.startswith(("float", "bfloat")):
         return Number(t.cast(scalar, "float64"))
     if not isinstance(stated, str):
-        raise Unsupported("the program does not state the number that it takes from a tensor")
+        raise Unsupported("the program does not state the symbol of the number that it reads from a tensor")
     vector = t.emit(t.op.reshape(t.cast(scalar, "int64"), t.shape_expr([1])))
     if dtype == "bool":  # stated as `Eq(u0, 1)`
         unknown = [name for name in symbols_of(stated) if name not in t.symbols]
         if len(unknown) != 1:
-            raise Unsupported(f"the program takes `{stated[:80]}` from a tensor")
+            raise Unsupported(f"the program reads the expression `{stated[:80]}` from a tensor")
         t.define(unknown[0], vector)
         return parse_extent(stated, t.symbols)
     if not stated.isidentifier():
-        raise Unsupported(f"the program takes `{stated[:80]}` from a tensor")
+        raise Unsupported(f"the program reads the expression `{stated[:80]}` from a tensor")
     return t.define(stated, vector)
 
 
@@ -48,24 +48,24 @@ def _assert_scalar(t: Translator, self: Scalar, assert_msg: str = "") -> None:
     if isinstance(self, tir.Expr):
         t.check(self)
     elif isinstance(self, Number):
-        raise Unsupported("it asserts something of floats that the data give")
+        raise Unsupported("assertions on floats that depend on the data are not supported")
     elif not self:
-        raise Unsupported(f"it asserts what never holds: {assert_msg}")
+        raise Unsupported(f"its assertion always fails: {assert_msg}")
 
 
 @converts("aten._assert_async", "aten._functional_assert_async")
 def _assert_tensor(t: Translator, self: relax.Expr, **arguments: Any) -> None:
-    raise Unsupported("it asserts something of the data", "leave the assertion out of the program")
+    raise Unsupported("assertions on data are not supported", "remove the assertion from the program")
 
 
 @converts("aten.sym_constrain_range", "aten.sym_constrain_range_for_size")
 def _constrain(t: Translator, size: Scalar, min: int | None = None, max: int | None = None) -> None:
-    """Run time checks the range."""
+    """Emit a run-time check of the range."""
     if isinstance(size, tir.Expr):
         t.check_range(size, min, max)
 
 
-# ---------------------------------------------------------------- floats of run time
+# ---------------------------------------------------------------- run-time floats
 
 
 def _float(t: Translator, value: Scalar) -> relax.Expr:

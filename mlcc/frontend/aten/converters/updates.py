@@ -50,7 +50,7 @@ def _clamp_bound(bound: Dim, extent: tir.Expr) -> Dim:
     return 0 if isinstance(index, int) and index == 0 else c.maximum(c.minimum(index, extent), c.const(0, "int64"))
 
 
-# ---------------------------------------------------------------- by place
+# ---------------------------------------------------------------- by flat index
 
 
 @converts("aten.diagonal_scatter")
@@ -88,7 +88,7 @@ def _flat_indices(t: Translator, value: relax.Expr) -> np.ndarray:
 
     shape = t.static_shape(value)
     if shape is None:
-        raise Unsupported("elements by their place in memory, of a tensor of symbolic shape")
+        raise Unsupported("strided access to a tensor of symbolic shape is not supported")
     return np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
 
@@ -101,19 +101,19 @@ def _strided_indices(
     places = _flat_indices(t, value).reshape(-1)
     sizes, steps, begin = ([n for n in given if isinstance(n, int)] for given in (size, stride, [offset or 0]))
     if len(sizes) != len(size) or len(steps) != len(sizes) or not begin:
-        raise Unsupported("elements by their place in memory, of symbolic sizes")
+        raise Unsupported("strided access with symbolic sizes or strides is not supported")
     numbers = np.full((), begin[0])
     for n, step in zip(sizes, steps, strict=True):
         numbers = numbers[..., None] + np.arange(n) * step
     if numbers.size and (numbers.min() < 0 or numbers.max() >= places.size):
-        raise Unsupported("elements that lie outside of the tensor's memory")
+        raise Unsupported("a strided view reaches outside the tensor's memory")
     return numbers
 
 
 def _scatter_at(t: Translator, value: relax.Expr, part: relax.Expr, places: np.ndarray) -> relax.Expr:
-    """The value with the elements at these places replaced."""
+    """Replace the elements at these flat indices."""
     if len(set(places.reshape(-1).tolist())) != places.size:
-        raise Unsupported("it writes to elements that appear several times")
+        raise Unsupported("it writes to elements that appear several times in the view")
     flat = t.reshape(value, [_element_count(t, value)])
     updates = t.reshape(t.cast(part, t.dtype(value)), [int(places.size)])
     updated = t.emit(op.scatter_elements(flat, t.constant(places.reshape(-1)), updates, 0))

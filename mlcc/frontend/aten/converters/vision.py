@@ -14,7 +14,7 @@ from mlcc.relax import op
 
 @converts("torchvision.nms")
 def _nms(t: Translator, dets: relax.Expr, scores: relax.Expr, iou_threshold: float) -> relax.Expr:
-    """The boxes that stay, by falling score; how many there are depends on the data."""
+    """Emit the indices of the kept boxes by descending score; their number depends on the data."""
     count = t.shape(dets)[0]
     limit = t.emit(op.shape_to_tensor(t.shape_expr([count])))
     threshold = t.reshape(t.scalar(iou_threshold, "float32"), [1])
@@ -47,4 +47,4 @@ def _roi_pool(
 
 @converts("torchvision.ps_roi_align", "torchvision.ps_roi_pool")
 def _position_sensitive(t: Translator, **arguments: object) -> None:
-    raise Unsupported("position-sensitive regions")
+    raise Unsupported("position-sensitive regions are not supported")

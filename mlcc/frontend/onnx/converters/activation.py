@@ -1,4 +1,4 @@
-"""Activations."""
+"""Activation functions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _softplus(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
 
 
 def softplus(t: OnnxTranslator, x: relax.Expr) -> relax.Expr:
-    """log(1 + exp(x)), with all digits on both sides."""
+    """log(1 + exp(x)), computed without overflow or cancellation."""
     small = t.op.log1p(t.op.exp(t.op.negative(t.op.abs(x))))
     return t.op.add(t.op.nn.relu(x), small)
 
@@ -166,13 +166,13 @@ def _flat_hardmax(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Exp
 
 
 def flat_rows(t: OnnxTranslator, x: relax.Expr, axis: int) -> relax.ShapeExpr:
-    """The shape of a matrix: the dimensions before the axis are rows, those from the axis on are columns."""
+    """Return the shape of a matrix whose rows are the dimensions before the axis, and whose columns are the others."""
     shape = t.shape(x)
     return t.shape_expr([product(shape[:axis]), product(shape[axis:])])
 
 
 def hardmax(t: OnnxTranslator, x: relax.Expr, axis: int) -> relax.Expr:
-    """1 at the first greatest element along an axis, 0 elsewhere."""
+    """Return 1 at the first maximum along an axis, 0 elsewhere."""
     greatest = t.op.argmax(x, axis, keepdims=True)
     places = along(t, t.ndim(x), axis, t.shape(x)[axis])
     return t.op.astype(t.op.equal(greatest, places), t.dtype(x))

@@ -40,7 +40,7 @@ def _attention(
         counts = (node.attribute("q_num_heads", 0), *[node.attribute("kv_num_heads", 0)] * 2)
         q, k, v = (split_heads(t, value, count) for value, count in zip((q, k, v), counts, strict=True))
     if (past_key is None) != (past_value is None) or past_key is not None and lengths is not None:
-        raise Unsupported("past keys and past values go together, and not with lengths")
+        raise Unsupported("past keys and past values must be given together, and without lengths")
     key, value = extended(t, past_key, k), extended(t, past_value, v)
     mask = Mask(t, t.dtype(q))
     if given is not None:
@@ -55,7 +55,7 @@ def _attention(
     scores = len(node.outputs) > 3 and bool(node.outputs[3])
     wanted = node.attribute("qk_matmul_output_mode", 0) if scores else None
     if wanted not in (None, 0, 1, 2, 3):
-        raise Unsupported(f"`qk_matmul_output_mode={wanted}` is not known")
+        raise Unsupported(f"`qk_matmul_output_mode={wanted}` is not supported")
     attended, seen = attend(t, heads, mask, wanted)
     return [join_heads(t, attended) if flat else attended, key, value, seen]
 
@@ -67,7 +67,7 @@ def _pad_mask(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> relax.Expr
     if isinstance(missing, int) and missing <= 0 or tir.const_int(t.shape(mask)[rank - 1]) == 1:
         return mask
     if not isinstance(missing, int):
-        raise Unsupported("the mask's last extent may be less than the number of keys")
+        raise Unsupported("the mask's last extent must equal the number of keys")
     width = [0] * (2 * rank - 1) + [missing]
     hidden = 0.0 if t.dtype(mask) == "bool" else float("-inf")
     return t.emit(t.op.nn.pad(mask, width, "constant", hidden))
@@ -124,8 +124,8 @@ def _rotary(
 def rotated(
     t: OnnxTranslator, x: relax.Expr, cos: relax.Expr, sin: relax.Expr, interleaved: bool, size: int
 ) -> relax.Expr:
-    """Pairs of elements of the last axis turned by angles: `x` is (batch, heads, length, width), the angles' cosines
-    and sines are (batch, length, width / 2)."""
+    """Rotate pairs of elements of the last axis: `x` is (batch, heads, length, width), the cosines and sines of the
+    angles are (batch, length, width / 2)."""
     width = known(t.shape(x)[3], "the width of heads")
     turned = size or width
     rest = None if turned == width else slice_axis(t, x, 3, turned, width)

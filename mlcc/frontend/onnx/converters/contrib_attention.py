@@ -1,4 +1,4 @@
-"""Attention of onnxruntime: with projections and biases inside, masks as numbers, and rotary embeddings."""
+"""Attention of onnxruntime: with projections and biases, padding masks, and rotary embeddings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax, tir
 
 FILTER = -10000.0  # added to the scores of masked keys
-BEAMS = "beams and buffers that past and present keys share are not supported"
+BEAMS = "beam search and shared buffers of past and present keys are not supported"
 
 
 def _add_filter_mask(t: OnnxTranslator, node: OnnxNode, mask: Mask, given: relax.Expr, keys: tir.Expr) -> None:
@@ -35,7 +35,7 @@ def _add_filter_mask(t: OnnxTranslator, node: OnnxNode, mask: Mask, given: relax
         wide = t.emit(t.op.expand_dims(given, [1] if rank == 3 else [1, 2]))
         seen = t.emit(t.op.not_equal(wide, scalars(t, wide)(0)))
     else:
-        raise Unsupported(f"a mask of {rank} dimensions")
+        raise Unsupported(f"a mask of {rank} dimensions is not supported")
     hidden = node.attribute("mask_filter_value", FILTER)
     s = (t.scalar(v, mask.dtype) for v in (0.0, max(hidden, -65504.0) if mask.dtype == "float16" else hidden))
     mask.add(t.emit(t.op.where(seen, *s)))
@@ -79,7 +79,7 @@ def _multi_head_attention(
 def _check_mask_length(t: OnnxTranslator, mask: relax.Expr, keys: tir.Expr) -> None:
     missing = difference(keys, t.shape(mask)[1])
     if isinstance(missing, int) and missing:
-        raise Unsupported(f"a mask of {t.shape(mask)[1]} keys, there are {keys}")
+        raise Unsupported(f"the mask has {t.shape(mask)[1]} keys, but there are {keys}")
 
 
 def _split_qkv(
@@ -90,13 +90,13 @@ def _split_qkv(
     bias: relax.Expr | None,
     count: int,
 ) -> list[relax.Expr]:
-    """Queries, keys and values as (batch, heads, length, width), from each of the forms that they may come in."""
+    """Return queries, keys and values as (batch, heads, length, width), from any of the supported input layouts."""
     if t.ndim(query) == 5:
         parts = _unpack_heads(t, query, 3)
     elif key is not None and t.ndim(key) == 5:
         parts = [split_heads(t, query, count), *_unpack_heads(t, key, 2)]
     elif key is None or value is None:
-        raise Unsupported("keys and values are left out")
+        raise Unsupported("keys and values are missing")
     else:
         parts = [split_heads(t, v, count) if t.ndim(v) == 3 else v for v in (query, key, value)]
     if bias is None:
@@ -111,7 +111,7 @@ def _split_qkv(
 
 
 def _unpack_heads(t: OnnxTranslator, value: relax.Expr, parts: int) -> list[relax.Expr]:
-    """(batch, length, heads, parts, width) as its parts."""
+    """Split (batch, length, heads, parts, width) into its parts."""
     return [swap_axes(t, t.emit(t.op.squeeze(slice_axis(t, value, 3, i, i + 1), [3])), 1, 2) for i in range(parts)]
 
 
@@ -130,7 +130,7 @@ def _projected_attention(
     if past_length is not None or node.attribute("past_present_share_buffer", 0):
         raise Unsupported(BEAMS)
     if node.attribute("do_rotary", 0):
-        raise Unsupported("`do_rotary=1`")
+        raise Unsupported("`do_rotary=1` is not supported")
     count = node.attribute("num_heads")
     third = known(quotient(t.shape(weights)[1], 3), "the width of the projection")
     widths = list(node.attribute("qkv_hidden_sizes", ())) or [third] * 3
@@ -148,7 +148,7 @@ def _projected_attention(
     mask, keys = Mask(t, t.dtype(q)), t.shape(key)[2]
     if given is not None:
         if t.ndim(given) == 1 and not _is_per_batch(t, given, x):
-            raise Unsupported("a mask with the ends and the starts of sequences")
+            raise Unsupported("a mask with the ends and starts of sequences is not supported")
         _add_filter_mask(t, node, mask, given, keys)
     if added is not None:
         mask.add(added)
@@ -168,7 +168,7 @@ def _rotary(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, positions: relax.Expr, cos: relax.Expr, sin: relax.Expr
 ) -> relax.Expr:
     if node.attribute("is_packed_batching", 0) or node.attribute("scale", 1.0) != 1:
-        raise Unsupported("packed batches, or a scale")
+        raise Unsupported("packed batches and scales are not supported")
     flat, size = t.ndim(x) == 3, node.attribute("rotary_embedding_dim", 0)
     heads = x
     if flat:

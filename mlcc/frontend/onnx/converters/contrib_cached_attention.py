@@ -1,4 +1,4 @@
-"""Attention of onnxruntime over a cache of keys and values that grows, or that is written into."""
+"""Attention of onnxruntime with a KV cache that grows, or that is a preallocated buffer."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def _group_query_attention(
     *others: relax.Expr | None,
 ) -> list[Any]:
     if any(other is not None for other in others) or len([name for name in node.outputs if name]) > 3:
-        raise Unsupported("sinks of heads, quantized caches and scores as results are not supported")
+        raise Unsupported("head sinks, quantized caches and scores as results are not supported")
     for name, plain in _PLAIN.items():
         if node.attribute(name, plain) not in (plain, -1 if isinstance(plain, int) else plain):
-            raise Unsupported(f"`{name}={node.attribute(name)}`")
+            raise Unsupported(f"`{name}={node.attribute(name)}` is not supported")
     q, k, v = _heads(t, node, query, key, value)
     cache = _Cache(t, k, past_key, last, total)
     if node.attribute("do_rotary", 0):
         if cos is None or sin is None:
-            raise Unsupported("`do_rotary` without tables of cosines and sines")
+            raise Unsupported("`do_rotary` needs tables of cosines and sines")
         at = cache.positions() if positions is None else positions
         cosines, sines = (t.emit(t.op.take(table, at, 0)) for table in (cos, sin))
         turned = bool(node.attribute("rotary_interleaved", 0))
@@ -64,7 +64,7 @@ def _group_query_attention(
 def _heads(
     t: OnnxTranslator, node: OnnxNode, query: relax.Expr, key: relax.Expr | None, value: relax.Expr | None
 ) -> list[relax.Expr]:
-    """Queries, keys and values as (batch, heads, length, width); the three may be one tensor."""
+    """Return queries, keys and values as (batch, heads, length, width); the inputs may be one packed tensor."""
     own, shared = node.attribute("num_heads"), node.attribute("kv_num_heads")
     if key is None or value is None:
         width = known(quotient(t.shape(query)[2], own + 2 * shared), "the width of heads")
@@ -82,14 +82,14 @@ class _Cache:
     def __init__(
         self, t: OnnxTranslator, new: relax.Expr, past: relax.Expr | None, last: relax.Expr, total: relax.Expr
     ) -> None:
-        """`last` is, for each sequence, the place of its last key; `total` how many keys the longest one has."""
+        """`last` is the index of the last key of each sequence; `total` is the number of keys of the longest one."""
         self.t = t
         self.batch, _, self.length, _ = t.shape(new)
         self.past: Dim = 0 if past is None else t.shape(past)[2]
         (every,) = bounded(t, t.reshape(total, [1]), [t.simplify(construct.add(self.length, self.past))])
         self.capacity: Dim = every if past is None else t.simplify(construct.maximum(self.past, every))
         places = t.reshape(t.cast(last, "int64"), [self.batch])
-        self.counts = t.emit(t.op.add(places, t.scalar(1, "int64")))  # how many keys each sequence has
+        self.counts = t.emit(t.op.add(places, t.scalar(1, "int64")))  # number of keys of each sequence
         self.before = self._before(every)
 
     @property
@@ -105,12 +105,12 @@ class _Cache:
         return t.emit(t.op.where(t.op.equal(new, whole), zero, t.op.subtract(self.counts, new)))
 
     def positions(self) -> relax.Expr:
-        """The places of the new keys in their sequences: (batch, length)."""
+        """Return the positions of the new keys in their sequences: (batch, length)."""
         t = self.t
         return t.emit(t.op.add(t.op.expand_dims(self.before, [1]), along(t, 2, 1, self.length)))
 
     def extended(self, past: relax.Expr | None, new: relax.Expr) -> relax.Expr:
-        """The cache with new keys or values: (batch, heads, capacity, width). 0 where nothing is."""
+        """Return the cache with new keys or values: (batch, heads, capacity, width). Unused positions are 0."""
         t, (_, heads, _, width) = self.t, self.t.shape(new)
         if past is None:
             return t.as_known(new, [self.batch, heads, self.capacity, width])
@@ -127,7 +127,7 @@ class _Cache:
         return t.emit(t.op.where(used, written, t.scalar(0, t.dtype(new))))
 
     def over_all_keys(self, bias: relax.Expr) -> relax.Expr:
-        """A bias with an element for each place of the cache."""
+        """Pad a bias to one element for each position of the cache."""
         t, shape = self.t, [*self.t.shape(bias)[:3], self.capacity]
         if difference(self.capacity, t.shape(bias)[3]) == 0:
             return bias

@@ -1,4 +1,4 @@
-"""Normalizations of onnxruntime: of sums, of root mean squares, of embeddings."""
+"""Normalization of onnxruntime: with residual sums, root mean squares, embeddings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _wants(node: OnnxNode, output: int) -> bool:
 
 def _refuse_statistics(node: OnnxNode) -> None:
     if _wants(node, 1) or _wants(node, 2):
-        raise Unsupported("means and deviations as results are those of training")
+        raise Unsupported("means and deviations as results are supported in training only")
 
 
 def _sum_of(t: OnnxTranslator, *parts: relax.Expr | None) -> relax.Expr:
@@ -66,7 +66,7 @@ def _skip_rms_norm(
 @converts("SimplifiedLayerNormalization", domain=MICROSOFT)
 def _rms_norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, gamma: relax.Expr) -> relax.Expr:
     if _wants(node, 1):
-        raise Unsupported("deviations as results are those of training")
+        raise Unsupported("deviations as results are supported in training only")
     axes = list(range(t.axis(x, node.attribute("axis", -1)), t.ndim(x)))
     return t.op.nn.rms_norm(x, t.cast(gamma, t.dtype(x)), axes, node.attribute("epsilon", 1e-5))
 
@@ -128,5 +128,5 @@ def _bias_split_gelu(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, bias: rel
 def _bias_softmax(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, bias: relax.Expr) -> relax.Expr:
     axis = t.axis(x, node.attribute("axis", 1))
     if axis != t.ndim(x) - 1 or not node.attribute("is_inner_broadcast", 0) and t.ndim(bias) != t.ndim(x):
-        raise Unsupported("a bias that is repeated along dimensions in front, or a softmax over several axes")
+        raise Unsupported("a bias repeated along leading axes, and a softmax over several axes, are not supported")
     return t.op.nn.softmax(t.op.add(x, bias), axis)

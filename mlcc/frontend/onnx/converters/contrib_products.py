@@ -32,7 +32,7 @@ def activated(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     if not name:
         return x
     if name not in _ACTIVATIONS:
-        raise Unsupported(f"activation `{name}` is not known")
+        raise Unsupported(f"activation `{name}` is not supported")
     given = list(node.attribute("activation_params", ()))
     if not given:
         named = (node.attribute(f"activation_{n}") for n in ("alpha", "beta"))
@@ -68,7 +68,7 @@ def _fused_matmul(t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Exp
 
 
 def _transpose_operand(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, name: str) -> relax.Expr:
-    """An operand with its rows and columns, or its first and its batch dimensions, in each other's place."""
+    """Transpose an operand as its attributes say: rows and columns, and the first and the batch axes."""
     rank = t.ndim(x)
     if node.attribute(f"transBatch{name}", 0) and rank > 2:
         x = t.emit(t.op.permute_dims(x, [*range(1, rank - 1), 0, rank - 1]))
@@ -87,14 +87,14 @@ def _matmul_of_few_bits(
     groups: relax.Expr | None = None,
     bias: relax.Expr | None = None,
 ) -> relax.Expr:
-    """The product with weights of a scale and zero point for each block of a column."""
+    """Emit the product with packed weights that have a scale and a zero point for each block of a column."""
     inner, columns = node.attribute("K"), node.attribute("N")
     bits, block = node.attribute("bits", 4), node.attribute("block_size")
     if bits not in (2, 4, 8) or groups is not None or node.attribute("weight_prepacked", 0):
-        raise Unsupported(f"weights of {bits} bits, in an order of their own, or packed for a device")
+        raise Unsupported(f"weights of {bits} bits, with group indices, or prepacked, are not supported")
     blocks = -(-inner // block)
     if t.static_shape(packed) != (columns, blocks, block * bits // 8):
-        raise Unsupported(f"packed weights must be {[columns, blocks, block * bits // 8]}")
+        raise Unsupported(f"packed weights must have the shape {[columns, blocks, block * bits // 8]}")
     dtype = t.dtype(a)
     rows = _transposed_weight(t, packed, (columns, blocks * block * bits // 8), "int")
     factors = _transposed_weight(t, scales, (columns, blocks), "scale")
@@ -110,7 +110,7 @@ def _matmul_of_few_bits(
 def _dequantize_rows(
     t: OnnxTranslator, rows: relax.Expr, scales: relax.Expr, zeros: relax.Expr, dtype: str
 ) -> relax.Expr:
-    """(rows - zeros) * scales in a dtype; the scales, and zeros that are no number, are of groups of rows."""
+    """Return (rows - zeros) * scales in a dtype; scales and tensor-valued zeros are per group of rows."""
     if not is_float(t, zeros):
         if t.dtype(scales) not in FLOATS:
             scales = t.cast(scales, "float32")
@@ -122,7 +122,7 @@ def _dequantize_rows(
 
 
 def _zero_points(t: OnnxTranslator, zeros: relax.Expr | None, shape: tuple[int, int], bits: int) -> relax.Expr:
-    """The zero points of groups, columns last, or one for all."""
+    """Return the zero points of groups, with columns last, or one for all."""
     if zeros is None:
         return t.scalar(1 << (bits - 1), "uint8")
     if is_float(t, zeros):
@@ -133,7 +133,7 @@ def _zero_points(t: OnnxTranslator, zeros: relax.Expr | None, shape: tuple[int, 
 
 
 def _unpack_bits(t: OnnxTranslator, packed: relax.Expr, bits: int) -> relax.Expr:
-    """Numbers that share bytes along the first axis."""
+    """Unpack numbers that share bytes along the first axis."""
     return packed if bits == 8 else t.emit(t.op.unpack_bits(packed, 0, bits))
 
 

@@ -1,4 +1,4 @@
-"""Converters of onnxruntime's quantized operators: compute on dequantized or centred operands, then requantize."""
+"""Converters of onnxruntime's quantized operators: compute on dequantized or offset operands, then requantize."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _qlinear_conv(
     bias: relax.Expr | None = None,
 ) -> relax.Expr:
     if node.attribute("channels_last", 0):
-        raise Unsupported("`channels_last=1`")
+        raise Unsupported("`channels_last=1` is not supported")
     whole = _conv_of_integers(t, node, x, w, x_zero, w_zero, bias)
     if not one_for_all(t, w_scale):
         w_scale = t.reshape(w_scale, [*t.shape(w_scale), *[1] * (t.ndim(x) - 2)])
@@ -136,7 +136,7 @@ def _qlinear_concat(
     t: OnnxTranslator, node: OnnxNode, scale: relax.Expr, zero: relax.Expr, *parts: relax.Expr
 ) -> relax.Expr:
     if len(parts) % 3:
-        raise Unsupported("each tensor has a scale and a zero point")
+        raise Unsupported("each tensor needs a scale and a zero point")
     real = [dequantized(t, *triple) for triple in zip(parts[::3], parts[1::3], parts[2::3], strict=True)]
     joined = t.emit(t.op.concat(real, t.axis(parts[0], node.attribute("axis"))))
     return quantized(t, joined, scale, zero, t.dtype(zero))

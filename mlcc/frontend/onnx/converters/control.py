@@ -1,4 +1,4 @@
-"""Converters of branches and loops, resolved while the model is imported if possible, else at run time."""
+"""Converters of branches and loops, resolved at import if possible, else at run time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mlcc.ops.relations import common, same
 if TYPE_CHECKING:
     import onnx
 
-FEW_ROUNDS = 64  # are written out
-UNROLL_LIMIT = 1024  # rounds of a loop that is written out because it has no other form
+FEW_ROUNDS = 64  # loops of at most this many iterations are unrolled
+UNROLL_LIMIT = 1024  # iterations of a loop that is unrolled because it has no run-time form
 
 
 # ---------------------------------------------------------------- branches
@@ -45,7 +45,7 @@ def _branch(t: OnnxTranslator, graph: onnx.GraphProto, count: int) -> relax.SeqE
     def body() -> Any:
         results = [t.tensor(value) for value in t.inline(graph, [])]
         if len(results) != count or not all(isinstance(r, relax.Expr) for r in results):
-            raise Unsupported("a branch that run time chooses must give as many tensors as the node has outputs")
+            raise Unsupported("each branch must return one tensor per output of the node")
         return results[0] if count == 1 else tuple(results)
 
     with t.apart():
@@ -62,7 +62,7 @@ def _with_merged_shape(
     infos = [b.struct_info if at is None else b.struct_info.fields[at] for b in branches]  # type: ignore[union-attr]
     one, other = (i.dims if isinstance(i, relax.TensorStructInfo) else None for i in infos)
     if one is None or other is None or len(one) != len(other):
-        raise Unsupported("the branches give tensors of different numbers of dimensions")
+        raise Unsupported("the branches return tensors of different ranks")
     return t.with_shape(value, [a if same(a, b) else t.fresh("extent") for a, b in zip(one, other, strict=True)])
 
 
@@ -70,11 +70,11 @@ def _with_merged_shape(
 
 
 class _UnknownTripCount(Unsupported):
-    """The trip count of a loop is not known while the model is imported."""
+    """Raised if the trip count of a loop is not known at import."""
 
 
 class _TooManyIterations(_UnknownTripCount):
-    """It runs more often than is written out."""
+    """Raised if a loop has more iterations than are unrolled."""
 
 
 @converts("Loop")
@@ -117,7 +117,7 @@ def _unrolled(
     t: OnnxTranslator, node: OnnxNode, most: relax.Expr | None, condition: relax.Expr | None, carried: Sequence[Any],
     limit: int,
 ) -> list[Any]:  # fmt: skip
-    """The rounds one after the other, as many as `limit`."""
+    """Unroll a loop of at most `limit` iterations."""
     graph = node.attribute("body")
     rounds = _max_trip_count(t, most)
     state: list[Value] = list(carried)
@@ -125,7 +125,7 @@ def _unrolled(
     going, at = _constant_condition(t, condition), 0
     while going and (rounds is None or at < rounds):
         if at >= limit:
-            raise _TooManyIterations(f"a loop of more than {limit} rounds")
+            raise _TooManyIterations(f"a loop of more than {limit} iterations")
         results = t.inline(graph, [t.scalar(at, "int64"), t.scalar(True, "bool"), *state])
         going, state = _constant_condition(t, t.tensor(results[0])), results[1 : 1 + len(state)]
         for seen, value in zip(scanned, results[1 + len(state) :], strict=True):
@@ -145,11 +145,11 @@ def _run_time_loop(
         with outside.seen_as(outer):
             results = [t.tensor(r) for r in t.inline(graph, [number, t.scalar(True, "bool"), *state])]
         if not all(isinstance(r, relax.Expr) for r in results):
-            raise Unsupported("a round of a loop that run time counts gives tensors, not sequences or optional values")
+            raise Unsupported("an iteration of a run-time loop must return tensors, not sequences or optional values")
         return Round(results[1 : 1 + len(state)], results[1 + len(state) :], results[0])
 
     if not all(isinstance(value, relax.Expr) for value in carried):
-        raise Unsupported("a loop that run time counts carries tensors, not sequences or optional values")
+        raise Unsupported("a run-time loop must carry tensors, not sequences or optional values")
     known = t.known_integers(most)
     limit = most if known is None else known[0]
     state, rows = run_loop(t, Loop(body, carried, outside.variables, limit, condition))
@@ -162,7 +162,7 @@ def _max_trip_count(t: OnnxTranslator, most: relax.Expr | None) -> int | None:
         return None
     elements = t.known_integers(most)
     if elements is None or not isinstance(elements[0], int):
-        raise _UnknownTripCount("how often a loop runs is known at run time only")
+        raise _UnknownTripCount("the trip count of a loop is known at run time only")
     return elements[0]
 
 
@@ -171,12 +171,12 @@ def _constant_condition(t: OnnxTranslator, condition: relax.Expr | None) -> bool
         return True
     known = t.constant_array(condition)
     if known is None:
-        raise _UnknownTripCount("what a loop's condition is is known at run time only")
+        raise _UnknownTripCount("the condition of a loop is known at run time only")
     return bool(known.item())
 
 
 def _stacked(t: OnnxTranslator, seen: list[Any], out: onnx.ValueInfoProto, axis: int) -> relax.Expr:
-    """The values of all rounds in one tensor."""
+    """Stack the values of all iterations in one tensor."""
     from mlcc.frontend.onnx.elements import dtype_of
 
     if seen:
@@ -184,7 +184,7 @@ def _stacked(t: OnnxTranslator, seen: list[Any], out: onnx.ValueInfoProto, axis:
     kind = out.type.tensor_type
     extents = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
     if not kind.HasField("shape") or None in extents:
-        raise Unsupported("a loop of no rounds gives a tensor whose shape is not stated")
+        raise Unsupported("the shape of a scan output is not stated, and the loop has no iterations")
     return t.full([*extents[:axis], 0, *extents[axis:]], 0, dtype_of(kind.elem_type))  # type: ignore[list-item]
 
 
@@ -192,7 +192,7 @@ def _stacked(t: OnnxTranslator, seen: list[Any], out: onnx.ValueInfoProto, axis:
 def _scan(t: OnnxTranslator, node: OnnxNode, *given: relax.Expr) -> list[Any]:
     graph, count = node.attribute("body"), node.attribute("num_scan_inputs")
     if not 0 < count <= len(given):
-        raise Unsupported(f"{count} inputs to scan of {len(given)}")
+        raise Unsupported(f"it scans {count} of {len(given)} inputs")
     state, sources = list(given[: len(given) - count]), given[len(given) - count :]
     axes = [t.axis(s, a) for s, a in zip(sources, _numbers_attribute(node, "scan_input_axes", count), strict=True)]
     backward = _numbers_attribute(node, "scan_input_directions", count)
@@ -257,7 +257,7 @@ def _run_time_scan(
 
 
 def _move_first_axis(t: OnnxTranslator, rows: relax.Expr, axis: int) -> relax.Expr:
-    """The first axis in another place."""
+    """Move the first axis to another position."""
     rank = t.ndim(rows)
     order = list(range(1, rank))
     order.insert(axis % rank, 0)
@@ -268,18 +268,20 @@ def _move_first_axis(t: OnnxTranslator, rows: relax.Expr, axis: int) -> relax.Ex
 def _batched_scan(
     t: OnnxTranslator, node: OnnxNode, lengths: relax.Expr | None = None, *given: relax.Expr
 ) -> list[Any]:
-    """Of opset 8: a batch of scans, one after the other."""
+    """Convert `Scan` of opset 8: a batch of scans, unrolled."""
     if lengths is not None or any(_numbers_attribute(node, "directions", node.attribute("num_scan_inputs"))):
-        raise Unsupported("`sequence_lens` and `directions` of opset 8", "convert the model to opset 9 or newer")
+        raise Unsupported(
+            "`sequence_lens` and `directions` of opset 8 are not supported", "convert the model to opset 9 or newer"
+        )
     batch = tir.const_int(t.shape(given[0])[0])
     if batch is None or not 0 < batch <= UNROLL_LIMIT:
-        raise Unsupported(f"a batch of {t.shape(given[0])[0]} scans")
+        raise Unsupported(f"a batch of {t.shape(given[0])[0]} scans is not supported")
     rows = [_scan(t, node, *(_element(t, value, 0, i) for value in given)) for i in range(batch)]
     return [t.emit(t.op.stack([t.tensor(row[i]) for row in rows], 0)) for i in range(len(rows[0]))]
 
 
 def _numbers_attribute(node: OnnxNode, name: str, count: int) -> list[int]:
-    """An attribute with a number for each of `count` values."""
+    """Return an attribute with a number for each of `count` values."""
     numbers = node.attribute(name) or [0] * count
     if len(numbers) != count:
         raise Unsupported(f"`{name}` has {len(numbers)} numbers, not {count}")
@@ -290,10 +292,10 @@ def _scan_length(t: OnnxTranslator, sources: Sequence[relax.Expr], axes: Sequenc
     """Return the common extent of the scanned axes. Raises Unsupported if they differ."""
     extents = [t.shape(s)[axis] for s, axis in zip(sources, axes, strict=True)]
     if not all(same(extents[0], other) for other in extents):
-        raise Unsupported(f"what is scanned together is of different lengths, {extents}")
+        raise Unsupported(f"the scanned axes have different lengths, {extents}")
     return plain(t.simplify(extents[0]))
 
 
 def _element(t: OnnxTranslator, value: relax.Expr, axis: int, at: int) -> relax.Expr:
-    """One element along an axis."""
+    """Select one index of an axis."""
     return t.emit(t.op.squeeze(t.op.strided_slice(value, [axis], [at], [at + 1]), [axis]))

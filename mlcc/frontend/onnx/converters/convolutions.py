@@ -29,15 +29,15 @@ def _kernel(t: OnnxTranslator, node: OnnxNode, weight: relax.Expr) -> list[int]:
     kernel = [n for n in extents if n is not None]
     stated = node.attribute("kernel_shape")
     if len(kernel) != len(extents) or (stated and list(stated) != kernel):
-        raise Unsupported(f"`kernel_shape` is {stated}, the weight's is {[str(n) for n in t.shape(weight)[2:]]}")
+        raise Unsupported(f"`kernel_shape` is {stated}, but the weight's is {[str(n) for n in t.shape(weight)[2:]]}")
     return kernel
 
 
-def _with_bias(t: OnnxTranslator, made: relax.Expr, bias: relax.Expr | None) -> relax.Expr:
+def _with_bias(t: OnnxTranslator, convolved: relax.Expr, bias: relax.Expr | None) -> relax.Expr:
     if bias is None:
-        return made
-    spread: list[Dim] = [1, t.shape(bias)[0], *[1] * (t.ndim(made) - 2)]
-    return t.op.add(made, t.reshape(bias, spread))
+        return convolved
+    spread: list[Dim] = [1, t.shape(bias)[0], *[1] * (t.ndim(convolved) - 2)]
+    return t.op.add(convolved, t.reshape(bias, spread))
 
 
 @converts("ConvTranspose")
@@ -50,10 +50,10 @@ def _conv_transpose(
     extra = numbers(node, "output_padding", rank, 0, least=0)
     reach = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
     before, after = _transposed_pads(t, node, x, strides, reach, extra)
-    # What an output shape asks for beyond the last window is padding of the output.
+    # An output shape beyond the last window is padding of the output.
     extra = [e + max(-n, 0) for e, n in zip(extra, after, strict=True)]
     if any(n < 0 for n in before):
-        raise Unsupported("an output shape larger than all windows reach")
+        raise Unsupported("the output shape is larger than the windows cover")
     pads = [*before, *(max(n, 0) for n in after)]
     convolve = {1: t.op.nn.conv1d_transpose, 2: t.op.nn.conv2d_transpose, 3: t.op.nn.conv3d_transpose}[rank]
     convolved = t.emit(convolve(x, weight, strides, pads, extra, dilations, node.attribute("group", 1)))
@@ -78,7 +78,7 @@ def _transposed_pads(
             continue
         extent = tir.const_int(t.shape(x)[2 + at])
         if extent is None:
-            raise Unsupported("`output_shape` with a symbolic extent", "state the pads instead")
+            raise Unsupported("`output_shape` with a symbolic extent is not supported", "state the pads instead")
         totals.append(stride * (extent - 1) + more + span - wanted[len(wanted) - count + at])
     less, rest = [n // 2 for n in totals], [n - n // 2 for n in totals]
     if any(n < 0 for n in totals):

@@ -1,4 +1,4 @@
-"""Determinants, by elimination with the greatest pivot."""
+"""Determinants, by Gaussian elimination with partial pivoting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax
 from mlcc.ops.shapes import product
 
-LARGEST = 64  # rows: each is some operators
+LARGEST = 64  # rows, each of which takes some operators
 
 
 @converts("Det", since=11)
@@ -18,7 +18,7 @@ def _det(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     size = known(rows, "the number of rows")
     if known(columns, "the number of columns") != size or not 0 < size <= LARGEST:
         raise Unsupported(
-            f"determinants of ({size}, {columns}) matrices; square ones of 1 to {LARGEST} rows are possible"
+            f"determinants of ({size}, {columns}) matrices are not supported, only square ones of 1 to {LARGEST} rows"
         )
     count, s = product(outer), scalars(t, x)
     left = t.reshape(x, [count, size, size])

@@ -1,4 +1,4 @@
-"""Functions of single elements: arithmetic, comparisons, logic, bits, conversions."""
+"""Elementwise operators: arithmetic, comparisons, logic, bits, conversions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlcc.frontend.problems import Unsupported
 from mlcc.ir import construct, relax
 from mlcc.ir.dtypes import DType
 
-# Operators that are one of relax: name -> name there
+# Operators with a relax counterpart: ONNX name -> relax name
 _DIRECT = {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Add": "add", "And": "logical_and", "Asin": "asin",
     "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh", "BitwiseAnd": "bitwise_and", "BitwiseNot": "bitwise_not",
@@ -36,7 +36,7 @@ def _direct(name: str) -> Callable[..., relax.Expr]:
 
 
 def _with_broadcast_shape(t: OnnxTranslator, result: relax.Expr, operands: Sequence[relax.Expr]) -> relax.Expr:
-    """A result with a shape: of extents that may be equal or 1, as `n` and `m`, the greater one."""
+    """Give a result the broadcast shape; of different symbols, which must be equal or 1, the maximum."""
     info = result.struct_info
     if len(operands) < 2 or not isinstance(info, relax.TensorStructInfo) or info.shape is not None:
         return result
@@ -94,7 +94,7 @@ def _mod(t: OnnxTranslator, node: OnnxNode, a: relax.Expr, b: relax.Expr) -> rel
     return t.op.floor_mod(a, b)
 
 
-# ---------------------------------------------------------------- of several operands
+# ---------------------------------------------------------------- several operands
 
 
 @converts("Sum")
@@ -119,7 +119,7 @@ def _min(t: OnnxTranslator, node: OnnxNode, *operands: relax.Expr) -> relax.Expr
 
 @converts("Sign")
 def _sign(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    """NaN of NaN."""
+    """Emit the sign; NaN for NaN."""
     sign = t.emit(t.op.sign(x))
     return t.op.where(t.op.isnan(x), x, sign) if is_float(t, x) else sign
 
@@ -193,7 +193,7 @@ def _bit_cast(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     if (t.dtype(x), dtype) == ("bool", "uint8"):
         return t.cast(x, dtype)
     if DType.of(dtype).bits != DType.of(t.dtype(x)).bits or "bool" in (dtype, t.dtype(x)):
-        raise Unsupported(f"the bits of {t.dtype(x)} are no {dtype}")
+        raise Unsupported(f"a bit cast from {t.dtype(x)} to {dtype} is not supported")
 
     def bits_as(data: te.Tensor) -> te.Tensor:
         return te.compute(data.shape, lambda *i: _reinterpreted(dtype, data(*i)), name="bits_as")

@@ -1,4 +1,4 @@
-"""Elements that indices choose, places that indices write to, and operators along one axis in order."""
+"""Gathers and scatters, top-k, and cumulative operators along one axis."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def _compress(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, condition: relax
 def _nonzero(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     rank = t.ndim(x)
     if rank == 0:
-        raise Unsupported("a scalar has no places")
+        raise Unsupported("`NonZero` of a scalar is not supported")
     return t.as_known(t.op.nonzero(x), [rank, t.symbol("found")], "int64")
 
 
 def found_places(t: OnnxTranslator, condition: relax.Expr, rank: int) -> relax.Expr:
-    """The places where a vector is not zero."""
+    """Return the indices of the nonzero elements of a vector."""
     places = t.as_known(t.op.nonzero(condition), [rank, t.symbol("found")], "int64")
     return t.emit(t.op.squeeze(places, [0]))
 
@@ -99,7 +99,7 @@ def _unique(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Expr
 def _one_hot(
     t: OnnxTranslator, node: OnnxNode, indices: relax.Expr, depth: relax.Expr, values: relax.Expr
 ) -> relax.Expr:
-    (classes,) = t.extents(t.cast(t.reshape(depth, [1]), "int64"))  # it may come as a float
+    (classes,) = t.extents(t.cast(t.reshape(depth, [1]), "int64"))  # the depth may be a float
     rank = t.ndim(indices)
     axis = node.attribute("axis", -1)
     if not -rank - 1 <= axis <= rank:
@@ -125,9 +125,9 @@ def _topk(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, k: relax.Expr) -> li
 
 
 def topk(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, count: int | tir.Expr) -> list[relax.Expr]:
-    """The greatest or least elements along an axis, and their places."""
+    """Emit the greatest or least elements along an axis, and their indices."""
     axis = t.axis(x, node.attribute("axis", -1))
-    most = count if isinstance(count, int) else -1  # all, of which the first ones are taken
+    most = count if isinstance(count, int) else -1  # sort all, then slice the first ones
     pair = t.emit(t.op.topk(x, most, axis, "both", bool(node.attribute("largest", 1)), "int64"))
     results = [t.emit(pair[0]), t.emit(pair[1])]
     return results if isinstance(count, int) else [slice_axis(t, part, axis, 0, count) for part in results]
@@ -154,7 +154,7 @@ def _cumulative(t: OnnxTranslator, node: OnnxNode, operator: object, x: relax.Ex
     if known is not None:
         return along_axis(t.axis(x, int(known[0])))  # type: ignore[arg-type]
     every = t.op.stack([along_axis(at) for at in range(t.ndim(x))], 0)
-    return t.op.take(every, t.reshape(axis, []), 0)  # which run time checks
+    return t.op.take(every, t.reshape(axis, []), 0)  # checked at run time
 
 
 @converts("ReverseSequence", since=10)

@@ -1,4 +1,4 @@
-"""Attention whose state does not grow: recurrences of outer products, and the convolution in front of them."""
+"""Linear attention, a recurrence over outer products, and the causal convolution before it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def _linear_attention(
     decay: relax.Expr | None = None,
     beta: relax.Expr | None = None,
 ) -> list[relax.Expr]:
-    """Step by step, in float32."""
+    """Unroll the recurrence, in float32."""
     rule = choice(node.attribute("update_rule", "gated_delta"), list(RULES), "update_rule")
     if (decay is not None, beta is not None) != RULES[rule]:
-        raise Unsupported(f'`update_rule="{rule}"` goes with other inputs')
+        raise Unsupported(f'`update_rule="{rule}"` needs other inputs')
     own, shared = node.attribute("q_num_heads", 0), node.attribute("kv_num_heads", 0)
     if own <= 0 or shared <= 0 or own % shared:
-        raise Unsupported(f"{own} heads of queries cannot be shared out to {shared} heads of keys")
+        raise Unsupported(f"{own} query heads cannot be grouped over {shared} key heads")
     wide = [t.cast(split_heads(t, v, n), "float32") for v, n in ((query, own), (key, shared), (value, shared))]
     gate = None if decay is None else t.emit(t.op.exp(_of_heads(t, decay, shared)))
     rate = None if beta is None else _of_heads(t, beta, shared)
@@ -59,7 +59,7 @@ def _linear_attention(
 
 
 def _of_heads(t: OnnxTranslator, value: relax.Expr, heads: int) -> relax.Expr:
-    """Numbers for each head, or for each place of its keys; or one for all heads."""
+    """Split numbers by head: one per head, one per key element, or one for all heads."""
     last = tir.const_int(t.shape(value)[2])
     return t.cast(split_heads(t, value, 1 if last == 1 else heads), "float32")
 

@@ -1,4 +1,4 @@
-"""Losses of classification."""
+"""Classification losses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.ir import relax
 
 REDUCTIONS = ("none", "sum", "mean")
-NO_CLASS = -100  # ignored where a node ignores none; no class has this number
+NO_CLASS = -100  # the default ignored index, which is not a class
 
 
 @converts("NegativeLogLikelihoodLoss", since=12)

@@ -1,4 +1,4 @@
-"""Counts of n-grams."""
+"""Counting n-grams."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MODES = ("TF", "IDF", "TFIDF")
 
 @converts("TfIdfVectorizer", since=9)
 def _tfidf(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    """Every n-gram of the pool is compared with every place of the data."""
+    """Compare every n-gram of the pool with every position of the data."""
     import numpy as np
 
     mode = choice(node.attribute("mode", ""), MODES, "mode")
     if node.attribute("pool_strings"):
-        raise Unsupported("n-grams of strings")
+        raise Unsupported("n-grams of strings are not supported")
     least, most = node.attribute("min_gram_length"), node.attribute("max_gram_length")
     places = node.attribute("ngram_indexes")
     rows = x if t.ndim(x) == 2 else t.emit(t.op.expand_dims(x, [0]))

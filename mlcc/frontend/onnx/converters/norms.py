@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""Normalization operators."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ def _batch_norm(
     if node.attribute("training_mode", 0):
         return _training(t, node, x, (scale, bias, mean, variance), epsilon)
     if len([name for name in node.outputs if name]) > 1:
-        raise Unsupported("statistics of a batch as results are those of training", "export the model for inference")
+        raise Unsupported(
+            "batch statistics as results are supported in training only", "export the model for inference"
+        )
     if not node.attribute("spatial", 1):
-        raise Unsupported("`spatial=0`, statistics for each place")
+        raise Unsupported("`spatial=0`, statistics for each position, is not supported")
     return [_normalized(t, x, (scale, bias, mean, variance), epsilon)]
 
 
@@ -39,7 +41,7 @@ def _normalized(t: OnnxTranslator, x: relax.Expr, given: Sequence[relax.Expr], e
 def _training(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, given: Sequence[relax.Expr], epsilon: float
 ) -> list[relax.Expr]:
-    """By the statistics of the batch, which are mixed into the running ones."""
+    """Normalize by the statistics of the batch, and update the running statistics."""
     scale, bias, mean, variance = given
     axes = [i for i in range(t.ndim(x)) if i != 1]
     wide = t.cast(x, t.dtype(mean))
@@ -67,7 +69,7 @@ def _layer_norm(
 
 
 def _broadcast_parameter(t: OnnxTranslator, value: relax.Expr, extents: Sequence[tir.Expr]) -> relax.Expr:
-    """Broadcast to the shape that is normalized over."""
+    """Broadcast a parameter to the normalized shape."""
     wanted: list[Dim] = [*extents]
     shape = t.shape(value)
     if len(shape) > len(wanted):  # dimensions of extent 1 before
@@ -81,7 +83,7 @@ def _broadcast_parameter(t: OnnxTranslator, value: relax.Expr, extents: Sequence
 def _statistics(
     t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: Sequence[int], epsilon: float
 ) -> list[relax.Expr]:
-    """Mean and inverse standard deviation, if they are wanted."""
+    """Return mean and inverse standard deviation, if they are outputs."""
     if len([name for name in node.outputs if name]) < 2:
         return []
     wide = t.cast(x, "float32" if t.dtype(x) in ("float16", "bfloat16") else t.dtype(x))
@@ -106,7 +108,7 @@ def _group_norm_by_group(
 ) -> relax.Expr:
     channels, groups = tir.const_int(t.shape(x)[1]), node.attribute("num_groups")
     if channels is None or channels % groups:
-        raise Unsupported(f"{t.shape(x)[1]} channels in {groups} groups")
+        raise Unsupported(f"{t.shape(x)[1]} channels cannot be split into {groups} groups")
     scale, bias = (t.emit(t.op.repeat(v, channels // groups, 0)) for v in (scale, bias))
     return _group_norm(t, node, x, scale, bias)
 
@@ -122,7 +124,7 @@ def _rms_norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, scale: relax.Exp
 def _local_response(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     size, scalar = node.attribute("size"), scalars(t, x)
     if not 0 < size <= 1024:
-        raise Unsupported(f"`size` of {size}")
+        raise Unsupported(f"`size={size}` is not supported")
     before, rank, channels = (size - 1) // 2, t.ndim(x), t.shape(x)[1]
     pads = [0, 0, before, size - 1 - before, *[0] * (2 * (rank - 2))]
     squares = t.emit(t.op.nn.pad(t.op.multiply(x, x), pads))
@@ -146,7 +148,7 @@ def _mean_variance(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Ex
 def _lp_normalization(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     axis, order = t.axis(x, node.attribute("axis", -1)), node.attribute("p", 2)
     if order not in (1, 2):
-        raise Unsupported(f"`p` is {order}, 1 and 2 are possible")
+        raise Unsupported(f"`p={order}` is not supported, only 1 and 2")
     terms = t.op.abs(x) if order == 1 else t.op.multiply(x, x)
     total = t.op.sum(terms, [axis], True)
     norm = t.emit(total if order == 1 else t.op.sqrt(total))

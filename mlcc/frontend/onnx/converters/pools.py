@@ -1,4 +1,4 @@
-"""Pools over windows and over everything."""
+"""Pooling over windows and global pooling."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def _window(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> Window:
     return window(t, node, x, node.attribute("kernel_shape", []))
 
 
-def _pooled(t: OnnxTranslator, name: str, x: relax.Expr, found: Window, ceil: bool, count_pads: bool) -> relax.Expr:
-    pool = getattr(t.op.nn, f"{name}_pool{found.spatial}d")
-    return t.emit(pool(x, found.kernel, found.strides, found.pads, found.dilations, ceil, count_pads))
+def _pooled(t: OnnxTranslator, name: str, x: relax.Expr, geometry: Window, ceil: bool, count_pads: bool) -> relax.Expr:
+    pool = getattr(t.op.nn, f"{name}_pool{geometry.spatial}d")
+    return t.emit(pool(x, geometry.kernel, geometry.strides, geometry.pads, geometry.dilations, ceil, count_pads))
 
 
 @converts("AveragePool")
@@ -34,8 +34,8 @@ def _average_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Exp
 @converts("LpPool")
 def _lp_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     geometry, ceil = _window(t, node, x), bool(node.attribute("ceil_mode", 0))
-    if ceil:  # a window that is cut off must not be divided by less
-        raise Unsupported("`ceil_mode` of `LpPool`")
+    if ceil:  # the sum of a truncated window must not be divided by its size
+        raise Unsupported("`ceil_mode` of `LpPool` is not supported")
     return _norm(
         t,
         node,
@@ -70,7 +70,7 @@ def _global_norm(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr
     return _norm(t, node, x, lambda v: t.op.sum(v, list(range(2, t.ndim(x))), True))
 
 
-# ---------------------------------------------------------------- maxima and their places
+# ---------------------------------------------------------------- maxima and their indices
 
 
 @converts("MaxPool")
@@ -82,53 +82,55 @@ def _max_pool(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[relax.Ex
     return [maxima, _argmax_indices(t, x, maxima, geometry, bool(node.attribute("storage_order", 0)))]
 
 
-def _argmax_indices(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window, columns: bool) -> relax.Expr:
+def _argmax_indices(
+    t: OnnxTranslator, x: relax.Expr, maxima: relax.Expr, geometry: Window, columns: bool
+) -> relax.Expr:
     """Return the flat indices of the maxima, the first of equal ones in each window."""
-    shape, rank = t.shape(made), t.ndim(x)
-    wide = _pad_with_minimum(t, x, made, found)
-    offsets = _kernel_offsets(found)
+    shape, rank = t.shape(maxima), t.ndim(x)
+    wide = _pad_with_minimum(t, x, maxima, geometry)
+    offsets = _kernel_offsets(geometry)
     seen = []
     for offset in offsets:
-        begins = [o * d for o, d in zip(offset, found.dilations, strict=True)]
-        spans = [construct.mul(construct.sub(n, 1), s) for n, s in zip(shape[2:], found.strides, strict=True)]
+        begins = [o * d for o, d in zip(offset, geometry.dilations, strict=True)]
+        spans = [construct.mul(construct.sub(n, 1), s) for n, s in zip(shape[2:], geometry.strides, strict=True)]
         ends = [t.simplify(construct.add(b, construct.add(span, 1))) for b, span in zip(begins, spans, strict=True)]
-        part = t.op.strided_slice(wide, list(range(2, rank)), begins, ends, found.strides)
+        part = t.op.strided_slice(wide, list(range(2, rank)), begins, ends, geometry.strides)
         seen.append(t.emit(part))
     chosen = t.emit(t.op.argmax(t.op.stack(seen, 0), 0, False))
-    return _flat_indices(t, x, chosen, found, columns)
+    return _flat_indices(t, x, chosen, geometry, columns)
 
 
-def _pad_with_minimum(t: OnnxTranslator, x: relax.Expr, made: relax.Expr, found: Window) -> relax.Expr:
-    """The operand with a border of the least value, as wide as windows reach."""
+def _pad_with_minimum(t: OnnxTranslator, x: relax.Expr, maxima: relax.Expr, geometry: Window) -> relax.Expr:
+    """Pad the operand with the least value of its dtype, as far as windows reach."""
     dtype = DType.of(t.dtype(x))
     least = float("-inf") if dtype.is_float else construct.min_value(dtype).value  # type: ignore[attr-defined]
     flat = [0, 0, 0, 0]
-    for before, after, stride in zip(found.before, found.after, found.strides, strict=True):
+    for before, after, stride in zip(geometry.before, geometry.after, geometry.strides, strict=True):
         flat += [before, after + stride - 1]
     return t.emit(t.op.nn.pad(x, flat, "constant", least)) if any(flat) else x
 
 
-def _kernel_offsets(found: Window) -> list[tuple[int, ...]]:
-    """The elements of a window, in order."""
+def _kernel_offsets(geometry: Window) -> list[tuple[int, ...]]:
+    """Return the kernel offsets in row-major order."""
     import itertools
 
-    if math.prod(found.kernel) > 1024:
-        raise Unsupported(f"indices of maxima in windows of {found.kernel}")
-    return list(itertools.product(*(range(k) for k in found.kernel)))
+    if math.prod(geometry.kernel) > 1024:
+        raise Unsupported(f"indices of maxima in windows of {geometry.kernel} are not supported")
+    return list(itertools.product(*(range(k) for k in geometry.kernel)))
 
 
-def _flat_indices(t: OnnxTranslator, x: relax.Expr, chosen: relax.Expr, found: Window, columns: bool) -> relax.Expr:
+def _flat_indices(t: OnnxTranslator, x: relax.Expr, chosen: relax.Expr, geometry: Window, columns: bool) -> relax.Expr:
     shape, given, rank = t.shape(chosen), t.shape(x), t.ndim(x)
     number = scalars(t, chosen)
-    order = range(found.spatial)
+    order = range(geometry.spatial)
     flat: relax.Expr = number(0)
     rest = chosen
     places: dict[int, relax.Expr] = {}
     for at in reversed(order):
-        step = t.op.multiply(t.op.floor_mod(rest, number(found.kernel[at])), number(found.dilations[at]))
-        begin = t.op.multiply(along(t, rank, 2 + at, shape[2 + at]), number(found.strides[at]))
-        places[at] = t.emit(t.op.add(begin, t.op.subtract(step, number(found.before[at]))))
-        rest = t.emit(t.op.floor_divide(rest, number(found.kernel[at])))
+        step = t.op.multiply(t.op.floor_mod(rest, number(geometry.kernel[at])), number(geometry.dilations[at]))
+        begin = t.op.multiply(along(t, rank, 2 + at, shape[2 + at]), number(geometry.strides[at]))
+        places[at] = t.emit(t.op.add(begin, t.op.subtract(step, number(geometry.before[at]))))
+        rest = t.emit(t.op.floor_divide(rest, number(geometry.kernel[at])))
     size = product(given[2:])
     images = t.op.add(
         t.op.multiply(along(t, rank, 0, shape[0]), t.tensor_of([given[1]], "int64", ())), along(t, rank, 1, shape[1])

@@ -1,4 +1,4 @@
-"""Matrix products and sums of products by subscripts."""
+"""Matrix products and einsum."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _scaled(t: OnnxTranslator, value: relax.Expr, factor: float) -> relax.Expr:
     if factor == 1:
         return value
     if not is_float(t, value) and factor != int(factor):
-        raise Unsupported(f"integers times {factor}")
+        raise Unsupported(f"a product of integers and {factor} is not supported")
     return t.emit(t.op.multiply(value, scalars(t, value)(factor)))
 
 

@@ -1,4 +1,4 @@
-"""Quantized tensors: to and from them, and products of their integers."""
+"""Quantization, dequantization, and quantized matrix products."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _dynamic_quantize(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> list[
 
 
 def quantized_by_range(t: OnnxTranslator, x: relax.Expr) -> tuple[relax.Expr, relax.Expr, relax.Expr]:
-    """Elements as uint8, with scale and zero point of the range from the least to the greatest of them and of 0."""
+    """Quantize to uint8, with the scale and zero point of the range of the elements and 0."""
     s = scalars(t, x)
     high, low = t.emit(t.op.maximum(t.op.max(x), s(0))), t.emit(t.op.minimum(t.op.min(x), s(0)))
     reach = t.op.divide(t.op.subtract(high, low), s(255))
@@ -85,7 +85,7 @@ def _matmul_integer(
 def product_of_integers(
     t: OnnxTranslator, a: relax.Expr, b: relax.Expr, a_zero: relax.Expr | None, b_zero: relax.Expr | None
 ) -> relax.Expr:
-    """(a - zero point) @ (b - zero point); points may be one for each row of a, and each column of b."""
+    """Emit (a - zero point) @ (b - zero point). Zero points may be per row of a, and per column of b."""
     left, right = (centred(t, v, z, max(t.ndim(v) - n, 0)) for v, z, n in ((a, a_zero, 2), (b, b_zero, 1)))
     return product(t, left, right)
 
@@ -109,7 +109,7 @@ def _qlinear_matmul(
 
 
 def requantized(t: OnnxTranslator, whole: relax.Expr, factor: relax.Expr, zero: relax.Expr) -> relax.Expr:
-    """Integers times a factor, plus the zero point, in its dtype."""
+    """Multiply integers by a factor and add the zero point, in the zero point's dtype."""
     return rounded(t, t.emit(t.op.multiply(t.cast(whole, "float32"), factor)), zero, t.dtype(zero))
 
 

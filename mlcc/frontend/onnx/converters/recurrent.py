@@ -57,7 +57,7 @@ def _lstm(
 
 
 def _full_lengths(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    """The lengths of sequences that have all steps."""
+    """Return the lengths of sequences without padding."""
     steps, batch = (t.shape(x)[i] for i in ((1, 0) if node.attribute("layout", 0) else (0, 1)))
     every = t.op.shape_to_tensor(t.shape_expr([steps]))
     return t.emit(t.op.broadcast_to(every, t.shape_expr([batch])))
@@ -73,7 +73,7 @@ def _layer(
     extras: Sequence[relax.Expr | None],
     **options: Any,
 ) -> list[relax.Expr]:
-    """The outputs of all steps, and the last states."""
+    """Emit a layer. Return the outputs of all steps, and the final states."""
     x, w, r, b = weights
     direction = choice(node.attribute("direction", "forward"), list(DIRECTIONS), "direction")
     count, batch_first = DIRECTIONS[direction], bool(node.attribute("layout", 0))
@@ -82,7 +82,7 @@ def _layer(
         states = [None if s is None else swap_axes(t, s, 0, 1) for s in states]
     hidden, dtype = known(t.shape(r)[2], "the hidden size"), t.dtype(x)
     if known(t.shape(w)[0], "the number of directions") != count:
-        raise Unsupported(f"weights of {count} directions are needed")
+        raise Unsupported(f"the weights must have {count} directions")
     bias = t.full([count, 2 * gates * hidden], 0, dtype) if b is None else b
     first = [t.full([count, t.shape(x)[1], hidden], 0, dtype) if s is None else s for s in states]
     given = list(extras)
@@ -115,6 +115,6 @@ def _activation(name: str, alphas: Iterator[float], betas: Iterator[float]) -> s
     """Return an activation as text with its parameters, which it takes from `alphas` and `betas` in order."""
     plain = {n.replace("_", ""): n for n in _NAMES}.get(name.lower())
     if plain is None:
-        raise Unsupported(f"activation `{name}` is not known")
+        raise Unsupported(f"activation `{name}` is not supported")
     numbers = [next(given, table[plain]) for given, table in ((alphas, _ALPHAS), (betas, _BETAS)) if plain in table]
     return f"{plain}({', '.join(map(repr, numbers))})" if numbers else plain

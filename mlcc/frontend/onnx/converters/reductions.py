@@ -1,4 +1,4 @@
-"""Reductions, places of extremes, and softmax."""
+"""Reductions, argmax and argmin, and softmax."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mlcc.ops.shapes import product
 
 
 class Stated:
-    """Reductions of a tensor over axes that are numbers."""
+    """Reductions of a tensor over constant axes."""
 
     def __init__(self, t: OnnxTranslator, axes: Sequence[int], keep: bool) -> None:
         self.t, self.axes, self.keep = t, list(axes), keep
 
     def reduce(self, name: str, value: relax.Expr, keep: bool | None = None) -> relax.Expr:
-        """The reduction of that name."""
+        """Emit the reduction of that name."""
         return self.t.emit(getattr(self.t.op, name)(value, self.axes, self.keep if keep is None else keep))
 
     def squeeze_reduced(self, value: relax.Expr) -> relax.Expr:
@@ -37,7 +37,7 @@ def _direct(name: str) -> Reduce:
 
 
 def _via_float(t: OnnxTranslator, x: relax.Expr, of: Callable[[relax.Expr], relax.Expr]) -> relax.Expr:
-    """A function of floats; integers are converted and the result is converted back."""
+    """Apply a function of floats; integers are cast to float64 and the result is cast back."""
     dtype = t.dtype(x)
     return of(x) if is_float(t, x) else t.cast(t.emit(of(t.cast(x, "float64"))), dtype)
 
@@ -59,7 +59,7 @@ def _log_sum(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
 
 
 def _log_sum_exp(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
-    """The greatest element is taken out, so that no exponential overflows."""
+    """Emit log-sum-exp, shifted by the maximum so that no exponential overflows."""
 
     def of(v: relax.Expr) -> relax.Expr:
         greatest = over.reduce("max", v, keep=True)
@@ -70,7 +70,7 @@ def _log_sum_exp(t: OnnxTranslator, x: relax.Expr, over: Over) -> relax.Expr:
     return _via_float(t, x, of)
 
 
-_REDUCTIONS: dict[str, tuple[Reduce, int]] = {  # how, and since which opset `axes` is an input
+_REDUCTIONS: dict[str, tuple[Reduce, int]] = {  # the reduction, and the first opset in which `axes` is an input
     "ReduceSum": (_direct("sum"), 13), "ReduceMean": (_direct("mean"), 18), "ReduceProd": (_direct("prod"), 18),
     "ReduceMax": (_direct("max"), 18), "ReduceMin": (_direct("min"), 18), "ReduceL1": (_l1, 18),
     "ReduceL2": (_l2, 18), "ReduceSumSquare": (_sum_square, 18), "ReduceLogSum": (_log_sum, 18),
@@ -100,7 +100,7 @@ def _with_axes_input(reduce: Reduce) -> Callable[..., relax.Expr]:
 
 
 def _axes(t: OnnxTranslator, x: relax.Expr, given: Sequence[int] | None) -> list[int]:
-    """The axes of a reduction, all unless some are given."""
+    """Return the axes of a reduction; all if none are given."""
     return sorted({t.axis(x, a) for a in given}) if given else list(range(t.ndim(x)))
 
 
@@ -135,7 +135,7 @@ def _log_softmax(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr
 
 @converts("Softmax", "LogSoftmax")
 def _flat_softmax(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
-    """Before opset 13: over all axes from `axis` on, as of a matrix."""
+    """Convert the softmax before opset 13: over all axes from `axis` on, flattened."""
     of: Any = t.op.nn.softmax if node.operator == "Softmax" else t.op.nn.log_softmax
     axis, shape = t.axis(x, node.attribute("axis", 1)), t.shape(x)
     if axis == len(shape) - 1 or all(tir.const_int(n) == 1 for n in shape[axis + 1 :]):

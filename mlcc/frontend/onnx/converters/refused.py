@@ -8,15 +8,15 @@ from mlcc.frontend.onnx.table import converts
 from mlcc.frontend.onnx.translate import OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 
-RANDOM = "it draws random numbers"
-STRINGS = "there are no strings"
-TRAINING = "it belongs to training"
+RANDOM = "random numbers are not supported"
+STRINGS = "strings are not supported"
+TRAINING = "training operators are not supported"
 TREES = "classic machine learning is not supported"
 
 _REASONS = {
     RANDOM: ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
     STRINGS: ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
-    "compressed images are decoded before": ("ImageDecoder",),
+    "decoding compressed images is not supported": ("ImageDecoder",),
 }
 _DOMAINS = {
     ("ai.onnx.ml", TREES): (
@@ -29,7 +29,7 @@ _DOMAINS = {
 
 
 def _refuse(reason: str, help: str, domain: str, *operators: str) -> None:
-    """Register a converter that gives a reason."""
+    """Register a converter that raises the reason."""
 
     @converts(*operators, domain=domain)
     def convert(t: OnnxTranslator, node: OnnxNode, *inputs: Any) -> Any:
@@ -37,6 +37,6 @@ def _refuse(reason: str, help: str, domain: str, *operators: str) -> None:
 
 
 for _reason, _operators in _REASONS.items():
-    _refuse(_reason, "do this outside of the model, and give it the result as an input", "", *_operators)
+    _refuse(_reason, "do this outside the model, and pass the result as an input", "", *_operators)
 for (_domain, _reason), _operators in _DOMAINS.items():
-    _refuse(_reason, "export the part of the model that is a network", _domain, *_operators)
+    _refuse(_reason, "export only the neural network of the model", _domain, *_operators)

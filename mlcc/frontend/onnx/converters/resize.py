@@ -1,4 +1,4 @@
-"""Resize and Upsample."""
+"""Converters of `Resize` and `Upsample`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _resize(
         targets = [_scaled_extent(t.shape(x)[a], s) for a, s in zip(axes, factors, strict=True)]
         return resized(t, x, how, axes, targets, factors, cut)
     if not _is_given(t, sizes):
-        raise Unsupported("neither scales nor sizes are given")
+        raise Unsupported("scales or sizes must be given")
     assert sizes is not None
     policy = choice(node.attribute("keep_aspect_ratio_policy", "stretch"), list(POLICIES), "keep_aspect_ratio_policy")
     return resized(t, x, how, axes, *_target_extents(t, x, axes, t.integers(sizes), policy), cut)
@@ -100,7 +100,7 @@ def _dynamic_resize(
     t: OnnxTranslator, x: relax.Expr, how: Resizing, axes: Sequence[int], roi: relax.Expr | None,
     scales: relax.Expr | None, sizes: relax.Expr | None, policy: str = "stretch",
 ) -> relax.Expr:  # fmt: skip
-    """The tensor resized by numbers that are data."""
+    """Resize a tensor by scales or sizes known at run time only."""
     old = t.cast(t.tensor_of([t.shape(x)[a] for a in axes], "int64"), "float64")
     if _is_given(t, scales):
         assert scales is not None
@@ -115,10 +115,10 @@ def _dynamic_resize(
             factors = t.emit(t.op.broadcast_to(one, t.shape_expr([len(axes)])))
             wanted = t.op.floor(t.op.add(t.op.multiply(old, factors), t.scalar(0.5, "float64")))
     else:
-        raise Unsupported("neither scales nor sizes are given")
+        raise Unsupported("scales or sizes must be given")
     extents = t.extents(t.emit(t.op.astype(wanted, "int64")))
     if len(extents) != len(axes):
-        raise Unsupported(f"{len(extents)} scales or sizes for {len(axes)} axes")
+        raise Unsupported(f"{len(extents)} scales or sizes do not fit {len(axes)} axes")
     cut = None if roi is None or how.coordinates != CROP else t.cast(roi, "float64")
     dtype = DType.of(t.dtype(x))
     pixels = x if how.mode == "nearest" else t.cast(x, _interpolation_dtype(dtype))
@@ -143,7 +143,7 @@ def _scaled_extent(extent: Dim, scale: float) -> Dim:
         return math.floor(number * scale + 1e-6)
     whole = round(scale) if scale >= 1 else round(1 / scale)
     if abs((scale if scale >= 1 else 1 / scale) - whole) > 1e-6:
-        raise Unsupported(f"the symbolic extent `{extent}` is scaled by {scale}, no whole number: give sizes")
+        raise Unsupported(f"the symbolic extent `{extent}` is scaled by {scale}, which is not an integer: give sizes")
     if whole == 1:
         return extent
     if scale < 1:
@@ -154,7 +154,7 @@ def _scaled_extent(extent: Dim, scale: float) -> Dim:
 def _target_extents(
     t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], sizes: Sequence[Dim], policy: str
 ) -> tuple[list[Dim], list[float | None]]:
-    """The extents of the result and their scales; None for a scale that is symbolic, that of the extents."""
+    """Return the extents of the result and their scales; None for a symbolic scale, the ratio of the extents."""
     before = [tir.const_int(t.shape(x)[a]) for a in axes]
     after = [s if isinstance(s, int) else tir.const_int(s) for s in sizes]
     scales = [None if b is None or s is None else s / b for b, s in zip(before, after, strict=True)]
@@ -163,7 +163,7 @@ def _target_extents(
         return list(sizes), list(scales)
     known = [s for s in scales if s is not None]
     if len(known) != len(scales):
-        raise Unsupported(f'`keep_aspect_ratio_policy="{policy}"` needs extents that are numbers')
+        raise Unsupported(f'`keep_aspect_ratio_policy="{policy}"` needs constant extents')
     scale = pick(known)
     return [math.floor(scale * b + 0.5) for b in before if b is not None], [scale] * len(scales)
 
@@ -177,7 +177,7 @@ def resized(
     scales: Sequence[float | None],
     roi: Sequence[float],
 ) -> relax.Expr:
-    """The tensor with these axes resized."""
+    """Resize these axes of a tensor."""
     shape = list(t.shape(x))
     for axis, target in zip(axes, targets, strict=True):
         shape[axis] = target if isinstance(target, tir.Expr) else construct.const(target, "int64")
@@ -228,7 +228,7 @@ def _spatial(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int]) -> int | Non
 def _resize_operator(
     t: OnnxTranslator, x: relax.Expr, how: Resizing, shape: Sequence[Dim], span: tuple[float, float] | None
 ) -> relax.Expr:
-    """By `R.image.resize2d` or `R.image.resize3d`."""
+    """Emit `R.image.resize2d` or `R.image.resize3d`."""
     from mlcc.ops.relations import Fit, fit
     from mlcc.ops.values import tensor_info
 
@@ -243,7 +243,9 @@ def _resize_operator(
     space = _spatial(t, x, changed)
     coordinates = {"half_pixel_symmetric": "half_pixel"}.get(how.coordinates, how.coordinates)
     if space is None or how.antialias or span is None:
-        raise Unsupported(f"`{how.mode}` of extents that are symbolic, antialiased, cut or not the last ones")
+        raise Unsupported(
+            f"`{how.mode}` resizing is not supported if symbolic, antialiased, cropped or not of the last axes"
+        )
     options = {
         "method": METHODS[how.mode],
         "coordinate_transformation_mode": coordinates,
@@ -260,7 +262,7 @@ def _resize_operator(
 
 
 def _resize_nearest(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
-    """Pixels moved to where they are the nearest."""
+    """Gather the nearest pixels."""
     for part in parts:
         gathered = t.op.take(x, t.constant(nearest_places(how, part)), part.axis)
         x = _fill_extrapolated(t, t.emit(gathered), how, part)
@@ -268,7 +270,7 @@ def _resize_nearest(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequ
 
 
 def _resize_interpolated(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts: Sequence[ResizedAxis]) -> relax.Expr:
-    """Pixels mixed by products with matrices of weights."""
+    """Interpolate by products with weight matrices."""
     dtype = DType.of(t.dtype(x))
     wide = _interpolation_dtype(dtype)
     pixels, last = t.cast(x, wide), t.ndim(x) - 1
@@ -282,7 +284,7 @@ def _resize_interpolated(t: OnnxTranslator, x: relax.Expr, how: Resizing, parts:
 
 
 def _cast_back(t: OnnxTranslator, value: relax.Expr, dtype: DType) -> relax.Expr:
-    """Back in the dtype of the data: integers rounded and clipped."""
+    """Cast back to the dtype of the data; integers are rounded and clipped."""
     if dtype.is_int:
         low = 0 if dtype.is_uint else -(2 ** (dtype.bits - 1))
         high = 2 ** (dtype.bits - (not dtype.is_uint)) - 1

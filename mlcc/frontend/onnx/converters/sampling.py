@@ -28,7 +28,7 @@ LAYOUTS = {4: "NCHW", 5: "NCDHW"}
 def _grid_sample(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, grid: relax.Expr) -> relax.Expr:
     rank = t.ndim(x)
     if rank not in LAYOUTS:
-        raise Unsupported("samples are taken from images and volumes")
+        raise Unsupported("the input must be an image or a volume")
     places = t.op.permute_dims(grid, [0, rank - 1, *range(1, rank - 1)])
     method = METHODS[choice(node.attribute("mode", "linear"), list(METHODS), "mode")]
     padding = node.attribute("padding_mode", "zeros")
@@ -162,20 +162,20 @@ def _max_unpool(
     if shape is None:
         return whole
     wanted = t.integers(shape)
-    missing = [known(construct.sub(w, m), "what the output has beyond the pooled extent")
+    missing = [known(construct.sub(w, m), "the padding of the output")
                for w, m in zip(wanted, inferred, strict=True)]  # fmt: skip
     return t.op.nn.pad(whole, [v for m in missing for v in (0, m)])
 
 
 @converts("Col2Im", since=18)
 def _col2im(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, image: relax.Expr, block: relax.Expr) -> relax.Expr:
-    """A transposed convolution whose kernels put each element of a patch in its place."""
+    """Emit a transposed convolution whose kernels put each element of a patch in its place."""
     import numpy as np
 
     size, kernel = ([known(v, "extents of images and patches") for v in t.integers(s)] for s in (image, block))
     space = len(kernel)
     if space > 3:
-        raise Unsupported("patches of more than 3 dimensions")
+        raise Unsupported("patches of more than 3 dimensions are not supported")
     strides, dilations = node.attribute("strides", [1] * space), node.attribute("dilations", [1] * space)
     pads = node.attribute("pads", [0] * 2 * space)
     steps, rest = [], []
@@ -200,9 +200,9 @@ def _center_crop_pad(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: re
     if targets is None:
         return _dynamic_center_crop_pad(t, x, axes, shape)
     if len(targets) != len(axes):
-        raise Unsupported(f"{len(axes)} extents are needed, not {len(targets)}")
+        raise Unsupported(f"`shape` must have {len(axes)} extents, not {len(targets)}")
     for axis, target in zip(axes, targets, strict=True):
-        more = known(construct.sub(target, t.shape(x)[axis]), "what an extent grows or shrinks by")
+        more = known(construct.sub(target, t.shape(x)[axis]), "the change of an extent")
         if more < 0:
             begin = -more // 2
             x = t.emit(t.op.strided_slice(x, [axis], [begin], [construct.add(target, begin)], assume_inbound=True))
@@ -214,7 +214,7 @@ def _center_crop_pad(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, shape: re
 
 
 def _dynamic_center_crop_pad(t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], shape: relax.Expr) -> relax.Expr:
-    """Cropped or padded to extents that are data."""
+    """Crop or pad to extents known at run time only."""
     old, two = t.tensor_of(t.shape(x), "int64"), t.scalar(2, "int64")
     wanted = by_dimension(t, t.tensor_of(axes, "int64"), shape, t.shape(x), t.ndim(x))
     more = t.op.subtract(wanted, old)
@@ -233,9 +233,9 @@ def _deform_conv(
     bias: relax.Expr | None = None,
     mask: relax.Expr | None = None,
 ) -> relax.Expr:
-    """Samples of the image at the places that the offsets name, times the kernel."""
+    """Sample the image at the offset positions, then multiply by the kernel."""
     if t.ndim(x) != 4:
-        raise Unsupported("deformable convolutions of images only")
+        raise Unsupported("deformable convolutions are supported for 2-D images only")
     kernel = [known(e, "the kernel's extents") for e in t.shape(w)[2:]]
     strides, dilations = node.attribute("strides", [1, 1]), node.attribute("dilations", [1, 1])
     pads, groups, shares = (

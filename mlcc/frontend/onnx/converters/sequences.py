@@ -1,4 +1,4 @@
-"""Sequences and optional values, resolved at import: a sequence is a Python list of its elements."""
+"""Sequences and optional values, resolved at import; a sequence is a Python list of its elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlcc.frontend.onnx.translate import NOTHING, OnnxNode, OnnxTranslator
 from mlcc.frontend.problems import Unsupported
 from mlcc.ir import relax, tir
 
-# A converter's result is the list of a node's outputs: a sequence stands in such a list.
+# A converter returns the list of a node's outputs, so that a sequence is an element of such a list.
 
 
 @converts("SequenceEmpty")
@@ -73,22 +73,22 @@ def _split(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, split: relax.Expr |
         raise Unsupported("the length of the sequence is known at run time only")
     size = 1 if split is None else int(t.array(split).item())
     if size < 1:
-        raise Unsupported(f"parts of {size} elements")
+        raise Unsupported(f"cannot split into parts of {size} elements")
     pieces = parts(t, x, axis, [min(size, extent - at) for at in range(0, extent, size)]) if extent else []
     return [pieces if keep else [t.emit(t.op.squeeze(part, [axis])) for part in pieces]]
 
 
 def _as_list(sequence: Any) -> Sequence[Any]:
     if not isinstance(sequence, list):
-        raise Unsupported("the sequence is not made while the model is imported")
+        raise Unsupported("the sequence is not known at import")
     return sequence
 
 
 def _sequence_index(t: OnnxTranslator, position: relax.Expr, length: int, more: int = 0) -> int:
-    """A position in a sequence, counted from the front."""
+    """Return a non-negative position in a sequence."""
     at = int(t.array(position).item())
     if not -length <= at < length + more:
-        raise Unsupported(f"position {at} of a sequence of {length}")
+        raise Unsupported(f"position {at} is out of range for a sequence of {length}")
     return at + length if at < 0 else at
 
 

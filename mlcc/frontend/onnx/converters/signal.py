@@ -1,4 +1,4 @@
-"""Fourier transforms of constant length as products with matrices, windows, mel filters."""
+"""Fourier transforms of constant length as matrix products, window functions, mel filters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlcc.ir import construct, relax
 if TYPE_CHECKING:
     import numpy as np
 
-LONGEST = 8192  # places of a transform: its matrix has four times the square of it
+LONGEST = 8192  # samples of a transform, whose matrix has 4 * LONGEST**2 elements
 FLOAT = 1  # ONNX's number of float32
 _WINDOWS = {  # the coefficients of cos(2 * pi * k * position), for k from 0 on
     "HannWindow": (0.5, -0.5), "HammingWindow": (25 / 46, -21 / 46), "BlackmanWindow": (0.42, -0.5, 0.08),
@@ -43,7 +43,7 @@ def _dft_along_input(
 def _dft(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, length: relax.Expr | None, axis: int) -> relax.Expr:
     axis, rank = t.axis(x, int(axis)), t.ndim(x)
     if axis == rank - 1:
-        raise Unsupported("the last axis is that of real and imaginary parts")
+        raise Unsupported("the last axis holds the real and imaginary parts and cannot be transformed")
     inverse, half = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
     extent = known(t.shape(x)[axis], "the length of a transform")
     default = 2 * (extent - 1) if inverse and half else extent
@@ -56,13 +56,13 @@ def _dft(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, length: relax.Expr | 
 
 
 def transformed(t: OnnxTranslator, x: relax.Expr, count: int, inverse: bool, half: bool) -> relax.Expr:
-    """The Fourier transform of (..., places, parts), a part for real numbers and two for complex ones."""
+    """Emit the Fourier transform of (..., samples, parts), with one part for real and two for complex numbers."""
     *outer, places, parts = t.shape(x)
     extent, width = known(places, "the length of a transform"), known(parts, "the number of parts")
     if width not in (1, 2):
-        raise Unsupported(f"numbers have 1 or 2 parts, not {width}")
+        raise Unsupported(f"numbers must have 1 or 2 parts, not {width}")
     if not 0 < count <= LONGEST:
-        raise Unsupported(f"transforms of {count} places, of 1 to {LONGEST} are possible")
+        raise Unsupported(f"transforms of {count} samples are not supported, only of 1 to {LONGEST}")
     used = min(extent, count // 2 + 1 if inverse and half else count)
     matrix = _dft_matrix(used, count, width, inverse, half)
     kept, made_parts = matrix.shape[2:]
@@ -83,7 +83,7 @@ def _dft_matrix(used: int, count: int, width: int, inverse: bool, half: bool) ->
     whole = np.stack([np.stack([cos, sin], -1), np.stack([-sin, cos], -1)], 1)[:, :width]
     if inverse:
         whole = whole / count
-    if inverse and half:  # of real numbers: the other half of the spectrum is the mirror image
+    if inverse and half:  # the other half of a real signal's spectrum is the mirror image
         twice = np.array([1.0 if 2 * k in (0, count) else 2.0 for k in range(used)])
         whole = whole[..., :1] * twice[:, None, None, None]
     return whole
@@ -106,7 +106,7 @@ def _stft(
     else:
         count = extent if window is None else known(t.shape(window)[0], "the length of the window")
     if hop <= 0 or not 0 < count <= extent:
-        raise Unsupported(f"frames of {count} places, every {hop}, of a signal of {extent}")
+        raise Unsupported(f"frames of {count} samples with step {hop} do not fit a signal of {extent}")
     frames = 1 + (extent - count) // hop
     places = np.arange(frames)[:, None] * hop + np.arange(count)[None, :]
     if t.ndim(x) == 2:
@@ -127,7 +127,7 @@ def _window(t: OnnxTranslator, node: OnnxNode, size: relax.Expr) -> relax.Expr:
         return _run_time_window(t, series, less, size, dtype)
     count = int(t.scalar_of(size))
     if not 0 <= count <= _MAX_WINDOW:
-        raise Unsupported(f"a window of {count} elements")
+        raise Unsupported(f"a window of {count} elements is not supported")
     at = np.arange(count) / max(count - less, 1)
     window = sum(factor * np.cos(2 * np.pi * k * at) for k, factor in enumerate(series))
     return t.constant(np.asarray(window).astype(dtype))

@@ -1,4 +1,4 @@
-"""Operators that compute nothing: shapes, parts, copies in other places, constants."""
+"""Operators without computation: shapes, slices, splits, padding, constants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.ops.relations import same
 from mlcc.ops.shapes import product
 
-_SLICE_END = 2**31 - 1  # the end of a slice that stands for the end of the axis
+_SLICE_END = 2**31 - 1  # slice ends from here on mean the end of the axis
 
 
 @converts("Identity")
@@ -37,7 +37,7 @@ def _dropout(
     training: relax.Expr | None = None,
 ) -> list[relax.Expr]:
     if training is not None and t.array(training).item() and (ratio is None or t.array(ratio).item()):
-        raise Unsupported("dropout in training mode draws random numbers", "export the model for inference")
+        raise Unsupported("dropout in training mode is not supported", "export the model for inference")
     if len(node.outputs) < 2:
         return [x]
     return [x, t.emit(t.op.full(t.shape_expr(t.shape(x)), t.scalar(1, "bool"), "bool"))]
@@ -139,11 +139,11 @@ def _resolve_reshape(t: OnnxTranslator, x: relax.Expr, wanted: Sequence[Dim], ze
     """Resolve the shape of a `Reshape`: 0 copies an extent of the operand, -1 is inferred."""
     given = t.shape(x)
     if zero_copies and any(n == 0 and i >= len(given) for i, n in enumerate(wanted)):
-        raise Unsupported(f"the shape {list(wanted)} copies a dimension that the operand does not have")
+        raise Unsupported(f"the shape {list(wanted)} copies an axis that the operand does not have")
     extents: list[Dim] = [given[i] if n == 0 and zero_copies else n for i, n in enumerate(wanted)]
     open_at = [i for i, n in enumerate(extents) if n == -1]
     if len(open_at) > 1 or any(isinstance(n, int) and n < -1 for n in extents):
-        raise Unsupported(f"{list(wanted)} is no shape")
+        raise Unsupported(f"{list(wanted)} is not a valid shape")
     if open_at:
         at = open_at[0]
         extents[at] = quotient(t, given, extents[:at] + extents[at + 1 :])
@@ -171,7 +171,7 @@ def _run_time_shape(t: OnnxTranslator, x: relax.Expr, shape: relax.Expr, zero_co
 def _flatten(t: OnnxTranslator, node: OnnxNode, x: relax.Expr) -> relax.Expr:
     shape, axis = t.shape(x), node.attribute("axis", 1)
     if not -len(shape) <= axis <= len(shape):
-        raise Unsupported(f"axis {axis} of a tensor of {len(shape)} dimensions")
+        raise Unsupported(f"axis {axis} is out of range for a tensor of {len(shape)} dimensions")
     axis = axis + len(shape) if axis < 0 else axis
     return t.reshape(x, [product(shape[:axis]), product(shape[axis:])])
 
@@ -184,7 +184,7 @@ def _squeeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Expr 
     shape = t.shape(x)
     if given is None:
         if any(tir.const_int(n) is None for n in shape):
-            raise Unsupported("which dimensions are of extent 1 is known at run time only", "give `Squeeze` its axes")
+            raise Unsupported("the axes of extent 1 are known at run time only", "give `Squeeze` its axes")
         given = [i for i, n in enumerate(shape) if tir.const_int(n) == 1]
     removed = {t.axis(x, a) for a in given}
     if any((tir.const_int(shape[a]) or 1) != 1 for a in removed):
@@ -200,7 +200,7 @@ def _unsqueeze(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, axes: relax.Exp
 
 
 def _axes(t: OnnxTranslator, node: OnnxNode, axes: relax.Expr | None) -> list[int] | None:
-    """Axes from the attribute of older opsets, or from an input."""
+    """Return the axes from the attribute of older opsets, or from an input."""
     return node.attribute("axes") if axes is None else [int(a) for a in t.array(axes).reshape(-1)]
 
 
@@ -233,7 +233,7 @@ def _tile(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, repeats: relax.Expr)
     return t.reshape(t.emit(spread), [t.simplify(c.mul(n, e)) for n, e in zip(times, shape, strict=True)])
 
 
-# ---------------------------------------------------------------- joining and parting
+# ---------------------------------------------------------------- concatenation and splitting
 
 
 @converts("Concat")
@@ -266,19 +266,19 @@ def _split(t: OnnxTranslator, node: OnnxNode, x: relax.Expr, sizes: relax.Expr |
 
 
 def _even_lengths(t: OnnxTranslator, extent: tir.Expr, count: int) -> list[Dim]:
-    """Equal lengths, the last one less where there is a rest."""
+    """Return equal lengths; the last one is smaller if there is a remainder."""
     if not 0 < count <= 1 << 16:
-        raise Unsupported(f"{count} parts")
+        raise Unsupported(f"a split into {count} parts is not supported")
     length = t.simplify(c.floordiv(c.add(extent, count - 1), count))
     return [length] * (count - 1) + [t.simplify(c.sub(extent, c.mul(length, count - 1)))]
 
 
 def parts(t: OnnxTranslator, x: relax.Expr, axis: int, lengths: Sequence[Dim]) -> list[relax.Expr]:
-    """Consecutive parts of an axis. Raises Unsupported if the lengths are not those of the axis."""
+    """Split an axis into parts. Raises Unsupported if the lengths do not add up to the extent."""
     extent = tir.const_int(t.shape(x)[axis])
     numbers = [n for n in lengths if isinstance(n, int)]
     if any(n < 0 for n in numbers) or (len(numbers) == len(lengths) and extent not in (None, sum(numbers))):
-        raise Unsupported(f"an axis of {extent} elements has no parts of {numbers}")
+        raise Unsupported(f"an axis of {extent} elements cannot be split into {numbers}")
     if len(lengths) == 1:
         return [x]
     places: list[Dim] = []
@@ -288,7 +288,7 @@ def parts(t: OnnxTranslator, x: relax.Expr, axis: int, lengths: Sequence[Dim]) -
         whole = t.emit(t.op.split(x, places, axis))
         return [t.emit(whole[i]) for i in range(len(lengths))]
     whole_shape, end = t.shape(x), t.simplify(c.add(places[-1], lengths[-1]))
-    if not same(c.as_expr(end, INT64), whole_shape[axis]):  # run time checks that the lengths are those of the axis
+    if not same(c.as_expr(end, INT64), whole_shape[axis]):  # checked at run time: the lengths add up to the extent
         x = t.with_shape(x, [end if i == axis else n for i, n in enumerate(whole_shape)])
     return [
         t.emit(t.op.strided_slice(x, [axis], [begin], [end], assume_inbound=True))
@@ -318,7 +318,7 @@ def _slice(
     if where is None or begin is None or end is None or stride is None:
         return _run_time_slice(t, x, axes, starts, ends, steps)
     if any(not isinstance(s, int) for s in stride):
-        raise Unsupported("a step is known at run time only")
+        raise Unsupported("a step known at run time only is not supported")
     return slices(t, x, where, begin, end, [int(s) for s in stride])  # type: ignore[arg-type]
 
 
@@ -326,9 +326,9 @@ def slices(
     t: OnnxTranslator, x: relax.Expr, axes: Sequence[int], starts: Sequence[Dim], ends: Sequence[Dim],
     steps: Sequence[int],
 ) -> relax.Expr:  # fmt: skip
-    """Parts of several axes, as Python slices them."""
+    """Slice several axes, with the semantics of Python slices."""
     if not len(axes) == len(starts) == len(ends) == len(steps) or 0 in steps:
-        raise Unsupported("starts, ends, axes and steps do not fit one another")
+        raise Unsupported("starts, ends, axes and steps do not match")
     shape, kept = t.shape(x), []
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         at = t.axis(x, axis)
@@ -345,7 +345,7 @@ def _run_time_slice(
     t: OnnxTranslator, x: relax.Expr, axes: relax.Expr | None, starts: relax.Expr, ends: relax.Expr,
     steps: relax.Expr | None,
 ) -> relax.Expr:  # fmt: skip
-    """A slice whose bounds, or axes, are data."""
+    """Emit a slice whose bounds or axes are known at run time only."""
     shape, count = t.shape(x), run_time.count_of(t, starts)
     where = t.tensor_of(range(count), "int64") if axes is None else axes
     ones = t.tensor_of([1] * count, "int64") if steps is None else steps
@@ -359,7 +359,7 @@ def _run_time_slice(
     return t.with_shape(sliced, [t.fresh("part") if i in touched else n for i, n in enumerate(shape)])
 
 
-# ---------------------------------------------------------------- borders
+# ---------------------------------------------------------------- padding
 
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
@@ -387,7 +387,7 @@ def _pad_static(
 ) -> relax.Expr:  # fmt: skip
     mode = choice(node.attribute("mode", "constant"), tuple(_PAD_MODES), "mode")
     if len(widths) != 2 * len(axes) or len(set(axes)) != len(axes):
-        raise Unsupported(f"{len(widths)} pads for {len(axes)} axes")
+        raise Unsupported(f"{len(widths)} pads do not fit {len(axes)} axes")
     sides = {axis: (widths[i], widths[i + len(axes)]) for i, axis in enumerate(axes)}
     if mode == "constant":
         return _pad_constant(t, x, sides, t.scalar(0, t.dtype(x)) if value is None else value)
@@ -415,7 +415,7 @@ def _pad_dynamic(
 
 def _constant_width(width: Dim) -> int:
     if not isinstance(width, int):
-        raise Unsupported("a width that is known at run time only needs `mode=constant`")
+        raise Unsupported("a width known at run time only needs `mode=constant`")
     return width
 
 
@@ -436,7 +436,7 @@ def _pad_constant(t: OnnxTranslator, x: relax.Expr, sides: dict[int, tuple[Dim, 
         borders = []
         for width in widths:
             if isinstance(width, int) and width < 0:
-                raise Unsupported("negative pads beside ones that are known at run time only")
+                raise Unsupported("negative pads beside pads known at run time only are not supported")
             shape = [*t.shape(x)]
             shape[axis] = c.as_expr(width, shape[axis].dtype)
             borders.append([] if width == 0 else [t.emit(t.op.full(t.shape_expr(shape), value, t.dtype(x)))])
