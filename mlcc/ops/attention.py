@@ -24,7 +24,7 @@ MASKS = ("TopLeft", "BottomRight")
 
 
 def infer_attention(call: relax.Call) -> Tensor:
-    """The query's batch, length and heads, the value's width. Queries may have a multiple of the keys' heads."""
+    """Infer (batch, query length, query heads, value width); query heads may be a multiple of key heads."""
     infos = [tensor(call, i) for i in range(len(call.args))]
     names = ("query", "key", "value", "bias") if len(infos) < 5 else ("query", "key", "value")
     for name, info in zip(names, infos, strict=False):
@@ -36,24 +36,24 @@ def infer_attention(call: relax.Call) -> Tensor:
     dtype = same_dtype(call, infos[: len(names)])
     if query.dims is None or key.dims is None or value.dims is None:
         return result(None, dtype, 4, query.vdevice)
-    _same(call, "batch", query.dims[0], key.dims[0], value.dims[0])
-    _same(call, "length of keys and values", key.dims[1], value.dims[1])
-    _same(call, "width of queries and keys", query.dims[3], key.dims[3])
-    _same(call, "number of heads of keys and values", key.dims[2], value.dims[2])
+    _require_equal(call, "batch", query.dims[0], key.dims[0], value.dims[0])
+    _require_equal(call, "length of keys and values", key.dims[1], value.dims[1])
+    _require_equal(call, "width of queries and keys", query.dims[3], key.dims[3])
+    _require_equal(call, "number of heads of keys and values", key.dims[2], value.dims[2])
     heads, groups = tir.const_int(query.dims[2]), tir.const_int(key.dims[2])
     if heads is not None and groups is not None and (heads % groups if groups else heads):
-        fail(call, "E0445", f"{heads} heads of queries cannot be shared out to {groups} heads of keys")
+        fail(call, "E0445", f"{heads} heads of queries cannot be divided among {groups} heads of keys")
     if len(infos) == 4:
         _check_bias(call, infos[3], (query.dims[0], query.dims[2], query.dims[1], key.dims[1]))
     if len(infos) > 4:
         for info in infos[3:]:
             if info.dtype is not None and not info.dtype.is_int:
-                fail(call, "E0444", f"starts and lengths of sequences are integers, not {info.dtype}")
+                fail(call, "E0444", f"starts and lengths of sequences must be integers, not {info.dtype}")
         starts = infos[3:5]
         if any(info.ndim not in (-1, 1) for info in starts):
-            fail(call, "E0445", "the starts of sequences have one dimension")
+            fail(call, "E0445", "the starts of sequences must have one dimension")
         if all(info.dims is not None for info in starts):
-            _same(call, "number of sequences", starts[0].dims[0], starts[1].dims[0])  # type: ignore[index]
+            _require_equal(call, "number of sequences", starts[0].dims[0], starts[1].dims[0])  # type: ignore[index]
     return result((*query.dims[:3], value.dims[3]), dtype, vdevice=query.vdevice)
 
 
@@ -65,7 +65,7 @@ def _check_mask(call: relax.Call) -> None:
         fail(call, "E0442", f"`window_size` must be positive, not {window}")
 
 
-def _same(call: relax.Call, what: str, first: tir.Expr, *others: tir.Expr) -> None:
+def _require_equal(call: relax.Call, what: str, first: tir.Expr, *others: tir.Expr) -> None:
     for other in others:
         if known_different(first, other):
             fail(call, "E0445", f"the {what} differs: {first} and {other}")
@@ -98,17 +98,17 @@ def _window(call: relax.Call) -> int | None:
 
 
 def _heads_first(x: te.Tensor, heads: tir.Expr) -> te.Tensor:
-    """(batch, length, heads, width) as (batch * heads, length, width); heads that are shared are repeated."""
-    batch, length, own, width = x.buffer.shape
+    """Reshape (batch, length, heads, width) to (batch * heads, length, width), repeating shared key and value heads."""
+    batch, length, num_heads, width = x.buffer.shape
     order = (0, 2, 1, 3)
     shape = [x.shape[a] for a in order]
-    turned = topi.compute_ax(shape, lambda b, h, s, d: x(b, s, h, d), "T_transpose")
-    if known_different(own, heads):
-        share = construct.floordiv(heads, own)
+    transposed = topi.compute_ax(shape, lambda b, h, s, d: x(b, s, h, d), "T_transpose")
+    if known_different(num_heads, heads):
+        group_size = construct.floordiv(heads, num_heads)
         shape[1] = Scalar(heads)
-        repeated = turned
-        turned = topi.compute_ax(shape, lambda b, h, s, d: repeated(b, h // Scalar(share), s, d), "T_repeat")
-    return reshape(turned, [construct.mul(batch, heads), length, width])
+        repeated = transposed
+        transposed = topi.compute_ax(shape, lambda b, h, s, d: repeated(b, h // Scalar(group_size), s, d), "T_repeat")
+    return reshape(transposed, [construct.mul(batch, heads), length, width])
 
 
 def _matmul(a: te.Tensor, b: te.Tensor, transposed: bool) -> te.Tensor:
@@ -137,21 +137,25 @@ def _scaled(call: relax.Call, scores: te.Tensor, width: tir.Expr) -> te.Tensor:
 
 
 def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any], element: Element) -> te.Tensor:
-    """The softmax over the keys that each query sees; a query that sees none has weights of 0. The greatest score is
-    that of what `element` makes of them."""
+    """Softmax over the visible keys of each query; a query without visible keys has weights of 0.
+
+    `element` is applied to each score before the maximum is taken.
+    """
     rows = scores.buffer.shape[:2]
     k1, k2 = (te.reduce_axis((0, scores.shape[2]), "k") for _ in range(2))
-    least, none = te.min_value(scores.dtype), te.const(0, scores.dtype)
-    seen = te.compute(scores.shape, lambda b, i, j: te.select(visible(i, j), scores(b, i, j), least), name="T_masked")
-    most = te.compute(rows, lambda b, i: te.max(element(seen(b, i, k1)), axis=k1), name="T_softmax_maxelem")
-    power = te.compute(
-        scores.shape, lambda b, i, j: te.select(visible(i, j), te.exp(seen(b, i, j) - most(b, i)), none),
+    lowest, zero = te.min_value(scores.dtype), te.const(0, scores.dtype)
+    masked = te.compute(
+        scores.shape, lambda b, i, j: te.select(visible(i, j), scores(b, i, j), lowest), name="T_masked"
+    )
+    maxima = te.compute(rows, lambda b, i: te.max(element(masked(b, i, k1)), axis=k1), name="T_softmax_maxelem")
+    exponentials = te.compute(
+        scores.shape, lambda b, i, j: te.select(visible(i, j), te.exp(masked(b, i, j) - maxima(b, i)), zero),
         name="T_softmax_exp",
     )  # fmt: skip
-    total = te.compute(rows, lambda b, i: te.sum(power(b, i, k2), axis=k2), name="T_softmax_expsum")
+    sums = te.compute(rows, lambda b, i: te.sum(exponentials(b, i, k2), axis=k2), name="T_softmax_expsum")
 
     def weight(b: Any, i: Any, j: Any) -> Any:
-        return power(b, i, j) / te.select(total(b, i) > none, total(b, i), te.const(1, scores.dtype))
+        return exponentials(b, i, j) / te.select(sums(b, i) > zero, sums(b, i), te.const(1, scores.dtype))
 
     weights: te.Tensor = te.compute(scores.shape, weight, name="T_softmax_norm")
     return weights
@@ -159,7 +163,7 @@ def _masked_softmax(scores: te.Tensor, visible: Callable[[Any, Any], Any], eleme
 
 def _attend(
     call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor | None,
-    weigh: Callable[[te.Tensor], te.Tensor],
+    softmax_of: Callable[[te.Tensor], te.Tensor],
 ) -> te.Tensor:  # fmt: skip
     batch, queries, heads, width = q.buffer.shape
     keys, result_width = v.buffer.shape[1], v.buffer.shape[3]
@@ -168,7 +172,7 @@ def _attend(
     if bias is not None:
         flat = scores.buffer.shape
         scores = reshape(topi.add(reshape(scores, [batch, heads, queries, keys]), bias), flat)
-    attended = _matmul(weigh(scores), _heads_first(v, heads), False)
+    attended = _matmul(softmax_of(scores), _heads_first(v, heads), False)
     attended = reshape(attended, [batch, heads, queries, result_width])
     shape = [attended.shape[a] for a in (0, 2, 1, 3)]
     return topi.compute_ax(shape, lambda b, s, h, d: attended(b, h, s, d), "T_transpose")
@@ -181,13 +185,13 @@ def _lower_attention(
     mask, window = call.attrs["causal_mask"], _window(call)
     if mask is None:
         return _attend(call, q, k, v, bias, lambda scores: softmax(scores, 2, element))
-    ahead = int64(0)
+    diagonal_offset = int64(0)
     if mask == "BottomRight":
-        ahead = te.abs(Scalar(construct.sub(q.buffer.shape[1], k.buffer.shape[1]))).expr
+        diagonal_offset = te.abs(Scalar(construct.sub(q.buffer.shape[1], k.buffer.shape[1]))).expr
 
     def visible(i: Any, j: Any) -> Any:
-        last = i + Scalar(ahead)
-        return j <= last if window is None else te.all(j <= last, j > last - window)
+        last_key = i + Scalar(diagonal_offset)
+        return j <= last_key if window is None else te.all(j <= last_key, j > last_key - window)
 
     return _attend(call, q, k, v, bias, lambda scores: _masked_softmax(scores, visible, element))
 
@@ -195,19 +199,19 @@ def _lower_attention(
 def _lower_var_len(
     call: relax.Call, q: te.Tensor, k: te.Tensor, v: te.Tensor, *bounds: te.Tensor, element: Element = itself
 ) -> te.Tensor:
-    """Sequences one after the other in one: a query sees the keys of its own."""
+    """Lower attention over concatenated sequences: a query attends to the keys of its own sequence."""
     starts_q, starts_k = bounds[:2]
     mask, window = call.attrs["causal_mask"], _window(call)
     queries = q.buffer.shape[1]
     s = te.reduce_axis((0, starts_q.shape[0]), "s")
-    reached = te.compute(
+    sequence_index = te.compute(
         (queries,), lambda i: te.sum((starts_q(s).astype(INT64) <= i).astype(INT64), axis=s), name="sequence"
     )
     last = starts_q.shape[0] - 1
 
     def span(starts: te.Tensor, i: Any) -> tuple[Any, Any]:
         """Return the bounds of the sequence that query `i` belongs to; both are 0 for a query outside all sequences."""
-        number = reached(i)
+        number = sequence_index(i)
         inside = te.all(number > 0, number <= last)
         begin = te.if_then_else(inside, starts(number - 1).astype(INT64), te.const(0, INT64))
         return begin, te.if_then_else(inside, starts(number).astype(INT64), te.const(0, INT64))
@@ -252,24 +256,24 @@ def _visible(call: relax.Call, queries: int, keys: int) -> Any:
     distance = np.arange(keys) - np.arange(queries)[:, None]
     if mask is None:
         return np.ones_like(distance, bool)
-    ahead = abs(queries - keys) if mask == "BottomRight" else 0
-    return (distance <= ahead) & (window is None or distance > ahead - window)
+    diagonal_offset = abs(queries - keys) if mask == "BottomRight" else 0
+    return (distance <= diagonal_offset) & (window is None or distance > diagonal_offset - window)
 
 
-def _np_heads(call: relax.Call, q: Any, k: Any, v: Any, bias: Any, seen: Any) -> Any:
-    """Attention of (batch, heads, length, width); `seen` has a row per query."""
-    share = q.shape[1] // k.shape[1] if k.shape[1] else 1
-    k, v = np.repeat(k, share, 1), np.repeat(v, share, 1)
+def _np_heads(call: relax.Call, q: Any, k: Any, v: Any, bias: Any, visible: Any) -> Any:
+    """Attention of (batch, heads, length, width); the mask `visible` has one row per query."""
+    group_size = q.shape[1] // k.shape[1] if k.shape[1] else 1
+    k, v = np.repeat(k, group_size, 1), np.repeat(v, group_size, 1)
     factor = scale(call)
     scores = q @ np.swapaxes(k, 2, 3)
-    one = scores.dtype.type
-    scores = scores * one(factor) if factor is not None else scores / np.sqrt(one(q.shape[3]))
-    scores = np.where(seen, scores + bias, -np.inf)
-    most = np.max(scores, -1, keepdims=True, initial=np.finfo(np.float32).min)
-    power = np.where(seen, np.exp(scores - most), 0)
-    total = np.sum(power, -1, keepdims=True)
-    empty = ~np.any(seen, -1, keepdims=True)
-    return (power / np.where(empty, 1, total)).astype(v.dtype) @ v
+    dtype = scores.dtype.type
+    scores = scores * dtype(factor) if factor is not None else scores / np.sqrt(dtype(q.shape[3]))
+    scores = np.where(visible, scores + bias, -np.inf)
+    maxima = np.max(scores, -1, keepdims=True, initial=np.finfo(np.float32).min)
+    exponentials = np.where(visible, np.exp(scores - maxima), 0)
+    sums = np.sum(exponentials, -1, keepdims=True)
+    empty = ~np.any(visible, -1, keepdims=True)
+    return (exponentials / np.where(empty, 1, sums)).astype(v.dtype) @ v
 
 
 def _np_attention(call: relax.Call, q: Any, k: Any, v: Any, bias: Any = 0) -> Any:
@@ -286,21 +290,21 @@ def _np_var_len(call: relax.Call, q: Any, k: Any, v: Any, starts_q: Any, starts_
     return attended
 
 
-_SCORES = "scale: any = None, causal_mask: str? = None, window_size: int? = None"
+_SCORE_PARAMS = "scale: any = None, causal_mask: str? = None, window_size: int? = None"
 
 OPS: dict[str, Impl] = {
     "nn.attention": Impl(
-        f"query, key, value, {_SCORES}", infer_attention,
+        f"query, key, value, {_SCORE_PARAMS}", infer_attention,
         _np_attention, _lower_attention, precision=Precision.HALF,
         accurate=functools.partial(_lower_attention, element=number),
     ),
     "nn.attention_bias": Impl(
-        f"query, key, value, bias, {_SCORES}",
+        f"query, key, value, bias, {_SCORE_PARAMS}",
         infer_attention, _np_attention, _lower_attention, precision=Precision.HALF,
         accurate=functools.partial(_lower_attention, element=number),
     ),
     "nn.attention_var_len": Impl(
-        f"query, key, value, seqstart_q, seqstart_k, max_seqlen_q, max_seqlen_k, {_SCORES}",
+        f"query, key, value, seqstart_q, seqstart_k, max_seqlen_q, max_seqlen_k, {_SCORE_PARAMS}",
         infer_attention, _np_var_len, _lower_var_len, precision=Precision.HALF,
         accurate=functools.partial(_lower_var_len, element=number),
     ),

@@ -36,7 +36,7 @@ Infer = Callable[[relax.Call], relax.StructInfo]
 
 
 def _operands(call: relax.Call) -> tuple[relax.StructInfo, relax.StructInfo]:
-    """Two operands, each a tensor or a scalar."""
+    """Return the struct info of both operands, each a tensor or a scalar."""
     infos = [a.struct_info for a in call.args]
     for at, info in enumerate(infos):
         if not isinstance(info, (relax.TensorStructInfo, relax.PrimStructInfo)):
@@ -71,7 +71,7 @@ def _infer(call: relax.Call, dtype: DType | None, element: Element) -> relax.Str
 
 
 def combine(call: relax.Call, left: Tensor, right: Tensor, dtype: DType | None) -> Tensor:
-    """The tensor that two broadcast to."""
+    """Infer the tensor that two tensors broadcast to."""
     device = device_of((left, right))
     if left.shape is not None and left.shape is right.shape:
         return relax.TensorStructInfo(left.shape, dtype, left.ndim, device)
@@ -85,7 +85,7 @@ def combine(call: relax.Call, left: Tensor, right: Tensor, dtype: DType | None) 
 def _infer_scalar(
     call: relax.Call, left: relax.PrimStructInfo, right: relax.PrimStructInfo, dtype: DType | None, element: Element
 ) -> relax.PrimStructInfo:
-    """A scalar of two: its value is an expression of theirs, where these are known."""
+    """Infer the scalar result of two scalars, with its value if both values are known."""
     assert dtype is not None
     if left.value is None or right.value is None:
         return relax.PrimStructInfo(dtype, None)
@@ -97,17 +97,17 @@ def _infer_scalar(
 
 
 def _without_let(expr: Any) -> Any:
-    """A `let` with its value put in: the variables of a scalar's value are those of its function."""
+    """Substitute the value of a `let`: a scalar's value may only use variables of the enclosing function."""
     return substitute(expr.body, {expr.var: expr.value}) if isinstance(expr, tir.Let) else expr
 
 
 def infer_same(element: Element) -> Infer:
-    """The operands' dtype, over the shape that they broadcast to."""
+    """Infer the operands' dtype and the broadcast shape."""
     return lambda call: _infer(call, _dtype(call, *_operands(call)), element)
 
 
 def infer_compare(element: Element) -> Infer:
-    """bool, over the shape that the operands broadcast to."""
+    """Infer bool and the broadcast shape."""
 
     def infer(call: relax.Call) -> relax.StructInfo:
         _dtype(call, *_operands(call))
@@ -117,27 +117,35 @@ def infer_compare(element: Element) -> Infer:
 
 
 def infer_ewise_fma(call: relax.Call) -> relax.StructInfo:
-    """Three tensors of one dtype and one shape, which the result has too."""
+    """Infer the common dtype and shape of three tensors; the operator does not broadcast."""
     infos = [tensor(call, i) for i in range(3)]
     dtype = same_dtype(call, infos)
     known = [i for i in infos if i.ndim >= 0]
-    model = next((i for i in infos if i.dims is not None), None)
+    reference = next((i for i in infos if i.dims is not None), None)
     for other in known[1:]:
         if other.ndim != known[0].ndim:
-            fail(call, "E0445", f"the tensors have {known[0].ndim} and {other.ndim} dimensions; nothing is broadcast")
+            fail(
+                call,
+                "E0445",
+                f"the tensors have {known[0].ndim} and {other.ndim} dimensions; the operator does not broadcast",
+            )
     for other in infos:
-        if model is None or other is model or other.dims is None or model.dims is None:
+        if reference is None or other is reference or other.dims is None or reference.dims is None:
             continue
-        if not all(prove_equal(a, b) for a, b in zip(model.dims, other.dims, strict=True)):
-            text = f"the shapes {shape_text(model.dims)} and {shape_text(other.dims)} are not the same"
+        if not all(prove_equal(a, b) for a, b in zip(reference.dims, other.dims, strict=True)):
+            text = f"the shapes {shape_text(reference.dims)} and {shape_text(other.dims)} are not the same"
             fail(call, "E0445", text, "use `R.add(R.multiply(x1, x2), x3)`, which broadcasts")
     ndim = known[0].ndim if known else -1
-    whole = model is not None and all(i.dims is not None for i in infos)
-    return tensor_like(model, dtype) if whole and model is not None else result(None, dtype, ndim, device_of(infos))
+    all_known = reference is not None and all(i.dims is not None for i in infos)
+    return (
+        tensor_like(reference, dtype)
+        if all_known and reference is not None
+        else result(None, dtype, ndim, device_of(infos))
+    )
 
 
 def infer_where(call: relax.Call) -> relax.StructInfo:
-    """The condition is bool; all three broadcast together."""
+    """Infer the dtype of the two values and the shape that all three operands broadcast to; the condition is bool."""
     condition, left, right = (tensor(call, i) for i in range(3))
     if condition.dtype is not None and not condition.dtype.is_bool:
         fail(call, "E0444", f"the condition must be bool, it is {condition.dtype}")
@@ -148,40 +156,40 @@ def infer_where(call: relax.Call) -> relax.StructInfo:
 # ---------------------------------------------------------------- NumPy
 
 
-def _divide(a: Any, b: Any) -> Any:
-    """Integers truncate toward zero."""
+def _np_divide(a: Any, b: Any) -> Any:
+    """Divide; quotients of integers truncate toward zero."""
     if np.issubdtype(np.result_type(a, b), np.floating):
         return a / b
-    return _truncated(a, b)[0]
+    return _np_truncated_divmod(a, b)[0]
 
 
-def _truncated(a: Any, b: Any) -> tuple[Any, Any]:
+def _np_truncated_divmod(a: Any, b: Any) -> tuple[Any, Any]:
     quotient, rest = np.divmod(a, b)
     fix = (rest != 0) & ((np.asarray(a) < 0) != (np.asarray(b) < 0))
     return quotient + fix, rest - np.where(fix, b, 0)
 
 
-def _mod(a: Any, b: Any) -> Any:
+def _np_mod(a: Any, b: Any) -> Any:
     return np.fmod(a, b)
 
 
-def _shifted(name: str) -> Callable[[Any, Any], Any]:
-    """A shift; a count outside the width shifts everything out."""
+def _np_shift(name: str) -> Callable[[Any, Any], Any]:
+    """Return the NumPy reference of a shift; a count outside the width shifts all bits out."""
 
-    def made(a: Any, b: Any) -> Any:
+    def shift(a: Any, b: Any) -> Any:
         a, b = np.asarray(a), np.asarray(b)
         none = a.dtype.type(0)  # a Python number would make float64 of uint64
         inside = (b >= 0) & (b < a.dtype.itemsize * 8)
-        gone = np.where(a < 0, ~none, none) if name == "right_shift" else none
-        return np.where(inside, getattr(np, name)(a, np.where(inside, b, b.dtype.type(0))), gone)
+        shifted_out = np.where(a < 0, ~none, none) if name == "right_shift" else none
+        return np.where(inside, getattr(np, name)(a, np.where(inside, b, b.dtype.type(0))), shifted_out)
 
-    return made
+    return shift
 
 
 # ---------------------------------------------------------------- lowering
 
 
-def _plain(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:
+def _on_expressions(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:
     return lambda x, y: Scalar(fn(getattr(x, "expr", x), getattr(y, "expr", y)))
 
 
@@ -211,11 +219,11 @@ def _exact_floor_mod(x: Any, y: Any) -> Any:
     if not _is_float(x):
         return _lower_floor_mod(x, y)
 
-    def made(a: Scalar, b: Scalar, r: Scalar) -> Scalar:
-        moved = te.select(_signs_differ(r, b), r + b, r)
-        return te.select(r != _zero(a), moved, _signed_zero(b))
+    def element(a: Scalar, b: Scalar, r: Scalar) -> Scalar:
+        adjusted = te.select(_signs_differ(r, b), r + b, r)
+        return te.select(r != _zero(a), adjusted, _signed_zero(b))
 
-    return _with_remainder(x, y, made)
+    return _with_remainder(x, y, element)
 
 
 def _exact_floor_divide(x: Any, y: Any) -> Any:
@@ -223,28 +231,28 @@ def _exact_floor_divide(x: Any, y: Any) -> Any:
     if not _is_float(x):
         return _lower_floor_divide(x, y)
 
-    def made(a: Scalar, b: Scalar, r: Scalar) -> Scalar:
+    def element(a: Scalar, b: Scalar, r: Scalar) -> Scalar:
         var = tir.Var("quotient", a.dtype)
         q = Scalar(var)
-        whole = te.floor(q)
-        nearest = te.select(q - whole > 0.5, whole + 1, whole)
+        floor = te.floor(q)
+        nearest = te.select(q - floor > 0.5, floor + 1, floor)
         result = te.select(q != _zero(a), nearest, _signed_zero(a / b))
         result = te.select(b != _zero(a), result, a / b)
         quotient = te.select(_signs_differ(r, b), (a - r) / b - 1, (a - r) / b)
         return Scalar(tir.Let(a.dtype, var, quotient.expr, result.expr))
 
-    return _with_remainder(x, y, made)
+    return _with_remainder(x, y, element)
 
 
-def _with_remainder(x: Any, y: Any, made: Callable[[Scalar, Scalar, Scalar], Scalar]) -> Scalar:
-    """`made(x, y, fmod(x, y))`, which is computed once; of narrow floats in float32."""
+def _with_remainder(x: Any, y: Any, element: Callable[[Scalar, Scalar, Scalar], Scalar]) -> Scalar:
+    """Return `element(x, y, fmod(x, y))`, binding the remainder by a `let`; narrow floats are computed in float32."""
     a, b = (Scalar(v) for v in construct.match_types(getattr(x, "expr", x), getattr(y, "expr", y)))
     dtype = a.dtype
     if dtype.bits < 32:
         a, b = a.astype("float32"), b.astype("float32")
-    rest = tir.Var("rest", a.dtype)
+    remainder = tir.Var("rest", a.dtype)
     value = construct.call(a.dtype, "fmod", a.expr, b.expr)
-    return Scalar(tir.Let(a.dtype, rest, value, made(a, b, Scalar(rest)).expr)).astype(dtype)
+    return Scalar(tir.Let(a.dtype, remainder, value, element(a, b, Scalar(remainder)).expr)).astype(dtype)
 
 
 def _zero(like: Scalar) -> Scalar:
@@ -261,8 +269,8 @@ def _signs_differ(a: Scalar, b: Scalar) -> Any:
     return te.any(te.all(a < zero, b > zero), te.all(a > zero, b < zero))
 
 
-def _truth(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:
-    """A connective of numbers, which hold where they are not 0, in the dtype of the numbers."""
+def _logical(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:
+    """Return a logical operator on numbers (nonzero is true) whose result has the dtype of the operands."""
 
     def element(x: Any, y: Any) -> Scalar:
         a, b = construct.match_types(getattr(x, "expr", x), getattr(y, "expr", y))
@@ -274,7 +282,7 @@ def _truth(fn: Callable[[Any, Any], tir.Expr]) -> Callable[[Any, Any], Scalar]:
     return element
 
 
-def _log_add_exp(a: Any, b: Any) -> Any:
+def _np_log_add_exp(a: Any, b: Any) -> Any:
     guard.floats_only(np.result_type(a, b))
     return np.logaddexp(a, b)
 
@@ -285,13 +293,13 @@ def _lower_log_add_exp(x: Any, y: Any) -> Any:
 
 
 def _lower_mod(x: Any, y: Any) -> Any:
-    """The remainder of the truncating division, of floats too."""
+    """The remainder of truncating division, for integers and floats."""
     a, b = construct.match_types(getattr(x, "expr", x), getattr(y, "expr", y))
     return Scalar(construct.truncmod(a, b) if not a.dtype.is_float else tir.Mod(a.dtype, a, b))
 
 
 def _lower_where(call: relax.Call, condition: te.Tensor, left: Any, right: Any) -> te.Tensor:
-    """A condition holds where its bool, as an int64, is above 0."""
+    """Select elementwise; a bool condition is compared as an int64 with 0, as in TVM."""
     zero = construct.const(0, INT64)
 
     def element(c: Scalar, a: Any, b: Any) -> Scalar:
@@ -313,7 +321,7 @@ def _entry(
     infer: Callable[[Element], Infer] = infer_same, accurate: Callable[[Any, Any], Any] | None = None,
     cost: Cost = Cost.COSTLY, commutative: bool = False,
 ) -> Impl:  # fmt: skip
-    """A binary operator by its NumPy reference and by `fn`, which computes one element as TVM does."""
+    """The entry of a binary operator from its NumPy reference and `fn`, which computes one element as TVM does."""
 
     def lowering(element: Callable[[Any, Any], Any]) -> Callable[..., te.Tensor]:
         return lambda call, a, b: topi.broadcast(element, a, b, name=f"T_{name}")
@@ -328,42 +336,42 @@ def _entry(
 def _cheap(
     name: str, numpy: Callable[[Any, Any], Any], fn: Callable[[Any, Any], Any], commutative: bool = True
 ) -> Impl:  # fmt: skip
-    """A binary operator of one instruction."""
+    """The entry of a binary operator that is a single instruction."""
     return _entry(name, numpy, fn, cost=Cost.CHEAP, commutative=commutative)
 
 
 def _compare(name: str, fn: Callable[[Any, Any], tir.Expr], commutative: bool = False) -> Impl:
     numpy = lambda a, b: getattr(np, name)(a, b)  # noqa: E731
-    return _entry(name, numpy, _plain(fn), infer_compare, cost=Cost.CHEAP, commutative=commutative)
+    return _entry(name, numpy, _on_expressions(fn), infer_compare, cost=Cost.CHEAP, commutative=commutative)
 
 
-def _bits(name: str) -> Impl:
-    return _cheap(name, lambda a, b: getattr(np, name)(a, b), _plain(bitwise(name)))
+def _bitwise(name: str) -> Impl:
+    return _cheap(name, lambda a, b: getattr(np, name)(a, b), _on_expressions(bitwise(name)))
 
 
 OPS: dict[str, Impl] = {
-    "add": _cheap("add", lambda a, b: a + b, _plain(construct.add)),
-    "subtract": _cheap("subtract", lambda a, b: a - b, _plain(construct.sub), commutative=False),
-    "multiply": _cheap("multiply", lambda a, b: a * b, _plain(construct.mul)),
-    "divide": _entry("divide", _divide, te.div),
+    "add": _cheap("add", lambda a, b: a + b, _on_expressions(construct.add)),
+    "subtract": _cheap("subtract", lambda a, b: a - b, _on_expressions(construct.sub), commutative=False),
+    "multiply": _cheap("multiply", lambda a, b: a * b, _on_expressions(construct.mul)),
+    "divide": _entry("divide", _np_divide, te.div),
     "floor_divide": _entry(
         "floor_divide", lambda a, b: np.floor_divide(a, b), _lower_floor_divide, accurate=_exact_floor_divide,
     ),
-    "mod": _entry("mod", _mod, _lower_mod),
+    "mod": _entry("mod", _np_mod, _lower_mod),
     "floor_mod": _entry("floor_mod", lambda a, b: np.mod(a, b), _lower_floor_mod, accurate=_exact_floor_mod),
     "power": _entry("power", lambda a, b: np.power(a, b), te.power),
-    "maximum": _cheap("maximum", lambda a, b: np.maximum(a, b), _plain(construct.maximum)),
-    "minimum": _cheap("minimum", lambda a, b: np.minimum(a, b), _plain(construct.minimum)),
+    "maximum": _cheap("maximum", lambda a, b: np.maximum(a, b), _on_expressions(construct.maximum)),
+    "minimum": _cheap("minimum", lambda a, b: np.minimum(a, b), _on_expressions(construct.minimum)),
     "atan2": _entry("atan2", lambda a, b: np.arctan2(a, b), te.atan2),
-    "log_add_exp": _entry("log_add_exp", _log_add_exp, _lower_log_add_exp),
-    "logical_and": _cheap("logical_and", lambda a, b: np.logical_and(a, b), _truth(construct.logical_and)),
-    "logical_or": _cheap("logical_or", lambda a, b: np.logical_or(a, b), _truth(construct.logical_or)),
-    "logical_xor": _cheap("logical_xor", lambda a, b: np.logical_xor(a, b), _truth(bitwise("bitwise_xor"))),
-    "bitwise_and": _bits("bitwise_and"),
-    "bitwise_or": _bits("bitwise_or"),
-    "bitwise_xor": _bits("bitwise_xor"),
-    "left_shift": _entry("left_shift", _shifted("left_shift"), _plain(bitwise("shift_left"))),
-    "right_shift": _entry("right_shift", _shifted("right_shift"), _plain(bitwise("shift_right"))),
+    "log_add_exp": _entry("log_add_exp", _np_log_add_exp, _lower_log_add_exp),
+    "logical_and": _cheap("logical_and", lambda a, b: np.logical_and(a, b), _logical(construct.logical_and)),
+    "logical_or": _cheap("logical_or", lambda a, b: np.logical_or(a, b), _logical(construct.logical_or)),
+    "logical_xor": _cheap("logical_xor", lambda a, b: np.logical_xor(a, b), _logical(bitwise("bitwise_xor"))),
+    "bitwise_and": _bitwise("bitwise_and"),
+    "bitwise_or": _bitwise("bitwise_or"),
+    "bitwise_xor": _bitwise("bitwise_xor"),
+    "left_shift": _entry("left_shift", _np_shift("left_shift"), _on_expressions(bitwise("shift_left"))),
+    "right_shift": _entry("right_shift", _np_shift("right_shift"), _on_expressions(bitwise("shift_right"))),
     "equal": _compare("equal", construct.equal, commutative=True),
     "not_equal": _compare("not_equal", construct.not_equal, commutative=True),
     "less": _compare("less", construct.less),

@@ -32,12 +32,12 @@ def bind(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], span: Span
     sig = signature(short)
     if sig is None:
         raise CompileError(unknown_operator(name, span))
-    given = _assign(short, sig, args, dict(kwargs), span)
+    by_name = _assign(short, sig, args, dict(kwargs), span)
     arguments: list[relax.Expr] = []
     attrs: dict[str, Any] = {}
     types: tuple[relax.StructInfo, ...] = ()
     for param in sig.params:
-        value = _value(short, param, given, span)
+        value = _argument_value(short, param, by_name, span)
         try:
             if param.is_attr:
                 attr = values.attribute(param, value)
@@ -45,13 +45,13 @@ def bind(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], span: Span
                     attrs[param.name] = attr
             elif param.is_types:
                 several = param.kind == "typelist"
-                types = () if value is None else values.result_types(value, given.get("dtype"), several)
+                types = () if value is None else values.result_types(value, by_name.get("dtype"), several)
             elif param.kind == "rest":
                 if short == "assert_op" and len(value) == 1 and isinstance(value[0], (tuple, list)):
                     value = value[0]
                 arguments += [values.expr(v, span) for v in value]
             elif value is None and param.optional:
-                arguments += _missing(short, param, given, span)
+                arguments += _omitted_operands(short, param, by_name, span)
             else:
                 arguments.append(values.argument(param, value, span))
         except (BadValue, ValueError) as problem:
@@ -61,7 +61,7 @@ def bind(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], span: Span
 
 
 def unknown_operator(name: str, span: Span | None) -> Any:
-    """The diagnostic for a name that is no operator."""
+    """The diagnostic for an unknown operator name."""
     short = short_name(name)
     known = [n[len("relax.") :] for n in names()]
     return error("E0440", f"there is no operator `{name}`", span, help=did_you_mean(short, known))
@@ -70,38 +70,37 @@ def unknown_operator(name: str, span: Span | None) -> Any:
 def _assign(
     name: str, sig: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], span: Span | None
 ) -> dict[str, Any]:
-    """Values by parameter name; `rest` takes what is left over of the positional ones."""
-    given: dict[str, Any] = {}
+    """Assign arguments to parameter names; a `rest` parameter takes the remaining positional ones."""
+    assigned: dict[str, Any] = {}
     remaining = list(args)
     for param in sig.params:
         if param.kind == "rest":
-            if name in ("assert_op", "print") and param.name in _renamed(kwargs):
+            if name in ("assert_op", "print") and param.name in _canonical_keywords(kwargs):
                 continue  # given by keyword
-            given[param.name], remaining = tuple(remaining), []
-        elif remaining and not (param.kind == "string" and _has_rest(sig)):
-            given[param.name] = remaining.pop(0)
+            assigned[param.name], remaining = tuple(remaining), []
+        elif remaining and not (param.kind == "string" and _is_variadic(sig)):
+            assigned[param.name] = remaining.pop(0)
     if remaining:
-        raise _error("E0441", f"`R.{name}` takes {_count(sig)}, {len(args)} were given", span, _usage(name))
+        raise _error("E0441", f"`R.{name}` takes {_arity_text(sig)}, {len(args)} were given", span, _usage(name))
     takes_types = any(p.is_types for p in sig.params)
-    for key, value in _renamed(kwargs).items():
-        key = _other_name(key, sig)
+    for key, value in _canonical_keywords(kwargs).items():
+        key = _types_parameter_name(key, sig)
         if sig.param(key) is None and not (key == "dtype" and takes_types):
             known = [p.name for p in sig.params]
-            raise _error(
-                "E0441", f"`R.{name}` has no parameter `{key}`", span, did_you_mean(key, known) or _usage(name)
-            )
-        if key in given:
+            help = did_you_mean(key, known) or _usage(name)
+            raise _error("E0441", f"`R.{name}` has no parameter `{key}`", span, help)
+        if key in assigned:
             raise _error("E0441", f"`R.{name}`: `{key}` is given twice", span)
-        given[key] = tuple(value) if isinstance(value, list) else value
-    return given
+        assigned[key] = tuple(value) if isinstance(value, list) else value
+    return assigned
 
 
-def _renamed(kwargs: dict[str, Any]) -> dict[str, Any]:
+def _canonical_keywords(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {PARAM_ALIASES.get(k, k): v for k, v in kwargs.items()}
 
 
-def _other_name(key: str, sig: Signature) -> str:
-    """`out_sinfo` and `sinfo_args` stand for each other, as their order in text shows which is meant."""
+def _types_parameter_name(key: str, sig: Signature) -> str:
+    """Accept `out_sinfo` and `sinfo_args` for each other: an operator has only one of them."""
     if key in ("out_sinfo", "sinfo_args") and sig.param(key) is None:
         for param in sig.params:
             if param.is_types:
@@ -109,25 +108,25 @@ def _other_name(key: str, sig: Signature) -> str:
     return key
 
 
-def _has_rest(sig: Signature) -> bool:
+def _is_variadic(sig: Signature) -> bool:
     return any(p.kind == "rest" for p in sig.params)
 
 
-def _count(sig: Signature) -> str:
+def _arity_text(sig: Signature) -> str:
     least = sum(p.required for p in sig.params)
     most = len(sig.params)
     number = str(most) if least == most else f"{least} to {most}"
     return f"{number} argument{'s' if most != 1 else ''}"
 
 
-def _value(name: str, param: Param, given: dict[str, Any], span: Span | None) -> Any:
-    if param.name in given:
-        value = given[param.name]
+def _argument_value(name: str, param: Param, by_name: dict[str, Any], span: Span | None) -> Any:
+    if param.name in by_name:
+        value = by_name[param.name]
         if value is None and param.default_from is not None:
-            value = given.get(param.default_from)
+            value = by_name.get(param.default_from)
         return value
     if param.default_from is not None:
-        value = given.get(param.default_from, REQUIRED)
+        value = by_name.get(param.default_from, REQUIRED)
         if value is REQUIRED:
             source = next(p for p in (signature(name) or _empty()).params if p.name == param.default_from)
             value = source.default
@@ -137,7 +136,7 @@ def _value(name: str, param: Param, given: dict[str, Any], span: Span | None) ->
     if param.default is REQUIRED:
         if param.kind == "string":
             return ""
-        raise _error("E0441", f"`R.{name}` lacks its argument `{param.name}`", span, _usage(name))
+        raise _error("E0441", f"`R.{name}` is missing its argument `{param.name}`", span, _usage(name))
     return param.default
 
 
@@ -150,57 +149,57 @@ def _empty() -> Signature:
     return Signature((), ())
 
 
-def _missing(name: str, param: Param, given: dict[str, Any], span: Span | None) -> list[relax.Expr]:
+def _omitted_operands(name: str, param: Param, by_name: dict[str, Any], span: Span | None) -> list[relax.Expr]:
     """Return the operands for an omitted argument: none at the end of a call, a null value in `memory.view`."""
     if name != "memory.view":
-        _refuse_gap(name, param, given, span)
+        _refuse_gap(name, param, by_name, span)
         return []
     if param.kind == "datatype":
         return [relax.Call(tir.Op("relax.null_value"), (), struct_info=relax.ObjectStructInfo(), span=span)]
     return [relax.Tuple((), relax.TupleStructInfo(()), span=span)]
 
 
-def _refuse_gap(name: str, param: Param, given: dict[str, Any], span: Span | None) -> None:
-    """Arguments are told apart by their place: one that is left out must not have one after it."""
+def _refuse_gap(name: str, param: Param, by_name: dict[str, Any], span: Span | None) -> None:
+    """Refuse an omitted operand before a given one: operands are positional."""
     arguments = [p.name for p in (signature(name) or _empty()).arguments]
-    later = [n for n in arguments[arguments.index(param.name) + 1 :] if given.get(n) is not None]
+    later = [n for n in arguments[arguments.index(param.name) + 1 :] if by_name.get(n) is not None]
     if later:
-        raise _error("E0441", f"`R.{name}`: `{param.name}` is left out, and `{later[0]}` after it is given", span)
+        raise _error("E0441", f"`R.{name}`: `{param.name}` is omitted although `{later[0]}` after it is given", span)
 
 
 def _error(code: str, message: str, span: Span | None, help: str | None = None) -> CompileError:
     return CompileError(error(code, message, span, help=help))
 
 
-# ---------------------------------------------------------------- calls that text writes in another way
+# ---------------------------------------------------------------- shorthands in text
 
 
 def _arange(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """`arange(end)` and the defaults of step and dtype."""
+    """Expand `arange(end)` and the defaults of step and dtype."""
     order = ("start", "end", "step", "dtype")
-    given = dict(zip(order, args, strict=False))
+    named = dict(zip(order, args, strict=False))
     if len(args) > len(order):
         return args, kwargs
-    given.update(kwargs)
-    if given.get("end") is None and "start" in given:
-        given["start"], given["end"] = 0, given["start"]
-    given.setdefault("step", 1)
-    if given.get("dtype") is None:
-        ends = [values.plain(given.get(n, 0)) for n in ("start", "end", "step")]
-        whole = all(isinstance(v, int) or (isinstance(v, tir.Expr) and v.dtype.is_int) for v in ends)
-        given["dtype"] = "int64" if whole else "float32"
-    return [], given
+    named.update(kwargs)
+    if named.get("end") is None and "start" in named:
+        named["start"], named["end"] = 0, named["start"]
+    named.setdefault("step", 1)
+    if named.get("dtype") is None:
+        bounds = [values.plain(named.get(n, 0)) for n in ("start", "end", "step")]
+        integral = all(isinstance(v, int) or (isinstance(v, tir.Expr) and v.dtype.is_int) for v in bounds)
+        named["dtype"] = "int64" if integral else "float32"
+    return [], named
 
 
 def _attention(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The fourth positional argument is a bias."""
+    """Name the fourth positional argument `bias`."""
     if len(args) > 3:
         kwargs, args = {**kwargs, "bias": args[3]}, args[:3] + args[4:]
     return args, kwargs
 
 
 def _take(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """An index that is a plain number is int32, as TVM's is."""
+    """Convert an index given as a Python number to int32, as TVM does."""
 
     def narrow(value: Any) -> Any:
         plain = isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
@@ -211,8 +210,8 @@ def _take(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str,
     return [*args[:1], *map(narrow, args[1:2]), *args[2:]], kwargs
 
 
-def _square(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """`size` of an image may be one number for all sides."""
+def _expand_size(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Expand a `size` of one number to both sides of an image."""
     size = kwargs.get("size", args[1] if len(args) > 1 else None)
     single = size[0] if isinstance(size, (tuple, list)) and len(size) == 1 else size
     if isinstance(single, int) or (isinstance(single, tir.Expr) and not isinstance(single, relax.Expr)):
@@ -227,13 +226,13 @@ _REWRITE: dict[str, Callable[[list[Any], dict[str, Any]], tuple[list[Any], dict[
     "take": _take,
     "nn.attention": _attention,
     "nn.attention_bias": _attention,
-    "image.resize2d": _square,
-    "image.affine_grid": _square,
+    "image.resize2d": _expand_size,
+    "image.affine_grid": _expand_size,
 }
 
 
 def rewrite_arguments(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[str, list[Any], dict[str, Any]]:
-    """Bring the shorthands of a few operators to the order of the table."""
+    """Expand shorthands of a few operators. Return the operator's name and its arguments."""
     rule = _REWRITE.get(name)
     if rule is not None:
         args, kwargs = rule(args, kwargs)
@@ -258,7 +257,7 @@ def print_call_args(
     """
     short = short_name(call.op.name)
     sig = signature(short) or _empty()
-    old = dialect != "tvm"
+    is_mlcc = dialect != "tvm"
     positional = call.args
     keywords: list[tuple[str, Any]] = []
     if short in ("print", "assert_op"):
@@ -267,24 +266,24 @@ def print_call_args(
         if len(call.args) > at:
             keywords.append(("format", call.args[at]))
     if call.sinfo_args:
-        keywords.append(_types_keyword(short, sig, call.sinfo_args, old))
+        keywords.append(_types_keyword(short, sig, call.sinfo_args, is_mlcc))
     attrs = [n for n in sig.attr_order if n in call.attrs] + [n for n in call.attrs if sig.param(n) is None]
     for name in attrs:
         value = call.attrs[name]
         param = sig.param(name)
-        if value is None and old and param is not None and param.kind == "dtype":
+        if value is None and is_mlcc and param is not None and param.kind == "dtype":
             value = "void"
-        keywords.append((name, _listed(value)))
+        keywords.append((name, _as_lists(value)))
     return positional, tuple(keywords)
 
 
-def _types_keyword(name: str, sig: Signature, types: tuple[relax.StructInfo, ...], old: bool) -> tuple[str, Any]:
+def _types_keyword(name: str, sig: Signature, types: tuple[relax.StructInfo, ...], is_mlcc: bool) -> tuple[str, Any]:
     if any(p.kind == "typelist" for p in sig.params) or name == "call_py_func":
-        return ("sinfo_args" if old else "ty_args"), tuple(types)
-    only = types[0]
-    shown = list(only.fields) if isinstance(only, relax.TupleStructInfo) else only
-    return ("out_sinfo" if old else "out_ty"), shown
+        return ("sinfo_args" if is_mlcc else "ty_args"), tuple(types)
+    info = types[0]
+    shown = list(info.fields) if isinstance(info, relax.TupleStructInfo) else info
+    return ("out_sinfo" if is_mlcc else "out_ty"), shown
 
 
-def _listed(value: Any) -> Any:
-    return [_listed(v) for v in value] if isinstance(value, tuple) else value
+def _as_lists(value: Any) -> Any:
+    return [_as_lists(v) for v in value] if isinstance(value, tuple) else value

@@ -1,6 +1,6 @@
-"""Layouts with split axes, such as NCHW4c: operators on them compute as on the layout without splits.
+"""Operators on layouts with split axes, such as NCHW4c: they compute in the layout without split axes.
 
-`4c` is the inner part, of extent 4, of the axis C: channel c stands at (c // 4, c % 4). As in TVM.
+`4c` is the inner part, of extent 4, of the axis C: channel c has the indices (c // 4, c % 4). As in TVM.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mlcc.te.scalar import Scalar, raw
 def blocked_impl(
     impl: Impl, inputs: Mapping[int, str], out: str, in_place: Callable[[relax.Call], bool] = lambda call: False
 ) -> Impl:
-    """An operator that takes split layouts, too; `inputs` and `out` name the attributes with layouts.
+    """Extend an operator to layouts with split axes; `inputs` and `out` name the attributes with layouts.
 
-    `in_place` says of which calls the lowering itself takes the split axes.
+    `in_place` returns True for calls whose lowering handles the split axes itself.
     """
 
     def is_plain(call: relax.Call) -> bool:
@@ -35,16 +35,20 @@ def blocked_impl(
         assert impl.infer is not None
         if is_plain(call):
             return impl.infer(call)
-        info = impl.infer(_joined_call(call, inputs, out))
+        info = impl.infer(_unsplit_call(call, inputs, out))
         assert isinstance(info, relax.TensorStructInfo)
-        return _split_info(call, info, _parts(call, out))
+        return _split_info(call, info, _layout_parts(call, out))
 
     def numpy(call: relax.Call, *arrays: Any) -> Any:
         assert impl.numpy is not None
         if is_plain(call):
             return impl.numpy(call, *arrays)
-        given = [_join_array(a, _parts(call, inputs[i])) if i in inputs else a for i, a in enumerate(arrays)]
-        return _split_array(impl.numpy(_canonical(call, impl, inputs, out), *given), _parts(call, out))
+        operands = [
+            _unsplit_array(a, _layout_parts(call, inputs[i])) if i in inputs else a for i, a in enumerate(arrays)
+        ]
+        return _split_array(
+            impl.numpy(_unsplit_inferred_call(call, impl, inputs, out), *operands), _layout_parts(call, out)
+        )
 
     def lowering(plain: Callable[..., Any] | None) -> Callable[..., Any] | None:
         if plain is None:
@@ -53,12 +57,12 @@ def blocked_impl(
         def lower(call: relax.Call, *tensors: Any) -> Any:
             if is_plain(call) or in_place(call):
                 return plain(call, *tensors)
-            inner = _canonical(call, impl, inputs, out)
-            given = [
-                _join_tensor(x, _parts(call, inputs[i]), tensor(inner, i).dims or ()) if i in inputs else x
+            inner = _unsplit_inferred_call(call, impl, inputs, out)
+            operands = [
+                _unsplit_tensor(x, _layout_parts(call, inputs[i]), tensor(inner, i).dims or ()) if i in inputs else x
                 for i, x in enumerate(tensors)
             ]
-            return _split_tensor(plain(inner, *given), _parts(call, out), tuple(call.struct_info.dims))  # type: ignore[union-attr]
+            return _split_tensor(plain(inner, *operands), _layout_parts(call, out), tuple(call.struct_info.dims))  # type: ignore[union-attr]
 
         return lower
 
@@ -66,30 +70,30 @@ def blocked_impl(
     return replace_impl(wrapped, lower=lowering(impl.lower), accurate=lowering(impl.accurate))
 
 
-def _canonical(call: relax.Call, impl: Impl, inputs: Mapping[int, str], out: str) -> relax.Call:
-    joined = _joined_call(call, inputs, out)
+def _unsplit_inferred_call(call: relax.Call, impl: Impl, inputs: Mapping[int, str], out: str) -> relax.Call:
+    joined = _unsplit_call(call, inputs, out)
     assert impl.infer is not None
     return replace(joined, struct_info=impl.infer(joined))
 
 
-def _parts(call: relax.Call, attribute: str) -> Parts:
+def _layout_parts(call: relax.Call, attribute: str) -> Parts:
     parts = parts_of(call.attrs[attribute])
     if parts is None:
-        fail(call, "E0442", f"`{attribute}` is no layout such as NCHW4c, it is `{call.attrs[attribute]}`")
+        fail(call, "E0442", f"`{attribute}` must be a layout such as NCHW4c, not `{call.attrs[attribute]}`")
     return parts
 
 
-def _joined_call(call: relax.Call, inputs: Mapping[int, str], out: str) -> relax.Call:
+def _unsplit_call(call: relax.Call, inputs: Mapping[int, str], out: str) -> relax.Call:
     """The call on operands without split axes."""
     attrs, args = call.attrs, list(call.args)
     for index, name in inputs.items():
-        args[index] = relax.Var("joined", _joined_info(call, index, _parts(call, name)))
+        args[index] = relax.Var("joined", _unsplit_info(call, index, _layout_parts(call, name)))
     for name in {*inputs.values(), out}:
         attrs = attrs.with_item(name, plain_letters(attrs[name]))
     return replace(call, args=tuple(args), attrs=attrs)
 
 
-def _joined_info(call: relax.Call, index: int, parts: Parts) -> Tensor:
+def _unsplit_info(call: relax.Call, index: int, parts: Parts) -> Tensor:
     info = tensor(call, index)
     letters = [letter for letter, factor in parts if factor is None]
     if info.ndim not in (-1, len(parts)):
@@ -117,24 +121,24 @@ def _split_info(call: relax.Call, info: Tensor, parts: Parts) -> Tensor:
         if factor is not None:
             dims.append(int64(factor))
         elif (tir.const_int(extents[letter]) or 0) % inner:
-            fail(call, "E0445", f"the extent {tir.const_int(extents[letter])} of {letter} is no multiple of {inner}")
+            fail(call, "E0445", f"the extent {tir.const_int(extents[letter])} of {letter} is not a multiple of {inner}")
         else:
             dims.append(simplify(construct.floordiv(extents[letter], int64(inner))))
     return result(dims, info.dtype, vdevice=info.vdevice)
 
 
-def _order(parts: Parts) -> list[int]:
-    """The axes of a split tensor with each inner part behind its axis."""
+def _axis_order(parts: Parts) -> list[int]:
+    """Order the axes of a split tensor so that each inner part follows its axis."""
     letters = [letter for letter, factor in parts if factor is None]
     return sorted(range(len(parts)), key=lambda i: (letters.index(parts[i][0]), parts[i][1] is not None))
 
 
-def _join_array(x: Any, parts: Parts) -> Any:
+def _unsplit_array(x: Any, parts: Parts) -> Any:
     extents: dict[str, int] = {}
     for (letter, _), n in zip(parts, x.shape, strict=True):
         extents[letter] = extents.get(letter, 1) * n
     letters = [letter for letter, factor in parts if factor is None]
-    return np.transpose(x, _order(parts)).reshape([extents[c] for c in letters])
+    return np.transpose(x, _axis_order(parts)).reshape([extents[c] for c in letters])
 
 
 def _split_array(x: Any, parts: Parts) -> Any:
@@ -143,21 +147,21 @@ def _split_array(x: Any, parts: Parts) -> Any:
     shape: list[int] = []
     for letter, n in zip(letters, x.shape, strict=True):
         shape += [n // factors[letter], factors[letter]] if letter in factors else [n]
-    return np.transpose(x.reshape(shape), np.argsort(_order(parts)))
+    return np.transpose(x.reshape(shape), np.argsort(_axis_order(parts)))
 
 
-def _join_tensor(x: te.Tensor, parts: Parts, dims: Dims) -> te.Tensor:
+def _unsplit_tensor(x: te.Tensor, parts: Parts, dims: Dims) -> te.Tensor:
     letters = [letter for letter, factor in parts if factor is None]
     factors = {letter: factor for letter, factor in parts if factor is not None}
 
     def element(*i: Any) -> Any:
         at = dict(zip(letters, map(raw, i), strict=True))
-        return x(*(Scalar(_place(at[letter], factors.get(letter), factor is None)) for letter, factor in parts))
+        return x(*(Scalar(_part_index(at[letter], factors.get(letter), factor is None)) for letter, factor in parts))
 
     return topi.compute_ax(dims, element, "joined")
 
 
-def _place(index: tir.Expr, inner: int | None, outer: bool) -> tir.Expr:
+def _part_index(index: tir.Expr, inner: int | None, outer: bool) -> tir.Expr:
     if inner is None:
         return index
     return (construct.floordiv if outer else construct.floormod)(index, int64(inner))

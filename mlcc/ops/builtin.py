@@ -93,7 +93,7 @@ def infer_wrap_param(call: relax.Call) -> Tensor:
     return relax.TensorStructInfo(data.shape, DType.of(call.attrs["dtype"]), data.ndim, data.vdevice)
 
 
-def _allocated(shape_at: int, dtype_at: int) -> Any:
+def _infer_allocation(shape_at: int, dtype_at: int) -> Any:
     def infer(call: relax.Call) -> Tensor:
         """A tensor of the shape and dtype that are arguments of the call."""
         shape, dtype = call.args[shape_at], call.args[dtype_at]
@@ -107,7 +107,7 @@ def _allocated(shape_at: int, dtype_at: int) -> Any:
 
 
 def infer_view(call: relax.Call) -> Tensor:
-    """The memory of a tensor with another shape or dtype; it must not be larger."""
+    """Infer a view of a tensor's memory with another shape or dtype; it must not be larger."""
     data = tensor(call, 0)
     shape, dtype = call.args[1], call.args[2]
     kind = dtype.value if isinstance(dtype, relax.DataTypeImm) else data.dtype
@@ -121,7 +121,7 @@ def infer_view(call: relax.Call) -> Tensor:
     return result(values, kind, shape.struct_info.ndim, data.vdevice)
 
 
-def _prim(dtype: str) -> Any:
+def _infer_scalar(dtype: str) -> Any:
     return lambda call: relax.PrimStructInfo(DType.of(dtype))
 
 
@@ -134,7 +134,7 @@ def _lower_size(call: relax.Call, shape: Any) -> te.Tensor:
 
 
 def _lower_shape_to_tensor(call: relax.Call, values: Any) -> te.Tensor:
-    """One number of the shape after the other."""
+    """Select the extent of each dimension by its index."""
 
     def element(i: Any) -> Any:
         extent = Scalar(construct.const(0, INT64))
@@ -183,15 +183,15 @@ OPS: dict[str, Impl] = {
     "builtin.stop_lift_params": Impl("x", infer_same, lambda call, x: x, aliases=("stop_lift_params",)),
     "builtin.alloc_tensor": Impl(
         'shape: shape, dtype: datatype, runtime_device_index: scalar = 0, storage_scope: string = "global"',
-        _allocated(0, 1), allocates=True, aliases=("alloc_tensor",),
+        _infer_allocation(0, 1), allocates=True, aliases=("alloc_tensor",),
     ),
     "memory.alloc_storage": Impl(
         "size: shape, virtual_device_index: scalar, storage_scope: string, dtype: datatype", infer_object,
         allocates=True,
     ),
     "memory.alloc_tensor": Impl(
-        "storage, offset: scalar, shape: shape, dtype: datatype, runtime_device_index: scalar = 0", _allocated(2, 3),
-        allocates=True,
+        "storage, offset: scalar, shape: shape, dtype: datatype, runtime_device_index: scalar = 0",
+        _infer_allocation(2, 3), allocates=True,
     ),
     "memory.kill_storage": Impl("storage", infer_none, pure=False),
     "memory.kill_tensor": Impl("tensor", infer_none, pure=False),
@@ -204,8 +204,8 @@ OPS: dict[str, Impl] = {
         allocates=True,
     ),
     "vm.alloc_tensor": Impl(
-        "storage, offset: scalar, shape: shape, dtype: datatype, runtime_device_index: scalar = 0", _allocated(2, 3),
-        allocates=True,
+        "storage, offset: scalar, shape: shape, dtype: datatype, runtime_device_index: scalar = 0",
+        _infer_allocation(2, 3), allocates=True,
     ),
     "vm.call_tir_dyn": Impl("func: func, args: exprs", infer_none, pure=False),
     "vm.kill_object": Impl("obj", infer_none, pure=False),
@@ -219,12 +219,12 @@ OPS: dict[str, Impl] = {
     "grad.no_grad": Impl("x", infer_same, lambda call, x: x),
     "grad.start_checkpoint": Impl("x", infer_same, lambda call, x: x),
     "grad.end_checkpoint": Impl("x", infer_same, lambda call, x: x),
-    "inspect.tensor_ndim": Impl("x", _prim("int32")),
-    "inspect.tensor_stride_i": Impl("tensor, axis: scalar", _prim("int64")),
-    "inspect.tensor_shape_i": Impl("tensor, axis: scalar", _prim("int64")),
-    "inspect.tensor_byte_offset": Impl("x", _prim("int64")),
-    "inspect.tensor_elem_offset": Impl("x", _prim("int64")),
-    "inspect.tensor_dtype_code": Impl("x", _prim("uint8")),
-    "inspect.tensor_dtype_bits": Impl("x", _prim("uint8")),
-    "inspect.tensor_dtype_lanes": Impl("x", _prim("uint16")),
+    "inspect.tensor_ndim": Impl("x", _infer_scalar("int32")),
+    "inspect.tensor_stride_i": Impl("tensor, axis: scalar", _infer_scalar("int64")),
+    "inspect.tensor_shape_i": Impl("tensor, axis: scalar", _infer_scalar("int64")),
+    "inspect.tensor_byte_offset": Impl("x", _infer_scalar("int64")),
+    "inspect.tensor_elem_offset": Impl("x", _infer_scalar("int64")),
+    "inspect.tensor_dtype_code": Impl("x", _infer_scalar("uint8")),
+    "inspect.tensor_dtype_bits": Impl("x", _infer_scalar("uint8")),
+    "inspect.tensor_dtype_lanes": Impl("x", _infer_scalar("uint16")),
 }  # fmt: skip

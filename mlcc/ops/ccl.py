@@ -1,4 +1,4 @@
-"""Collective communication between the workers of a distributed program: calls of its packed functions."""
+"""Collective communication between the workers of a distributed program, by calls of runtime functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REDUCTIONS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4}  # by the numb
 
 
 def infer_same(call: relax.Call) -> Tensor:
-    """The tensor's own shape: each worker gets as much as it has."""
+    """Infer the tensor's own shape: every worker receives a tensor of that shape."""
     return tensor(call, 0)
 
 
@@ -28,7 +28,7 @@ def infer_allgather(call: relax.Call) -> Tensor:
 
 
 def infer_scatter(call: relax.Call) -> Tensor:
-    """One of as many equal parts of a dimension as there are workers."""
+    """Infer a part of a dimension that is divided equally among the workers."""
     data, workers = tensor(call, 0), _workers(call)
     if data.ndim < 0:
         return data
@@ -75,7 +75,7 @@ def _broadcast(call: relax.Call, emit: Emit) -> relax.Call:
 
 
 def _scatter(call: relax.Call, emit: Emit) -> relax.Call:
-    """The parts one after the other in memory, as the runtime sends them."""
+    """Make the parts contiguous in memory, as the runtime sends them."""
     data, workers = tensor(call, 0), call.attrs["num_workers"]
     assert data.dims is not None
     at = axis(call, call.attrs["axis"], data.ndim)

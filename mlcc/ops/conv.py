@@ -35,15 +35,18 @@ Extents = dict[str, tir.Expr]
 
 
 def operands(call: relax.Call, ndim: int) -> tuple[Frame, Extents | None, DType | None]:
-    """The data, the weight's extents by letter, and the result's dtype, of a convolution or a transposed one."""
+    """The data, the weight's extents by layout letter, and the result's dtype of a (transposed) convolution."""
     data, weight = frame(call, ndim, "data_layout"), tensor(call, 1)
     kernel = plain_layout(call, "kernel_layout", "OI" + data.space)
     dtype = result_dtype(call, (data.data, weight))
     return data, ordered(call, 1, weight, kernel), dtype
 
 
-def check_groups(call: relax.Call, x: Extents, w: Extents, inputs: tir.Expr, divided: tuple[str, str]) -> None:
-    """The data have `inputs` channels, and the extent that `divided` names and describes makes whole groups."""
+def check_groups(call: relax.Call, x: Extents, w: Extents, inputs: tir.Expr, grouped_channels: tuple[str, str]) -> None:
+    """Check that the data have `inputs` channels and that `groups` divides the channels of the weight.
+
+    `grouped_channels` is the letter of the weight's divided axis and its name in messages.
+    """
     groups = call.attrs["groups"]
     if groups <= 0:
         fail(call, "E0442", f"`groups` must be positive, not {groups}")
@@ -51,16 +54,16 @@ def check_groups(call: relax.Call, x: Extents, w: Extents, inputs: tir.Expr, div
         data, weight = (tensor(call, i).dims for i in (0, 1))
         text = f"{shape_text(data)} has {x['C'].value} channels"  # type: ignore[attr-defined]
         fail(call, "E0445", f"{text}, the weight {shape_text(weight)} takes {w['I'].value} in {groups} groups")  # type: ignore[attr-defined]
-    letter, what = divided
+    letter, what = grouped_channels
     count = tir.const_int(w[letter])
     if count is not None and count % groups:
         fail(call, "E0445", f"{count} {what} channels cannot be divided into {groups} groups")
     positive(call, "strides", "dilation")
 
 
-def _conv(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
+def _infer_conv(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
-        """The data's batch, the weight's outputs, and what is left of the spatial extents."""
+        """Infer (batch, output channels, number of windows along each spatial dimension)."""
         data, w, dtype = operands(call, ndim)
         x = data.extents
         if x is None or w is None:
@@ -69,11 +72,11 @@ def _conv(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
         extents = {"N": x["N"], "C": w["O"]}
         pads = call.attrs["padding"]
         for at, letter in enumerate(data.space):
-            reach = construct.add(
+            kernel_extent = construct.add(
                 construct.mul(construct.sub(w[letter], int64(1)), int64(call.attrs["dilation"][at])), int64(1)
             )
-            free = construct.sub(construct.add(x[letter], int64(pads[at] + pads[at + ndim])), reach)
-            steps = construct.floordiv(free, int64(call.attrs["strides"][at]))
+            slack = construct.sub(construct.add(x[letter], int64(pads[at] + pads[at + ndim])), kernel_extent)
+            steps = construct.floordiv(slack, int64(call.attrs["strides"][at]))
             extents[letter] = not_negative(simplify(construct.add(steps, int64(1))))
         return data.result(extents, dtype)
 
@@ -85,7 +88,7 @@ def _conv(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
 
 def _lower(ndim: int) -> Callable[..., te.Tensor]:
     def lowering(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        """The sum of products over the input channels of a group and the window, in the order of the data's layout."""
+        """Sum products over the window and the input channels of a group, in the order of the data's layout."""
         space = letters(ndim)
         layout, kernel, out = (call.attrs[f"{name}_layout"] for name in ("data", "kernel", "out"))
         groups, pads = call.attrs["groups"], call.attrs["padding"]
@@ -99,16 +102,16 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
         rc = te.reduce_axis((0, inputs), "rc")
         window = {c: te.reduce_axis((0, Scalar(sizes[c])), f"r{n}") for c, n in zip(space, "yxz", strict=False)}
         steps = zip(space, call.attrs["strides"], call.attrs["dilation"], strict=True)
-        scale = {c: (stride, dilation) for c, stride, dilation in steps}
+        window_steps = {c: (stride, dilation) for c, stride, dilation in steps}
         reduced = [rc if c == "C" else window[c] for c in layout if c != "N"]
 
         def element(*axes: Any) -> Any:
             at = dict(zip(out, axes, strict=True))
             channel = rc if groups == 1 else at["C"] // outputs * inputs + rc
-            seen = {c: at[c] * scale[c][0] + window[c] * scale[c][1] for c in space}
-            one = padded(*(({"N": at["N"], "C": channel} | seen)[c] for c in layout))
-            other = weight(*(({"O": at["C"], "I": rc} | window)[c] for c in kernel))
-            return te.sum(one.astype(dtype) * other.astype(dtype), axis=reduced)
+            spatial = {c: at[c] * window_steps[c][0] + window[c] * window_steps[c][1] for c in space}
+            x_element = padded(*(({"N": at["N"], "C": channel} | spatial)[c] for c in layout))
+            w_element = weight(*(({"O": at["C"], "I": rc} | window)[c] for c in kernel))
+            return te.sum(x_element.astype(dtype) * w_element.astype(dtype), axis=reduced)
 
         name = f"{'group_' if groups > 1 else ''}conv{ndim}d_{layout.lower()}"
         names = dict(zip("NC" + space, ("nn", "ff", "yy", "xx", "zz"), strict=False))
@@ -119,7 +122,7 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
 
 
 def result_dtype_of(call: relax.Call) -> DType:
-    """The dtype of the result, in which the products are summed."""
+    """The dtype of the result, which is also the accumulation dtype."""
     assert isinstance(call.struct_info, relax.TensorStructInfo) and call.struct_info.dtype is not None
     return call.struct_info.dtype
 
@@ -128,7 +131,7 @@ def result_dtype_of(call: relax.Call) -> DType:
 
 
 def arrays(call: relax.Call, ndim: int, x: Any, weight: Any, kernel: str) -> tuple[Any, Any]:
-    """Data in the order N, C, space, the weight in that of `kernel`, space, both in the dtype that is summed in."""
+    """Data in layout NC + space and the weight in layout `kernel` + space, both in the accumulation dtype."""
     space = letters(ndim)
     x = canonical(x, call.attrs["data_layout"], "NC" + space)
     weight = canonical(weight, call.attrs["kernel_layout"], kernel + space)
@@ -145,7 +148,8 @@ def _np_conv(ndim: int) -> Callable[..., Any]:
         x = np.pad(x, [(0, 0), (0, 0), *((pads[i], pads[i + ndim]) for i in range(ndim))])
         size = weight.shape[2:]
         out = [
-            _steps(x.shape[2 + i], size[i], call.attrs["strides"][i], call.attrs["dilation"][i]) for i in range(ndim)
+            _num_windows(x.shape[2 + i], size[i], call.attrs["strides"][i], call.attrs["dilation"][i])
+            for i in range(ndim)
         ]
         parts = []
         for part, kernel in zip(np.split(x, groups, 1), np.split(weight, groups, 0), strict=True):
@@ -159,7 +163,7 @@ def _np_conv(ndim: int) -> Callable[..., Any]:
     return reference
 
 
-def _steps(extent: int, size: int, stride: int, dilation: int) -> int:
+def _num_windows(extent: int, size: int, stride: int, dilation: int) -> int:
     return max(0, (extent - (dilation * (size - 1) + 1)) // stride + 1)
 
 
@@ -180,7 +184,7 @@ def parameters(n: int, transposed: bool) -> str:
 OPS: dict[str, Impl] = {
     f"nn.conv{n}d": blocked_impl(
         Impl(
-            parameters(n, transposed=False), _conv(n), _np_conv(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE,
+            parameters(n, transposed=False), _infer_conv(n), _np_conv(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE,
             precision=Precision.HALF, layout=layout_rules.conv,
         ),
         *CONV,

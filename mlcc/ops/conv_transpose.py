@@ -1,4 +1,4 @@
-"""Transposed convolutions: what a convolution's gradient does to its data."""
+"""Transposed convolutions: the gradient of a convolution with respect to its data."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ from mlcc.te.scalar import Scalar, raw
 # ---------------------------------------------------------------- inference
 
 
-def _transposed(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
+def _infer_transposed(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
-        """The data's batch, the outputs of all groups, and the extents from which a convolution makes the data's."""
+        """Infer (batch, output channels of all groups, extents whose convolution has the data's extents)."""
         data, w, dtype = operands(call, ndim)
         x = data.extents
         if x is None or w is None:
             return data.result(None, dtype)
         check_groups(call, x, w, w["I"], ("I", "input"))
-        strides, more = call.attrs["strides"], call.attrs["output_padding"]
-        if any(m >= s for m, s in zip(more, strides, strict=True)):
-            fail(call, "E0442", f"`output_padding` {list(more)} must be less than the strides {list(strides)}")
+        strides, output_padding = call.attrs["strides"], call.attrs["output_padding"]
+        if any(m >= s for m, s in zip(output_padding, strides, strict=True)):
+            fail(
+                call, "E0442", f"`output_padding` {list(output_padding)} must be less than the strides {list(strides)}"
+            )
         extents = {"N": x["N"], "C": simplify(construct.mul(w["O"], int64(call.attrs["groups"])))}
         pads = call.attrs["padding"]
         for at, letter in enumerate(data.space):
             spread = construct.mul(construct.sub(x[letter], int64(1)), int64(strides[at]))
             reach = construct.mul(construct.sub(w[letter], int64(1)), int64(call.attrs["dilation"][at]))
-            fixed = int64(more[at] + 1 - pads[at] - pads[at + ndim])
+            fixed = int64(output_padding[at] + 1 - pads[at] - pads[at + ndim])
             extents[letter] = not_negative(simplify(construct.add(construct.add(spread, reach), fixed)))
         return data.result(extents, dtype)
 
@@ -47,7 +49,7 @@ def _transposed(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
 
 
 def dilate(x: te.Tensor, steps: Mapping[int, int], name: str) -> te.Tensor:
-    """The elements `steps` apart along the dimensions, zeros between them."""
+    """Dilate a tensor: its elements are `steps` apart along the dimensions, with zeros between them."""
     shape = list(x.buffer.shape)
     for at, step in steps.items():
         extent = not_negative(simplify(construct.add(construct.mul(construct.sub(shape[at], 1), step), 1)))
@@ -64,7 +66,7 @@ def dilate(x: te.Tensor, steps: Mapping[int, int], name: str) -> te.Tensor:
 
 def _lower(ndim: int) -> Callable[..., te.Tensor]:
     def lowering(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        """A convolution of the data, spread by the strides, with the kernel turned around."""
+        """Convolve the data, dilated by the strides, with the flipped kernel."""
         space = letters(ndim)
         layout, kernel, out = (call.attrs[f"{name}_layout"] for name in ("data", "kernel", "out"))
         groups, pads, dtype = call.attrs["groups"], call.attrs["padding"], result_dtype_of(call)
@@ -76,11 +78,11 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
         before: list[int | tir.Expr] = [0] * x.ndim
         after: list[int | tir.Expr] = [0] * x.ndim
         for at, letter in enumerate(space):
-            last, more = construct.sub(sizes[letter], 1), call.attrs["output_padding"][at]
+            last, output_padding = construct.sub(sizes[letter], 1), call.attrs["output_padding"][at]
             before[layout.index(letter)] = simplify(construct.sub(last, pads[at]))
-            after[layout.index(letter)] = simplify(construct.sub(last, pads[at + ndim] - more))
+            after[layout.index(letter)] = simplify(construct.sub(last, pads[at + ndim] - output_padding))
         padded = pad(dilate(x, strides, "data_dilate"), before, after, zero(x.dtype), "data_pad")
-        turned = _turned(weight, kernel, "OI" + space)
+        flipped = _flipped_kernel(weight, kernel, "OI" + space)
         inputs = Scalar(simplify(construct.floordiv(sizes["I"], int64(groups))))
         outputs = Scalar(sizes["O"])
         dc = te.reduce_axis((0, inputs), "dc")
@@ -90,9 +92,9 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
             at = dict(zip(out, axes, strict=True))
             channel = dc if groups == 1 else at["C"] // outputs * inputs + dc
             output = at["C"] if groups == 1 else at["C"] % outputs
-            seen = {"N": at["N"], "C": channel} | {c: at[c] + window[c] for c in space}
-            product = padded(*(seen[c] for c in layout)).astype(dtype)
-            product = product * turned(output, channel, *window.values()).astype(dtype)
+            data_index = {"N": at["N"], "C": channel} | {c: at[c] + window[c] for c in space}
+            product = padded(*(data_index[c] for c in layout)).astype(dtype)
+            product = product * flipped(output, channel, *window.values()).astype(dtype)
             return te.sum(product, axis=[dc, *window.values()])
 
         names = dict(zip("NC" + space, "bc" + space.lower(), strict=True))
@@ -104,8 +106,8 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
     return lowering
 
 
-def _turned(weight: te.Tensor, kernel: str, wanted: str) -> te.Tensor:
-    """The kernel in the order `wanted`, each of its spatial dimensions back to front."""
+def _flipped_kernel(weight: te.Tensor, kernel: str, wanted: str) -> te.Tensor:
+    """The kernel in the layout `wanted`, reversed along its spatial dimensions."""
     sizes = dict(zip(kernel, weight.buffer.shape, strict=True))
 
     def element(*axes: Any) -> Any:
@@ -121,7 +123,7 @@ def _turned(weight: te.Tensor, kernel: str, wanted: str) -> te.Tensor:
 
 def _np_transposed(ndim: int) -> Callable[..., Any]:
     def reference(call: relax.Call, x: Any, weight: Any) -> Any:
-        """Every element of the data adds the kernel, times itself, to the places around its own."""
+        """Add the kernel, scaled by each element of the data, to the window of that element."""
         x, weight = arrays(call, ndim, x, weight, "IO")
         strides, dilation, pads = (call.attrs[n] for n in ("strides", "dilation", "padding"))
         size, groups = weight.shape[2:], call.attrs["groups"]
@@ -152,8 +154,8 @@ def _np_transposed(ndim: int) -> Callable[..., Any]:
 OPS: dict[str, Impl] = {
     f"nn.conv{n}d_transpose": blocked_impl(
         Impl(
-            parameters(n, transposed=True), _transposed(n), _np_transposed(n), _lower(n), FusionKind.OUT_EWISE_FUSABLE,
-            precision=Precision.HALF, layout=layout_rules.conv,
+            parameters(n, transposed=True), _infer_transposed(n), _np_transposed(n), _lower(n),
+            FusionKind.OUT_EWISE_FUSABLE, precision=Precision.HALF, layout=layout_rules.conv,
         ),
         *CONV,
     )

@@ -1,4 +1,4 @@
-"""Operators that make tensors: filled ones, ranges, triangles, conversions."""
+"""Operators that create tensors: constants, ranges, triangles, conversions."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def _attr_dtype(call: relax.Call) -> DType | None:
     return None if name is None else DType.of(name)
 
 
-def _of_shape(call: relax.Call, index: int, dtype: DType | None) -> Tensor:
-    """A tensor whose shape is an argument of the call."""
+def _tensor_of_shape(call: relax.Call, index: int, dtype: DType | None) -> Tensor:
+    """Infer a tensor whose shape is an argument of the call."""
     info = shape_argument(call, index)
     shape = call.args[index]
     if isinstance(shape, relax.ShapeExpr):
@@ -56,7 +56,7 @@ def _fill_dtype(call: relax.Call) -> DType | None:
 
 def infer_full(call: relax.Call) -> Tensor:
     """The given shape; the dtype of the attribute, or of the fill value."""
-    return _of_shape(call, 0, _attr_dtype(call) or _fill_dtype(call))
+    return _tensor_of_shape(call, 0, _attr_dtype(call) or _fill_dtype(call))
 
 
 def infer_full_like(call: relax.Call) -> Tensor:
@@ -68,7 +68,7 @@ def infer_full_like(call: relax.Call) -> Tensor:
 
 def infer_filled(call: relax.Call) -> Tensor:
     """The given shape and dtype."""
-    return _of_shape(call, 0, _attr_dtype(call))
+    return _tensor_of_shape(call, 0, _attr_dtype(call))
 
 
 def infer_like(call: relax.Call) -> Tensor:
@@ -94,26 +94,26 @@ def _arange_length(call: relax.Call, start: tir.Expr, end: tir.Expr, step: tir.E
         length = (last - first) / by
         if not math.isfinite(length):
             fail(call, "E0442", "the range is not finite")
-        whole = isinstance(first, int) and isinstance(last, int) and isinstance(by, int)
-        return int64(max(0, int(-((first - last) // by)) if whole else math.ceil(length)))
+        integral = isinstance(first, int) and isinstance(last, int) and isinstance(by, int)
+        return int64(max(0, int(-((first - last) // by)) if integral else math.ceil(length)))
     if start.dtype.is_float or end.dtype.is_float or step.dtype.is_float:
-        real = DType.of("float32")
+        float32 = DType.of("float32")
         span = construct.div(
-            construct.sub(construct.cast(real, end), construct.cast(real, start)), construct.cast(real, step)
+            construct.sub(construct.cast(float32, end), construct.cast(float32, start)), construct.cast(float32, step)
         )
         return construct.cast(INT64, te.ceil(Scalar(span)).expr)
     low, high, stride = (construct.cast(INT64, v) for v in (start, end, step))
-    reached = construct.sub(construct.sub(construct.add(high, stride), 1), low)
-    return simplify(construct.floordiv(reached, stride))
+    numerator = construct.sub(construct.sub(construct.add(high, stride), 1), low)
+    return simplify(construct.floordiv(numerator, stride))
 
 
 def infer_hamming_window(call: relax.Call) -> Tensor:
-    """A vector of floats, as long as `window_size` says."""
+    """Infer a vector of `window_size` floats."""
     size, dtype = scalar_argument(call, 0), _attr_dtype(call)
     for index in (1, 2, 3):
         scalar_argument(call, index)
     if dtype is not None and not dtype.is_float:
-        fail(call, "E0444", f"a window is made of floats, not of {dtype}")
+        fail(call, "E0444", f"a window must have a float dtype, not {dtype}")
     if size is not None and not size.dtype.is_int:
         fail(call, "E0444", f"`window_size` must be an integer, not {size.dtype}")
     number = None if size is None else tir.const_int(size)
@@ -123,7 +123,7 @@ def infer_hamming_window(call: relax.Call) -> Tensor:
 
 
 def infer_eye(call: relax.Call) -> Tensor:
-    """n by m."""
+    """Infer an n by m matrix."""
     n, m = (scalar_argument(call, i) for i in (0, 1))
     scalar_argument(call, 2)
     return result(None if n is None or m is None else (n, m), _attr_dtype(call), 2)
@@ -152,7 +152,7 @@ def infer_astype(call: relax.Call) -> Tensor:
 
 
 def infer_one_hot(call: relax.Call) -> Tensor:
-    """A new axis of `depth`; the dtype is that of the values."""
+    """Insert an axis of extent `depth`; the dtype is that of the values."""
     indices = tensor(call, 0)
     if indices.dtype is not None and not indices.dtype.is_int:
         fail(call, "E0444", f"needs integer indices, not {indices.dtype}")
@@ -202,14 +202,16 @@ def _lower_arange(call: relax.Call, start: Any, end: Any, step: Any) -> te.Tenso
 def _lower_hamming_window(call: relax.Call, size: Any, periodic: Any, alpha: Any, beta: Any) -> te.Tensor:
     """alpha - beta * cos(2 pi i / n) in float64, n the size or one less; a window of one element is 1."""
     dtype, length = _dtype(call), result_dims(call)[0]
-    real = DType.of("float64")
-    whole = construct.cast(INT64, raw(periodic))
-    steps = construct.add(construct.sub(length, 1), construct.minimum(whole, 1))
-    first, second = (construct.cast(real, raw(v)) for v in (alpha, beta))
+    float64 = DType.of("float64")
+    is_periodic = construct.cast(INT64, raw(periodic))
+    steps = construct.add(construct.sub(length, 1), construct.minimum(is_periodic, 1))
+    first, second = (construct.cast(float64, raw(v)) for v in (alpha, beta))
 
     def element(i: Any) -> Any:
-        angle = construct.div(construct.mul(construct.cast(real, i.expr), 2 * math.pi), construct.cast(real, steps))
-        wave = construct.sub(first, construct.mul(second, construct.call(real, "cos", angle)))
+        angle = construct.div(
+            construct.mul(construct.cast(float64, i.expr), 2 * math.pi), construct.cast(float64, steps)
+        )
+        wave = construct.sub(first, construct.mul(second, construct.call(float64, "cos", angle)))
         one = te.const(1, dtype)
         return te.if_then_else(Scalar(construct.equal(length, 1)), one, Scalar(construct.cast(dtype, wave)))
 
@@ -250,7 +252,7 @@ def _lower_one_hot(call: relax.Call, indices: te.Tensor, on: Any, off: Any) -> t
 
 
 def _lower_astype(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    """The cast; to a narrow float marked as a rounding that fusion keeps."""
+    """Cast; a cast to a narrow float is marked as a rounding that fusion must keep."""
     dtype = DType.of(call.attrs["dtype"])
     if not dtype.is_float or dtype.bits >= 32 or dtype is x.dtype:
         return topi.cast(x, dtype)
@@ -260,34 +262,34 @@ def _lower_astype(call: relax.Call, x: te.Tensor) -> te.Tensor:
 # ---------------------------------------------------------------- NumPy
 
 
-def _storage(call: relax.Call) -> Any:
-    return np.dtype(_real(str(_dtype(call))))
+def _np_dtype(call: relax.Call) -> Any:
+    return np.dtype(_compute_dtype(str(_dtype(call))))
 
 
-def _real(name: str) -> str:
+def _compute_dtype(name: str) -> str:
     """The NumPy type in which values of a dtype are computed."""
     return "float32" if name in ("float16", "bfloat16") or name.startswith("float8") else name
 
 
-def converted(values: Any, dtype: Any) -> Any:
-    """A cast; floats that no integer of the dtype equals become the nearest one, NaN becomes 0."""
+def np_convert(values: Any, dtype: Any) -> Any:
+    """Cast as compiled code does: floats saturate at the range of an integer dtype, NaN becomes 0."""
     if not np.issubdtype(values.dtype, np.floating) or not np.issubdtype(dtype, np.integer):
         return values.astype(dtype)
     limits = np.iinfo(dtype)
-    whole = np.trunc(np.where(np.isnan(values), 0, values).astype("float64"))
-    inside = (whole >= float(limits.min)) & (whole < float(limits.max) + (limits.bits < 53))
-    kept = np.where(inside, whole, 0).astype(dtype)
-    return np.where(inside, kept, np.where(whole < 0, limits.min, limits.max)).astype(dtype)
+    truncated = np.trunc(np.where(np.isnan(values), 0, values).astype("float64"))
+    in_range = (truncated >= float(limits.min)) & (truncated < float(limits.max) + (limits.bits < 53))
+    exact = np.where(in_range, truncated, 0).astype(dtype)
+    return np.where(in_range, exact, np.where(truncated < 0, limits.min, limits.max)).astype(dtype)
 
 
 def _np_astype(call: relax.Call, x: Any) -> Any:
-    """A cast; float64 stays for narrow floats, to be rounded once."""
-    once = np.asarray(x).dtype == np.float64 and _storage(call) == np.float32
-    return np.asarray(x) if once else converted(np.asarray(x), _storage(call))
+    """Cast; float64 that becomes a narrow float is kept, so that the caller rounds it once."""
+    stays_float64 = np.asarray(x).dtype == np.float64 and _np_dtype(call) == np.float32
+    return np.asarray(x) if stays_float64 else np_convert(np.asarray(x), _np_dtype(call))
 
 
 def _np_full(call: relax.Call, shape: Any, value: Any) -> Any:
-    return np.full(tuple(shape), value, _storage(call))
+    return np.full(tuple(shape), value, _np_dtype(call))
 
 
 def _np_one_hot(call: relax.Call, indices: Any, on: Any, off: Any) -> Any:
@@ -304,7 +306,7 @@ def _np_hamming_window(call: relax.Call, size: Any, periodic: Any, alpha: Any, b
 
 
 def _np_eye(call: relax.Call, n: Any, m: Any, k: Any) -> Any:
-    return np.eye(n, m, k, _storage(call))
+    return np.eye(n, m, k, _np_dtype(call))
 
 
 def _np_eye_like(call: relax.Call, x: Any, k: int) -> Any:
@@ -347,7 +349,7 @@ OPS: dict[str, Impl] = {
     ),
     "arange": Impl(
         "start: scalar, end: scalar, step: scalar, dtype: dtype", infer_arange,
-        lambda call, start, end, step: np.arange(start, end, step).astype(_storage(call)), _lower_arange,
+        lambda call, start, end, step: np.arange(start, end, step).astype(_np_dtype(call)), _lower_arange,
         FusionKind.ELEMWISE, precision=Precision.FOLLOW, cost=Cost.CHEAP,
     ),
     "eye": Impl(

@@ -1,4 +1,4 @@
-"""Non-maximum suppression of every class, as ONNX defines it, and the rows of a result whose number the data decide."""
+"""Non-maximum suppression per class, as ONNX defines it, and truncation of a result to its valid rows."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from mlcc.te.statements import Cells
 # ---------------------------------------------------------------- inference
 
 
-def _checked(call: relax.Call) -> tuple[Tensor, Tensor]:
-    """Boxes (batch, boxes, 4) and scores (batch, classes, boxes), and one number for each limit."""
+def _check_boxes(call: relax.Call) -> tuple[Tensor, Tensor]:
+    """Check boxes (batch, boxes, 4), scores (batch, classes, boxes) and the scalar limits. Return the first two."""
     boxes, scores, most = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     for what, info in (("boxes", boxes), ("scores", scores)):
         float_dtype(call, info)
@@ -59,20 +59,20 @@ def _checked(call: relax.Call) -> tuple[Tensor, Tensor]:
 
 def infer_nms(call: relax.Call) -> Tensor:
     """A row of batch, class and box (int64) for each box that is selected."""
-    boxes, _ = _checked(call)
+    boxes, _ = _check_boxes(call)
     return result(None, INT64, 2, boxes.vdevice)
 
 
 def infer_nms_padded(call: relax.Call) -> relax.StructInfo:
-    """As many rows as can be selected at most, and how many are."""
-    boxes, scores = _checked(call)
-    rows = None if scores.dims is None else (_most_rows(call, scores.dims), int64(3))
+    """Infer the maximum number of selected rows, and a vector with the actual number."""
+    boxes, scores = _check_boxes(call)
+    rows = None if scores.dims is None else (_max_rows(call, scores.dims), int64(3))
     count = result((int64(1),), INT64, vdevice=boxes.vdevice)
     return relax.TupleStructInfo((result(rows, INT64, 2, boxes.vdevice), count))
 
 
-def _most_rows(call: relax.Call, scores: Dims) -> tir.Expr:
-    """batch * classes * boxes, or fewer boxes where the greatest number of them is a constant."""
+def _max_rows(call: relax.Call, scores: Dims) -> tir.Expr:
+    """batch * classes * boxes, with fewer boxes if the limit per class is a constant."""
     most, limit = scores[2], call.args[2]
     if isinstance(limit, relax.Constant) and limit.data.array is not None:
         most = construct.minimum(most, int64(max(int(limit.data.array.reshape(-1)[0]), 0)))
@@ -92,33 +92,33 @@ def infer_valid_rows(call: relax.Call) -> Tensor:
 
 
 def _expand_nms(call: relax.Call, emit: Emit) -> relax.Call:
-    """All rows first, then those that there are."""
+    """Compute the padded rows, then truncate them to the valid ones."""
     limits = [*call.args, *[None] * (5 - len(call.args))]
     padded = emit("vision.multiclass_nms_padded", *limits, call.attrs["center_point_box"])
     rows, count = (relax.TupleGetItem(padded, i, f) for i, f in enumerate(padded.struct_info.fields))  # type: ignore[union-attr]
     return bind_call("vision.valid_rows", (rows, count), span=call.span)
 
 
-def _only(x: te.Tensor, cells: Cells) -> Scalar:
-    """The element of a tensor that has one."""
+def _scalar_element(x: te.Tensor, cells: Cells) -> Scalar:
+    """The element of a tensor with a single element."""
     return cells[tuple(Scalar(int64(0)) for _ in range(x.ndim))]
 
 
-def _compared(name: Any, a: Scalar, b: Scalar) -> Scalar:
-    """A comparison in the wider dtype of both."""
+def _compare(name: Any, a: Scalar, b: Scalar) -> Scalar:
+    """Compare in the wider dtype of both operands."""
     return Scalar(name(*construct.match_types(raw(a), raw(b))))
 
 
-class _Boxes:
-    """The corners and areas of the boxes that are chosen so far, side by side, and those of the box in hand."""
+class _SelectedBoxes:
+    """Scratch memory for the corners and areas of the selected boxes and of the current box."""
 
     def __init__(self, count: Scalar, dtype: Any, centered: bool) -> None:
         self.centered = centered
         self.chosen = code.scratch("chosen", (5, count), dtype)
         self.box = code.scratch("box", (5,), dtype)
 
-    def take(self, data: Cells, n: Scalar, at: Scalar) -> Any:
-        """Make a box of the data the one in hand."""
+    def load(self, data: Cells, n: Scalar, at: Scalar) -> Any:
+        """Load a box of the data as the current box."""
         first, second, third, fourth = (data[n, at, k] for k in range(4))
         if self.centered:
             half = te.const(0.5, data.dtype)
@@ -130,7 +130,7 @@ class _Boxes:
         put = [self.box.set(v, k) for k, v in enumerate(corners)]
         return put, self.box.set((self.box[2] - self.box[0]) * (self.box[3] - self.box[1]), 4)
 
-    def keep(self, at: Scalar) -> Any:
+    def select(self, at: Scalar) -> Any:
         return [self.chosen.set(self.box[k], k, at) for k in range(5)]
 
     def overlaps(self, k: Scalar, threshold: Scalar) -> Scalar:
@@ -140,56 +140,60 @@ class _Boxes:
         high = [te.min(self.chosen[a, k], self.box[a]) for a in (2, 3)]
         shared = te.max(high[0] - low[0], zero) * te.max(high[1] - low[1], zero)
         union = self.chosen[4, k] + self.box[4] - shared
-        return te.all(shared > zero, union > zero, _compared(construct.greater, shared / union, threshold))
+        return te.all(shared > zero, union > zero, _compare(construct.greater, shared / union, threshold))
 
 
 def _lower_nms(call: relax.Call, x: te.Tensor, scores: te.Tensor, *limits: te.Tensor) -> Any:
-    """Of each class: the boxes by falling score, each kept unless it overlaps one that is kept already."""
+    """Visit the boxes of each class by descending score; select those that do not overlap a selected box."""
     infos = call.struct_info.fields  # type: ignore[union-attr]
     batch, classes, count = scores.shape
-    row, boxes = Row(count, scores.dtype, True, True), _Boxes(count, x.dtype, call.attrs["center_point_box"])
+    row, boxes = Row(count, scores.dtype, True, True), _SelectedBoxes(count, x.dtype, call.attrs["center_point_box"])
     at, kept, total = (code.scratch(n, (1,)) for n in ("at", "kept", "total"))
-    hit = code.scratch("hit", (1,), BOOL)
+    suppressed = code.scratch("hit", (1,), BOOL)
     rows = infos[0].dims[0]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        data, marks, *given = (Cells(b) for b in ins)
-        most, overlap, *least = (_only(t, cells) for t, cells in zip(limits, given, strict=True))
+        data, score_cells, *limit_cells = (Cells(b) for b in ins)
+        max_boxes, iou_threshold, *score_threshold = (
+            _scalar_element(t, cells) for t, cells in zip(limits, limit_cells, strict=True)
+        )
         places, number = (Cells(b) for b in outs)
 
         def consider(n: Scalar, c: Scalar) -> Any:
             place = row.sorted_place(at[0])
-            look = code.loop(kept[0], lambda k: hit.set(te.any(hit[0], boxes.overlaps(k, overlap)), 0), "k")
+            look = code.loop(
+                kept[0], lambda k: suppressed.set(te.any(suppressed[0], boxes.overlaps(k, iou_threshold)), 0), "k"
+            )
             put = [places.set(v, total[0], k) for k, v in enumerate((n, c, place))]
-            keep = (*boxes.keep(kept[0]), *put, kept.set(kept[0] + 1, 0), total.set(total[0] + 1, 0))
-            seek = (hit.set(te.const(False, "bool"), 0), look)
-            return boxes.take(data, n, place), seek, code.when(te.logical_not(hit[0]), keep)
+            keep = (*boxes.select(kept[0]), *put, kept.set(kept[0] + 1, 0), total.set(total[0] + 1, 0))
+            seek = (suppressed.set(te.const(False, "bool"), 0), look)
+            return boxes.load(data, n, place), seek, code.when(te.logical_not(suppressed[0]), keep)
 
         def filtered(n: Scalar, c: Scalar) -> Any:
-            """Those above the least score; after the first number that is not above it none is."""
-            if not least:
+            """Consider boxes above the score threshold; stop at the first score that is not."""
+            if not score_threshold:
                 return consider(n, c)
             key = row.sorted_key(at[0])
-            ends = code.when(_compared(construct.less_equal, key, least[0]), at.set(count, 0))
-            return code.when(_compared(construct.greater, key, least[0]), consider(n, c), ends)
+            ends = code.when(_compare(construct.less_equal, key, score_threshold[0]), at.set(count, 0))
+            return code.when(_compare(construct.greater, key, score_threshold[0]), consider(n, c), ends)
 
         def one(n: Scalar, c: Scalar) -> Any:
-            on = te.all(at[0] < count, kept[0] < most.astype("int64"))
+            has_more = te.all(at[0] < count, kept[0] < max_boxes.astype("int64"))
             step = [filtered(n, c), at.set(at[0] + 1, 0)]
-            begin = (row.load(lambda k: marks[n, c, k]), row.sort(), at.set(0, 0), kept.set(0, 0))
-            return *begin, code.repeat(on, step)
+            begin = (row.load(lambda k: score_cells[n, c, k]), row.sort(), at.set(0, 0), kept.set(0, 0))
+            return *begin, code.repeat(has_more, step)
 
         clear = code.grid((rows, 3), lambda i, k: places.set(-1, i, k))
         return clear, total.set(0, 0), code.grid((batch, classes), one, "i"), number.set(total[0], 0)
 
-    scratch = (*row.buffers, *(c.buffer for c in (boxes.chosen, boxes.box, at, kept, total, hit)))
+    scratch = (*row.buffers, *(c.buffer for c in (boxes.chosen, boxes.box, at, kept, total, suppressed)))
     shapes = [i.dims for i in infos]
     return te.extern(shapes, [x, scores, *limits], body, "T_multiclass_nms", [INT64] * 2, scratch=scratch)
 
 
 def _measure_rows(call: relax.Call, x: te.Tensor, count: te.Tensor) -> Any:
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        wanted = te.max(_only(count, Cells(ins[1])).astype("int64"), te.const(0, "int64"))
+        wanted = te.max(_scalar_element(count, Cells(ins[1])).astype("int64"), te.const(0, "int64"))
         return Cells(outs[0]).set(te.min(wanted, x.shape[0]), 0)
 
     return te.extern((1,), [x, count], body, "T_valid_rows_extents", INT64)
@@ -216,18 +220,18 @@ def _np_corners(boxes: Any, centered: bool) -> Any:
     return np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])
 
 
-def _np_select(low: Any, high: Any, scores: Any, most: int, overlap: Any, least: Any) -> list[int]:
-    """The boxes of one class by falling score, without those that overlap one before."""
+def _np_select(low: Any, high: Any, scores: Any, max_boxes: int, iou_threshold: Any, score_threshold: Any) -> list[int]:
+    """Select boxes of one class by descending score, without those that overlap a selected one."""
     area = np.prod(high - low, axis=-1)
     kept: list[int] = []
-    for place in map(int, np_order(scores, 0, True)):
-        if len(kept) >= most or (least is not None and not scores[place] > least):
+    for box in map(int, np_order(scores, 0, True)):
+        if len(kept) >= max_boxes or (score_threshold is not None and not scores[box] > score_threshold):
             continue
-        sides = np.minimum(high[kept], high[place]) - np.maximum(low[kept], low[place])
+        sides = np.minimum(high[kept], high[box]) - np.maximum(low[kept], low[box])
         shared = np.prod(np.maximum(sides, 0), axis=-1)
-        union = area[kept] + area[place] - shared
-        if not np.any((shared > 0) & (union > 0) & (shared / union > overlap)):
-            kept.append(place)
+        union = area[kept] + area[box] - shared
+        if not np.any((shared > 0) & (union > 0) & (shared / union > iou_threshold)):
+            kept.append(box)
     return kept
 
 

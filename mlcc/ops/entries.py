@@ -29,7 +29,7 @@ def entries() -> dict[str, Any]:
 
 
 def entry(name: str) -> Any:
-    """The entry of an operator, None for a name that is none; without those of other families, if it can be."""
+    """The entry of an operator, None for an unknown name. Imports only the operator's family if possible."""
     if name not in _entries and name in FAMILY_OF:
         _import(FAMILY_OF[name])
     return _entries[name] if name in _entries else entries().get(name)

@@ -1,4 +1,4 @@
-"""Operators that pick elements at places which tensors give."""
+"""Gather operators: elements at indices that tensors contain, and slices with bounds from tensors."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from mlcc.te.statements import Cells
 
 
 def integers(call: relax.Call, info: Tensor, what: str = "the indices") -> None:
-    """Refuse indices of floats."""
+    """Refuse indices that are not integers."""
     if info.dtype is not None and not info.dtype.is_int:
         fail(call, "E0444", f"{what} must be integers, not {info.dtype}", "convert them with `R.astype`")
 
 
 def within(call: relax.Call, indices: Dims | None, data: Dims | None, at: int) -> None:
-    """Refuse indices that reach past the data beside the axis `at`, where the place itself counts."""
+    """Refuse indices whose shape exceeds that of the data in a dimension other than the indexed axis `at`."""
     for number, (extent, limit) in enumerate(zip(indices or (), data or (), strict=False)):
         if number != at and known_larger(extent, limit):
-            text = f"the indices {shape_text(indices)} reach past the data {shape_text(data)} in dimension {number}"
+            text = f"the indices {shape_text(indices)} exceed the data {shape_text(data)} in dimension {number}"
             fail(call, "E0445", text)
 
 
@@ -60,7 +60,7 @@ def infer_gather_elements(call: relax.Call) -> Tensor:
 
 
 def infer_gather_nd(call: relax.Call) -> Tensor:
-    """The indices' shape without its last dimension, which counts the indexed dimensions, then the data's others."""
+    """Infer the indices' shape without its last dimension, followed by the data's dimensions that are not indexed."""
     data, indices = tensor(call, 0), tensor(call, 1)
     batch = call.attrs["batch_dims"]
     if indices.dtype is not None and indices.dtype is not INT64:
@@ -76,15 +76,15 @@ def infer_gather_nd(call: relax.Call) -> Tensor:
     if count is None or indices.dims is None:
         return result(None, data.dtype, -1, data.vdevice)
     if count > data.ndim - batch:
-        text = f"indices of shape {shape_text(indices.dims)} choose in {count} dimensions"
-        fail(call, "E0445", f"{text}, the data have {data.ndim - batch} after `batch_dims`")
+        text = f"indices of shape {shape_text(indices.dims)} index {count} dimensions"
+        fail(call, "E0445", f"{text}, but the data have {data.ndim - batch} after `batch_dims`")
     if data.dims is None:
         return result(None, data.dtype, indices.ndim - 1 + data.ndim - count - batch, data.vdevice)
     return result((*indices.dims[:-1], *data.dims[batch + count :]), data.dtype, vdevice=data.vdevice)
 
 
 def infer_index_tensor(call: relax.Call) -> Tensor:
-    """The indices broadcast to one shape, which stands for the first dimensions of the data."""
+    """Infer the broadcast shape of the indices, followed by the data's dimensions that are not indexed."""
     data, indices = tensor(call, 0), tensors(call, 1)
     if indices is None:
         return result(None, data.dtype, -1, data.vdevice)
@@ -107,7 +107,7 @@ def infer_index_tensor(call: relax.Call) -> Tensor:
 
 
 def infer_dynamic_strided_slice(call: relax.Call) -> Tensor:
-    """As many dimensions; how long they are depends on the values of begin, end and strides."""
+    """Infer the rank only: the extents depend on the values of begin, end and strides."""
     data = tensor(call, 0)
     for index, what in ((1, "begin"), (2, "end"), (3, "strides")):
         info = tensor(call, index)
@@ -141,11 +141,11 @@ def infer_reverse_sequence(call: relax.Call) -> Tensor:
 # ---------------------------------------------------------------- lowering
 
 
-def _bounded(index: Scalar, extent: Any, stride: Scalar) -> Scalar:
-    """An end of a slice counted from the front, and clamped to what a slice of that direction can reach."""
-    turned = te.if_then_else(index < 0, index + extent, index)
-    forward = te.max(te.min(turned, extent), te.const(0, "int64"))
-    backward = te.max(te.min(turned, extent - 1), te.const(-1, "int64"))
+def _clamp_bound(index: Scalar, extent: Any, stride: Scalar) -> Scalar:
+    """Wrap a negative slice bound and clamp it to the range of a slice in that direction."""
+    wrapped = te.if_then_else(index < 0, index + extent, index)
+    forward = te.max(te.min(wrapped, extent), te.const(0, "int64"))
+    backward = te.max(te.min(wrapped, extent - 1), te.const(-1, "int64"))
     return te.if_then_else(stride > 0, forward, backward)
 
 
@@ -161,7 +161,7 @@ def _measure_dynamic_strided_slice(
             size = x.shape[axis]
             longest = size + 1  # a longer step takes the first element, too, and sums with it would wrap
             stride = te.max(te.min(step[axis], longest), -longest)
-            low, high = _bounded(first[axis], size, stride), _bounded(last[axis], size, stride)
+            low, high = _clamp_bound(first[axis], size, stride), _clamp_bound(last[axis], size, stride)
             divisor = te.max(te.abs(stride), te.const(1, "int64"))
             span = te.if_then_else(stride > 0, high - low, low - high)
             steps = te.max((span + divisor - 1) // divisor, te.const(0, "int64"))
@@ -186,7 +186,7 @@ def _lower_dynamic_strided_slice(
     assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
 
     def element(*i: Any) -> Any:
-        places = (_bounded(begin(a), x.shape[a], strides(a)) + i[a] * strides(a) for a in range(x.ndim))
+        places = (_clamp_bound(begin(a), x.shape[a], strides(a)) + i[a] * strides(a) for a in range(x.ndim))
         return x(*places)
 
     return topi.compute_ax(info.dims, element, "T_dynamic_strided_slice")
@@ -202,11 +202,11 @@ def _lower_gather_elements(call: relax.Call, x: te.Tensor, indices: te.Tensor) -
 def _lower_gather_nd(call: relax.Call, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
     batch, outer = call.attrs["batch_dims"], indices.ndim - 1
     shape = indices.buffer.shape
-    turned = topi.compute_ax((shape[-1], *shape[:-1]), lambda *i: indices(*i[1:], i[0]), "T_transpose")
+    transposed = topi.compute_ax((shape[-1], *shape[:-1]), lambda *i: indices(*i[1:], i[0]), "T_transpose")
     count = tir.const_int(shape[-1]) or 0
 
     def element(*i: Any) -> Any:
-        picked = [turned(construct.const(n), *i[:outer]) for n in range(count)]
+        picked = [transposed(construct.const(n), *i[:outer]) for n in range(count)]
         return x(*i[:batch], *picked, *i[outer:])
 
     return topi.compute_ax((*shape[:-1], *x.buffer.shape[batch + count :]), element, "T_gather_nd")
@@ -214,16 +214,16 @@ def _lower_gather_nd(call: relax.Call, x: te.Tensor, indices: te.Tensor) -> te.T
 
 def _lower_index_tensor(call: relax.Call, x: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
     shape = topi.broadcast_shape(*(i.buffer.shape for i in indices))
-    wide = [_spread(i, shape) for i in indices] if len(indices) > 1 else list(indices)
+    broadcasted = [_broadcast_to(i, shape) for i in indices] if len(indices) > 1 else list(indices)
     rest = x.buffer.shape[len(indices) :]
     return topi.compute_ax(
         (*shape, *rest),
-        lambda *i: x(*(w(*i[: len(shape)]) for w in wide), *i[len(shape) :]),
+        lambda *i: x(*(w(*i[: len(shape)]) for w in broadcasted), *i[len(shape) :]),
         "advanced_index",
     )
 
 
-def _spread(x: te.Tensor, shape: Dims) -> te.Tensor:
+def _broadcast_to(x: te.Tensor, shape: Dims) -> te.Tensor:
     return topi.compute_ax(shape, lambda *i: x(*topi.broadcast_index(x, shape, i)), "T_broadcast_to")
 
 
@@ -233,8 +233,8 @@ def _lower_reverse_sequence(call: relax.Call, x: te.Tensor, lengths: te.Tensor) 
 
     def element(*i: Any) -> Any:
         length, at = Scalar(construct.cast("int64", topi.saturated(lengths(i[batch]).expr))), i[along]
-        turned = te.if_then_else(length > extent, extent - 1 - at, length - 1 - at)
-        place = te.if_then_else(te.any(length <= 1, length <= at), at, turned)
+        reversed_at = te.if_then_else(length > extent, extent - 1 - at, length - 1 - at)
+        place = te.if_then_else(te.any(length <= 1, length <= at), at, reversed_at)
         return x(*i[:along], Scalar(raw(place)), *i[along + 1 :])
 
     return topi.compute_ax(x.shape, element, "T_reverse_sequence")
@@ -253,10 +253,10 @@ def _np_gather_nd(call: relax.Call, x: Any, indices: Any) -> Any:
     batch = call.attrs["batch_dims"]
     picked = [places(indices[..., n], x.shape[batch + n], batch + n) for n in range(indices.shape[-1])]
     lead = np.indices(indices.shape[:-1], sparse=True)[:batch]
-    return x[(*lead, *picked)] if batch + indices.shape[-1] else _repeated(x, indices.shape[:-1])
+    return x[(*lead, *picked)] if batch + indices.shape[-1] else _np_repeat(x, indices.shape[:-1])
 
 
-def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
+def _np_repeat(x: Any, shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(x, (*shape, *x.shape)).copy()
 
 

@@ -1,4 +1,4 @@
-"""Gradients of pooling and of taking elements, as operators of their own."""
+"""Gradients of pooling and of `take`, as operators of their own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ def infer_pool_backward(call: relax.Call) -> relax.StructInfo:
             extents[letter] = pool_extent(call, extents[letter], at, 2)
         wanted = [extents[c] for c in data.out]
         if any(known_different(a, b) for a, b in zip(wanted, gradient.dims, strict=True)):
-            fail(call, "E0445", f"the pool is {shape_text(wanted)}, its gradient {shape_text(gradient.dims)}")
+            fail(
+                call,
+                "E0445",
+                f"the result of the pool has shape {shape_text(wanted)}, its gradient {shape_text(gradient.dims)}",
+            )
     return data.data
 
 
@@ -53,7 +57,11 @@ def infer_take_backward(call: relax.Call) -> relax.StructInfo:
             wanted = (*data.dims[:place], *indices.dims, *data.dims[place + 1 :])
             same = len(wanted) == len(gradient.dims)
             if not same or any(known_different(a, b) for a, b in zip(wanted, gradient.dims, strict=True)):
-                fail(call, "E0445", f"what is taken is {shape_text(wanted)}, its gradient {shape_text(gradient.dims)}")
+                fail(
+                    call,
+                    "E0445",
+                    f"the taken elements have shape {shape_text(wanted)}, their gradient {shape_text(gradient.dims)}",
+                )
     return data
 
 
@@ -61,10 +69,10 @@ def infer_take_backward(call: relax.Call) -> relax.StructInfo:
 
 
 class _Windows:
-    """The windows of a pool in which a place of the data may stand.
+    """The pooling windows that may contain an element of the data.
 
-    Without dilation they are the ceil(size / stride) windows that begin last at or before the place; with dilation
-    there is one for each place of the window.
+    Without dilation these are the last ceil(size / stride) windows that begin at or before the element; with dilation
+    there is one for each offset in the window.
     """
 
     def __init__(self, call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> None:
@@ -77,15 +85,15 @@ class _Windows:
         self.axes = {c: te.reduce_axis((0, -(-n // s) if self.dense else n), f"w{c.lower()}") for c, n, s in sizes}
 
     def find(self, at: dict[str, Any]) -> tuple[dict[str, Scalar], Scalar]:
-        """The windows in which `at` has the place that the axes name, and whether there are such."""
+        """Return the indices of the windows that contain element `at`, and the condition that they are valid."""
         windows, conditions = {}, []
         names = ("padding", "pool_size", "strides", "dilation")
         for c, before, size, stride, dilation in zip("HW", *(self.call.attrs[n] for n in names), strict=False):
             last = Scalar(self.counts[c])
             if self.dense:
                 place = at[c] + before
-                window = _truncated(place, stride) - self.axes[c]
-                first = te.select(place < size, _zero_like(place), _truncated(place - size, stride) + 1)
+                window = _truncdiv(place, stride) - self.axes[c]
+                first = te.select(place < size, _zero_like(place), _truncdiv(place - size, stride) + 1)
                 conditions += [window >= first, window < last]
             else:
                 moved = at[c] + before - self.axes[c] * dilation
@@ -94,15 +102,15 @@ class _Windows:
             windows[c] = window
         return {**at, **windows}, te.all(*conditions)
 
-    def number(self, at: dict[str, Any]) -> Scalar:
+    def divisor(self, at: dict[str, Any]) -> Scalar:
         """Return the divisor of an average pool at `at`: the number of elements of the window that count."""
         number: tir.Expr = construct.const(1, INT64)
         for n, c in enumerate("HW"):
-            number = construct.mul(number, self._counted(n, raw(at[c]), self.extents[c]))
+            number = construct.mul(number, self._divisor_factor(n, raw(at[c]), self.extents[c]))
         return Scalar(number if self.call.attrs["count_include_pad"] else construct.maximum(number, 1))
 
-    def _counted(self, n: int, window: tir.Expr, extent: tir.Expr) -> tir.Expr:
-        """The factor of dimension `n`."""
+    def _divisor_factor(self, n: int, window: tir.Expr, extent: tir.Expr) -> tir.Expr:
+        """The factor of the divisor for dimension `n`."""
         size, before = self.call.attrs["pool_size"][n], self.call.attrs["padding"][n]
         padded = self.call.attrs["count_include_pad"]
         if not self.dense or (padded and self.call.attrs["ceil_mode"]):
@@ -117,8 +125,8 @@ class _Windows:
         return self.gradient(*(at[c] for c in self.out))
 
 
-def _truncated(a: Scalar, b: int) -> Scalar:
-    """a / b of numbers that are not negative where it matters: TVM's truncating division."""
+def _truncdiv(a: Scalar, b: int) -> Scalar:
+    """TVM's truncating division; results for negative `a` are masked by the caller."""
     return Scalar(construct.div(a.expr, b))
 
 
@@ -127,13 +135,13 @@ def _zero_like(a: Scalar) -> Scalar:
 
 
 def _lower_avg(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor:
-    """Every element takes its share of the windows in which it counts."""
+    """Sum an element's share of the gradients of all windows that contain it."""
     windows = _Windows(call, gradient, x)
 
     def element(*axes: Any) -> Any:
-        at, there = windows.find(dict(zip(windows.layout, axes, strict=True)))
-        share = windows.value(at) / topi.converted(windows.number(at).expr, x.dtype)
-        return te.sum(te.if_then_else(there, share, te.const(0, x.dtype)), axis=list(windows.axes.values()))
+        at, valid = windows.find(dict(zip(windows.layout, axes, strict=True)))
+        share = windows.value(at) / topi.converted(windows.divisor(at).expr, x.dtype)
+        return te.sum(te.if_then_else(valid, share, te.const(0, x.dtype)), axis=list(windows.axes.values()))
 
     return topi.compute_ax(x.buffer.shape, element, "T_pool_grad")
 
@@ -153,7 +161,7 @@ def _lower_max(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
     offsets = dict(zip("HW", pads, strict=False))
 
     def flat(at: dict[str, Any]) -> Scalar:
-        """The number of an element of the padded data."""
+        """The linear index of an element of the padded data."""
         number: tir.Expr = construct.const(0, INT64)
         for n, (c, extent) in enumerate(zip(layout, padded.buffer.shape, strict=True)):
             number = construct.add(construct.mul(number, extent), raw(at[c])) if n else raw(at[c])
@@ -165,15 +173,17 @@ def _lower_max(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
         return ARGMAX((flat(at), padded(*(at[c] for c in layout))), axis=list(inner.values()))
 
     names = [f"ax{n}" for n in range(gradient.ndim)]
-    first = te.compute(gradient.shape, greatest, name="maxpool_grad_argmax", varargs_names=names)[0]
+    argmax = te.compute(gradient.shape, greatest, name="maxpool_grad_argmax", varargs_names=names)[0]
 
     def element(*axes: Any) -> Any:
-        own = dict(zip(layout, axes, strict=True))
-        at, there = windows.find(own)
-        number = flat({**own, **{c: own[c] + offsets[c] for c in "HW"}})
+        position = dict(zip(layout, axes, strict=True))
+        at, valid = windows.find(position)
+        number = flat({**position, **{c: position[c] + offsets[c] for c in "HW"}})
         place = [at[c] for c in windows.out]
-        mine = te.if_then_else(there, Scalar(construct.equal(first(*place).expr, number.expr)), te.const(False, "bool"))
-        value = te.if_then_else(mine, gradient(*place), te.const(0, x.dtype))
+        is_maximum = te.if_then_else(
+            valid, Scalar(construct.equal(argmax(*place).expr, number.expr)), te.const(False, "bool")
+        )
+        value = te.if_then_else(is_maximum, gradient(*place), te.const(0, x.dtype))
         return te.sum(value, axis=list(windows.axes.values()))
 
     return topi.compute_ax(x.buffer.shape, element, "T_pool_grad")
@@ -183,8 +193,8 @@ def _lower_max(call: relax.Call, gradient: te.Tensor, x: te.Tensor) -> te.Tensor
 
 
 def _lower_take(call: relax.Call, gradient: te.Tensor, x: te.Tensor, indices: te.Tensor) -> te.Tensor:
-    """Every element sums what comes back from the places to which it was taken, counted from the end, too. An index
-    that names no element brings nothing back."""
+    """Sum the gradients of all results that an element was taken to. Negative indices count from the end; invalid ones
+    contribute nothing."""
     at = 0 if call.attrs["axis"] is None else call.attrs["axis"] % x.ndim
     taken = [te.reduce_axis((0, d), f"l{n}") for n, d in enumerate(indices.shape)]
 
@@ -216,21 +226,21 @@ def _np_pool_backward(largest: bool) -> Callable[..., Any]:
                 [p for k in range(size[a]) if 0 <= (p := w * strides[a] - pads[a] + k * dilation[a]) < x.shape[2 + a]]
                 for a, w in enumerate(window)
             ]
-            back = gradient[(slice(None), slice(None), *window)]
-            number = 1
+            incoming = gradient[(slice(None), slice(None), *window)]
+            divisor = 1
             for a, w in enumerate(window):
                 count = counted(call, int64(w), int64(x.shape[2 + a]), a, 2)
-                number *= tir.const_int(count) or 0
+                divisor *= tir.const_int(count) or 0
             if not all(places):
                 continue
-            seen = x[:, :, places[0]][:, :, :, places[1]]
+            window_data = x[:, :, places[0]][:, :, :, places[1]]
             if largest:
-                flat = np.reshape(seen, (*seen.shape[:2], -1))
+                flat = np.reshape(window_data, (*window_data.shape[:2], -1))
                 share = np.zeros_like(flat)
-                np.put_along_axis(share, np.argmax(flat, -1)[..., None], back[..., None], -1)
-                share = np.reshape(share, seen.shape)
+                np.put_along_axis(share, np.argmax(flat, -1)[..., None], incoming[..., None], -1)
+                share = np.reshape(share, window_data.shape)
             else:
-                share = np.broadcast_to((back / max(number, 1))[..., None, None], seen.shape)
+                share = np.broadcast_to((incoming / max(divisor, 1))[..., None, None], window_data.shape)
             data_gradient[:, :, np.array(places[0])[:, None], np.array(places[1])] += share.astype(data_gradient.dtype)
         return canonical(data_gradient, "NCHW", get("layout"))
 
@@ -241,11 +251,11 @@ def _np_take_backward(call: relax.Call, gradient: Any, x: Any, indices: Any) -> 
     at = 0 if call.attrs["axis"] is None else call.attrs["axis"] % x.ndim
     data_gradient = np.zeros_like(x)
     moved = np.moveaxis(data_gradient, at, 0)
-    back = np.moveaxis(gradient, tuple(range(at, at + indices.ndim)), tuple(range(indices.ndim)))
-    given = np.asarray(indices).astype(np.int64)
-    place = np.where(given < 0, given + len(moved), given)
+    incoming = np.moveaxis(gradient, tuple(range(at, at + indices.ndim)), tuple(range(indices.ndim)))
+    positions = np.asarray(indices).astype(np.int64)
+    place = np.where(positions < 0, positions + len(moved), positions)
     inside = (place >= 0) & (place < len(moved))
-    np.add.at(moved, place[inside], back[inside])
+    np.add.at(moved, place[inside], incoming[inside])
     return data_gradient
 
 

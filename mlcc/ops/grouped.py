@@ -1,4 +1,4 @@
-"""Products of rows with a matrix for each group of rows, as mixtures of experts have them."""
+"""Grouped GEMM: each group of rows is multiplied by its own matrix, as in mixtures of experts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NDIMS = (("data", 2), ("weights", 3), ("ends", 1))
 
 
 def infer_grouped_matmul(call: relax.Call) -> Tensor:
-    """(s, k) rows, (g, k, n) matrices and (g,) ends of groups give (s, n)."""
+    """Infer (s, n) from rows (s, k), matrices (g, k, n) and the group ends (g,)."""
     data, weights, ends = infos = [tensor(call, index) for index in range(3)]
     for info, (name, ndim) in zip(infos, _NDIMS, strict=True):
         if info.ndim not in (-1, ndim):
@@ -34,7 +34,7 @@ def infer_grouped_matmul(call: relax.Call) -> Tensor:
 
 
 def _lower(call: relax.Call, x: te.Tensor, weights: te.Tensor, ends: te.Tensor) -> te.Tensor:
-    """A row's group is the number of ends that are not behind it; rows behind the last end are zeros."""
+    """Multiply each row by its group's matrix, the group being the number of ends <= row; rows past the last are 0."""
     rows, groups, columns = raw(x.shape[0]), raw(ends.shape[0]), raw(weights.shape[2])
     zero = te.const(0, x.dtype)
     if 0 in (tir.const_int(groups), tir.const_int(raw(x.shape[1]))):  # a loop that does not run would not initialise

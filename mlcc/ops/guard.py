@@ -1,4 +1,4 @@
-"""Wrappers of every operator's reference and lowering: narrow floats in float32, unsupported dtypes as errors."""
+"""Wrappers of operator references and lowerings: compute narrow floats in float32, report unsupported dtypes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def reference(fn: Callable[..., Any]) -> Callable[..., Any]:
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # means of nothing
-                return fn(call, *(_widened(v) for v in values))
+                return fn(call, *(_to_float32(v) for v in values))
         except TypeError as problem:
-            raise _refused(call, [str(v.dtype) for v in values if hasattr(v, "dtype")], problem) from None
+            raise _unsupported(call, [str(v.dtype) for v in values if hasattr(v, "dtype")], problem) from None
 
     return run
 
@@ -35,18 +35,18 @@ def reference(fn: Callable[..., Any]) -> Callable[..., Any]:
 def floats_only(dtype: Any) -> None:
     """Raise TypeError for a dtype that is not a float."""
     if "float" not in str(dtype):
-        raise TypeError("it takes floats")
+        raise TypeError("it needs floats")
 
 
-def _refused(call: relax.Call, dtypes: list[str], problem: Exception) -> CompileError:
+def _unsupported(call: relax.Call, dtypes: list[str], problem: Exception) -> CompileError:
     name = call.op.name.removeprefix("relax.")
     message = f"`R.{name}` has no implementation for {', '.join(dtypes) or 'these arguments'}: {problem}"
     return CompileError(error("E0444", message, call.span, help="convert with `R.astype`"))
 
 
-def _widened(value: Any) -> Any:
+def _to_float32(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
-        return tuple(_widened(v) for v in value)
+        return tuple(_to_float32(v) for v in value)
     if str(getattr(value, "dtype", "")) == "float16":
         return value.astype("float32")
     return value
@@ -60,6 +60,6 @@ def lowering(fn: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return fn(call, *tensors)
         except (TypeError, ValueError) as problem:
-            raise _refused(call, [str(t.dtype) for t in tensors if hasattr(t, "buffer")], problem) from None
+            raise _unsupported(call, [str(t.dtype) for t in tensors if hasattr(t, "buffer")], problem) from None
 
     return run

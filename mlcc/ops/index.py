@@ -1,4 +1,4 @@
-"""Operators that pick elements: slices and gathers."""
+"""Indexing operators: `strided_slice` and `take`."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from mlcc.te.scalar import Scalar, raw
 # ---------------------------------------------------------------- strided_slice
 
 
-def _scalars(call: relax.Call, index: int) -> list[tir.Expr] | None:
-    """The values of a tuple of scalars, or of a shape; None if they are not known here."""
+def _scalar_values(call: relax.Call, index: int) -> list[tir.Expr] | None:
+    """Return the values of a tuple of scalars or of a shape, None if they are unknown."""
     argument = call.args[index]
     if isinstance(argument, relax.ShapeExpr):
         return list(argument.values)
     info = argument.struct_info
     if isinstance(argument, relax.Tuple):
-        values = [f.value if isinstance(f, relax.PrimValue) else _symbol(call, f, index) for f in argument.fields]
+        values = [f.value if isinstance(f, relax.PrimValue) else _scalar_field(call, f, index) for f in argument.fields]
         return None if any(v is None for v in values) else [v for v in values if v is not None]
     if isinstance(info, relax.TupleStructInfo):
         values = [f.value if isinstance(f, relax.PrimStructInfo) else None for f in info.fields]
@@ -49,7 +49,7 @@ def _scalars(call: relax.Call, index: int) -> list[tir.Expr] | None:
     return None
 
 
-def _symbol(call: relax.Call, field: relax.Expr, index: int) -> tir.Expr | None:
+def _scalar_field(call: relax.Call, field: relax.Expr, index: int) -> tir.Expr | None:
     info = field.struct_info
     if not isinstance(info, relax.PrimStructInfo):
         fail(call, "E0443", f"argument {index + 1} must be a tuple of integers, one field is {describe(info)}")
@@ -57,41 +57,41 @@ def _symbol(call: relax.Call, field: relax.Expr, index: int) -> tir.Expr | None:
 
 
 def _slices(call: relax.Call, data: Tensor) -> list[tuple[int, tir.Expr, tir.Expr, tir.Expr]] | None:
-    """Axis, begin, end and stride of every slice, in int64."""
-    given = [_scalars(call, i) for i in range(1, len(call.args))]
-    lengths = {len(g) for g in given if g is not None}
+    """Return axis, begin, end and stride of every slice, as int64; None if unknown."""
+    arguments = [_scalar_values(call, i) for i in range(1, len(call.args))]
+    lengths = {len(g) for g in arguments if g is not None}
     if len(lengths) > 1:
-        counts = ", ".join(str(len(g)) for g in given if g is not None)
+        counts = ", ".join(str(len(g)) for g in arguments if g is not None)
         fail(call, "E0442", f"axes, begin, end and strides must be of one length, they have {counts}")
-    if any(g is None for g in given):
+    if any(g is None for g in arguments):
         return None
-    for values in given:
+    for values in arguments:
         for value in values or ():
             if not value.dtype.is_int:
                 fail(call, "E0444", f"axes, begin, end and strides must be integers, not {value.dtype}")
-    numbers = [tir.const_int(v) for v in given[0] or ()]
+    numbers = [tir.const_int(v) for v in arguments[0] or ()]
     if any(n is None for n in numbers):
         fail(call, "E0442", "`axes` must be constants")
     if data.ndim < 0:
         return None
     places = axes(call, [n for n in numbers if n is not None], data.ndim)
-    strides = given[3] if len(given) > 3 else [int64(1)] * len(places)
-    assert given[1] is not None and given[2] is not None and strides is not None
+    strides = arguments[3] if len(arguments) > 3 else [int64(1)] * len(places)
+    assert arguments[1] is not None and arguments[2] is not None and strides is not None
     slices = []
-    for at, begin, end, stride in zip(places, given[1], given[2], strides, strict=True):
+    for at, begin, end, stride in zip(places, arguments[1], arguments[2], strides, strict=True):
         if tir.const_int(stride) == 0:
             fail(call, "E0442", f"the stride of axis {at} is 0")
         slices.append((at, *(construct.cast("int64", v) for v in (begin, end, stride))))
     return slices  # type: ignore[return-value]
 
 
-def canonical_index(
+def canonicalize_bound(
     index: tir.Expr, extent: tir.Expr, stride: tir.Expr, assume_inbound: bool, known: Analyzer
 ) -> tir.Expr:
     """`index` counted from the front and clamped to what a slice of that direction can reach."""
     if assume_inbound:
         return index
-    return _by_direction(stride, known, lambda backward: _clamped(index, extent, backward, known))
+    return _by_direction(stride, known, lambda backward: _clamp_bound(index, extent, backward, known))
 
 
 def _by_direction(stride: tir.Expr, known: Analyzer, make: Callable[[bool], tir.Expr]) -> tir.Expr:
@@ -104,7 +104,7 @@ def _by_direction(stride: tir.Expr, known: Analyzer, make: Callable[[bool], tir.
     return te.if_then_else(Scalar(negative), Scalar(make(True)), Scalar(make(False))).expr
 
 
-def _clamped(index: tir.Expr, extent: tir.Expr, backward: bool, known: Analyzer) -> tir.Expr:
+def _clamp_bound(index: tir.Expr, extent: tir.Expr, backward: bool, known: Analyzer) -> tir.Expr:
     number, size = tir.const_int(index), tir.const_int(extent)
     if number is not None and size is not None:
         number += size if number < 0 else 0
@@ -112,35 +112,35 @@ def _clamped(index: tir.Expr, extent: tir.Expr, backward: bool, known: Analyzer)
         return int64(min(max(number, low), high))
     negative = construct.less(index, int64(0))
     if prove(construct.greater_equal(index, int64(0)), known):
-        turned = index
+        wrapped = index
     elif number is not None:
-        turned = construct.add(extent, index)
+        wrapped = construct.add(extent, index)
     else:
-        turned = te.if_then_else(Scalar(negative), Scalar(construct.add(index, extent)), Scalar(index)).expr
+        wrapped = te.if_then_else(Scalar(negative), Scalar(construct.add(index, extent)), Scalar(index)).expr
     bounds = (int64(-1), construct.sub(extent, int64(1))) if backward else (int64(0), extent)
-    if turned is not index:
-        turned = construct.maximum(turned, bounds[0])
-    return simplify(construct.minimum(turned, bounds[1]), known)
+    if wrapped is not index:
+        wrapped = construct.maximum(wrapped, bounds[0])
+    return simplify(construct.minimum(wrapped, bounds[1]), known)
 
 
 def _slice_extent(begin: tir.Expr, end: tir.Expr, stride: tir.Expr, known: Analyzer) -> tir.Expr:
     """The number of steps from begin to end."""
-    decided = isinstance(stride, tir.IntImm) or prove(construct.greater_equal(stride, int64(0)), known)
+    sign_known = isinstance(stride, tir.IntImm) or prove(construct.greater_equal(stride, int64(0)), known)
 
     def steps(backward: bool) -> tir.Expr:
         span = construct.sub(begin, end) if backward else construct.sub(end, begin)
         step = construct.negate(stride) if backward else stride
-        if not decided:  # the other direction is computed, too
+        if not sign_known:  # the other direction is computed, too
             step = construct.maximum(step, int64(1))
         count = simplify(construct.floordiv(construct.sub(construct.add(span, step), int64(1)), step), known)
-        return count if decided else construct.maximum(count, int64(0))
+        return count if sign_known else construct.maximum(count, int64(0))
 
     extent = _by_direction(stride, known, steps)
     return int64(0) if isinstance(extent, tir.IntImm) and extent.value < 0 else extent
 
 
 def infer_strided_slice(call: relax.Call) -> Tensor:
-    """The extents that begin, end and stride leave; out of range ones are clamped unless they are known to fit."""
+    """Infer the extents of the slices; bounds are clamped unless `assume_inbound`."""
     data = tensor(call, 0)
     slices = _slices(call, data)
     if slices is None or data.dims is None:
@@ -149,8 +149,8 @@ def infer_strided_slice(call: relax.Call) -> Tensor:
     known = extents(call)
     dims = list(data.dims)
     for at, begin, end, stride in slices:
-        low = canonical_index(begin, dims[at], stride, inbound, known)
-        high = canonical_index(end, dims[at], stride, inbound, known)
+        low = canonicalize_bound(begin, dims[at], stride, inbound, known)
+        high = canonicalize_bound(end, dims[at], stride, inbound, known)
         if inbound:
             _refuse_outside(call, at, low, high, stride, dims[at])
         dims[at] = _slice_extent(low, high, stride, known)
@@ -160,14 +160,14 @@ def infer_strided_slice(call: relax.Call) -> Tensor:
 def _refuse_outside(
     call: relax.Call, at: int, begin: tir.Expr, end: tir.Expr, stride: tir.Expr, extent: tir.Expr
 ) -> None:
-    """With `assume_inbound` nothing is clamped: what lies outside would be read."""
+    """Refuse slices that are provably out of bounds: with `assume_inbound` they are not clamped."""
     step = tir.const_int(stride)
     if step is None:
         return
     low, high = (begin, end) if step > 0 else (construct.add(end, 1), construct.add(begin, 1))
     if known_larger(int64(0), low) or known_larger(high, extent):
         text = f"{extent_text(begin)} to {extent_text(end)} is not inside axis {at} of {extent_text(extent)}"
-        fail(call, "E0445", text, "`assume_inbound` says that it is")
+        fail(call, "E0445", text, "`assume_inbound` requires it")
 
 
 def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Tensor:
@@ -183,7 +183,7 @@ def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Ten
     for at, begin, end, stride in known:
         extent = x.buffer.shape[at]
         static = static and all(isinstance(v, tir.IntImm) for v in (begin, end, stride, extent))
-        begins[at] = (canonical_index(begin, extent, stride, call.attrs["assume_inbound"], sizes), stride)
+        begins[at] = (canonicalize_bound(begin, extent, stride, call.attrs["assume_inbound"], sizes), stride)
 
     def element(*i: Any) -> Any:
         def moved(at: int) -> Any:
@@ -199,8 +199,10 @@ def _lower_strided_slice(call: relax.Call, x: te.Tensor, *slices: Any) -> te.Ten
 
 
 def slice_by(x: Any, places: Any, begin: Any, end: Any, strides: Any = None, *, inbound: bool = False) -> Any:
-    """Slices are clamped as Python's are; those `inbound` are taken as they are, neither clamped nor counted from the
-    back, so that -1 as the end of a backward slice is the front."""
+    """Slice an array along some axes, clamping bounds as Python does.
+
+    With `inbound` bounds are neither clamped nor wrapped: -1 as the end of a backward slice means the front.
+    """
     for position, at in enumerate(places):
         step = int(strides[position]) if strides is not None else 1
         size = x.shape[at]
@@ -219,11 +221,11 @@ def _np_strided_slice(call: relax.Call, *values: Any) -> Any:
 
 # ---------------------------------------------------------------- take
 
-MOST_LOOKED_AT = 1 << 20  # elements of a constant whose range is looked at
+MAX_INSPECTED = 1 << 20  # elements of a constant whose range is looked at
 
 
 def infer_take(call: relax.Call) -> Tensor:
-    """The indices' shape in the place of `axis`; a scalar index removes it."""
+    """Infer the data's shape with `axis` replaced by the indices' shape; a scalar index removes the axis."""
     data = tensor(call, 0)
     info = call.args[1].struct_info
     if isinstance(info, relax.PrimStructInfo):
@@ -251,18 +253,18 @@ def infer_take(call: relax.Call) -> Tensor:
 
 
 def _refuse_constant_outside(call: relax.Call, at: int, extent: int | None) -> None:
-    """Refuse an index that is a constant and certainly has no place; negative ones count from the end."""
-    given = constant_indices(call.args[1])
-    if extent is None or given is None:
+    """Refuse constant indices that are out of bounds; negative ones count from the end."""
+    index_range = constant_indices(call.args[1])
+    if extent is None or index_range is None:
         return
-    wrong = [i for i in given if not -extent <= i < extent]
+    wrong = [i for i in index_range if not -extent <= i < extent]
     if wrong:
-        help = 'negative indices count from the end; `mode="clip"` and `mode="wrap"` take any'
+        help = 'negative indices count from the end; `mode="clip"` and `mode="wrap"` accept any index'
         fail(call, "E0445", f"index {wrong[0]} is outside dimension {at}, which has {extent}", help)
 
 
 def constant_indices(expr: relax.Expr) -> tuple[int, int] | None:
-    """The least and the greatest index, where they are constants and not too many to look at."""
+    """Return the smallest and the largest of constant indices; None if unknown or too many to inspect."""
     info = expr.struct_info
     if isinstance(info, relax.PrimStructInfo):
         number = None if info.value is None else tir.const_int(info.value)
@@ -270,7 +272,7 @@ def constant_indices(expr: relax.Expr) -> tuple[int, int] | None:
     if not isinstance(expr, relax.Constant) or expr.data.array is None or not expr.data.dtype.is_int:
         return None
     array = expr.data.array
-    return (int(array.min()), int(array.max())) if 0 < array.size <= MOST_LOOKED_AT else None
+    return (int(array.min()), int(array.max())) if 0 < array.size <= MAX_INSPECTED else None
 
 
 def _lower_take(call: relax.Call, x: te.Tensor, indices: Any) -> te.Tensor:
@@ -287,14 +289,14 @@ def _lower_take(call: relax.Call, x: te.Tensor, indices: Any) -> te.Tensor:
         picked = indices(*i[at : at + rank]).expr if isinstance(indices, te.Tensor) else raw(indices)
         if mode == "fast" and (tir.const_int(picked) or 0) < 0:
             picked = construct.add(extent, picked)
-        index = _bounded(picked, extent, mode, flat)
+        index = _apply_mode(picked, extent, mode, flat)
         return x(*i[:at], Scalar(index), *i[at + rank :])
 
     return topi.compute_ax(dims, element, "T_take")
 
 
-def _bounded(index: tir.Expr, extent: tir.Expr, mode: str, flat: bool) -> tir.Expr:
-    """The index as the mode says: clamped, wrapped around, or as it is."""
+def _apply_mode(index: tir.Expr, extent: tir.Expr, mode: str, flat: bool) -> tir.Expr:
+    """Clamp the index, wrap it around, or leave it, as the mode says."""
     if mode == "clip":
         index = topi.saturated(index)
         return construct.minimum(construct.maximum(construct.const(0, index.dtype), index), construct.sub(extent, 1))
@@ -307,16 +309,16 @@ def _bounded(index: tir.Expr, extent: tir.Expr, mode: str, flat: bool) -> tir.Ex
 
 def _np_take(call: relax.Call, x: Any, indices: Any) -> Any:
     mode, at = call.attrs["mode"], (call.attrs["axis"] or 0) % x.ndim
-    count, given = x.shape[at], np.asarray(indices)
+    count, positions = x.shape[at], np.asarray(indices)
     if mode in ("clip", "wrap"):
-        if given.dtype == np.uint64:
-            given = np.minimum(given, 2**63 - 1) if mode == "clip" else given % np.uint64(max(count, 1))
-        given = given.astype(np.int64)
+        if positions.dtype == np.uint64:
+            positions = np.minimum(positions, 2**63 - 1) if mode == "clip" else positions % np.uint64(max(count, 1))
+        positions = positions.astype(np.int64)
     if mode == "clip":
-        given = np.minimum(np.maximum(given, 0), count - 1)
+        positions = np.minimum(np.maximum(positions, 0), count - 1)
     elif mode == "wrap":
-        given = given % count if count else np.zeros_like(given)
-    return np.take(x, places(given, count, at, mode not in ("clip", "wrap")), at)
+        positions = positions % count if count else np.zeros_like(positions)
+    return np.take(x, places(positions, count, at, mode not in ("clip", "wrap")), at)
 
 
 OPS: dict[str, Impl] = {

@@ -1,4 +1,4 @@
-"""The struct info of calls: by the operator's own rule, by what a call names for its result, or by the callee's."""
+"""Struct info inference of calls: by the operator's rule, the call's stated struct info, or the callee's signature."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mlcc.ops.sizes import info_too_large
 
 
 def infer_operator(call: relax.Call) -> relax.StructInfo | None:
-    """The struct info of a call of an operator; None where no rule is known. Raises CompileError (E044x)."""
+    """Infer the struct info of an operator call; None if the operator has no rule. Raises CompileError (E044x)."""
     if call.sinfo_args:
-        return _named(call.sinfo_args)
+        return _stated_info(call.sinfo_args)
     op = get(call.op.name)
     if op is None or op.impl.infer is None:
         return None
@@ -40,14 +40,14 @@ def _too_large(call: relax.Call, why: str) -> CompileError:
 def infer_struct_info(
     call: relax.Call, functions: Mapping[str, relax.GlobalVar] | None = None
 ) -> relax.StructInfo | None:
-    """The struct info of any call, or None if it cannot be known; `functions` are those of the module.
+    """Infer the struct info of any call, None if it is unknown; `functions` are those of the module.
 
     Raises CompileError for arguments that the callee cannot take.
     """
     if isinstance(call.op, tir.Op):
         return call.struct_info if call.struct_info is not None else infer_operator(call)
     if call.sinfo_args:
-        return _named(call.sinfo_args)
+        return _stated_info(call.sinfo_args)
     if isinstance(call.op, relax.ExternFunc):
         return relax.ObjectStructInfo()
     info = call.op.struct_info
@@ -57,12 +57,12 @@ def infer_struct_info(
     return None if info is None else result_of(info, call)
 
 
-def _named(types: tuple[relax.StructInfo, ...]) -> relax.StructInfo:
+def _stated_info(types: tuple[relax.StructInfo, ...]) -> relax.StructInfo:
     return types[0] if len(types) == 1 else relax.TupleStructInfo(types)
 
 
 def result_of(info: relax.StructInfo, call: relax.Call) -> relax.StructInfo:
-    """The result of calling a function with struct info `info`: its symbolic variables take the arguments' values."""
+    """Infer the result of calling a function with struct info `info`: arguments bind its symbolic variables."""
     if not isinstance(info, relax.FuncStructInfo):
         if isinstance(info, relax.ObjectStructInfo):
             return info
@@ -80,7 +80,7 @@ def result_of(info: relax.StructInfo, call: relax.Call) -> relax.StructInfo:
 
 
 def match_info(want: relax.StructInfo, have: relax.StructInfo, bound: dict[tir.Var, tir.Expr]) -> None:
-    """Bind the variables that stand alone as a dimension or scalar of `want` to what `have` has there."""
+    """Bind each variable that is a whole dimension or scalar of `want` to the corresponding value in `have`."""
     match want, have:
         case relax.TensorStructInfo(), relax.TensorStructInfo():
             _match_dims(want.dims, have.dims, bound)
@@ -105,8 +105,8 @@ def _match_dims(
             bound.setdefault(mine, theirs)
 
 
-def _replaced(value: tir.Expr, bound: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
-    """The expression over other variables, simplified where it changes."""
+def _substituted(value: tir.Expr, bound: Mapping[tir.Var, tir.Expr]) -> tir.Expr:
+    """Substitute variables and simplify the result if it changes."""
     replaced: tir.Expr = substitute(value, bound)
     if replaced is value or isinstance(replaced, (tir.Var, tir.IntImm)):
         return replaced
@@ -125,7 +125,7 @@ def _vars(infos: Any) -> set[tir.Var]:
 
 
 def erase(info: relax.StructInfo, bound: Mapping[tir.Var, tir.Expr], inner: set[tir.Var]) -> relax.StructInfo:
-    """`info` with variables replaced; what mentions another variable of `inner` becomes unknown."""
+    """Substitute variables in `info`; values that use an unbound variable of `inner` become unknown."""
     unbound = inner - set(bound)
 
     def known(values: tuple[tir.Expr, ...] | None) -> tuple[tir.Expr, ...] | None:
@@ -135,7 +135,7 @@ def erase(info: relax.StructInfo, bound: Mapping[tir.Var, tir.Expr], inner: set[
 
         if any(used_vars(v) & unbound for v in values):
             return None
-        return tuple(_replaced(v, bound) for v in values)
+        return tuple(_substituted(v, bound) for v in values)
 
     match info:
         case relax.TensorStructInfo(dtype=dtype, ndim=ndim, vdevice=device):

@@ -37,7 +37,7 @@ from mlcc.te.scalar import Scalar, raw
 
 
 def infer_concat(call: relax.Call) -> Tensor:
-    """Extents add up at `axis`; the others must be equal."""
+    """Infer the sum of the extents at `axis`; the other extents must be equal."""
     infos = tensors(call)
     if infos is None:
         return result(None, None)
@@ -55,8 +55,8 @@ def infer_concat(call: relax.Call) -> Tensor:
         return result(None, dtype, -1, device)
     at = axis(call, at, ndim)
     shapes = [i.dims for i in infos if i.dims is not None]
-    sure = _equal_extents(call, shapes, at)
-    if not sure or len(shapes) != len(infos):
+    all_equal = _equal_extents(call, shapes, at)
+    if not all_equal or len(shapes) != len(infos):
         return result(None, dtype, ndim, device)
     dims = list(shapes[0])
     dims[at] = _sum([s[at] for s in shapes])
@@ -83,19 +83,19 @@ def _same_ndim(call: relax.Call, infos: Sequence[Tensor]) -> int:
 
 def _equal_extents(call: relax.Call, shapes: Sequence[Dims], skip: int | None) -> bool:
     """Return True if all extents but those at `skip` are provably equal. Raises CompileError for provably unequal."""
-    sure = True
+    all_equal = True
     for shape in shapes[1:]:
         for at, (a, b) in enumerate(zip(shapes[0], shape, strict=True)):
             if at == skip or prove_equal(a, b):
                 continue
             if known_different(a, b):
                 fail(call, "E0445", f"{shape_text(shapes[0])} and {shape_text(shape)} differ in dimension {at}")
-            sure = False
-    return sure
+            all_equal = False
+    return all_equal
 
 
 def infer_stack(call: relax.Call) -> Tensor:
-    """A new dimension, as long as there are tensors."""
+    """Insert a dimension whose extent is the number of tensors."""
     infos = tensors(call)
     if infos is None:
         return result(None, None)
@@ -116,7 +116,7 @@ def infer_stack(call: relax.Call) -> Tensor:
 
 
 def infer_split(call: relax.Call) -> relax.StructInfo:
-    """The parts as a tuple; a single part is the tensor itself."""
+    """Infer a tuple of the parts; a single part is the tensor itself."""
     data = tensor(call, 0)
     parts = call.attrs["indices_or_sections"]
     number = parts if isinstance(parts, int) else len(parts) + 1
@@ -142,15 +142,15 @@ def split_parts(call: relax.Call, extent: tir.Expr, parts: Any) -> list[tuple[ti
         each = simplify(construct.floordiv(construct.add(extent, int64(parts - 1)), int64(parts)))
         last = simplify(construct.sub(extent, construct.mul(each, int64(parts - 1))))
         if known_larger(simplify(construct.mul(each, int64(parts - 1))), extent):
-            fail(call, "E0445", f"an extent of {extent.value} has no {parts} parts")  # type: ignore[attr-defined]
+            fail(call, "E0445", f"an extent of {extent.value} cannot be split into {parts} parts")  # type: ignore[attr-defined]
         begins = [simplify(construct.mul(each, int64(i))) for i in range(parts)]
         return [(b, each) for b in begins[:-1]] + [(begins[-1], last)]
     edges: list[tir.Expr] = [int64(0), *(int64(p) if isinstance(p, int) else p for p in parts), extent]
     known = extents(call)
-    return [(low, _part(low, high, extent, known)) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    return [(low, _section_extent(low, high, extent, known)) for low, high in zip(edges[:-1], edges[1:], strict=True)]
 
 
-def _part(low: tir.Expr, high: tir.Expr, extent: tir.Expr, known: Analyzer) -> tir.Expr:
+def _section_extent(low: tir.Expr, high: tir.Expr, extent: tir.Expr, known: Analyzer) -> tir.Expr:
     """max(0, min(high, extent) - min(low, extent)), each clamped at 0."""
     if isinstance(low, tir.IntImm) and isinstance(high, tir.IntImm) and low.value == high.value:
         return int64(0)
@@ -168,7 +168,7 @@ def _clamp(value: tir.Expr, extent: tir.Expr) -> tir.Expr:
 
 
 def infer_meshgrid(call: relax.Call) -> relax.StructInfo:
-    """One grid for each vector, all of one shape; `xy` has the first two dimensions in turn."""
+    """Infer one grid per vector, all of one shape; indexing `xy` swaps the first two dimensions."""
     infos = tensors(call)
     if infos is None:
         return relax.ObjectStructInfo()
@@ -191,11 +191,11 @@ def infer_meshgrid(call: relax.Call) -> relax.StructInfo:
 
 # ---------------------------------------------------------------- lowering
 
-_FEW = 16  # tensors that are looked through one after the other
+_MAX_LINEAR = 16  # tensors up to which the select chain is linear; beyond, it is a binary search
 
 
 def concat(parts: Sequence[te.Tensor], at: int) -> te.Tensor:
-    """One tensor after the other along an axis."""
+    """Concatenate tensors along an axis."""
     dims = list(parts[0].buffer.shape)
     for part in parts[1:]:
         dims[at] = construct.add(dims[at], part.buffer.shape[at])
@@ -208,17 +208,17 @@ def concat(parts: Sequence[te.Tensor], at: int) -> te.Tensor:
     def element(*i: Any) -> Any:
         index = raw(i[at])
 
-        def among(first: int, last: int) -> Any:
-            """The element, which is of one of the parts from `first` to before `last`."""
+        def select_part(first: int, last: int) -> Any:
+            """Select the element from the parts `first` to `last` - 1, by comparisons with their starts."""
             if last - first == 1:
                 moved = i[at] if first == 0 else Scalar(construct.sub(index, starts[first - 1]))
                 return parts[first](*i[:at], moved, *i[at + 1 :])
-            # one after the other, or, of many, by halves
-            split = last - 1 if last - first <= _FEW else (first + last) // 2
+            # a linear chain, or a binary search over many parts
+            split = last - 1 if last - first <= _MAX_LINEAR else (first + last) // 2
             moved = Scalar(construct.sub(index, starts[split - 1]))
-            return te.if_then_else(moved >= 0, among(split, last), among(first, split))
+            return te.if_then_else(moved >= 0, select_part(split, last), select_part(first, split))
 
-        return among(0, len(parts))
+        return select_part(0, len(parts))
 
     return topi.compute_ax(dims, element, "T_concat")
 
@@ -247,22 +247,24 @@ def _lower_split(call: relax.Call, x: te.Tensor) -> Any:
     pieces = []
     for begin, extent in split_parts(call, x.buffer.shape[at], parts):
         shape = [*x.buffer.shape[:at], extent, *x.buffer.shape[at + 1 :]]
-        pieces.append(topi.compute_ax(shape, _moved(x, at, begin), name))
+        pieces.append(topi.compute_ax(shape, _offset_by(x, at, begin), name))
     return pieces[0] if len(pieces) == 1 else tuple(pieces)
 
 
-def _moved(x: te.Tensor, at: int, begin: tir.Expr) -> Any:
+def _offset_by(x: te.Tensor, at: int, begin: tir.Expr) -> Any:
     return lambda *i: x(*i[:at], Scalar(construct.add(raw(i[at]), begin)), *i[at + 1 :])
 
 
 def _lower_meshgrid(call: relax.Call, parts: Sequence[te.Tensor]) -> Any:
-    turned = [1, 0] if call.attrs["indexing"] == "xy" and len(parts) > 1 else [0, 1]
-    order = [*turned, *range(2, len(parts))][: len(parts)]
+    first_two = [1, 0] if call.attrs["indexing"] == "xy" and len(parts) > 1 else [0, 1]
+    order = [*first_two, *range(2, len(parts))][: len(parts)]
     shape = [parts[a].buffer.shape[0] for a in order]
-    return tuple(topi.compute_ax(shape, _along(part, a), "T_meshgrid") for part, a in zip(parts, order, strict=True))
+    return tuple(
+        topi.compute_ax(shape, _grid_element(part, a), "T_meshgrid") for part, a in zip(parts, order, strict=True)
+    )
 
 
-def _along(x: te.Tensor, at: int) -> Any:
+def _grid_element(x: te.Tensor, at: int) -> Any:
     return lambda *i: x(i[at])
 
 

@@ -1,4 +1,4 @@
-"""`R.layout_transform`: the elements of a tensor at the places that an index map says."""
+"""`R.layout_transform`: permute, split and pad a tensor by an index map."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from mlcc.te.scalar import Scalar, raw
 
 
 def _index_map(call: relax.Call, ndim: int) -> tir.IndexMap:
-    given = call.attrs["index_map"]
-    if not isinstance(given, tir.IndexMap):
+    stated = call.attrs["index_map"]
+    if not isinstance(stated, tir.IndexMap):
         fail(call, "E0442", "`index_map` must be an index map, such as `lambda i, j: (j, i)`")
-    if len(given.indices) != ndim:
-        fail(call, "E0445", f"the index map takes {len(given.indices)} indices, the tensor has {ndim} dimensions")
-    wide = {v: tir.Var(v.name, INT64) for v in given.indices}
-    back = None if given.inverse is None else _wide(given.inverse)
-    return tir.IndexMap(tuple(wide.values()), tuple(_int64(substitute(e, wide)) for e in given.result), back)
+    if len(stated.indices) != ndim:
+        fail(call, "E0445", f"the index map takes {len(stated.indices)} indices, the tensor has {ndim} dimensions")
+    wide = {v: tir.Var(v.name, INT64) for v in stated.indices}
+    inverse = None if stated.inverse is None else _int64_map(stated.inverse)
+    return tir.IndexMap(tuple(wide.values()), tuple(_int64(substitute(e, wide)) for e in stated.result), inverse)
 
 
 def normalize_layout(call: relax.Call) -> relax.Call:
-    """The call with an index map in place of a Python function."""
+    """Convert an index map given as a Python function."""
     given, info = call.attrs["index_map"], call.args[0].struct_info
     if not callable(given):
         return call
@@ -38,17 +38,17 @@ def normalize_layout(call: relax.Call) -> relax.Call:
     try:
         index_map = from_func(given, ndim, dtype=INT64, wrap=Scalar)
     except (IndexMapError, TypeError, ValueError) as problem:
-        fail(call, "E0442", f"`index_map` is none: {problem}")
+        fail(call, "E0442", f"`index_map` is not an index map: {problem}")
     return replace(call, attrs=Attrs({**call.attrs, "index_map": index_map}))
 
 
-def _wide(index_map: tir.IndexMap) -> tir.IndexMap:
+def _int64_map(index_map: tir.IndexMap) -> tir.IndexMap:
     wide = {v: tir.Var(v.name, INT64) for v in index_map.indices}
     return tir.IndexMap(tuple(wide.values()), tuple(_int64(substitute(e, wide)) for e in index_map.result))
 
 
 def _int64(expr: tir.Expr) -> tir.Expr:
-    """The expression in int64 all through; its variables are so already."""
+    """Convert an expression over int64 variables to int64 throughout."""
     if isinstance(expr, tir.IntImm):
         return construct.const(expr.value, INT64)
     if isinstance(expr, tir.BinaryOp):
@@ -63,16 +63,16 @@ def _shape(call: relax.Call, index_map: tir.IndexMap, dims: Dims) -> Dims:
     try:
         return map_shape(index_map, dims)
     except IndexMapError as problem:
-        fail(call, "E0442", f"the index map does not suit the shape {shape_text(dims)}: {problem}")
+        fail(call, "E0442", f"the index map does not fit the shape {shape_text(dims)}: {problem}")
 
 
 def infer_layout_transform(call: relax.Call) -> Tensor:
-    """The shape that the map makes of the tensor's, room for padding included."""
+    """Infer the shape of the transformed tensor, including padding."""
     data = tensor(call, 0)
     pad = call.attrs["pad_value"]
     dtype = pad.struct_info.dtype if isinstance(pad, relax.PrimValue) else getattr(pad, "dtype", None)  # type: ignore[union-attr]
     if dtype is not None and data.dtype is not None and dtype is not data.dtype:
-        fail(call, "E0444", f"the padding is {dtype}, the tensor {data.dtype}")
+        fail(call, "E0444", f"the padding value is {dtype}, but the tensor is {data.dtype}")
     given = call.attrs["index_map"]
     if data.ndim < 0:
         ndim = len(given.result) if isinstance(given, tir.IndexMap) else -1
@@ -92,21 +92,21 @@ def _padding(call: relax.Call, dtype: Any) -> tir.Expr:
 
 
 def _lower_layout_transform(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    """Each place of the result takes its element, or the padding."""
+    """Compute each element of the result by the inverse map, or the pad value outside its image."""
     index_map = _index_map(call, x.ndim)
     dims = _shape(call, index_map, x.buffer.shape)
     spans = [tir.Range(construct.const(0, INT64), d) for d in x.buffer.shape]
     try:
-        back, padding = non_surjective_inverse(index_map, spans)
+        inverse, padding = non_surjective_inverse(index_map, spans)
     except IndexMapError as problem:
         fail(call, "E0442", f"the layout cannot be lowered: {problem}")
-    nothing = Scalar(_padding(call, x.dtype))
+    pad_value = Scalar(_padding(call, x.dtype))
 
     def element(*i: Any) -> Any:
-        at = dict(zip(back.indices, map(raw, i), strict=True))
-        value = x(*map(Scalar, map_indices(back, tuple(map(raw, i)))))
-        hole = substitute(padding, at)
-        return value if tir.const_int(hole) == 0 else te.if_then_else(Scalar(hole), nothing, value)
+        at = dict(zip(inverse.indices, map(raw, i), strict=True))
+        value = x(*map(Scalar, map_indices(inverse, tuple(map(raw, i)))))
+        is_padding = substitute(padding, at)
+        return value if tir.const_int(is_padding) == 0 else te.if_then_else(Scalar(is_padding), pad_value, value)
 
     return topi.compute_ax(dims, element, "te_layout_transform")
 

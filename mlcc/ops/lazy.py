@@ -1,4 +1,4 @@
-"""NumPy, loaded on first use: reading and printing programs does not need it."""
+"""Lazy import of NumPy: reading and printing programs does not need it."""
 
 from __future__ import annotations
 

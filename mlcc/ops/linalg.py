@@ -44,7 +44,7 @@ def infer_matmul(call: relax.Call) -> Tensor:
         return result(None, dtype, ndim, device)
     a, b = left.dims[-1], right.dims[-2] if right.ndim > 1 else right.dims[0]
     if known_different(a, b):
-        text = f"{shape_text(left.dims)} and {shape_text(right.dims)} do not multiply"
+        text = f"{shape_text(left.dims)} and {shape_text(right.dims)} cannot be multiplied"
         fail(call, "E0445", f"{text}: the inner extents {a.value} and {b.value} differ")  # type: ignore[attr-defined]
     batch = broadcast(call, left.dims[:-2], right.dims[:-2], "the leading dimensions")
     if batch is None:
@@ -76,7 +76,7 @@ def infer_dense(call: relax.Call) -> Tensor:
 
 
 def infer_outer(call: relax.Call) -> Tensor:
-    """Two vectors give a matrix."""
+    """Infer a matrix from two vectors."""
     left, right = tensor(call, 0), tensor(call, 1)
     dtype = same_dtype(call, (left, right))
     for number, info in enumerate((left, right), 1):
@@ -91,32 +91,32 @@ def infer_outer(call: relax.Call) -> Tensor:
 
 
 def matmul(a: te.Tensor, b: te.Tensor, dtype: DType, name: str = "matmul") -> te.Tensor:
-    """The product by NumPy's rule; products are made and added in `dtype`."""
+    """Matrix product by NumPy's broadcasting rules, accumulated in `dtype`."""
     left, right = list(a.buffer.shape), list(b.buffer.shape)
     batch_a, batch_b = left[:-2], right[:-2]
     batch = list(topi.broadcast_shape(batch_a, batch_b)) if batch_a or batch_b else []
     rows = left[-2:-1] if len(left) > 1 else []
     columns = right[-1:] if len(right) > 1 else []
-    if tir.const_int(left[-1]) == 0:  # a loop that does not run would not even initialise
+    if tir.const_int(left[-1]) == 0:  # the init would not run in a loop without iterations
         return te.compute([*batch, *rows, *columns], lambda *i: te.const(0, dtype), name=name)  # type: ignore[no-any-return]
     k = te.reduce_axis((0, Scalar(left[-1])), "k")
 
     def element(*i: Any) -> Any:
         lead = i[: len(batch)]
         row, column = i[len(batch) : len(batch) + len(rows)], i[len(i) - len(columns) :] if columns else ()
-        at_a = [*_lead(batch_a, batch, lead), *row, k]
-        at_b = [*_lead(batch_b, batch, lead), k, *column]
+        at_a = [*_batch_index(batch_a, batch, lead), *row, k]
+        at_b = [*_batch_index(batch_b, batch, lead), k, *column]
         return te.sum(_cast(a(*at_a), dtype) * _cast(b(*at_b), dtype), axis=k)
 
     products: te.Tensor = te.compute([*batch, *rows, *columns], element, name=name)
     return products
 
 
-def _lead(own: Sequence[tir.Expr], batch: Sequence[tir.Expr], at: Sequence[Any]) -> list[Any]:
-    """Indices into the leading dimensions of one operand, whose extents of 1 repeat."""
-    offset = len(batch) - len(own)
+def _batch_index(extents: Sequence[tir.Expr], batch: Sequence[tir.Expr], at: Sequence[Any]) -> list[Any]:
+    """Indices into the batch dimensions of one operand; extents of 1 are broadcast."""
+    offset = len(batch) - len(extents)
     indices = []
-    for position, extent in enumerate(own):
+    for position, extent in enumerate(extents):
         repeated = tir.const_int(extent) == 1 and tir.const_int(batch[position + offset]) != 1
         indices.append(construct.const(0, extent.dtype) if repeated else at[position + offset])
     return indices
@@ -132,7 +132,7 @@ def _lower_matmul(call: relax.Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
 
 
 def _lower_dense(call: relax.Call, a: te.Tensor, b: te.Tensor) -> te.Tensor:
-    """The weight may be stored in another layout: nobody else sees it."""
+    """Lower to a reduction; the weight is marked as free in its layout."""
     k = te.reduce_axis((0, a.shape[-1]), "k")
     products: te.Tensor = te.compute(
         (*a.buffer.shape[:-1], b.buffer.shape[0]),

@@ -19,12 +19,12 @@ from mlcc.te.scalar import Scalar, raw
 
 
 def infer_nll_loss(call: relax.Call) -> Tensor:
-    """A scalar, or with `reduction="none"` the predictions' shape without the classes."""
-    return _checked(call, 0)
+    """Infer a scalar, or with `reduction="none"` the predictions' shape without the class axis."""
+    return _check_nll(call, 0)
 
 
-def _checked(call: relax.Call, first: int) -> Tensor:
-    """Check predictions, targets and weights, the arguments from `first` on, and give the loss."""
+def _check_nll(call: relax.Call, first: int) -> Tensor:
+    """Check predictions, targets and weights, the arguments from `first` on. Return the struct info of the loss."""
     infos = [tensor(call, i) for i in range(first, len(call.args))]
     predictions, targets = infos[:2]
     weights = infos[2] if len(infos) > 2 else None
@@ -32,11 +32,13 @@ def _checked(call: relax.Call, first: int) -> Tensor:
     if reduction not in ("none", "sum", "mean"):
         fail(call, "E0442", f'`reduction` must be "none", "sum" or "mean", not "{reduction}"')
     if targets.dtype is not None and not targets.dtype.is_int:
-        fail(call, "E0444", f"the targets are places of classes: integers, not {targets.dtype}")
+        fail(call, "E0444", f"the targets are class indices: they must be integers, not {targets.dtype}")
     if predictions.ndim == 0:
         fail(call, "E0445", "the predictions need at least one dimension, that of the classes")
     if weights is not None and weights.ndim not in (-1, 1):
-        fail(call, "E0445", f"the weights have {weights.ndim} dimensions, they need one number for each class")
+        fail(
+            call, "E0445", f"the weights must be a vector of one number per class, they have {weights.ndim} dimensions"
+        )
     if predictions.ndim >= 0 and targets.ndim >= 0 and targets.ndim != predictions.ndim - 1:
         fail(call, "E0445", f"predictions of {predictions.ndim} dimensions need targets of {predictions.ndim - 1}")
     dtype = result_dtype(call, [predictions] if weights is None else [predictions, weights])
@@ -46,9 +48,9 @@ def _checked(call: relax.Call, first: int) -> Tensor:
     if any(known_different(a, b) for a, b in pairs):
         text = f"predictions {shape_text(dims)} need targets {shape_text(rest)}"
         fail(call, "E0445", f"{text}, they are {shape_text(targets.dims)}")
-    each = None if weights is None else weights.dims
-    if dims is not None and each is not None and known_different(dims[min(1, len(dims) - 1)], each[0]):
-        fail(call, "E0445", f"predictions {shape_text(dims)} and weights {shape_text(each)} differ")
+    weight_dims = None if weights is None else weights.dims
+    if dims is not None and weight_dims is not None and known_different(dims[min(1, len(dims) - 1)], weight_dims[0]):
+        fail(call, "E0445", f"predictions {shape_text(dims)} and weights {shape_text(weight_dims)} differ")
     device = device_of(infos)
     if reduction != "none":
         return result((), dtype, vdevice=device)
@@ -57,7 +59,7 @@ def _checked(call: relax.Call, first: int) -> Tensor:
 
 def infer_nll_loss_backward(call: relax.Call) -> relax.StructInfo:
     """The predictions' own shape."""
-    gradient, loss = tensor(call, 0), _checked(call, 1)
+    gradient, loss = tensor(call, 0), _check_nll(call, 1)
     if gradient.ndim >= 0 and loss.ndim >= 0 and gradient.ndim != loss.ndim:
         fail(call, "E0445", f"the gradient of the loss has {gradient.ndim} dimensions, the loss has {loss.ndim}")
     return tensor(call, 1)
@@ -71,24 +73,24 @@ def _ones(predictions: te.Tensor) -> te.Tensor:
     return topi.compute_ax([count], lambda i: te.const(1, predictions.dtype), "T_full")
 
 
-def _at(i: Any, c: Any) -> list[Any]:
+def _prediction_index(i: Any, c: Any) -> list[Any]:
     """Return the index of the prediction for class `c` of the target at `i`: the class axis follows the batch axis."""
     return [*i[:1], c, *i[1:]]
 
 
-def _weighed(call: relax.Call, targets: te.Tensor, value: Any, dtype: Any) -> te.Tensor:
-    """`value(indices, class)` for each target but those of `ignore_index`, which may stand for no class at all."""
+def _per_target(call: relax.Call, targets: te.Tensor, value: Any, dtype: Any) -> te.Tensor:
+    """Compute `value(indices, class)` for each target, 0 for targets equal to `ignore_index`."""
     ignored = call.attrs["ignore_index"]
 
     def element(*i: Any) -> Any:
         c = targets(*i)
-        told = Scalar(construct.not_equal(raw(c), ignored))
-        return te.if_then_else(told, value(i, c), te.const(0, dtype))
+        counted = Scalar(construct.not_equal(raw(c), ignored))
+        return te.if_then_else(counted, value(i, c), te.const(0, dtype))
 
     return topi.compute_ax(targets.shape, element, "nll_loss")
 
 
-def _total(x: te.Tensor) -> te.Tensor:
+def _sum_all(x: te.Tensor) -> te.Tensor:
     return reduce_with(te.sum, x, range(x.ndim)) if x.ndim else x
 
 
@@ -98,34 +100,37 @@ def _lower_nll_loss(
     guard.floats_only(predictions.dtype)
     factors = _ones(predictions) if weights is None else weights
     dtype, reduction = predictions.dtype, call.attrs["reduction"]
-    loss = _weighed(
-        call, targets, lambda i, c: Scalar(construct.negate(raw(predictions(*_at(i, c))))) * factors(c), dtype
+    loss = _per_target(
+        call,
+        targets,
+        lambda i, c: Scalar(construct.negate(raw(predictions(*_prediction_index(i, c))))) * factors(c),
+        dtype,
     )
     if reduction == "none":
         return loss
     if reduction == "sum":
-        return _total(loss)
-    used = _weighed(call, targets, lambda i, c: factors(c), dtype)
-    return topi.divide(_total(loss), _total(used))
+        return _sum_all(loss)
+    target_weights = _per_target(call, targets, lambda i, c: factors(c), dtype)
+    return topi.divide(_sum_all(loss), _sum_all(target_weights))
 
 
 def _lower_nll_loss_backward(
     call: relax.Call, gradient: te.Tensor, predictions: te.Tensor, targets: te.Tensor, weights: te.Tensor | None = None
 ) -> te.Tensor:
-    """-weight at the class of each target, times what comes back to its loss."""
+    """Scale -weight at the class of each target by the incoming gradient of its loss."""
     guard.floats_only(predictions.dtype)
     factors = _ones(predictions) if weights is None else weights
     dtype, reduction = predictions.dtype, call.attrs["reduction"]
-    used = _weighed(call, targets, lambda i, c: factors(c), dtype)
-    total = _total(used) if reduction == "mean" else None
+    target_weights = _per_target(call, targets, lambda i, c: factors(c), dtype)
+    weight_sum = _sum_all(target_weights) if reduction == "mean" else None
 
     def element(*i: Any) -> Any:
-        own = 0 if predictions.ndim == 1 else 1
-        place = (*i[:own], *i[own + 1 :])
-        back = gradient(*place) if reduction == "none" else gradient()
-        share = back if total is None else back / total()
-        hit = Scalar(construct.equal(raw(i[own]), raw(targets(*place))))
-        return te.select(hit, Scalar(construct.negate(raw(used(*place)))) * share, te.const(0, dtype))
+        class_axis = 0 if predictions.ndim == 1 else 1
+        place = (*i[:class_axis], *i[class_axis + 1 :])
+        incoming = gradient(*place) if reduction == "none" else gradient()
+        share = incoming if weight_sum is None else incoming / weight_sum()
+        is_target = Scalar(construct.equal(raw(i[class_axis]), raw(targets(*place))))
+        return te.select(is_target, Scalar(construct.negate(raw(target_weights(*place)))) * share, te.const(0, dtype))
 
     pred_grad: te.Tensor = te.compute(predictions.shape, element, name="pred_grad")
     return pred_grad
@@ -136,35 +141,38 @@ def _lower_nll_loss_backward(
 
 def _np_weights(call: relax.Call, predictions: Any, targets: Any, weights: Any) -> tuple[Any, Any]:
     """The class of each target, 0 for those that are ignored, and its weight."""
-    told = targets != call.attrs["ignore_index"]
-    own = min(1, predictions.ndim - 1)
-    count = predictions.shape[own]
-    classes = np.where(told, targets, 0)
-    places(targets[told], count, own, False)
-    each = np.ones(count, predictions.dtype) if weights is None else weights
-    return classes, np.where(told, each[classes] if count else 0, 0)
+    counted = targets != call.attrs["ignore_index"]
+    class_axis = min(1, predictions.ndim - 1)
+    count = predictions.shape[class_axis]
+    classes = np.where(counted, targets, 0)
+    places(targets[counted], count, class_axis, False)
+    class_weights = np.ones(count, predictions.dtype) if weights is None else weights
+    return classes, np.where(counted, class_weights[classes] if count else 0, 0)
 
 
 def _np_nll_loss(call: relax.Call, predictions: Any, targets: Any, weights: Any = None) -> Any:
     guard.floats_only(predictions.dtype)
-    classes, used = _np_weights(call, predictions, targets, weights)
-    own = 0 if predictions.ndim == 1 else 1
-    picked = np.squeeze(np.take_along_axis(predictions, np.expand_dims(classes, own), own), own)
-    loss = np.where(targets != call.attrs["ignore_index"], -picked * used, 0)
+    classes, target_weights = _np_weights(call, predictions, targets, weights)
+    class_axis = 0 if predictions.ndim == 1 else 1
+    picked = np.squeeze(np.take_along_axis(predictions, np.expand_dims(classes, class_axis), class_axis), class_axis)
+    loss = np.where(targets != call.attrs["ignore_index"], -picked * target_weights, 0)
     reduction = call.attrs["reduction"]
     if reduction == "none":
         return loss
-    return np.sum(loss) if reduction == "sum" else np.sum(loss) / np.sum(used)
+    return np.sum(loss) if reduction == "sum" else np.sum(loss) / np.sum(target_weights)
 
 
 def _np_nll_loss_backward(call: relax.Call, gradient: Any, predictions: Any, targets: Any, weights: Any = None) -> Any:
     guard.floats_only(predictions.dtype)
-    classes, used = _np_weights(call, predictions, targets, weights)
-    own = 0 if predictions.ndim == 1 else 1
-    share = gradient / np.sum(used) if call.attrs["reduction"] == "mean" else gradient
+    classes, target_weights = _np_weights(call, predictions, targets, weights)
+    class_axis = 0 if predictions.ndim == 1 else 1
+    share = gradient / np.sum(target_weights) if call.attrs["reduction"] == "mean" else gradient
     pred_grad = np.zeros_like(predictions)
     np.put_along_axis(
-        pred_grad, np.expand_dims(classes, own), np.expand_dims(-used * share, own).astype(pred_grad.dtype), own
+        pred_grad,
+        np.expand_dims(classes, class_axis),
+        np.expand_dims(-target_weights * share, class_axis).astype(pred_grad.dtype),
+        class_axis,
     )
     return pred_grad
 

@@ -1,4 +1,4 @@
-"""Operators that move the elements of one tensor: reshapes, transposes, repeats."""
+"""Shape manipulation of one tensor: reshape, transpose, squeeze, repeat, tile."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def infer_reshape(call: relax.Call) -> Tensor:
 
 
 def normalize_reshape(call: relax.Call) -> relax.Call:
-    """Replace 0 (the extent that stands there) and -1 (what is left) in the shape."""
+    """Replace 0 (copy the extent) and -1 (infer the extent) in the shape."""
     from mlcc.ir.node import replace
     from mlcc.ops.values import shape_expr
 
@@ -83,33 +83,33 @@ def normalize_reshape(call: relax.Call) -> relax.Call:
     for at, number in enumerate(numbers):
         if number == 0:
             if dims is None or at >= len(dims):
-                fail(call, "E0445", f"there is no dimension {at} whose extent 0 could stand for")
+                fail(call, "E0445", f"the extent 0 stands for dimension {at}, which the tensor does not have")
             extents[at] = dims[at]
         elif number is not None and number < -1:
-            fail(call, "E0445", f"an extent of {number} in the shape {shape_text(target.values)}")
+            fail(call, "E0445", f"the shape {shape_text(target.values)} has an extent of {number}")
     if numbers.count(-1) > 1:
         fail(call, "E0445", "only one extent may be -1")
     if -1 in numbers:
         if dims is None:
             fail(call, "E0445", "an extent of -1 needs a tensor of known shape")
         at = numbers.index(-1)
-        left, given = _cancel(list(dims), [v for i, v in enumerate(extents) if i != at])
-        others = product(given)
+        left, target_rest = _cancel(list(dims), [v for i, v in enumerate(extents) if i != at])
+        others = product(target_rest)
         if tir.const_int(others) == 0:
             fail(call, "E0445", f"-1 is ambiguous in {shape_text(target.values)}: the other extents multiply to 0")
         extents[at] = simplify(construct.floordiv(product(left), others))
     return replace(call, args=(call.args[0], shape_expr(extents, target.span)))
 
 
-def _cancel(have: list[tir.Expr], given: list[tir.Expr]) -> tuple[list[tir.Expr], list[tir.Expr]]:
-    """Without the symbolic extents that both have."""
+def _cancel(have: list[tir.Expr], target: list[tir.Expr]) -> tuple[list[tir.Expr], list[tir.Expr]]:
+    """Remove the symbolic extents that both lists have."""
     rest = []
-    for extent in given:
-        twin = None if isinstance(extent, tir.IntImm) else next((h for h in have if prove_equal(h, extent)), None)
-        if twin is None:
+    for extent in target:
+        match = None if isinstance(extent, tir.IntImm) else next((h for h in have if prove_equal(h, extent)), None)
+        if match is None:
             rest.append(extent)
         else:
-            have.remove(twin)
+            have.remove(match)
     return have, rest
 
 
@@ -131,13 +131,13 @@ def infer_expand_dims(call: relax.Call) -> Tensor:
     return result([int64(1) if i in places else next(rest) for i in range(ndim)], data.dtype, vdevice=data.vdevice)
 
 
-def _squeezed(call: relax.Call, data: Tensor) -> tuple[int, ...] | None:
-    """The axes that go; None if that cannot be known."""
-    given = call.attrs["axis"]
-    if given is not None:
+def _squeezed_axes(call: relax.Call, data: Tensor) -> tuple[int, ...] | None:
+    """The axes to remove; None if unknown."""
+    stated = call.attrs["axis"]
+    if stated is not None:
         if data.ndim < 0:
             return None
-        places = axes(call, given, data.ndim)
+        places = axes(call, stated, data.ndim)
         if data.dims is None:
             return places
         return tuple(a for a in places if is_one(data.dims[a]) or not isinstance(data.dims[a], tir.IntImm))
@@ -147,14 +147,14 @@ def _squeezed(call: relax.Call, data: Tensor) -> tuple[int, ...] | None:
 
 
 def infer_squeeze(call: relax.Call) -> Tensor:
-    """Without the dimensions at `axis`, or all of extent 1; an extent known to be another stays."""
+    """Infer the shape without the dimensions at `axis`, or all of extent 1; dimensions known to be larger stay."""
     data = tensor(call, 0)
-    gone = _squeezed(call, data)
-    if gone is None:
+    removed = _squeezed_axes(call, data)
+    if removed is None:
         return result(None, data.dtype, -1, data.vdevice)
     if data.dims is None:
-        return result(None, data.dtype, data.ndim - len(gone), data.vdevice)
-    return result([d for i, d in enumerate(data.dims) if i not in gone], data.dtype, vdevice=data.vdevice)
+        return result(None, data.dtype, data.ndim - len(removed), data.vdevice)
+    return result([d for i, d in enumerate(data.dims) if i not in removed], data.dtype, vdevice=data.vdevice)
 
 
 def infer_broadcast_to(call: relax.Call) -> Tensor:
@@ -175,7 +175,7 @@ def infer_broadcast_to(call: relax.Call) -> Tensor:
 
 
 def plain_product(dims: Dims) -> tir.Expr:
-    """The number of elements, multiplied from the left with constants folded only."""
+    """The number of elements as a left-to-right product; only constants are folded."""
     total: tir.Expr = int64(1)
     for extent in dims:
         total = construct.mul(total, extent)
@@ -203,36 +203,36 @@ def infer_flip(call: relax.Call) -> Tensor:
 def infer_repeat(call: relax.Call) -> Tensor:
     """The extent at `axis` times `repeats`; without an axis the flattened tensor."""
     data = tensor(call, 0)
-    times, at = call.attrs["repeats"], call.attrs["axis"]
-    if times < 0:
-        fail(call, "E0442", f"`repeats` must not be negative: {times}")
+    repeats, at = call.attrs["repeats"], call.attrs["axis"]
+    if repeats < 0:
+        fail(call, "E0442", f"`repeats` must not be negative: {repeats}")
     if at is None:
         if data.dims is None:
             return result(None, data.dtype, 1, data.vdevice)
-        total = simplify(construct.mul(product(data.dims), int64(times)))
+        total = simplify(construct.mul(product(data.dims), int64(repeats)))
         return result((total,), data.dtype, vdevice=data.vdevice)
     if data.ndim < 0:
         return result(None, data.dtype, -1, data.vdevice)
     place = axis(call, at, data.ndim)
     if data.dims is None:
         return data
-    dims = [simplify(construct.mul(d, int64(times))) if i == place else d for i, d in enumerate(data.dims)]
+    dims = [simplify(construct.mul(d, int64(repeats))) if i == place else d for i, d in enumerate(data.dims)]
     return result(dims, data.dtype, vdevice=data.vdevice)
 
 
 def infer_tile(call: relax.Call) -> Tensor:
     """Extents times `repeats`, aligned at the last dimension."""
     data = tensor(call, 0)
-    times = call.attrs["repeats"]
-    if any(t < 0 for t in times):
-        fail(call, "E0442", f"`repeats` must not be negative: {list(times)}")
+    repeats = call.attrs["repeats"]
+    if any(t < 0 for t in repeats):
+        fail(call, "E0442", f"`repeats` must not be negative: {list(repeats)}")
     if data.ndim < 0:
         return result(None, data.dtype, -1, data.vdevice)
-    ndim = max(data.ndim, len(times))
+    ndim = max(data.ndim, len(repeats))
     if data.dims is None:
         return result(None, data.dtype, ndim, data.vdevice)
     dims = (int64(1),) * (ndim - data.ndim) + data.dims
-    factors = (1,) * (ndim - len(times)) + times
+    factors = (1,) * (ndim - len(repeats)) + repeats
     extents = [simplify(construct.mul(d, int64(t))) for d, t in zip(dims, factors, strict=True)]
     return result(extents, data.dtype, vdevice=data.vdevice)
 
@@ -247,7 +247,7 @@ def _lower_permute_dims(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 
 def reshape(x: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
-    """The elements in row-major order, in another shape."""
+    """Reshape in row-major order."""
     dims = [raw(d) for d in shape]
     if any(tir.const_int(d) == 0 for d in dims):
         return topi.compute_ax(dims, lambda *i: Scalar(construct.const(0, x.dtype)), "T_reshape")
@@ -285,11 +285,11 @@ def _lower_expand_dims(call: relax.Call, x: te.Tensor) -> te.Tensor:
 def _lower_squeeze(call: relax.Call, x: te.Tensor) -> te.Tensor:
     info = call.args[0].struct_info
     assert isinstance(info, relax.TensorStructInfo)
-    gone = _squeezed(call, info) or ()
+    removed = _squeezed_axes(call, info) or ()
 
     def element(*i: Any) -> Any:
         rest = iter(i)
-        return x(*(construct.const(0, x.buffer.shape[a].dtype) if a in gone else next(rest) for a in range(x.ndim)))
+        return x(*(construct.const(0, x.buffer.shape[a].dtype) if a in removed else next(rest) for a in range(x.ndim)))
 
     return topi.compute_ax(result_dims(call), element, "T_squeeze")
 
@@ -306,15 +306,15 @@ def _lower_flip(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 
 def _lower_repeat(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    times, at = call.attrs["repeats"], call.attrs["axis"]
+    repeats, at = call.attrs["repeats"], call.attrs["axis"]
     if at is None:
         x, at = reshape(x, (plain_product(x.buffer.shape),)), 0
     at %= x.ndim
     dims = list(x.buffer.shape)
-    dims[at] = construct.mul(int64(times), dims[at])
+    dims[at] = construct.mul(int64(repeats), dims[at])
 
     def element(*i: Any) -> Any:
-        return x(*i[:at], i[at] // times if times else i[at], *i[at + 1 :])
+        return x(*i[:at], i[at] // repeats if repeats else i[at], *i[at + 1 :])
 
     return topi.compute_ax(dims, element, "T_repeat")
 
@@ -334,9 +334,9 @@ def _lower_tile(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 
 def _np_squeeze(call: relax.Call, x: Any) -> Any:
-    given = call.attrs["axis"]
-    gone = [a % x.ndim for a in given] if given is not None else list(range(x.ndim))
-    return x.reshape([d for a, d in enumerate(x.shape) if a not in gone or d != 1])
+    stated = call.attrs["axis"]
+    removed = [a % x.ndim for a in stated] if stated is not None else list(range(x.ndim))
+    return x.reshape([d for a, d in enumerate(x.shape) if a not in removed or d != 1])
 
 
 def _np_expand_dims(call: relax.Call, x: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Sorting by many threads: one for each element, as GPUs want it.
+"""Parallel merge sort with one thread per element, for GPUs.
 
-Runs of RUN elements are sorted by counting: an element's place is the number of those that come before it. Two runs
-become one in the same way, now with a binary search: an element's place is its own in its run, plus that of the first
-element of the other run that does not come before it. All orders are stable, and NaN is above all numbers.
+Runs of RUN elements are sorted by rank: an element's position is the number of elements that sort before it. Two runs
+are merged in the same way by binary search: an element's position is that in its own run, plus the number of elements
+of the other run that sort before it. The sort is stable, and NaN is greater than all numbers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mlcc.te import statements as code
 from mlcc.te.scalar import Scalar
 from mlcc.te.statements import Cells
 
-# An element is compared with all of so many neighbours: what the threads of a warp read lies side by side.
+# The length of the runs sorted by rank; the elements that a warp compares are contiguous.
 RUN = 32
-_MOST = 40  # no row has more than 2**_MOST elements
+_LOG2_MAX_ELEMENTS = 40  # no row has more than 2**_MOST elements
 _STATE, _LOW = 7, 5
 
 Place = Callable[[Any], tuple[Any, ...]]  # the indices of element k of a row
@@ -36,22 +36,22 @@ def before(a: Scalar, b: Scalar, descending: bool) -> Any:
 
 
 class Rows:
-    """The rows of a tensor over the axes `gone`, which are taken as one: `outer` are the extents of the others."""
+    """The rows of a tensor along `reduced_axes`, which are flattened to one axis."""
 
-    def __init__(self, x: te.Tensor, gone: Sequence[int]) -> None:
-        self.axes = [a for a in range(x.ndim) if a not in gone]
-        self.gone = [a for a in range(x.ndim) if a in gone]
+    def __init__(self, x: te.Tensor, reduced_axes: Sequence[int]) -> None:
+        self.axes = [a for a in range(x.ndim) if a not in reduced_axes]
+        self.reduced_axes = [a for a in range(x.ndim) if a in reduced_axes]
         self.shape = x.shape
         self.count = Scalar(product([construct.cast(INT64, x.buffer.shape[a]) for a in self.axes]))
-        self.extent = Scalar(product([construct.cast(INT64, x.buffer.shape[a]) for a in self.gone]))
+        self.extent = Scalar(product([construct.cast(INT64, x.buffer.shape[a]) for a in self.reduced_axes]))
 
     def at(self, row: Any, k: Any) -> tuple[Any, ...]:
         """The indices of element k of a row."""
-        indices = self._split(row, self.axes) | self._split(k, self.gone)
+        indices = self._split(row, self.axes) | self._split(k, self.reduced_axes)
         return tuple(indices[a] for a in range(len(self.shape)))
 
     def outer(self, row: Any, keep: bool) -> tuple[Any, ...]:
-        """The indices of a row's one result: 0 along the axes that are gone, if those are kept."""
+        """The indices of a row's single result: 0 along the reduced axes if they are kept."""
         indices = self._split(row, self.axes)
         return tuple(indices.get(a, 0) for a in range(len(self.shape)) if keep or a in indices)
 
@@ -65,7 +65,7 @@ class Rows:
 
 
 class Order:
-    """The statements that sort rows of `extent` elements in scratch memory, with their places if wanted."""
+    """Emit statements that sort rows of `extent` elements in scratch memory, with their indices on request."""
 
     def __init__(self, rows: Any, extent: Any, dtype: DType, descending: bool, places: bool) -> None:
         self.rows, self.extent = rows, extent
@@ -74,8 +74,8 @@ class Order:
         place = INT32 if known is not None and known < 1 << 31 else INT64
         self.keys = code.scratch("keys", (2, self.rows, self.extent), dtype)
         self.places = code.scratch("places", (2, self.rows, self.extent), place) if places else None
-        # What a thread knows, in memory of its own, so that it is computed once: in a merge its row, its place there,
-        # where the run starts, where its neighbour does, where that ends, and what is left of a search.
+        # Values that a thread computes once and keeps in local memory: in a merge its row, its position there, the start
+        # of its run, the start and end of the neighbouring run, and the bounds of the binary search.
         self.rank = code.scratch("rank", (1,), scope="local")
         self.states = [code.scratch(f"state_{half}", (_STATE,), scope="local") for half in (0, 1)]
 
@@ -85,18 +85,18 @@ class Order:
         return tuple(c.buffer for c in cells)
 
     def each(self, body: Callable[[Scalar, Scalar], Any]) -> Any:
-        """`body(row, k)` by a thread for each element."""
+        """Emit `body(row, k)` with one thread per element."""
         if tir.const_int(self.rows.expr) == 1:
             return code.threads(self.extent, lambda i: body(Scalar(int64(0)), i))
         return code.threads(self.rows * self.extent, lambda i: body(i // self.extent, i % self.extent))
 
     def sort(self, value: Callable[[Scalar, Scalar], Scalar]) -> Any:
-        """Sort the rows of `value(row, k)`: the result is `key` and `place`."""
+        """Sort the rows of `value(row, k)`; `key` and `place` read the result."""
         known = tir.const_int(self.extent.expr)
-        most = 1 << _MOST if known is None else known
-        times = next(n for n in range(_MOST) if RUN << (2 * n) >= most)
-        merges = code.loop(times, self._twice, "merge") if times else ()
-        return self.each(lambda row, k: self._count(value, row, k)), merges
+        max_extent = 1 << _LOG2_MAX_ELEMENTS if known is None else known
+        merge_pairs = next(n for n in range(_LOG2_MAX_ELEMENTS) if RUN << (2 * n) >= max_extent)
+        merges = code.loop(merge_pairs, self._merge_twice, "merge") if merge_pairs else ()
+        return self.each(lambda row, k: self._sort_run(value, row, k)), merges
 
     def key(self, row: Any, k: Any) -> Scalar:
         return self.keys[0, row, k]
@@ -105,11 +105,11 @@ class Order:
         assert self.places is not None
         return self.places[0, row, k]
 
-    def _put(self, half: Any, row: Any, to: Any, key: Scalar, place: Any) -> Any:
+    def _store(self, half: Any, row: Any, to: Any, key: Scalar, place: Any) -> Any:
         stores = [self.keys.set(key, half, row, to)]
         return [*stores, self.places.set(place.astype(self.places.dtype), half, row, to)] if self.places else stores
 
-    def _count(self, value: Callable[[Scalar, Scalar], Scalar], row: Scalar, k: Scalar) -> Any:
+    def _sort_run(self, value: Callable[[Scalar, Scalar], Scalar], row: Scalar, k: Scalar) -> Any:
         start = k // RUN * RUN
 
         def compare(j: Scalar) -> Any:
@@ -123,11 +123,11 @@ class Order:
         return (
             self.rank.set(0, 0),
             code.loop(size, compare, "j"),
-            self._put(0, row, start + self.rank[0], value(row, k), k),
+            self._store(0, row, start + self.rank[0], value(row, k), k),
         )
 
-    def _twice(self, number: Scalar) -> Any:
-        """Two merges, so that the result is where the start was; the second one may have nothing to do."""
+    def _merge_twice(self, number: Scalar) -> Any:
+        """Merge twice, so that the result is in the same half as the input; the second merge may copy only."""
         width = Scalar(int64(RUN)) << (number * 2)
 
         def merge(half: int) -> Any:
@@ -148,13 +148,15 @@ class Order:
             return at.set(first, _LOW), at.set(last, _LOW + 1), code.repeat(low < high, step)
 
         known = (row, k, k - k % (width * 2), te.min(start + width, self.extent), te.min(middle + width, self.extent))
-        level = te.logical_not(before(mine, other, self.descending))  # of equal ones the left run's come first
+        level = te.logical_not(
+            before(mine, other, self.descending)
+        )  # stable: of equal elements, those of the left run come first
         left = search(middle, end, before(other, mine, self.descending))
         old = self.places[half, here, place] if self.places else place
         return (
             [at.set(value, number) for number, value in enumerate(known)],
             code.when(place < middle, left, search(start, middle, level)),
-            self._put(1 - half, here, place + low - middle, mine, old),
+            self._store(1 - half, here, place + low - middle, mine, old),
         )
 
 
@@ -162,14 +164,14 @@ class Order:
 
 
 def sort(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    return _ordered(call, x, "T_sort", x.dtype, False)
+    return _sort_rows(call, x, "T_sort", x.dtype, False)
 
 
 def argsort(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    return _ordered(call, x, "T_argsort", DType.of(call.attrs["dtype"]), True)
+    return _sort_rows(call, x, "T_argsort", DType.of(call.attrs["dtype"]), True)
 
 
-def _ordered(call: relax.Call, x: te.Tensor, name: str, dtype: DType, places: bool) -> te.Tensor:
+def _sort_rows(call: relax.Call, x: te.Tensor, name: str, dtype: DType, places: bool) -> te.Tensor:
     rows = Rows(x, [call.attrs["axis"] % x.ndim])
     order = Order(rows.count, rows.extent, x.dtype, call.attrs["descending"], places)
 
@@ -186,7 +188,7 @@ def _ordered(call: relax.Call, x: te.Tensor, name: str, dtype: DType, places: bo
 
 
 def topk(call: relax.Call, x: te.Tensor) -> Any:
-    """The first of all in order; -1 and 0 where there are fewer than wanted."""
+    """The first k of the sorted elements; missing ones are 0 with index -1."""
     at, kind = call.attrs["axis"] % x.ndim, call.attrs["ret_type"]
     info = call.struct_info.fields[0] if kind == "both" else call.struct_info  # type: ignore[union-attr]
     assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
@@ -219,11 +221,13 @@ def topk(call: relax.Call, x: te.Tensor) -> Any:
 def median(call: relax.Call, x: te.Tensor) -> Any:
     """Return the median, the lower of two middle elements; NaN (or 0) at index -1 for an empty row."""
     given, keep = call.attrs["axis"], call.attrs["keepdims"]
-    gone = list(range(x.ndim)) if given is None else [a % x.ndim for a in given]
+    reduced_axes = list(range(x.ndim)) if given is None else [a % x.ndim for a in given]
     single = given is not None and len(given) == 1
-    rows = Rows(x, gone)
+    rows = Rows(x, reduced_axes)
     order = Order(rows.count, rows.extent, x.dtype, False, single)
-    dims = tuple(int64(1) if a in gone else d for a, d in enumerate(x.buffer.shape) if keep or a not in gone)
+    dims = tuple(
+        int64(1) if a in reduced_axes else d for a, d in enumerate(x.buffer.shape) if keep or a not in reduced_axes
+    )
     nothing = [construct.const(float("nan") if x.dtype.is_float else 0, x.dtype), construct.const(-1, INT64)]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:

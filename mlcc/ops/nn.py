@@ -61,7 +61,7 @@ def infer_cross_entropy(call: relax.Call) -> Tensor:
 
 
 def infer_batch_flatten(call: relax.Call) -> Tensor:
-    """(n, all the rest)."""
+    """Infer (n, product of the other extents)."""
     data = tensor(call, 0)
     if data.ndim == 2:
         return data
@@ -76,7 +76,7 @@ def infer_batch_flatten(call: relax.Call) -> Tensor:
 
 
 def infer_pixel_shuffle(call: relax.Call) -> Tensor:
-    """The last three dimensions, of which channels become rows and columns."""
+    """Infer the last three dimensions: channels are rearranged into rows and columns."""
     data, factor = tensor(call, 0), call.attrs["upscale_factor"]
     if factor <= 0:
         fail(call, "E0442", f"`upscale_factor` must be positive, not {factor}")
@@ -96,7 +96,7 @@ def infer_pixel_shuffle(call: relax.Call) -> Tensor:
 # ---------------------------------------------------------------- lowering: softmax
 
 
-def _without(x: te.Tensor, at: int) -> list[tir.Expr]:
+def _shape_without(x: te.Tensor, at: int) -> list[tir.Expr]:
     return [d for i, d in enumerate(x.buffer.shape) if i != at]
 
 
@@ -112,42 +112,46 @@ Element = Callable[[Scalar], Scalar]
 
 
 def number(x: Scalar) -> Scalar:
-    """An element of which a maximum may leave out NaN, as NaN comes into the result by another way."""
+    """Mark an element as not NaN for a maximum: NaN reaches the result through the exponentials anyway."""
     return Scalar(construct.call(x.dtype, "assume_number", x.expr))
 
 
 def itself(x: Scalar) -> Scalar:
-    """The element as it is."""
+    """Return the element unchanged."""
     return x
 
 
-def softmax(x: te.Tensor, at: int, seen: Element = itself) -> te.Tensor:
-    """exp(x - max) / sum along an axis, so that nothing overflows; `seen` is what the maximum is of."""
+def softmax(x: te.Tensor, at: int, max_operand: Element = itself) -> te.Tensor:
+    """Numerically stable softmax along an axis; `max_operand` is applied to elements before the maximum is taken."""
     k1, k2 = (te.reduce_axis((0, x.shape[at]), "k") for _ in range(2))
-    outer = _without(x, at)
-    most = te.compute(outer, lambda *i: te.max(seen(x(*_insert(i, at, k1))), axis=k1), name="T_softmax_maxelem")
-    power = te.compute(x.shape, lambda *i: te.exp(x(*i) - most(*_drop(i, at))), name="T_softmax_exp")
-    total = te.compute(outer, lambda *i: te.sum(power(*_insert(i, at, k2)), axis=k2), name="T_softmax_expsum")
+    outer = _shape_without(x, at)
+    maxima = te.compute(
+        outer, lambda *i: te.max(max_operand(x(*_insert(i, at, k1))), axis=k1), name="T_softmax_maxelem"
+    )
+    exponentials = te.compute(x.shape, lambda *i: te.exp(x(*i) - maxima(*_drop(i, at))), name="T_softmax_exp")
+    sums = te.compute(outer, lambda *i: te.sum(exponentials(*_insert(i, at, k2)), axis=k2), name="T_softmax_expsum")
     probabilities: te.Tensor = te.compute(
-        x.shape, lambda *i: power(*i) / total(*_drop(i, at)), name="T_softmax_norm", attrs={"axis": at}
+        x.shape, lambda *i: exponentials(*i) / sums(*_drop(i, at)), name="T_softmax_norm", attrs={"axis": at}
     )
     return probabilities
 
 
-def _lower_softmax(call: relax.Call, x: te.Tensor, seen: Element = itself) -> te.Tensor:
-    return softmax(x, call.attrs["axis"] % x.ndim, seen)
+def _lower_softmax(call: relax.Call, x: te.Tensor, max_operand: Element = itself) -> te.Tensor:
+    return softmax(x, call.attrs["axis"] % x.ndim, max_operand)
 
 
-def _lower_log_softmax(call: relax.Call, x: te.Tensor, seen: Element = itself) -> te.Tensor:
+def _lower_log_softmax(call: relax.Call, x: te.Tensor, max_operand: Element = itself) -> te.Tensor:
     """x - max - log(sum(exp(x - max)))."""
     at = call.attrs["axis"] % x.ndim
     k1, k2 = (te.reduce_axis((0, x.shape[at]), "k") for _ in range(2))
-    outer = _without(x, at)
-    most = te.compute(outer, lambda *i: te.max(seen(x(*_insert(i, at, k1))), axis=k1), name="T_softmax_maxelem")
-    total = te.compute(outer, lambda *i: te.sum(te.exp(x(*_insert(i, at, k2)) - most(*i)), axis=k2), name="compute")
+    outer = _shape_without(x, at)
+    maxima = te.compute(
+        outer, lambda *i: te.max(max_operand(x(*_insert(i, at, k1))), axis=k1), name="T_softmax_maxelem"
+    )
+    sums = te.compute(outer, lambda *i: te.sum(te.exp(x(*_insert(i, at, k2)) - maxima(*i)), axis=k2), name="compute")
     log_probabilities: te.Tensor = te.compute(
         x.shape,
-        lambda *i: x(*i) - most(*_drop(i, at)) - te.log(total(*_drop(i, at))),
+        lambda *i: x(*i) - maxima(*_drop(i, at)) - te.log(sums(*_drop(i, at))),
         name="compute",
         attrs={"axis": at},
     )
@@ -158,16 +162,16 @@ def _lower_log_softmax(call: relax.Call, x: te.Tensor, seen: Element = itself) -
 
 
 def _lower_dropout(call: relax.Call, x: te.Tensor) -> Any:
-    """Inference drops nothing."""
+    """Return the data and a mask of ones: in inference nothing is dropped."""
     mask = topi.compute_ax(x.shape, lambda *i: te.const(1, x.dtype), "T_full_like")
     return topi.elementwise(x, lambda v: v), mask
 
 
 def _lower_cross_entropy(call: relax.Call, x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """-sum(x * y), over the batch's size where there is one."""
+    """-sum(x * y), divided by the batch size if there is a batch axis."""
     guard.floats_only(x.dtype)
-    total = reduce_with(te.sum, topi.multiply(x, y), list(range(x.ndim)))
-    negative = topi.multiply(total, te.const(-1, x.dtype))
+    sums = reduce_with(te.sum, topi.multiply(x, y), list(range(x.ndim)))
+    negative = topi.multiply(sums, te.const(-1, x.dtype))
     return topi.divide(negative, count(x, [0], x.dtype)) if x.ndim > 1 else negative
 
 
@@ -189,14 +193,14 @@ def _lower_pixel_shuffle(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 def _np_softmax(call: relax.Call, x: Any) -> Any:
     at = call.attrs["axis"]
-    power = np.exp(x - np.max(x, axis=at, keepdims=True, initial=-np.inf))
-    return power / np.sum(power, axis=at, keepdims=True)
+    exponentials = np.exp(x - np.max(x, axis=at, keepdims=True, initial=-np.inf))
+    return exponentials / np.sum(exponentials, axis=at, keepdims=True)
 
 
 def _np_log_softmax(call: relax.Call, x: Any) -> Any:
     at = call.attrs["axis"]
-    moved = x - np.max(x, axis=at, keepdims=True, initial=-np.inf)
-    return moved - np.log(np.sum(np.exp(moved), axis=at, keepdims=True))
+    shifted = x - np.max(x, axis=at, keepdims=True, initial=-np.inf)
+    return shifted - np.log(np.sum(np.exp(shifted), axis=at, keepdims=True))
 
 
 def _np_pixel_shuffle(call: relax.Call, x: Any) -> Any:
@@ -215,11 +219,11 @@ def _np_cross_entropy(call: relax.Call, x: Any, y: Any) -> Any:
 OPS: dict[str, Impl] = {
     "nn.softmax": Impl(
         "data, axis: int = -1", infer_softmax, _np_softmax, _lower_softmax, FusionKind.OUT_EWISE_FUSABLE,
-        layout=layout_rules.along_axis, accurate=functools.partial(_lower_softmax, seen=number),
+        layout=layout_rules.along_axis, accurate=functools.partial(_lower_softmax, max_operand=number),
     ),
     "nn.log_softmax": Impl(
         "data, axis: int = -1", infer_softmax, _np_log_softmax, _lower_log_softmax, FusionKind.OUT_EWISE_FUSABLE,
-        free_layout=layout_rules.along_axis, accurate=functools.partial(_lower_log_softmax, seen=number),
+        free_layout=layout_rules.along_axis, accurate=functools.partial(_lower_log_softmax, max_operand=number),
     ),
     "nn.dropout": Impl(
         "data, rate: float = 0.5", infer_dropout, lambda call, x: (x, np.ones_like(x)), _lower_dropout,

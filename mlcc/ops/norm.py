@@ -29,17 +29,17 @@ from mlcc.te.scalar import Scalar, raw
 # ---------------------------------------------------------------- inference
 
 
-def _normalised(call: relax.Call, places: Sequence[int], parameters: int) -> Tensor:
-    """Check the parameters of a normalisation, which have the shape of the data at `places`."""
+def _check_parameters(call: relax.Call, norm_axes: Sequence[int], parameters: int) -> Tensor:
+    """Check that the parameters of a normalisation have the shape of the data at `norm_axes`."""
     data = tensor(call, 0)
     float_dtype(call, data)
-    where = axes(call, places, data.ndim) if data.ndim >= 0 else None
+    where = axes(call, norm_axes, data.ndim) if data.ndim >= 0 else None
     for index in range(1, parameters + 1):
         info = tensor(call, index)
         if info.dtype is not None and data.dtype is not None and info.dtype is not data.dtype:
-            fail(call, "E0444", f"argument {index + 1} is of {info.dtype}, the data of {data.dtype}")
-        if info.ndim >= 0 and info.ndim != len(places):
-            fail(call, "E0445", f"argument {index + 1} has {info.ndim} dimensions, there are {len(places)} axes")
+            fail(call, "E0444", f"argument {index + 1} is {info.dtype}, but the data are {data.dtype}")
+        if info.ndim >= 0 and info.ndim != len(norm_axes):
+            fail(call, "E0445", f"argument {index + 1} has {info.ndim} dimensions, there are {len(norm_axes)} axes")
         if where is None or data.dims is None or info.dims is None:
             continue
         wanted = [data.dims[a] for a in where]
@@ -51,80 +51,80 @@ def _normalised(call: relax.Call, places: Sequence[int], parameters: int) -> Ten
 
 def infer_layer_norm(call: relax.Call) -> Tensor:
     """The data's shape; scale and shift have that of its axes."""
-    return _normalised(call, call.attrs["axes"], 2)
+    return _check_parameters(call, call.attrs["axes"], 2)
 
 
 def infer_rms_norm(call: relax.Call) -> Tensor:
     """The data's shape; the weight has that of its axes."""
-    return _normalised(call, call.attrs["axes"], 1)
+    return _check_parameters(call, call.attrs["axes"], 1)
 
 
 def infer_channel_norm(call: relax.Call) -> Tensor:
     """The data's shape; scale and shift have one number per channel."""
-    data = _normalised(call, (call.attrs["channel_axis"],), 2)
+    data = _check_parameters(call, (call.attrs["channel_axis"],), 2)
     if data.ndim >= 0:
         axes(call, call.attrs["axes"], data.ndim)
     groups = call.attrs.get("num_groups")
     if groups is not None and data.dims is not None:
         channels = tir.const_int(data.dims[call.attrs["channel_axis"]])
         if channels is not None and (groups <= 0 or channels % groups):
-            fail(call, "E0445", f"{channels} channels cannot make {groups} groups")
+            fail(call, "E0445", f"{channels} channels cannot be divided into {groups} groups")
     return data
 
 
 def infer_batch_norm(call: relax.Call) -> relax.StructInfo:
     """The data, and the moving mean and variance."""
-    data = _normalised(call, (call.attrs["axis"],), 4)
+    data = _check_parameters(call, (call.attrs["axis"],), 4)
     return relax.TupleStructInfo((data, tensor(call, 3), tensor(call, 4)))
 
 
 # ---------------------------------------------------------------- lowering
 
 
-def _kept(i: Sequence[Any], places: Sequence[int]) -> list[Any]:
-    return [v for a, v in enumerate(i) if a not in places]
+def _outer_index(i: Sequence[Any], norm_axes: Sequence[int]) -> list[Any]:
+    return [v for a, v in enumerate(i) if a not in norm_axes]
 
 
-def _at(i: Sequence[Any], places: Sequence[int]) -> list[Any]:
-    return [i[a] for a in places]
+def _parameter_index(i: Sequence[Any], norm_axes: Sequence[int]) -> list[Any]:
+    return [i[a] for a in norm_axes]
 
 
-def _extent(x: te.Tensor, places: Sequence[int], dtype: DType) -> Scalar:
-    """The number of elements along axes: the product of the extents as floats, as in TVM; of narrow floats, which
-    would round each, the rounded product."""
+def _extent(x: te.Tensor, norm_axes: Sequence[int], dtype: DType) -> Scalar:
+    """The number of elements along axes: the product of the extents as floats, as in TVM; for narrow floats the integer
+    product, rounded once."""
     if dtype.bits < 32:
-        return Scalar(count(x, places, dtype))
+        return Scalar(count(x, norm_axes, dtype))
     number: tir.Expr = construct.const(1, dtype)
-    for a in places:
+    for a in norm_axes:
         number = construct.mul(number, raw(topi.converted(x.buffer.shape[a], dtype)))
     return Scalar(number)
 
 
-def _wide(x: te.Tensor) -> DType:
-    """float16 is normalised in float32."""
+def _compute_dtype(x: te.Tensor) -> DType:
+    """The dtype to normalise in: float32 for float16."""
     return FLOAT32 if str(x.dtype) == "float16" else x.dtype
 
 
 def _lower_layer_norm(call: relax.Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
     """(x - mean) * rsqrt(variance + epsilon) * gamma + beta."""
-    places = [a % x.ndim for a in call.attrs["axes"]]
-    dtype = _wide(x)
-    number = _extent(x, places, dtype)
-    total = comm_reduce(x, places, False, lambda i, k: te.sum(x(*i).astype(dtype), axis=k), f"{x.name}_sum")
+    norm_axes = [a % x.ndim for a in call.attrs["axes"]]
+    dtype = _compute_dtype(x)
+    number = _extent(x, norm_axes, dtype)
+    total = comm_reduce(x, norm_axes, False, lambda i, k: te.sum(x(*i).astype(dtype), axis=k), f"{x.name}_sum")
     mean = topi.elementwise_ax(total, lambda v: v / number, f"{x.name}_mean")
 
     def squared(i: list[Any], k: list[Any]) -> Any:
-        distance = x(*i).astype(dtype) - mean(*_kept(i, places))
+        distance = x(*i).astype(dtype) - mean(*_outer_index(i, norm_axes))
         return te.sum(distance * distance, axis=k)
 
-    spread = comm_reduce(x, places, False, squared, f"{x.name}_var_sum")
+    squared_sum = comm_reduce(x, norm_axes, False, squared, f"{x.name}_var_sum")
     epsilon = topi.number(call.attrs["epsilon"], dtype)
 
     def element(*i: Any) -> Any:
-        rest = _kept(i, places)
+        rest = _outer_index(i, norm_axes)
         centred = x(*i).astype(dtype) - mean(*rest)
-        scaled = (centred * te.rsqrt(spread(*rest) / number + epsilon)).astype(x.dtype)
-        return scaled * gamma(*_at(i, places)) + beta(*_at(i, places))
+        scaled = (centred * te.rsqrt(squared_sum(*rest) / number + epsilon)).astype(x.dtype)
+        return scaled * gamma(*_parameter_index(i, norm_axes)) + beta(*_parameter_index(i, norm_axes))
 
     return topi.compute_ax(x.shape, element, "T_layer_norm")
 
@@ -135,23 +135,23 @@ def _cast_ax(x: te.Tensor, dtype: DType) -> te.Tensor:
 
 def _lower_rms_norm(call: relax.Call, x: te.Tensor, weight: te.Tensor) -> te.Tensor:
     """x * rsqrt(mean(x * x) + epsilon) * weight, in float32; of float64 in float64."""
-    places = [a % x.ndim for a in call.attrs["axes"]]
+    norm_axes = [a % x.ndim for a in call.attrs["axes"]]
     dtype = x.dtype if x.dtype.bits == 64 else FLOAT32
     wide = _cast_ax(x, dtype)
-    squares = reduce_with(te.sum, topi.multiply(wide, wide), places)
-    number = _extent(x, places, dtype)
+    squares = reduce_with(te.sum, topi.multiply(wide, wide), norm_axes)
+    number = _extent(x, norm_axes, dtype)
     epsilon = topi.number(call.attrs["epsilon"], dtype)
     scale = topi.elementwise_ax(squares, lambda v: te.rsqrt(v / number + epsilon), "rsqrt")
     factor = _cast_ax(weight, dtype)
 
     def element(*i: Any) -> Any:
-        return scale(*_kept(i, places)) * wide(*i) * factor(*_at(i, places))
+        return scale(*_outer_index(i, norm_axes)) * wide(*i) * factor(*_parameter_index(i, norm_axes))
 
     return _cast_ax(topi.compute_ax(x.shape, element, "T_rms_norm"), x.dtype)
 
 
 def _lower_batch_norm(call: relax.Call, x: te.Tensor, *given: te.Tensor) -> Any:
-    """Normalised by the batch's mean and variance in training, else by the moving ones."""
+    """Normalise by the batch's mean and variance in training, else by the moving ones."""
     gamma, beta, moving_mean, moving_var = given
     at = call.attrs["axis"] % x.ndim
     shape = [d if i == at else int64(1) for i, d in enumerate(x.buffer.shape)]
@@ -177,62 +177,62 @@ def _lower_batch_norm(call: relax.Call, x: te.Tensor, *given: te.Tensor) -> Any:
     if not training:
         one = te.const(1, x.dtype)
         return out, topi.multiply(moving_mean, one), topi.multiply(moving_var, one)
-    return out, _moved(call, moving_mean, mean), _moved(call, moving_var, var)
+    return out, _moving_average(call, moving_mean, mean), _moving_average(call, moving_var, var)
 
 
-def _moved(call: relax.Call, old: te.Tensor, new: te.Tensor) -> te.Tensor:
+def _moving_average(call: relax.Call, old: te.Tensor, new: te.Tensor) -> te.Tensor:
     momentum = call.attrs["momentum"]
     keep, take = topi.number(1 - momentum, old.dtype), topi.number(momentum, old.dtype)
     return topi.add(topi.multiply(keep, old), topi.multiply(take, new))
 
 
-def _moments(x: te.Tensor, places: Sequence[int], name: str) -> Any:
+def _moments(x: te.Tensor, norm_axes: Sequence[int], name: str) -> Any:
     """The sums of the values and of their squares, in one reduction."""
     both = te.comm_reducer(
         lambda a, b: (a[0] + b[0], a[1] + b[1]), lambda s, t: (te.const(0, s), te.const(0, t)), name="moments"
     )
-    return comm_reduce(x, places, False, lambda i, k: both((x(*i), x(*i) * x(*i)), axis=k), name)
+    return comm_reduce(x, norm_axes, False, lambda i, k: both((x(*i), x(*i) * x(*i)), axis=k), name)
 
 
 def _by_moments(
-    x: te.Tensor, places: Sequence[int], scale: Any, shift: Any, epsilon: float, names: tuple[str, str]
+    x: te.Tensor, norm_axes: Sequence[int], scale: Any, shift: Any, epsilon: float, names: tuple[str, str]
 ) -> te.Tensor:
     """(x - mean) * rsqrt(mean of squares - mean * mean + epsilon) * scale + shift; the last two by index."""
-    dtype = _wide(x)
+    dtype = _compute_dtype(x)
     wide = x if dtype is x.dtype else _cast_ax(x, dtype)
-    sums, squares = _moments(wide, places, names[0])
-    number = _extent(x, places, dtype)
+    sums, squares = _moments(wide, norm_axes, names[0])
+    number = _extent(x, norm_axes, dtype)
 
     def element(*i: Any) -> Any:
-        rest = _kept(i, places)
+        rest = _outer_index(i, norm_axes)
         mean = sums(*rest) / number
-        spread = squares(*rest) / number - mean * mean
-        normalized = (wide(*i) - mean) * te.rsqrt(spread + topi.number(epsilon, dtype))
+        variance = squares(*rest) / number - mean * mean
+        normalized = (wide(*i) - mean) * te.rsqrt(variance + topi.number(epsilon, dtype))
         return normalized.astype(x.dtype) * scale(i) + shift(i)
 
     return topi.compute_ax(x.shape, element, names[1])
 
 
 def _lower_instance_norm(call: relax.Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
-    """Each channel of each element by its own mean and variance."""
-    places = sorted(a % x.ndim for a in call.attrs["axes"])
+    """Normalise each channel of each batch element by its own mean and variance."""
+    norm_axes = sorted(a % x.ndim for a in call.attrs["axes"])
     at = call.attrs["channel_axis"] % x.ndim
     names = (f"{x.name}_red_temp", "T_instance_norm")
-    return _by_moments(x, places, lambda i: gamma(i[at]), lambda i: beta(i[at]), call.attrs["epsilon"], names)
+    return _by_moments(x, norm_axes, lambda i: gamma(i[at]), lambda i: beta(i[at]), call.attrs["epsilon"], names)
 
 
 def _lower_group_norm(call: relax.Call, x: te.Tensor, gamma: te.Tensor, beta: te.Tensor) -> te.Tensor:
-    """The channels in groups, each group by its own mean and variance."""
+    """Normalise each group of channels by its own mean and variance."""
     at, groups = call.attrs["channel_axis"] % x.ndim, call.attrs["num_groups"]
     dims = x.buffer.shape
     each = simplify(construct.floordiv(dims[at], int64(groups)))
     split = reshape(x, [*dims[:at], int64(groups), each, *dims[at + 1 :]])
-    places = sorted({at + 1, *((a % x.ndim) + (a % x.ndim > at) for a in call.attrs["axes"])})
+    norm_axes = sorted({at + 1, *((a % x.ndim) + (a % x.ndim > at) for a in call.attrs["axes"])})
     scale, shift = (reshape(p, [int64(groups), each]) for p in (gamma, beta))
     names = (f"{x.name}_red_temp", "T_group_norm")
     normalized = _by_moments(
         split,
-        places,
+        norm_axes,
         lambda i: scale(i[at], i[at + 1]),
         lambda i: shift(i[at], i[at + 1]),
         call.attrs["epsilon"],
@@ -245,27 +245,27 @@ def _lower_group_norm(call: relax.Call, x: te.Tensor, gamma: te.Tensor, beta: te
 
 
 def _np_layer_norm(call: relax.Call, x: Any, gamma: Any, beta: Any) -> Any:
-    places = tuple(a % x.ndim for a in call.attrs["axes"])
-    mean = np.mean(x, axis=places, keepdims=True)
-    var = np.mean((x - mean) ** 2, axis=places, keepdims=True)
+    norm_axes = tuple(a % x.ndim for a in call.attrs["axes"])
+    mean = np.mean(x, axis=norm_axes, keepdims=True)
+    var = np.mean((x - mean) ** 2, axis=norm_axes, keepdims=True)
     normalized = (x - mean) / np.sqrt(var + call.attrs["epsilon"])
-    return normalized * _spread(gamma, places, x.ndim) + _spread(beta, places, x.ndim)
+    return normalized * _np_expand(gamma, norm_axes, x.ndim) + _np_expand(beta, norm_axes, x.ndim)
 
 
-def _spread(value: Any, places: Sequence[int], ndim: int) -> Any:
-    """A parameter of the shape of `places`, so that it broadcasts over all dimensions."""
-    order = np.argsort(places)
-    turned = np.transpose(value, order)
+def _np_expand(value: Any, norm_axes: Sequence[int], ndim: int) -> Any:
+    """Reshape a parameter of the extents at `norm_axes` so that it broadcasts against the data."""
+    order = np.argsort(norm_axes)
+    transposed = np.transpose(value, order)
     shape = [1] * ndim
-    for a, extent in zip(sorted(places), turned.shape, strict=True):
+    for a, extent in zip(sorted(norm_axes), transposed.shape, strict=True):
         shape[a] = extent
-    return np.reshape(turned, shape)
+    return np.reshape(transposed, shape)
 
 
 def _np_rms_norm(call: relax.Call, x: Any, weight: Any) -> Any:
-    places = tuple(a % x.ndim for a in call.attrs["axes"])
-    scale = 1 / np.sqrt(np.mean(x * x, axis=places, keepdims=True) + call.attrs["epsilon"])
-    return x * scale * _spread(weight, places, x.ndim)
+    norm_axes = tuple(a % x.ndim for a in call.attrs["axes"])
+    scale = 1 / np.sqrt(np.mean(x * x, axis=norm_axes, keepdims=True) + call.attrs["epsilon"])
+    return x * scale * _np_expand(weight, norm_axes, x.ndim)
 
 
 def _np_batch_norm(call: relax.Call, x: Any, gamma: Any, beta: Any, moving_mean: Any, moving_var: Any) -> Any:
@@ -274,11 +274,11 @@ def _np_batch_norm(call: relax.Call, x: Any, gamma: Any, beta: Any, moving_mean:
     mean, var = moving_mean, moving_var
     if call.attrs["training"]:
         mean, var = np.mean(x, axis=others), np.var(x, axis=others)
-    out = (x - _spread(mean, (at,), x.ndim)) / np.sqrt(_spread(var, (at,), x.ndim) + call.attrs["epsilon"])
+    out = (x - _np_expand(mean, (at,), x.ndim)) / np.sqrt(_np_expand(var, (at,), x.ndim) + call.attrs["epsilon"])
     if call.attrs["scale"]:
-        out = out * _spread(gamma, (at,), x.ndim)
+        out = out * _np_expand(gamma, (at,), x.ndim)
     if call.attrs["center"]:
-        out = out + _spread(beta, (at,), x.ndim)
+        out = out + _np_expand(beta, (at,), x.ndim)
     if not call.attrs["training"]:
         return out, moving_mean, moving_var
     rate = call.attrs["momentum"]
@@ -288,25 +288,25 @@ def _np_batch_norm(call: relax.Call, x: Any, gamma: Any, beta: Any, moving_mean:
 def _np_group_norm(call: relax.Call, x: Any, gamma: Any, beta: Any) -> Any:
     at, groups = call.attrs["channel_axis"] % x.ndim, call.attrs["num_groups"]
     split = x.reshape([*x.shape[:at], groups, x.shape[at] // groups, *x.shape[at + 1 :]])
-    places = tuple(sorted({at + 1, *((a % x.ndim) + (a % x.ndim > at) for a in call.attrs["axes"])}))
-    mean, var = np.mean(split, axis=places, keepdims=True), np.var(split, axis=places, keepdims=True)
+    norm_axes = tuple(sorted({at + 1, *((a % x.ndim) + (a % x.ndim > at) for a in call.attrs["axes"])}))
+    mean, var = np.mean(split, axis=norm_axes, keepdims=True), np.var(split, axis=norm_axes, keepdims=True)
     normalized = ((split - mean) / np.sqrt(var + call.attrs["epsilon"])).reshape(x.shape)
-    return normalized * _spread(gamma, (at,), x.ndim) + _spread(beta, (at,), x.ndim)
+    return normalized * _np_expand(gamma, (at,), x.ndim) + _np_expand(beta, (at,), x.ndim)
 
 
 def _np_instance_norm(call: relax.Call, x: Any, gamma: Any, beta: Any) -> Any:
-    places = tuple(a % x.ndim for a in call.attrs["axes"])
+    norm_axes = tuple(a % x.ndim for a in call.attrs["axes"])
     at = call.attrs["channel_axis"] % x.ndim
-    mean, var = np.mean(x, axis=places, keepdims=True), np.var(x, axis=places, keepdims=True)
+    mean, var = np.mean(x, axis=norm_axes, keepdims=True), np.var(x, axis=norm_axes, keepdims=True)
     normalized = (x - mean) / np.sqrt(var + call.attrs["epsilon"])
-    return normalized * _spread(gamma, (at,), x.ndim) + _spread(beta, (at,), x.ndim)
+    return normalized * _np_expand(gamma, (at,), x.ndim) + _np_expand(beta, (at,), x.ndim)
 
 
-_SCALED = "epsilon: float = 1e-05, center: bool = True, scale: bool = True"
+_SCALE_PARAMS = "epsilon: float = 1e-05, center: bool = True, scale: bool = True"
 
 OPS: dict[str, Impl] = {
     "nn.layer_norm": Impl(
-        f"data, gamma, beta, axes: ints, {_SCALED}",
+        f"data, gamma, beta, axes: ints, {_SCALE_PARAMS}",
         infer_layer_norm, _np_layer_norm, _lower_layer_norm, FusionKind.OUT_EWISE_FUSABLE, precision=Precision.FOLLOW,
         layout=layout_rules.norm,
     ),
@@ -315,16 +315,16 @@ OPS: dict[str, Impl] = {
         FusionKind.OUT_EWISE_FUSABLE, precision=Precision.FOLLOW, layout=layout_rules.norm,
     ),
     "nn.group_norm": Impl(
-        f"data, gamma, beta, num_groups: int, channel_axis: int, axes: ints, {_SCALED}",
+        f"data, gamma, beta, num_groups: int, channel_axis: int, axes: ints, {_SCALE_PARAMS}",
         infer_channel_norm, _np_group_norm, _lower_group_norm, precision=Precision.FOLLOW, layout=layout_rules.norm,
     ),
     "nn.instance_norm": Impl(
-        f"data, gamma, beta, channel_axis: int, axes: ints, {_SCALED}",
+        f"data, gamma, beta, channel_axis: int, axes: ints, {_SCALE_PARAMS}",
         infer_channel_norm, _np_instance_norm, _lower_instance_norm, precision=Precision.FOLLOW,
         layout=layout_rules.norm,
     ),
     "nn.batch_norm": Impl(
-        f"data, gamma, beta, moving_mean, moving_var, axis: int, {_SCALED}, momentum: float = 0.1, training: "
+        f"data, gamma, beta, moving_mean, moving_var, axis: int, {_SCALE_PARAMS}, momentum: float = 0.1, training: "
         f"bool = True",
         infer_batch_norm, _np_batch_norm, _lower_batch_norm, layout=layout_rules.batch_norm,
     ),

@@ -1,4 +1,4 @@
-"""Integers of a few bits, several of which share a byte."""
+"""Unpacking of sub-byte integers, several of which share a byte."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlcc.ops.shapes import Tensor, axis, fail, int64, result, simplify, tensor
 
 
 def infer_unpack_bits(call: relax.Call) -> Tensor:
-    """The extent of `axis` times the numbers of a byte."""
+    """Infer the extent of `axis` times the number of integers per byte."""
     data = tensor(call, 0)
     if data.dtype is not None and str(data.dtype) != "uint8":
         fail(call, "E0444", f"the data must be of uint8, not of {data.dtype}")
@@ -33,8 +33,8 @@ def infer_unpack_bits(call: relax.Call) -> Tensor:
 
 
 def _lower_unpack_bits(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    """Shifted in int32: down for uint8; for int8 first up, which drops what is above, and is nothing to do for the last
-    number of a byte that has its sign."""
+    """Extract bits by shifts in int32: logically for uint8; for int8 left and then arithmetically right, which extends
+    the sign."""
     bits, dtype = call.attrs["bits"], str(call.attrs["out_dtype"])
     each, at = 8 // bits, call.attrs["axis"] % x.ndim
 

@@ -20,8 +20,8 @@ def infer_pad(call: relax.Call) -> Tensor:
     """Infer extents that grow by the padding before and after."""
     data = tensor(call, 0)
     widths, mode = call.attrs["pad_width"], call.attrs["pad_mode"]
-    if mode != "constant" and mode not in _PLACES:
-        known = ", ".join(["constant", *_PLACES])
+    if mode != "constant" and mode not in _INDEX_MODES:
+        known = ", ".join(["constant", *_INDEX_MODES])
         fail(call, "E0442", f'`pad_mode="{mode}"` is not known', f"possible modes are {known}")
     if data.ndim < 0 or len(widths) != 2 * data.ndim:
         known = "an unknown number of" if data.ndim < 0 else str(data.ndim)
@@ -40,20 +40,20 @@ def infer_pad(call: relax.Call) -> Tensor:
 def pad(
     x: te.Tensor, before: Sequence[Width], after: Sequence[Width], value: Any, name: str, ax: bool = False
 ) -> te.Tensor:
-    """The tensor with a border of `value`. Negative widths cut off. With `ax` only the sides that are padded are
-    tested, as some of TVM's functions do."""
+    """Pad with `value`; negative widths crop. With `ax` only the padded sides are tested, as some of TVM's functions
+    do."""
     low, high = ([int64(w) if isinstance(w, int) else w for w in side] for side in (before, after))
     shape = [simplify(construct.add(construct.add(d, b), a)) for d, b, a in zip(x.buffer.shape, low, high, strict=True)]
 
     def element(*i: Any) -> Any:
         conditions, places = [], []
         for index, extent, begin, end in zip(i, x.buffer.shape, low, high, strict=True):
-            there = not _is_zero(begin), not _is_zero(end)
-            moved = construct.sub(raw(index), begin) if there[0] else raw(index)
+            is_padded = not _is_zero(begin), not _is_zero(end)
+            moved = construct.sub(raw(index), begin) if is_padded[0] else raw(index)
             places.append(Scalar(moved))
-            if there[0] or (there[1] and not ax):
+            if is_padded[0] or (is_padded[1] and not ax):
                 conditions.append(Scalar(construct.greater_equal(raw(index), begin)))
-            if there[1] or (there[0] and not ax):
+            if is_padded[1] or (is_padded[0] and not ax):
                 conditions.append(Scalar(construct.less(raw(index), construct.add(extent, begin))))
         inside = x(*places)
         return te.if_then_else(te.all(*conditions), inside, value) if conditions else inside
@@ -74,7 +74,7 @@ def _lower_pad(call: relax.Call, x: te.Tensor) -> Any:
     if mode == "constant":
         return pad(x, before, after, te.const(call.attrs["pad_value"], x.dtype), "PadInput")
     dims: Dims = call.struct_info.dims  # type: ignore[union-attr]
-    place = _PLACES[mode]
+    place = _INDEX_MODES[mode]
 
     def element(*i: Any) -> Any:
         at = [
@@ -82,7 +82,7 @@ def _lower_pad(call: relax.Call, x: te.Tensor) -> Any:
             for index, extent, low, high in zip(i, x.buffer.shape, before, after, strict=True)
         ]
         inside = x(*(Scalar(a) for a in at))
-        open_ended = [d for d, *w in zip(x.buffer.shape, before, after, strict=True) if any(w) and not _constant(d)]
+        open_ended = [d for d, *w in zip(x.buffer.shape, before, after, strict=True) if any(w) and not _is_constant(d)]
         if not open_ended:
             return inside
         filled = te.all(*(Scalar(construct.less(int64(0), d)) for d in open_ended))
@@ -91,40 +91,40 @@ def _lower_pad(call: relax.Call, x: te.Tensor) -> Any:
     return te.compute(dims, element, name=f"{mode.capitalize()}PadInput")
 
 
-def _constant(extent: tir.Expr) -> bool:
+def _is_constant(extent: tir.Expr) -> bool:
     return isinstance(extent, tir.IntImm)
 
 
-def _reflect(at: tir.Expr, extent: tir.Expr, most: int) -> tir.Expr:
-    """The place that `at` mirrors, the edges not repeated; where the border is wider than the data, mirrored again."""
+def _reflect(at: tir.Expr, extent: tir.Expr, widest: int) -> tir.Expr:
+    """Reflect an index at the edges without repeating them, periodically if the padding is wider than the data."""
     last = construct.sub(extent, 1)
     bound = tir.const_int(last)
-    if most and (bound is None or most > bound):
+    if widest and (bound is None or widest > bound):
         period = construct.maximum(construct.mul(last, 2), 1)
         at = construct.floormod(at, period)
     distance = te.abs(Scalar(construct.sub(last, te.abs(Scalar(at)).expr))).expr
     return construct.sub(last, distance)
 
 
-def _replicate(at: tir.Expr, extent: tir.Expr, most: int) -> tir.Expr:
-    """The nearest place."""
+def _replicate(at: tir.Expr, extent: tir.Expr, widest: int) -> tir.Expr:
+    """Clamp an index to the data."""
     return construct.maximum(0, construct.minimum(construct.sub(extent, 1), at))
 
 
-def _circular(at: tir.Expr, extent: tir.Expr, most: int) -> tir.Expr:
-    """The place where the data, repeated without end, have the element."""
+def _circular(at: tir.Expr, extent: tir.Expr, widest: int) -> tir.Expr:
+    """Wrap an index around."""
     period = extent if isinstance(extent, tir.IntImm) else construct.maximum(extent, 1)
     return construct.floormod(construct.add(at, extent), period)
 
 
-_PLACES: dict[str, Callable[[tir.Expr, tir.Expr, int], tir.Expr]] = {
+_INDEX_MODES: dict[str, Callable[[tir.Expr, tir.Expr, int], tir.Expr]] = {
     "reflect": _reflect, "replicate": _replicate, "circular": _circular,
 }  # fmt: skip
 
 
 # ---------------------------------------------------------------- NumPy
 
-_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_NUMPY_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 def _np_pad(call: relax.Call, x: Any) -> Any:
@@ -138,7 +138,7 @@ def _np_pad(call: relax.Call, x: Any) -> Any:
         return np.pad(x, pairs, constant_values=call.attrs["pad_value"])[cut]
     if not x.size:
         return np.zeros([d + b + a for d, (b, a) in zip(x.shape, pairs, strict=True)], x.dtype)[cut]
-    return np.pad(x, pairs, _MODES[mode])[cut]
+    return np.pad(x, pairs, _NUMPY_MODES[mode])[cut]
 
 
 OPS: dict[str, Impl] = {

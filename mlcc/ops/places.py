@@ -1,4 +1,4 @@
-"""Indices from data in the NumPy references: the valid ones, and the errors for others."""
+"""Bounds checks of data-dependent indices in the NumPy references."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from mlcc.ops.lazy import np
 
 
 def places(indices: Any, extent: int, dimension: int, from_end: bool = True) -> Any:
-    """The indices as int64 from 0 to extent - 1; with `from_end` negative ones count from the end.
+    """Convert indices to int64 in [0, extent); with `from_end` negative ones count from the end.
 
-    Raises IndexError naming the first that has no place, in the words of compiled code (`mlcc.ir.checked`).
+    Raises IndexError for the first index out of bounds, with the message of compiled code (`mlcc.ir.checked`).
     """
-    given = np.asarray(indices)
-    inside = (given >= (-extent if from_end and given.dtype.kind == "i" else 0)) & (given < extent)
-    if not inside.all():
-        first = int(given[~inside].flat[0]) if given.ndim else int(given)
+    values = np.asarray(indices)
+    valid = (values >= (-extent if from_end and values.dtype.kind == "i" else 0)) & (values < extent)
+    if not valid.all():
+        first = int(values[~valid].flat[0]) if values.ndim else int(values)
         raise IndexError(f"index {first} is outside dimension {dimension}, which has {extent}")
-    wide = given.astype(np.int64)
+    wide = values.astype(np.int64)
     return np.where(wide < 0, wide + extent, wide)

@@ -41,9 +41,9 @@ from mlcc.te.scalar import Scalar, raw
 # ---------------------------------------------------------------- inference
 
 
-def _pool(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
+def _infer_pool(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
-        """Spatial extents by the number of windows that fit; with `ceil_mode` a last partial one counts."""
+        """Infer the number of windows per spatial dimension; with `ceil_mode` a last partial one counts."""
         data = frame(call, ndim, "layout")
         if data.extents is None:
             return data.result(None, data.data.dtype)
@@ -57,7 +57,7 @@ def _pool(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
 
 
 def pool_extent(call: relax.Call, extent: tir.Expr, at: int, ndim: int) -> tir.Expr:
-    """The number of windows along one dimension. With `ceil_mode` none begins in the padding after the data."""
+    """The number of windows along one dimension. With `ceil_mode` no window begins in the trailing padding."""
     stride, pads = call.attrs["strides"][at], call.attrs["padding"]
     reach = call.attrs["dilation"][at] * (call.attrs["pool_size"][at] - 1) + 1
     free = construct.add(extent, int64(pads[at] + pads[at + ndim] - reach))
@@ -73,9 +73,9 @@ def pool_extent(call: relax.Call, extent: tir.Expr, at: int, ndim: int) -> tir.E
     return not_negative(simplify(te.if_then_else(Scalar(beyond), Scalar(steps), Scalar(more)).expr))
 
 
-def _adaptive(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
+def _infer_adaptive(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
-        """The spatial extents that `output_size` asks for."""
+        """Infer the spatial extents that `output_size` requests."""
         data = frame(call, ndim, "layout")
         if data.extents is None:
             return data.result(None, data.data.dtype)
@@ -92,41 +92,43 @@ def _adaptive(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
 # ---------------------------------------------------------------- lowering
 
 
-def _windows(call: relax.Call, x: te.Tensor, fill: te.Scalar) -> tuple[te.Tensor, list[int]]:
-    """The padded data, and where its spatial dimensions are."""
+def _padded_data(call: relax.Call, x: te.Tensor, fill: te.Scalar) -> tuple[te.Tensor, list[int]]:
+    """Return the padded data and the positions of its spatial dimensions."""
     layout = call.attrs["layout"]
     if call.attrs["out_layout"] != layout:
         fail(call, "E0442", "`out_layout` must equal `layout` to be lowered")
-    places = spatial(layout)
+    spatial_axes = spatial(layout)
     pads = call.attrs["padding"]
-    extra = _extra(call, x, places)
+    extra = _extra(call, x, spatial_axes)
     if not any(pads) and not any(extra):
-        return x, places
+        return x, spatial_axes
     before, after = [0] * x.ndim, [0] * x.ndim
-    for at, place in enumerate(places):
+    for at, place in enumerate(spatial_axes):
         before[place] = pads[at]
-        after[place] = pads[at + len(places)] + extra[at]
-    return pad(x, before, after, fill, "pad_temp", ax=True), places
+        after[place] = pads[at + len(spatial_axes)] + extra[at]
+    return pad(x, before, after, fill, "pad_temp", ax=True), spatial_axes
 
 
-def _extra(call: relax.Call, x: te.Tensor, places: Sequence[int]) -> list[int]:
+def _extra(call: relax.Call, x: te.Tensor, spatial_axes: Sequence[int]) -> list[int]:
     """Return how many elements `ceil_mode` may read past the end, per dimension."""
-    return [call.attrs["strides"][at] - 1 if call.attrs["ceil_mode"] else 0 for at in range(len(places))]
+    return [call.attrs["strides"][at] - 1 if call.attrs["ceil_mode"] else 0 for at in range(len(spatial_axes))]
 
 
-def _pool_axes(call: relax.Call, x: te.Tensor, places: Sequence[int]) -> list[te.Axis]:
+def _pool_axes(call: relax.Call, x: te.Tensor, spatial_axes: Sequence[int]) -> list[te.Axis]:
     return [te.reduce_axis((0, construct.const(n, x.buffer.shape[p].dtype)), f"rv{i}")
-            for i, (n, p) in enumerate(zip(call.attrs["pool_size"], places, strict=True))]  # fmt: skip
+            for i, (n, p) in enumerate(zip(call.attrs["pool_size"], spatial_axes, strict=True))]  # fmt: skip
 
 
-def _window_index(call: relax.Call, i: Sequence[Any], places: Sequence[int], window: Sequence[te.Axis]) -> list[Any]:
+def _window_index(
+    call: relax.Call, i: Sequence[Any], spatial_axes: Sequence[int], window: Sequence[te.Axis]
+) -> list[Any]:
     at = list(i)
-    for n, place in enumerate(places):
+    for n, place in enumerate(spatial_axes):
         at[place] = i[place] * call.attrs["strides"][n] + window[n] * call.attrs["dilation"][n]
     return at
 
 
-def _compute(shape: Any, fn: Callable[..., Any], name: str, rule: str) -> te.Tensor:
+def _pool_compute(shape: Any, fn: Callable[..., Any], name: str, rule: str) -> te.Tensor:
     names = [f"ax{i}" for i in range(len(shape))]
     attrs = {"schedule_rule": f"meta_schedule.{rule}"}
     pooled: te.Tensor = te.compute(tuple(shape), fn, name=name, attrs=attrs, varargs_names=names)
@@ -139,40 +141,42 @@ def _windows_unsplit(call: relax.Call) -> bool:
     Inner parts of split axes are then treated like the batch axis.
     """
     layout = call.attrs["layout"]
-    whole = all(factor is None or letter not in SPATIAL for letter, factor in parts_of(layout) or ())
-    return whole and layout == call.attrs["out_layout"]
+    unsplit = all(factor is None or letter not in SPATIAL for letter, factor in parts_of(layout) or ())
+    return unsplit and layout == call.attrs["out_layout"]
 
 
 def _lower_max_pool(
     call: relax.Call, x: te.Tensor, reducer: Any = te.max, least: Callable[..., Any] = te.min_value
 ) -> te.Tensor:
-    """The greatest of each window, by a reducer and the number that it begins with."""
-    padded, places = _windows(call, x, Scalar(raw(least(str(x.dtype)))))
-    window = _pool_axes(call, x, places)
+    """Reduce each window to its maximum by `reducer`; `least` is its identity."""
+    padded, spatial_axes = _padded_data(call, x, Scalar(raw(least(str(x.dtype)))))
+    window = _pool_axes(call, x, spatial_axes)
 
     def element(*i: Any) -> Any:
-        return reducer(padded(*_window_index(call, i, places, window)), axis=window)
+        return reducer(padded(*_window_index(call, i, spatial_axes, window)), axis=window)
 
-    return _compute(result_dims(call), element, "pool_max", "pool_max")
+    return _pool_compute(result_dims(call), element, "pool_max", "pool_max")
 
 
 def _lower_avg_pool(call: relax.Call, x: te.Tensor) -> te.Tensor:
     """The sum over the window, divided by the number of elements that count."""
-    padded, places = _windows(call, x, zero(x.dtype))
-    window = _pool_axes(call, x, places)
+    padded, spatial_axes = _padded_data(call, x, zero(x.dtype))
+    window = _pool_axes(call, x, spatial_axes)
     total = compute_ax(
-        result_dims(call), lambda *i: te.sum(padded(*_window_index(call, i, places, window)), axis=window), "pool_sum"
+        result_dims(call),
+        lambda *i: te.sum(padded(*_window_index(call, i, spatial_axes, window)), axis=window),
+        "pool_sum",
     )
 
     def element(*i: Any) -> Any:
-        number = construct.const(1, x.buffer.shape[0].dtype)
-        for n, place in enumerate(places):
-            number = construct.mul(number, counted(call, raw(i[place]), x.buffer.shape[place], n, len(places)))
+        divisor = construct.const(1, x.buffer.shape[0].dtype)
+        for n, place in enumerate(spatial_axes):
+            divisor = construct.mul(divisor, counted(call, raw(i[place]), x.buffer.shape[place], n, len(spatial_axes)))
         if not call.attrs["count_include_pad"]:
-            number = construct.maximum(number, 1)
-        return total(*i) / topi.converted(number, x.dtype)
+            divisor = construct.maximum(divisor, 1)
+        return total(*i) / topi.converted(divisor, x.dtype)
 
-    return _compute(result_dims(call), element, "pool_avg", "pool_avg")
+    return _pool_compute(result_dims(call), element, "pool_avg", "pool_avg")
 
 
 def counted(call: relax.Call, index: tir.Expr, extent: tir.Expr, at: int, ndim: int) -> tir.Expr:
@@ -192,11 +196,11 @@ def counted(call: relax.Call, index: tir.Expr, extent: tir.Expr, at: int, ndim: 
 
 
 def _lower_adaptive(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    """Windows from floor(i * n / m) to ceil((i + 1) * n / m) for m results of n elements."""
+    """Average windows from floor(i * n / m) to ceil((i + 1) * n / m), for m results of n elements."""
     if call.attrs["out_layout"] != call.attrs["layout"]:
         fail(call, "E0442", "`out_layout` must equal `layout` to be lowered")
     dims = result_dims(call)
-    places = spatial(call.attrs["layout"])
+    spatial_axes = spatial(call.attrs["layout"])
 
     def begin(i: Any, place: int) -> tir.Expr:
         return construct.floordiv(construct.mul(raw(i), x.buffer.shape[place]), dims[place])
@@ -211,9 +215,9 @@ def _lower_adaptive(call: relax.Call, x: te.Tensor) -> te.Tensor:
         return construct.sub(up, begin(i, place))
 
     def total(*i: Any) -> Any:
-        window = [te.reduce_axis((0, Scalar(size(i[p], p))), f"rv{n}") for n, p in enumerate(places)]
+        window = [te.reduce_axis((0, Scalar(size(i[p], p))), f"rv{n}") for n, p in enumerate(spatial_axes)]
         at = list(i)
-        for k, p in zip(window, places, strict=True):
+        for k, p in zip(window, spatial_axes, strict=True):
             at[p] = Scalar(construct.add(begin(i[p], p), k.expr))
         return te.sum(x(*at), axis=window)
 
@@ -221,11 +225,11 @@ def _lower_adaptive(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
     def element(*i: Any) -> Any:
         number = construct.const(1, x.buffer.shape[0].dtype)
-        for p in places:
+        for p in spatial_axes:
             number = construct.mul(number, size(i[p], p))
         return summed(*i) / topi.converted(number, x.dtype)
 
-    return _compute(dims, element, "adaptive_pool_avg", "adaptive_pool_avg")
+    return _pool_compute(dims, element, "adaptive_pool_avg", "adaptive_pool_avg")
 
 
 # ---------------------------------------------------------------- NumPy
@@ -310,7 +314,7 @@ OPS: dict[str, Impl] = {
             "max",
             _entry(
                 f"data, {parameters(n)}",
-                _pool(n),
+                _infer_pool(n),
                 _np_pool(n, True),
                 _lower_max_pool,
                 FusionKind.OUT_EWISE_FUSABLE,
@@ -321,7 +325,7 @@ OPS: dict[str, Impl] = {
             "avg",
             _entry(
                 f"data, {parameters(n, n != 2)}",
-                _pool(n),
+                _infer_pool(n),
                 _np_pool(n, False),
                 _lower_avg_pool,
                 FusionKind.OUT_EWISE_FUSABLE,
@@ -331,7 +335,7 @@ OPS: dict[str, Impl] = {
             "adaptive_avg",
             _entry(
                 f"data, output_size: ints{n}? = None, {_layouts(n)}",
-                _adaptive(n),
+                _infer_adaptive(n),
                 _np_adaptive(n),
                 _lower_adaptive,
                 FusionKind.OPAQUE,

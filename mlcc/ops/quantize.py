@@ -1,4 +1,4 @@
-"""Real numbers as small ones with a scale and a zero point, and back."""
+"""Affine quantization with scales and zero points, and dequantization."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ ZERO_POINTS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "float16")
 
 
 def infer_quantize(call: relax.Call) -> Tensor:
-    """The data's shape in the narrow dtype."""
-    return _quantized(call, FLOATS, NARROW)
+    """Infer the data's shape in the quantized dtype."""
+    return _check_quantization(call, FLOATS, NARROW)
 
 
 def infer_dequantize(call: relax.Call) -> Tensor:
-    """The data's shape in floats."""
-    return _quantized(call, (*NARROW, "int32", *FLOATS), FLOATS)
+    """Infer the data's shape in a float dtype."""
+    return _check_quantization(call, (*NARROW, "int32", *FLOATS), FLOATS)
 
 
-def _quantized(call: relax.Call, given: tuple[str, ...], made: tuple[str, ...]) -> Tensor:
-    """One scale and zero point for all, one for each place along `axis`, or one for each group of neighbours there."""
+def _check_quantization(call: relax.Call, input_dtypes: tuple[str, ...], output_dtypes: tuple[str, ...]) -> Tensor:
+    """Check operands: scales and zero points are per tensor, per index along `axis`, or per group there."""
     data, scale, zero_point = (tensor(call, i) for i in range(3))
-    kinds = ((data, "data", given), (scale, "scale", FLOATS), (zero_point, "zero point", ZERO_POINTS))
+    kinds = ((data, "data", input_dtypes), (scale, "scale", FLOATS), (zero_point, "zero point", ZERO_POINTS))
     for info, name, dtypes in kinds:
         if info.dtype is not None and str(info.dtype) not in dtypes:
             fail(call, "E0444", f"the {name} must be of {', '.join(dtypes)}, not of {info.dtype}")
     wanted = str(call.attrs["out_dtype"])
-    if wanted not in made:
-        fail(call, "E0442", f"`out_dtype` must be one of {', '.join(made)}, not {wanted}")
+    if wanted not in output_dtypes:
+        fail(call, "E0442", f"`out_dtype` must be one of {', '.join(output_dtypes)}, not {wanted}")
     if data.ndim < 0:
         fail(call, "E0445", "the number of dimensions of the data must be known")
     at = axis(call, call.attrs["axis"], data.ndim)
@@ -47,32 +47,34 @@ def _quantized(call: relax.Call, given: tuple[str, ...], made: tuple[str, ...]) 
         if info.dims is None:
             if info.ndim != 0:
                 fail(call, "E0445", f"the shape of the {name} must be known")
-        elif not all(map(is_one, info.dims)) and not _fits(info.dims, data.dims, at):
+        elif not all(map(is_one, info.dims)) and not _parameter_fits(info.dims, data.dims, at):
             text = f"the {name} {shape_text(info.dims)} does not fit dimension {at} of {shape_text(data.dims)}"
-            fail(call, "E0445", text, "it is one number, one for each place along `axis`, or one for each group there")
+            fail(
+                call, "E0445", text, "it must be one number, one per index along `axis`, or one per group of neighbours"
+            )
     return tensor_like(data, DType.of(wanted))
 
 
-def _fits(dims: Dims, data: Dims | None, at: int) -> bool:
-    """One for each place; or, in as many dimensions as the data have, for each group along `axis`."""
+def _parameter_fits(dims: Dims, data: Dims | None, at: int) -> bool:
+    """Return True for one parameter per index along `axis`, or, with the rank of the data, one per group there."""
     if data is None:
         return False
     if len(dims) == 1 and prove_equal(dims[0], data[at]):
         return True
     same = len(dims) == len(data) and all(
-        prove_equal(*pair) for pair in zip(_without(dims, at), _without(data, at), strict=True)
+        prove_equal(*pair) for pair in zip(_drop_dim(dims, at), _drop_dim(data, at), strict=True)
     )
     return same and group_size(dims, data, at) is not None
 
 
-def _without(dims: Dims, at: int) -> Dims:
+def _drop_dim(dims: Dims, at: int) -> Dims:
     return (*dims[:at], *dims[at + 1 :])
 
 
 def group_size(dims: Dims, data: Dims, at: int) -> int | None:
     """Return the number of adjacent elements along an axis that share a scale; None if unknown or not an integer."""
-    groups, whole = tir.const_int(dims[at]), tir.const_int(data[at])
-    return whole // groups if groups and whole is not None and whole % groups == 0 else None
+    groups, extent = tir.const_int(dims[at]), tir.const_int(data[at])
+    return extent // groups if groups and extent is not None and extent % groups == 0 else None
 
 
 # ---------------------------------------------------------------- lowering

@@ -1,8 +1,8 @@
-"""Random numbers that a key and a place decide: the counter-based generator Philox 4x32-10 of Random123.
+"""Counter-based random numbers: the generator Philox 4x32-10 of Random123.
 
 The key is two int64: the seed, whose halves are Philox's key, and the number of a stream. Words come four at a time:
-number 4 b + i is word i of the counter b (its two low words) in that stream (its two high words). So an element depends
-on nothing but the key and its place, row by row: any thread can make it, and a key gives the same tensor everywhere.
+number 4 b + i is word i of the counter b (its two low words) in that stream (its two high words). An element depends
+only on the key and its row-major index: any thread can compute it, and a key gives the same tensor everywhere.
 """
 
 from __future__ import annotations
@@ -34,10 +34,15 @@ from mlcc.te.statements import Cells
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-WEYL = (0x9E3779B9, 0xBB67AE85)  # what the key's halves grow by from round to round
+WEYL = (0x9E3779B9, 0xBB67AE85)  # added to the halves of the key in each round
 LOW = 0xFFFFFFFF
 _WORD = DType.of("uint64")  # a word of 32 bits, with room for a product
-BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # of a uniform number, so that none is rounded to 1
+BITS = {
+    "float64": 53,
+    "float32": 24,
+    "float16": 11,
+    "bfloat16": 8,
+}  # of a uniform number, few enough that none rounds to 1
 
 # ---------------------------------------------------------------- inference
 
@@ -51,7 +56,11 @@ def infer_random(*allowed: str) -> Callable[[relax.Call], Tensor]:
             fail(call, "E0444", f"the key must be int64, not {key.dtype}", "convert it with `R.astype`")
         wrong = key.dims is not None and len(key.dims) == 1 and known_different(key.dims[0], int64(2))
         if key.ndim not in (-1, 1) or wrong:
-            fail(call, "E0445", f"the key is a seed and a stream, shape (2,), not {shape_text(key.dims, key.ndim)}")
+            fail(
+                call,
+                "E0445",
+                f"the key must have shape (2,), a seed and a stream, not {shape_text(key.dims, key.ndim)}",
+            )
         if dtype not in allowed:
             fail(call, "E0444", f"`dtype` must be one of {', '.join(allowed)}, it is {dtype}")
         if "low" in call.attrs:
@@ -66,7 +75,7 @@ def _check_range(call: relax.Call, low: int, high: int, dtype: DType) -> None:
         fail(call, "E0442", "`high` must be above `low`, by 2**32 at most")
     least, most = tir.const_int(construct.min_value(dtype)), tir.const_int(construct.max_value(dtype))
     if least is None or most is None or low < least or high - 1 > most:
-        fail(call, "E0442", f"{low} to {high - 1} are not all {dtype}")
+        fail(call, "E0442", f"not every integer from {low} to {high - 1} fits {dtype}")
 
 
 # ---------------------------------------------------------------- lowering
@@ -76,16 +85,16 @@ def _word(value: int) -> Scalar:
     return Scalar(construct.const(value, _WORD))
 
 
-def _low(a: Scalar) -> Scalar:
+def _low_word(a: Scalar) -> Scalar:
     return a & _word(LOW)  # type: ignore[no-any-return]
 
 
-def _right(a: Scalar, count: int) -> Scalar:
+def _shift_right(a: Scalar, count: int) -> Scalar:
     return a >> _word(count)  # type: ignore[no-any-return]
 
 
 class _Philox:
-    """The statements that put the four words of a counter into `words`."""
+    """Emit statements that compute the four words of a counter in `words`."""
 
     def __init__(self) -> None:
         self.words, self.keys, self.products = (
@@ -96,29 +105,31 @@ class _Philox:
     def buffers(self) -> tuple[tir.Buffer, ...]:
         return tuple(c.buffer for c in (self.words, self.keys, self.products))
 
-    def make(self, key: Cells, block: Scalar) -> Any:
+    def generate(self, key: Cells, block: Scalar) -> Any:
         wide, seed, stream = (v.astype(_WORD) for v in (block, key[0], key[1]))
-        counter = [self.words.set(v, i) for i, v in enumerate((_low(wide), _right(wide, 32), _low(stream)))]
-        begin = [*counter, self.words.set(_right(stream, 32), 3), self.keys.set(_low(seed), 0)]
-        return begin, self.keys.set(_right(seed, 32), 1), [self._round(n < ROUNDS - 1) for n in range(ROUNDS)]
+        counter = [
+            self.words.set(v, i) for i, v in enumerate((_low_word(wide), _shift_right(wide, 32), _low_word(stream)))
+        ]
+        begin = [*counter, self.words.set(_shift_right(stream, 32), 3), self.keys.set(_low_word(seed), 0)]
+        return begin, self.keys.set(_shift_right(seed, 32), 1), [self._round(n < ROUNDS - 1) for n in range(ROUNDS)]
 
     def _round(self, more: bool) -> Any:
         words, keys, products = self.words, self.keys, self.products
         multiply = [products.set(_word(m) * words[2 * i], i) for i, m in enumerate(MULTIPLIERS)]
         mix = [
-            words.set(_right(products[1], 32) ^ words[1] ^ keys[0], 0),
-            words.set(_low(products[1]), 1),
-            words.set(_right(products[0], 32) ^ words[3] ^ keys[1], 2),
-            words.set(_low(products[0]), 3),
+            words.set(_shift_right(products[1], 32) ^ words[1] ^ keys[0], 0),
+            words.set(_low_word(products[1]), 1),
+            words.set(_shift_right(products[0], 32) ^ words[3] ^ keys[1], 2),
+            words.set(_low_word(products[0]), 3),
         ]
-        grow = [keys.set(_low(keys[i] + _word(w)), i) for i, w in enumerate(WEYL)] if more else ()
+        grow = [keys.set(_low_word(keys[i] + _word(w)), i) for i, w in enumerate(WEYL)] if more else ()
         return multiply, mix, grow
 
 
-Elements = Callable[[relax.Call, Cells, DType], list[Scalar]]  # those that four words give
+Elements = Callable[[relax.Call, Cells, DType], list[Scalar]]  # the elements made from four words
 
 
-def _lowering(elements: Elements, many: bool) -> Any:
+def _lowering(elements: Elements, parallel: bool) -> Any:
     def lowering(call: relax.Call, key: te.Tensor, shape: Any) -> te.Tensor:
         dims, dtype, philox = result_dims(call), DType.of(call.attrs["dtype"]), _Philox()
         total = Scalar(product(dims))
@@ -130,10 +141,10 @@ def _lowering(elements: Elements, many: bool) -> Any:
             def block(b: Scalar) -> Any:
                 places = [b * len(numbers) + i for i in range(len(numbers))]
                 stores = [out.set(v, *_indices(p, dims)) for p, v in zip(places, numbers, strict=True)]
-                return philox.make(seeds, b), [code.when(p < total, s) for p, s in zip(places, stores, strict=True)]
+                return philox.generate(seeds, b), [code.when(p < total, s) for p, s in zip(places, stores, strict=True)]
 
             count = (total + (len(numbers) - 1)) // len(numbers)
-            return code.threads(count, block) if many else code.loop(count, block, "block")
+            return code.threads(count, block) if parallel else code.loop(count, block, "block")
 
         name = f"T_random_{call.op.name.rpartition('.')[2]}"
         return te.extern(dims, [key], body, name, dtype, scratch=philox.buffers)  # type: ignore[no-any-return]
@@ -142,7 +153,7 @@ def _lowering(elements: Elements, many: bool) -> Any:
 
 
 def _indices(place: Scalar, dims: tuple[tir.Expr, ...]) -> list[Scalar]:
-    """The indices of an element by its number, row by row."""
+    """Convert a row-major linear index to indices."""
     indices: list[Scalar] = []
     for axis in reversed(range(len(dims))):
         extent = Scalar(
@@ -160,14 +171,14 @@ def _bits(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
 
 
 def _fraction(words: Cells, at: int, dtype: DType) -> Scalar:
-    """The high bits of a word, or of two, as a number from 0 to below 1."""
+    """Convert the high bits of one or two words to a number in [0, 1)."""
     bits = BITS[str(dtype)]
     if dtype.bits > 32:
-        whole = _right(words[at] * _word(1 << 32) + words[at + 1], 64 - bits)
+        high_bits = _shift_right(words[at] * _word(1 << 32) + words[at + 1], 64 - bits)
     else:
-        whole = _right(words[at], 32 - bits)
+        high_bits = _shift_right(words[at], 32 - bits)
     real = DType.of("float64" if dtype.bits > 32 else "float32")
-    return whole.astype("int64").astype(real) * te.const(2.0**-bits, real)  # type: ignore[no-any-return]
+    return high_bits.astype("int64").astype(real) * te.const(2.0**-bits, real)  # type: ignore[no-any-return]
 
 
 def _uniform(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
@@ -176,7 +187,7 @@ def _uniform(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
 
 
 def _normal(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
-    """Box and Muller's: two numbers of a radius and an angle, which take a fraction each."""
+    """Normal numbers in pairs by the Box-Muller transform."""
     real = DType.of("float64" if dtype.bits > 32 else "float32")
     step, one = (2 if dtype.bits > 32 else 1), te.const(1.0, real)
     normals: list[Scalar] = []
@@ -188,9 +199,9 @@ def _normal(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
 
 
 def _integers(call: relax.Call, words: Cells, dtype: DType) -> list[Scalar]:
-    """The high half of the product of a word with the number of possible values."""
+    """Integers in [low, high): the high half of a word times the size of the range."""
     span, low = _word(call.attrs["high"] - call.attrs["low"]), te.const(call.attrs["low"], "int64")
-    return [(_right(words[i] * span, 32).astype("int64") + low).astype(dtype) for i in range(4)]
+    return [(_shift_right(words[i] * span, 32).astype("int64") + low).astype(dtype) for i in range(4)]
 
 
 # ---------------------------------------------------------------- NumPy
@@ -213,9 +224,9 @@ def np_philox(key: Any, blocks: Any) -> Any:
 
 
 def _np_fractions(words: Any, wide: bool, bits: int) -> Any:
-    whole = (words[:, ::2] << np.uint64(32)) | words[:, 1::2] if wide else words
+    combined = (words[:, ::2] << np.uint64(32)) | words[:, 1::2] if wide else words
     real = np.float64 if wide else np.float32
-    return (whole >> np.uint64((64 if wide else 32) - bits)).astype(real) * real(2.0**-bits)
+    return (combined >> np.uint64((64 if wide else 32) - bits)).astype(real) * real(2.0**-bits)
 
 
 def _np_bits(call: relax.Call, words: Any, dtype: str) -> Any:

@@ -1,7 +1,7 @@
-"""Recurrent layers over a sequence of any length: LSTM, GRU and RNN with all that ONNX knows of them.
+"""Recurrent layers over sequences of any length: LSTM, GRU and RNN with all options of ONNX.
 
-A layer becomes one product of all steps' inputs with the input weights, which knows no time, and the steps: a loop over
-time in one TensorIR function (`mlcc.ops.recurrent_steps`), which adds the state's product and computes the gates.
+A layer is lowered to one GEMM of all time steps' inputs with the input weights, and a loop over time in one TensorIR
+function (`mlcc.ops.recurrent_steps`), which adds the product with the state and computes the gates.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ DIRECTIONS = ("forward", "reverse", "bidirectional")
 
 
 def _activations(call: relax.Call, cell: Cell) -> tuple[Activation, ...]:
-    """Those of each direction in turn."""
+    """Return the activations of each direction in turn."""
     count = _directions(call)
-    each = len(activations.parse(cell.default))
+    per_direction = len(activations.parse(cell.default))
     try:
-        given = activations.parse(call.attrs["activations"])
+        stated = activations.parse(call.attrs["activations"])
     except ValueError as problem:
         fail(call, "E0442", f"`activations`: {problem}")
-    if len(given) not in (each, each * count):
-        fail(call, "E0442", f"`activations` must be {each} for each direction, they are {len(given)}")
-    return given if len(given) == each * count else given * count
+    if len(stated) not in (per_direction, per_direction * count):
+        fail(call, "E0442", f"`activations` must be {per_direction} for each direction, they are {len(stated)}")
+    return stated if len(stated) == per_direction * count else stated * count
 
 
 def _directions(call: relax.Call) -> int:
@@ -78,8 +78,8 @@ def _directions(call: relax.Call) -> int:
     return 2 if call.attrs["direction"] == "bidirectional" else 1
 
 
-def _fits(call: relax.Call, name: str, info: Tensor, wanted: Dims) -> None:
-    """The tensor has that shape."""
+def _require_shape(call: relax.Call, name: str, info: Tensor, wanted: Dims) -> None:
+    """Refuse a tensor of another shape."""
     if info.ndim not in (-1, len(wanted)):
         fail(call, "E0445", f"`{name}` must have {len(wanted)} dimensions, it has {info.ndim}")
     if info.dims is not None and any(known_different(a, b) for a, b in zip(info.dims, wanted, strict=True)):
@@ -96,7 +96,7 @@ def infer_layer(cell: Cell) -> Any:
 
 
 def infer_steps(cell: Cell) -> Any:
-    """As of the layer, whose inputs have been multiplied by the input weights already."""
+    """Infer as for the layer; the inputs have already been multiplied by the input weights."""
 
     def infer(call: relax.Call) -> relax.StructInfo:
         return _infer(call, cell, tensor(call, 0), 0)
@@ -131,9 +131,9 @@ def _infer(call: relax.Call, cell: Cell, x: Tensor, projected: int) -> relax.Str
         "peepholes": (directions, construct.mul(hidden, int64(3))),
     }  # fmt: skip
     if not projected:
-        _fits(call, "gates", x, (sequence, batch, construct.mul(directions, gates)))
+        _require_shape(call, "gates", x, (sequence, batch, construct.mul(directions, gates)))
     for name, info in infos.items():
-        _fits(call, name, info, wanted[name])
+        _require_shape(call, name, info, wanted[name])
     end = result((directions, batch, hidden), dtype, vdevice=x.vdevice)
     return relax.TupleStructInfo(
         (result((sequence, directions, batch, hidden), dtype, vdevice=x.vdevice), *[end] * len(cell.states))
@@ -144,7 +144,7 @@ def _infer(call: relax.Call, cell: Cell, x: Tensor, projected: int) -> relax.Str
 
 
 def expand_layer(cell: Cell) -> Any:
-    """The product of all inputs with the input weights, then the steps."""
+    """Expand a layer to a GEMM of all inputs with the input weights, then the steps."""
 
     def expand(call: relax.Call, emit: Emit) -> relax.Call:
         x, w, *rest = call.args
@@ -155,9 +155,11 @@ def expand_layer(cell: Cell) -> Any:
         rows = emit("reshape", x, relax_shape(product((sequence, batch)), inputs))
         weights = emit("permute_dims", emit("reshape", w, relax_shape(columns, inputs)), None)
         products = emit("matmul", rows, weights, "float32" if dtype.bits < 32 else None)
-        every = emit("reshape", products, relax_shape(sequence, batch, columns))
+        gates_of_steps = emit("reshape", products, relax_shape(sequence, batch, columns))
         left_out = [None] * (2 + len(cell.states) + len(cell.extras) - len(rest))
-        return bind_call(f"nn.{cell.name}_steps", (every, *rest, *left_out), dict(call.attrs.items()), call.span)
+        return bind_call(
+            f"nn.{cell.name}_steps", (gates_of_steps, *rest, *left_out), dict(call.attrs.items()), call.span
+        )
 
     return expand
 
@@ -178,7 +180,7 @@ def layer_of(call: relax.Call, cell: Cell) -> Layer:
 
 
 def _np_steps(cell: Cell) -> Any:
-    """One direction, one row of the batch and one step after the other."""
+    """Return the NumPy reference, which computes one direction, batch row and time step after the other."""
 
     def reference(call: relax.Call, gates: Any, r: Any, b: Any, h0: Any, *rest: Any) -> Any:
         c0 = rest[0] if cell.has_cell_state else h0
@@ -187,19 +189,19 @@ def _np_steps(cell: Cell) -> Any:
         directions, hidden = len(r), r.shape[2]
         real = np.dtype(gates.dtype)
         layer, width = layer_of(call, cell), cell.gates * hidden
-        every = np.zeros((sequence, directions, batch, hidden), real)
+        hidden_states = np.zeros((sequence, directions, batch, hidden), real)
         last_h, last_c = np.array(h0, real), np.array(c0, real)
-        holes = np.zeros((directions, 3 * hidden), real) if peepholes is None else peepholes
+        peephole_weights = np.zeros((directions, 3 * hidden), real) if peepholes is None else peepholes
         counts = np.full(batch, sequence) if lengths is None else np.clip(lengths.astype(np.int64), 0, sequence)
         for d, n in np.ndindex(directions, batch):
             h, c = last_h[d, n], last_c[d, n]
             for step in range(counts[n]):
                 at = counts[n] - 1 - step if layer.backward(d) else step
-                given = gates[at, n, d * width : (d + 1) * width]
-                h, c = _NP_CELLS[cell.name](layer, layer.of(d), given, r[d], b[d], h, c, holes[d])
-                every[at, d, n] = h
+                inputs = gates[at, n, d * width : (d + 1) * width]
+                h, c = _NP_CELLS[cell.name](layer, layer.of(d), inputs, r[d], b[d], h, c, peephole_weights[d])
+                hidden_states[at, d, n] = h
             last_h[d, n], last_c[d, n] = h, c
-        return (every, last_h, last_c) if cell.has_cell_state else (every, last_h)
+        return (hidden_states, last_h, last_c) if cell.has_cell_state else (hidden_states, last_h)
 
     return reference
 
@@ -256,12 +258,12 @@ def _lower(cell: Cell) -> Any:
     return lambda call, *tensors: steps(layer_of(call, cell), call, *tensors)
 
 
-def _many(cell: Cell) -> Any:
+def _lower_parallel(cell: Cell) -> Any:
     return lambda call, *tensors: many_steps(layer_of(call, cell), call, *tensors)
 
 
 def _entries(cell: Cell, more: str = "") -> dict[str, Impl]:
-    """The layer, and its steps."""
+    """The entries of a layer and of its steps."""
     operands = f"r, b, {', '.join(cell.states)}, {', '.join(f'{n} = None' for n in cell.extras)}"
     attributes = f'direction: str = "forward", activations: str = "{cell.default}", clip: float? = None{more}'
     return {
@@ -269,7 +271,11 @@ def _entries(cell: Cell, more: str = "") -> dict[str, Impl]:
             f"x, w, {operands}, {attributes}", infer_layer(cell), _np_layer(cell), expand=expand_layer(cell)
         ),
         f"nn.{cell.name}_steps": Impl(
-            f"gates, {operands}, {attributes}", infer_steps(cell), _np_steps(cell), _lower(cell), many=_many(cell)
+            f"gates, {operands}, {attributes}",
+            infer_steps(cell),
+            _np_steps(cell),
+            _lower(cell),
+            many=_lower_parallel(cell),
         ),
     }
 

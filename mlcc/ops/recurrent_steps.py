@@ -1,9 +1,8 @@
 """The steps of recurrent layers: a loop over time that multiplies the state by its weights and computes the gates.
 
-The state of a step is that of the one before, so that time is serial. On CPUs a step of all rows of the batch is a
-product of small matrices in register tiles: ROWS rows of the batch by a panel of the weights, or one row by PANELS of
-them for what is left; then the gates, lane by lane. On devices of many threads a block takes a row, with its state in
-shared memory.
+Each step depends on the state of the previous one, so the loop over time is serial. On CPUs a step is a GEMM of the
+whole batch in register tiles of ROWS rows by a panel of packed weights, with tiles of one row by PANELS panels for the
+tail, followed by the gates in vectors. On GPUs a thread block computes a row, with its state in shared memory.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from mlcc.te.statements import THREADS, Cells
 LANES = 16  # columns of a vector
 PANEL = 32  # columns of a panel of weights
 ROWS, PANELS = 4, 4  # a tile is ROWS rows by a panel, or a row by PANELS panels
-MOST_SHARED = 1024  # hidden elements whose state fits shared memory
+MOST_SHARED = 1024  # hidden elements up to which the state is kept in shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Layer:
 
 
 class _Operands:
-    """The tensors of a call by name, but for the recurrent weights."""
+    """The tensors of a call by name, with the recurrent weights apart."""
 
     def __init__(self, layer: Layer, gates: te.Tensor, r: te.Tensor, b: te.Tensor, *rest: te.Tensor) -> None:
         names = ["h0", "c0", "lengths", "peepholes"] if layer.kind == "lstm" else ["h0", "lengths"]
@@ -69,7 +68,7 @@ class _Operands:
         self.hidden = tir.const_int(r.buffer.shape[2])
         self.tensors = {"gates": gates, "b": b, **dict(zip(names, rest, strict=False))}
 
-    def turned(self) -> te.Tensor:
+    def transposed_weights(self) -> te.Tensor:
         """The recurrent weights (directions, hidden, gates), in the dtype of the computation."""
         r = self.weights
         shape = (r.shape[0], r.shape[2], r.shape[1])
@@ -83,9 +82,9 @@ Each = Callable[[Callable[[Scalar], Any]], Any]  # statements for every hidden e
 State = tuple[Callable[[Scalar], Scalar], Callable[[Scalar, Scalar], Any]]  # how an element is loaded and stored
 
 
-class _Row:
-    """The gates of one row of the batch in one direction: statements for each hidden element, from the `product` of the
-    state with the recurrent weights."""
+class _RowGates:
+    """Emit the gates of one batch row in one direction, for each hidden element, from the `product` of the state with
+    the recurrent weights."""
 
     def __init__(
         self, layer: Layer, direction: int, cells: dict[str, Cells], hidden: Scalar, state: Callable[[str], State],
@@ -100,11 +99,11 @@ class _Row:
         real = self.cells["gates"].dtype
         column = self.hidden * number + j
         width = self.hidden * self.layer.gates
-        given = self.cells["gates"][at, n, width * self.direction + column] + self.bias(column).astype(real)
-        return given + self.past(number, j) if recurrent else given  # type: ignore[no-any-return]
+        operands = self.cells["gates"][at, n, width * self.direction + column] + self.bias(column).astype(real)
+        return operands + self.past(number, j) if recurrent else operands  # type: ignore[no-any-return]
 
     def past(self, number: int, j: Scalar) -> Scalar:
-        """The state's share of a gate, with its bias."""
+        """The recurrent term of a gate, with its bias."""
         column = self.hidden * number + j
         bias = self.bias(self.hidden * self.layer.gates + column).astype(self.cells["gates"].dtype)
         return self.product(number, column) + bias  # type: ignore[no-any-return]
@@ -121,7 +120,7 @@ class _Row:
         return x + self.cells["peepholes"][self.direction, self.hidden * number + j].astype(x.dtype) * c  # type: ignore[no-any-return]
 
     def lstm(self, at: Scalar, n: Scalar, j: Scalar) -> Any:
-        """i, o, f, c in this order; the cell's state, then the hidden one."""
+        """Emit LSTM gates (in the order i, o, f, c): the cell state, then the hidden state."""
         get, put = self.state("c")
         old = get(j)
         i = self.active(0, self.peephole(0, self.gate(0, at, n, j), old, j))
@@ -136,18 +135,18 @@ class _Row:
         return put(f * old + i * new, j), self.hide(o * self.acts[2](now), at, n, j)
 
     def hide(self, value: Scalar, at: Scalar, n: Scalar, j: Scalar) -> Any:
-        """Keep the hidden state, and give it out."""
+        """Store the hidden state, also in the output."""
         get, put = self.state("h")
         return put(value, j), self.cells["every"].set(get(j), at, self.direction, n, j)
 
     def reset(self, at: Scalar, n: Scalar, j: Scalar) -> Any:
-        """The state that the reset gate lets through, where that is what the weights are multiplied with."""
+        """Emit the state scaled by the reset gate, the operand of a GRU's second product."""
         _, put = self.state("past")
         get, _ = self.state("h")
         return put(self.active(0, self.gate(1, at, n, j)) * get(j), j)
 
     def gru(self, at: Scalar, n: Scalar, j: Scalar) -> Any:
-        """z, r, h in this order."""
+        """Emit GRU gates (in the order z, r, h)."""
         get, _ = self.state("h")
         past = self.past(2, j)
         if self.layer.linear_before_reset:
@@ -165,11 +164,11 @@ def _two_products(layer: Layer) -> bool:
     return layer.kind == "gru" and not layer.linear_before_reset
 
 
-# ---------------------------------------------------------------- one thread
+# ---------------------------------------------------------------- CPU
 
 
 def _lanes(extent: Scalar, known: int | None, body: Callable[[Scalar], Any]) -> Any:
-    """`body` for every number below the extent, LANES at a time in vectors."""
+    """Emit `body` for every index below the extent, in vectors of LANES with a scalar tail."""
     if known is None or known < LANES:
         return code.loop(extent, body, "j")
     whole = known // LANES
@@ -179,25 +178,25 @@ def _lanes(extent: Scalar, known: int | None, body: Callable[[Scalar], Any]) -> 
 
 
 def _vector(body: Callable[[Scalar], Any]) -> tir.For:
-    """`body` of LANES numbers in one vector."""
+    """Emit `body` as a vectorized loop of LANES iterations."""
     var = tir.Var("lane", INT64)
     zero, extent = construct.const(0, INT64), construct.const(LANES, INT64)
     return tir.For(var, zero, extent, tir.ForKind.VECTORIZED, code.flat(body(Scalar(var))))
 
 
-class _Product:
-    """The product of a state (batch, hidden) with the weights of some gates, into memory of its own.
+class _RecurrentProduct:
+    """The GEMM of a state (batch, hidden) with the weights of some gates, into scratch memory.
 
-    The weights are packed into panels of PANEL columns, the last one filled up with zeros, so that a tile reads memory
-    in order; where the hidden size is not known, they are only transposed.
+    The weights are packed into panels of PANEL columns, zero-padded, so that a tile reads memory contiguously; if the
+    hidden size is symbolic, they are only transposed.
     """
 
-    def __init__(self, given: _Operands, batch: Scalar, first: int, gates: int) -> None:
-        r, real, self.known = given.weights, given.real, given.hidden
+    def __init__(self, operands: _Operands, batch: Scalar, first: int, gates: int) -> None:
+        r, real, self.known = operands.weights, operands.real, operands.hidden
         self.hidden, self.batch, self.tile = r.shape[2], batch, None
         self.first, count = self.hidden * first, self.hidden * gates
         if self.known is None:
-            self.weights = given.turned()
+            self.weights = operands.transposed_weights()
             self.count = count
             self.acc = code.scratch(f"acc_{first}", (batch, count), real)
             return
@@ -221,28 +220,30 @@ class _Product:
     def value(self, n: Scalar, column: Scalar) -> Scalar:
         return self.acc[n, column - self.first]
 
-    def all(self, source: Cells, weights: Cells, direction: int) -> Any:
-        """The statements for all rows."""
+    def multiply(self, source: Cells, weights: Cells, direction: int) -> Any:
+        """Emit the product for all rows of the batch."""
         if self.known is None:
-            return code.loop(self.batch, lambda n: self._plain(source, weights, direction, n), "n")
+            return code.loop(self.batch, lambda n: self._untiled(source, weights, direction, n), "n")
         blocks, several = self.batch // ROWS, self.panels // PANELS
 
         def block(o: Scalar) -> Any:
-            return self._over(self.panels, lambda p: self._tile(source, weights, direction, o * ROWS, p, ROWS, 1))
+            return self._panel_loop(self.panels, lambda p: self._tile(source, weights, direction, o * ROWS, p, ROWS, 1))
 
         def row(o: Scalar) -> Any:
             n = blocks * ROWS + o
-            wide = self._over(several, lambda p: self._tile(source, weights, direction, n, p * PANELS, 1, PANELS))
+            wide = self._panel_loop(several, lambda p: self._tile(source, weights, direction, n, p * PANELS, 1, PANELS))
             rest = self.panels - several * PANELS
-            narrow = self._over(rest, lambda p: self._tile(source, weights, direction, n, p + several * PANELS, 1, 1))
+            narrow = self._panel_loop(
+                rest, lambda p: self._tile(source, weights, direction, n, p + several * PANELS, 1, 1)
+            )
             return wide, narrow
 
         return code.loop(blocks, block, "o"), code.loop(self.batch - blocks * ROWS, row, "n")
 
-    def _over(self, count: int, body: Callable[[Scalar], Any]) -> Any:
+    def _panel_loop(self, count: int, body: Callable[[Scalar], Any]) -> Any:
         return code.loop(count, body, "panel") if count else ()
 
-    def _plain(self, source: Cells, weights: Cells, direction: int, n: Scalar) -> Any:
+    def _untiled(self, source: Cells, weights: Cells, direction: int, n: Scalar) -> Any:
         def add(k: Scalar) -> Any:
             def one(g: Scalar) -> Any:
                 return self.acc.set(self.acc[n, g] + source[n, k] * weights[direction, k, self.first + g], n, g)
@@ -255,13 +256,13 @@ class _Product:
     def _tile(
         self, source: Cells, weights: Cells, direction: int, n: Scalar, panel: Scalar, rows: int, panels: int
     ) -> Any:
-        """Some rows by some panels, in registers: each element of the state times a row of a panel."""
+        """Emit a register tile of some rows by some panels, accumulated by rank-1 updates."""
         assert self.tile is not None
         tile, acc = self.tile, self.acc
         parts = [(r, p, v) for r in range(rows) for p in range(panels) for v in range(PANEL // LANES)]
 
         def each(body: Callable[[int, int, Scalar, Scalar], Any]) -> list[Any]:
-            """`body(row, panel, column, place in the tile)` of all columns, LANES at a time."""
+            """Emit `body(row, panel, column, index in the tile)` for all columns, in vectors of LANES."""
 
             def part(r: int, p: int, v: int) -> tir.For:
                 return _vector(lambda i: body(r, p, i + v * LANES, i + ((r * panels + p) * PANEL + v * LANES)))
@@ -280,57 +281,63 @@ class _Product:
 
 
 def steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
-    """The lowering for one thread."""
-    given = _Operands(layer, *tensors)
-    sequence, batch, _ = given.tensors["gates"].shape
-    hidden = given.weights.shape[2]
+    """Lower the steps for CPUs."""
+    operands = _Operands(layer, *tensors)
+    sequence, batch, _ = operands.tensors["gates"].shape
+    hidden = operands.weights.shape[2]
     names = ["h", *(["c"] if layer.kind == "lstm" else []), *(["past"] if _two_products(layer) else [])]
-    held = {name: code.scratch(f"state_{name}", (batch, hidden), given.real) for name in names}
+    state_cells = {name: code.scratch(f"state_{name}", (batch, hidden), operands.real) for name in names}
     split = layer.gates - _two_products(layer)  # gates of the first product
-    products = [_Product(given, batch, 0, split)]
-    products += [_Product(given, batch, split, 1)] if _two_products(layer) else []
+    products = [_RecurrentProduct(operands, batch, 0, split)]
+    products += [_RecurrentProduct(operands, batch, split, 1)] if _two_products(layer) else []
     infos = call.struct_info.fields  # type: ignore[union-attr]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
         weights = [Cells(b) for b in ins[: len(products)]]
-        cells = given.cells(ins[len(products) :]) | {"every": Cells(outs[0])}
+        cells = operands.cells(ins[len(products) :]) | {"every": Cells(outs[0])}
         last = dict(zip("hc", (Cells(b) for b in outs[1:]), strict=False))
 
         def each(fn: Callable[[Scalar], Any]) -> Any:
-            return _lanes(hidden, given.hidden, fn)
+            return _lanes(hidden, operands.hidden, fn)
 
         def rows(fn: Callable[[Scalar], Any]) -> Any:
             return code.loop(batch, fn, "n")
 
         def begin(d: int, n: Scalar) -> Any:
             def load(name: str) -> Any:
-                return each(lambda j: held[name].set(cells[f"{name}0"][d, n, j], n, j))
+                return each(lambda j: state_cells[name].set(cells[f"{name}0"][d, n, j], n, j))
 
             loads = [load(name) for name in last]
-            if "lengths" not in cells or "past" not in held:
+            if "lengths" not in cells or "past" not in state_cells:
                 return loads
-            return loads, each(lambda j: held["past"].set(te.const(0, given.real), n, j))  # rows that have no step
+            return loads, each(
+                lambda j: state_cells["past"].set(te.const(0, operands.real), n, j)
+            )  # read for rows without any step
 
         def end(d: int, n: Scalar) -> Any:
             def store(name: str) -> Any:
-                return each(lambda j: last[name].set(held[name][n, j], d, n, j))
+                return each(lambda j: last[name].set(state_cells[name][n, j], d, n, j))
 
             return [store(name) for name in last]
 
         def gate(d: int, step: Scalar, n: Scalar, which: str) -> Any:
             def state(name: str) -> State:
-                return lambda j: held[name][n, j], lambda value, j: held[name].set(value, n, j)
+                return lambda j: state_cells[name][n, j], lambda value, j: state_cells[name].set(value, n, j)
 
-            row = _Row(layer, d, cells, hidden, state, lambda which, column: products[which >= split].value(n, column))
-            return _at(layer, d, cells, sequence, step, n, lambda at: each(lambda j: getattr(row, which)(at, n, j)))
+            row = _RowGates(
+                layer, d, cells, hidden, state, lambda which, column: products[which >= split].value(n, column)
+            )
+            return _at_time_step(
+                layer, d, cells, sequence, step, n, lambda at: each(lambda j: getattr(row, which)(at, n, j))
+            )
 
         def one(d: int, step: Scalar) -> Any:
-            parts = [products[0].all(held["h"], weights[0], d)]
+            parts = [products[0].multiply(state_cells["h"], weights[0], d)]
             if _two_products(layer):
                 parts.append(rows(lambda n: gate(d, step, n, "reset")))
-                parts.append(products[1].all(held["past"], weights[1], d))
+                parts.append(products[1].multiply(state_cells["past"], weights[1], d))
             parts.append(rows(lambda n: gate(d, step, n, layer.kind)))
-            silent = rows(lambda n: _silent(d, cells, step, n, each)) if "lengths" in cells else ()
+            silent = rows(lambda n: _zero_after_end(d, cells, step, n, each)) if "lengths" in cells else ()
             return parts, silent
 
         def direction(d: int) -> Any:
@@ -339,58 +346,58 @@ def steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
 
         return [direction(d) for d in range(layer.directions)]
 
-    scratch = (*(c.buffer for c in held.values()), *(b for p in products for b in p.buffers))
-    return _made(layer, [*(p.weights for p in products), *given.tensors.values()], infos, body, scratch)
+    scratch = (*(c.buffer for c in state_cells.values()), *(b for p in products for b in p.buffers))
+    return _extern(layer, [*(p.weights for p in products), *operands.tensors.values()], infos, body, scratch)
 
 
-def _made(layer: Layer, tensors: Sequence[te.Tensor], infos: Any, body: Any, scratch: Any) -> Any:
+def _extern(layer: Layer, tensors: Sequence[te.Tensor], infos: Any, body: Any, scratch: Any) -> Any:
     dims, dtypes = [i.dims for i in infos], [i.dtype for i in infos]
     return te.extern(dims, tensors, body, f"T_{layer.kind}_steps", dtypes, scratch=scratch)
 
 
 def _length(cells: dict[str, Cells], sequence: Scalar, n: Scalar) -> Scalar:
-    """The number of steps of a row of the batch."""
+    """The number of time steps of a batch row."""
     if "lengths" not in cells:
         return sequence
     return te.max(te.min(cells["lengths"][n].astype("int64"), sequence), te.const(0, "int64"))  # type: ignore[no-any-return]
 
 
-def _at(
+def _at_time_step(
     layer: Layer, d: int, cells: dict[str, Cells], sequence: Scalar, step: Scalar, n: Scalar,
     body: Callable[[Scalar], Any],
 ) -> Any:  # fmt: skip
-    """`body` of the place in time that a step stands for, where the row has one."""
+    """Emit `body` for the time index of a step, guarded by the length of the row."""
     length = _length(cells, sequence, n)
     stmt = body(length - 1 - step if layer.backward(d) else step)
     return code.when(step < length, stmt) if "lengths" in cells else stmt
 
 
-def _silent(d: int, cells: dict[str, Cells], step: Scalar, n: Scalar, each: Each) -> Any:
-    """Zeros where a row of the batch has ended."""
+def _zero_after_end(d: int, cells: dict[str, Cells], step: Scalar, n: Scalar, each: Each) -> Any:
+    """Emit zeros for the steps after the end of a batch row."""
     every = cells["every"]
     zero = te.const(0, every.dtype)
     length = _length(cells, every.shape[0], n)
     return code.when(step >= length, each(lambda j: every.set(zero, step, d, n, j)))
 
 
-# ---------------------------------------------------------------- many threads
+# ---------------------------------------------------------------- GPU
 
 
 def many_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
-    """The lowering for devices of many threads; None where the state does not fit shared memory."""
-    given = _Operands(layer, *tensors)
-    if given.hidden is None or given.hidden > MOST_SHARED:
+    """Lower the steps for GPUs; None if the state does not fit shared memory."""
+    operands = _Operands(layer, *tensors)
+    if operands.hidden is None or operands.hidden > MOST_SHARED:
         return None
-    turned, known = given.turned(), given.hidden
-    sequence, batch, _ = given.tensors["gates"].shape
-    hidden = given.weights.shape[2]
+    transposed, known = operands.transposed_weights(), operands.hidden
+    sequence, batch, _ = operands.tensors["gates"].shape
+    hidden = operands.weights.shape[2]
     names = ["h", *(["c"] if layer.kind == "lstm" else []), *(["past"] if _two_products(layer) else [])]
     sizes = {**dict.fromkeys(names, known), "acc": known * layer.gates}
-    every_held = [  # a kernel's shared memory is its own: each direction is one
-        {name: code.scratch(f"{name}_{d}", (size,), given.real, "shared") for name, size in sizes.items()}
+    state_cells_by_direction = [  # each direction is a kernel with its own shared memory
+        {name: code.scratch(f"{name}_{d}", (size,), operands.real, "shared") for name, size in sizes.items()}
         for d in range(layer.directions)
     ]
-    totals = [code.scratch(f"total_{d}", (1,), given.real, "local") for d in range(layer.directions)]
+    totals = [code.scratch(f"total_{d}", (1,), operands.real, "local") for d in range(layer.directions)]
     infos = call.struct_info.fields  # type: ignore[union-attr]
 
     def threads(count: int, fn: Callable[[Scalar], Any]) -> Any:
@@ -403,11 +410,11 @@ def many_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
         return code.bound(THREADS, "threadIdx.x", one)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        weights, cells = Cells(ins[0]), given.cells(ins[1:]) | {"every": Cells(outs[0])}
+        weights, cells = Cells(ins[0]), operands.cells(ins[1:]) | {"every": Cells(outs[0])}
         last = dict(zip("hc", (Cells(b) for b in outs[1:]), strict=False))
 
         def multiply(d: int, source: Cells, first: int, count: int) -> Any:
-            total, acc = totals[d], every_held[d]["acc"]
+            total, acc = totals[d], state_cells_by_direction[d]["acc"]
 
             def column(g: Scalar) -> Any:
                 at = g + first * known
@@ -420,22 +427,22 @@ def many_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
             return threads(count * known, column)
 
         def one(d: int, n: Scalar, step: Scalar) -> Any:
-            held = every_held[d]
+            state_cells = state_cells_by_direction[d]
 
             def state(name: str) -> State:
-                return lambda j: held[name][j], lambda value, j: held[name].set(value, j)
+                return lambda j: state_cells[name][j], lambda value, j: state_cells[name].set(value, j)
 
-            row = _Row(layer, d, cells, hidden, state, lambda _, column: held["acc"][column])
+            row = _RowGates(layer, d, cells, hidden, state, lambda _, column: state_cells["acc"][column])
             length = _length(cells, sequence, n)
             at = length - 1 - step if layer.backward(d) else step
-            parts = [multiply(d, held["h"], 0, layer.gates - _two_products(layer))]
+            parts = [multiply(d, state_cells["h"], 0, layer.gates - _two_products(layer))]
             if _two_products(layer):
                 parts.append(threads(known, lambda j: row.reset(at, n, j)))
-                parts.append(multiply(d, held["past"], 2, 1))
+                parts.append(multiply(d, state_cells["past"], 2, 1))
             return parts, threads(known, lambda j: getattr(row, layer.kind)(at, n, j))
 
         def direction(d: int, n: Scalar) -> Any:
-            length, held = _length(cells, sequence, n), every_held[d]
+            length, state_cells = _length(cells, sequence, n), state_cells_by_direction[d]
             every, zero = cells["every"], te.const(0, cells["every"].dtype)
 
             def silent(t: Scalar) -> Any:
@@ -444,10 +451,10 @@ def many_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
             rest = code.loop(sequence - length, silent, "t") if "lengths" in cells else ()
 
             def load(name: str) -> Any:
-                return threads(known, lambda j: held[name].set(cells[f"{name}0"][d, n, j], j))
+                return threads(known, lambda j: state_cells[name].set(cells[f"{name}0"][d, n, j], j))
 
             def store(name: str) -> Any:
-                return threads(known, lambda j: last[name].set(held[name][j], d, n, j))
+                return threads(known, lambda j: last[name].set(state_cells[name][j], d, n, j))
 
             every_step = code.loop(length, lambda t: one(d, n, t), "t")
             return [load(name) for name in last], every_step, [store(name) for name in last], rest
@@ -457,5 +464,8 @@ def many_steps(layer: Layer, call: relax.Call, *tensors: te.Tensor) -> Any:
 
         return [kernel(d) for d in range(layer.directions)]
 
-    scratch = (*(c.buffer for held in every_held for c in held.values()), *(c.buffer for c in totals))
-    return _made(layer, [turned, *given.tensors.values()], infos, body, scratch)
+    scratch = (
+        *(c.buffer for state_cells in state_cells_by_direction for c in state_cells.values()),
+        *(c.buffer for c in totals),
+    )
+    return _extern(layer, [transposed, *operands.tensors.values()], infos, body, scratch)

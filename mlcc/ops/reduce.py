@@ -1,4 +1,4 @@
-"""Reductions: sums, products, extremes and their places, means and variances."""
+"""Reductions: sum, product, min, max, argmin, argmax, mean, variance."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from mlcc.te.scalar import Scalar, raw
 # ---------------------------------------------------------------- inference
 
 
-def reduced_info(call: relax.Call, data: Tensor, places: Sequence[int] | None, dtype: DType | None) -> Tensor:
-    """Without the axes, or with extent 1 there."""
+def reduced_info(call: relax.Call, data: Tensor, reduced_axes: Sequence[int] | None, dtype: DType | None) -> Tensor:
+    """Infer a tensor without the reduced axes, or with extent 1 there."""
     keep = call.attrs["keepdims"]
     device = data.vdevice
-    if places is None and not keep:
+    if reduced_axes is None and not keep:
         return result((), dtype, vdevice=device)
     if data.ndim < 0:
         return result(None, dtype, -1, device)
-    gone = set(range(data.ndim)) if places is None else set(axes(call, places, data.ndim))
+    gone = set(range(data.ndim)) if reduced_axes is None else set(axes(call, reduced_axes, data.ndim))
     if data.dims is None:
-        if keep and places is None:
+        if keep and reduced_axes is None:
             return result([int64(1)] * data.ndim, dtype, vdevice=device)
         return result(None, dtype, data.ndim if keep else data.ndim - len(gone), device)
     dims = [int64(1) if i in gone else d for i, d in enumerate(data.dims) if keep or i not in gone]
@@ -89,16 +89,16 @@ def _check_collapse(call: relax.Call, dims: Dims | None, target: Dims | None) ->
 # ---------------------------------------------------------------- lowering
 
 
-def _places(call: relax.Call, ndim: int) -> list[int]:
-    given = call.attrs["axis"]
-    if given is None:
+def _reduce_axes(call: relax.Call, ndim: int) -> list[int]:
+    stated = call.attrs["axis"]
+    if stated is None:
         return list(range(ndim))
-    return sorted(a % ndim for a in (given if isinstance(given, tuple) else (given,)))
+    return sorted(a % ndim for a in (stated if isinstance(stated, tuple) else (stated,)))
 
 
-def comm_reduce(x: te.Tensor, places: Sequence[int], keepdims: bool, body: Callable[..., Any], name: str) -> Any:
-    """A reduction over axes: `body(indices of x, reduce axes)` gives the reduction's expression."""
-    reduced = {a: te.reduce_axis((0, x.shape[a]), f"k{a}") for a in places}
+def comm_reduce(x: te.Tensor, reduced_axes: Sequence[int], keepdims: bool, body: Callable[..., Any], name: str) -> Any:
+    """Compute a reduction over axes: `body(indices of x, reduce axes)` returns the reduction expression."""
+    reduced = {a: te.reduce_axis((0, x.shape[a]), f"k{a}") for a in reduced_axes}
     if keepdims:
         shape = [int64(1) if a in reduced else d for a, d in enumerate(x.buffer.shape)]
     else:
@@ -107,30 +107,32 @@ def comm_reduce(x: te.Tensor, places: Sequence[int], keepdims: bool, body: Calla
     def element(*i: Any) -> Any:
         rest = iter(i)
         kept = list(i) if keepdims else [None if a in reduced else next(rest) for a in range(x.ndim)]
-        return body([reduced.get(a, kept[a]) for a in range(x.ndim)], [reduced[a] for a in places])
+        return body([reduced.get(a, kept[a]) for a in range(x.ndim)], [reduced[a] for a in reduced_axes])
 
     return topi.compute_ax(shape, element, name)
 
 
-ANY = te.comm_reducer(lambda x, y: te.any(x, y), lambda t: te.const(False, t), name="any")
+ANY_REDUCER = te.comm_reducer(lambda x, y: te.any(x, y), lambda t: te.const(False, t), name="any")
 
 
-def reduce_with(reducer: Any, x: te.Tensor, places: Sequence[int], keepdims: bool = False) -> te.Tensor:
-    """The plain reduction of a tensor; over no axes at all it is the tensor itself."""
-    if not places:
+def reduce_with(reducer: Any, x: te.Tensor, reduced_axes: Sequence[int], keepdims: bool = False) -> te.Tensor:
+    """Reduce a tensor over axes; without axes, copy it."""
+    if not reduced_axes:
         return topi.elementwise_ax(x, lambda v: v, f"{x.name}_red")
-    if any(tir.const_int(x.buffer.shape[a]) == 0 for a in places):
-        return _empty(reducer, x, places, keepdims)
+    if any(tir.const_int(x.buffer.shape[a]) == 0 for a in reduced_axes):
+        return _identity_tensor(reducer, x, reduced_axes, keepdims)
     if reducer is te.sum and x.dtype.is_bool:
-        reducer = ANY
-    reduced: te.Tensor = comm_reduce(x, places, keepdims, lambda i, k: reducer(x(*i), axis=k), f"{x.name}_red")
+        reducer = ANY_REDUCER
+    reduced: te.Tensor = comm_reduce(x, reduced_axes, keepdims, lambda i, k: reducer(x(*i), axis=k), f"{x.name}_red")
     return reduced
 
 
-def _empty(reducer: Any, x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
-    """A reduction of nothing: the reducer's identity. A loop that does not run would not even initialise."""
+def _identity_tensor(reducer: Any, x: te.Tensor, reduced_axes: Sequence[int], keepdims: bool) -> te.Tensor:
+    """Fill with the reducer's identity: the init of a reduction loop without iterations would not run."""
     step = reducer(te.const(0, x.dtype), axis=te.reduce_axis((0, 1))).expr
-    shape = [int64(1) if a in places else d for a, d in enumerate(x.buffer.shape) if keepdims or a not in places]
+    shape = [
+        int64(1) if a in reduced_axes else d for a, d in enumerate(x.buffer.shape) if keepdims or a not in reduced_axes
+    ]
     return topi.compute_ax(shape, lambda *i: Scalar(step.combiner.identity[0]), f"{x.name}_red")
 
 
@@ -139,57 +141,57 @@ def least(dtype: str) -> tir.Expr:
     return construct.const(-math.inf, dtype) if DType.of(dtype).is_float else construct.min_value(dtype)
 
 
-def greatest(dtype: str) -> tir.Expr:
+def highest_value(dtype: str) -> tir.Expr:
     """Return the largest value of a dtype: inf for floats."""
     return construct.const(math.inf, dtype) if DType.of(dtype).is_float else construct.max_value(dtype)
 
 
-def _extreme(largest: bool) -> Any:
-    """The greatest or least of elements that may all be infinite; TVM's gives the extreme finite number then."""
-    combine, worst = (construct.maximum, least) if largest else (construct.minimum, greatest)
-    return te.comm_reducer(lambda x, y: Scalar(combine(raw(x), raw(y))), worst, "max" if largest else "min")
+def _max_or_min(largest: bool) -> Any:
+    """Return a max or min reducer whose identity is infinite; the identity of TVM's is the extreme finite number."""
+    combine, identity = (construct.maximum, least) if largest else (construct.minimum, highest_value)
+    return te.comm_reducer(lambda x, y: Scalar(combine(raw(x), raw(y))), identity, "max" if largest else "min")
 
 
-GREATEST, LEAST = _extreme(True), _extreme(False)
+GREATEST, MIN_REDUCER = _max_or_min(True), _max_or_min(False)
 
 
 def _lower_reduce(reducer: Any) -> Callable[..., Any]:
-    return lambda call, x: reduce_with(reducer, x, _places(call, x.ndim), call.attrs["keepdims"])
+    return lambda call, x: reduce_with(reducer, x, _reduce_axes(call, x.ndim), call.attrs["keepdims"])
 
 
-def count(x: te.Tensor, places: Sequence[int], dtype: DType) -> tir.Expr:
-    """The number of elements that a reduction takes together, in `dtype`."""
+def count(x: te.Tensor, reduced_axes: Sequence[int], dtype: DType) -> tir.Expr:
+    """The number of elements along the reduced axes, in `dtype`."""
     total: tir.Expr = int64(1)
-    for a in places:
+    for a in reduced_axes:
         total = construct.mul(total, x.buffer.shape[a])
     return raw(topi.converted(total, dtype))
 
 
-def mean(x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
-    """The sum divided by the number of elements; of narrow integers, which neither need fit, computed in int64."""
+def mean(x: te.Tensor, reduced_axes: Sequence[int], keepdims: bool) -> te.Tensor:
+    """The sum divided by the number of elements; narrow integers are summed in int64 to avoid overflow."""
     if x.dtype.is_bool:
         raise TypeError("bools have no mean")
     if x.dtype.is_int and x.dtype.bits < 64:
-        return topi.cast(mean(topi.cast(x, "int64"), places, keepdims), str(x.dtype))
-    number = count(x, places, x.dtype)
+        return topi.cast(mean(topi.cast(x, "int64"), reduced_axes, keepdims), str(x.dtype))
+    number = count(x, reduced_axes, x.dtype)
     if isinstance(number, tir.IntImm) and number.value == 0:  # of no integers: 0
         number = construct.const(1, x.dtype)
-    return topi.divide(reduce_with(te.sum, x, places, keepdims), number)
+    return topi.divide(reduce_with(te.sum, x, reduced_axes, keepdims), number)
 
 
-def variance(x: te.Tensor, places: Sequence[int], keepdims: bool) -> te.Tensor:
+def variance(x: te.Tensor, reduced_axes: Sequence[int], keepdims: bool) -> te.Tensor:
     """The mean of the squared distance from the mean."""
     guard.floats_only(x.dtype)
-    distance = topi.subtract(x, mean(x, places, True))
-    return mean(topi.multiply(distance, distance), places, keepdims)
+    distance = topi.subtract(x, mean(x, reduced_axes, True))
+    return mean(topi.multiply(distance, distance), reduced_axes, keepdims)
 
 
 def _lower_mean(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    return mean(x, _places(call, x.ndim), call.attrs["keepdims"])
+    return mean(x, _reduce_axes(call, x.ndim), call.attrs["keepdims"])
 
 
 def _lower_variance(call: relax.Call, x: te.Tensor) -> te.Tensor:
-    return variance(x, _places(call, x.ndim), call.attrs["keepdims"])
+    return variance(x, _reduce_axes(call, x.ndim), call.attrs["keepdims"])
 
 
 def _lower_std(call: relax.Call, x: te.Tensor) -> te.Tensor:
@@ -197,14 +199,14 @@ def _lower_std(call: relax.Call, x: te.Tensor) -> te.Tensor:
 
 
 def _lower_collapse(call: relax.Call, x: te.Tensor, target: Sequence[Any]) -> te.Tensor:
-    """Sum over the axes that broadcasting repeated; extents are assumed equal where that is unknown."""
+    """Sum over broadcast axes; extents are assumed equal if that is unknown."""
     shape = [construct.cast("int64", raw(d)) for d in target]
     extra = x.ndim - len(shape)
-    gone = [a for a in range(x.ndim) if a < extra or (is_one(shape[a - extra]) and not is_one(x.buffer.shape[a]))]
-    if not gone:
+    summed = [a for a in range(x.ndim) if a < extra or (is_one(shape[a - extra]) and not is_one(x.buffer.shape[a]))]
+    if not summed:
         return topi.elementwise_ax(x, lambda v: v, "tensor")
-    reduced = {a: te.reduce_axis((0, x.shape[a]), f"k{a}") for a in gone}
-    reducer = ANY if x.dtype.is_bool else te.sum
+    reduced = {a: te.reduce_axis((0, x.shape[a]), f"k{a}") for a in summed}
+    reducer = ANY_REDUCER if x.dtype.is_bool else te.sum
 
     def element(*i: Any) -> Any:
         value = x(*(reduced[a] if a in reduced else i[a - extra] for a in range(x.ndim)))
@@ -217,7 +219,7 @@ Better = Callable[[Scalar, Scalar], Any]  # whether one number is strictly bette
 
 
 def _arg_reducer(largest: bool, worst: Any, better: Better, equal: Better) -> Any:
-    """Pairs of place and value; of equal values the first place wins, and any place wins against none at all (-1)."""
+    """Reduce (index, value) pairs: the first of equal values wins; index -1 is the identity."""
 
     def combine(x: tuple[Scalar, Scalar], y: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
         wins = te.all(x[0] >= 0, te.any(y[0] < 0, better(x[1], y[1]), te.all(equal(x[1], y[1]), x[0] < y[0])))
@@ -227,13 +229,13 @@ def _arg_reducer(largest: bool, worst: Any, better: Better, equal: Better) -> An
     return te.comm_reducer(combine, lambda place, value: (te.const(-1, place), worst(value)), name=name)
 
 
-def _by_order(largest: bool) -> Any:
-    """TVM's: comparisons alone decide, with which NaN is neither greater nor less nor equal."""
+def _arg_as_tvm(largest: bool) -> Any:
+    """Return TVM's argmax or argmin reducer, which compares only: NaN never wins."""
     worst, order = (te.min_value, operator.gt) if largest else (te.max_value, operator.lt)
     return _arg_reducer(largest, worst, order, operator.eq)
 
 
-def _nan_first(largest: bool) -> Any:
+def _arg_nan_first(largest: bool) -> Any:
     """Return the argmax or argmin reducer that prefers the first NaN, as in NumPy, PyTorch and ONNX."""
     order = operator.gt if largest else operator.lt
 
@@ -243,35 +245,35 @@ def _nan_first(largest: bool) -> Any:
     def equal(a: Scalar, b: Scalar) -> Any:
         return te.any(a == b, te.all(a != a, b != b)) if a.dtype.is_float else a == b
 
-    return _arg_reducer(largest, least if largest else greatest, better, equal)
+    return _arg_reducer(largest, least if largest else highest_value, better, equal)
 
 
-ARGMAX, ARGMIN = _by_order(True), _by_order(False)
+ARGMAX, ARGMIN = _arg_as_tvm(True), _arg_as_tvm(False)
 
 
 def _lower_arg(reducer: Any) -> Callable[..., Any]:
     def lowering(call: relax.Call, x: te.Tensor) -> te.Tensor:
-        places = _places(call, x.ndim)
+        reduced_axes = _reduce_axes(call, x.ndim)
 
         def body(i: list[Any], k: list[Any]) -> Any:
             flat: tir.Expr | None = None
-            for a in places:
+            for a in reduced_axes:
                 step = raw(i[a])
                 flat = step if flat is None else construct.add(construct.mul(flat, x.buffer.shape[a]), step)
             return reducer((Scalar(construct.const(0, INT64) if flat is None else flat), x(*i)), axis=k)
 
-        pair = comm_reduce(x, places, call.attrs["keepdims"], body, f"{x.name}_red_temp")
+        pair = comm_reduce(x, reduced_axes, call.attrs["keepdims"], body, f"{x.name}_red_temp")
         return topi.elementwise_ax(pair[0], lambda v: v, f"{x.name}_red")
 
     return lowering
 
 
-def _filled_if_empty(identity: int) -> Callable[[relax.Call, Emit], relax.Call | None]:
-    """A sum or product over an axis of extent 0 is a `full` of the identity, which does not read its operand."""
+def _expand_empty(identity: int) -> Callable[[relax.Call, Emit], relax.Call | None]:
+    """Return the expansion of a sum or product over an axis of extent 0 to `full` of the identity."""
 
     def expand(call: relax.Call, emit: Emit) -> relax.Call | None:
         data = tensor(call, 0)
-        if not any(tir.const_int(data.dims[a]) == 0 for a in _places(call, data.ndim)):  # type: ignore[index]
+        if not any(tir.const_int(data.dims[a]) == 0 for a in _reduce_axes(call, data.ndim)):  # type: ignore[index]
             return None
         info = reduced_info(call, data, call.attrs["axis"], data.dtype)
         assert info.dims is not None and info.dtype is not None
@@ -288,31 +290,31 @@ def _filled_if_empty(identity: int) -> Callable[[relax.Call, Emit], relax.Call |
 def _np_collapse(call: relax.Call, x: Any, target: Any) -> Any:
     shape = tuple(np.shape(target) if call.op.name.endswith("like") else target)
     extra = x.ndim - len(shape)
-    places = tuple(a for a in range(x.ndim) if a < extra or (shape[a - extra] == 1 and x.shape[a] != 1))
-    return np.sum(x, axis=places, dtype=x.dtype, keepdims=True).reshape(shape) if places else np.array(x)
+    reduced_axes = tuple(a for a in range(x.ndim) if a < extra or (shape[a - extra] == 1 and x.shape[a] != 1))
+    return np.sum(x, axis=reduced_axes, dtype=x.dtype, keepdims=True).reshape(shape) if reduced_axes else np.array(x)
 
 
 def _np_reduce(name: str) -> Callable[..., Any]:
     def reference(call: relax.Call, x: Any) -> Any:
-        given = call.attrs["axis"]
+        axis_attr = call.attrs["axis"]
         if name in ("var", "std"):
             guard.floats_only(x.dtype)
-        if given == ():
+        if axis_attr == ():
             return np.asarray(x)
         start = {}
         if x.size == 0 and name in ("max", "min"):
             start = {"initial": extreme(call, name == "max")}
         elif x.size == 0 and name in ("mean", "var", "std"):  # NaN without NumPy's warning
-            return np.sum(x, axis=given, keepdims=call.attrs["keepdims"]) * np.asarray(np.nan, x.dtype)
-        reduced = getattr(np, name)(x, axis=given, keepdims=call.attrs["keepdims"], **start)
+            return np.sum(x, axis=axis_attr, keepdims=call.attrs["keepdims"]) * np.asarray(np.nan, x.dtype)
+        reduced = getattr(np, name)(x, axis=axis_attr, keepdims=call.attrs["keepdims"], **start)
         return reduced.astype(x.dtype) if reduced.dtype != x.dtype else reduced
 
     return reference
 
 
 def extreme(call: relax.Call, largest: bool) -> Any:
-    """The extreme of no elements of the first operand."""
-    bound = (least if largest else greatest)(str(tensor(call, 0).dtype or FLOAT32))
+    """The identity of max or min over the first operand's dtype."""
+    bound = (least if largest else highest_value)(str(tensor(call, 0).dtype or FLOAT32))
     assert isinstance(bound, (tir.IntImm, tir.FloatImm))
     return bound.value
 
@@ -346,7 +348,7 @@ _PARAMETERS = "x, axis: ints? = None, keepdims: bool = False"
 
 
 def _entry(reducer: Any, name: str, identity: int | None = None, accurate: Any = None) -> Impl:
-    expand = None if identity is None else _filled_if_empty(identity)
+    expand = None if identity is None else _expand_empty(identity)
     return Impl(
         _PARAMETERS, infer_reduce, _np_reduce(name), _lower_reduce(reducer), FusionKind.COMM_REDUCE, expand=expand,
         layout=layout_rules.reduce, accurate=None if accurate is None else _lower_reduce(accurate),
@@ -357,7 +359,7 @@ OPS: dict[str, Impl] = {
     "sum": _entry(te.sum, "sum", 0),
     "prod": _entry(te.prod, "prod", 1),
     "max": _entry(te.max, "max", accurate=GREATEST),
-    "min": _entry(te.min, "min", accurate=LEAST),
+    "min": _entry(te.min, "min", accurate=MIN_REDUCER),
     "collapse_sum_like": Impl(
         "data, collapse_target", infer_collapse_sum_like, _np_collapse, _lower_collapse, FusionKind.COMM_REDUCE,
         shape_only=(1,), tir_name="collapse_sum",
@@ -379,10 +381,10 @@ OPS: dict[str, Impl] = {
     ),
     "argmax": Impl(
         "x, axis: int? = None, keepdims: bool = False", infer_arg, _np_arg("argmax"), _lower_arg(ARGMAX),
-        FusionKind.OUT_EWISE_FUSABLE, accurate=_lower_arg(_nan_first(True)),
+        FusionKind.OUT_EWISE_FUSABLE, accurate=_lower_arg(_arg_nan_first(True)),
     ),
     "argmin": Impl(
         "x, axis: int? = None, keepdims: bool = False", infer_arg, _np_arg("argmin"), _lower_arg(ARGMIN),
-        FusionKind.OUT_EWISE_FUSABLE, accurate=_lower_arg(_nan_first(False)),
+        FusionKind.OUT_EWISE_FUSABLE, accurate=_lower_arg(_arg_nan_first(False)),
     ),
 }  # fmt: skip

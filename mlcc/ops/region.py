@@ -1,4 +1,4 @@
-"""Pooling of regions of interest: rectangles of images, each brought to one size."""
+"""Pooling of regions of interest (ROI align, ROI pool)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mlcc.te.scalar import Scalar, raw
 
 
 def infer_regions(call: relax.Call) -> Tensor:
-    """One image of `pooled_size` for each region; a region is (image, x1, y1, x2, y2)."""
+    """Infer one image of `pooled_size` per region (image, x1, y1, x2, y2)."""
     data, regions = tensor(call, 0), tensor(call, 1)
     layout = call.attrs["layout"]
     layouts = ("NCHW", "NHWC") if "mode" in call.attrs else ("NCHW",)
@@ -46,14 +46,14 @@ def infer_regions(call: relax.Call) -> Tensor:
 def _bilinear(x: te.Tensor, layout: str, image: Any, channel: Any, y: Scalar, x_: Scalar) -> Any:
     """Interpolate bilinearly between four pixels; those outside count as 0."""
     low = {"H": te.floor(y).astype("int32"), "W": te.floor(x_).astype("int32")}
-    part = {"H": y - low["H"], "W": x_ - low["W"]}
+    fraction = {"H": y - low["H"], "W": x_ - low["W"]}
     last = {c: Scalar(construct.sub(x.buffer.shape[layout.index(c)], 1)) for c in "HW"}
     total: Any = 0
     for far_x in (0, 1):
         for far_y in (0, 1):
             place = {"N": image, "C": channel, "H": low["H"] + far_y, "W": low["W"] + far_x}
-            weight_x = part["W"] if far_x else 1 - part["W"]
-            weight_y = part["H"] if far_y else 1 - part["H"]
+            weight_x = fraction["W"] if far_x else 1 - fraction["W"]
+            weight_y = fraction["H"] if far_y else 1 - fraction["H"]
             inside = te.all(
                 place["H"] >= 0, place["H"] <= last["H"], place["W"] >= 0, place["W"] <= last["W"]
             )  # fmt: skip
@@ -62,7 +62,7 @@ def _bilinear(x: te.Tensor, layout: str, image: Any, channel: Any, y: Scalar, x_
 
 
 def _lower_align(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tensor:
-    """The mean or the greatest of samples, spread evenly over every bin."""
+    """Reduce samples on a regular grid in every bin to their mean or maximum."""
     layout, ratio, aligned = call.attrs["layout"], call.attrs["sample_ratio"], call.attrs["aligned"]
     sizes, factor = call.attrs["pooled_size"], call.attrs["spatial_scale"]
     dtype = regions.dtype
@@ -90,7 +90,7 @@ def _lower_align(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tenso
             start = begin[c] + at[c].astype(dtype) * bins[c]
             return start + (steps[c].astype(dtype) + te.const(0.5, dtype)) * bins[c] / counts[c].astype(dtype)
 
-        value = _sampled(x, layout, image, at["C"], coordinate("H"), coordinate("W"), extents, dtype)
+        value = _sample(x, layout, image, at["C"], coordinate("H"), coordinate("W"), extents, dtype)
         some = te.all(counts["H"] > 0, counts["W"] > 0)
         if call.attrs["mode"] == "avg":
             value = (value / (counts["H"] * counts["W"]).astype(dtype)).astype(x.dtype)
@@ -107,11 +107,11 @@ def _lower_align(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tenso
     return samples
 
 
-def _sampled(
+def _sample(
     x: te.Tensor, layout: str, image: Any, channel: Any, y: Scalar, x_: Scalar, extents: dict[str, tir.Expr],
     dtype: DType,
 ) -> Any:  # fmt: skip
-    """A sample; one that is more than a pixel outside is 0."""
+    """Sample bilinearly; samples more than a pixel outside the image are 0."""
     height, width = (Scalar(construct.cast(dtype, extents[c])) for c in "HW")
     outside = te.any(y < -1.0, x_ < -1.0, y > height, x_ > width)
     clipped = [
@@ -125,7 +125,7 @@ def _sampled(
 
 
 def _lower_pool(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tensor:
-    """The greatest element of every bin; 0 where a bin is empty."""
+    """Compute the maximum of every bin, 0 for an empty bin."""
     factor, dtype = call.attrs["spatial_scale"], regions.dtype
     sizes = dict(zip("HW", call.attrs["pooled_size"], strict=True))
     extents = dict(zip("HW", x.buffer.shape[2:], strict=True))
@@ -141,7 +141,7 @@ def _lower_pool(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tensor
             step = span.astype(dtype) / te.const(sizes[c], dtype)
             low = te.floor(Scalar(raw(bin_)).astype(dtype) * step).astype("int32") + begin
             high = te.ceil((bin_ + 1).astype(dtype) * step).astype("int32") + begin
-            ranges[c] = (_inside(low, extents[c]), _inside(high, extents[c]))
+            ranges[c] = (_clamp(low, extents[c]), _clamp(high, extents[c]))
         return ranges
 
     window = {c: te.reduce_axis((0, Scalar(extents[c])), f"r{c.lower()}") for c in "HW"}
@@ -166,7 +166,7 @@ def _lower_pool(call: relax.Call, x: te.Tensor, regions: te.Tensor) -> te.Tensor
     return maxima
 
 
-def _inside(place: Scalar, extent: tir.Expr) -> Scalar:
+def _clamp(place: Scalar, extent: tir.Expr) -> Scalar:
     return Scalar(construct.minimum(construct.maximum(place.expr, 0), extent))
 
 
@@ -174,7 +174,7 @@ def _inside(place: Scalar, extent: tir.Expr) -> Scalar:
 
 
 def _np_sample(image: Any, y: Any, x: Any) -> Any:
-    """Bilinear samples of (channels, height, width) at the places y, x."""
+    """Sample (channels, height, width) bilinearly at coordinates y, x."""
     height, width = image.shape[1:]
     outside = (y < -1) | (x < -1) | (y > height) | (x > width)
     y, x = (np.clip(v, 0, n - 1).astype(v.dtype) for v, n in ((y, height), (x, width)))

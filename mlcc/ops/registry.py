@@ -39,8 +39,8 @@ class FusionKind(enum.IntEnum):
 class Precision(enum.Enum):
     """The precision in which `to-mixed-precision` computes an operator."""
 
-    HALF = enum.auto()  # always in half precision: products with many terms, which machines have units for
-    FOLLOW = enum.auto()  # in half precision if that is what all its operands come in
+    HALF = enum.auto()  # always in half precision: contractions, for which machines have matrix units
+    FOLLOW = enum.auto()  # in half precision if all operands are
     FULL = enum.auto()
 
 
@@ -172,22 +172,22 @@ def get(name: str) -> OpDef | None:
 
 
 def register(name: str, impl: Impl) -> None:
-    """Add an operator, which texts and passes know from then on. Raises ValueError if there is one of that name, and
-    for parameters that cannot be read."""
+    """Register an operator for programs and passes. Raises ValueError if the name is taken or the parameters do not
+    parse."""
     if is_operator(name):
         raise ValueError(f"there is an operator `{name}` already")
     stated_signature(impl)
     entries()[short_name(name)] = impl
-    _forget()
+    _clear_caches()
 
 
 def unregister(name: str) -> None:
-    """Take out an operator that was added."""
+    """Remove a registered operator."""
     del entries()[short_name(name)]
-    _forget()
+    _clear_caches()
 
 
-def _forget() -> None:
+def _clear_caches() -> None:
     for known in (get, signature, aliases):
         known.cache_clear()
 
@@ -198,7 +198,7 @@ def is_operator(name: str) -> bool:
 
 
 def commutative_names() -> frozenset[str]:
-    """The operators, with prefix `relax.`, whose two operands may change places."""
+    """The names of commutative operators, with prefix `relax.`."""
     return frozenset(f"relax.{name}" for name, impl in entries().items() if impl.commutative)
 
 
@@ -216,9 +216,9 @@ def _guarded(impl: Impl) -> Impl:
 def bind_call(
     name: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, span: Span | None = None
 ) -> relax.Call:
-    """The call `R.name(*args, **kwargs)`, its arguments sorted and its struct info inferred where that is known.
+    """The call `R.name(*args, **kwargs)` with bound arguments and inferred struct info.
 
-    `R.linear` becomes the calls that it stands for, nested. Raises CompileError.
+    `R.linear` expands to nested calls. Raises CompileError.
     """
     short, positional, keywords = binding.rewrite_arguments(short_name(name), list(args), dict(kwargs or {}))
     expand = _EXPAND.get(short)
@@ -235,10 +235,10 @@ def bind_call(
 
 
 def _linear(args: tuple[Any, ...], kwargs: dict[str, Any], span: Span | None) -> relax.Call:
-    """x @ w.T + b, as the operators that it consists of."""
+    """Expand `linear` to x @ w.T + b."""
     given = dict(zip(("data", "weight", "bias", "out_dtype"), args, strict=False)) | kwargs
-    turned = bind_call("permute_dims", (given.get("weight"),), {"axes": None}, span)
-    product = bind_call("matmul", (given.get("data"), turned), {"out_dtype": given.get("out_dtype")}, span)
+    transposed = bind_call("permute_dims", (given.get("weight"),), {"axes": None}, span)
+    product = bind_call("matmul", (given.get("data"), transposed), {"out_dtype": given.get("out_dtype")}, span)
     return product if given.get("bias") is None else bind_call("add", (product, given["bias"]), {}, span)
 
 

@@ -13,49 +13,53 @@ from mlcc.ir.node import Node, walk
 class Fit(enum.IntEnum):
     """The relation of a value's stated struct info to its known struct info."""
 
-    COVERS = 0  # it says the same, or less
-    NARROWS = 1  # it says more: only a look at the value itself can tell
+    COVERS = 0  # the stated info is equal or more general
+    NARROWS = 1  # the stated info is more specific: it has to be checked at run time
     CONTRADICTS = 2  # no value satisfies both
 
 
-def fit(said: relax.StructInfo, known: relax.StructInfo) -> Fit:
-    """Return the relation of the stated struct info `said` to a value's struct info `known`."""
-    match said, known:
+def fit(stated: relax.StructInfo, known: relax.StructInfo) -> Fit:
+    """Return the relation of the stated struct info `stated` to a value's struct info `known`."""
+    match stated, known:
         case relax.ObjectStructInfo(), _:
             return Fit.COVERS
         case _, relax.ObjectStructInfo():
             return Fit.NARROWS
         case relax.PrimStructInfo(), relax.PrimStructInfo():
-            if said.dtype is not known.dtype:
+            if stated.dtype is not known.dtype:
                 return Fit.CONTRADICTS
-            return _fit_dims(_one(said.value), _one(known.value))
+            return _fit_dims(_as_dims(stated.value), _as_dims(known.value))
         case relax.ShapeStructInfo(), relax.ShapeStructInfo():
-            return max(_fit_ndim(said.ndim, known.ndim), _fit_dims(said.values, known.values))
+            return max(_fit_ndim(stated.ndim, known.ndim), _fit_dims(stated.values, known.values))
         case relax.TensorStructInfo(), relax.TensorStructInfo():
-            return _fit_tensor(said, known)
+            return _fit_tensor(stated, known)
         case relax.TupleStructInfo(), relax.TupleStructInfo():
-            if len(said.fields) != len(known.fields):
+            if len(stated.fields) != len(known.fields):
                 return Fit.CONTRADICTS
-            return _worst(fit(a, b) for a, b in zip(said.fields, known.fields, strict=True))
+            return _strictest(fit(a, b) for a, b in zip(stated.fields, known.fields, strict=True))
         case relax.FuncStructInfo(), relax.FuncStructInfo():
-            return _fit_function(said, known)
+            return _fit_function(stated, known)
         case _:
             return Fit.CONTRADICTS
 
 
-def possible(said: relax.StructInfo, known: relax.StructInfo) -> bool:
-    """Return True if a value of struct info `known` may also have `said`, for some values of the symbolic variables."""
-    match said, known:
+def possible(stated: relax.StructInfo, known: relax.StructInfo) -> bool:
+    """Return True if a value of struct info `known` may also have `stated`, for some values of symbolic variables."""
+    match stated, known:
         case relax.TensorStructInfo(), relax.TensorStructInfo():
-            dtypes = said.dtype is None or known.dtype is None or said.dtype is known.dtype
-            devices = said.vdevice is None or known.vdevice is None or said.vdevice == known.vdevice
-            return dtypes and devices and _shapes_meet(said.ndim, _values(said.shape), known.ndim, _values(known.shape))
+            dtypes = stated.dtype is None or known.dtype is None or stated.dtype is known.dtype
+            devices = stated.vdevice is None or known.vdevice is None or stated.vdevice == known.vdevice
+            return (
+                dtypes
+                and devices
+                and _shapes_meet(stated.ndim, _values(stated.shape), known.ndim, _values(known.shape))
+            )
         case relax.ShapeStructInfo(), relax.ShapeStructInfo():
-            return _shapes_meet(said.ndim, said.values, known.ndim, known.values)
+            return _shapes_meet(stated.ndim, stated.values, known.ndim, known.values)
         case relax.TupleStructInfo(), relax.TupleStructInfo():
-            same_length = len(said.fields) == len(known.fields)
-            return same_length and all(map(possible, said.fields, known.fields))
-    return fit(said, known) is not Fit.CONTRADICTS
+            same_length = len(stated.fields) == len(known.fields)
+            return same_length and all(map(possible, stated.fields, known.fields))
+    return fit(stated, known) is not Fit.CONTRADICTS
 
 
 def _shapes_meet(
@@ -71,40 +75,40 @@ def _never_equal(a: tir.Expr, b: tir.Expr) -> bool:
     return bounds.min > 0 or bounds.max < 0
 
 
-def _worst(found: Iterable[Fit]) -> Fit:
-    return max(found, default=Fit.COVERS)
+def _strictest(results: Iterable[Fit]) -> Fit:
+    return max(results, default=Fit.COVERS)
 
 
-def _one(value: tir.Expr | None) -> tuple[tir.Expr, ...] | None:
+def _as_dims(value: tir.Expr | None) -> tuple[tir.Expr, ...] | None:
     return None if value is None else (value,)
 
 
-def _fit_ndim(said: int, known: int) -> Fit:
-    if said == -1 or said == known:
+def _fit_ndim(stated: int, known: int) -> Fit:
+    if stated == -1 or stated == known:
         return Fit.COVERS
     return Fit.NARROWS if known == -1 else Fit.CONTRADICTS
 
 
-def _fit_dims(said: tuple[tir.Expr, ...] | None, known: tuple[tir.Expr, ...] | None) -> Fit:
-    if said is None:
+def _fit_dims(stated: tuple[tir.Expr, ...] | None, known: tuple[tir.Expr, ...] | None) -> Fit:
+    if stated is None:
         return Fit.COVERS
     if known is None:
         return Fit.NARROWS
-    if len(said) != len(known) or any(differ(a, b) for a, b in zip(said, known, strict=True)):
+    if len(stated) != len(known) or any(differ(a, b) for a, b in zip(stated, known, strict=True)):
         return Fit.CONTRADICTS
     return Fit.COVERS
 
 
-def _fit_tensor(said: relax.TensorStructInfo, known: relax.TensorStructInfo) -> Fit:
-    relation = _fit_ndim(said.ndim, known.ndim)
-    if said.dtype is not None and said.dtype is not known.dtype:
-        relation = max(relation, Fit.NARROWS if known.dtype is None else Fit.CONTRADICTS)
-    if said.vdevice is not None and known.vdevice is not None and said.vdevice != known.vdevice:
+def _fit_tensor(stated: relax.TensorStructInfo, known: relax.TensorStructInfo) -> Fit:
+    result = _fit_ndim(stated.ndim, known.ndim)
+    if stated.dtype is not None and stated.dtype is not known.dtype:
+        result = max(result, Fit.NARROWS if known.dtype is None else Fit.CONTRADICTS)
+    if stated.vdevice is not None and known.vdevice is not None and stated.vdevice != known.vdevice:
         return Fit.CONTRADICTS
-    if said.shape is None or said.shape is known.shape:
-        return relation
-    mine, theirs = _values(said.shape), _values(known.shape)
-    return max(relation, Fit.NARROWS if mine is None or theirs is None else _fit_dims(mine, theirs))
+    if stated.shape is None or stated.shape is known.shape:
+        return result
+    mine, theirs = _values(stated.shape), _values(known.shape)
+    return max(result, Fit.NARROWS if mine is None or theirs is None else _fit_dims(mine, theirs))
 
 
 def _values(shape: relax.Expr | None) -> tuple[tir.Expr, ...] | None:
@@ -115,18 +119,18 @@ def _values(shape: relax.Expr | None) -> tuple[tir.Expr, ...] | None:
     return info.values if isinstance(info, relax.ShapeStructInfo) else None
 
 
-def _fit_function(said: relax.FuncStructInfo, known: relax.FuncStructInfo) -> Fit:
-    relation = Fit.NARROWS if said.purity and not known.purity else Fit.COVERS
-    if said.params is None:
-        return max(relation, fit(said.ret, known.ret))
+def _fit_function(stated: relax.FuncStructInfo, known: relax.FuncStructInfo) -> Fit:
+    result = Fit.NARROWS if stated.purity and not known.purity else Fit.COVERS
+    if stated.params is None:
+        return max(result, fit(stated.ret, known.ret))
     if known.params is None:
         return Fit.NARROWS
-    if len(said.params) != len(known.params):
+    if len(stated.params) != len(known.params):
         return Fit.CONTRADICTS
-    if variables(*said.params) or variables(*known.params):
-        return relation  # each has symbolic variables of its own
-    inputs = _worst(fit(b, a) for a, b in zip(said.params, known.params, strict=True))
-    return max(relation, inputs, fit(said.ret, known.ret))
+    if variables(*stated.params) or variables(*known.params):
+        return result  # their symbolic variables are unrelated
+    inputs = _strictest(fit(b, a) for a, b in zip(stated.params, known.params, strict=True))
+    return max(result, inputs, fit(stated.ret, known.ret))
 
 
 # ---------------------------------------------------------------- dimensions
@@ -166,7 +170,7 @@ def variables(*roots: Node) -> list[tir.Var]:
 
 
 def evaluate(expr: tir.Expr, known: dict[tir.Var, int]) -> int | None:
-    """An integer expression for given values of its variables; None where it has none, or is of another kind."""
+    """Evaluate an integer expression for given values of its variables; None if that is impossible."""
     match expr:
         case tir.IntImm():
             return expr.value
@@ -239,7 +243,7 @@ def _apply(expr: tir.BinaryOp, a: int, b: int) -> int | None:
     return None
 
 
-# ---------------------------------------------------------------- what two have in common
+# ---------------------------------------------------------------- least common supertype
 
 
 def common(a: relax.StructInfo, b: relax.StructInfo) -> relax.StructInfo:

@@ -1,4 +1,4 @@
-"""Images and volumes in another size."""
+"""Resizing of images and volumes: nearest neighbour, linear, cubic."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ CROP = "tf_crop_and_resize"
 # ---------------------------------------------------------------- inference
 
 
-def _resize(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
+def _infer_resize(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
     def infer(call: relax.Call) -> Tensor:
-        """The data's batch and channels, the spatial extents that `size` gives."""
+        """Infer the data's batch and channels with the spatial extents `size`."""
         data, size = frame(call, ndim, "layout", "layout"), shape_argument(call, 1)
         if size.ndim != ndim:
             fail(call, "E0445", f"the size needs {ndim} extents, it has {size.ndim}")
         for name, known in (("coordinate_transformation_mode", MODES), ("rounding_method", ROUNDINGS)):
             if call.attrs[name] not in known:
-                fail(call, "E0442", f'`{name}="{call.attrs[name]}"` is not known', _possible(known))
+                fail(call, "E0442", f'`{name}="{call.attrs[name]}"` is not known', _possible_text(known))
         if call.attrs["method"].lower() not in METHODS:
-            fail(call, "E0442", f'`method="{call.attrs["method"]}"` is not known', _possible(METHODS))
+            fail(call, "E0442", f'`method="{call.attrs["method"]}"` is not known', _possible_text(METHODS))
         wanted = call.attrs["out_dtype"]
         dtype = data.data.dtype if wanted is None else DType.of(wanted)
         if data.extents is None or size.values is None:
@@ -44,18 +44,18 @@ def _resize(ndim: int) -> Callable[[relax.Call], relax.StructInfo]:
         extents = data.extents | dict(zip(data.space, size.values, strict=True))
         empty = [c for c in data.space if tir.const_int(data.extents[c]) == 0 and tir.const_int(extents[c]) != 0]
         if empty:
-            fail(call, "E0445", f"{shape_text(data.data.dims)} has no pixels to make others from")
+            fail(call, "E0445", f"{shape_text(data.data.dims)} has no pixels to interpolate")
         return data.result(extents, dtype)
 
     return infer
 
 
-def _possible(names: Sequence[str]) -> str:
-    return "possible are " + ", ".join(f'"{n}"' for n in names)
+def _possible_text(names: Sequence[str]) -> str:
+    return "possible values are " + ", ".join(f'"{n}"' for n in names)
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResizeAttrs:
     """The attributes of a resize call: method, coordinate transformation, rounding, region of interest."""
 
     method: str
@@ -63,18 +63,18 @@ class Plan:
     rounding: str
     alpha: float
     exclude: bool
-    roi: tuple[tuple[float, float], ...]  # first and last place of each dimension, as parts of the extent
-    outside: float
+    roi: tuple[tuple[float, float], ...]  # start and end of each dimension, as fractions of the extent
+    extrapolation_value: float
 
     @staticmethod
-    def of(call: relax.Call, ndim: int) -> Plan:
+    def of(call: relax.Call, ndim: int) -> ResizeAttrs:
         get = call.attrs.__getitem__
         roi = [float(getattr(v, "value", v)) for v in get("roi")]
         mode, rounding = get("coordinate_transformation_mode"), get("rounding_method")
         if rounding == "":
             rounding = "round" if mode == "align_corners" else "floor"
         spans = tuple(zip(roi[:ndim], roi[ndim:], strict=True))
-        return Plan(
+        return ResizeAttrs(
             get("method").lower(), mode, rounding, get("cubic_alpha"), bool(get("cubic_exclude")), spans,
             get("extrapolation_value"),
         )  # fmt: skip
@@ -87,15 +87,15 @@ def _float(value: tir.Expr) -> Scalar:
     return Scalar(construct.cast("float32", value))
 
 
-def _whole_ratio(plan: Plan, extent: tir.Expr, target: tir.Expr) -> bool:
+def _whole_ratio(attrs: ResizeAttrs, extent: tir.Expr, target: tir.Expr) -> bool:
     """Return True if each pixel is repeated a whole number of times, so that integer arithmetic suffices."""
-    if plan.method != "nearest_neighbor" or plan.mode != "asymmetric" or plan.rounding != "floor":
+    if attrs.method != "nearest_neighbor" or attrs.mode != "asymmetric" or attrs.rounding != "floor":
         return False
     n, m = tir.const_int(extent), tir.const_int(target)
     return n is not None and m is not None and n > 0 and m % n == 0 and m / n <= 1 / (1e-5 * n + 1e-5)
 
 
-def _coordinate(plan: Plan, x: Scalar, extent: tir.Expr, target: tir.Expr, span: tuple[float, float]) -> Any:
+def _coordinate(attrs: ResizeAttrs, x: Scalar, extent: tir.Expr, target: tir.Expr, span: tuple[float, float]) -> Any:
     """Return the float32 coordinate in the data of position `x` in the result."""
     ratio = _float(extent) / _float(target)
     several = Scalar(construct.greater(target, 1))
@@ -104,7 +104,7 @@ def _coordinate(plan: Plan, x: Scalar, extent: tir.Expr, target: tir.Expr, span:
         steps = construct.maximum(construct.sub(target, 1), 1)
     last = construct.sub(extent, 1)
     half = (x + 0.5) * ratio
-    match plan.mode:
+    match attrs.mode:
         case "half_pixel":
             return half - 0.5
         case "align_corners":
@@ -120,8 +120,8 @@ def _coordinate(plan: Plan, x: Scalar, extent: tir.Expr, target: tir.Expr, span:
     return te.if_then_else(several, along, (begin + end) * 0.5 * Scalar(last))
 
 
-def _closest(plan: Plan, at: Scalar) -> Scalar:
-    match plan.rounding:
+def _round_coordinate(attrs: ResizeAttrs, at: Scalar) -> Scalar:
+    match attrs.rounding:
         case "round":
             place = te.round(at)
         case "round_prefer_floor":
@@ -146,11 +146,11 @@ def _cubic_weights(t: Any, alpha: float) -> list[Any]:
     ]  # fmt: skip
 
 
-def _cubic_taps(plan: Plan, at: Scalar, extent: tir.Expr) -> list[tuple[Scalar, Any]]:
-    """Four places around `at` with their weights."""
+def _cubic_taps(attrs: ResizeAttrs, at: Scalar, extent: tir.Expr) -> list[tuple[Scalar, Any]]:
+    """Return the four positions around `at` with their cubic weights."""
     first = te.floor(at).astype("int32")
-    weights = _cubic_weights(at - te.floor(at), plan.alpha)
-    if plan.exclude:
+    weights = _cubic_weights(at - te.floor(at), attrs.alpha)
+    if attrs.exclude:
         for i in range(4):
             off = te.any(first - 1 + i < 0, first + i > Scalar(extent))
             weights[i] = te.if_then_else(off, 0.0, weights[i])
@@ -159,28 +159,30 @@ def _cubic_taps(plan: Plan, at: Scalar, extent: tir.Expr) -> list[tuple[Scalar, 
     return [(first + i - 1, weights[i]) for i in range(4)]
 
 
-def _interpolate(plan: Plan, ats: Sequence[Scalar], extents: Sequence[tir.Expr], pixel: Callable[..., Any]) -> Any:
-    """The value between the pixels, the last dimension first."""
-    if not ats:
+def _interpolate(
+    attrs: ResizeAttrs, coordinates: Sequence[Scalar], extents: Sequence[tir.Expr], pixel: Callable[..., Any]
+) -> Any:
+    """Interpolate between pixels, one dimension after the other."""
+    if not coordinates:
         return pixel()
-    at, extent = ats[0], extents[0]
+    at, extent = coordinates[0], extents[0]
 
     def rest(place: Scalar) -> Any:
-        return _interpolate(plan, ats[1:], extents[1:], lambda *others: pixel(place, *others))
+        return _interpolate(attrs, coordinates[1:], extents[1:], lambda *others: pixel(place, *others))
 
-    if plan.method == "linear":
+    if attrs.method == "linear":
         first = te.floor(at).astype("int32")
-        part = at - first
-        return rest(first) * (1.0 - part) + rest(first + 1) * part
-    return sum(rest(place) * weight for place, weight in _cubic_taps(plan, at, extent))
+        fraction = at - first
+        return rest(first) * (1.0 - fraction) + rest(first + 1) * fraction
+    return sum(rest(place) * weight for place, weight in _cubic_taps(attrs, at, extent))
 
 
 def _lower(ndim: int) -> Callable[..., te.Tensor]:
     def lowering(call: relax.Call, x: te.Tensor, size: Sequence[tir.Expr]) -> te.Tensor:
-        plan, layout = Plan.of(call, ndim), call.attrs["layout"]
+        attrs, layout = ResizeAttrs.of(call, ndim), call.attrs["layout"]
         where = [layout.index(c) for c in letters(ndim)]
         extents = [x.buffer.shape[p] for p in where]
-        wide = _wide(plan, x.dtype)
+        wide = _interpolation_dtype(attrs, x.dtype)
         assert isinstance(call.struct_info, relax.TensorStructInfo) and call.struct_info.dtype is not None
         dtype = call.struct_info.dtype
 
@@ -193,20 +195,22 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
                 value = x(*at)
                 return value if wide is None else value.astype(wide)
 
-            ats = []
-            for p, extent, target, span in zip(where, extents, size, plan.roi, strict=True):
-                if _whole_ratio(plan, extent, target):
-                    ats.append(te.truncdiv(i[p], te.truncdiv(Scalar(target), Scalar(extent))))
+            coordinates = []
+            for p, extent, target, span in zip(where, extents, size, attrs.roi, strict=True):
+                if _whole_ratio(attrs, extent, target):
+                    coordinates.append(te.truncdiv(i[p], te.truncdiv(Scalar(target), Scalar(extent))))
                 else:
-                    ats.append(_coordinate(plan, i[p].var if isinstance(i[p], te.Axis) else i[p], extent, target, span))
-            if plan.method == "nearest_neighbor":
-                value = pixel(*(_closest(plan, a) if a.dtype.is_float else a for a in ats))
+                    coordinates.append(
+                        _coordinate(attrs, i[p].var if isinstance(i[p], te.Axis) else i[p], extent, target, span)
+                    )
+            if attrs.method == "nearest_neighbor":
+                value = pixel(*(_round_coordinate(attrs, a) if a.dtype.is_float else a for a in coordinates))
             else:
-                value = _interpolate(plan, ats, extents, pixel)
-            if plan.mode == CROP:
-                for at, extent in zip(ats, extents, strict=True):
-                    beyond = te.if_then_else(at > Scalar(construct.sub(extent, 1)), plan.outside, value)
-                    value = te.if_then_else(at < 0, plan.outside, beyond)
+                value = _interpolate(attrs, coordinates, extents, pixel)
+            if attrs.mode == CROP:
+                for at, extent in zip(coordinates, extents, strict=True):
+                    beyond = te.if_then_else(at > Scalar(construct.sub(extent, 1)), attrs.extrapolation_value, value)
+                    value = te.if_then_else(at < 0, attrs.extrapolation_value, beyond)
             return value.astype(dtype)
 
         resized: te.Tensor = te.compute(result_dims(call), element, name="resize")
@@ -215,9 +219,9 @@ def _lower(ndim: int) -> Callable[..., te.Tensor]:
     return lowering
 
 
-def _wide(plan: Plan, dtype: DType) -> str | None:
-    """The dtype that pixels are mixed in; None where they are only moved."""
-    if plan.method == "nearest_neighbor" and plan.mode != CROP and not str(dtype).endswith("float16"):
+def _interpolation_dtype(attrs: ResizeAttrs, dtype: DType) -> str | None:
+    """The dtype to interpolate in; None if pixels are only copied."""
+    if attrs.method == "nearest_neighbor" and attrs.mode != CROP and not str(dtype).endswith("float16"):
         return None
     return "float64" if str(dtype) == "float64" else "float32"
 
@@ -225,16 +229,16 @@ def _wide(plan: Plan, dtype: DType) -> str | None:
 # ---------------------------------------------------------------- NumPy
 
 
-def _np_coordinates(plan: Plan, n: int, m: int, span: tuple[float, float]) -> Any:
-    """The coordinates of all places along a dimension."""
+def _np_coordinates(attrs: ResizeAttrs, n: int, m: int, span: tuple[float, float]) -> Any:
+    """The source coordinates of all positions along a dimension."""
     f = np.float32
     x, ratio, steps = np.arange(m, dtype=f), f(n) / f(max(m, 1)), f(max(m - 1, 1))
     half = (x + f(0.5)) * ratio
-    if plan.mode == CROP:
+    if attrs.mode == CROP:
         begin, end = f(span[0]), f(span[1])
         along = begin * f(n - 1) + x * (end - begin) * f(n - 1) / steps
         return along if m > 1 else np.full(m, (begin + end) * f(0.5) * f(n - 1), f)
-    if plan.mode == "pytorch_half_pixel" and m <= 1:
+    if attrs.mode == "pytorch_half_pixel" and m <= 1:
         return np.zeros(m, f)
     return {
         "half_pixel": half - f(0.5),
@@ -242,28 +246,28 @@ def _np_coordinates(plan: Plan, n: int, m: int, span: tuple[float, float]) -> An
         "asymmetric": ratio * x,
         "pytorch_half_pixel": half - f(0.5),
         "tf_half_pixel_for_nn": half,
-    }[plan.mode]
+    }[attrs.mode]
 
 
-def _np_taps(plan: Plan, at: Any, n: int) -> list[tuple[Any, Any]]:
-    """Pairs of places and weights, each for the whole dimension."""
+def _np_taps(attrs: ResizeAttrs, at: Any, n: int) -> list[tuple[Any, Any]]:
+    """Return pairs of source positions and weights along a dimension."""
     f = np.float32
-    if plan.method == "nearest_neighbor":
+    if attrs.method == "nearest_neighbor":
         place = {
             "round": lambda: np.round(at),
             "round_prefer_floor": lambda: np.ceil(at - f(0.5)),
             "round_prefer_ceil": lambda: np.floor(at + f(0.5)),
             "floor": lambda: np.floor(at + f(1e-5)),
             "ceil": lambda: np.ceil(at - f(1e-5)),
-        }[plan.rounding]()
+        }[attrs.rounding]()
         return [(place, None)]
     first = np.floor(at)
-    part = at - first
-    if plan.method == "linear":
-        return [(first, 1 - part), (first + 1, part)]
-    weights = [np.asarray(w, f) for w in _cubic_weights(part, plan.alpha)]
+    fraction = at - first
+    if attrs.method == "linear":
+        return [(first, 1 - fraction), (first + 1, fraction)]
+    weights = [np.asarray(w, f) for w in _cubic_weights(fraction, attrs.alpha)]
     places = [first + i - 1 for i in range(4)]
-    if plan.exclude:
+    if attrs.exclude:
         weights = [np.where((p < 0) | (p > n - 1), 0, w).astype(f) for p, w in zip(places, weights, strict=True)]
         total = sum(weights)
         weights = [w / total for w in weights]
@@ -272,29 +276,29 @@ def _np_taps(plan: Plan, at: Any, n: int) -> list[tuple[Any, Any]]:
 
 def _np_resize(ndim: int) -> Callable[..., Any]:
     def reference(call: relax.Call, x: Any, size: Sequence[int]) -> Any:
-        """One dimension after the other."""
-        plan, layout = Plan.of(call, ndim), call.attrs["layout"]
+        """Resize one dimension after the other."""
+        attrs, layout = ResizeAttrs.of(call, ndim), call.attrs["layout"]
         order = "NC" + letters(ndim)
         resized = canonical(x, layout, order)
-        kept = resized.dtype
-        if plan.method != "nearest_neighbor":
-            resized = resized.astype(np.float64 if kept == np.float64 else np.float32)
+        input_dtype = resized.dtype
+        if attrs.method != "nearest_neighbor":
+            resized = resized.astype(np.float64 if input_dtype == np.float64 else np.float32)
         crops = []
-        for axis, (m, span) in enumerate(zip(size, plan.roi, strict=True), 2):
+        for axis, (m, span) in enumerate(zip(size, attrs.roi, strict=True), 2):
             n, shape = resized.shape[axis], [-1 if a == axis else 1 for a in range(ndim + 2)]
-            at = _np_coordinates(plan, n, m, span)
+            at = _np_coordinates(attrs, n, m, span)
             parts = [
                 (np.take(resized, np.clip(place, 0, n - 1).astype(int), axis), weight)
-                for place, weight in _np_taps(plan, at, n)
+                for place, weight in _np_taps(attrs, at, n)
             ]
             resized = sum(p if w is None else p * np.reshape(w, shape) for p, w in parts)
             crops.append(np.reshape((at < 0) | (at > n - 1), shape))
-        if plan.mode == CROP:
+        if attrs.mode == CROP:
             for crop in crops:
-                resized = np.where(crop, np.float32(plan.outside), resized)
+                resized = np.where(crop, np.float32(attrs.extrapolation_value), resized)
         wanted = call.attrs["out_dtype"]
         resized = canonical(resized, order, layout)
-        return resized.astype(kept) if wanted is None else resized
+        return resized.astype(input_dtype) if wanted is None else resized
 
     return reference
 
@@ -310,7 +314,7 @@ def _parameters(n: int) -> str:
 
 OPS: dict[str, Impl] = {
     f"image.resize{n}d": Impl(
-        _parameters(n), _resize(n), _np_resize(n), _lower(n), FusionKind.INJECTIVE, precision=Precision.FOLLOW,
+        _parameters(n), _infer_resize(n), _np_resize(n), _lower(n), FusionKind.INJECTIVE, precision=Precision.FOLLOW,
         layout=layout_rules.resize,
     )
     for n in (2, 3)

@@ -1,4 +1,4 @@
-"""Pixels at the places that a grid names, and grids from affine maps."""
+"""Sampling of images at the coordinates of a grid, and grids from affine maps."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def infer_grid_sample(call: relax.Call) -> Tensor:
     if data.extents is None or grid.dims is None:
         return data.result(None, data.data.dtype)
     if known_different(grid.dims[1], int64(ndim)):
-        fail(call, "E0445", f"dimension 1 of the grid {shape_text(grid.dims)} has {ndim} coordinates")
+        fail(call, "E0445", f"dimension 1 of the grid {shape_text(grid.dims)} must have {ndim} coordinates")
     if known_different(grid.dims[0], data.extents["N"]):
         shapes = f"the data {shape_text(data.data.dims)} and the grid {shape_text(grid.dims)}"
-        fail(call, "E0445", f"{shapes} differ in batch")
+        fail(call, "E0445", f"{shapes} differ in their batch extents")
     if any(tir.const_int(data.extents[c]) == 0 for c in data.space):
         fail(call, "E0445", f"{shape_text(data.data.dims)} has no pixels to sample")
     extents = data.extents | dict(zip(data.space, grid.dims[2:], strict=True))
@@ -74,18 +74,18 @@ def infer_affine_grid(call: relax.Call) -> Tensor:
 
 
 def _unnormalised(call: relax.Call, at: Scalar, extent: tir.Expr) -> Any:
-    """A coordinate from -1 to 1 as a place in the data."""
+    """Convert a normalised coordinate in [-1, 1] to pixels."""
     if call.attrs["align_corners"]:
         return (at + 1) * Scalar(construct.sub(extent, 1)) / 2
     return -0.5 + (at + 1) * Scalar(extent) / 2
 
 
-def _clipped(at: Scalar, extent: tir.Expr) -> Scalar:
+def _clip(at: Scalar, extent: tir.Expr) -> Scalar:
     return Scalar(construct.minimum(construct.maximum(at.expr, 0), construct.sub(extent, 1)))
 
 
-def _reflected(call: relax.Call, at: Scalar, extent: tir.Expr) -> Scalar:
-    """A place mirrored at the outer pixels, or at their outer edges, until it is inside."""
+def _reflect(call: relax.Call, at: Scalar, extent: tir.Expr) -> Scalar:
+    """Reflect a coordinate at the border pixels, or at their outer edges, until it is inside."""
     corner: float = 0 if call.attrs["align_corners"] else -0.5
     size = simplify(construct.sub(extent, 1)) if call.attrs["align_corners"] else extent
     if tir.const_int(size) == 0:
@@ -100,25 +100,25 @@ def _reflected(call: relax.Call, at: Scalar, extent: tir.Expr) -> Scalar:
     return te.if_then_else(inside, at, back)
 
 
-def _source(call: relax.Call, at: Scalar, extent: tir.Expr) -> Scalar:
-    """A place as `padding_mode` has it."""
+def _apply_padding_mode(call: relax.Call, at: Scalar, extent: tir.Expr) -> Scalar:
+    """Map a coordinate into the image as `padding_mode` says."""
     mode = call.attrs["padding_mode"]
     if mode == "reflection":
-        at = _reflected(call, at, extent)
-    return at if mode == "zeros" else _clipped(at, extent)
+        at = _reflect(call, at, extent)
+    return at if mode == "zeros" else _clip(at, extent)
 
 
 # ---------------------------------------------------------------- lowering: samples
 
-A = -0.75  # of the cubic, as in PyTorch
+CUBIC_ALPHA = -0.75  # of the cubic, as in PyTorch
 
 
 def _near(t: Any) -> Any:
-    return ((A + 2) * t - (A + 3)) * t * t + 1
+    return ((CUBIC_ALPHA + 2) * t - (CUBIC_ALPHA + 3)) * t * t + 1
 
 
 def _far(t: Any) -> Any:
-    return ((A * t - 5 * A) * t + 8 * A) * t - 4 * A
+    return ((CUBIC_ALPHA * t - 5 * CUBIC_ALPHA) * t + 8 * CUBIC_ALPHA) * t - 4 * CUBIC_ALPHA
 
 
 def _cubic(values: Sequence[Any], t: Any) -> Any:
@@ -141,17 +141,17 @@ def _lower_grid_sample(call: relax.Call, x: te.Tensor, grid: te.Tensor) -> te.Te
             inside += [Scalar(construct.less(places[c].expr, extents[c])) for c in space]
             return te.if_then_else(te.all(*inside), x(*((at | places)[c] for c in layout)), te.const(0, x.dtype))
 
-        there = {}
+        source = {}
         for number, c in reversed(list(enumerate(space))):
             given = grid(at["N"], len(space) - 1 - number, *(at[s] for s in space))
-            there[c] = _unnormalised(call, given, extents[c])
-        there = {c: there[c] for c in space}
+            source[c] = _unnormalised(call, given, extents[c])
+        source = {c: source[c] for c in space}
         if method == "bicubic":
-            return _bicubic(call, there, extents, pixel).astype(x.dtype)
-        there = {c: _source(call, v, extents[c]) for c, v in there.items()}
+            return _bicubic(call, source, extents, pixel).astype(x.dtype)
+        source = {c: _apply_padding_mode(call, v, extents[c]) for c, v in source.items()}
         if method == "nearest":
-            return pixel(**{c: te.nearbyint(v).astype("int32") for c, v in there.items()})
-        return _linear(there, pixel).astype(x.dtype)
+            return pixel(**{c: te.nearbyint(v).astype("int32") for c, v in source.items()})
+        return _linear(source, pixel).astype(x.dtype)
 
     names = {"N": "n"} | {c: c.lower() for c in "CDHW"}
     sampled: te.Tensor = te.compute(
@@ -160,32 +160,36 @@ def _lower_grid_sample(call: relax.Call, x: te.Tensor, grid: te.Tensor) -> te.Te
     return sampled
 
 
-def _linear(there: dict[str, Scalar], pixel: Callable[..., Scalar]) -> Any:
-    """The mean of the corners around a place, the nearer weighing more."""
-    low = {c: te.floor(v).astype("int32") for c, v in there.items()}
+def _linear(source: dict[str, Scalar], pixel: Callable[..., Scalar]) -> Any:
+    """Interpolate (bi- or tri-)linearly between the pixels around a coordinate."""
+    low = {c: te.floor(v).astype("int32") for c, v in source.items()}
     corners = [(0, 0), (0, 1), (1, 0), (1, 1)]
-    if len(there) == 3:  # the order in which TVM adds them
+    if len(source) == 3:  # the order in which TVM adds them
         corners = [(0, 0, 0), (0, 0, 1), (1, 1, 0), (1, 1, 1), (0, 1, 0), (1, 0, 1), (1, 0, 0), (0, 1, 1)]  # type: ignore[list-item]
     total: Any = None
     for corner in corners:
-        value: Any = pixel(**{c: low[c] + far if far else low[c] for c, far in zip(there, corner, strict=True)})
-        pairs = list(zip(there, corner, strict=True))
+        value: Any = pixel(**{c: low[c] + far if far else low[c] for c, far in zip(source, corner, strict=True)})
+        pairs = list(zip(source, corner, strict=True))
         for c, far in pairs if len(pairs) == 2 else reversed(pairs):
-            part = there[c] - low[c]
+            part = source[c] - low[c]
             value = value * (part if far else 1.0 - part)
         total = value if total is None else total + value
     return total
 
 
 def _bicubic(
-    call: relax.Call, there: dict[str, Scalar], extents: dict[str, tir.Expr], pixel: Callable[..., Scalar]
+    call: relax.Call, source: dict[str, Scalar], extents: dict[str, tir.Expr], pixel: Callable[..., Scalar]
 ) -> Any:
-    low = {c: te.floor(v).astype("int32") for c, v in there.items()}
-    part = {c: there[c] - low[c] for c in there}
+    low = {c: te.floor(v).astype("int32") for c, v in source.items()}
+    part = {c: source[c] - low[c] for c in source}
 
     def place(c: str, offset: int) -> Scalar:
         moved = low[c] + offset
-        return moved if call.attrs["padding_mode"] == "zeros" else _source(call, moved, extents[c]).astype("int32")
+        return (
+            moved
+            if call.attrs["padding_mode"] == "zeros"
+            else _apply_padding_mode(call, moved, extents[c]).astype("int32")
+        )
 
     rows = []
     for i in range(4):
@@ -198,9 +202,9 @@ def _bicubic(
 
 
 def _lower_affine_grid(call: relax.Call, x: te.Tensor, size: Sequence[tir.Expr]) -> te.Tensor:
-    """translation + matrix @ coordinates, the fastest coordinate first."""
+    """Compute translation + matrix @ coordinates, the fastest coordinate first."""
     ndim = len(size)
-    ends = [_ends(call, x, extent) for extent in size]
+    ends = [_first_and_step(call, x, extent) for extent in size]
 
     def element(n: Any, dim: Any, *coords: Any) -> Any:
         value = x(n, dim, ndim)
@@ -213,12 +217,12 @@ def _lower_affine_grid(call: relax.Call, x: te.Tensor, size: Sequence[tir.Expr])
     return coordinates
 
 
-def _ends(call: relax.Call, x: te.Tensor, extent: tir.Expr) -> tuple[Any, Any]:
-    """The first coordinate and the distance to the next; a single corner is in the middle."""
+def _first_and_step(call: relax.Call, x: te.Tensor, extent: tir.Expr) -> tuple[Any, Any]:
+    """The first coordinate and the step; with aligned corners a single pixel is in the middle."""
     count = tir.const_int(extent)
     corners = call.attrs["align_corners"]
     if count is not None:
-        first, step = _np_ends(corners, count)
+        first, step = _np_first_and_step(corners, count)
         return te.const(first, x.dtype), te.const(step, x.dtype)
     number = Scalar(construct.cast(x.dtype, extent))
     one, two = te.const(1, x.dtype), te.const(2, x.dtype)
@@ -230,7 +234,7 @@ def _ends(call: relax.Call, x: te.Tensor, extent: tir.Expr) -> tuple[Any, Any]:
     return start, te.const(2.0 - 1e-7, x.dtype) / steps
 
 
-def _np_ends(corners: bool, count: int) -> tuple[float, float]:
+def _np_first_and_step(corners: bool, count: int) -> tuple[float, float]:
     if corners:
         return (-1.0, (2.0 - 1e-7) / (count - 1)) if count > 1 else (0.0, 0.0)
     return (-1.0 + 1.0 / count, 2.0 / count) if count else (0.0, 0.0)
@@ -240,7 +244,7 @@ def _np_ends(corners: bool, count: int) -> tuple[float, float]:
 
 
 def _np_place(call: relax.Call, at: Any, n: int) -> Any:
-    """Places as `padding_mode` has them."""
+    """Map coordinates into the image as `padding_mode` says."""
     mode, corners = call.attrs["padding_mode"], call.attrs["align_corners"]
     if mode == "reflection":
         low, size = (0, n - 1) if corners else (-0.5, n)
@@ -258,13 +262,13 @@ def _np_grid_sample(call: relax.Call, x: Any, grid: Any) -> Any:
     x = canonical(x, layout, order)
     f = grid.dtype
     spatial = x.shape[2:]
-    # places per dimension of the data, slowest first: (batch, *out)
-    ats = []
+    # pixel coordinates per dimension of the data, slowest first: (batch, *out)
+    coordinates = []
     for d, n in enumerate(spatial):
         at = grid[:, len(spatial) - 1 - d]
         place = (at + f.type(1)) * f.type(n - 1) / f.type(2) if call.attrs["align_corners"] else (
             f.type(-0.5) + (at + f.type(1)) * f.type(n) / f.type(2))  # fmt: skip
-        ats.append(place.astype(f))
+        coordinates.append(place.astype(f))
     batch = np.reshape(np.arange(x.shape[0]), (-1, *[1] * (len(spatial))))
 
     def pixel(places: Sequence[Any]) -> Any:
@@ -275,11 +279,11 @@ def _np_grid_sample(call: relax.Call, x: Any, grid: Any) -> Any:
 
     method = call.attrs["method"]
     if method != "bicubic":
-        ats = [_np_place(call, a, n) for a, n in zip(ats, spatial, strict=True)]
+        coordinates = [_np_place(call, a, n) for a, n in zip(coordinates, spatial, strict=True)]
     if method == "nearest":
-        return canonical(pixel([np.round(a) for a in ats]), order, layout)
-    low = [np.floor(a) for a in ats]
-    part = [a - b for a, b in zip(ats, low, strict=True)]
+        return canonical(pixel([np.round(a) for a in coordinates]), order, layout)
+    low = [np.floor(a) for a in coordinates]
+    fractions = [a - b for a, b in zip(coordinates, low, strict=True)]
     taps = (0, 1) if method == "bilinear" else (-1, 0, 1, 2)
     sampled: Any = 0
     for offsets in np.ndindex(*[len(taps)] * len(spatial)):
@@ -287,7 +291,7 @@ def _np_grid_sample(call: relax.Call, x: Any, grid: Any) -> Any:
         if method == "bicubic":
             places = [np.trunc(_np_place(call, p, n)) for p, n in zip(places, spatial, strict=True)]
         weight: Any = 1
-        for o, t in zip(offsets, part, strict=True):
+        for o, t in zip(offsets, fractions, strict=True):
             linear = method == "bilinear"
             weight = weight * ((1 - t, t) if linear else (_far(t + 1), _near(t), _near(1 - t), _far(2 - t)))[o]
         sampled = sampled + pixel(places) * weight[:, None]
@@ -298,7 +302,7 @@ def _np_affine_grid(call: relax.Call, x: Any, size: Sequence[int]) -> Any:
     ndim = len(size)
     coordinates = np.reshape(x[:, :, ndim], (*x.shape[:2], *[1] * ndim))
     for r, count in enumerate(size):
-        start, step = (x.dtype.type(v) for v in _np_ends(call.attrs["align_corners"], count))
+        start, step = (x.dtype.type(v) for v in _np_first_and_step(call.attrs["align_corners"], count))
         line = np.reshape(start + np.arange(count).astype(x.dtype) * step, [-1 if a == r else 1 for a in range(ndim)])
         coordinates = coordinates + np.reshape(x[:, :, ndim - 1 - r], (*x.shape[:2], *[1] * ndim)) * line
     return np.broadcast_to(coordinates, (*x.shape[:2], *size))

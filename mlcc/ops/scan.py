@@ -1,4 +1,4 @@
-"""Running sums and products, and searches in sorted or summed rows."""
+"""Prefix sums and products, and searches in sorted rows or prefix sums."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def infer_bucketize(call: relax.Call) -> Tensor:
 
 
 def infer_multinomial(call: relax.Call) -> Tensor:
-    """(n, 1): one place for each of n samples."""
+    """Infer (n, 1), one index per sample."""
     prob, sample, rows = (tensor(call, i) for i in range(3))
     float_dtype(call, prob)
     float_dtype(call, sample)
@@ -88,10 +88,10 @@ def _lower_scan(product: bool) -> Any:
         assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
 
         def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-            data, out, total = Cells(ins[0]), Cells(outs[0]), Cells(held.buffer)
+            data, out, total = Cells(ins[0]), Cells(outs[0]), Cells(total_cell.buffer)
 
             def step(value: Scalar, *at: Scalar) -> Any:
-                new = _joined(total[0], value.astype(dtype), product)
+                new = _combine(total[0], value.astype(dtype), product)
                 if call.attrs["exclusive"]:
                     return out.set(total[0], *at), total.set(new, 0)
                 return total.set(new, 0), out.set(total[0], *at)
@@ -109,25 +109,25 @@ def _lower_scan(product: bool) -> Any:
 
             return code.grid([d for a, d in enumerate(x.shape) if a != along], row, "i")
 
-        held = code.scratch("total", (1,), dtype)
-        return te.extern(info.dims, [x], body, name, dtype, scratch=(held.buffer,))  # type: ignore[no-any-return]
+        total_cell = code.scratch("total", (1,), dtype)
+        return te.extern(info.dims, [x], body, name, dtype, scratch=(total_cell.buffer,))  # type: ignore[no-any-return]
 
     return lowering
 
 
 def _many_scan(product: bool) -> Any:
     name = "T_cumprod" if product else "T_cumsum"
-    return lower_scan(name, int(product), lambda total, value: _joined(total, value, product))
+    return lower_scan(name, int(product), lambda total, value: _combine(total, value, product))
 
 
-def _joined(total: Scalar, value: Scalar, product: bool) -> Any:
+def _combine(total: Scalar, value: Scalar, product: bool) -> Any:
     if total.dtype.is_bool:
         return te.all(total, value) if product else te.any(total, value)
     return total * value if product else total + value
 
 
 def _lower_bucketize(call: relax.Call, x: te.Tensor, bounds: te.Tensor) -> te.Tensor:
-    """A binary search of each element."""
+    """Search each element in the boundaries by bisection."""
     low, high = code.scratch("low", (1,)), code.scratch("high", (1,))
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
@@ -147,7 +147,7 @@ def _lower_bucketize(call: relax.Call, x: te.Tensor, bounds: te.Tensor) -> te.Te
 
 
 def _lower_multinomial(call: relax.Call, prob: te.Tensor, sample: te.Tensor, rows: te.Tensor) -> te.Tensor:
-    """The first place at which the running sum of a row exceeds the sample; the last if none does."""
+    """Find the first index at which the prefix sum of a row exceeds the sample, else the last index."""
     place, total = code.scratch("place", (1,)), code.scratch("total", (1,), prob.dtype)
     count = prob.shape[1]
 

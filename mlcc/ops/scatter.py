@@ -1,4 +1,4 @@
-"""Operators that write elements to places which tensors give; updates of one place apply one after the other."""
+"""Scatter operators: write elements at indices that tensors contain; repeated indices are updated in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mlcc.ir import construct, relax, tir
 from mlcc.ops import layout_rules, topi
 from mlcc.ops.gather import integers, within
 from mlcc.ops.lazy import np
-from mlcc.ops.places import places as inside
+from mlcc.ops.places import places as checked_indices
 from mlcc.ops.registry import FusionKind, Impl
 from mlcc.ops.shapes import (
     Dims,
@@ -55,7 +55,7 @@ def infer_scatter_elements(call: relax.Call) -> Tensor:
 
 
 def check_scatter(call: relax.Call) -> Tensor:
-    """The data of a scatter along an axis, whose other tensors fit it."""
+    """Check the operands of a scatter along an axis. Return the struct info of the data."""
     data, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     integers(call, indices)
     same_dtype(call, (data, updates))
@@ -73,7 +73,7 @@ def check_scatter(call: relax.Call) -> Tensor:
 
 
 def infer_scatter_nd(call: relax.Call) -> Tensor:
-    """The data's own shape; the updates' is that of the indices without the last dimension, then the data's rest."""
+    """Infer the data's shape; updates have the shape (*indices.shape[:-1], *axes of the data not indexed)."""
     data, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     one_of(call, "reduction", REDUCTIONS)
     integers(call, indices)
@@ -86,14 +86,14 @@ def infer_scatter_nd(call: relax.Call) -> Tensor:
     if count is None:
         fail(call, "E0445", f"the last extent of the indices {shape_text(indices.dims)} must be a constant")
     if count > data.ndim:
-        fail(call, "E0445", f"the indices choose in {count} dimensions, the data have {data.ndim}")
+        fail(call, "E0445", f"the indices index {count} dimensions, but the data have {data.ndim}")
     wanted = (*indices.dims[:-1], *data.dims[count:])
-    if len(wanted) != updates.ndim or not all(_surely_equal(a, b) for a, b in zip(wanted, updates.dims, strict=True)):
+    if len(wanted) != updates.ndim or not all(_provably_equal(a, b) for a, b in zip(wanted, updates.dims, strict=True)):
         fail(call, "E0445", f"the updates must have shape {shape_text(wanted)}, they have {shape_text(updates.dims)}")
     return data
 
 
-def _surely_equal(a: tir.Expr, b: tir.Expr) -> bool:
+def _provably_equal(a: tir.Expr, b: tir.Expr) -> bool:
     return prove(construct.equal(*construct.match_types(a, b)))
 
 
@@ -105,7 +105,7 @@ def infer_slice_scatter(call: relax.Call) -> Tensor:
     """The data's own shape; the source has that of the slice."""
     data, source = tensor(call, 0), tensor(call, 1)
     same_dtype(call, (data, source))
-    start, end, step = (_whole(call, i) for i in (2, 3, 4))
+    start, end, step = (_integer_scalar(call, i) for i in (2, 3, 4))
     known = extents(call)
     if prove(construct.less(step, 1), known):
         fail(call, "E0442", f"`step` must be at least 1, it is {extent_text(step)}")
@@ -126,7 +126,7 @@ def infer_slice_scatter(call: relax.Call) -> Tensor:
     return data
 
 
-def _whole(call: relax.Call, index: int) -> tir.Expr:
+def _integer_scalar(call: relax.Call, index: int) -> tir.Expr:
     value = scalar_argument(call, index)
     if value is None:
         fail(call, "E0442", "`start`, `end` and `step` must be known expressions")
@@ -136,7 +136,7 @@ def _whole(call: relax.Call, index: int) -> tir.Expr:
 
 
 def infer_index_put(call: relax.Call) -> Tensor:
-    """The data's own shape; a tensor of indices for each of the first dimensions, the others are taken whole."""
+    """Infer the data's shape; there is one tensor of indices for each of the leading dimensions."""
     data, values = tensor(call, 0), tensor(call, 2)
     info = call.args[1].struct_info
     indices = (info,) if isinstance(info, relax.TensorStructInfo) else tensors(call, 1)
@@ -151,22 +151,26 @@ def infer_index_put(call: relax.Call) -> Tensor:
     for each in indices:
         shape = None if shape is None or each.dims is None else broadcast(call, shape, each.dims, "the index shapes")
     if shape is not None and values.dims is not None and data.dims is not None:
-        _fits(call, values.dims, (*shape, *data.dims[len(indices) :]))
+        _check_broadcast(call, values.dims, (*shape, *data.dims[len(indices) :]))
     return data
 
 
-def _fits(call: relax.Call, values: Dims, shape: Dims) -> None:
-    """The values broadcast to the places."""
+def _check_broadcast(call: relax.Call, values: Dims, shape: Dims) -> None:
+    """Refuse values that do not broadcast to the indexed shape."""
     pairs = zip(reversed(values), reversed(shape), strict=False)
     if len(values) > len(shape) or any(tir.const_int(v) != 1 and known_different(v, s) for v, s in pairs):
-        fail(call, "E0445", f"values of shape {shape_text(values)} for places of shape {shape_text(shape)}")
+        fail(
+            call,
+            "E0445",
+            f"values of shape {shape_text(values)} do not broadcast to the indexed shape {shape_text(shape)}",
+        )
 
 
 # ---------------------------------------------------------------- lowering
 
 
 def copied(x: te.Tensor) -> Callable[[Cells, Cells], Any]:
-    """The data as they are, to begin with."""
+    """Return a builder of statements that copy the data to the output."""
     return lambda source, out: code.grid(x.shape, lambda *i: out.set(source[i], *i))
 
 
@@ -186,7 +190,7 @@ def combined(name: str, old: Scalar, new: Scalar) -> Any:
 
 
 def from_front(index: Scalar, extent: tir.Expr) -> Scalar:
-    """An index that is negative counts from the end."""
+    """Wrap a negative index, which counts from the end."""
     place = construct.cast("int64", index.expr)
     if index.dtype.kind == "uint":
         return Scalar(place)
@@ -232,21 +236,23 @@ def _lower_slice_scatter(
 
     def element(*i: Any) -> Any:
         offset = construct.sub(raw(i[at]), start)
-        inside = te.all(
+        checked_indices = te.all(
             Scalar(construct.greater_equal(offset, int64(0))),
             Scalar(construct.less(raw(i[at]), end)),
             Scalar(construct.equal(construct.floormod(offset, step), int64(0))),
         )
-        return te.if_then_else(inside, source(*i[:at], Scalar(construct.floordiv(offset, step)), *i[at + 1 :]), x(*i))
+        return te.if_then_else(
+            checked_indices, source(*i[:at], Scalar(construct.floordiv(offset, step)), *i[at + 1 :]), x(*i)
+        )
 
     return topi.compute_ax(x.shape, element, "T_slice_scatter")
 
 
 def _lower_index_put(call: relax.Call, x: te.Tensor, indices: Any, values: te.Tensor) -> te.Tensor:
-    given: list[te.Tensor] = list(indices) if isinstance(indices, (list, tuple)) else [indices]
+    index_tensors: list[te.Tensor] = list(indices) if isinstance(indices, (list, tuple)) else [indices]
     name = "add" if call.attrs["accumulate"] else "update"
-    chosen = topi.broadcast_shape(*(i.buffer.shape for i in given))
-    shape, outer = (*chosen, *x.buffer.shape[len(given) :]), len(chosen)
+    index_shape = topi.broadcast_shape(*(i.buffer.shape for i in index_tensors))
+    shape, outer = (*index_shape, *x.buffer.shape[len(index_tensors) :]), len(index_shape)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
         data, *places, new = (Cells(b) for b in ins)
@@ -254,7 +260,8 @@ def _lower_index_put(call: relax.Call, x: te.Tensor, indices: Any, values: te.Te
 
         def update(*i: Scalar) -> Any:
             at = [
-                cells[tuple(topi.broadcast_index(t, chosen, i[:outer]))] for t, cells in zip(given, places, strict=True)
+                cells[tuple(topi.broadcast_index(t, index_shape, i[:outer]))]
+                for t, cells in zip(index_tensors, places, strict=True)
             ]
             where = [from_front(index, x.buffer.shape[a]) for a, index in enumerate(at)] + list(i[outer:])
             value = new[tuple(topi.broadcast_index(values, shape, i))]
@@ -262,7 +269,7 @@ def _lower_index_put(call: relax.Call, x: te.Tensor, indices: Any, values: te.Te
 
         return copied(x)(data, out), code.grid(shape, update, "i")
 
-    return te.extern(x.buffer.shape, [x, *given, values], body, "T_index_put", x.dtype)  # type: ignore[no-any-return]
+    return te.extern(x.buffer.shape, [x, *index_tensors, values], body, "T_index_put", x.dtype)  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------- NumPy
@@ -285,9 +292,9 @@ def np_combined(name: str, old: Any, new: Any) -> Any:
 
 
 def _np_scatter_elements(call: relax.Call, x: Any, indices: Any, updates: Any) -> Any:
-    """Step by step along the axis: in one step no place comes up twice."""
+    """Scatter one slice of indices along the axis at a time, in which no target repeats."""
     out, at = np.array(x), call.attrs["axis"] % x.ndim
-    indices = inside(indices, x.shape[at], at)
+    indices = checked_indices(indices, x.shape[at], at)
     for step in range(indices.shape[at]):
         where = np.take(indices, [step], at)
         old = np.take_along_axis(cut(out, where, at), where, at)
@@ -297,14 +304,14 @@ def _np_scatter_elements(call: relax.Call, x: Any, indices: Any, updates: Any) -
 
 
 def cut(x: Any, like: Any, at: int) -> Any:
-    """A view of the part of `x` that `like` spans in the other axes."""
+    """A view of `x` cropped to the extents of `like` in all axes but `at`."""
     at %= x.ndim
     return x[tuple(slice(None) if a == at else slice(n) for a, n in enumerate(like.shape))]
 
 
 def _np_scatter_nd(call: relax.Call, x: Any, indices: Any, updates: Any) -> Any:
     out = np.array(x)
-    picked = [inside(indices[..., n], x.shape[n], n) for n in range(indices.shape[-1])]
+    picked = [checked_indices(indices[..., n], x.shape[n], n) for n in range(indices.shape[-1])]
     for place in np.ndindex(indices.shape[:-1]):
         where = tuple(int(p[place]) for p in picked)
         out[where] = np_combined(call.attrs["reduction"], out[where], updates[place])
@@ -322,8 +329,8 @@ def _np_slice_scatter(call: relax.Call, x: Any, source: Any, start: Any, end: An
 
 def _np_index_put(call: relax.Call, x: Any, indices: Any, values: Any) -> Any:
     out = np.array(x)
-    given = indices if isinstance(indices, (tuple, list)) else (indices,)
-    where = tuple(inside(i, x.shape[at], at) for at, i in enumerate(given))
+    index_arrays = indices if isinstance(indices, (tuple, list)) else (indices,)
+    where = tuple(checked_indices(i, x.shape[at], at) for at, i in enumerate(index_arrays))
     if call.attrs["accumulate"]:
         np.add.at(out, where, values)
     else:

@@ -1,4 +1,4 @@
-"""Scatter with a reduction, as torch's `scatter_reduce`: old elements may be left out, a mean divides by a count."""
+"""Scatter with a reduction, as torch's `scatter_reduce`: original elements are optional, a mean divides by a count."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mlcc import te
 from mlcc.ir import construct, relax, tir
 from mlcc.ir.dtypes import DType
 from mlcc.ops.lazy import np
-from mlcc.ops.places import places as inside
+from mlcc.ops.places import places as checked_indices
 from mlcc.ops.registry import Impl
 from mlcc.ops.scatter import check_scatter, combined, copied, cut, from_front, np_combined, one_of
 from mlcc.ops.shapes import Tensor, fail, tensor
@@ -25,7 +25,7 @@ def infer_scatter_reduce(call: relax.Call) -> Tensor:
     one_of(call, "reduce", tuple(REDUCTIONS))
     data = tensor(call, 0)
     if data.dtype is not None and data.dtype.is_bool:
-        fail(call, "E0444", "bools are not reduced: convert them with `R.astype`")
+        fail(call, "E0444", "bools cannot be reduced: convert them with `R.astype`")
     return check_scatter(call)
 
 
@@ -41,7 +41,7 @@ def _identity(reduce: str, dtype: DType) -> float:
 
 
 def _lower(call: relax.Call, x: te.Tensor, indices: te.Tensor, updates: te.Tensor) -> te.Tensor:
-    """Set the places to the identity unless their elements take part, combine the updates one by one, divide."""
+    """Reset targets to the identity unless `include_self`, combine the updates in order, and divide for a mean."""
     at, reduce, include = call.attrs["axis"] % x.ndim, call.attrs["reduce"], call.attrs["include_self"]
     counts = code.scratch("counts", x.shape)
 
@@ -51,7 +51,7 @@ def _lower(call: relax.Call, x: te.Tensor, indices: te.Tensor, updates: te.Tenso
         def where(i: tuple[Scalar, ...]) -> list[Scalar]:
             return [from_front(places[i], x.buffer.shape[at]) if a == at else i[a] for a in range(x.ndim)]
 
-        def forget(*i: Scalar) -> Any:
+        def reset(*i: Scalar) -> Any:
             return out.set(Scalar(construct.const(_identity(reduce, x.dtype), x.dtype)), *where(i))
 
         def update(*i: Scalar) -> Any:
@@ -65,7 +65,7 @@ def _lower(call: relax.Call, x: te.Tensor, indices: te.Tensor, updates: te.Tenso
 
         return (
             copied(x)(data, out),
-            () if include else code.grid(indices.shape, forget, "i"),
+            () if include else code.grid(indices.shape, reset, "i"),
             code.grid(x.shape, lambda *i: counts.set(int(include), *i)) if reduce == "mean" else (),
             code.grid(indices.shape, update, "i"),
             code.grid(x.shape, divide) if reduce == "mean" else (),
@@ -76,10 +76,10 @@ def _lower(call: relax.Call, x: te.Tensor, indices: te.Tensor, updates: te.Tenso
 
 
 def _numpy(call: relax.Call, x: Any, indices: Any, updates: Any) -> Any:
-    """Step by step along the axis: in one step no place comes up twice."""
+    """Scatter one slice of indices along the axis at a time, in which no target repeats."""
     out, counts, at = np.array(x), np.zeros(x.shape, np.int64), call.attrs["axis"] % x.ndim
     reduce, include = call.attrs["reduce"], call.attrs["include_self"]
-    indices = inside(indices, x.shape[at], at)
+    indices = checked_indices(indices, x.shape[at], at)
     view, times = cut(out, indices, at), cut(counts, indices, at)
     if not include:
         np.put_along_axis(view, indices, _identity(reduce, DType.of(str(x.dtype))), at)

@@ -1,6 +1,6 @@
-"""Operators whose results are as long as the data say: what is not zero, what is there once.
+"""`nonzero` and `unique`, whose result extents depend on the data.
 
-Their extents are known when they have run: a first function counts, a second one fills.
+They run in two functions: the first measures the extents, the second fills the results.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ def infer_nonzero(call: relax.Call) -> Tensor:
     return result(None, INT64, 2, tensor(call, 0).vdevice)
 
 
-def _flags(call: relax.Call) -> list[bool]:
+def _requested_results(call: relax.Call) -> list[bool]:
     """Return which optional results of `R.unique` are requested: indices, inverse indices and counts."""
     flags = []
     for index in (2, 3, 4):
         value = scalar_argument(call, index)
         number = None if value is None else tir.const_int(value)
         if number is None:
-            fail(call, "E0442", "what `R.unique` returns must be constants")
+            fail(call, "E0442", "`return_index`, `return_inverse` and `return_counts` must be constants")
         flags.append(bool(number))
     return flags
 
 
 def infer_unique(call: relax.Call) -> relax.StructInfo:
-    """The elements (or slices along an axis), and vectors of int64 for what else is wanted."""
+    """Infer the unique elements (or slices along an axis) and int64 vectors for the optional results."""
     data = tensor(call, 0)
-    flags = _flags(call)
+    flags = _requested_results(call)
     at = scalar_argument(call, 5) if len(call.args) == 6 else None
     number = None if at is None else tir.const_int(at)
     if number is not None and data.ndim >= 0:
@@ -54,15 +54,15 @@ def infer_unique(call: relax.Call) -> relax.StructInfo:
 
 
 def _np_unique(call: relax.Call, x: Any, ordered: Any, index: Any, inverse: Any, counts: Any, at: Any = None) -> Any:
-    """In rising order, or in the order in which they first come up."""
-    given = None if at is None or at == () else int(at)
-    values, first, back, times = np.unique(x, True, True, True, axis=given)
+    """Unique elements in ascending order, or in the order of their first occurrence."""
+    axis = None if at is None or at == () else int(at)
+    values, first, back, times = np.unique(x, True, True, True, axis=axis)
     back = np.ravel(back)
     if not ordered:
         order = np.argsort(first, kind="stable")
         moved = np.empty_like(order)
         moved[order] = np.arange(order.size)
-        values = np.take(values, order, 0 if given is None else given)
+        values = np.take(values, order, 0 if axis is None else axis)
         first, back, times = first[order], moved[back], times[order]
     wanted = [a for a, flag in ((first, index), (back, inverse), (times, counts)) if flag]
     results = (values, *(a.astype(np.int64) for a in wanted))
@@ -76,14 +76,14 @@ def _np_nonzero(call: relax.Call, x: Any) -> Any:
 # ---------------------------------------------------------------- lowering
 
 
-def _is_set(value: Scalar) -> Any:
+def _is_nonzero(value: Scalar) -> Any:
     return value if value.dtype.is_bool else value != te.const(0, value.dtype)
 
 
 def _measure_nonzero(call: relax.Call, x: te.Tensor) -> Any:
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
         data, count = Cells(ins[0]), Cells(outs[0])
-        one = code.grid(x.shape, lambda *i: code.when(_is_set(data[i]), count.set(count[0] + 1, 0)), "i")
+        one = code.grid(x.shape, lambda *i: code.when(_is_nonzero(data[i]), count.set(count[0] + 1, 0)), "i")
         return count.set(0, 0), one
 
     return te.extern((1,), [x], body, "T_nonzero_extents", INT64)
@@ -97,7 +97,7 @@ def _sized_nonzero(call: relax.Call, extents: tuple[tir.Expr, ...]) -> relax.Str
 
 
 def _lower_nonzero(call: relax.Call, x: te.Tensor) -> Any:
-    """The places, row by row; `at` counts them."""
+    """Store the indices of nonzero elements in row-major order; `at` counts them."""
     info, at = call.struct_info, code.scratch("at", (1,))
     assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
 
@@ -107,25 +107,25 @@ def _lower_nonzero(call: relax.Call, x: te.Tensor) -> Any:
         def look(*i: Scalar) -> Any:
             indices = i or (Scalar(construct.const(0, INT64)),)
             places = [out.set(place, axis, at[0]) for axis, place in enumerate(indices)]
-            return code.when(_is_set(data[i]), [*places, at.set(at[0] + 1, 0)])
+            return code.when(_is_nonzero(data[i]), [*places, at.set(at[0] + 1, 0)])
 
         return at.set(0, 0), code.grid(x.shape, look, "i")
 
     return te.extern(info.dims, [x], body, "T_nonzero", INT64, scratch=(at.buffer,))
 
 
-class _Groups:
-    """The statements that put equal elements (or equal slices along an axis) of a tensor into groups.
+class _EqualGroups:
+    """Emit statements that group equal elements (or equal slices along an axis) of a tensor.
 
-    Slices are sorted by their last element first, each time stably, so that equal ones are neighbours in `order`, the
-    first to come up in front. `group` says of every slice in which group it is, `first` of every group which is its
-    first slice; groups are numbered in rising order, in `count`.
+    Slices are sorted stably by each element, the last one first (radix sort): equal ones are adjacent in `order`, in
+    their original order. `group` maps a slice to its group, `first` a group to its first slice; groups are numbered
+    in ascending order, and `count` is their number.
     """
 
     def __init__(self, call: relax.Call, x: te.Tensor) -> None:
         at = scalar_argument(call, 5) if len(call.args) == 6 else None
-        given = None if at is None else tir.const_int(at)
-        self.along = None if given is None else given % x.ndim
+        axis = None if at is None else tir.const_int(at)
+        self.along = None if axis is None else axis % x.ndim
         self.shape = x.shape
         self.inner = () if self.along is None else tuple(d for a, d in enumerate(x.shape) if a != self.along)
         total = Scalar(product(x.buffer.shape))
@@ -154,10 +154,10 @@ class _Groups:
         return tuple(indices) if self.along is None else (*indices[: self.along], number, *indices[self.along :])
 
     def over_columns(self, body: Callable[[Scalar], Any], name: str = "column") -> Any:
-        """A loop over the elements of a slice; nothing where there are none, and so no place to speak of."""
+        """Emit a loop over the elements of a slice; nothing for an empty tensor."""
         return () if self.empty else code.loop(self.columns, body, name)
 
-    def find(self, data: Cells) -> Any:
+    def group_slices(self, data: Cells) -> Any:
         """Fill `group`, `first` and `count`."""
 
         def by(back: Scalar) -> Any:
@@ -174,13 +174,13 @@ class _Groups:
         )
 
     def _assign(self, data: Cells, k: Scalar) -> Any:
-        """A slice that differs from the one before it opens a group."""
+        """Open a new group at a slice that differs from its predecessor."""
         here, before = self.order[k], self.order[k - 1]
 
         def compare(column: Scalar) -> Any:
             a, b = data[self.place(here, column)], data[self.place(before, column)]
             unlike: Any = a != b
-            if a.dtype.is_float and self.along is None:  # one NaN is as good as another; in slices none is
+            if a.dtype.is_float and self.along is None:  # NaNs are equal as elements, but not in slices
                 unlike = te.all(unlike, te.logical_not(te.all(te.isnan(a), te.isnan(b))))
             return code.when(unlike, self.differ.set(te.const(True, "bool"), 0))
 
@@ -194,16 +194,16 @@ class _Groups:
 
 
 def _measure_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
-    groups = _Groups(call, x)
+    groups = _EqualGroups(call, x)
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
-        return groups.find(Cells(ins[0])), Cells(outs[0]).set(groups.count[0], 0)
+        return groups.group_slices(Cells(ins[0])), Cells(outs[0]).set(groups.count[0], 0)
 
     return te.extern((1,), [x], body, "T_unique_extents", INT64, scratch=groups.buffers)
 
 
 def _sized_unique(call: relax.Call, extents: tuple[tir.Expr, ...]) -> relax.StructInfo:
-    data, flags = tensor(call, 0), _flags(call)
+    data, flags = tensor(call, 0), _requested_results(call)
     at = scalar_argument(call, 5) if len(call.args) == 6 else None
     assert data.dims is not None
     along = None if at is None else (tir.const_int(at) or 0) % data.ndim
@@ -217,26 +217,26 @@ def _sized_unique(call: relax.Call, extents: tuple[tir.Expr, ...]) -> relax.Stru
 
 
 def _lower_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
-    """`name[g]` is where group g stands in the result: by value, or by its first slice."""
-    groups, (index, inverse, counts) = _Groups(call, x), _flags(call)
+    """`position[g]` is where group g stands in the result: by value, or by its first slice."""
+    groups, (index, inverse, counts) = _EqualGroups(call, x), _requested_results(call)
     ordered = scalar_argument(call, 1)
     info = call.struct_info
     infos = info.fields if isinstance(info, relax.TupleStructInfo) else (info,)
-    name, next_name = code.scratch("name", (groups.slices,)), code.scratch("next_name", (1,))
+    position, next_position = code.scratch("name", (groups.slices,)), code.scratch("next_name", (1,))
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
         data, values = Cells(ins[0]), Cells(outs[0])
         rest = iter(Cells(b) for b in outs[1:])
         first, back, times = (next(rest) if flag else None for flag in (index, inverse, counts))
 
-        def entitle(k: Scalar) -> Any:
+        def assign_position(k: Scalar) -> Any:
             group = groups.group[k]
-            take = [name.set(next_name[0], group), next_name.set(next_name[0] + 1, 0)]
+            take = [position.set(next_position[0], group), next_position.set(next_position[0] + 1, 0)]
             return code.when(groups.first[group] == k, take)
 
         def one(k: Scalar) -> Any:
             group = groups.group[k]
-            to = name[group]
+            to = position[group]
             stores = [] if back is None else [back.set(to, k)]
             stores += [] if times is None else [times.set(times[to] + 1, to)]
 
@@ -250,13 +250,13 @@ def _lower_unique(call: relax.Call, x: te.Tensor, *rest: Any) -> Any:
             return *stores, code.when(groups.first[group] == k, taken)
 
         known = ordered is not None and bool(tir.const_int(ordered))
-        by_value = code.loop(groups.count[0], lambda g: name.set(g, g), "g")
-        by_place = (next_name.set(0, 0), code.loop(groups.slices, entitle, "k"))
+        by_value = code.loop(groups.count[0], lambda g: position.set(g, g), "g")
+        by_place = (next_position.set(0, 0), code.loop(groups.slices, assign_position, "k"))
         clear = () if times is None else code.loop(groups.count[0], lambda g: times.set(0, g), "g")
-        return groups.find(data), by_value if known else by_place, clear, code.loop(groups.slices, one, "k")
+        return groups.group_slices(data), by_value if known else by_place, clear, code.loop(groups.slices, one, "k")
 
     shapes = [i.dims for i in infos]  # type: ignore[union-attr]
-    scratch = (*groups.buffers, name.buffer, next_name.buffer)
+    scratch = (*groups.buffers, position.buffer, next_position.buffer)
     outputs = te.extern(shapes, [x], body, "T_unique", [i.dtype for i in infos], scratch=scratch)  # type: ignore[union-attr]
     return outputs if len(infos) > 1 else outputs[0]
 

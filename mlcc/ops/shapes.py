@@ -19,11 +19,11 @@ Dims = tuple[tir.Expr, ...]
 Tensor = relax.TensorStructInfo
 
 
-# ---------------------------------------------------------------- complaints
+# ---------------------------------------------------------------- diagnostics
 
 
 def fail(call: relax.Call, code: str, message: str, help: str | None = None) -> NoReturn:
-    """Raise the diagnostic, with the places of the arguments that are known."""
+    """Raise a diagnostic that points at the arguments."""
     related = tuple(
         Label(a.span, f"this argument is {describe(a.struct_info)}")
         for a in call.args
@@ -34,7 +34,7 @@ def fail(call: relax.Call, code: str, message: str, help: str | None = None) -> 
 
 
 def shape_text(dims: Iterable[tir.Expr] | None, ndim: int = -1) -> str:
-    """A shape as text writes it."""
+    """Format a shape for messages."""
     if dims is None:
         return "of unknown shape" if ndim < 0 else f"of {ndim} dimensions"
     parts = [extent_text(d) for d in dims]
@@ -107,13 +107,13 @@ def scalar_argument(call: relax.Call, index: int) -> tir.Expr | None:
 
 
 def float_dtype(call: relax.Call, info: Tensor) -> None:
-    """Refuse tensors of integers where the operator is one of real numbers."""
+    """Refuse a tensor whose dtype is not a float."""
     if info.dtype is not None and not info.dtype.is_float:
         fail(call, "E0444", f"needs a tensor of floats, not of {info.dtype}", "convert it with `R.astype`")
 
 
 def same_dtype(call: relax.Call, infos: Sequence[Tensor]) -> DType | None:
-    """The dtype that all have; None if one is unknown."""
+    """Return the common dtype of tensors, None if one is unknown; refuse different dtypes."""
     known = [i.dtype for i in infos]
     for dtype in known[1:]:
         if dtype is not None and known[0] is not None and dtype is not known[0]:
@@ -122,7 +122,7 @@ def same_dtype(call: relax.Call, infos: Sequence[Tensor]) -> DType | None:
 
 
 def axis(call: relax.Call, value: int, ndim: int, extra: int = 0) -> int:
-    """An axis counted from the front; negative ones count from the back. `extra` more are allowed."""
+    """Normalise an axis, which may be negative, and refuse one out of range; `extra` more are allowed."""
     count = ndim + extra
     if not -count <= value < count:
         allowed = f"{-count} to {count - 1}" if count else "none: the tensor is a scalar"
@@ -131,7 +131,7 @@ def axis(call: relax.Call, value: int, ndim: int, extra: int = 0) -> int:
 
 
 def axes(call: relax.Call, values: Sequence[int], ndim: int, extra: int = 0) -> tuple[int, ...]:
-    """Several axes, none of them twice."""
+    """Normalise several axes and refuse duplicates."""
     places = tuple(axis(call, v, ndim, extra) for v in values)
     for at, value in enumerate(places):
         if value in places[:at]:
@@ -189,7 +189,7 @@ def result_dims(call: relax.Call) -> Dims:
 
 
 def known_dims(info: Tensor) -> Dims | None:
-    """The extents of a tensor, also where a variable for a shape of known values stands for them."""
+    """The extents of a tensor, also if its shape is a variable with known values."""
     named = info.shape.struct_info if isinstance(info.shape, relax.Var) else None
     return named.values if isinstance(named, relax.ShapeStructInfo) else info.dims
 
@@ -210,12 +210,12 @@ def int64(value: int) -> tir.Expr:
 
 
 def simplify(value: tir.Expr, known: Analyzer | None = None) -> tir.Expr:
-    """The value in canonical form, under what is known of the variables."""
+    """Simplify an expression, under the bounds of its variables in `known`."""
     return value if isinstance(value, (tir.IntImm, tir.Var)) else (known or Analyzer()).simplify(value)
 
 
 def extents(call: relax.Call) -> Analyzer:
-    """That variables in the shapes of the call's tensors are not negative."""
+    """Return an analyzer that knows the symbolic extents of the call's tensors to be nonnegative."""
     analyzer = Analyzer()
     for argument in call.args:
         for part in walk(argument.struct_info) if isinstance(argument.struct_info, relax.TensorStructInfo) else ():
@@ -225,7 +225,7 @@ def extents(call: relax.Call) -> Analyzer:
 
 
 def prove_equal(a: tir.Expr, b: tir.Expr) -> bool:
-    """Known to be equal for all values of the variables."""
+    """Return True if two expressions are provably equal."""
     if a is b:
         return True
     if isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm):
@@ -234,45 +234,45 @@ def prove_equal(a: tir.Expr, b: tir.Expr) -> bool:
 
 
 def prove(condition: tir.Expr, known: Analyzer | None = None) -> bool:
-    """Known to hold for all values of the variables."""
+    """Return True if a condition provably holds."""
     if isinstance(condition, tir.IntImm):
         return bool(condition.value)
     return (known or Analyzer()).prove(condition)
 
 
 def known_different(a: tir.Expr, b: tir.Expr) -> bool:
-    """Known to differ: both are constants (TVM does not look further).
+    """Return True for different constants (TVM does not look further).
 
-    Inference rules ask this of extents that must be equal, so `requirements` notes what stays open here.
+    Inference rules call this for extents that must be equal; undecided pairs are recorded for `requirements`.
     """
     if isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm):
         return a.value != b.value
-    noted = _open.get()
-    if noted is not None and not prove_equal(a, b):
-        noted.append((a, b))
+    recorded = _unproven.get()
+    if recorded is not None and not prove_equal(a, b):
+        recorded.append((a, b))
     return False
 
 
 def known_larger(a: tir.Expr, b: tir.Expr) -> bool:
-    """Known to be the larger, as `known_different`; what stays open is noted as min(a, b) == a."""
+    """Return True if the constant `a` exceeds `b`; undecided pairs are recorded as the equality min(a, b) == a."""
     if isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm):
         return a.value > b.value
     a, b = construct.match_types(a, b)
     return not prove(construct.less_equal(a, b)) and known_different(construct.minimum(a, b), a)
 
 
-_open: ContextVar[list[tuple[tir.Expr, tir.Expr]] | None] = ContextVar("open", default=None)
+_unproven: ContextVar[list[tuple[tir.Expr, tir.Expr]] | None] = ContextVar("open", default=None)
 
 
 def requirements(infer: Callable[[], object]) -> list[tuple[tir.Expr, tir.Expr]]:
-    """The pairs of sizes that an inference takes to be equal and that only their values can show to be."""
-    noted: list[tuple[tir.Expr, tir.Expr]] = []
-    token = _open.set(noted)
+    """Run an inference. Return the pairs of sizes that it assumes equal, which have to be checked at run time."""
+    recorded: list[tuple[tir.Expr, tir.Expr]] = []
+    token = _unproven.set(recorded)
     try:
         infer()
     finally:
-        _open.reset(token)
-    return noted
+        _unproven.reset(token)
+    return recorded
 
 
 def product(dims: Iterable[tir.Expr]) -> tir.Expr:
@@ -288,7 +288,7 @@ _common: ContextVar[bool] = ContextVar("common", default=False)
 
 @contextmanager
 def common_extents() -> Iterator[None]:
-    """Let `broadcast` give the extent that two unequal ones have in common if one of them turns out to be 1."""
+    """Let `broadcast` accept extents that may differ if one of them is 1 at run time."""
     token = _common.set(True)
     try:
         yield
@@ -304,7 +304,7 @@ def _common_extent(a: tir.Expr, b: tir.Expr) -> tir.Expr:
 
 
 def broadcast(call: relax.Call, left: Dims, right: Dims, what: str = "the shapes") -> Dims | None:
-    """The shape that both broadcast to by NumPy's rule; None if it cannot be known (see `common_extents`)."""
+    """The shape that both broadcast to by NumPy's rule; None if it is unknown (see `common_extents`)."""
     dims: list[tir.Expr] = []
     longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
     offset = len(longer) - len(shorter)

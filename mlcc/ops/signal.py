@@ -29,7 +29,7 @@ from mlcc.te.statements import Cells
 
 
 def infer_dft(call: relax.Call) -> Tensor:
-    """The length along the axis, or that of a real signal's half, and pairs of real and imaginary parts."""
+    """Infer the length (or half of it plus 1 for `onesided`) along the axis, and pairs of real and imaginary parts."""
     data = tensor(call, 0)
     float_dtype(call, data)
     length = scalar_argument(call, 1) if len(call.args) > 1 else None
@@ -53,8 +53,8 @@ def infer_dft(call: relax.Call) -> Tensor:
     return result(dims, data.dtype, vdevice=data.vdevice)
 
 
-class _Row:
-    """The statements that transform one row, from half `half[0]` of `re` and `im` to where it is then."""
+class _RowTransform:
+    """Emit statements that transform one row in the double buffers `re` and `im`; the result is in `half[0]`."""
 
     def __init__(self, count: Scalar, dtype: Any, inverse: bool) -> None:
         self.count, self.inverse = count, inverse
@@ -70,7 +70,7 @@ class _Row:
         return tuple(c.buffer for c in cells)
 
     def roots(self) -> Any:
-        """exp(-2 pi i k / count), or its inverse, for all k."""
+        """Emit the twiddle factors exp(-2 pi i k / count), or their conjugates, for all k."""
         turn = te.const(2 * math.pi if self.inverse else -2 * math.pi, FLOAT64)
 
         def one(k: Scalar) -> Any:
@@ -80,7 +80,7 @@ class _Row:
         return code.loop(self.count, one, "k")
 
     def transform(self) -> Any:
-        """`done` is the product of the factors so far, `left` that of the others."""
+        """Emit one stage per prime factor; `done` is the product of the factors so far, `left` that of the others."""
         left, factor = self.left[0], self.factor[0]
         rest = te.all(factor * factor <= left, left % factor > 0)
         prime = code.when(factor * factor > left, self.factor.set(left, 0))
@@ -90,7 +90,7 @@ class _Row:
         return self.half.set(0, 0), self.left.set(self.count, 0), self.done.set(1, 0), code.repeat(left > 1, stage)
 
     def _stage(self) -> Any:
-        """Element q, u of the other half, `done` numbers each, is a sum over `factor` elements m apart."""
+        """A butterfly stage: element (q, u) of the other half sums `factor` elements m apart, of `done` numbers."""
         p, s, source = self.factor[0], self.done[0], self.half[0]
         m = self.left[0] // p
 
@@ -120,7 +120,7 @@ def _lower_dft(call: relax.Call, x: te.Tensor, *length: Any) -> te.Tensor:
     at, inverse = call.attrs["axis"] % x.ndim, bool(call.attrs["inverse"])
     given, dims = x.shape[at], result_dims(call)
     count = Scalar(construct.cast("int64", length[0])) if length else given
-    row, parts = _Row(count, x.dtype, inverse), tir.const_int(x.buffer.shape[-1]) or 1
+    row, parts = _RowTransform(count, x.dtype, inverse), tir.const_int(x.buffer.shape[-1]) or 1
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
         data, out = Cells(ins[0]), Cells(outs[0])

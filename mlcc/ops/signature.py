@@ -42,12 +42,12 @@ class Param:
 
     @property
     def is_attr(self) -> bool:
-        """An attribute of the call rather than one of its arguments."""
+        """True for an attribute of the call, False for an argument."""
         return self.kind not in ARGUMENT_KINDS
 
     @property
     def is_types(self) -> bool:
-        """Struct info rather than an argument."""
+        """True for struct info of results, which is not an argument."""
         return self.kind in ("types", "typelist")
 
     @property
@@ -74,7 +74,7 @@ class Signature:
         return tuple(p for p in self.params if not p.is_attr and not p.is_types)
 
 
-EXPANDED = ("linear", "nn.relu6")  # names of calls of several operators
+EXPANDED = ("linear", "nn.relu6")  # names that expand to calls of other operators
 
 
 def short_name(name: str) -> str:
@@ -101,13 +101,13 @@ def aliases() -> dict[str, str]:
 def signature(name: str) -> Signature | None:
     """The signature of an operator, or None if there is none of that name."""
     short = short_name(name)
-    found = None if short in EXPANDED else entry(short)
-    return None if found is None else stated_signature(found)
+    operator_entry = None if short in EXPANDED else entry(short)
+    return None if operator_entry is None else stated_signature(operator_entry)
 
 
 def stated_signature(entry: Any) -> Signature:
-    """The signature that an entry states. Raises ValueError for parameters that are none."""
-    params = tuple(_param(part) for part in _split(entry.parameters))
+    """Parse the signature of an entry. Raises ValueError for invalid parameters."""
+    params = tuple(_parse_param(part) for part in _split_parameters(entry.parameters))
     return Signature(params, entry.attr_order or tuple(p.name for p in params if p.is_attr))
 
 
@@ -128,18 +128,18 @@ def _parameter_text(param: Param) -> str:
     return f"{param.name}=" + (f'"{param.default}"' if isinstance(param.default, str) else repr(param.default))
 
 
-def _split(text: str) -> list[str]:
-    """The parts between commas that are not inside quotes."""
+def _split_parameters(text: str) -> list[str]:
+    """Split at commas outside quotes."""
     parts = re.findall(r'(?:[^,"]|"[^"]*")+', text)
     return [p.strip() for p in parts if p.strip()]
 
 
-def _param(text: str) -> Param:
+def _parse_param(text: str) -> Param:
     head, _, default_text = (part.strip() for part in text.partition("="))
     name, _, kind_text = (part.strip() for part in head.partition(":"))
     match = _KIND.match(kind_text or "expr")
     if match is None or match[1] not in ARGUMENT_KINDS | ATTRIBUTE_KINDS:
-        raise ValueError(f"`{text}` is no parameter of an operator")
+        raise ValueError(f"`{text}` is not a parameter of an operator")
     kind, count, marks = match.groups()
     default, default_from = REQUIRED, None
     if default_text.isidentifier() and default_text not in ("None", "True", "False"):

@@ -1,4 +1,4 @@
-"""The size that no tensor may exceed: its bytes fit int64, as NumPy has it, so that no offset into it wraps."""
+"""The size limit of tensors: their bytes fit int64, as in NumPy, so that no offset overflows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from mlcc.ir import relax, tir
 from mlcc.ir.dtypes import DType
 
-MOST_BYTES = 2**63 - 1
+MAX_TENSOR_BYTES = 2**63 - 1
 
 
 def most_elements(dtype: DType | None) -> int:
     """Return the largest number of elements of a tensor; an unknown dtype counts as one byte."""
-    return MOST_BYTES // max(dtype.bytes * dtype.lanes, 1) if dtype is not None else MOST_BYTES
+    return MAX_TENSOR_BYTES // max(dtype.bytes * dtype.lanes, 1) if dtype is not None else MAX_TENSOR_BYTES
 
 
 def too_large(shape: Sequence[int | None], dtype: DType | None) -> str | None:
@@ -31,7 +31,7 @@ def too_large(shape: Sequence[int | None], dtype: DType | None) -> str | None:
 
 
 def info_too_large(info: relax.StructInfo | None) -> str | None:
-    """Return the reason why a struct info has no values, or None: a tensor is too large whatever its symbolic sizes."""
+    """Return why a tensor of a struct info is too large for any value of its symbolic sizes, None if it is not."""
     match info:
         case relax.TensorStructInfo() if info.dims is not None:
             return too_large([tir.const_int(d) for d in info.dims], info.dtype)

@@ -19,10 +19,9 @@ from mlcc.te import statements as code
 from mlcc.te.scalar import Scalar
 from mlcc.te.statements import Cells
 
-# Up to so many elements the best are kept in a sorted list, into which the others are inserted; a full sort of n
-# elements moves each log2(n) times.
-INSERTED = 16
-# Runs of so many elements are sorted by insertion before they are merged.
+# The largest k of a top-k that inserts into a sorted list; beyond, the whole row is sorted.
+MAX_INSERTED = 16
+# The length of runs that are sorted by insertion before they are merged.
 RUN = 16
 
 # ---------------------------------------------------------------- inference
@@ -43,22 +42,22 @@ def infer_argsort(call: relax.Call) -> Tensor:
     """The tensor's shape, in the dtype that `dtype` names."""
     data = tensor(call, 0)
     _along(call, data)
-    return tensor_like(data, _place_dtype(call))
+    return tensor_like(data, _index_dtype(call))
 
 
-def _place_dtype(call: relax.Call) -> DType:
+def _index_dtype(call: relax.Call) -> DType:
     dtype = DType.of(call.attrs["dtype"])
     if not (dtype.is_int or dtype.is_float) or dtype.is_bool:
-        fail(call, "E0444", f"places cannot be {dtype}")
+        fail(call, "E0444", f"indices cannot have the dtype {dtype}")
     return dtype
 
 
 def infer_topk(call: relax.Call) -> relax.StructInfo:
-    """k values and their places, or one of both; all for k < 1."""
+    """Infer k values and their indices, or one of both; all elements for k < 1."""
     data, k, kind = tensor(call, 0), call.attrs["k"], call.attrs["ret_type"]
     if kind not in ("both", "values", "indices"):
         fail(call, "E0442", f"`ret_type` must be both, values or indices, it is `{kind}`")
-    at, places = _along(call, data), _place_dtype(call)
+    at, places = _along(call, data), _index_dtype(call)
     if at is None or data.dims is None:
         infos = [result(None, d, data.ndim, data.vdevice) for d in (data.dtype, places)]
     else:
@@ -73,7 +72,7 @@ def infer_topk(call: relax.Call) -> relax.StructInfo:
 
 
 def infer_median(call: relax.Call) -> relax.StructInfo:
-    """Like a reduction; over one axis the median's place comes with it."""
+    """Infer as for a reduction; over a single axis, also the index of the median."""
     data = tensor(call, 0)
     values = reduced_info(call, data, call.attrs["axis"], data.dtype)
     if call.attrs["axis"] is None or len(call.attrs["axis"]) != 1:
@@ -85,9 +84,9 @@ def infer_median(call: relax.Call) -> relax.StructInfo:
 
 
 class Row:
-    """The statements that sort one row of `count` elements in scratch memory: keys, and their places if wanted.
+    """Emit statements that sort one row of `count` elements in scratch memory: keys, and their indices on request.
 
-    Both have two halves; what is merged goes from one to the other. `half[0]` says where the result is.
+    Merge sort, double-buffered: `half[0]` is the half with the result.
     """
 
     def __init__(self, count: Any, dtype: DType, descending: bool, places: bool) -> None:
@@ -114,7 +113,7 @@ class Row:
         return code.loop(self.count, one, "k")
 
     def sort(self) -> Any:
-        """Runs by insertion, then merged in pairs, twice as long each time."""
+        """Sort runs by insertion, then merge neighbouring runs until one is left."""
         runs = (self.count + (RUN - 1)) // RUN
         merge = [self._merge(), self.half.set(1 - self.half[0], 0), self.width.set(self.width[0] * 2, 0)]
         return (
@@ -137,7 +136,7 @@ class Row:
         return code.loop(size - 1, lambda i: insert(i + 1), "i")
 
     def shift(self, low: Any) -> Any:
-        """Put the key at hand before all after `low` that it precedes; `to` is the free place."""
+        """Insert the current key into the sorted elements from `low` to the free position `to`."""
         free = self.to[0]
         behind = before(self.key[0], self.keys[0, free - 1], self.descending)
         on = te.all(free > low, te.if_then_else(free > low, behind, te.const(False, "bool")))
@@ -149,7 +148,7 @@ class Row:
         return code.repeat(on, [*move, self.to.set(free - 1, 0)]), put
 
     def _merge(self) -> Any:
-        """Every two neighbouring runs of `width` become one in the other half."""
+        """Merge pairs of neighbouring runs of `width` into the other half."""
         width = self.width[0]
 
         def pair(number: Scalar) -> Any:
@@ -184,8 +183,8 @@ class Row:
         return self.places[self.half[0], k]
 
 
-def _rows(x: te.Tensor, at: int, body: Callable[[Callable[[Any], tuple[Any, ...]]], Any]) -> Any:
-    """`body(place)` for every row along an axis; `place(k)` are the indices of its element k."""
+def _for_each_row(x: te.Tensor, at: int, body: Callable[[Callable[[Any], tuple[Any, ...]]], Any]) -> Any:
+    """Emit `body(place)` for every row along an axis; `place(k)` returns the indices of its element k."""
 
     def row(*i: Scalar) -> Any:
         return body(lambda k: (*i[:at], k, *i[at:]))
@@ -204,7 +203,7 @@ def _lower_sort(call: relax.Call, x: te.Tensor) -> te.Tensor:
             store = code.loop(x.shape[at], lambda k: out.set(row.sorted_key(k), *place(k)), "k")
             return row.load(lambda k: data[place(k)]), row.sort(), store
 
-        return _rows(x, at, one)
+        return _for_each_row(x, at, one)
 
     return te.extern(x.buffer.shape, [x], body, "T_sort", x.dtype, scratch=row.buffers)  # type: ignore[no-any-return]
 
@@ -220,20 +219,20 @@ def _lower_argsort(call: relax.Call, x: te.Tensor) -> te.Tensor:
             store = code.loop(x.shape[at], lambda k: out.set(row.sorted_place(k), *place(k)), "k")
             return row.load(lambda k: data[place(k)]), row.sort(), store
 
-        return _rows(x, at, one)
+        return _for_each_row(x, at, one)
 
     dtype = DType.of(call.attrs["dtype"])
     return te.extern(x.buffer.shape, [x], body, "T_argsort", dtype, scratch=row.buffers)  # type: ignore[no-any-return]
 
 
 def _lower_topk(call: relax.Call, x: te.Tensor) -> Any:
-    """Few of many by insertion into a sorted list of the best, else by a full sort."""
+    """Select a few elements by insertion into a sorted list, many by a full sort."""
     at, kind = call.attrs["axis"] % x.ndim, call.attrs["ret_type"]
     count = x.shape[at]
     info = call.struct_info.fields[0] if kind == "both" else call.struct_info  # type: ignore[union-attr]
     assert isinstance(info, relax.TensorStructInfo) and info.dims is not None
     wanted = Scalar(info.dims[at])
-    few = tir.const_int(info.dims[at]) in range(1, INSERTED + 1)
+    few = tir.const_int(info.dims[at]) in range(1, MAX_INSERTED + 1)
     row = Row(wanted if few else count, x.dtype, call.attrs["largest"], True)
     parts = [x.dtype] if kind != "indices" else []
     parts += [DType.of(call.attrs["dtype"])] if kind != "values" else []
@@ -249,18 +248,18 @@ def _lower_topk(call: relax.Call, x: te.Tensor) -> Any:
                 nothing = put(place(j), construct.const(0, x.dtype), -1)
                 return code.when(j < count, put(place(j), row.sorted_key(j), row.sorted_place(j)), nothing)
 
-            find = _best(row, count, wanted, lambda j: data[place(j)]) if few else None
+            find = _insert_best(row, count, wanted, lambda j: data[place(j)]) if few else None
             full = (row.load(lambda j: data[place(j)]), row.sort()) if not few else ()
             return find or full, code.loop(wanted, store, "k")
 
-        return _rows(x, at, one)
+        return _for_each_row(x, at, one)
 
     results = te.extern([info.dims] * len(parts), [x], body, "T_topk", parts, scratch=row.buffers)
     return results if kind == "both" else results[0]
 
 
-def _best(row: Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar]) -> Any:
-    """Each element that precedes the last of a full list goes to its place in it; `width` is the list's length."""
+def _insert_best(row: Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar]) -> Any:
+    """Insert each element that sorts before the last of the full list; `width` is the length of the list."""
     length = row.width[0]
 
     def one(j: Scalar) -> Any:
@@ -281,14 +280,16 @@ def _best(row: Row, count: Any, wanted: Scalar, value: Callable[[Scalar], Scalar
 
 def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
     """Return the median of sorted elements, the lower of two middle ones; NaN (or 0) at index -1 if there are none."""
-    given, keep = call.attrs["axis"], call.attrs["keepdims"]
-    gone = range(x.ndim) if given is None else [a % x.ndim for a in given]
-    single = given is not None and len(given) == 1
-    inner, outer = [a for a in range(x.ndim) if a in gone], [a for a in range(x.ndim) if a not in gone]
+    stated, keep = call.attrs["axis"], call.attrs["keepdims"]
+    reduced_axes = range(x.ndim) if stated is None else [a % x.ndim for a in stated]
+    single = stated is not None and len(stated) == 1
+    inner, outer = [a for a in range(x.ndim) if a in reduced_axes], [a for a in range(x.ndim) if a not in reduced_axes]
     extents = [x.shape[a] for a in inner]
     count = Scalar(product([x.buffer.shape[a] for a in inner]))
     row = Row(count, x.dtype, False, single)
-    dims = tuple(int64(1) if a in gone else d for a, d in enumerate(x.buffer.shape) if keep or a not in gone)
+    dims = tuple(
+        int64(1) if a in reduced_axes else d for a, d in enumerate(x.buffer.shape) if keep or a not in reduced_axes
+    )
     nothing = [construct.const(float("nan") if x.dtype.is_float else 0, x.dtype), construct.const(-1, INT64)]
 
     def body(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
@@ -297,7 +298,7 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
 
         def one(*i: Scalar) -> Any:
             at = dict(zip(outer, i, strict=True))
-            where = [at.get(a, 0) for a in range(x.ndim) if keep or a not in gone]
+            where = [at.get(a, 0) for a in range(x.ndim) if keep or a not in reduced_axes]
 
             def fill(*k: Scalar) -> Any:
                 whole = {**at, **dict(zip(inner, k, strict=True))}
@@ -321,11 +322,11 @@ def _lower_median(call: relax.Call, x: te.Tensor) -> Any:
 
 
 def np_order(x: Any, at: int, descending: bool) -> Any:
-    """Stable: of equal elements the first stays first, also from large to small."""
+    """Stable argsort: equal elements keep their order, in descending order, too."""
     if not descending:
         return np.argsort(x, axis=at, kind="stable")
-    turned = np.flip(np.argsort(np.flip(x, at), axis=at, kind="stable"), at)
-    return x.shape[at] - 1 - turned
+    flipped = np.flip(np.argsort(np.flip(x, at), axis=at, kind="stable"), at)
+    return x.shape[at] - 1 - flipped
 
 
 def _np_sort(call: relax.Call, x: Any) -> Any:
@@ -345,7 +346,7 @@ def _np_topk(call: relax.Call, x: Any) -> Any:
     wanted = count if k < 1 or (static is not None and k > static) else k
     order = np.take(np_order(x, at, call.attrs["largest"]), range(min(wanted, count)), at)
     values = np.take_along_axis(x, order, at)
-    if wanted > count:  # as many places as k says, though there are fewer elements
+    if wanted > count:  # the result has k entries although there are fewer elements
         width = [(0, 0)] * x.ndim
         width[at] = (0, wanted - count)
         values, order = np.pad(values, width), np.pad(order, width, constant_values=-1)
@@ -353,18 +354,20 @@ def _np_topk(call: relax.Call, x: Any) -> Any:
 
 
 def _np_median(call: relax.Call, x: Any) -> Any:
-    given, keep = call.attrs["axis"], call.attrs["keepdims"]
-    gone = list(range(x.ndim)) if given is None else sorted(a % x.ndim for a in given)
-    outer = [a for a in range(x.ndim) if a not in gone]
-    shape = [1 if a in gone else x.shape[a] for a in range(x.ndim) if keep or a not in gone]
-    rows = np.transpose(x, [*outer, *gone]).reshape([x.shape[a] for a in outer] + [math.prod(x.shape[a] for a in gone)])
+    stated, keep = call.attrs["axis"], call.attrs["keepdims"]
+    reduced_axes = list(range(x.ndim)) if stated is None else sorted(a % x.ndim for a in stated)
+    outer = [a for a in range(x.ndim) if a not in reduced_axes]
+    shape = [1 if a in reduced_axes else x.shape[a] for a in range(x.ndim) if keep or a not in reduced_axes]
+    rows = np.transpose(x, [*outer, *reduced_axes]).reshape(
+        [x.shape[a] for a in outer] + [math.prod(x.shape[a] for a in reduced_axes)]
+    )
     if rows.shape[-1] == 0:
         nothing = np.nan if np.issubdtype(x.dtype, np.floating) else 0
         values, places = np.full(shape, nothing, x.dtype), np.full(shape, -1, np.int64)
     else:
         places = np.argsort(rows, axis=-1, kind="stable")[..., [(rows.shape[-1] - 1) // 2]]
         values, places = (v.reshape(shape) for v in (np.take_along_axis(rows, places, -1), places))
-    return (values, places) if given is not None and len(given) == 1 else values
+    return (values, places) if stated is not None and len(stated) == 1 else values
 
 
 OPS: dict[str, Impl] = {

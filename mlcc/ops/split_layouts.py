@@ -1,4 +1,4 @@
-"""Layouts that split axes, as NCHW4c does: their names, when a tensor can have one, and the maps between layouts.
+"""Layouts with split axes, such as NCHW4c: parsing, legality for a tensor, and index maps between layouts.
 
 Where a layout is a permutation, an entry is the number of an axis of the original tensor; where it splits an axis,
 `Inner` is the part of extent `factor` that runs fastest, and the number of the axis what is left of it.
@@ -20,7 +20,7 @@ _PART = re.compile(r"([A-Z])|([1-9]\d{0,8})([a-z])")
 
 
 def parts_of(layout: str) -> Parts | None:
-    """The axes of a layout; None for what is none: axes that come twice, inner parts without an axis."""
+    """Parse the axes of a layout; None for an invalid one: repeated axes, inner parts without an axis."""
     parts: list[tuple[str, int | None]] = []
     at = 0
     for match in _PART.finditer(layout):
@@ -40,13 +40,13 @@ def is_blocked(layout: Any) -> bool:
 
 
 def plain_letters(layout: str) -> str:
-    """The layout without its inner parts."""
+    """The letters of a layout without its inner parts."""
     return "".join(c for c in layout if c.isupper())
 
 
 @dataclass(frozen=True)
 class Inner:
-    """The inner part of an axis, `factor` elements of it."""
+    """The inner part of a split axis, of extent `factor`."""
 
     axis: int
     factor: int
@@ -72,7 +72,7 @@ def entries_of(name: str, letters: str) -> Entries:
 
 
 def shifted(entry: Any, by: int) -> Any:
-    """The entry where `by` axes come before those of the tensor."""
+    """Renumber an entry for `by` additional leading axes."""
     return Inner(entry.axis + by, entry.factor) if isinstance(entry, Inner) else entry + by
 
 

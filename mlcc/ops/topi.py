@@ -13,7 +13,7 @@ from mlcc.ops.shapes import prove_equal
 from mlcc.te.scalar import Scalar, operand, raw
 from mlcc.te.tensor import Tensor
 
-ROUNDS = "mlcc.rounds"  # on a block: it stores what the program asks to be rounded
+ROUNDS = "mlcc.rounds"  # block attribute: the store rounds, as the program requests
 
 Operand = Tensor | Scalar | tir.Expr | float
 
@@ -22,15 +22,15 @@ UINT64 = DType.of("uint64")
 
 
 def saturated(value: tir.Expr) -> tir.Expr:
-    """A uint64 as int64, where those that int64 does not hold become its greatest; others as they are."""
+    """Convert a uint64 to int64 with saturation; other dtypes are unchanged."""
     if value.dtype != UINT64:
         return value
     return construct.cast("int64", construct.minimum(value, construct.const(2**63 - 1, UINT64)))
 
 
 def number(value: float, dtype: DType) -> Scalar:
-    """A constant. One that a 16- or 8-bit float rounds is a cast of the float64, so that computing in float32 may use
-    it unrounded."""
+    """A constant. If a 16- or 8-bit float would round it, it is a cast of a float64 constant, so that a computation in
+    float32 can use it unrounded."""
     rounded = construct.const(value, dtype)
     if not dtype.is_float or dtype.bits >= 32 or rounded.value == value or value != value:  # type: ignore[attr-defined]
         return Scalar(rounded)
@@ -53,13 +53,13 @@ def is_exact_constant(node: Any) -> bool:
 
 
 def elementwise(x: Tensor, fn: Callable[[Scalar], Any], name: str = "compute") -> Tensor:
-    """fn over every element; axes are i0, i1, ..."""
+    """Map `fn` over the elements; axes are i0, i1, ..."""
     mapped: Tensor = te.compute(x.shape, lambda *i: fn(x(*i)), name=name)
     return mapped
 
 
 def elementwise_ax(x: Tensor, fn: Callable[[Scalar], Any], name: str) -> Tensor:
-    """fn over every element; axes are ax0, ax1, ..."""
+    """Map `fn` over the elements; axes are ax0, ax1, ..."""
     return compute_ax(x.shape, lambda *i: fn(x(*i)), name)
 
 
@@ -76,7 +76,7 @@ def cast(x: Tensor, dtype: DType | str) -> Tensor:
 
 
 def broadcast_shape(*shapes: Sequence[Any]) -> tuple[tir.Expr, ...]:
-    """The common shape by NumPy's rule; where two symbolic extents meet they are taken to be equal."""
+    """The broadcast shape by NumPy's rule; two symbolic extents are assumed equal."""
     rank = max(len(s) for s in shapes)
     dims: list[tir.Expr] = []
     for at in range(rank):
@@ -111,7 +111,7 @@ def broadcast_index(
 
 
 def broadcast(fn: Callable[..., Any], *operands: Operand, name: str) -> Tensor:
-    """fn over the elements of tensors and scalars, broadcast together."""
+    """Map `fn` over the elements of tensors and scalars, broadcast together."""
     shapes = [x.buffer.shape for x in operands if isinstance(x, Tensor)]
     shape = broadcast_shape(*shapes)
 

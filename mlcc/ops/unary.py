@@ -1,4 +1,4 @@
-"""Operators of one tensor, element by element: mathematics, rounding, tests, activations."""
+"""Elementwise unary operators: mathematics, rounding, predicates, activations."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def infer_prelu(call: relax.Call) -> Tensor:
             shared = tir.const_int(slopes.dims[0]) == 1
             if not shared and known_different(slopes.dims[0], data.dims[channel]):
                 text = f"the slopes are {shape_text(slopes.dims)}, the data {shape_text(data.dims)}"
-                fail(call, "E0445", f"{text}: one slope for each place along axis {channel}, or one for all")
+                fail(call, "E0445", f"{text}: there must be one slope per index along axis {channel}, or one for all")
     return data
 
 
@@ -77,37 +77,37 @@ def erf(x: Any) -> Any:
     return np.vectorize(math.erf, otypes=[np.float64])(flat) if flat.size else flat
 
 
-def _sign(x: Any) -> Any:
-    """1, -1 or 0; of NaN 0."""
+def _np_sign(x: Any) -> Any:
+    """The sign as 1, -1 or 0; 0 for NaN."""
     return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
-def _clip(call: relax.Call, x: Any, low: Any, high: Any) -> Any:
-    """min, then max, with the limits in the tensor's dtype."""
+def _np_clip(call: relax.Call, x: Any, low: Any, high: Any) -> Any:
+    """Clip by min, then max, with the limits in the tensor's dtype."""
     return np.maximum(np.minimum(x, np.asarray(high).astype(x.dtype)), np.asarray(low).astype(x.dtype))
 
 
-def _sigmoid(x: Any) -> Any:
+def _np_sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-np.asarray(x)))
 
 
-def _softplus(call: relax.Call, x: Any) -> Any:
+def _np_softplus(call: relax.Call, x: Any) -> Any:
     beta, threshold = call.attrs["beta"], call.attrs["threshold"]
     scaled = x * beta
     return np.where(scaled > threshold, x, np.log1p(np.exp(np.minimum(scaled, threshold))) / beta)
 
 
-def _prelu(call: relax.Call, x: Any, slope: Any) -> Any:
+def _np_prelu(call: relax.Call, x: Any, slope: Any) -> Any:
     shape = [1] * x.ndim
     shape[call.attrs["axis"]] = -1
     return np.where(x > 0, x, x * np.reshape(slope, shape))
 
 
-def _selu(x: Any) -> Any:
+def _np_selu(x: Any) -> Any:
     return SELU_SCALE * (np.maximum(x, 0) + np.minimum(0, SELU_ALPHA * (np.exp(x) - 1)))
 
 
-def _gelu_tanh(x: Any) -> Any:
+def _np_gelu_tanh(x: Any) -> Any:
     return 0.5 * x * (1 + np.tanh(SQRT_2_OVER_PI * x * (1 + 0.044715 * x * x)))
 
 
@@ -118,7 +118,7 @@ SELU_SCALE = 1.0507009873554805
 SQRT_2_OVER_PI = 0.79788456080286541
 
 
-def _not_element(v: Scalar) -> Scalar:
+def _logical_not(v: Scalar) -> Scalar:
     """Return the logical negation of a number in its dtype: 1 for 0, else 0."""
     return (
         te.logical_not(v)
@@ -141,7 +141,7 @@ def _lower_erf(x: TeTensor) -> TeTensor:
     return topi.elementwise(x, te.erf)
 
 
-def _gelu(x: TeTensor) -> TeTensor:
+def _lower_gelu(x: TeTensor) -> TeTensor:
     """x * (0.5 + erf(x * sqrt(0.5)) * 0.5)."""
     part = topi.multiply(_lower_erf(topi.multiply(x, _const(x, math.sqrt(0.5)))), _const(x, 0.5))
     return topi.multiply(x, topi.add(_const(x, 0.5), part))
@@ -152,15 +152,15 @@ def _lower_gelu_tanh(x: TeTensor) -> TeTensor:
     half = topi.multiply(_const(x, 0.5), x)
     inner = topi.multiply(_const(x, SQRT_2_OVER_PI), x)
     cubic = topi.multiply(topi.multiply(_const(x, 0.044715), x), x)
-    bent = topi.elementwise(topi.multiply(inner, topi.add(_const(x, 1.0), cubic)), te.tanh)
-    return topi.multiply(half, topi.add(_const(x, 1.0), bent))
+    tanh = topi.elementwise(topi.multiply(inner, topi.add(_const(x, 1.0), cubic)), te.tanh)
+    return topi.multiply(half, topi.add(_const(x, 1.0), tanh))
 
 
-def _expm1(v: Scalar) -> Scalar:
-    """exp(x) - 1; near 0, where that loses digits, 2 t / (1 - t) of t = tanh(x / 2)."""
+def _expm1_element(v: Scalar) -> Scalar:
+    """exp(x) - 1; near 0, where that cancels, 2 t / (1 - t) with t = tanh(x / 2)."""
     one, half = topi.number(1.0, v.dtype), topi.number(0.5, v.dtype)
-    bent = te.tanh(v * half)
-    return te.select(te.abs(v) < half, (bent + bent) / (one - bent), te.exp(v) - one)
+    tanh = te.tanh(v * half)
+    return te.select(te.abs(v) < half, (tanh + tanh) / (one - tanh), te.exp(v) - one)
 
 
 def _lower_selu(x: TeTensor) -> TeTensor:
@@ -230,87 +230,87 @@ def _entry(
     infer: Callable[[relax.Call], relax.StructInfo], numpy: Callable[[Any], Any], lower: Callable[[TeTensor], TeTensor],
     cost: Cost = Cost.COSTLY, activation: bool = False,
 ) -> Impl:  # fmt: skip
-    """An operator whose reference and lowering take the tensor alone."""
+    """The entry of an operator whose reference and lowering take only the tensor."""
     return Impl(
         "x", infer, lambda call, x: numpy(x), lambda call, x: lower(x), FusionKind.ELEMWISE, activation=activation,
         cost=cost, precision=Precision.FOLLOW, layout=layout_rules.elementwise,
     )  # fmt: skip
 
 
-def _float(name: str, fn: Callable[[Any], Any], numpy: Callable[[Any], Any] | None = None) -> Impl:
-    """An operator of real numbers that is one intrinsic."""
+def _float_op(name: str, fn: Callable[[Any], Any], numpy: Callable[[Any], Any] | None = None) -> Impl:
+    """The entry of a float operator that is a single intrinsic."""
     reference = numpy or (lambda x: getattr(np, name)(x))
     return _entry(infer_float, reference, lambda x: topi.elementwise(x, fn))
 
 
-def _any(
+def _elementwise(
     numpy: Callable[[Any], Any], fn: Callable[[Any], Any], cost: Cost = Cost.COSTLY, activation: bool = False
 ) -> Impl:
     return _entry(infer_any, numpy, lambda x: topi.elementwise(x, fn), cost, activation)
 
 
-# TIR functions of these have a prefix, as TVM's: it keeps them apart from those of the C library
+# their TIR functions have a prefix, as TVM's, to avoid clashes with the C library
 _PREFIXED: dict[str, Impl] = {
-    "abs": _any(lambda x: np.abs(x), te.abs, cost=Cost.CHEAP),
-    "acos": _float("arccos", te.acos),
-    "acosh": _float("arccosh", te.acosh),
-    "asin": _float("arcsin", te.asin),
-    "asinh": _float("arcsinh", te.asinh),
-    "atan": _float("arctan", te.atan),
-    "atanh": _float("arctanh", te.atanh),
+    "abs": _elementwise(lambda x: np.abs(x), te.abs, cost=Cost.CHEAP),
+    "acos": _float_op("arccos", te.acos),
+    "acosh": _float_op("arccosh", te.acosh),
+    "asin": _float_op("arcsin", te.asin),
+    "asinh": _float_op("arcsinh", te.asinh),
+    "atan": _float_op("arctan", te.atan),
+    "atanh": _float_op("arctanh", te.atanh),
     "bitwise_not": _entry(
         infer_any, lambda x: ~x, lambda x: topi.elementwise_ax(x, lambda v: ~v, "T_bitwise_not"), cost=Cost.CHEAP
     ),
-    "ceil": _any(lambda x: np.ceil(x), te.ceil),
+    "ceil": _elementwise(lambda x: np.ceil(x), te.ceil),
     "clip": Impl(
         "x, min: scalar, max: scalar",
         infer_clip,
-        _clip,
+        _np_clip,
         _lower_clip,
         FusionKind.ELEMWISE,
         cost=Cost.CHEAP,
         free_layout=layout_rules.first,
     ),
-    "cos": _float("cos", te.cos),
-    "cosh": _float("cosh", te.cosh),
-    "exp": _float("exp", te.exp),
-    "expm1": _entry(infer_float, lambda x: np.expm1(x), lambda x: topi.elementwise(x, _expm1)),
-    "floor": _any(lambda x: np.floor(x), te.floor),
+    "cos": _float_op("cos", te.cos),
+    "cosh": _float_op("cosh", te.cosh),
+    "exp": _float_op("exp", te.exp),
+    "expm1": _entry(infer_float, lambda x: np.expm1(x), lambda x: topi.elementwise(x, _expm1_element)),
+    "floor": _elementwise(lambda x: np.floor(x), te.floor),
     "isfinite": _entry(infer_bool, lambda x: np.isfinite(x), lambda x: topi.elementwise(x, te.isfinite)),
     "isinf": _entry(infer_bool, lambda x: np.isinf(x), lambda x: topi.elementwise(x, te.isinf)),
     "isnan": _entry(infer_bool, lambda x: np.isnan(x), lambda x: topi.elementwise(x, te.isnan)),
-    "log": _float("log", te.log),
-    "log1p": _float("log1p", te.log1p),
+    "log": _float_op("log", te.log),
+    "log1p": _float_op("log1p", te.log1p),
     "logical_not": _entry(
         infer_any,
         lambda x: np.logical_not(x),
-        lambda x: topi.elementwise_ax(x, _not_element, "T_logical_not"),
+        lambda x: topi.elementwise_ax(x, _logical_not, "T_logical_not"),
         cost=Cost.CHEAP,
     ),
-    "negative": _any(lambda x: -x, _negative, cost=Cost.CHEAP),
-    "round": _any(lambda x: np.round(x), te.nearbyint),
-    "rsqrt": _float("rsqrt", te.rsqrt, lambda x: 1 / np.sqrt(x)),
-    "sigmoid": _float("sigmoid", te.sigmoid, _sigmoid),
-    "sign": _entry(infer_any, _sign, _lower_sign),
-    "sin": _float("sin", te.sin),
-    "sinh": _float("sinh", te.sinh),
-    "sqrt": _float("sqrt", te.sqrt),
+    "negative": _elementwise(lambda x: -x, _negative, cost=Cost.CHEAP),
+    "round": _elementwise(lambda x: np.round(x), te.nearbyint),
+    "rsqrt": _float_op("rsqrt", te.rsqrt, lambda x: 1 / np.sqrt(x)),
+    "sigmoid": _float_op("sigmoid", te.sigmoid, _np_sigmoid),
+    "sign": _entry(infer_any, _np_sign, _lower_sign),
+    "sin": _float_op("sin", te.sin),
+    "sinh": _float_op("sinh", te.sinh),
+    "sqrt": _float_op("sqrt", te.sqrt),
     "square": _entry(infer_any, lambda x: x * x, lambda x: topi.multiply(x, x)),
-    "tan": _float("tan", te.tan),
-    "tanh": _float("tanh", te.tanh),
-    "trunc": _any(lambda x: np.trunc(x), te.trunc),
+    "tan": _float_op("tan", te.tan),
+    "tanh": _float_op("tanh", te.tanh),
+    "trunc": _elementwise(lambda x: np.trunc(x), te.trunc),
 }
 
 OPS: dict[str, Impl] = {
     **{name: dataclasses.replace(impl, tir_name=f"tir_{name}") for name, impl in _PREFIXED.items()},
     "erf": _entry(infer_float, erf, _lower_erf),
-    "nn.relu": _any(lambda x: np.maximum(x, np.zeros_like(x)), lambda v: te.max(v, 0), activation=True),
-    "nn.gelu": _entry(infer_float, lambda x: x * (0.5 + 0.5 * erf(x * math.sqrt(0.5))), _gelu, activation=True),
-    "nn.gelu_tanh": _entry(infer_float, _gelu_tanh, _lower_gelu_tanh, activation=True),
-    "nn.selu": _entry(infer_float, _selu, _lower_selu),
-    "nn.silu": _entry(infer_float, lambda x: x * _sigmoid(x), _lower_silu, activation=True),
+    "nn.relu": _elementwise(lambda x: np.maximum(x, np.zeros_like(x)), lambda v: te.max(v, 0), activation=True),
+    "nn.gelu": _entry(infer_float, lambda x: x * (0.5 + 0.5 * erf(x * math.sqrt(0.5))), _lower_gelu, activation=True),
+    "nn.gelu_tanh": _entry(infer_float, _np_gelu_tanh, _lower_gelu_tanh, activation=True),
+    "nn.selu": _entry(infer_float, _np_selu, _lower_selu),
+    "nn.silu": _entry(infer_float, lambda x: x * _np_sigmoid(x), _lower_silu, activation=True),
     "nn.softplus": Impl(
-        "data, beta: float = 1.0, threshold: float = 20.0", infer_float, _softplus, _lower_softplus,
+        "data, beta: float = 1.0, threshold: float = 20.0", infer_float, _np_softplus, _lower_softplus,
         FusionKind.ELEMWISE, free_layout=layout_rules.elementwise,
     ),
     "nn.leakyrelu": Impl(
@@ -319,7 +319,7 @@ OPS: dict[str, Impl] = {
         free_layout=layout_rules.elementwise,
     ),
     "nn.prelu": Impl(
-        "data, alpha, axis: int = 1", infer_prelu, _prelu, _lower_prelu, FusionKind.BROADCAST,
+        "data, alpha, axis: int = 1", infer_prelu, _np_prelu, _lower_prelu, FusionKind.BROADCAST,
         layout=layout_rules.prelu,
     ),
 }  # fmt: skip

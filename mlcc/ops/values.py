@@ -85,12 +85,12 @@ def expr(value: Any, span: Span | None = None) -> relax.Expr:
 
 
 def argument(param: Param, value: Any, span: Span | None) -> relax.Expr:
-    """`value` as the argument that `param` asks for."""
+    """Convert a value to an argument of the kind of `param`."""
     if isinstance(value, relax.Expr) and not isinstance(value, relax.Tuple):
         return value
     kind = param.kind
     if isinstance(value, relax.Tuple) and not value.fields and kind == "scalar" and param.optional:
-        return value  # as it is written for a scalar that is left out
+        return value  # stands for an omitted scalar
     if kind == "shape":
         if isinstance(value, relax.Tuple):
             return value
@@ -98,7 +98,7 @@ def argument(param: Param, value: Any, span: Span | None) -> relax.Expr:
             value = (value,)
         return shape_expr(_sequence(value), span)
     if isinstance(value, relax.Tuple) and not value.fields and kind in ("scalar", "datatype"):
-        return value  # nothing, where nothing may stand
+        return value  # stands for an omitted argument
     if kind in ("scalar", "scalars"):
         return _scalars(value, span) if kind == "scalars" else _scalar(value, span)
     if kind in ("exprs", "func") and isinstance(value, (tuple, list, relax.Tuple)):
@@ -252,7 +252,7 @@ def _floats(value: Any, count: int) -> tuple[float, ...]:
 
 
 def _sections(value: Any, count: int) -> Any:
-    """A number of equal parts, or the indices at which parts begin (which may be symbolic)."""
+    """Convert a number of equal sections, or the indices that split them (which may be symbolic)."""
     if not isinstance(value, tuple):
         return _int(value)
     return tuple(v if isinstance(v, tir.Expr) and v.dtype.is_int else _int(v) for v in value)
@@ -285,17 +285,17 @@ def result_types(value: Any, dtype: Any, as_list: bool) -> tuple[relax.StructInf
         return tuple(value) if as_list or len(value) == 1 else (relax.TupleStructInfo(tuple(value)),)
     if all(isinstance(v, (int, tir.Expr, relax.PrimValue)) for v in value):
         if dtype is None:
-            raise BadValue("is a shape: give its `dtype=` too, or `R.Tensor(shape, dtype)`")
+            raise BadValue("is a shape: pass its `dtype=` as well, or `R.Tensor(shape, dtype)`")
         return (tensor_info(value, _dtype(dtype)),)
     dtypes = list(dtype) if isinstance(dtype, (tuple, list)) else [dtype] * len(value)
     if len(dtypes) != len(value):
-        raise BadValue(f"gives {len(value)} shapes, `dtype` {len(dtypes)} dtypes")
+        raise BadValue(f"has {len(value)} shapes, but `dtype` has {len(dtypes)} dtypes")
     fields = [result_types(v, d, False)[0] for v, d in zip(value, dtypes, strict=True)]
     return tuple(fields) if as_list else (relax.TupleStructInfo(tuple(fields)),)
 
 
 def describe(value: Any) -> str:
-    """A value in a few words, for messages."""
+    """Describe a value for messages."""
     if value is None or isinstance(value, (bool, int, float)):
         text = repr(value)
         return text if len(text) <= 40 else text[:37] + "..."

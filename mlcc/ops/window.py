@@ -1,4 +1,4 @@
-"""Helpers of operators with sliding windows: layouts, and the extents of results."""
+"""Helpers of operators with sliding windows: layouts and result extents."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def plain_layout(call: relax.Call, attribute: str, letters: str) -> str:
     """A layout that is a permutation of `letters`."""
     layout: str = call.attrs[attribute]
     if sorted(layout) != sorted(letters):
-        fail(call, "E0442", f"`{attribute}` must order the letters of {letters}, it is `{layout}`")
+        fail(call, "E0442", f"`{attribute}` must be a permutation of {letters}, not `{layout}`")
     return layout
 
 
 def spatial(layout: str) -> list[int]:
-    """The positions of the spatial dimensions, in the order of the layout; inner parts of split axes are none."""
+    """The positions of the spatial dimensions in the layout, without inner parts of split axes."""
     parts = parts_of(layout) or ()
     return [i for i, (letter, factor) in enumerate(parts) if letter in SPATIAL and factor is None]
 
 
 def ordered(call: relax.Call, index: int, info: Tensor, layout: str) -> dict[str, tir.Expr] | None:
-    """The extents by letter."""
+    """Return the extents by layout letter."""
     if info.ndim not in (-1, len(layout)):
         fail(call, "E0445", f"layout {layout} needs {len(layout)} dimensions, argument {index + 1} has {info.ndim}")
     return None if info.dims is None else dict(zip(layout, info.dims, strict=True))
@@ -49,7 +49,7 @@ def letters(ndim: int) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """The data of an operator over `space`: its extents by the letters of its layout, and the result's layout."""
+    """The data of an operator with spatial dimensions `space`: extents by layout letter, and the result's layout."""
 
     data: Tensor
     space: str
@@ -57,9 +57,9 @@ class Frame:
     out: str
     extents: dict[str, tir.Expr] | None
 
-    def result(self, made: Mapping[str, tir.Expr] | None, dtype: DType | None) -> Tensor:
-        """The result of the extents `made`, by letter; None if they are not known."""
-        dims = None if made is None else [made[letter] for letter in self.out]
+    def result(self, extents: Mapping[str, tir.Expr] | None, dtype: DType | None) -> Tensor:
+        """The result of the extents `extents`, by letter; None if they are not known."""
+        dims = None if extents is None else [extents[letter] for letter in self.out]
         return result(dims, dtype, len(self.out), self.data.vdevice)
 
 
@@ -86,7 +86,7 @@ def zero(dtype: DType) -> te.Scalar:
 
 
 def canonical(x: Any, layout: str, wanted: str) -> Any:
-    """An array of one layout in another."""
+    """Transpose an array from one layout to another."""
     return np.transpose(x, [layout.index(c) for c in wanted])
 
 

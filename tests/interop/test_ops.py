@@ -46,7 +46,7 @@ INFO_DIFFERS = {
     "sort(2x3, 2)": "TVM does not check the axis",
     "meshgrid([2, 3], indexing='xy')": "TVM gives the shape of `ij`, its function that of `xy`",
     "collapse_sum_to(3, (2, 3))": "TVM collapses a tensor to a larger shape",
-    "einsum([2x3], 'ij->ii')": "a letter comes up twice in the result",
+    "einsum([2x3], 'ij->ii')": "a letter occurs twice in the result",
 }  # fmt: skip
 
 _CLAMPED = "TVM's function has parts of other extents than the struct info says"

@@ -101,7 +101,7 @@ def test_call_of_a_function_binds_its_symbolic_shape() -> None:
     ("name", "args", "kwargs", "code", "says"),
     [
         ("ad", (X, X), {}, "E0440", "did you mean `add`"),
-        ("add", (X,), {}, "E0441", "lacks its argument `x2`"),
+        ("add", (X,), {}, "E0441", "is missing its argument `x2`"),
         ("add", (X, X, X), {}, "E0441", "takes 2 arguments, 3 were given"),
         ("sum", (X,), {"axi": 1}, "E0441", "did you mean `axis`"),
         ("sum", (X, 0), {"axis": 1}, "E0441", "given twice"),

@@ -95,12 +95,12 @@ def test_parts() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (('data_layout="NCHW4c"', 'data_layout="NCHW4"'), "is no layout such as NCHW4c"),
+        (('data_layout="NCHW4c"', 'data_layout="NCHW4"'), "must be a layout such as NCHW4c"),
         (('data_layout="NCHW4c"', 'data_layout="NCHW8c"'), "the inner part of C is 8"),
         (('data_layout="NCHW4c"', 'data_layout="NCHW"'), "the layout has 4 dimensions, argument 1 has 5"),
         (('data_layout="NCHW4c"', 'data_layout="NC2hHW4c"'), "has 6 dimensions"),
-        (('data_layout="NCHW4c"', 'data_layout="NCDW4c"'), "must order the letters of NCHW"),
-        (('out_layout="N2cHWC", padding', 'out_layout="N3cHWC", padding'), "8 of C is no multiple of 3"),
+        (('data_layout="NCHW4c"', 'data_layout="NCDW4c"'), "must be a permutation of NCHW"),
+        (('out_layout="N2cHWC", padding', 'out_layout="N3cHWC", padding'), "8 of C is not a multiple of 3"),
     ],
 )  # fmt: skip
 def test_mistakes(change: tuple[str, str], message: str) -> None:

@@ -82,7 +82,7 @@ def test_integers() -> None:
 @pytest.mark.parametrize(
     "name, more, message",
     [
-        ("integers", ("0", "300", 'dtype="int8"'), "0 to 299 are not all int8"),
+        ("integers", ("0", "300", 'dtype="int8"'), "not every integer from 0 to 299 fits int8"),
         ("integers", ("3", "3"), "`high` must be above `low`"),
         ("normal", ('dtype="int32"',), "`dtype` must be one of float64"),
     ],

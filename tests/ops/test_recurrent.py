@@ -191,7 +191,7 @@ def test_activations() -> None:
 @pytest.mark.parametrize(
     "kind, attrs, message",
     [
-        ("rnn", {"activations": "swish"}, "`swish` is none of sigmoid, tanh"),
+        ("rnn", {"activations": "swish"}, "`swish` is not one of sigmoid, tanh"),
         ("rnn", {"activations": "relu(1)"}, "takes 0 numbers"),
         ("lstm", {"activations": "tanh"}, "must be 3 for each direction"),
         ("gru", {"direction": "both"}, "`direction` must be forward"),
@@ -204,7 +204,7 @@ def test_refusals(kind: str, attrs: dict[str, str], message: str) -> None:
 
 
 def test_an_operand_left_out_before_one_that_is_given() -> None:
-    with pytest.raises(CompileError, match="E0441.*`lengths` is left out, and `peepholes` after it is given"):
+    with pytest.raises(CompileError, match="E0441.*`lengths` is omitted although `peepholes` after it is given"):
         mlcc.relax.op.nn.lstm(*_tensors(6), peepholes=_tensors(1)[0])
 
 
