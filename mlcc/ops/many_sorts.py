@@ -74,8 +74,8 @@ class Order:
         place = INT32 if known is not None and known < 1 << 31 else INT64
         self.keys = code.scratch("keys", (2, self.rows, self.extent), dtype)
         self.places = code.scratch("places", (2, self.rows, self.extent), place) if places else None
-        # Values that a thread computes once and keeps in local memory: in a merge its row, its position there, the start
-        # of its run, the start and end of the neighbouring run, and the bounds of the binary search.
+        # Values that a thread computes once and keeps in local memory: in a merge its row, its position there, the
+        # start of its run, the start and end of the neighbouring run, and the bounds of the binary search.
         self.rank = code.scratch("rank", (1,), scope="local")
         self.states = [code.scratch(f"state_{half}", (_STATE,), scope="local") for half in (0, 1)]
 

@@ -1,4 +1,4 @@
-"""Search for schedules: measure ways to schedule a kernel, and keep what is faster than the rules' own.
+"""Search for schedules: measure candidates for each kernel and keep those that are faster than the rules' schedule.
 
 The names and arguments are those of TVM's `meta_schedule`: `from mlcc import tune as ms`.
 """

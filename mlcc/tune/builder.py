@@ -39,20 +39,20 @@ class Builder:
 
     @staticmethod
     def create(kind: Any = "local", *args: Any, **kwargs: Any) -> Builder:
-        """A builder by its name, of which there is `local`. Raises ValueError for others."""
+        """Create a builder by name; the only one is `local`. Raises ValueError for other names."""
         if isinstance(kind, Builder):
             return kind
         if kind != "local":
-            raise ValueError(f"builder is 'local' or a Builder, not {kind!r}")
+            raise ValueError(f"`builder` must be 'local' or a Builder, not {kind!r}")
         return LocalBuilder(*args, **kwargs)
 
 
 class LocalBuilder(Builder):
-    """Builds on this machine, in `max_workers` processes (by default one, so that what is timed is not disturbed), each
-    candidate in `timeout_sec` seconds at most. TVM: `LocalBuilder`.
+    """Builds on this machine, in `max_workers` processes (by default one, to not disturb measurements), each candidate
+    in at most `timeout_sec` seconds. TVM: `LocalBuilder`.
 
-    `build` itself builds here and now, into files that `mlcc.load` reads. Raises ValueError for functions to build and
-    to export with: candidates are built as `mlcc.build` does.
+    `build` builds in this process, into files that `mlcc.load` reads. Raises ValueError for custom build or export
+    functions: candidates are built as by `mlcc.build`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class LocalBuilder(Builder):
         self.timeout_sec = timeout_sec
 
     def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
-        return [_built(one) for one in build_inputs]
+        return [_build(one) for one in build_inputs]
 
 
 PyBuilder = Builder
@@ -72,17 +72,17 @@ create = Builder.create
 
 
 def without_hooks(**hooks: Any) -> None:
-    """Raises ValueError if any hook of TVM's builders and runners is given."""
+    """Refuse hooks of TVM's builders and runners. Raises ValueError if one is given."""
     given = [name for name, value in hooks.items() if value is not None]
     if given:
-        raise ValueError(f"{given[0]} has no counterpart: give tune_tir a builder and a runner of your own")
+        raise ValueError(f"`{given[0]}` is not supported: pass a builder and a runner of your own to tune_tir")
 
 
-def _built(given: BuilderInput) -> BuilderResult:
+def _build(build_input: BuilderInput) -> BuilderResult:
     from mlcc.driver import build
 
     try:
-        artifact = build(given.mod, given.target, pipeline="")
+        artifact = build(build_input.mod, build_input.target, pipeline="")
     except MlccError as exc:
         return BuilderResult(None, str(exc))
     handle, path = tempfile.mkstemp(prefix="mlcc-", suffix=f".{artifact.loadable}")

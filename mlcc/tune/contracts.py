@@ -17,8 +17,8 @@ class Task:
     """One kernel to tune: `func`, the unscheduled function that `names` of the module share, for a target.
 
     `key` is the structural hash (32 hexadecimal digits) of the function without its name and of `constants`, the
-    parameters for which every caller gives a constant; `calls` is how often the module calls it in one run; `sizes` are
-    the values of symbolic sizes to measure with.
+    parameters for which every caller passes a constant; `calls` is the number of calls in one run of the module;
+    `sizes` are the values of symbolic sizes for measurements.
     """
 
     key: str
@@ -34,12 +34,12 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A way to schedule a task's function: `func` is the result, `trace` the steps that give it again.
+    """A schedule of a task's function: `func` is the scheduled function, `trace` the steps that reproduce it.
 
     The steps run on `mlcc.records.workload.module_of(task.func)`, where the function is called `main`.
 
-    `decisions` tell candidates of one space apart, in a form that JSON holds; `predicted` is the time that an analysis
-    expects, relative to the default's (below 1 is faster; None: nothing is expected).
+    `decisions` identify a candidate within its space, as JSON data; `predicted` is the time predicted by analysis,
+    relative to the default schedule's (below 1 is faster; None: no prediction).
     """
 
     func: tir.PrimFunc
@@ -81,16 +81,18 @@ class Runner(Protocol):
         """The outcomes of `candidates` in order, `samples` rounds each; every round samples `baseline` as well."""
 
     def close(self) -> None:
-        """End all processes, give back all memory."""
+        """End all processes and free all memory."""
 
 
 class Space(Protocol):
-    """The ways to schedule one task that a search goes through."""
+    """A search space: the candidate schedules of one task."""
 
     def default(self) -> Candidate | None:
-        """The candidate to begin with, None if the space has no best guess."""
+        """The candidate to start from, None if the space has none."""
 
     def batches(self, seed: int, size: int) -> Generator[Sequence[Candidate], Sequence[float | None], None]:
-        """Candidates to measure, at most `size` at a time. `batches` is a generator that is sent the measured ratios
-        (None where one failed) of what it yielded last: what it proposes follows from the seed and those values only.
+        """Yield batches of at most `size` candidates to measure.
+
+        The generator is sent the measured ratios of the last batch (None for a failure). Its proposals depend on the
+        seed and these values only.
         """

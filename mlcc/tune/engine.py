@@ -1,4 +1,4 @@
-"""Tune a module: from its kernels to the schedules that were proven to be faster. What the command and Python share."""
+"""Tune a module: extract its kernels, search, and keep the schedules that are proven to be faster."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from mlcc.tune.transfer import earlier_schedules
 if TYPE_CHECKING:
     from mlcc.tune.floors import Floors
 
-_MEASUREMENTS = 3  # of the machine's peak in one run
+_MAX_MEASUREMENTS = 3  # of the peak rates in one run
 
 
 @dataclass(eq=False)
 class Tuning:
-    """A module that is being tuned, or was: `loop` has the state of the search, kernel by kernel.
+    """The tuning of a module; `loop` has the state of the search for each kernel.
 
-    A context manager that ends the processes which measure and closes the database, if it opened them itself.
+    A context manager that ends the measuring processes and closes the database, if it opened them itself.
     """
 
     extracted: Extracted
     database: Database
     loop: Loop
-    device: str | None = None  # the key of the machines that measure; None: this one's
+    device: str | None = None  # the key of the measuring machines; None: this machine
     _opened: tuple[Runner | Database, ...] = ()
 
     def __enter__(self) -> Tuning:
@@ -66,18 +66,18 @@ class Tuning:
         return list(self.loop.kernels)
 
     def winner(self, kernel: KernelSearch) -> Record | None:
-        """Return the record that builds with the database use for a kernel: its best one."""
+        """Return the best record of a kernel, which builds with the database use."""
         return choose(self.database, kernel.task.key, setting_of(kernel.task, self.device)).record
 
     @property
     def ratio(self) -> float:
-        """The module's time with all winners, relative to the default's; kernels not measured do not count."""
+        """The module's time with all winners relative to the default schedules; unmeasured kernels do not count."""
         known = [k for k in self.kernels if k.default_seconds is not None]
         winners = [(kernel.share, self.winner(kernel)) for kernel in known]
         return 1.0 - sum(share * (1.0 - (record.ratio or 1.0)) for share, record in winners if record is not None)
 
     def with_winners(self) -> IRModule:
-        """The module with each tuned kernel as its record schedules it; the others are as they were."""
+        """The module with each tuned kernel scheduled by its record; the others are unchanged."""
         module = self.extracted.module.copy()
         winners = {name: self.winner(k) for k in self.kernels for name in k.task.names}
         for name, record in winners.items():
@@ -87,8 +87,8 @@ class Tuning:
         return module
 
     def scheduled(self) -> IRModule:
-        """The module with each tuned kernel as its record schedules it, and the others as the rules do. It is compiled
-        without the database, wherever."""
+        """The module with each tuned kernel scheduled by its record and the others by the rules; it compiles anywhere
+        without the database."""
         from mlcc.driver import run_passes
 
         rules = Pipeline(tuple(p for p in self.extracted.left.passes if p.name == SCHEDULING))
@@ -107,31 +107,35 @@ def tuning(
     """Set up the tuning of a module; `loop.run()` runs it. Arguments as for `tune`; `changed` is called on progress."""
     from mlcc.runtime.threads import get_num_threads
 
-    where = Target.parse(target)
-    whole = module if isinstance(module, IRModule) else IRModule.from_expr(module)
+    parsed_target = Target.parse(target)
+    whole_module = module if isinstance(module, IRModule) else IRModule.from_expr(module)
     count = get_num_threads() if threads is None else threads
     make_space = space_factory(space) if isinstance(space, str) else space
-    with contextlib.ExitStack() as opened:  # closed here where something is refused, else by the Tuning
-        measuring = runner
-        if measuring is None:  # first of all: its processes take as long to start as all that follows
-            measuring = runner_for(where, jobs, cluster)
-            opened.callback(measuring.close)
-        extracted = extract(whole, where, level=level_of(level), threads=count, kernels=kernels, sizes=sizes)
-        records = database if isinstance(database, Database) else opened.enter_context(Database(database or MEMORY))
-        device = getattr(measuring, "device", None)
+    with contextlib.ExitStack() as resources:  # closed here on errors, else by the Tuning
+        active_runner = runner
+        if active_runner is None:  # started first: process start-up takes as long as everything that follows
+            active_runner = runner_for(parsed_target, jobs, cluster)
+            resources.callback(active_runner.close)
+        extracted = extract(
+            whole_module, parsed_target, level=level_of(level), threads=count, kernels=kernels, sizes=sizes
+        )
+        records = database if isinstance(database, Database) else resources.enter_context(Database(database or MEMORY))
+        device = getattr(active_runner, "device", None)
         searches = []
         for task in extracted.tasks:
-            own = make_space(task)
-            default = own.default() or Candidate(task.func, Trace())
-            recorded = RecordedRunner(measuring, records, task, default, seed, device)
-            searches.append(KernelSearch(task, own, default, recorded, seed, earlier_schedules(records, task, device)))
-        opened.pop_all()
-    machine = _Machine(records, elsewhere=device is not None)
+            task_space = make_space(task)
+            default = task_space.default() or Candidate(task.func, Trace())
+            recorded = RecordedRunner(active_runner, records, task, default, seed, device)
+            searches.append(
+                KernelSearch(task, task_space, default, recorded, seed, earlier_schedules(records, task, device))
+            )
+        resources.pop_all()
+    machine = _PeakRateHistory(records, is_remote=device is not None)
     loop = Loop(
         searches, Limits(budget, trials, until), floors=lambda kernel, again: machine.roofline(kernel.task, again)
     )
-    mine = (None if runner is not None else measuring, None if isinstance(database, Database) else records)
-    session = Tuning(extracted, records, loop, device, tuple(one for one in mine if one is not None))
+    owned = (None if runner is not None else active_runner, None if isinstance(database, Database) else records)
+    session = Tuning(extracted, records, loop, device, tuple(one for one in owned if one is not None))
     loop.changed = lambda: changed(session)
     return session
 
@@ -177,25 +181,25 @@ def runner_for(target: Target, jobs: int = 1, cluster: str | None = None) -> Run
     return LocalRunner(jobs=jobs)
 
 
-class _Machine:
+class _PeakRateHistory:
     """The measured peak performance of this machine, for rooflines.
 
-    A search starts with the first recorded measurement and takes in one more each time it asks `again`; the best so far
+    A search starts with the first recorded measurement and uses one more at each request with `again`; the best so far
     counts. A resumed search therefore sees the same measurements in the same order.
     """
 
-    def __init__(self, records: Database, elsewhere: bool = False) -> None:
-        self._records, self._elsewhere = records, elsewhere
-        self._seen = 0
+    def __init__(self, records: Database, is_remote: bool = False) -> None:
+        self._records, self._is_remote = records, is_remote
+        self._used = 0
 
     def roofline(self, task: Task, again: bool) -> float:
-        """Return the roofline time of a task, 0 if the machine is unknown; `again` takes in one more measurement."""
+        """Return the roofline time of a task, 0 if the machine is unknown; `again` uses one more measurement."""
         from mlcc.tune.roofline import least_seconds
 
-        if not isinstance(task.target, LlvmTarget) or self._elsewhere:
+        if not isinstance(task.target, LlvmTarget) or self._is_remote:
             return 0.0
-        if again or not self._seen:
-            self._seen = min(self._seen + 1, _MEASUREMENTS)
+        if again or not self._used:
+            self._used = min(self._used + 1, _MAX_MEASUREMENTS)
         return least_seconds(task, self._floors(device_key(task.target), task.threads))
 
     def _floors(self, device: str, threads: int) -> Floors:
@@ -203,7 +207,7 @@ class _Machine:
         from mlcc.tune.floors import Floors, measure
 
         known = [Floors.of(one) for one in self._records.floors(device, threads) or ()]
-        while len(known) < self._seen:
+        while len(known) < self._used:
             known.append(measure(threads).or_better(known[-1] if known else None))
             self._records.keep_floors(device, threads, [one.data() for one in known])
-        return known[self._seen - 1]
+        return known[self._used - 1]

@@ -28,12 +28,12 @@ class Floors:
     levels: tuple[tuple[str, float, int], ...]
 
     def seconds(self, operations: float, traffic: float) -> tuple[float, float]:
-        """The least time for the arithmetic, and for the bytes from the first level that all of them fit in."""
+        """Return the minimum time of the arithmetic, and of the traffic from the smallest level that it fits."""
         speed = next((s for _, s, size in self.levels if traffic <= size), self.levels[-1][1])
         return operations / self.flops, traffic / speed
 
     def or_better(self, other: Floors | None) -> Floors:
-        """The higher speeds of two measurements of one machine."""
+        """The maximum rates of two measurements of one machine."""
         if other is None:
             return self
         pairs = zip(self.levels, other.levels, strict=True)
@@ -58,7 +58,7 @@ def lanes() -> int:
 
 
 def _fma_loop(width: int, chains: int) -> str:
-    """i64 count, ptr out: `chains` independent accumulators."""
+    """Return LLVM IR of `run(i64 count, ptr out)`: FMAs in `chains` independent accumulators."""
     t = f"<{width} x float>"
     one = ", ".join(["float 1.0"] * width)
     lines = [f"declare {t} @llvm.fma.v{width}f32({t}, {t}, {t})"]
@@ -77,7 +77,8 @@ def _fma_loop(width: int, chains: int) -> str:
 
 
 def _read_loop(width: int, chains: int) -> str:
-    """i64 times, i64 vectors, ptr data, ptr out: adds up all vectors; their number is a multiple of `chains`."""
+    """Return LLVM IR of `run(i64 times, i64 vectors, ptr data, ptr out)`, which sums all vectors; their number is a
+    multiple of `chains`."""
     t = f"<{width} x float>"
     lines = ["define void @run(i64 %times, i64 %count, ptr %data, ptr %out) {", "entry:", "  br label %again"]
     lines += ["again:", "  %j = phi i64 [ 0, %entry ], [ %after, %swept ]", "  br label %loop", "loop:"]
@@ -97,7 +98,7 @@ def _read_loop(width: int, chains: int) -> str:
     return "\n".join([*lines, "  ret void", "}"])
 
 
-class _Code:
+class _CompiledFunction:
     """One compiled function, kept alive with its engine."""
 
     def __init__(self, text: str, *types: type) -> None:
@@ -112,8 +113,8 @@ class _Code:
         self.run = ctypes.CFUNCTYPE(None, *types)(self._engine.get_function_address("run"))
 
 
-def _best(threads: int, task: Callable[[int], float], repeat: int = 12) -> float:
-    """The sum over threads that run together of units a second of CPU time; `task` does work and says how much."""
+def _best_rate(threads: int, task: Callable[[int], float], repeat: int = 12) -> float:
+    """Return the best total rate of concurrent threads in units per second of CPU time; `task` returns its units."""
     best = 0.0
     for _ in range(repeat):
         speeds = [0.0] * threads
@@ -145,7 +146,7 @@ def measure(threads: int) -> Floors:
     """Measure the peak rates, which takes about two seconds."""
     width = lanes()
     chains = 16
-    fma = _Code(_fma_loop(width, chains), ctypes.c_int64, ctypes.c_void_p)
+    fma = _CompiledFunction(_fma_loop(width, chains), ctypes.c_int64, ctypes.c_void_p)
     count = 400_000
     outs = [_aligned(4 * width) for _ in range(threads)]
 
@@ -153,13 +154,13 @@ def measure(threads: int) -> Floors:
         fma.run(count, outs[index].ctypes.data)
         return 2.0 * width * chains * count
 
-    flops = _best(threads, multiply_add)
+    flops = _best_rate(threads, multiply_add)
     sizes = caches()
-    # a level's speed is taken from a part of it; what fits it is what lies there between calls
-    plans = (("L1", sizes.l1, 2), ("L2", sizes.l2, 2), ("L3", sizes.l3, 4 * threads))
-    read = _Code(_read_loop(width, 8), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+    # a level's rate is measured with data that fill a part of it
+    cache_levels = (("L1", sizes.l1, 2), ("L2", sizes.l2, 2), ("L3", sizes.l3, 4 * threads))
+    read = _CompiledFunction(_read_loop(width, 8), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
     levels = []
-    for name, capacity, share in (*plans, ("DRAM", 1 << 62, 0)):
+    for name, capacity, share in (*cache_levels, ("DRAM", 1 << 62, 0)):
         size = capacity // share if share else max(256 << 20, 4 * sizes.l3) // threads
         size -= size % (4 * width * 8)
         data = [_aligned(size) for _ in range(threads)]
@@ -169,7 +170,7 @@ def measure(threads: int) -> Floors:
             read.run(times, size // (4 * width), data[index].ctypes.data, outs[index].ctypes.data)
             return float(times) * size
 
-        # a private level holds as much again for each thread
-        whole = capacity * threads if name in ("L1", "L2") else capacity
-        levels.append((name, _best(threads, sweep, 4 if name == "DRAM" else 12), whole))
+        # a private level exists once per thread
+        total_capacity = capacity * threads if name in ("L1", "L2") else capacity
+        levels.append((name, _best_rate(threads, sweep, 4 if name == "DRAM" else 12), total_capacity))
     return Floors(flops, tuple(levels))

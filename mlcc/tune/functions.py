@@ -14,7 +14,7 @@ def functions(sch: Schedule) -> list[str]:
 
 
 def post_order(body: tuple[tir.Stmt, ...]) -> list[tir.Block]:
-    """All blocks of a body, inner ones before those around them."""
+    """All blocks of a body in post-order: inner blocks before enclosing ones."""
     blocks = []
     for realize in child_realizes(body):
         blocks += [*post_order(realize.block.init or ()), *post_order(realize.block.body), realize.block]

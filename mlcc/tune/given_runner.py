@@ -28,8 +28,7 @@ class GivenRunner(Closing):
     def measure(
         self, task: Task, baseline: tir.PrimFunc, candidates: Sequence[tir.PrimFunc], samples: int
     ) -> list[Outcome]:
-        """The outcomes of `candidates` in order; the seconds of each are repeated where there are fewer than
-        `samples`."""
+        """The outcomes of `candidates` in order; fewer times than `samples` are repeated cyclically."""
         funcs = [baseline, *candidates]
         built = self._builder.build([BuilderInput(normalize_mod(func), task.target) for func in funcs])
         kind = "cuda" if task.target.kind == "cuda" else "cpu"
@@ -38,20 +37,25 @@ class GivenRunner(Closing):
             for one, func in zip(built, funcs, strict=True)
             if one.artifact_path is not None
         ]
-        ran = iter([future.result() for future in self._runner.run(ready)])
-        results = [next(ran) if one.artifact_path is not None else None for one in built]
-        usual = results[0].run_secs if results[0] is not None else None
-        return [_outcome(made, result, usual, samples) for made, result in zip(built[1:], results[1:], strict=True)]
+        results_of_ready = iter([future.result() for future in self._runner.run(ready)])
+        results = [next(results_of_ready) if one.artifact_path is not None else None for one in built]
+        baseline_secs = results[0].run_secs if results[0] is not None else None
+        return [
+            _outcome(built_one, result, baseline_secs, samples)
+            for built_one, result in zip(built[1:], results[1:], strict=True)
+        ]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the runner holds no resources."""
 
 
-def _outcome(built: BuilderResult, result: RunnerResult | None, usual: Sequence[float] | None, samples: int) -> Outcome:
+def _outcome(
+    built: BuilderResult, result: RunnerResult | None, baseline_secs: Sequence[float] | None, samples: int
+) -> Outcome:
     if result is None:
-        return Outcome(Status.REFUSED, why=built.error_msg or "it was not built")
-    if not result.run_secs or not usual:
+        return Outcome(Status.REFUSED, why=built.error_msg or "it could not be built")
+    if not result.run_secs or not baseline_secs:
         return Outcome(Status.CRASH, why=result.error_msg or "it, or the default, did not run")
     count = max(samples, len(result.run_secs))
-    pairs = [*zip(itertools.cycle(result.run_secs), itertools.cycle(usual), range(count), strict=False)]
+    pairs = [*zip(itertools.cycle(result.run_secs), itertools.cycle(baseline_secs), range(count), strict=False)]
     return Outcome(Status.OK, tuple(s for s, _, _ in pairs), tuple(s / u for s, u, _ in pairs))

@@ -1,6 +1,6 @@
-"""Records of TVM's MetaSchedule in mlcc's database: schedules for the search to begin with.
+"""Import of TVM's MetaSchedule records into mlcc's database, as initial candidates of the search.
 
-TVM measured them its own way, against nothing, so they prove nothing here: `mlcc tune` measures them before others.
+TVM measured them without a baseline, so they count as unproven: `mlcc tune` measures them before other candidates.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ WORKLOADS, RECORDS = "database_workload.json", "database_tuning_record.json"
 
 
 def import_records(database: Database, folder: str) -> tuple[int, list[str]]:
-    """Add the records of a folder; how many were read, and why others were not. Raises CompileError: E0001 for files
-    that cannot be read, E1135 for what is no database of TVM's."""
+    """Add the records of a folder. Return the number of imported records, and why others were skipped.
+
+    Raises CompileError: E0001 for files that cannot be read, E1135 for files that are not TVM's database."""
     workloads = [_workload(line) for line in _lines(os.path.join(folder, WORKLOADS))]
-    taken: list[Record] = []
+    records: list[Record] = []
     texts: dict[str, str] = {}
-    refused: list[str] = []
+    skipped: list[str] = []
     for number, line in enumerate(_lines(os.path.join(folder, RECORDS)), 1):
         try:
             at, (trace, seconds, target, *_) = line
@@ -42,14 +43,14 @@ def import_records(database: Database, folder: str) -> tuple[int, list[str]]:
             record = _record(workload, trace, seconds or [], target)
         except (NotRead, CompileError) as exc:
             why = exc.diagnostics[0].message if isinstance(exc, CompileError) else str(exc)
-            refused.append(f"record {number}: {why}")
+            skipped.append(f"record {number}: {why}")
         except (ValueError, TypeError, IndexError) as exc:
-            raise _no_database(folder, number) from exc
+            raise _not_tvm_database(folder, number) from exc
         else:
-            taken.append(record)
+            records.append(record)
             texts[record.workload] = f"# of TVM\n{module_of(workload).script()}"
-    database.add(taken, [*texts.items()])
-    return len(taken), refused
+    database.add(records, [*texts.items()])
+    return len(records), skipped
 
 
 def _lines(path: str) -> Iterator[Any]:
@@ -58,16 +59,18 @@ def _lines(path: str) -> Iterator[Any]:
             try:
                 yield json.loads(line)
             except ValueError as exc:
-                raise _no_database(path, number) from exc
+                raise _not_tvm_database(path, number) from exc
 
 
-def _no_database(path: str, number: int) -> CompileError:
+def _not_tvm_database(path: str, number: int) -> CompileError:
     help = f"a folder has {WORKLOADS} and {RECORDS}, as MetaSchedule's JSONDatabase writes them"
-    return CompileError(error("E1135", f"{path} is no database of TVM's: line {number} is something else", help=help))
+    return CompileError(
+        error("E1135", f"{path} is not a database of TVM: line {number} has another structure", help=help)
+    )
 
 
 def _workload(line: Any) -> tir.PrimFunc | str:
-    """The only function of a workload, or why it cannot be read."""
+    """Return the only function of a workload, or why it cannot be read."""
     try:
         _, encoded = line
         functions = [*parse(workload_text(str(encoded)), name="<workload>").functions.values()]

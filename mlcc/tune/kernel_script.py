@@ -1,4 +1,4 @@
-"""Records as schedule scripts (`.mls`) for people: what was measured stands above the steps, as comments."""
+"""Records as readable schedule scripts (`.mls`) with the measurements in comments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BEGINNING = "# tuned schedule"
 
 
 def kernel_script(record: Record, name: str = MAIN, calls: int = 1) -> str:
-    """The script of a record for a function of that name: applied to the unscheduled kernel, it gives the tuned one."""
+    """Return the script that schedules the unscheduled function `name` as the record does."""
     setting = record.setting
     threads = f"{setting.threads} thread{'s' if setting.threads > 1 else ''}"
     times = f", called {calls} times" if calls > 1 else ""
@@ -24,5 +24,5 @@ def kernel_script(record: Record, name: str = MAIN, calls: int = 1) -> str:
         f"# {setting.target}, {threads}, -O{setting.level}, on {setting.device}",
         f"# record {record.candidate[:8]} of workload {record.workload}, mlcc {setting.compiler}, {record.made[:10]}",
     ]
-    main, own = f"func_name={quote(MAIN)}", f"func_name={quote(name)}"
-    return "\n".join([*lines, "", record.trace.replace(main, own)])
+    main, renamed = f"func_name={quote(MAIN)}", f"func_name={quote(name)}"
+    return "\n".join([*lines, "", record.trace.replace(main, renamed)])

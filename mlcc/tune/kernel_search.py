@@ -1,4 +1,4 @@
-"""The search for a schedule of one kernel: batches of a space are raced against the default, and finalists judged."""
+"""The search for a schedule of one kernel: race batches against the default schedule, then validate finalists."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ from mlcc.tune.recorded import RecordedRunner, candidate_key
 from mlcc.tune.verdict import estimate, upper_bound
 
 BATCH = 16
-FIRST, SECOND = 3, 10  # samples of every candidate, and more of the promising ones
-FINAL = 40  # fresh samples on which a verdict is based
-LEAST_FINAL, FINAL_SECONDS = 15, 3.0  # of slow kernels fewer
-NO_BASELINE = "E1142"  # what a runner raises where the default cannot be built or run
-REPLACES = 0.98  # the default is replaced where the bound of the ratio is under this
-HOPELESS = 1.3  # of the best of the batch
+FIRST_SAMPLES, SECOND_SAMPLES = 3, 10  # samples of every candidate, and more of the promising ones
+FINAL = 40  # fresh samples for validation
+MIN_FINAL_SAMPLES, FINAL_SECONDS = 15, 3.0  # fewer for slow kernels: the minimum, and a limit in seconds
+NO_BASELINE = "E1142"  # raised by runners if the default cannot be built or run
+REPLACES = 0.98  # a candidate replaces the default if its upper bound of the ratio is below
+PRUNE_RATIO = 1.3  # relative to the best of the batch: slower candidates are not sampled again
 FINALISTS = 2
-LOOKS = 1.0  # seconds between two looks at the time
-PATIENCE, LEAST_GAIN = 3, 0.01  # batches without so much ends the search
+POLL_SECONDS = 1.0  # seconds between checks of the clock
+PATIENCE, MIN_GAIN = 3, 0.01  # the search ends after so many batches with less total gain
 
 
 @dataclass(eq=False)
 class KernelSearch:
     """The state of the search for one kernel.
 
-    `ratio` is the time of the best schedule that was proven, relative to the default's, from fresh samples; None while
-    there is none. `history` has it by the number of trials. `why_done` is set when there is no more to look for.
-    `seeds` are tried before the candidates of the space.
+    `ratio` is the time of the best validated schedule relative to the default's, None if there is none; `history` has
+    (trials, ratio). `why_done` is set when the search has ended. `seeds` are measured before candidates of the space.
     """
 
     task: Task
@@ -53,13 +52,13 @@ class KernelSearch:
     failed: dict[str, int] = field(default_factory=dict)
     history: list[tuple[int, float]] = field(default_factory=list)
     why_done: str = ""
-    _found: dict[str, list[float] | None] = field(default_factory=dict)  # ratios by candidate; None: it failed
-    _judged: set[str] = field(default_factory=set)
-    _pace: float = 0.25  # seconds that the last candidates took, each
-    _rank: tuple[float, float, str] = (math.inf, math.inf, "")  # of the best, as the database orders records
+    _ratios: dict[str, list[float] | None] = field(default_factory=dict)  # ratios by candidate; None: it failed
+    _validated: set[str] = field(default_factory=set)
+    _seconds_per_candidate: float = 0.25  # of the last candidates
+    _rank: tuple[float, float, str] = (math.inf, math.inf, "")  # of the best, the sort key of records
     _proposals: Generator[Sequence[Candidate], Sequence[float | None], None] | None = None
     _proposed: Sequence[Candidate] | None = None  # the last batch
-    _is_measured: bool = False  # all of it, so that the space can be asked for the next one
+    _is_measured: bool = False  # the whole last batch, so that the space can propose the next
 
     @property
     def name(self) -> str:
@@ -76,27 +75,27 @@ class KernelSearch:
         return None if not self.floor_seconds or not self.best_seconds else self.floor_seconds / self.best_seconds
 
     def measure_default(self) -> None:
-        """Measure the default, and check its results; without it there is nothing to compare to."""
+        """Measure and check the default schedule, the baseline of all comparisons."""
         with self._ending_without_baseline():
-            (outcome,) = self.runner.measure([self.default], FIRST * 2)
+            (outcome,) = self.runner.measure([self.default], FIRST_SAMPLES * 2)
             if outcome.status is not Status.OK or not outcome.seconds:
                 self.why_done = f"the default schedule is {outcome.status.value}: {outcome.why}".rstrip(": ")
                 return
             self.default_seconds = statistics.median(outcome.seconds)
-            self._found[candidate_key(self.default.func)] = [1.0]
+            self._ratios[candidate_key(self.default.func)] = [1.0]
 
     def step(self, most: int, go_on: Callable[[], bool]) -> None:
-        """Race one batch of at most `most` candidates against the default, and judge its finalists.
+        """Race one batch of at most `most` candidates against the default, and validate its finalists.
 
-        `go_on` is asked from time to time; where it says no, what was measured so far is judged, and the search cannot
-        be continued. It ends where the default does not run any more.
+        `go_on` is polled; once it returns False, finalists of what was measured so far are validated, and the search
+        cannot be continued. The search ends if the default does not run any more.
         """
         with self._ending_without_baseline():
             self._step(most, go_on)
 
     @contextlib.contextmanager
     def _ending_without_baseline(self) -> Iterator[None]:
-        """End the search of this kernel, and no other's, where its default cannot be built or run."""
+        """End the search of this kernel only if its default cannot be built or run."""
         try:
             yield
         except CompileError as exc:
@@ -108,94 +107,94 @@ class KernelSearch:
         if self.seeds:
             seeds, self.seeds = self.seeds, ()
             self.batches += 1
-            self._try(self._new(seeds)[:most], go_on)
+            self._race_and_validate(self._deduplicate(seeds)[:most], go_on)
             return
         if self._proposals is None:
             self._proposals = self.space.batches(self.seed, BATCH)
             self._proposed = next(self._proposals, None)
         elif self._is_measured and self._proposed:
-            self._proposed = self._send([self._estimate(c) for c in self._proposed])
+            self._proposed = self._next_batch([self._estimate(c) for c in self._proposed])
         if not self._proposed:
-            self.why_done = "the space is searched"
+            self.why_done = "the space is exhausted"
             return
         self.batches += 1
-        fresh = self._new(self._proposed)
+        fresh = self._deduplicate(self._proposed)
         chosen = fresh[:most]
-        self._try(chosen, go_on)
+        self._race_and_validate(chosen, go_on)
         self._is_measured = len(chosen) == len(fresh) and go_on()
-        self._look_back()
+        self._check_progress()
 
-    def _try(self, candidates: Sequence[Candidate], go_on: Callable[[], bool]) -> None:
-        """Race candidates and judge the best of them."""
+    def _race_and_validate(self, candidates: Sequence[Candidate], go_on: Callable[[], bool]) -> None:
+        """Race candidates and validate the best of them."""
         self._race(candidates, go_on)
-        self._judge(candidates)
+        self._validate_finalists(candidates)
         self.history.append((self.trials, self.ratio or 1.0))
 
-    def _send(self, values: Sequence[float | None]) -> Sequence[Candidate] | None:
+    def _next_batch(self, values: Sequence[float | None]) -> Sequence[Candidate] | None:
         assert self._proposals is not None
         try:
             return self._proposals.send(values)
         except StopIteration:
             return None
 
-    def _new(self, proposed: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates without duplicates, also of earlier ones."""
+    def _deduplicate(self, proposed: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates without duplicates and without those of earlier batches."""
         distinct: dict[str, Candidate] = {}
         for candidate in proposed:
             key = candidate_key(candidate.func)
-            if key not in self._found and key not in distinct:
+            if key not in self._ratios and key not in distinct:
                 distinct[key] = candidate
         return list(distinct.values())
 
     def _race(self, candidates: Sequence[Candidate], go_on: Callable[[], bool]) -> None:
-        """Sample all a few times, and those again that may be better than the default."""
-        seen = self._sample(candidates, FIRST, go_on)
+        """Sample all candidates a few times, and those that may beat the default more often."""
+        seen = self._sample(candidates, FIRST_SAMPLES, go_on)
         leading = min((e for c in seen if (e := self._estimate(c)) is not None), default=math.inf)
-        near = [c for c in seen if (self._estimate(c) or math.inf) <= min(leading * HOPELESS, 1.05)]
-        self._sample(sorted(near, key=self._order)[: BATCH // 4], SECOND, go_on)
+        near = [c for c in seen if (self._estimate(c) or math.inf) <= min(leading * PRUNE_RATIO, 1.05)]
+        self._sample(sorted(near, key=self._sort_key)[: BATCH // 4], SECOND_SAMPLES, go_on)
 
     def _sample(self, candidates: Sequence[Candidate], samples: int, go_on: Callable[[], bool]) -> list[Candidate]:
         """Sample candidates a few at a time while `go_on` allows. Return the sampled ones."""
         sampled: list[Candidate] = []
         while len(sampled) < len(candidates) and go_on():
-            some = candidates[len(sampled) : len(sampled) + max(1, int(LOOKS / self._pace))]
+            some = candidates[len(sampled) : len(sampled) + max(1, int(POLL_SECONDS / self._seconds_per_candidate))]
             began = time.monotonic()
             for candidate, outcome in zip(some, self.runner.measure(some, samples, batch=self.batches), strict=True):
-                self._note(candidate, outcome)
-            self._pace = max((time.monotonic() - began) / len(some), 0.01)
+                self._record_outcome(candidate, outcome)
+            self._seconds_per_candidate = max((time.monotonic() - began) / len(some), 0.01)
             sampled += some
         return sampled
 
-    def _note(self, candidate: Candidate, outcome: Outcome) -> None:
+    def _record_outcome(self, candidate: Candidate, outcome: Outcome) -> None:
         key = candidate_key(candidate.func)
-        self.trials += key not in self._found
+        self.trials += key not in self._ratios
         if outcome.status is not Status.OK or not outcome.ratios:
-            self._found[key] = None
+            self._ratios[key] = None
             self.failed[outcome.status.value] = self.failed.get(outcome.status.value, 0) + 1
         else:
-            self._found[key] = [*(self._found.get(key) or []), *outcome.ratios]
+            self._ratios[key] = [*(self._ratios.get(key) or []), *outcome.ratios]
 
     def _estimate(self, candidate: Candidate) -> float | None:
-        ratios = self._found.get(candidate_key(candidate.func))
+        ratios = self._ratios.get(candidate_key(candidate.func))
         return estimate(ratios) if ratios else None
 
-    def _order(self, candidate: Candidate) -> tuple[float, str]:
+    def _sort_key(self, candidate: Candidate) -> tuple[float, str]:
         """Return the sort key of a candidate: fastest first, ties by hash for a deterministic order."""
         return self._estimate(candidate) or math.inf, candidate_key(candidate.func)
 
-    def _judge(self, candidates: Sequence[Candidate]) -> None:
+    def _validate_finalists(self, candidates: Sequence[Candidate]) -> None:
         """Measure the best candidates again: the minimum of noisy measurements is biased (winner's curse)."""
         limit = min(REPLACES, self.ratio or 1.0)
         hopeful = [c for c in candidates if (self._estimate(c) or math.inf) < limit]
-        for candidate in sorted(hopeful, key=self._order)[:FINALISTS]:
-            self.judge(candidate)
+        for candidate in sorted(hopeful, key=self._sort_key)[:FINALISTS]:
+            self.validate(candidate)
 
-    def judge(self, candidate: Candidate) -> None:
+    def validate(self, candidate: Candidate) -> None:
         """Accept a candidate as the best one if fresh samples prove that it is faster."""
         key = candidate_key(candidate.func)
-        if key in self._judged:
+        if key in self._validated:
             return
-        self._judged.add(key)
+        self._validated.add(key)
         why = why_not_kept(self.task, candidate)
         if why is not None:
             self.failed["not replayed"] = self.failed.get("not replayed", 0) + 1
@@ -209,15 +208,15 @@ class KernelSearch:
 
     def _final_samples(self) -> int:
         seconds = max(self.default_seconds or 0.0, 1e-9)
-        return max(LEAST_FINAL, min(FINAL, int(FINAL_SECONDS / (2 * seconds))))
+        return max(MIN_FINAL_SAMPLES, min(FINAL, int(FINAL_SECONDS / (2 * seconds))))
 
-    def _look_back(self) -> None:
-        """Stop where nothing has been gained for some batches."""
+    def _check_progress(self) -> None:
+        """End the search if the last batches gained too little."""
         if self.why_done or len(self.history) < PATIENCE:
             return
         earlier = self.history[-PATIENCE - 1][1] if len(self.history) > PATIENCE else 1.0
-        if earlier - (self.ratio or 1.0) < LEAST_GAIN * earlier:
-            self.why_done = f"{PATIENCE} batches gained less than {LEAST_GAIN:.0%}"
+        if earlier - (self.ratio or 1.0) < MIN_GAIN * earlier:
+            self.why_done = f"{PATIENCE} batches gained less than {MIN_GAIN:.0%}"
 
     def recent_gain(self) -> float:
         """The mean gain of the last batches, relative to the time of the default."""
@@ -238,4 +237,4 @@ def why_not_kept(task: Task, candidate: Candidate) -> str | None:
     except CompileError as exc:
         return exc.diagnostics[0].message
     same = structural_equal(replayed[MAIN], candidate.func)
-    return None if same else "its steps give another function"
+    return None if same else "its steps produce another function"

@@ -1,8 +1,9 @@
 """The tuning loop: chooses the kernel to search next, and ends the search.
 
-The default schedules are measured first. Then a kernel is taken for a batch at a time, by its share of the module's
-time and by what another batch is expected to gain. What is done follows from the seed and from recorded values alone,
-so that a search which was interrupted goes on where it was; only where the time is up depends on the clock.
+The default schedules are measured first. Then kernels are searched a batch at a time, in the order of the expected
+gain: a kernel's share of the module's time and the gain of its recent batches. The order depends on the seed and on
+recorded values only, so that an interrupted search resumes where it was; only the end of the budget depends on the
+clock.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from dataclasses import dataclass, field
 from mlcc.tune.kernel_search import BATCH, KernelSearch
 from mlcc.tune.task_scheduler import GradientBased
 
-NEGLIGIBLE = 0.01  # of the module's time: kernels with less are not searched
-OPTIMISM = 0.15  # what the first batch of a kernel is expected to gain, if the roofline leaves room for it
-DECAY = 0.5  # of it with each batch
+NEGLIGIBLE = 0.01  # share of the module's time below which a kernel is not searched
+INITIAL_GAIN = 0.15  # the expected gain of a kernel's first batch, limited by the roofline
+GAIN_DECAY = 0.5  # of the expected gain with each batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,15 @@ class Limits:
 
 @dataclass(eq=False)
 class Loop:
-    """A search over all kernels. `changed` is called whenever there is something new to show."""
+    """A search over all kernels. `changed` is called on progress."""
 
     kernels: Sequence[KernelSearch]
     limits: Limits = field(default_factory=Limits)
     changed: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
-    floors: Callable[[KernelSearch, bool], float] = lambda kernel, again: 0.0  # the roofline; `again`: measured anew
+    floors: Callable[[KernelSearch, bool], float] = lambda kernel, again: (
+        0.0
+    )  # the roofline time; `again`: with a new measurement of the peak
     choose: Callable[[Loop, Sequence[KernelSearch]], KernelSearch] = GradientBased().choose
     why_done: str = ""
     history: list[tuple[float, int, float]] = field(default_factory=list)  # seconds, trials, the module's relative time
@@ -65,8 +68,8 @@ class Loop:
         return 1.0 - sum(k.share * (1.0 - (k.ratio or 1.0)) for k in self.kernels if k.default_seconds is not None)
 
     def run(self) -> None:
-        """Search until the limits, or until nothing more is expected. It may be ended by an exception at any moment:
-        what the kernels hold then is sound."""
+        """Search until a limit is reached or no gain is expected. An exception may end it at any time: the kernels'
+        states stay consistent."""
         self._began = self.clock()
         for kernel in self.kernels:
             if not self._has_time():
@@ -74,18 +77,18 @@ class Loop:
                 continue
             kernel.measure_default()
             self.changed()
-        self._weigh()
-        while self._goes_on():
-            left = self._open()
+        self._update_shares()
+        while self._may_continue():
+            left = self._active_kernels()
             if not left:
-                self.why_done = "nothing more is expected"
+                self.why_done = "no more gain is expected"
                 break
             chosen = self.choose(self, left)
-            chosen.step(self._left_for(chosen), self._has_time_and_tell)
+            chosen.step(self._batch_size(chosen), self._report_and_check_time)
             self.history.append((self.elapsed, self.trials, self.ratio))
             self.changed()
 
-    def _weigh(self) -> None:
+    def _update_shares(self) -> None:
         """Update the kernels' shares of the module's time, and their rooflines."""
         known = [k for k in self.kernels if k.default_seconds is not None]
         total = sum((k.default_seconds or 0.0) * k.task.calls for k in known)
@@ -97,18 +100,18 @@ class Loop:
                 kernel.floor_seconds = self.floors(kernel, False)
         self.changed()
 
-    def _open(self) -> list[KernelSearch]:
-        """Return the kernels whose search goes on."""
+    def _active_kernels(self) -> list[KernelSearch]:
+        """Update the stop reasons. Return the kernels whose search continues."""
         for kernel in self.kernels:
             if not kernel.why_done and (kernel.of_floor or 0.0) >= self.limits.until:
-                kernel.floor_seconds = self.floors(kernel, True)  # the peak may have been measured at a bad moment
+                kernel.floor_seconds = self.floors(kernel, True)  # the measurement of the peak may have been disturbed
             if not kernel.why_done and (kernel.of_floor or 0.0) >= self.limits.until:
                 kernel.why_done = f"at {kernel.of_floor:.0%} of the roofline"
-            if not kernel.why_done and not self._left_for(kernel):
+            if not kernel.why_done and not self._batch_size(kernel):
                 kernel.why_done = f"{kernel.trials} candidates were tried"
         return [k for k in self.kernels if not k.why_done and k.default_seconds is not None]
 
-    def _left_for(self, kernel: KernelSearch) -> int:
+    def _batch_size(self, kernel: KernelSearch) -> int:
         """Return the size of the kernel's next batch: at most BATCH candidates, within the limits that remain."""
         allowed = ((self.limits.trials, self.trials), (self.limits.kernel_trials, kernel.trials))
         return min([BATCH, *(most - done for most, done in allowed if most is not None)])
@@ -119,16 +122,16 @@ class Loop:
         The gain of recent batches, or a prior that decays with each batch where that is larger.
         """
         room = 1.0 - min((kernel.of_floor or 0.0) / self.limits.until, 1.0)
-        return kernel.share * max(kernel.recent_gain(), min(OPTIMISM, room) * DECAY**kernel.batches)
+        return kernel.share * max(kernel.recent_gain(), min(INITIAL_GAIN, room) * GAIN_DECAY**kernel.batches)
 
     def _has_time(self) -> bool:
         return self.limits.seconds is None or self.elapsed < self.limits.seconds
 
-    def _has_time_and_tell(self) -> bool:
+    def _report_and_check_time(self) -> bool:
         self.changed()
         return self._has_time()
 
-    def _goes_on(self) -> bool:
+    def _may_continue(self) -> bool:
         if not self._has_time():
             self.why_done = "the time is up"
         elif self.limits.trials is not None and self.trials >= self.limits.trials:

@@ -23,26 +23,25 @@ class MeasureCallback:
 
     @staticmethod
     def create(kind: Any = "default") -> list[MeasureCallback]:
-        """The callbacks that are used by default, or those given, one or several. Raises ValueError for others."""
+        """Return the default callbacks, or the given one or several. Raises ValueError for other values."""
         if kind == "default":
             return [AddToDatabase(), UpdateCostModel(), RemoveBuildArtifact()]
         given = [kind] if isinstance(kind, MeasureCallback) else kind
         if not isinstance(given, (list, tuple)) or not all(isinstance(one, MeasureCallback) for one in given):
-            raise ValueError(f"measure_callbacks is 'default', or a list of MeasureCallback, not {kind!r}")
+            raise ValueError(f"`measure_callbacks` must be 'default' or a list of MeasureCallback, not {kind!r}")
         return list(given)
 
 
 class AddToDatabase(MeasureCallback):
-    """Without it the database stays as it is. Records are added at the end, when the best ones were measured afresh.
-    TVM: `AddToDatabase`."""
+    """Adds records to the database at the end, after the best ones have been measured again. TVM: `AddToDatabase`."""
 
 
 class UpdateCostModel(MeasureCallback):
-    """Without it the cost model learns nothing. TVM: `UpdateCostModel`."""
+    """Updates the cost model with the results of each batch. TVM: `UpdateCostModel`."""
 
 
 class RemoveBuildArtifact(MeasureCallback):
-    """Removes built files; mlcc's runners do that in any case. TVM: `RemoveBuildArtifact`."""
+    """Does nothing: mlcc's runners always remove built files. TVM: `RemoveBuildArtifact`."""
 
 
 PyMeasureCallback = MeasureCallback

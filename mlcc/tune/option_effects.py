@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-SHRINK = 1.0  # measurements that say nothing, with which those of an option are averaged
+SHRINKAGE = 1.0  # pseudo-measurements of no effect that are averaged in
 SWEEPS = 8
 
 Options = Mapping[str, object]
@@ -13,8 +13,8 @@ Options = Mapping[str, object]
 class OptionEffects:
     """The effect of each option on the logarithm of the time, relative to the options of a start plan.
 
-    An effect is the mean residual, without the other options' effects, of the plans that have the option; it shrinks
-    towards 0 where they are few (backfitting). Plain sums in the order of the measurements: the same on every machine.
+    An effect is the mean residual, without the other options' effects, of the plans that have the option, shrunk
+    towards 0 if they are few (backfitting). Sums follow the order of measurements, so results are equal on every machine.
     """
 
     def __init__(self, start: Options) -> None:
@@ -24,7 +24,7 @@ class OptionEffects:
 
     def add(self, options: Options, residual: float) -> None:
         """Add a measurement: the logarithm of a plan's time relative to its expected time."""
-        self._samples.append((self._changed(options), residual))
+        self._samples.append((self._changed_options(options), residual))
 
     def fit(self) -> None:
         """Refit the effects to all measurements."""
@@ -39,12 +39,12 @@ class OptionEffects:
                 for number in numbers:
                     changed, residual = self._samples[number]
                     rest += residual - sum(effects[other] for other in changed if other != option)
-                effects[option] = rest / (len(numbers) + SHRINK)
+                effects[option] = rest / (len(numbers) + SHRINKAGE)
         self._effects = effects
 
     def sum(self, options: Options) -> float:
-        """The effects of all options of a plan; those that nothing is known of have none."""
-        return sum(self._effects.get(option, 0.0) for option in self._changed(options))
+        """The total effect of a plan's options; unknown options have none."""
+        return sum(self._effects.get(option, 0.0) for option in self._changed_options(options))
 
-    def _changed(self, options: Options) -> list[tuple[str, object]]:
+    def _changed_options(self, options: Options) -> list[tuple[str, object]]:
         return [(name, value) for name, value in options.items() if self._start.get(name) != value]

@@ -1,4 +1,4 @@
-"""The common base of a space generator's parts: rules, postprocessors and mutators."""
+"""The common base of rules, postprocessors and mutators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """A part that learns of the target when tuning begins. It shows the arguments that it was made from."""
+    """A component of a space generator, initialized for the target when tuning begins; `repr` shows its arguments."""
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         """Read the needed properties from the context, mostly of its target."""

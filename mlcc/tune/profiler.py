@@ -24,7 +24,7 @@ class Profiler:
         return dict(self._seconds)
 
     def table(self) -> str:
-        """The seconds as a table, the most first."""
+        """Format the seconds as a table, longest first."""
         total = self._seconds.get("Total", 0.0) or 1.0
         rows = sorted(self._seconds.items(), key=lambda pair: -pair[1])
         return "\n".join(f"{name:<32} {seconds:9.3f} s {seconds / total:7.1%}" for name, seconds in rows)
@@ -43,7 +43,7 @@ class Profiler:
 
     @staticmethod
     def current() -> Profiler | None:
-        """The profiler of the innermost `with` around; None outside."""
+        """Return the profiler of the innermost enclosing `with`, None outside."""
         return _current.get()
 
     @staticmethod

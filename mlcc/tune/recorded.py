@@ -19,16 +19,16 @@ from mlcc.tune.verdict import estimate, upper_bound
 
 def setting_of(task: Task, device: str | None = None) -> Setting:
     """The conditions under which a task is measured on a device, by default this one."""
-    own = setting_for(task.target, task.threads, task.level)
-    return own if device is None else replace(own, device=device)
+    setting = setting_for(task.target, task.threads, task.level)
+    return setting if device is None else replace(setting, device=device)
 
 
 class RecordedRunner:
     """Measures candidates of one task, and records each outcome at once.
 
-    The key of a measurement is the candidate and its stage, the number of earlier requests for it. A search that was
-    interrupted therefore repeats its course from the records. The records take precedence over the runner's outcomes:
-    another process may have recorded the measurement first. `setting` is the records' setting.
+    The key of a measurement is the candidate and its stage, the number of earlier requests for it, so that a resumed
+    search replays its course from the records. Records take precedence over the runner's outcomes: another process may
+    have recorded the measurement first. `setting` is the records' setting.
     """
 
     def __init__(self, runner: Runner, database: Database, task: Task, baseline: Candidate, seed: int = 0,
@@ -43,7 +43,7 @@ class RecordedRunner:
     def measure(
         self, candidates: Sequence[Candidate], samples: int, *, final: bool = False, batch: int = 0
     ) -> list[Outcome]:
-        """The outcomes of candidates in order, from the records or the runner. `final` samples are for a verdict."""
+        """The outcomes of candidates in order, from the records or the runner. `final` samples are for validation."""
         keys = [candidate_key(c.func) for c in candidates]
         stages = [FINAL if final else self._stages[key] for key in keys]
         if not final:
@@ -58,14 +58,14 @@ class RecordedRunner:
             for at, outcome in zip(missing, outcomes, strict=True):
                 if outcome.digest:
                     code = outcome.digest, stages[at]
-                    outcome = by_code.setdefault(code, self._of_code(outcome, stages[at]))
+                    outcome = by_code.setdefault(code, self._reuse_equal_code(outcome, stages[at]))
                 records.append(self._record(keys[at], stages[at], candidates[at], outcome, batch))
             self._database.add(records, [(self._task.key, self._text)])
             for at, record in zip(missing, records, strict=True):
                 known[at] = self._find(keys[at], stages[at]) or record
         return [_outcome(record) for record in known if record is not None]
 
-    def _of_code(self, outcome: Outcome, stage: int) -> Outcome:
+    def _reuse_equal_code(self, outcome: Outcome, stage: int) -> Outcome:
         """Return the earlier outcome of the same machine code at this stage, if any, else the given one.
 
         Candidates with equal code thus get equal results, whatever the noise of measurements.
@@ -85,7 +85,7 @@ class RecordedRunner:
             ratios=tuple(outcome.ratios),
             seconds=tuple(outcome.seconds),
             ratio=estimate(outcome.ratios) if is_ok and outcome.ratios else None,
-            bound=_finite(upper_bound(outcome.ratios)) if is_ok and stage == FINAL else None,
+            bound=_finite_or_none(upper_bound(outcome.ratios)) if is_ok and stage == FINAL else None,
             why=outcome.why,
             seed=self._seed,
             batch=batch,
@@ -94,7 +94,7 @@ class RecordedRunner:
         )  # fmt: skip
 
 
-def _finite(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if value < float("inf") else None
 
 

@@ -1,4 +1,4 @@
-"""Tuning of the kernels of a graph, one by one, and putting them back."""
+"""Tuning of the kernels of a graph: extraction, tuning, and builds with the tuned schedules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ExtractedTask:
 def extract_tasks(
     mod: IRModule | Func, target: Target | str, params: Params = None, module_equality: str = "structural"
 ) -> list[ExtractedTask]:
-    """The distinct kernels that builds make of a graph, after fusion, before they are scheduled. TVM: `extract_tasks`.
+    """Extract the distinct kernels of a graph, after fusion and before scheduling. TVM: `extract_tasks`.
 
     `params` are constants for parameters of `main`, by their names. Raises CompileError.
     """
@@ -58,7 +58,7 @@ def extracted_tasks_to_tune_contexts(
     extracted_tasks: Sequence[ExtractedTask], work_dir: str | None = None, space: Any = "post-order-apply",
     strategy: Any = "evolutionary", num_threads: Any = "physical", seed: int | None = None,
 ) -> tuple[list[TuneContext], list[float]]:  # fmt: skip
-    """Contexts of tasks, and their weights."""
+    """Convert tasks to contexts and weights."""
     contexts = [
         context_of(task.dispatched[0], task.target, space, strategy, task.task_name, seed) for task in extracted_tasks
     ]
@@ -89,8 +89,8 @@ def tune_relax(
 
 
 def apply_database(mod: IRModule | Func, target: Target | str, database: Database, params: Params = None) -> Extracted:
-    """A graph with its kernels scheduled as the database says, and the passes that are left; kernels without a record
-    are as they were. TVM: the pass `MetaScheduleApplyDatabase`. Raises CompileError."""
+    """Schedule the kernels of a graph by the records of a database; kernels without a record are unchanged. Return the
+    module with the remaining passes. TVM: the pass `MetaScheduleApplyDatabase`. Raises CompileError."""
     where = Target.parse(target)
     extracted = _extracted(mod, where, params)
     scheduled_module = extracted.module.copy()

@@ -1,4 +1,4 @@
-"""Replay of traces; a common prefix of traces is replayed once."""
+"""Replay of traces; common prefixes are replayed once."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from mlcc.passes.schedule.trace import Instruction, Trace
 from mlcc.tune.postproc import Postproc
 
 Handles = dict[Handle, Handle]
-_MOST_KEPT = 1024
+_MAX_NODES = 1024
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
+class _ReplayNode:
     """A node in the prefix tree of replays: a schedule, the values of handles, and successors by steps or decision."""
 
     sch: Schedule
     handles: Handles
-    after: dict[Any, _Place] = field(default_factory=dict)
+    successors: dict[Any, _ReplayNode] = field(default_factory=dict)
 
-    def copy(self) -> _Place:
-        return _Place(self.sch.copy(), dict(self.handles))
+    def copy(self) -> _ReplayNode:
+        return _ReplayNode(self.sch.copy(), dict(self.handles))
 
 
 class Replayer:
     """Replays the steps of traces on one module.
 
-    Schedules are kept at each decision: traces of one design space are alike up to their first decision that differs,
-    and the copy of a schedule costs microseconds.
+    Schedules are cached at each decision: traces of one design space are equal up to their first different decision,
+    and copying a schedule takes microseconds.
     """
 
     def __init__(self, mod: IRModule) -> None:
         self._mod = mod
-        self._root = _Place(Schedule(mod, seed=1), {})
-        self._kept = 0
+        self._root = _ReplayNode(Schedule(mod, seed=1), {})
+        self._num_nodes = 0
 
     def replay(
         self, steps: Sequence[Instruction], random: Engine | None = None, repair: bool = False
@@ -50,38 +50,38 @@ class Replayer:
         Sampling steps without a decision draw from `random`; with `repair` also those whose decision is illegal.
         Raises CompileError for an illegal step.
         """
-        place = self._root
+        node = self._root
         start = 0
         for at, inst in enumerate(steps):
             if inst.is_sampling:
-                place = self._at(place, tuple(steps[start:at]))
-                place = self._decided(place, inst, random, repair)
+                node = self._after_steps(node, tuple(steps[start:at]))
+                node = self._after_sampling(node, inst, random, repair)
                 start = at + 1
-        final = place.copy()
+        final = node.copy()
         for inst in steps[start:]:
             inst.apply_to(final.sch, final.handles)
         if random is not None:
             final.sch.seed(random.fork())
         return final.sch, final.handles
 
-    def _at(self, place: _Place, steps: tuple[Instruction, ...]) -> _Place:
-        """The place behind steps without a choice."""
+    def _after_steps(self, node: _ReplayNode, steps: tuple[Instruction, ...]) -> _ReplayNode:
+        """Return the node after deterministic steps."""
         if not steps:
-            return place
-        successor = place.after.get(steps)
+            return node
+        successor = node.successors.get(steps)
         if successor is None:
-            successor = place.copy()
+            successor = node.copy()
             for inst in steps:
                 inst.apply_to(successor.sch, successor.handles)
-            self._keep(place, steps, successor)
+            self._add_node(node, steps, successor)
         return successor
 
-    def _decided(self, place: _Place, inst: Instruction, random: Engine | None, repair: bool) -> _Place:
-        """The place behind a sampling step."""
-        key = (inst.outputs, _frozen(inst.decision))
-        successor = None if inst.decision is None else place.after.get(key)
+    def _after_sampling(self, node: _ReplayNode, inst: Instruction, random: Engine | None, repair: bool) -> _ReplayNode:
+        """Return the node after a sampling step."""
+        key = (inst.outputs, _hashable(inst.decision))
+        successor = None if inst.decision is None else node.successors.get(key)
         if successor is None:
-            successor = place.copy()
+            successor = node.copy()
             if inst.decision is None and random is not None:
                 successor.sch.seed(random.fork())
             try:
@@ -89,39 +89,39 @@ class Replayer:
             except CompileError:
                 if inst.decision is None or not repair:
                     raise
-                return self._decided(place, inst.with_decision(None), random, False)
+                return self._after_sampling(node, inst.with_decision(None), random, False)
             if inst.decision is None:
-                key = (inst.outputs, _frozen(successor.sch.trace.insts[-1].decision))
-            successor = place.after.get(key) or self._keep(place, key, successor)
+                key = (inst.outputs, _hashable(successor.sch.trace.insts[-1].decision))
+            successor = node.successors.get(key) or self._add_node(node, key, successor)
         return successor
 
-    def _keep(self, before: _Place, key: object, place: _Place) -> _Place:
-        if self._kept >= _MOST_KEPT:
-            self._root, self._kept = _Place(Schedule(self._mod, seed=1), {}), 0
+    def _add_node(self, before: _ReplayNode, key: object, node: _ReplayNode) -> _ReplayNode:
+        if self._num_nodes >= _MAX_NODES:
+            self._root, self._num_nodes = _ReplayNode(Schedule(self._mod, seed=1), {}), 0
         else:
-            before.after[key] = place
-        self._kept += 1
-        return place
+            before.successors[key] = node
+        self._num_nodes += 1
+        return node
 
 
-def _frozen(decision: Any) -> Any:
+def _hashable(decision: Any) -> Any:
     return tuple(decision) if isinstance(decision, list) else decision
 
 
 def decided(steps: Sequence[Instruction], sch: Schedule) -> list[Instruction]:
-    """The steps with the decisions that a replay of them, `sch`, took: where one could not be, it took another."""
-    taken = [inst.decision for inst in sch.trace.insts if inst.is_sampling]
+    """Return the steps with the decisions that their replay `sch` took, which differ for repaired ones."""
+    decisions = [inst.decision for inst in sch.trace.insts if inst.is_sampling]
     replayed = []
     for inst in steps:
         if inst.is_sampling:
-            decision = taken.pop(0)
+            decision = decisions.pop(0)
             inst = inst if inst.decision == decision else inst.with_decision(decision)
         replayed.append(inst)
     return replayed
 
 
 def finished(sch: Schedule, postprocs: Sequence[Postproc]) -> bool:
-    """Apply postprocessors to a replayed schedule. False where one turns it down, or has a step refused."""
+    """Apply postprocessors to a replayed schedule. Return False if one rejects it or fails."""
     sch.enter_postproc()
     try:
         return all(postproc.apply(sch) for postproc in postprocs)
@@ -130,7 +130,7 @@ def finished(sch: Schedule, postprocs: Sequence[Postproc]) -> bool:
 
 
 def apply_trace(mod: IRModule, trace: Trace, postprocs: Sequence[Postproc], seed: int) -> Schedule | None:
-    """A schedule of the module after a trace and postprocessors; None where either turns it down."""
+    """Apply a trace and postprocessors to a module. Return the schedule, None if either rejects it."""
     sch = Schedule(mod, seed=seed)
     try:
         trace.apply_to_schedule(sch, remove_postproc=True)

@@ -1,4 +1,4 @@
-"""The report of a tuning: the gain of each kernel, as plain data or as a picture of the best so far."""
+"""The report of a tuning: the gain of each kernel, as JSON or as an SVG chart of the best ratio over time."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ LEFT, TOP, WIDE, HIGH = 60, 40, 520, 260
 ROW = 18
 
 
-def report_text(made: Tuning, path: str) -> str:
-    """The report for a file, by its suffix: JSON, or SVG."""
-    return json.dumps(data(made), indent=1) + "\n" if path.endswith(".json") else picture(made)
+def report_text(tuning: Tuning, path: str) -> str:
+    """Format the report as JSON or SVG, by the suffix of the file."""
+    return json.dumps(report_data(tuning), indent=1) + "\n" if path.endswith(".json") else report_svg(tuning)
 
 
-def data(made: Tuning) -> dict[str, Any]:
-    """Seconds are of one call; `history` has seconds since the start, trials, and the relative time."""
+def report_data(tuning: Tuning) -> dict[str, Any]:
+    """Return the report as data. Seconds are per call; `history` has (elapsed seconds, trials, relative time)."""
     return {
-        "why_done": made.loop.why_done,
-        "trials": made.loop.trials,
-        "ratio": made.ratio,
-        "history": [list(point) for point in made.loop.history],
-        "kernels": [_kernel(made, kernel) for kernel in made.kernels],
+        "why_done": tuning.loop.why_done,
+        "trials": tuning.loop.trials,
+        "ratio": tuning.ratio,
+        "history": [list(point) for point in tuning.loop.history],
+        "kernels": [_kernel(tuning, kernel) for kernel in tuning.kernels],
     }
 
 
-def _kernel(made: Tuning, kernel: KernelSearch) -> dict[str, Any]:
-    record = made.winner(kernel)
+def _kernel(tuning: Tuning, kernel: KernelSearch) -> dict[str, Any]:
+    record = tuning.winner(kernel)
     return {
         "names": list(kernel.task.names), "workload": kernel.task.key, "calls": kernel.task.calls,
         "share": kernel.share, "default_seconds": kernel.default_seconds, "floor_seconds": kernel.floor_seconds,
@@ -42,10 +42,10 @@ def _kernel(made: Tuning, kernel: KernelSearch) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def picture(made: Tuning) -> str:
-    """An SVG: the time of the module over seconds, and that of its kernels over trials, relative to the default's."""
-    kernels = sorted((k for k in made.kernels if k.history), key=lambda k: -k.share)[: len(COLOURS)]
-    module = [(0.0, 1.0), *((seconds, ratio) for seconds, _, ratio in made.loop.history)]
+def report_svg(tuning: Tuning) -> str:
+    """Draw the relative time of the module over seconds, and that of its kernels over trials, as an SVG."""
+    kernels = sorted((k for k in tuning.kernels if k.history), key=lambda k: -k.share)[: len(COLOURS)]
+    module = [(0.0, 1.0), *((seconds, ratio) for seconds, _, ratio in tuning.loop.history)]
     curves = [[(0.0, 1.0), *((float(trials), ratio) for trials, ratio in k.history)] for k in kernels]
     low = min((ratio for points in (module, *curves) for _, ratio in points), default=1.0)
     floor = max(0.0, min(0.9, low - 0.05))
@@ -61,7 +61,7 @@ def picture(made: Tuning) -> str:
 def _panel(
     left: float, title: str, axis: str, curves: Sequence[Sequence[tuple[float, float]]], floor: float
 ) -> list[str]:
-    """Steps that only go down, between `floor` and 1."""
+    """Draw descending step curves between `floor` and 1."""
     longest = max((points[-1][0] for points in curves), default=0.0) or 1.0
 
     def place(x: float, ratio: float) -> tuple[float, float]:

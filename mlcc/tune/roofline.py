@@ -1,4 +1,4 @@
-"""The roofline of a kernel: the least time that its arithmetic and its memory traffic can take on a machine."""
+"""The roofline model of a kernel: the minimum time of its arithmetic and memory traffic on a machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _stores(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> list[tuple[tir.
             case tir.While():
                 return None
             case tir.Block(body=body):
-                stack += [(stmt, times) for stmt in body]  # what initializes a reduction is little beside it
+                stack += [(stmt, times) for stmt in body]  # inits of reductions are negligible
             case tir.BufferStore():
                 stores.append((node, times))
             case tir.Expr() | tir.Buffer():
@@ -85,7 +85,7 @@ def _accesses(func: tir.PrimFunc, sizes: Mapping[tir.Var, int]) -> Counter[tir.B
 
 
 def _arithmetic(value: tir.Expr) -> int:
-    """Operations on floating-point numbers in an expression."""
+    """Count the floating-point operations in an expression."""
     return sum(node.dtype.is_float for node in find(value, *_ARITHMETIC))
 
 

@@ -1,4 +1,4 @@
-"""The design space of the rules: plans for a kernel, ordered by predictions and measurements."""
+"""The design space of the rules: plans for a kernel, prioritized by predictions and measurements."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from mlcc.passes.lowering.versions import function_facts
 from mlcc.tune.contracts import Candidate, Task
 from mlcc.tune.option_effects import OptionEffects
 
-FAILED = 3.0  # the ratio that a plan counts with that does not run
-CROWDED = 0.05  # what each plan of a batch costs the others that change the same choice, as a part of their times
-NOISE = 0.005  # of expectations, so that equals come in an order that the seed decides
-SURPRISE = 1.02  # times what was expected: a plan that turns out to be expected to take longer waits again
-RULE = "rule"  # the name under which decisions have the rule of a plan
+FAILURE_RATIO = 3.0  # the ratio that a failed plan counts as
+CROWDING_PENALTY = 0.05  # penalty for each plan of a batch that changes the same choice
+NOISE = 0.005  # of expectations: breaks ties by the seed
+REQUEUE_RATIO = 1.02  # a built plan predicted slower than expected by this factor is queued again
+RULE = "rule"  # the decision that names the rule of a plan
 
 
 class RuleSpace:
     """The plans of the rules for a task (`mlcc.tune.contracts.Space`).
 
-    `batches` begins with the default's neighbours, the most promising ones of each choice first, and the defaults of
-    other rules. It learns from the ratios that it is sent what each option is worth, goes on with the neighbours of
-    whatever is best so far, and ends when all plans that can be reached so have been measured.
+    A best-first local search: `batches` begins with the default's neighbours and the defaults of other rules, learns
+    the effect of each option from the measured ratios, continues with the neighbours of the best plan so far, and ends
+    when all reachable plans have been measured.
     """
 
     def __init__(self, task: Task) -> None:
-        """Raises CompileError for a function that rules leave alone."""
+        """Raises CompileError for a function that no rule may schedule."""
         facts = function_facts(task.func, task.target)
         self._serial = task.threads == 1
         self.plans = Plans(task.func, facts, task.constants)
@@ -39,7 +39,7 @@ class RuleSpace:
         return None if planned is None else _candidate(planned)
 
     def candidate(self, decisions: Sequence[tuple[str, object]]) -> Candidate:
-        """The candidate of recorded decisions. Raises CompileError where the rules do not offer them any more."""
+        """Rebuild the candidate of recorded decisions. Raises CompileError if the rules no longer offer them."""
         given = dict(decisions)
         choices = {name: value for name, value in given.items() if name != RULE and isinstance(value, int)}
         return _candidate(self.plans.apply(Plan(str(given.get(RULE, "")), choices)))
@@ -60,57 +60,59 @@ def _candidate(planned: Planned) -> Candidate:
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _QueuedPlan:
     """A queued plan, built or not: the choice that it changes, the rule's prediction, and a little noise."""
 
     plan: Plan
     change: str
     predicted: float
     noise: float
-    made: Planned | None = None
+    planned: Planned | None = None
 
 
 class _Search:
-    """The state of a search in a space: plans that wait to be proposed, plans seen so far, and measured ratios."""
+    """The state of a best-first search: the queue, the plans seen so far, and measured ratios."""
 
     def __init__(self, plans: Plans, random: Random, serial: bool) -> None:
         self._plans, self._random, self._serial = plans, random, serial
-        self._waiting: list[_Waiting] = []
-        self._named: set[str] = set()  # plans that have been waiting
-        self._results: set[str] = set()  # what plans have come to
-        self._measured: list[tuple[float, Planned]] = []  # with their ratios, not yet looked around
+        self._queue: list[_QueuedPlan] = []
+        self._queued_names: set[str] = set()  # plans that have been queued
+        self._seen_keys: set[str] = set()  # keys of built plans
+        self._measured: list[tuple[float, Planned]] = []  # with their ratios; their neighbours are not queued yet
         self._best = 1.0
         default = plans.default
         self._effects = OptionEffects({} if default is None else _options(default.plan))
         if default is not None:
-            self._named.add(str(default.plan))
-            self._results.add(default.key)
-            self._look_around(default)
+            self._queued_names.add(str(default.plan))
+            self._seen_keys.add(default.key)
+            self._queue_neighbours(default)
         for rule in plans.rules:
             if default is None or rule.name != default.plan.rule:
-                self._wait(Plan(rule.name), RULE, plans.rule_cost(rule.name))
+                self._enqueue(Plan(rule.name), RULE, plans.rule_cost(rule.name))
 
     def batch(self, size: int) -> list[Planned]:
         """The next plans to measure, most promising first; none at the end."""
         chosen: list[Planned] = []
         changes: dict[str, int] = {}
         while len(chosen) < size:
-            if not self._waiting:
+            if not self._queue:
                 if not self._measured:
                     break
                 self._measured.sort(key=lambda pair: -pair[0])
-                self._look_around(self._measured.pop()[1])
+                self._queue_neighbours(self._measured.pop()[1])
                 continue
-            taken = min(self._waiting, key=lambda w: self._expected(w) + CROWDED * changes.get(w.change, 0))
-            self._waiting.remove(taken)
-            planned = taken.made or self._plans.repair(taken.plan)
-            if planned is None or planned.key in self._results and taken.made is None:
+            taken = min(
+                self._queue, key=lambda w: self._expected_log_ratio(w) + CROWDING_PENALTY * changes.get(w.change, 0)
+            )
+            self._queue.remove(taken)
+            planned = taken.planned or self._plans.repair(taken.plan)
+            if planned is None or planned.key in self._seen_keys and taken.planned is None:
                 continue
-            if taken.made is None:
-                self._named.add(str(planned.plan))
-                self._results.add(planned.key)
-                if planned.predicted > taken.predicted * SURPRISE:
-                    self._waiting.append(_Waiting(planned.plan, taken.change, planned.predicted, taken.noise, planned))
+            if taken.planned is None:
+                self._queued_names.add(str(planned.plan))
+                self._seen_keys.add(planned.key)
+                if planned.predicted > taken.predicted * REQUEUE_RATIO:
+                    self._queue.append(_QueuedPlan(planned.plan, taken.change, planned.predicted, taken.noise, planned))
                     continue
             changes[taken.change] = changes.get(taken.change, 0) + 1
             chosen.append(planned)
@@ -119,7 +121,7 @@ class _Search:
     def learn(self, batch: Sequence[Planned], ratios: Sequence[float | None]) -> None:
         """Take in the measured ratios of a batch."""
         for planned, ratio in zip(batch, ratios, strict=True):
-            self._effects.add(_options(planned.plan), math.log((ratio or FAILED) / planned.predicted))
+            self._effects.add(_options(planned.plan), math.log((ratio or FAILURE_RATIO) / planned.predicted))
             if ratio is not None:
                 self._measured.append((ratio, planned))
         self._effects.fit()
@@ -127,20 +129,20 @@ class _Search:
         if best is not None and best[0] < self._best:
             self._best = best[0]
             self._measured.remove(best)
-            self._look_around(best[1])
+            self._queue_neighbours(best[1])
 
-    def _look_around(self, planned: Planned) -> None:
+    def _queue_neighbours(self, planned: Planned) -> None:
         for change, plan, predicted in self._plans.neighbours(planned):
             if not (self._serial and change.startswith("parallel")):
-                self._wait(plan, change, predicted)
+                self._enqueue(plan, change, predicted)
 
-    def _wait(self, plan: Plan, change: str, predicted: float) -> None:
-        if str(plan) not in self._named:
-            self._named.add(str(plan))
-            self._waiting.append(_Waiting(plan, change, predicted, NOISE * self._random.random()))
+    def _enqueue(self, plan: Plan, change: str, predicted: float) -> None:
+        if str(plan) not in self._queued_names:
+            self._queued_names.add(str(plan))
+            self._queue.append(_QueuedPlan(plan, change, predicted, NOISE * self._random.random()))
 
-    def _expected(self, waiting: _Waiting) -> float:
-        """The logarithm of the ratio that is expected of a plan."""
+    def _expected_log_ratio(self, waiting: _QueuedPlan) -> float:
+        """Predict the logarithm of a plan's ratio."""
         return math.log(waiting.predicted) + self._effects.sum(_options(waiting.plan)) + waiting.noise
 
 

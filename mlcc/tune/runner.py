@@ -12,8 +12,7 @@ from mlcc.tune.builder import without_hooks
 
 @dataclass(frozen=True)
 class RunnerInput:
-    """A file that a builder made, the kind of device, `cpu` or `cuda`, and the kernel's arguments. TVM:
-    `RunnerInput`."""
+    """A built file, the device type (`cpu` or `cuda`), and the kernel's arguments. TVM: `RunnerInput`."""
 
     artifact_path: str
     device_type: str
@@ -22,7 +21,7 @@ class RunnerInput:
 
 @dataclass(frozen=True)
 class RunnerResult:
-    """Seconds of the runs of a candidate; None with the reason where it did not run. TVM: `RunnerResult`."""
+    """Seconds of the runs of a candidate, or None with an error message. TVM: `RunnerResult`."""
 
     run_secs: Sequence[float] | None
     error_msg: str | None = None
@@ -63,7 +62,7 @@ class RPCConfig(NamedTuple):
 
 
 class Runner:
-    """Runs candidates. One of a user's own derives from it and has `run`. TVM: `Runner`, `PyRunner`."""
+    """Runs candidates. A user's subclass defines `run`. TVM: `Runner`, `PyRunner`."""
 
     def run(self, runner_inputs: Sequence[RunnerInput]) -> Sequence[RunnerFuture]:
         """A future for each candidate, in order."""
@@ -71,12 +70,12 @@ class Runner:
 
     @staticmethod
     def create(kind: Any = "local", *args: Any, **kwargs: Any) -> Runner:
-        """A runner by its name, `local`; for `rpc` see `RPCRunner`. Raises ValueError for others."""
+        """Create a runner by name: `local`; for `rpc` see `RPCRunner`. Raises ValueError for other names."""
         named: dict[str, type[Runner]] = {"local": LocalRunner, "rpc": RPCRunner}
         if isinstance(kind, Runner):
             return kind
         if kind not in named:
-            raise ValueError(f"runner is 'local' or a Runner, not {kind!r}")
+            raise ValueError(f"`runner` must be 'local' or a Runner, not {kind!r}")
         return named[kind](*args, **kwargs)
 
 
@@ -102,15 +101,15 @@ class LocalRunner(Runner):
 
 
 class RPCRunner(Runner):
-    """TVM's runner over its RPC servers. There are none here: raises ValueError that says what measures elsewhere."""
+    """TVM's runner over RPC servers, which is not supported: raises ValueError that names the alternative."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse_rpc()
+        _raise_no_rpc()
 
 
-def _refuse_rpc() -> Never:
+def _raise_no_rpc() -> Never:
     raise ValueError(
-        "there are no RPC servers: to measure on other machines start workers of Dask there, and pass "
+        "RPC servers are not supported: to measure on other machines, start Dask workers there and pass "
         "mlcc.tune.measure.cluster.DaskRunner('tls://scheduler:8786'), or `mlcc tune --cluster tls://scheduler:8786`"
     )
 

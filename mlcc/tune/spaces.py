@@ -18,13 +18,13 @@ SCRIPT = "mlcc.tune.strategy_space:ScriptSpace"  # takes the path of a .mls file
 def space_factory(word: str) -> Callable[[Task], Space]:
     """Return the factory of design spaces that a word names. Raises CompileError E1133 for an unknown word."""
     if word.endswith(".mls"):
-        return partial(_at(SCRIPT), path=word)
+        return partial(_import_name(SCRIPT), path=word)
     if word not in SPACES:
         help = did_you_mean(word, SPACES) or f"there are {', '.join(SPACES)}, or a file FILE.mls"
         raise CompileError(error("E1133", f"there is no design space `{word}`", help=help))
-    return _at(SPACES[word])  # type: ignore[no-any-return]
+    return _import_name(SPACES[word])  # type: ignore[no-any-return]
 
 
-def _at(place: str) -> Any:
+def _import_name(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -1,4 +1,4 @@
-"""Generic design spaces for the tuning loop: a generator makes them, a strategy goes through them."""
+"""Generic design spaces for the tuning loop: made by a generator, searched by a strategy."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mlcc.tune.search_strategy import MeasureCandidate, SearchStrategy
 from mlcc.tune.space_generator import SpaceGenerator
 from mlcc.tune.tune_context import TuneContext
 
-_ENDLESS = 1 << 30
+_NO_LIMIT = 1 << 30
 
 
 class StrategySpace:
     """The spaces that a generator makes of a task's function (`mlcc.tune.contracts.Space`).
 
-    The default is that of the rules: what is proposed has to be faster than what builds would take.
+    The default is the rules' schedule, which builds use without tuning: candidates have to be faster.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class StrategySpace:
         self._default = _rules_default(task)
 
     def default(self) -> Candidate | None:
-        """The rules' schedule; None where no rule takes the function."""
+        """The rules' schedule, None if no rule applies."""
         return self._default
 
     def batches(self, seed: int, size: int) -> Generator[Sequence[Candidate], Sequence[float | None], None]:
-        """See `Space.batches`. Raises CompileError where a schedule function or script has a step refused."""
+        """See `Space.batches`. Raises CompileError if a step of a schedule function or script fails."""
         context = self.context(seed)
         spaces = context.generate_design_space()
-        context.pre_tuning(_ENDLESS, size, spaces, cost_model=self._cost_model)
+        context.pre_tuning(_NO_LIMIT, size, spaces, cost_model=self._cost_model)
         while proposed := context.generate_measure_candidates():
             ratios = yield [self._candidate(one) for one in proposed]
             results = [RunnerResult([r]) if r is not None else RunnerResult(None, "it did not run") for r in ratios]

@@ -1,4 +1,4 @@
-"""Pieces of SVG pictures: the document, text, lines, curves, and marks. Coordinates are pixels from the top left."""
+"""Elements of SVG charts: document, text, lines, curves and marks. Coordinates are pixels from the top left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GREY, PALE = "#57606a", "#d0d7de"
 
 
 def document(width: float, height: float, body: Iterable[str]) -> str:
-    """A whole picture on white."""
+    """Return an SVG document with a white background."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'height="{height:g}" font-family="sans-serif" font-size="12">'
@@ -18,7 +18,7 @@ def document(width: float, height: float, body: Iterable[str]) -> str:
 
 
 def text(x: float, y: float, words: str, more: str = "") -> str:
-    """Words whose baseline begins at a place; `more` are further attributes."""
+    """Text whose baseline begins at (x, y); `more` are further attributes."""
     return f'<text x="{x:g}" y="{y:g}"{" " * bool(more)}{more}>{escape(words)}</text>'
 
 
@@ -28,7 +28,7 @@ def line(x1: float, y1: float, x2: float, y2: float, stroke: str = PALE, width: 
 
 
 def curve(points: Sequence[tuple[float, float]], stroke: str, title: str = "") -> str:
-    """A line through points, which says its title when pointed at."""
+    """A polyline through points, with a tooltip."""
     listed = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     inside = f"<title>{escape(title)}</title>" if title else ""
     return f'<polyline points="{listed}" fill="none" stroke="{stroke}" stroke-width="2">{inside}</polyline>'

@@ -12,8 +12,8 @@ from mlcc.machine.target import CudaTarget, LlvmTarget, Target
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """`kind` names the default rules: `llvm`, `vnni`, `avx512`, `asimd`, `dotprod`, `cuda`. `keys` are what custom
-    rules are registered for. Sizes in bytes; what a CPU does not have is 0."""
+    """`kind` names the default rules: `llvm`, `vnni`, `avx512`, `asimd`, `dotprod`, `cuda`. `keys` are the keys
+    of custom rules. Sizes are in bytes; GPU properties of a CPU are 0."""
 
     kind: str
     keys: tuple[str, ...]

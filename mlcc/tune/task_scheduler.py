@@ -23,7 +23,7 @@ class TaskRecord:
 class TaskScheduler:
     """Chooses the task that gets the next batch. TVM: `TaskScheduler`.
 
-    While tasks are tuned `tasks_`, `database_` and `measure_callbacks_` are what is tuned with.
+    During tuning `tasks_`, `database_` and `measure_callbacks_` are those of the tuning.
     """
 
     tasks_: Sequence[TaskRecord] = ()
@@ -31,25 +31,25 @@ class TaskScheduler:
     database_: Any = None
 
     def choose(self, loop: Loop, kernels: Sequence[KernelSearch]) -> KernelSearch:
-        """One of the kernels that are worth another batch; there is one at least."""
+        """Choose one of the unfinished kernels, of which there is at least one."""
         raise NotImplementedError
 
     @staticmethod
     def create(kind: Any = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
-        """A scheduler by its name: `gradient`, `round-robin`. Raises ValueError for others."""
+        """Create a scheduler by name: `gradient`, `round-robin`. Raises ValueError for other names."""
         named: dict[str, type[TaskScheduler]] = {"gradient": GradientBased, "round-robin": RoundRobin}
         if isinstance(kind, TaskScheduler):
             return kind
         if kind not in named:
-            raise ValueError(f"task_scheduler is {', '.join(named)}, or a TaskScheduler, not {kind!r}")
+            raise ValueError(f"`task_scheduler` must be {', '.join(named)} or a TaskScheduler, not {kind!r}")
         return named[kind](*args, **kwargs)
 
 
 class GradientBased(TaskScheduler):
-    """The task of which another batch is expected to gain most. TVM: `GradientBased`.
+    """Chooses the task with the largest expected gain of another batch. TVM: `GradientBased`.
 
-    What is expected follows from a task's weight and time, its last batches, and how far it is from the roofline.
-    `alpha`, `window_size` and `seed`, of TVM's own formula, change nothing.
+    The expected gain follows from a task's weight and time, its last batches, and its distance from the roofline.
+    `alpha`, `window_size` and `seed` of TVM's formula are ignored.
     """
 
     def __init__(self, *, alpha: float = 0.2, window_size: int = 3, seed: int = -1) -> None:
@@ -60,7 +60,7 @@ class GradientBased(TaskScheduler):
 
 
 class RoundRobin(TaskScheduler):
-    """The tasks in turn. TVM: `RoundRobin`."""
+    """Chooses the tasks in turn. TVM: `RoundRobin`."""
 
     def choose(self, loop: Loop, kernels: Sequence[KernelSearch]) -> KernelSearch:
         return min(kernels, key=lambda kernel: kernel.batches)

@@ -1,4 +1,4 @@
-"""Tasks: the distinct kernels of a module that a level schedules, with how often a run calls each."""
+"""Task extraction: the distinct kernels of a module, with the number of calls in a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEDULING = "auto-schedule"
 
 @dataclass(frozen=True, eq=False)
 class Extracted:
-    """A module as it is when a level comes to schedule it, the passes that are left, and the tasks in it."""
+    """A module before scheduling, the remaining passes (`left`), and its tasks."""
 
     module: IRModule
     left: Pipeline
@@ -40,9 +40,9 @@ def extract(
     """Run the passes of a level up to where it schedules, and gather the kernels.
 
     `kernels` is a glob over the names of kernels and over what they were in the source model; `sizes` gives symbolic
-    sizes values by their names. Functions that somebody has scheduled are no tasks, nor are versions of kernels for
-    other CPUs than the target's. Raises CompileError: E1130 for a level that schedules nothing, E1131 where no kernel
-    is left, E1132 for sizes that are not known.
+    sizes values by their names. Scheduled functions are excluded, and so are versions of kernels for other CPUs than
+    the target's. Raises CompileError: E1130 for a level that schedules nothing, E1131 if no kernel is left, E1132 for
+    unknown sizes.
     """
     from mlcc.driver import build_pipeline, run_passes
     from mlcc.verify import check
@@ -53,9 +53,9 @@ def extract(
     if at is None:
         raise CompileError(error("E1130", f"-O{level} schedules nothing for {target.kind}", help="tune for -O2 or -O3"))
     ready = run_passes(module, Pipeline(passes[:at]), target=target, verify_each=False, builds=True)
-    chosen = _selected(ready, kernels)
+    chosen = _select_kernels(ready, kernels)
     known = constant_parameters(ready)
-    calls = _calls(ready)
+    calls = _count_calls(ready)
     groups: dict[str, list[str]] = {}
     for name in chosen:
         func = ready.functions[name]
@@ -66,14 +66,14 @@ def extract(
         first = ready.functions[names[0]]
         assert isinstance(first, tir.PrimFunc)
         constants = known.get(names[0], frozenset())
-        bound = _bound(first, sizes or {})
+        bound = _bound_sizes(first, sizes or {})
         count = max(sum(calls[n] for n in names), 1)
         tasks.append(Task(key, tuple(names), plain(first), target, threads, level, constants, count, bound))
     return Extracted(ready, Pipeline(passes[at:]), tuple(tasks))
 
 
-def _selected(module: IRModule, kernels: str) -> list[str]:
-    """The functions to tune. Raises CompileError E1131 where there is none."""
+def _select_kernels(module: IRModule, kernels: str) -> list[str]:
+    """Select the functions to tune. Raises CompileError E1131 if there is none."""
     candidates = {n: f for n, f in module.functions.items() if isinstance(f, tir.PrimFunc) and cpu_of(f) is None}
     untouched = [name for name, func in candidates.items() if why_left_alone(func) is None]
     if not untouched:
@@ -84,12 +84,12 @@ def _selected(module: IRModule, kernels: str) -> list[str]:
     chosen = [n for n in untouched if fnmatchcase(n, kernels) or fnmatchcase(origins.get(n, ""), kernels)]
     if not chosen:
         names = ", ".join(untouched[:8]) + (", ..." if len(untouched) > 8 else "")
-        raise CompileError(error("E1131", f"no kernel's name fits `{kernels}`", help=f"there are {names}"))
+        raise CompileError(error("E1131", f"no kernel's name matches `{kernels}`", help=f"there are {names}"))
     return chosen
 
 
-def _bound(func: tir.PrimFunc, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that a function has symbols for. Raises CompileError E1132 where one is not known."""
+def _bound_sizes(func: tir.PrimFunc, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the sizes of a function's symbols. Raises CompileError E1132 if one is unknown."""
     shapes = tuple(n for b in func.buffers if b is not None for n in b.shape)
     symbols = dict.fromkeys(v.name for v in used_vars(shapes))
     missing = [name for name in symbols if name not in sizes]
@@ -100,7 +100,7 @@ def _bound(func: tir.PrimFunc, sizes: Mapping[str, int]) -> dict[str, int]:
     return {name: sizes[name] for name in symbols}
 
 
-def _calls(module: IRModule) -> Counter[str]:
+def _count_calls(module: IRModule) -> Counter[str]:
     """Count the calls of each kernel in one run of every public function; a loop or a branch counts once."""
     counts: Counter[str] = Counter()
     callees: dict[str, list[str]] = {}

@@ -21,7 +21,7 @@ def tune_tir(
     seed: int | None = None, module_equality: str = "structural", special_space: dict[str, Any] | None = None,
     post_optimization: bool = False, budget: float | None = None, task_name: str = "main", num_threads: Any = None,
 ) -> Any:  # fmt: skip
-    """Search for a fast schedule of a kernel; the database of what was measured. TVM: `tune_tir`, with its arguments.
+    """Search for a fast schedule of a kernel. Return the database of results. TVM: `tune_tir`, with its arguments.
 
     `space` is "post-order-apply", a `SpaceGenerator`, a schedule function, the text of a schedule script, or the name
     of a `.mls` file. `budget` ends the search after so many seconds. With a `config` (`TuneConfig`), as in 2022, the
@@ -32,7 +32,7 @@ def tune_tir(
         num_trials_per_iter, strategy = config.num_trials_per_iter, config.strategy.replace("_", "-")
         max_trials_global, max_trials_per_task = config.max_trials_global, config.max_trials_per_task
     if max_trials_global is None:
-        raise ValueError("max_trials_global, or a config, says how many candidates to measure")
+        raise ValueError("pass `max_trials_global` or a `config`: the number of candidates to measure")
     chosen = (special_space or {}).get(task_name, space)
     context = context_of(mod, target, chosen, strategy, task_name, seed)
     tuned = tune_tasks(
@@ -46,5 +46,5 @@ def tune_tir(
 
 
 def compile_tir(database: Database, mod: IRModule | tir.PrimFunc, target: Target | str) -> Schedule | None:
-    """A schedule of a kernel with the steps of its fastest record; None where there is none. TVM: `compile_tir`."""
+    """Return a kernel scheduled by its fastest record, None if there is none. TVM: `compile_tir`."""
     return database.query_schedule(mod, target, workload_name="main")

@@ -1,4 +1,4 @@
-"""Schedules of a kernel from elsewhere: from other machines and builds, earlier versions of mlcc, and TVM."""
+"""Transfer of schedules from other machines, builds, versions of mlcc, and TVM."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from mlcc.records.workload import MAIN, module_of
 from mlcc.tune.contracts import Candidate, Task
 from mlcc.tune.recorded import setting_of
 
-MOST = 8
+MAX_CANDIDATES = 8
 
 
 def earlier_schedules(database: Database, task: Task, device: str | None = None) -> list[Candidate]:
-    """The best schedules that records under other settings have for a task that is measured on a device, by default
-    this one, as candidates for it. Those that do not apply any more are left out."""
+    """Return candidates for a task, measured on a device (by default this one), from the best records under other
+    settings. Records that no longer apply are skipped."""
     own = setting_of(task, device)
     others = [r for r in database.records(task.key) if r.setting != own and _is_good(r)]
     candidates: dict[str, Candidate] = {}
-    for record in sorted(others, key=_order):
-        candidate = _applied(task, record) if len(candidates) < MOST and record.candidate not in candidates else None
+    for record in sorted(others, key=_sort_key):
+        candidate = (
+            _apply_record(task, record)
+            if len(candidates) < MAX_CANDIDATES and record.candidate not in candidates
+            else None
+        )
         if candidate is not None:
             candidates[record.candidate] = candidate
     return list(candidates.values())
@@ -36,13 +40,13 @@ def _is_good(record: Record) -> bool:
     return record.stage == FINAL and record.bound is not None and record.bound < 1 - MIN_GAIN
 
 
-def _order(record: Record) -> tuple[bool, float, float, str]:
+def _sort_key(record: Record) -> tuple[bool, float, float, str]:
     """Return the sort key of a record: measured before analysed, then by bound (none for TVM's), then fastest first."""
     return record.setting.device == ANALYSIS, record.bound or 1.0, min(record.seconds, default=1.0), record.candidate
 
 
-def _applied(task: Task, record: Record) -> Candidate | None:
-    """The candidate of a record; None if its steps cannot be done."""
+def _apply_record(task: Task, record: Record) -> Candidate | None:
+    """Replay a record. Return the candidate, None if its steps fail."""
     sch = Schedule(module_of(task.func), seed=0)
     try:
         run_script(sch, Source("<record>", record.trace))

@@ -41,7 +41,7 @@ from mlcc.tune.verdict import estimate
 
 _RECORDS = "tune.db"
 _LEVEL = 2
-_FULL = 2.0  # of a roofline: no kernel is near enough to end its search early
+_NO_EARLY_STOP = 2.0  # share of the roofline that no kernel reaches, so that no search ends early
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,16 @@ def tune_tasks(
     """Tune contexts, at most `max_trials_global` candidates all together and `max_trials_per_task` of each, or for
     `budget` seconds.
 
-    Schedules are measured beside those of the rules, in processes of their own, and their results are compared with
-    the kernel's own. `work_dir` keeps all measurements: what is in it is not measured again. `builder`, `runner`,
-    `task_scheduler` and `measure_callbacks` are words, or objects of the modules of those names; `runner` may also be a
-    `mlcc.tune.contracts.Runner`. The database that comes back has a record for each schedule that ran. Raises
-    ValueError for arguments of TVM's that mean nothing here.
+    Candidates are measured beside the rules' schedules, in separate processes, and their results are compared with
+    those of the unscheduled kernel. `work_dir` keeps all measurements, which are not repeated. `builder`, `runner`,
+    `task_scheduler` and `measure_callbacks` are names, or objects of the modules of those names; `runner` may also be a
+    `mlcc.tune.contracts.Runner`. The returned database has a record for each schedule that ran. Raises ValueError for
+    unsupported arguments of TVM's.
     """
     if post_optimization:
-        raise ValueError('post_optimization is False: `strategy="local-descent"` is what goes on from a winner')
+        raise ValueError(
+            '`post_optimization` is not supported: `strategy="local-descent"` continues from the best candidates'
+        )
     weights = task_weights or [1.0] * len(tasks)
     output_database = _database(database, work_dir, module_equality)
     scheduler, callbacks = TaskScheduler.create(task_scheduler), MeasureCallback.create(measure_callbacks)
@@ -90,7 +92,7 @@ def tune_tasks(
             searches = [_search(space, measuring, records) for space in spaces]
             try:
                 with Profiler.timeit("Search"):
-                    limits = Limits(budget, max_trials_global, _FULL, max_trials_per_task)
+                    limits = Limits(budget, max_trials_global, _NO_EARLY_STOP, max_trials_per_task)
                     Loop(searches, limits, choose=scheduler.choose).run()
             finally:
                 with Profiler.timeit("Finalists"):
@@ -104,7 +106,7 @@ def tune_tasks(
 
 
 class _ContextSpace(StrategySpace):
-    """The space of a task of a scheduler, which remembers what it proposes, and tells callbacks of each batch."""
+    """The space of a scheduler's task, which records its proposals and calls callbacks after each batch."""
 
     def __init__(self, scheduler: TaskScheduler, number: int, per_iter: int, cost_model: Any) -> None:
         context, weight = scheduler.tasks_[number].ctx, scheduler.tasks_[number].task_weight
@@ -131,9 +133,9 @@ class _ContextSpace(StrategySpace):
                 return
 
     def told(self, candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]) -> None:
-        """Call the callbacks, with seconds for ratios."""
-        usual = self.search.default_seconds if self.search is not None else None
-        secs = [[ratio * (usual or 1.0) for ratio in r.run_secs] if r.run_secs else None for r in results]
+        """Call the callbacks, with ratios converted to seconds."""
+        baseline_seconds = self.search.default_seconds if self.search is not None else None
+        secs = [[ratio * (baseline_seconds or 1.0) for ratio in r.run_secs] if r.run_secs else None for r in results]
         built = [BuilderResult(None) for _ in results]
         timed = [RunnerResult(s, r.error_msg) for s, r in zip(secs, results, strict=True)]
         for callback in self._scheduler.measure_callbacks_:
@@ -141,11 +143,11 @@ class _ContextSpace(StrategySpace):
 
 
 def _task(context: TuneContext, weight: float) -> Task:
-    """Raises ValueError for a module of several kernels, or without a target."""
+    """Convert a context to a task. Raises ValueError for a module of several kernels."""
     assert context.mod is not None and context.target is not None, "a context to tune has a module and a target"
     funcs = [f for f in context.mod.functions.values() if isinstance(f, tir.PrimFunc)]
     if len(funcs) != 1 or list(context.mod.functions) != [MAIN]:
-        raise ValueError("one kernel is tuned at a time: give the module of one function, or use tune_relax")
+        raise ValueError("a context must have a single kernel: pass the module of one function, or use tune_relax")
     func = plain(funcs[0])
     threads = context.target.num_cores if isinstance(context.target, LlvmTarget) else 0
     return Task(
@@ -165,9 +167,9 @@ def _search(space: _ContextSpace, runner: Runner, records: Records) -> KernelSea
     return space.search
 
 
-def _commit(made: Database, records: Records, search: KernelSearch, space: _ContextSpace) -> None:
-    """Add what ran to the database. The best few are measured afresh, for a search's own figures favour what was lucky;
-    nothing else counts as faster than they then are."""
+def _commit(database: Database, records: Records, search: KernelSearch, space: _ContextSpace) -> None:
+    """Add the successful candidates to the database. The best few are measured again to avoid the winner's curse; no
+    other candidate counts as faster than they are then."""
     own = [r for r in records.records(search.task.key) if r.setting == search.runner.setting]
     known = {r.candidate: r for r in own if r.ratios and r.stage != FINAL}
     ranked = sorted((estimate(r.ratios), key) for key, r in known.items() if key in space.proposed)
@@ -175,21 +177,21 @@ def _commit(made: Database, records: Records, search: KernelSearch, space: _Cont
     if seconds is None:
         return
     best = [key for _, key in ranked[:FINALISTS]]
-    again = search.runner.measure([space.proposed[key] for key in best], 15, final=True) if best else []
-    ratios = {key: list(o.ratios) for key, o in zip(best, again, strict=True) if o.ratios}
-    least = max((statistics.median(r) for r in ratios.values()), default=0.0)
+    outcomes = search.runner.measure([space.proposed[key] for key in best], 15, final=True) if best else []
+    ratios = {key: list(o.ratios) for key, o in zip(best, outcomes, strict=True) if o.ratios}
+    finalist_bound = max((statistics.median(r) for r in ratios.values()), default=0.0)
     context = space.tuned
     assert context.mod is not None
-    workload = made.commit_workload(context.mod)
-    guessed = search.runner.setting.device == ANALYSIS
+    workload = database.commit_workload(context.mod)
+    by_analysis = search.runner.setting.device == ANALYSIS
     if isinstance(context.space_generator, PostOrderApply) and len(search.default.trace):
-        made.commit_tuning_record(
-            TuningRecord(search.default.trace, workload, [seconds], context.target, None, guessed)
+        database.commit_tuning_record(
+            TuningRecord(search.default.trace, workload, [seconds], context.target, None, by_analysis)
         )
     for rough, key in ranked:
-        times = [seconds * ratio for ratio in ratios.get(key, [max(rough, least)])]
+        times = [seconds * ratio for ratio in ratios.get(key, [max(rough, finalist_bound)])]
         trace = space.proposed[key].trace
-        made.commit_tuning_record(TuningRecord(trace, workload, times, context.target, None, guessed))
+        database.commit_tuning_record(TuningRecord(trace, workload, times, context.target, None, by_analysis))
 
 
 def _runner(builder: Any, runner: Any, spaces: Sequence[_ContextSpace]) -> Runner:
@@ -204,15 +206,15 @@ def _runner(builder: Any, runner: Any, spaces: Sequence[_ContextSpace]) -> Runne
     runs = runners.Runner.create(runner)
     kinds = {space.task.target.kind for space in spaces}
     if len(kinds) > 1:
-        raise ValueError(f"one runner is for one kind of target, not for {', '.join(sorted(kinds))}")
+        raise ValueError(f"all kernels must be for one kind of target, not for {', '.join(sorted(kinds))}")
     if not isinstance(runs, runners.LocalRunner):
         return GivenRunner(builds, runs)
     if not isinstance(builds, LocalBuilder):
-        raise ValueError("a builder of your own needs a runner of your own: what LocalRunner runs it builds itself")
-    return _local(builds, runs, spaces[0].task.target if spaces else Target())
+        raise ValueError("a custom builder needs a custom runner: LocalRunner builds the candidates itself")
+    return _default_runner(builds, runs, spaces[0].task.target if spaces else Target())
 
 
-def _local(builder: LocalBuilder, runner: runners.LocalRunner, target: Target) -> Runner:
+def _default_runner(builder: LocalBuilder, runner: runners.LocalRunner, target: Target) -> Runner:
     if isinstance(target, CudaTarget):
         return GpuRunner(seconds=max(builder.timeout_sec, runner.timeout_sec))
     cold = runner.evaluator_config.enable_cpu_cache_flush

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def normalize_mod(mod: tir.PrimFunc | IRModule) -> IRModule:
-    """A module of one function, which is called `main`; a module of several stays as it is.
+    """Rename the function of a single-function module to `main`; other modules are unchanged.
 
     Raises TypeError for anything else.
     """
     if isinstance(mod, tir.PrimFunc):
         return IRModule({"main": mod.with_attr("global_symbol", "main")})
     if not isinstance(mod, IRModule):
-        raise TypeError(f"a PrimFunc or an IRModule is tuned, not {type(mod).__name__}")
+        raise TypeError(f"`mod` must be a PrimFunc or an IRModule, not {type(mod).__name__}")
     names = list(mod.functions)
     if len(names) != 1 or names == ["main"]:
         return mod
@@ -40,9 +40,9 @@ def normalize_mod(mod: tir.PrimFunc | IRModule) -> IRModule:
 
 
 class TuneContext:
-    """One kernel to tune, with the generator of its spaces and the strategy that goes through them. TVM: `TuneContext`.
+    """A kernel to tune, with its space generator and search strategy. TVM: `TuneContext`.
 
-    `rand_state` makes all that is drawn repeatable; -1 does not.
+    `rand_state` is the random seed; -1 seeds from the system.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class TuneContext:
 
     @cached_property
     def replayer(self) -> Replayer:
-        """Replays traces on the module; prefixes that it has replayed are shared."""
+        """The replayer of traces on the module, which caches prefixes."""
         return Replayer(self._module())
 
     def replayed(self, steps: Sequence[Instruction]) -> tuple[Schedule, dict[Handle, Handle]]:
@@ -88,7 +88,7 @@ class TuneContext:
         return self.replayer.replay(steps)
 
     def clone(self) -> TuneContext:
-        """A context of its own: nothing that is drawn or remembered in one changes the other."""
+        """Return an independent copy, with its own random state and strategy."""
         duplicate = copy.copy(self)
         duplicate.__dict__.pop("replayer", None)
         if self.space_generator is not None:

@@ -1,7 +1,7 @@
 """Workloads of TVM's databases as text: TVM keeps an IRModule as a graph of typed nodes in JSON.
 
-Nothing of it is run, and TVM need not be installed: each type of node that an unscheduled function has is written as
-the text that says the same, and mlcc's parser takes it from there.
+Nothing of it is executed, and TVM need not be installed: each node of an unscheduled function is printed as TVMScript,
+which mlcc's parser reads.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _INFIX = {
     "Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "FloorDiv": "//", "FloorMod": "%", "EQ": "==", "NE": "!=",
     "LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "And": "and", "Or": "or",
 }  # fmt: skip
-_CALLED = {"Min": "min", "Max": "max", "Mod": "truncmod"}
-_APART = ('"global_symbol"', '"s_tir"')  # attributes that TVM gives all functions
+_INTRINSICS = {"Min": "min", "Max": "max", "Mod": "truncmod"}
+_COMMON_ATTRS = ('"global_symbol"', '"s_tir"')  # attributes of all TVM functions, not printed
 _AXES = {0: "spatial", 2: "reduce"}
 
 
@@ -32,15 +32,15 @@ def workload_text(encoded: str) -> str:
     """The text of a module that a line of `database_workload.json` has in base64. Raises NotRead."""
     try:
         raw = base64.b64decode(encoded, validate=True)
-        graph = json.loads(raw[raw.index(b"{") :])  # behind its length
+        graph = json.loads(raw[raw.index(b"{") :])  # after the length prefix
         with deep_recursion(MIXED):
             return _Writer(graph["nodes"]).module(graph["root_index"])
     except (binascii.Error, ValueError, KeyError, IndexError, TypeError) as exc:
-        raise NotRead(f"it is no module of TVM 0.27: {type(exc).__name__}: {exc}") from exc
+        raise NotRead(f"it is not a module of TVM 0.27: {type(exc).__name__}: {exc}") from exc
 
 
 class _Writer:
-    """Writes nodes by their numbers; variables get names of their own."""
+    """Prints nodes, given by their indices; variables get unique names."""
 
     def __init__(self, nodes: list[Any]) -> None:
         self._nodes = nodes
@@ -88,7 +88,7 @@ class _Writer:
             if symbols:
                 matched.append(f"    {own} = T.match_buffer({own}_handle, {self.buffer_arguments(param)})")
         attrs = self.attributes(self.data(data["attrs"])["__dict__"] if self.data(data["attrs"]) else 0)
-        attrs = [entry for entry in attrs if not entry.startswith(_APART)]
+        attrs = [entry for entry in attrs if not entry.startswith(_COMMON_ATTRS)]
         head = [f"@T.prim_func(private=True)\ndef {name}({', '.join(params)}):"]
         head += [f"    T.func_attr({{{', '.join(attrs)}}})"] if attrs else []
         head += [f"    {size} = {dtype}()" for size, dtype in sizes.items()]
@@ -164,8 +164,8 @@ class _Writer:
             return self.number(data["value"], self.dtype(data["ty"]))
         if kind in _INFIX:
             return f"({self.expr(data['a'])} {_INFIX[kind]} {self.expr(data['b'])})"
-        if kind in _CALLED:
-            return f"T.{_CALLED[kind]}({self.expr(data['a'])}, {self.expr(data['b'])})"
+        if kind in _INTRINSICS:
+            return f"T.{_INTRINSICS[kind]}({self.expr(data['a'])}, {self.expr(data['b'])})"
         if kind == "Not":
             return f"(not {self.expr(data['a'])})"
         if kind == "Cast":
@@ -205,10 +205,10 @@ class _Writer:
             texts.append(f"{self.var(data['source' if 'source' in data else 'buffer'])}[{', '.join(parts) or '()'}]")
         return ", ".join(texts)
 
-    # ------------------------------------------------------------ what has names and types
+    # ------------------------------------------------------------ variables, types, attributes
 
     def var(self, at: int) -> str:
-        """A name that no other variable has."""
+        """Return the unique name of a variable."""
         name = str(self.data(self.data(at)["name"]))
         return f"{''.join(c if c.isalnum() and c.isascii() else '_' for c in name)}_{at}"
 
@@ -219,7 +219,7 @@ class _Writer:
         return self.kind(self.data(at)["ty"]) == "BufferType"
 
     def buffer_arguments(self, at: int) -> str:
-        """The shape, dtype and scope of a buffer. Raises NotRead for one that is laid out otherwise than by rows."""
+        """The shape, dtype and scope of a buffer. Raises NotRead for a buffer that is not row-major."""
         data = self.data(self.data(at)["ty"])
         if self.items(data["strides"]):
             raise NotRead("a buffer has strides")
@@ -232,7 +232,7 @@ class _Writer:
         return f"T.Buffer({self.buffer_arguments(at)})"
 
     def attributes(self, at: int) -> list[str]:
-        """The entries of a map of plain values."""
+        """Print the entries of a map of plain values."""
         return [f"{json.dumps(key)}: {self.value(value)}" for key, value in (self.pairs(at) if at else [])]
 
     def value(self, at: int) -> str:

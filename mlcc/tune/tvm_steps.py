@@ -7,7 +7,7 @@ from typing import Any
 
 from mlcc.tune.tvm_graph import NotRead
 
-# instruction -> primitive, its parameters that are handles (the last takes all that are left after a *), and the others
+# instruction -> primitive, handle parameters (`*` takes all remaining inputs), attribute parameters
 _STEPS: dict[str, tuple[str, str, str]] = {
     "GetSBlock": ("get_block", "", "name func_name"),
     "GetBlock": ("get_block", "", "name func_name"),
@@ -46,7 +46,7 @@ _STEPS: dict[str, tuple[str, str, str]] = {
     "EnterPostproc": ("enter_postproc", "", ""),
 }
 _BOOLS = {"preserve_unit_iters", "preserve_unit_loops", "disable_predication"}
-_LISTS = {
+_LIST_RESULTS = {
     "GetLoops",
     "GetChildBlocks",
     "GetProducers",
@@ -70,21 +70,21 @@ def _line(inst: Any, decision: Any) -> str:
     if name not in _STEPS:
         raise NotRead(f"a trace has an instruction {name}")
     primitive, handles, others = _STEPS[name]
-    given = _handles(handles.split(), [_input(value) for value in inputs])
+    given = _handles(handles.split(), [_handle_text(value) for value in inputs])
     given += [
-        f"{key}={_plain(bool(value) if key in _BOOLS else value)}"
+        f"{key}={_literal(bool(value) if key in _BOOLS else value)}"
         for key, value in zip(others.split(), attrs, strict=False)
     ]
-    given += [f"decision={_plain(decision)}"] if decision is not None else []
+    given += [f"decision={_literal(decision)}"] if decision is not None else []
     call = f"sch.{primitive}({', '.join(given)})"
     if not outputs:
         return call
-    comma = "," if len(outputs) == 1 and name in _LISTS else ""
+    comma = "," if len(outputs) == 1 and name in _LIST_RESULTS else ""
     return f"{', '.join(outputs)}{comma} = {call}"
 
 
 def _handles(parameters: list[str], values: list[str]) -> list[str]:
-    """The arguments that are handles; the last parameter may take a list, or the positions that are left."""
+    """Print the handle arguments; the last parameter may take a list, or the remaining inputs."""
     arguments = []
     for at, parameter in enumerate(parameters):
         if parameter == "*":
@@ -99,12 +99,12 @@ def _handles(parameters: list[str], values: list[str]) -> list[str]:
     return arguments
 
 
-def _input(value: Any) -> str:
-    """A handle's name as it is; a text that is none stands in quotes already."""
+def _handle_text(value: Any) -> str:
+    """Print an instruction's input: handle names are unquoted, string literals are already quoted."""
     if isinstance(value, list):
-        return f"[{', '.join(map(_input, value))}]"
-    return value if isinstance(value, str) else _plain(value)
+        return f"[{', '.join(map(_handle_text, value))}]"
+    return value if isinstance(value, str) else _literal(value)
 
 
-def _plain(value: Any) -> str:
+def _literal(value: Any) -> str:
     return json.dumps(value) if isinstance(value, str) else repr(value)

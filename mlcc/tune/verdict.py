@@ -10,13 +10,13 @@ CONFIDENCE = 2.58  # standard deviations of a normal distribution: 99.5 % on thi
 
 
 def estimate(ratios: Sequence[float]) -> float:
-    """The median; infinity of nothing."""
+    """The median; infinity for no samples."""
     return statistics.median(ratios) if ratios else math.inf
 
 
 def upper_bound(ratios: Sequence[float]) -> float:
-    """The upper end of a confidence interval of the median: an order statistic, by the binomial distribution of how
-    many samples lie below the median. Infinity where there are too few samples to say."""
+    """The upper end of a confidence interval of the median: an order statistic, by the binomial distribution of the
+    number of samples below the median. Infinity if there are too few samples."""
     count = len(ratios)
     place = math.ceil(count / 2 + CONFIDENCE * math.sqrt(count) / 2)
     return sorted(ratios)[place] if place < count else math.inf

@@ -53,7 +53,7 @@ def test_finds_the_best_of_a_space() -> None:
     best = min(r.ratio for r in made.database.records() if r.status == "ok" and r.ratio is not None)
     assert record.ratio == pytest.approx(best, abs=0.01)
     assert kernel.ratio == record.ratio and kernel.failed
-    assert made.loop.why_done == "nothing more is expected"
+    assert made.loop.why_done == "no more gain is expected"
     assert 0 < made.loop.ratio < 1
 
 
@@ -211,7 +211,7 @@ def test_steps_that_give_another_function_are_no_record() -> None:
     from dataclasses import replace
 
     assert why_not_kept(made.kernels[0].task, one) is None
-    assert why_not_kept(made.kernels[0].task, replace(one, trace=other.trace)) == "its steps give another function"
+    assert why_not_kept(made.kernels[0].task, replace(one, trace=other.trace)) == "its steps produce another function"
 
 
 def test_resumes_from_records(tmp_path: Path) -> None:

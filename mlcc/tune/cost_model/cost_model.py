@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class CostModel:
     """Predicts the performance of candidates. TVM: `CostModel`.
 
-    `needs_schedules`: it looks at the schedules of candidates (`candidate.sch`), so that each must be replayed before;
-    else their decisions (`candidate.space`, `candidate.steps`) are all that it goes by.
+    `needs_schedules`: the model reads the schedules of candidates (`candidate.sch`), which must be replayed first;
+    otherwise it uses their decisions only (`candidate.space`, `candidate.steps`).
     """
 
     needs_schedules: ClassVar[bool] = True
@@ -32,12 +32,12 @@ class CostModel:
         """Learn from measured candidates."""
 
     def predict(self, context: TuneContext, candidates: Sequence[Any]) -> np.ndarray:
-        """A score for each candidate, float64, shape (n,); more is faster, and scores are at least 0."""
+        """Predict a score for each candidate, float64, shape (n,): nonnegative, higher is faster."""
         raise NotImplementedError
 
     @staticmethod
     def create(kind: Any = "xgb", *args: Any, **kwargs: Any) -> CostModel:
-        """A model by its name: `random`, `none`, `nearest`, `lgb` (LightGBM), `xgb` (XGBoost, else LightGBM, else
+        """Create a model by name: `random`, `none`, `nearest`, `lgb` (LightGBM), `xgb` (XGBoost, else LightGBM, else
         `nearest`: whatever is installed). Raises ValueError for other names, ImportError for `lgb` without LightGBM."""
         from mlcc.tune.cost_model import BoostedTrees, NearestModel, RandomModel, best_installed
 
@@ -48,5 +48,5 @@ class CostModel:
         if isinstance(kind, CostModel):
             return kind
         if kind not in named:
-            raise ValueError(f"a cost model is {', '.join(named)}, not {kind!r}")
+            raise ValueError(f"`cost_model` must be {', '.join(named)} or a CostModel, not {kind!r}")
         return named[kind](*args, **kwargs)

@@ -12,17 +12,16 @@ from mlcc.passes.schedule.trace import Instruction
 
 
 class DecisionFeatures:
-    """Columns for the decisions of candidates; those of one step of one design space share their columns.
+    """Feature columns for decisions; each step of each design space has its own columns.
 
-    Factors count by their logarithms, and so does a chosen one of several numbers. A column that a candidate does not
-    have is 0.
+    Tile factors and chosen numbers are represented by their logarithms. Columns that a candidate lacks are 0.
     """
 
     def __init__(self) -> None:
         self._columns: dict[tuple[int, int, int], int] = {}
 
     def matrix(self, candidates: Sequence[Any]) -> np.ndarray:
-        """One row for each candidate (`space`, `steps`), float64; later calls may have more columns, on the right."""
+        """Return one row per candidate (`space`, `steps`), float64; later calls may append columns."""
         rows = [self._row(candidate) for candidate in candidates]
         features = np.zeros((len(rows), len(self._columns)))
         for at, row in enumerate(rows):

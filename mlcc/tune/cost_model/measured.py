@@ -15,38 +15,38 @@ from mlcc.tune.runner import RunnerResult
 if TYPE_CHECKING:
     from mlcc.tune.tune_context import TuneContext
 
-_FAILED = 4.0  # times the slowest that was measured: what a candidate counts with that does not run
+_FAILURE_PENALTY = 4.0  # a failed candidate counts as this many times the slowest measurement
 
 
 class DecisionModel(CostModel):
-    """The base of models that go by decisions. Each module that is tuned has measurements of its own."""
+    """The base of models that use decisions only. Each tuned module has its own measurements."""
 
     needs_schedules = False
 
     def __init__(self) -> None:
         self._features: dict[str, DecisionFeatures] = {}
-        self._seen: dict[str, tuple[list[Any], list[float]]] = {}
+        self._measurements: dict[str, tuple[list[Any], list[float]]] = {}
 
     def update(self, context: TuneContext, candidates: Sequence[Any], results: Sequence[RunnerResult]) -> None:
-        known, times = self._seen.setdefault(context.task_name, ([], []))
+        known, times = self._measurements.setdefault(context.task_name, ([], []))
         good = [result.run_secs for result in results]
         slowest = max([*times, *(math.log(np.median(secs)) for secs in good if secs)], default=0.0)
-        known += [_Decided(candidate.space, candidate.steps) for candidate in candidates]
-        times += [math.log(np.median(secs)) if secs else slowest + math.log(_FAILED) for secs in good]
+        known += [_MeasuredDecisions(candidate.space, candidate.steps) for candidate in candidates]
+        times += [math.log(np.median(secs)) if secs else slowest + math.log(_FAILURE_PENALTY) for secs in good]
         self._fit(context, *self._data(context))
 
     def predict(self, context: TuneContext, candidates: Sequence[Any]) -> np.ndarray:
-        """Scores as `CostModel.predict` says: the speed relative to the best that was measured."""
-        known, times = self._seen.get(context.task_name, ([], []))
+        """Predict the speed relative to the best measured one (see `CostModel.predict`)."""
+        known, times = self._measurements.get(context.task_name, ([], []))
         if not known:
             return np.ones(len(candidates))
-        wanted = self._features_of(context).matrix(candidates)
+        queries = self._features_of(context).matrix(candidates)
         data, _ = self._data(context)
-        expected = self._expect(context, _widened(data, wanted.shape[1]), np.array(times), wanted)
+        expected = self._predict_log_times(context, _pad_columns(data, queries.shape[1]), np.array(times), queries)
         return np.exp(np.min(times) - expected)  # type: ignore[no-any-return]
 
     def _data(self, context: TuneContext) -> tuple[np.ndarray, np.ndarray]:
-        known, times = self._seen[context.task_name]
+        known, times = self._measurements[context.task_name]
         return self._features_of(context).matrix(known), np.array(times)
 
     def _features_of(self, context: TuneContext) -> DecisionFeatures:
@@ -55,17 +55,19 @@ class DecisionModel(CostModel):
     def _fit(self, context: TuneContext, data: np.ndarray, times: np.ndarray) -> None:
         """Learn from features, shape (n, columns), and logarithms of seconds, shape (n,)."""
 
-    def _expect(self, context: TuneContext, data: np.ndarray, times: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Predict the logarithms of seconds for the rows of `wanted`, from the measured rows."""
+    def _predict_log_times(
+        self, context: TuneContext, data: np.ndarray, times: np.ndarray, queries: np.ndarray
+    ) -> np.ndarray:
+        """Predict the logarithms of seconds for the rows of `queries`, from the measured rows."""
         raise NotImplementedError
 
 
-class _Decided:
+class _MeasuredDecisions:
     """A measured candidate without its schedule."""
 
     def __init__(self, space: int, steps: Sequence[Any]) -> None:
         self.space, self.steps = space, steps
 
 
-def _widened(data: np.ndarray, columns: int) -> np.ndarray:
+def _pad_columns(data: np.ndarray, columns: int) -> np.ndarray:
     return np.pad(data, ((0, 0), (0, columns - data.shape[1])))

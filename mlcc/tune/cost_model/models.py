@@ -1,4 +1,4 @@
-"""Cost models: by chance, by the nearest neighbours, by boosted trees."""
+"""Cost models: random, nearest neighbours, gradient-boosted trees."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from mlcc.tune.tune_context import TuneContext
 
 _NEIGHBOURS = 8
-_ENOUGH = 24  # measurements before trees say more than neighbours
-_ROUNDS = 150  # trees
+_MIN_SAMPLES = 24  # measurements from which on trees are used
+_NUM_TREES = 150  # trees
 
 
 class RandomModel(CostModel):
-    """Draws its scores; equal seeds draw alike. TVM: `RandomModel`."""
+    """Random scores, reproducible by their seed. TVM: `RandomModel`."""
 
     needs_schedules = False
 
@@ -50,8 +50,10 @@ class Unchanging(CostModel):
 class NearestModel(DecisionModel):
     """Nearest neighbours: predicts the mean log time of candidates with similar decisions, weighted by nearness."""
 
-    def _expect(self, context: TuneContext, data: np.ndarray, times: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        squares = (wanted**2).sum(1)[:, None] + (data**2).sum(1)[None, :] - 2 * wanted @ data.T
+    def _predict_log_times(
+        self, context: TuneContext, data: np.ndarray, times: np.ndarray, queries: np.ndarray
+    ) -> np.ndarray:
+        squares = (queries**2).sum(1)[:, None] + (data**2).sum(1)[None, :] - 2 * queries @ data.T
         distances = np.maximum(squares, 0.0)
         nearest = np.argsort(distances, axis=1, kind="stable")[:, :_NEIGHBOURS]
         weights = 1.0 / (np.take_along_axis(distances, nearest, axis=1) + 0.5)
@@ -69,18 +71,20 @@ class BoostedTrees(NearestModel):
         if importlib.util.find_spec(library) is None:
             raise ImportError(f"{library} is not installed: pip install 'mlcc[tune]'")
         self.library = library
-        self._trees: dict[str, tuple[int, Predictor]] = {}  # by task: the columns they know, what they expect of rows
+        self._trees: dict[str, tuple[int, Predictor]] = {}  # by task: the number of columns, the predictor
 
     def _fit(self, context: TuneContext, data: np.ndarray, times: np.ndarray) -> None:
-        if len(times) >= _ENOUGH:
+        if len(times) >= _MIN_SAMPLES:
             self._trees[context.task_name] = data.shape[1], _BOOSTING[self.library](data, times)
 
-    def _expect(self, context: TuneContext, data: np.ndarray, times: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        near = super()._expect(context, data, times, wanted)
+    def _predict_log_times(
+        self, context: TuneContext, data: np.ndarray, times: np.ndarray, queries: np.ndarray
+    ) -> np.ndarray:
+        near = super()._predict_log_times(context, data, times, queries)
         if context.task_name not in self._trees:
             return near
         columns, trees = self._trees[context.task_name]
-        return (near + 3.0 * trees(wanted[:, :columns])) / 4.0
+        return (near + 3.0 * trees(queries[:, :columns])) / 4.0
 
 
 Predictor: TypeAlias = Callable[[np.ndarray], np.ndarray]
@@ -92,13 +96,13 @@ def _lightgbm(data: np.ndarray, times: np.ndarray) -> Predictor:
         "objective": "regression", "learning_rate": 0.1, "num_leaves": 15, "min_data_in_leaf": 3, "verbose": -1,
         "seed": 0, "num_threads": 1, "deterministic": True, "force_row_wise": True,
     }  # fmt: skip
-    return package.train(options, package.Dataset(data, times), _ROUNDS).predict  # type: ignore[no-any-return]
+    return package.train(options, package.Dataset(data, times), _NUM_TREES).predict  # type: ignore[no-any-return]
 
 
 def _xgboost(data: np.ndarray, times: np.ndarray) -> Predictor:
     package = importlib.import_module("xgboost")
     options = {"max_depth": 6, "learning_rate": 0.1, "tree_method": "hist", "seed": 0, "nthread": 1}
-    booster = package.train(options, package.DMatrix(data, times), _ROUNDS)
+    booster = package.train(options, package.DMatrix(data, times), _NUM_TREES)
     return lambda rows: booster.predict(package.DMatrix(rows))
 
 
@@ -106,7 +110,7 @@ _BOOSTING: dict[str, Callable[[np.ndarray, np.ndarray], Predictor]] = {"lightgbm
 
 
 def best_installed(**_: Any) -> CostModel:
-    """Boosted trees by XGBoost or LightGBM, nearest neighbours where neither is installed."""
+    """Create boosted trees by XGBoost or LightGBM, or nearest neighbours if neither is installed."""
     for library in ("xgboost", "lightgbm"):
         if importlib.util.find_spec(library) is not None:
             return BoostedTrees(library)

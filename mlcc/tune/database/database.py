@@ -34,9 +34,9 @@ class Workload:
 
 @dataclass(eq=False)
 class TuningRecord:
-    """A schedule of a workload and its times; `run_secs` None where it did not run. TVM: `TuningRecord`.
+    """A schedule of a workload and its times; `run_secs` is None if it failed. TVM: `TuningRecord`.
 
-    Times that nothing measured, `by_analysis`, come behind all that are.
+    Times predicted by analysis (`by_analysis`) rank after all measured ones.
     """
 
     trace: Trace
@@ -48,26 +48,26 @@ class TuningRecord:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Orders records, the best first."""
+        """The sort key of records, best first."""
         return self.by_analysis, self.seconds
 
     @property
     def seconds(self) -> float:
-        """The median; infinity where it did not run."""
+        """The median time; infinity for a failure."""
         good = [s for s in self.run_secs or () if math.isfinite(s)]
         return statistics.median(good) if good else math.inf
 
     def schedule(self) -> Schedule:
-        """The workload as scheduled. Raises CompileError for a trace that does not fit it."""
+        """Apply the trace to the workload. Raises CompileError if it does not apply."""
         sch = Schedule(self.workload.mod, seed=1)
         self.trace.apply_to_schedule(sch)
         return sch
 
 
 class Database:
-    """Keeps records by workload. TVM: `Database`.
+    """A collection of records by workload. TVM: `Database`.
 
-    A context manager: inside it is the database that `Database.current()` gives.
+    A context manager: within it, `Database.current()` returns this database.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Database:
         raise NotImplementedError
 
     def commit_workload(self, mod: IRModule) -> Workload:
-        """The workload of a module, added where it is not there."""
+        """Return the workload of a module; add it if it is missing."""
         raise NotImplementedError
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
@@ -86,22 +86,22 @@ class Database:
         raise NotImplementedError
 
     def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        """The fastest records of a workload; those that did not run are none."""
+        """Return the fastest records of a workload, without failures."""
         raise NotImplementedError
 
     def get_all_tuning_records(self) -> list[TuningRecord]:
-        """All records, in the order in which they came."""
+        """All records, in the order of insertion."""
         raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.get_all_tuning_records())
 
-    # ------------------------------------------------------------ asking
+    # ------------------------------------------------------------ queries
 
     def query_tuning_record(
         self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
     ) -> TuningRecord | None:
-        """The fastest record of a module for the kind of target; None where there is none."""
+        """Return the fastest record of a module for the target's kind, None if there is none."""
         mod = normalize_mod(mod)
         if not self.has_workload(mod):
             return None
@@ -112,7 +112,7 @@ class Database:
     def query_schedule(
         self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
     ) -> Schedule | None:
-        """A schedule with the trace of the fastest record applied; None where there is none."""
+        """Return a schedule with the trace of the fastest record applied, None if there is none."""
         record = self.query_tuning_record(mod, target, workload_name)
         if record is None:
             return None
@@ -123,7 +123,7 @@ class Database:
     def query_ir_module(
         self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
     ) -> IRModule | None:
-        """The module as the fastest record schedules it; None where there is none."""
+        """Return the module scheduled by the fastest record, None if there is none."""
         sch = self.query_schedule(mod, target, workload_name)
         return None if sch is None else sch.mod
 
@@ -131,13 +131,13 @@ class Database:
         self, mod: IRModule | tir.PrimFunc, target: Target | str, *, workload_name: str = "main",
         kind: str = "schedule",
     ) -> Any:  # fmt: skip
-        """The best as a `schedule`, a `record` or an `ir_module`. Raises ValueError for other kinds."""
-        asked: dict[str, Callable[..., Any]] = {
+        """Return the best `schedule`, `record` or `ir_module`. Raises ValueError for other kinds."""
+        queries: dict[str, Callable[..., Any]] = {
             "schedule": self.query_schedule, "record": self.query_tuning_record, "ir_module": self.query_ir_module,
         }  # fmt: skip
-        if kind not in asked:
-            raise ValueError(f"a query is for {', '.join(asked)}, not {kind!r}")
-        return asked[kind](mod, target, workload_name)
+        if kind not in queries:
+            raise ValueError(f"`kind` must be {', '.join(queries)}, not {kind!r}")
+        return queries[kind](mod, target, workload_name)
 
     def dump_pruned(self, destination: Database) -> None:
         """Copy the fastest record of each workload to another database."""
@@ -160,12 +160,12 @@ class Database:
 
     @staticmethod
     def current() -> Database | None:
-        """The database of the innermost `with` around; None outside."""
+        """Return the database of the innermost enclosing `with`, None outside."""
         return _current.get()
 
     @staticmethod
     def create(kind: Any = "json", *args: Any, **kwargs: Any) -> Database:
-        """A database by its name: `json`, `memory`, `union`, `ordered_union`; or one of a schedule function.
+        """Create a database by name: `json`, `memory`, `union`, `ordered_union`; or one of a schedule function.
 
         Raises ValueError for other names.
         """
@@ -186,5 +186,5 @@ class Database:
         if callable(kind):
             return ScheduleFnDatabase(kind, *args, **kwargs)
         if kind not in named:
-            raise ValueError(f"a database is {', '.join(named)}, or a function, not {kind!r}")
+            raise ValueError(f"`database` must be {', '.join(named)} or a function, not {kind!r}")
         return named[kind](*args, **kwargs)

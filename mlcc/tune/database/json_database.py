@@ -1,4 +1,4 @@
-"""A database in two files of lines of JSON, laid out as TVM's, with programs and traces as texts."""
+"""A database in two JSON-lines files in TVM's structure, with programs and traces as text."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class JSONDatabase(MemoryDatabase):
             if not allow_missing and not os.path.exists(path):
                 raise FileNotFoundError(path)
         self._order: list[Workload] = []
-        for number, line in _lines(self.path_workload):
+        for number, line in _read_lines(self.path_workload):
             self._read_workload(number, line)
-        for number, line in _lines(self.path_tuning_record):
+        for number, line in _read_lines(self.path_tuning_record):
             super().commit_tuning_record(self._read_record(number, line))
 
     def commit_workload(self, mod: IRModule) -> Workload:
@@ -76,7 +76,7 @@ class JSONDatabase(MemoryDatabase):
                 workload = super().commit_workload(parse(text, name=f"{self.path_workload}:{number}"))
                 self._order.append(workload)
             case _:
-                raise _wrong(self.path_workload, number, "a workload is a hash and the text of a module")
+                raise _invalid_line(self.path_workload, number, "a workload is a hash and the text of a module")
 
     def _read_record(self, number: int, line: Any) -> TuningRecord:
         match line:
@@ -91,10 +91,12 @@ class JSONDatabase(MemoryDatabase):
                 seconds = None if secs is None else [math.inf if s is None else float(s) for s in secs]
                 infos = [ArgInfo.from_json(a) for a in args]
                 return TuningRecord(sch.trace, workload, seconds, known, infos, bool(marks))
-        raise _wrong(self.path_tuning_record, number, "a record is a workload and [trace, seconds, target, arguments]")
+        raise _invalid_line(
+            self.path_tuning_record, number, "a record is a workload and [trace, seconds, target, arguments]"
+        )
 
 
-def _lines(path: str) -> list[tuple[int, Any]]:
+def _read_lines(path: str) -> list[tuple[int, Any]]:
     """Parse the lines of a file as JSON, with their numbers; none if there is no file. Skips truncated lines."""
     if not os.path.exists(path):
         return []
@@ -108,7 +110,7 @@ def _lines(path: str) -> list[tuple[int, Any]]:
         except ValueError:
             if not line.rstrip().endswith("]"):
                 continue
-            raise _wrong(path, number, "it is no JSON") from None
+            raise _invalid_line(path, number, "it is not JSON") from None
     return parsed
 
 
@@ -125,5 +127,5 @@ def _append(path: str, line: Any) -> None:
         raise CompileError(error("E1121", f"`{path}` cannot be written: {exc.strerror or exc}")) from exc
 
 
-def _wrong(path: str, number: int, why: str) -> CompileError:
-    return CompileError(error("E1120", f"`{path}` is no database: line {number}: {why}"))
+def _invalid_line(path: str, number: int, why: str) -> CompileError:
+    return CompileError(error("E1120", f"`{path}` is not a database: line {number}: {why}"))

@@ -14,7 +14,7 @@ from mlcc.tune.tune_context import normalize_mod
 
 
 class ScheduleFnDatabase(MemoryDatabase):
-    """Gives the schedule that a function makes; it returns False where it knows none. TVM: `ScheduleFnDatabase`."""
+    """Schedules by a function, which returns False if it has no schedule. TVM: `ScheduleFnDatabase`."""
 
     def __init__(self, schedule_fn: Callable[[Schedule], bool], module_equality: str = "structural") -> None:
         super().__init__(module_equality)

@@ -1,4 +1,4 @@
-"""Several databases as one."""
+"""Unions of databases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlcc.tune.database.database import Database, TuningRecord, Workload
 
 
 class UnionDatabase(Database):
-    """Gives the fastest record of all its databases; nothing is added to it. TVM: `UnionDatabase`."""
+    """A read-only union that returns the fastest record of all its databases. TVM: `UnionDatabase`."""
 
     def __init__(self, *databases: Database) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class UnionDatabase(Database):
     def query_tuning_record(
         self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
     ) -> TuningRecord | None:
-        return min(self._found(mod, target, workload_name), key=lambda record: record.rank, default=None)
+        return min(self._records_of(mod, target, workload_name), key=lambda record: record.rank, default=None)
 
     def get_all_tuning_records(self) -> list[TuningRecord]:
         return [record for database in self.databases for record in database.get_all_tuning_records()]
@@ -39,15 +39,15 @@ class UnionDatabase(Database):
         records = [record for d in own for record in d.get_top_k(d.commit_workload(workload.mod), top_k)]
         return sorted(records, key=lambda record: record.rank)[:top_k]
 
-    def _found(self, mod: IRModule | tir.PrimFunc, target: Target | str, name: str) -> list[TuningRecord]:
+    def _records_of(self, mod: IRModule | tir.PrimFunc, target: Target | str, name: str) -> list[TuningRecord]:
         asked = [database.query_tuning_record(mod, target, name) for database in self.databases]
         return [record for record in asked if record is not None]
 
 
 class OrderedUnionDatabase(UnionDatabase):
-    """Gives the record of the first of its databases that has one. TVM: `OrderedUnionDatabase`."""
+    """A read-only union that returns the record of the first database that has one. TVM: `OrderedUnionDatabase`."""
 
     def query_tuning_record(
         self, mod: IRModule | tir.PrimFunc, target: Target | str, workload_name: str = "main"
     ) -> TuningRecord | None:
-        return next(iter(self._found(mod, target, workload_name)), None)
+        return next(iter(self._records_of(mod, target, workload_name)), None)

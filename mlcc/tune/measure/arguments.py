@@ -1,4 +1,4 @@
-"""Values for the parameters of a kernel, drawn from a seed."""
+"""Random arguments of a kernel, reproducible by a seed."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from mlcc.ir.tensor_data import storage_dtype
 from mlcc.tune.measure.kernel import Argument
 
 Bytes = npt.NDArray[np.uint8]
-_PART = 1 << 20  # elements that are drawn at a time
-_INTEGERS = 8  # integers of 16 bits and more stay below: they may be indices, shifts or sizes
+_CHUNK = 1 << 20  # elements drawn at a time
+_INTEGER_LIMIT = 8  # upper bound of integers of 16 bits and more, which may be indices, shifts or sizes
 
 
 class Values(enum.Enum):
     """The distribution of an argument's random elements."""
 
-    SIGNED = "signed"  # floats in (-1, 1): sums do not grow, so that a term left out of one shows
+    SIGNED = "signed"  # floats in (-1, 1): sums stay small, so that a missing term is detected
     POSITIVE = "positive"  # floats in (0.1, 1): for logarithms, roots and divisors
     ZERO = "zero"
 
 
 def size_of(argument: Argument) -> int:
-    """Bytes of a tensor; 0 for a scalar."""
+    """Return the size of a tensor in bytes, 0 for a scalar."""
     if argument.shape is None:
         return 0
     dtype = DType.of(argument.dtype)
@@ -47,21 +47,21 @@ def fill(memory: Sequence[Bytes], arguments: Sequence[Argument], seed: int, valu
         dtype = DType.of(argument.dtype).element
         array = into.view(storage_dtype(dtype))
         if argument.written and not argument.read:
-            array[:] = _untouched(dtype, array.dtype)
+            array[:] = _poison_value(dtype, array.dtype)
             continue
         generator = np.random.Generator(np.random.PCG64([seed, at]))
-        for begin in range(0, array.size, _PART):
-            part = array[begin : begin + _PART]
-            part[:] = _drawn(generator, part.size, dtype, part.dtype, argument.below, values)
+        for begin in range(0, array.size, _CHUNK):
+            part = array[begin : begin + _CHUNK]
+            part[:] = _draw(generator, part.size, dtype, part.dtype, argument.below, values)
 
 
-def _untouched(dtype: DType, stored: np.dtype[Any]) -> Any:
+def _poison_value(dtype: DType, stored: np.dtype[Any]) -> Any:
     if dtype.is_float:
         return encode(np.nan, dtype)
     return True if stored == np.bool_ else np.iinfo(stored).max
 
 
-def _drawn(
+def _draw(
     generator: np.random.Generator, count: int, dtype: DType, stored: np.dtype[Any], below: int | None, values: Values
 ) -> Any:
     if values is Values.ZERO:
@@ -76,4 +76,4 @@ def _drawn(
     if dtype.bits == 8 and values is Values.SIGNED:
         info = np.iinfo(stored)
         return generator.integers(info.min, info.max + 1, count).astype(stored)
-    return generator.integers(0, _INTEGERS, count).astype(stored)
+    return generator.integers(0, _INTEGER_LIMIT, count).astype(stored)

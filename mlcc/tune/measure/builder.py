@@ -1,4 +1,4 @@
-"""The process that compiles candidates: LLVM may crash there, or never finish, and the tuner goes on."""
+"""The compile process: LLVM may crash or hang in it without affecting the tuner."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mlcc.tune.measure.kernel import Argument, Kernel
 from mlcc.tune.measure.kernel_code import Recipe, arguments_of, build_kernel
 from mlcc.tune.measure.serve import serve
 
-_KEPT = 512  # kernels that are remembered by their digests
+_MAX_CACHED = 512  # kernels cached by digest
 
 
 @dataclass(frozen=True)
 class Build:
-    """Compile a scheduled function within so much CPU time."""
+    """A request to compile a scheduled function within `seconds` of CPU time."""
 
     func: tir.PrimFunc
     recipe: Recipe
@@ -27,7 +27,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Judge:
-    """Compile an unscheduled function to judge candidates by, and find what its arguments are."""
+    """A request to compile the unscheduled function as the reference, and to describe its arguments."""
 
     func: tir.PrimFunc
     recipe: Recipe
@@ -36,7 +36,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class Built:
-    """A kernel, or why there is none; `arguments` and `bound` are for those that judge."""
+    """A compiled kernel, or why compilation failed; `arguments` and `bound` are set for references."""
 
     kernel: Kernel | None
     why: str = ""
@@ -46,26 +46,26 @@ class Built:
 
 def main(reading: int, writing: int) -> None:
     """Answer requests until the pipe ends."""
-    kept: OrderedDict[str, Kernel] = OrderedDict()
-    serve(reading, writing, lambda request: _answer(request, kept))
+    cache: OrderedDict[str, Kernel] = OrderedDict()
+    serve(reading, writing, lambda request: _answer(request, cache))
 
 
-def _answer(request: Build | Judge, kept: OrderedDict[str, Kernel]) -> Built:
+def _answer(request: Build | Judge, cache: OrderedDict[str, Kernel]) -> Built:
     try:
         if isinstance(request, Judge):
             recipe = replace(request.recipe, level=1, known=frozenset())
             kernel = build_kernel(request.func, recipe)
             sizes = recipe.sizes
             return Built(kernel, "", arguments_of(request.func, sizes), error_bound(request.func, sizes))
-        kernel = build_kernel(request.func, request.recipe, kept.get)
-        kept[kernel.digest] = kernel
-        if len(kept) > _KEPT:
-            kept.popitem(last=False)
+        kernel = build_kernel(request.func, request.recipe, cache.get)
+        cache[kernel.digest] = kernel
+        if len(cache) > _MAX_CACHED:
+            cache.popitem(last=False)
         return Built(kernel)
     except MlccError as exc:
         first = exc.diagnostics[0]
         return Built(None, f"{first.code}: {first.message}")
     except RecursionError:
         return Built(None, "it is nested too deeply")
-    except Exception as exc:  # noqa: BLE001 - a mistake of ours; the tuner is told
+    except Exception as exc:  # noqa: BLE001 - an internal error; it is reported to the tuner
         return Built(None, f"{type(exc).__name__}: {exc}")

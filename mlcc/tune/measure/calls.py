@@ -16,7 +16,7 @@ _Function = Callable[[int, int, int, int], int]
 
 
 class Loaded:
-    """The functions of a kernel, linked into this process for good."""
+    """The functions of a kernel, linked permanently into this process."""
 
     def __init__(self, kernel: Kernel) -> None:
         obj = elf.read_object(kernel.obj)
@@ -31,7 +31,7 @@ class Loaded:
 
 
 class BoundCall:
-    """A kernel bound to sets of arguments, which its calls take in turn. `prepare` has run on each of them.
+    """A kernel bound to sets of arguments, used in rotation. `prepare` has run on each set.
 
     Compared kernels share a `workspace`, whose address affects times by some percent. With `tight`, for checks, the
     call's own memory is poisoned with NaN.
@@ -71,15 +71,15 @@ class BoundCall:
 
 
 class KernelError(Exception):
-    """A kernel returned an error: a failed assertion, or an index out of bounds."""
+    """An error code returned by a kernel: a failed assertion, or an index out of bounds."""
 
     def __init__(self, code: int) -> None:
-        super().__init__(f"it ends with the error code {code:#x}")
+        super().__init__(f"it returns the error code {code:#x}")
         self.code = code
 
 
 def workspace_of(*kernels: Kernel) -> Guarded:
-    """Memory for the temporaries of any of these kernels."""
+    """Allocate a workspace large enough for any of these kernels."""
     return _scratch(max(kernel.main.workspace for kernel in kernels))
 
 
@@ -90,7 +90,7 @@ def _scratch(size: int) -> Guarded:
 def _words(
     entry: Entry, sets: Sequence[Sequence[Guarded]], workspace: Guarded
 ) -> tuple[ctypes.Array[ctypes.c_char], int]:
-    """The words of all sets, and the bytes of one."""
+    """Pack the words of all sets. Return them and the stride of a set in bytes."""
     packed = b""
     for memory in sets:
         words = [memory[n].address if kind == BUFFER else n & 0xFFFF_FFFF_FFFF_FFFF for kind, n in entry.words]

@@ -13,9 +13,9 @@ from mlcc.ir.narrow import decode
 from mlcc.ir.tensor_data import storage_dtype
 from mlcc.tune.measure.arguments import Bytes
 
-_PART = 1 << 20  # elements that are compared at a time
+_CHUNK = 1 << 20  # elements compared at a time
 _MANTISSA = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52, "float8_e4m3fn": 3, "float8_e5m2": 2}
-_ROUNDINGS = 16.0  # how far a sum of n terms may be from another order of it, in roundings times the root of n
+_ROUNDING_FACTOR = 16.0  # tolerance of a sum of n terms in another order: this many roundings times sqrt(n)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class ErrorBound:
     dtype: str = "float32"
 
     def of(self, result: str) -> float:
-        """The bound for results of a dtype, relative to their size and to that of the tensor's elements.
+        """Return the bound for results of a dtype, relative to their magnitude plus that of the tensor.
 
-        Errors of sums in different orders grow as the root of the number of terms; one more rounding is that to the
-        dtype of the result, where neighbours differ by an ulp.
+        Rounding errors of reassociated sums grow with the square root of the number of terms; the result is rounded
+        once more to its dtype, by up to an ulp.
         """
-        sums = _ROUNDINGS * math.sqrt(max(self.depth, 1)) * math.ldexp(1.0, -_MANTISSA[self.dtype])
+        sums = _ROUNDING_FACTOR * math.sqrt(max(self.depth, 1)) * math.ldexp(1.0, -_MANTISSA[self.dtype])
         return sums + math.ldexp(2.0, -_MANTISSA[result])
 
 
@@ -45,13 +45,13 @@ def difference(got: Bytes, expected: Bytes, dtype_name: str, bound: ErrorBound) 
     mine, theirs = got.view(stored), expected.view(stored)
     if not dtype.is_float:
         wrong = np.flatnonzero(mine != theirs)
-        return None if not wrong.size else _first(mine, theirs, int(wrong[0]), wrong.size, "")
+        return None if not wrong.size else _describe_mismatch(mine, theirs, int(wrong[0]), wrong.size, "")
     tolerance = bound.of(str(dtype))
-    scale = _scale(theirs, dtype)
+    scale = _rms(theirs, dtype)
     count, first, worst = 0, -1, 0.0
-    for begin in range(0, mine.size, _PART):
-        a, b = (decode(x[begin : begin + _PART], dtype).astype(np.float64) for x in (mine, theirs))
-        wrong, error = _wrong(a, b, tolerance * (np.abs(b) + scale))
+    for begin in range(0, mine.size, _CHUNK):
+        a, b = (decode(x[begin : begin + _CHUNK], dtype).astype(np.float64) for x in (mine, theirs))
+        wrong, error = _mismatches(a, b, tolerance * (np.abs(b) + scale))
         if wrong.size:
             first = begin + int(wrong[0]) if first < 0 else first
             count += wrong.size
@@ -59,7 +59,7 @@ def difference(got: Bytes, expected: Bytes, dtype_name: str, bound: ErrorBound) 
     if not count:
         return None
     how = f", off by up to {worst:.3g} where {tolerance * scale:.3g} is allowed" if worst else ""
-    return _first(decode(mine, dtype), decode(theirs, dtype), first, count, how)
+    return _describe_mismatch(decode(mine, dtype), decode(theirs, dtype), first, count, how)
 
 
 def infinite_share(values: Bytes, dtype_name: str) -> float:
@@ -67,14 +67,14 @@ def infinite_share(values: Bytes, dtype_name: str) -> float:
     dtype = DType.of(dtype_name).element
     if not dtype.is_float or not values.size:
         return 0.0
-    sample = values.view(storage_dtype(dtype))[:: max(1, values.size // _PART)]
+    sample = values.view(storage_dtype(dtype))[:: max(1, values.size // _CHUNK)]
     return 1.0 - float(np.isfinite(decode(np.asarray(sample), dtype)).mean())
 
 
-def _wrong(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], allowed: npt.NDArray[np.float64]) -> tuple[
+def _mismatches(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], allowed: npt.NDArray[np.float64]) -> tuple[
     npt.NDArray[np.intp], float
 ]:  # fmt: skip
-    """The places of wrong elements, and the largest difference of finite ones."""
+    """Return the indices of wrong elements, and the largest error of finite ones."""
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(a - b)
         same = (a == b) | (np.isnan(a) & np.isnan(b)) | (distance <= allowed)
@@ -84,9 +84,9 @@ def _wrong(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], allowed: npt.
     return wrong, float(finite.max()) if finite.size else 0.0
 
 
-def _scale(values: npt.NDArray[np.generic], dtype: DType) -> float:
-    """The root of the mean square of the finite elements, of a sample of large tensors."""
-    step = max(1, values.size // _PART)
+def _rms(values: npt.NDArray[np.generic], dtype: DType) -> float:
+    """The root mean square of the finite elements; large tensors are sampled."""
+    step = max(1, values.size // _CHUNK)
     sample = np.abs(decode(np.asarray(values[::step]), dtype).astype(np.float64))
     finite = sample[np.isfinite(sample)]
     if not finite.size:
@@ -95,5 +95,5 @@ def _scale(values: npt.NDArray[np.generic], dtype: DType) -> float:
     return top * float(np.sqrt(np.mean(np.square(finite / top)))) if top else 0.0
 
 
-def _first(a: npt.NDArray[np.generic], b: npt.NDArray[np.generic], at: int, count: int, how: str) -> str:
-    return f"{count} of {a.size} elements differ{how}; the first is number {at}: {a[at]} for {b[at]}"
+def _describe_mismatch(a: npt.NDArray[np.generic], b: npt.NDArray[np.generic], at: int, count: int, how: str) -> str:
+    return f"{count} of {a.size} elements differ{how}; the first is element {at}: {a[at]} instead of {b[at]}"

@@ -25,33 +25,33 @@ from mlcc.tune.measure.memory import Guarded
 from mlcc.tune.measure.protocol import Limits, Measure, Prepare
 
 _PR_SET_PDEATHSIG = 1
-_PATIENCE = 50  # a candidate may take so many times what the baseline takes
-_LEAST_SECONDS = 0.5
-# rounds of a sample, of which the least counts: what else runs on a machine only ever adds to the time. One round of
-# 1 ms varies by 20 % on a busy machine, by CPU time as well, the least of three of 0.4 ms by 3 %
-_ROUNDS, _FEW_ROUNDS = 3, 2
-_SHORT = 0.001  # seconds of a call up to which there are three
+_MAX_SLOWDOWN = 50  # a candidate may be this many times slower than the baseline
+_MIN_SECONDS = 0.5
+# rounds of a sample, of which the minimum counts, as interference only adds to the time: on a busy machine, one round
+# of 1 ms varies by 20 %, also in CPU time, and the minimum of three rounds of 0.4 ms by 3 %
+_ROUNDS, _LONG_ROUNDS = 3, 2
+_SHORT_SECONDS = 0.001  # seconds of a call up to which _ROUNDS are run
 
 
 class Wrong(Exception):
-    """A candidate that computes something else."""
+    """Raised for a candidate with wrong results."""
 
 
 def run_apart(
-    job: Callable[[], dict[str, Any]], named: Callable[[int], str | None], limits: Limits, pipe: int, parent: int
+    job: Callable[[], dict[str, Any]], tensor_at: Callable[[int], str | None], limits: Limits, pipe: int, parent: int
 ) -> NoReturn:
     """Run a job in this forked process and write its result to the pipe as a line of JSON. Never returns.
 
-    `named` maps an address to the name of its tensor. This process dies with `parent`.
+    `tensor_at` maps an address to the name of its tensor. This process dies with `parent`.
     """
     try:
         os.setsid()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-        _limit(limits)
-        faults.watch(lambda fault: _report(fault, named, pipe), "")
-        _tell(pipe, _outcome(job))
+        _set_limits(limits)
+        faults.watch(lambda fault: _report_fault(fault, tensor_at, pipe), "")
+        _send_outcome(pipe, _outcome(job))
     finally:
         os._exit(0)
 
@@ -65,11 +65,11 @@ def _outcome(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"status": "wrong", "why": str(exc)}
     except (MemoryError, OSError, ValueError) as exc:
         return {"status": "refused", "why": f"out of memory: {exc}"}
-    except Exception as exc:  # noqa: BLE001 - the tuner is told
+    except Exception as exc:  # noqa: BLE001 - reported to the tuner
         return {"status": "crash", "why": f"{type(exc).__name__}: {exc}"}
 
 
-def _limit(limits: Limits) -> None:
+def _set_limits(limits: Limits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
@@ -80,7 +80,7 @@ def _limit(limits: Limits) -> None:
 
 
 def allow(seconds: float) -> None:
-    """Let this process use so much more CPU time; then SIGPROF ends it, or SIGXCPU where that is lost."""
+    """Limit the further CPU time of this process: SIGPROF ends it then, or SIGXCPU if that is masked."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
@@ -88,17 +88,17 @@ def allow(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def _tell(pipe: int, outcome: dict[str, Any]) -> None:
+def _send_outcome(pipe: int, outcome: dict[str, Any]) -> None:
     os.write(pipe, json.dumps(outcome).encode() + b"\n")
 
 
-def _report(fault: Fault, named: Callable[[int], str | None], pipe: int) -> None:
-    name = None if fault.address is None else named(fault.address)
+def _report_fault(fault: Fault, tensor_at: Callable[[int], str | None], pipe: int) -> None:
+    name = None if fault.address is None else tensor_at(fault.address)
     if name is not None:
-        _tell(pipe, {"status": "wrong", "why": f"it accesses memory outside of {name}"})
+        _send_outcome(pipe, {"status": "wrong", "why": f"it accesses memory outside of {name}"})
     else:
         where = "" if fault.address is None else f" at {fault.address:#x}"
-        _tell(pipe, {"status": "crash", "why": f"{fault.name}{where}"})
+        _send_outcome(pipe, {"status": "crash", "why": f"{fault.name}{where}"})
     os._exit(0)
 
 
@@ -130,30 +130,30 @@ def check_and_time(
     threads.set_num_threads(prepared.threads)
     clock = time.thread_time if prepared.threads == 1 else time.perf_counter
     workspace = workspace_of(baseline.kernel, request.candidate)
-    usual = BoundCall(baseline, timed, workspace=workspace)
-    usual_seconds = _roughly(usual, request.least, clock)
-    patience = max(_LEAST_SECONDS, _PATIENCE * usual_seconds) * prepared.threads
-    allow(min(patience, request.limits.seconds))
+    baseline_call = BoundCall(baseline, timed, workspace=workspace)
+    baseline_seconds = _rough_seconds(baseline_call, request.least, clock)
+    time_limit = max(_MIN_SECONDS, _MAX_SLOWDOWN * baseline_seconds) * prepared.threads
+    allow(min(time_limit, request.limits.seconds))
     loaded = baseline if request.candidate.digest == baseline.kernel.digest else Loaded(request.candidate)
     _check(loaded, prepared, tight, expected)
     candidate = BoundCall(loaded, timed, workspace=workspace)
-    seconds = _roughly(candidate, request.least, clock)
-    counts = [max(1, int(request.least / max(s, 1e-9)) + 1) for s in (usual_seconds, seconds)]
-    pair = ((usual, counts[0]), (candidate, counts[1]))
-    rounds = _ROUNDS if prepared.threads > 1 or max(usual_seconds, seconds) < _SHORT else _FEW_ROUNDS
+    seconds = _rough_seconds(candidate, request.least, clock)
+    counts = [max(1, int(request.least / max(s, 1e-9)) + 1) for s in (baseline_seconds, seconds)]
+    pair = ((baseline_call, counts[0]), (candidate, counts[1]))
+    rounds = _ROUNDS if prepared.threads > 1 or max(baseline_seconds, seconds) < _SHORT_SECONDS else _LONG_ROUNDS
     candidate_seconds: list[float] = []
     ratios: list[float] = []
     for turn in range(request.samples):
         allow(request.limits.seconds * rounds)
-        base, own = _paired(pair, rounds, clock, backwards=bool(turn % 2))
-        candidate_seconds.append(own)
-        ratios.append(own / base)
-        if min(ratios) > request.give_up * (1 if turn else 2):  # one alone may be noise
+        baseline_sample, candidate_sample = _time_pair(pair, rounds, clock, backwards=bool(turn % 2))
+        candidate_seconds.append(candidate_sample)
+        ratios.append(candidate_sample / baseline_sample)
+        if min(ratios) > request.give_up * (1 if turn else 2):  # a single one may be noise
             break
     return {"seconds": candidate_seconds, "ratios": ratios}
 
 
-def _paired(
+def _time_pair(
     pair: Sequence[tuple[BoundCall, int]], rounds: int, clock: Callable[[], float], *, backwards: bool
 ) -> list[float]:
     """Time two kernels alternately. Return the least seconds of a call of each over all rounds."""
@@ -166,11 +166,11 @@ def _paired(
 
 
 def _check(loaded: Loaded, prepared: Prepare, tight: Sequence[Guarded], expected: Sequence[Bytes | None]) -> None:
-    """Raises Wrong for results that are not those expected, or writes outside of tensors."""
+    """Run a candidate once. Raises Wrong for unexpected results or writes outside of tensors."""
     call = BoundCall(loaded, [tight], tight=True)
     call()
     if call.stray_writes():
-        raise Wrong("it writes beside its tensors")
+        raise Wrong("it writes outside of its tensors")
     for argument, memory, result in zip(prepared.arguments, tight, expected, strict=True):
         if result is None:
             continue
@@ -179,14 +179,14 @@ def _check(loaded: Loaded, prepared: Prepare, tight: Sequence[Guarded], expected
             raise Wrong(f"`{argument.name}`: {mismatch}")
 
 
-def _roughly(call: BoundCall, least: float, clock: Callable[[], float]) -> float:
-    """Seconds of a call; of a second one, where the first is short."""
+def _rough_seconds(call: BoundCall, least: float, clock: Callable[[], float]) -> float:
+    """Estimate the seconds of a call from one or two calls."""
     first = _seconds(call, 1, clock)
     return first if first > 4 * least else min(first, _seconds(call, 1, clock))
 
 
 def _seconds(call: BoundCall, count: int, clock: Callable[[], float]) -> float:
-    """Seconds of one of `count` calls."""
+    """Measure the mean seconds of `count` calls."""
     start = clock()
     call(count)
     return max(clock() - start, 1e-9) / count

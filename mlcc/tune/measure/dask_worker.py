@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 TAG = "mlcc:"  # of resources, before the device key
 
 _lock = threading.Lock()
-_runners: dict[tuple[str, bytes], Runner] = {}  # one: that of the last kind of target and options
+_runners: dict[tuple[str, bytes], Runner] = {}  # at most one: for the last kind of target and options
 
 
 async def dask_setup(worker: Any) -> None:
-    """Have the worker offer this machine as a resource; Dask calls it for `--preload`. A GPU is one, too, where there
-    is one."""
+    """Offer this machine, and its GPU if there is one, as a resource of the worker; Dask calls it for `--preload`."""
     await worker.set_resources(**dict.fromkeys(tags(), 1.0))
 
 
@@ -36,7 +35,7 @@ def dask_teardown(worker: Any) -> None:
 
 
 def tags() -> list[str]:
-    """The names of the resources that this machine is."""
+    """Return the resource names of this machine's devices."""
     from mlcc.errors import MachineError
 
     names = [TAG + device_key(Target.parse("llvm"))]
@@ -56,15 +55,15 @@ def measure(version: str, options: bytes, request: bytes) -> list[Outcome]:
     from mlcc.tune.measure.wire import unpacked
 
     if version != mlcc.__version__:
-        message = f"mlcc {version} asks, and the worker has mlcc {mlcc.__version__}"
+        message = f"the tuner has mlcc {version}, but the worker has mlcc {mlcc.__version__}"
         raise CompileError(error("E1146", message, help="install one version on all machines"))
     task, *rest = unpacked(request)
-    asked = task.target.kind, options
+    key = task.target.kind, options
     with _lock:
-        if asked not in _runners:
+        if key not in _runners:
             _close()
-            _runners[asked] = _runner(task.target, **unpacked(options))
-        return _runners[asked].measure(task, *rest)
+            _runners[key] = _runner(task.target, **unpacked(options))
+        return _runners[key].measure(task, *rest)
 
 
 def _runner(target: Target, **options: Any) -> Runner:

@@ -15,8 +15,8 @@ from mlcc.tune.measure.process import Worker, WorkerDied
 from mlcc.tune.measure.wire import packed
 
 _WORKER = "mlcc.tune.measure.gpu_worker"
-_FINALIST = 15  # samples from which on results are checked, where that takes emulation
-_WALL = 20
+_CHECKED_SAMPLES = 15  # samples from which on results are checked by emulation
+_WALL_FACTOR = 20
 
 
 class GpuRunner(Closing):
@@ -42,10 +42,10 @@ class GpuRunner(Closing):
         """The outcomes of `candidates` in order."""
         target = CudaTarget.parse(task.target)
         on_gpu = self._on_gpu and measured_on(target) != ANALYSIS
-        own = TaskData(packed(task.func), target, tuple(sorted(task.sizes.items())), self._seed)
-        usual, check = packed(baseline), samples >= _FINALIST
+        task_data = TaskData(packed(task.func), target, tuple(sorted(task.sizes.items())), self._seed)
+        packed_baseline, check = packed(baseline), samples >= _CHECKED_SAMPLES
         return [
-            self._asked(GpuMeasure(own, usual, packed(func), samples, check, on_gpu, self._seconds))
+            self._ask(GpuMeasure(task_data, packed_baseline, packed(func), samples, check, on_gpu, self._seconds))
             for func in candidates
         ]
 
@@ -53,9 +53,9 @@ class GpuRunner(Closing):
         """End the process."""
         self._worker.close()
 
-    def _asked(self, request: GpuMeasure) -> Outcome:
+    def _ask(self, request: GpuMeasure) -> Outcome:
         try:
-            answer = self._worker.ask(packed(request), _WALL * request.seconds)
+            answer = self._worker.ask(packed(request), _WALL_FACTOR * request.seconds)
         except WorkerDied as exc:
             status = Status.TIMEOUT if exc.is_timeout else Status.CRASH
             return Outcome(status, why=str(exc))

@@ -24,13 +24,13 @@ from mlcc.targets.emulate.compiled import Emulated, Mode
 from mlcc.targets.emulate.device import EmulatedDevice
 from mlcc.targets.launch.program import static_shared
 
-_BLOCKS = 2  # that are traced of a launch
-_ROOM = 1 << 20  # accesses that are traced
+_TRACED_BLOCKS = 2  # blocks traced per launch
+_MAX_TRACED = 1 << 20  # traced accesses
 _HZ = 1.5e9
-_LAUNCH = 3e-6  # seconds that a launch takes without doing anything
-_SECTORS_PER_CLOCK = 1.0  # of global memory, for one multiprocessor where all are at work
-_LATENCY = {"global": 500, "shared": 30}  # clocks until a value is there
-_IN_FLIGHT = 4  # requests of a warp on their way at once
+_LAUNCH_SECONDS = 3e-6  # seconds of an empty launch
+_SECTORS_PER_CLOCK = 1.0  # of global memory, per multiprocessor with all of them busy
+_LATENCY = {"global": 500, "shared": 30}  # in clocks
+_IN_FLIGHT = 4  # outstanding requests of a warp
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class LaunchCost:
             busy * self.units.get("global", 0.0) / _SECTORS_PER_CLOCK,
             sum(n / warps * _LATENCY[scope] / _IN_FLIGHT for scope, n in self.requests.items()),
         )
-        return _LAUNCH + max(waves, 1.0) * clocks / _HZ
+        return _LAUNCH_SECONDS + max(waves, 1.0) * clocks / _HZ
 
 
 def _lanes(facts: GpuFacts) -> int:
@@ -69,11 +69,11 @@ def _lanes(facts: GpuFacts) -> int:
 
 
 class CountingDevice(EmulatedDevice):
-    """An emulated device that runs the first blocks of each launch, and counts. Results are not to be used."""
+    """An emulated device that runs only the first blocks of each launch and counts accesses. Results are invalid."""
 
     def __init__(self, kernels: Sequence[Any], facts: GpuFacts) -> None:
         super().__init__(kernels, facts=facts)
-        self._mode = Mode(False, _ROOM)
+        self._mode = Mode(False, _MAX_TRACED)
         self.costs: list[LaunchCost] = []
         self._grid: Extents = (1, 1, 1)
 
@@ -82,14 +82,14 @@ class CountingDevice(EmulatedDevice):
     ) -> None:
         self._check(kernel.kernel, grid, block, shared_bytes)
         self._grid = grid
-        some = (min(grid[0], _BLOCKS), min(grid[1], 1), min(grid[2], 1))
+        some = (min(grid[0], _TRACED_BLOCKS), min(grid[1], 1), min(grid[2], 1))
         super().launch(kernel, some, block, shared_bytes, args)
 
     def launched(self, kernel: Emulated, made: Any, grid: Extents, block: Extents, shared_bytes: int) -> None:
         trace = made.trace
         if trace is None:
             return
-        trace = whole_blocks(trace, _ROOM)
+        trace = whole_blocks(trace, _MAX_TRACED)
         blocks = max(len(set(trace[:, 5].tolist())), 1) if len(trace) else 1
         requests: dict[str, float] = {}
         units: dict[str, float] = {}
@@ -105,7 +105,7 @@ class CountingDevice(EmulatedDevice):
 
 
 def _operations(kernel: DeviceKernel) -> float:
-    """Scalar operations of one thread; a kernel of symbolic sizes counts as one."""
+    """Estimate the scalar operations of one thread; 1 for symbolic sizes."""
     cost = tir.const_int(picoseconds(kernel.body))
     return 1.0 if cost is None else cost / OPERATION
 

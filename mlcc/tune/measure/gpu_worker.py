@@ -1,4 +1,4 @@
-"""The process that builds candidates for GPUs, and runs them: on the GPU of this machine, or by emulation."""
+"""The process that builds and runs candidates for GPUs, on this machine's GPU or by emulation."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from mlcc.tune.measure.serve import serve
 from mlcc.tune.measure.wire import unpacked
 
 MAIN = "main"
-_NUMBER = 20  # calls in a sample, of a GPU
+_CALLS_PER_SAMPLE = 20  # calls in a sample, of a GPU
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """An unscheduled function, packed, and the data from which its arguments are made."""
+    """A serialized unscheduled function, and the data that determine its arguments."""
 
     func: bytes
     target: CudaTarget
@@ -50,7 +50,7 @@ class TaskData:
 class GpuMeasure:
     """Measure a candidate beside a baseline; where `check`, compare its results with those of the task's function.
 
-    Functions are packed (`wire`), so that what is made of one can be kept.
+    Functions are serialized (`wire`), so that results for them can be cached.
     """
 
     task: TaskData
@@ -70,27 +70,31 @@ def main(reading: int, writing: int) -> None:
 def answer(request: GpuMeasure) -> Outcome:
     """Build a candidate, check it and time it, or estimate its time. Return the outcome."""
     try:
-        artifact = _built(request.candidate, request.task.target)
+        artifact = _build(request.candidate, request.task.target)
         digest = hashlib.sha256(artifact.emit("ptx")).hexdigest()[:32]
         if request.check or request.on_gpu:
             wrong = _check(request, artifact)
             if wrong is not None:
                 return Outcome(Status.WRONG, why=wrong, digest=digest)
         if request.on_gpu:
-            return _timed(request, artifact, digest)
-        own, usual = (_estimate(func, request.task) for func in (request.candidate, request.baseline))
+            return _time(request, artifact, digest)
+        candidate_seconds, baseline_seconds = (
+            _estimate(func, request.task) for func in (request.candidate, request.baseline)
+        )
     except MlccError as exc:
         first = exc.diagnostics[0]
         return Outcome(Status.REFUSED, why=f"{first.code}: {first.message}")
-    if not math.isfinite(own):
-        return Outcome(Status.REFUSED, why="a block needs more than a multiprocessor has", digest=digest)
+    if not math.isfinite(candidate_seconds):
+        return Outcome(Status.REFUSED, why="a block needs more resources than a multiprocessor has", digest=digest)
     count = request.samples
-    return Outcome(Status.OK, (own,) * count, (own / usual,) * count, "by analysis", digest)
+    return Outcome(
+        Status.OK, (candidate_seconds,) * count, (candidate_seconds / baseline_seconds,) * count, "by analysis", digest
+    )
 
 
 @functools.lru_cache(maxsize=4)
-def _built(func: bytes, target: CudaTarget) -> Any:
-    """The artifact of a scheduled function alone."""
+def _build(func: bytes, target: CudaTarget) -> Any:
+    """Build the artifact of a scheduled function."""
     return build(IRModule({MAIN: unpacked(func).with_attr("global_symbol", MAIN)}), target, pipeline="")
 
 
@@ -101,7 +105,7 @@ def _built(func: bytes, target: CudaTarget) -> Any:
 def _estimate(func: bytes, task: TaskData) -> float:
     """Estimate the seconds of a call from the memory accesses of its first blocks."""
     facts = GpuFacts.of(task.target)
-    artifact = _built(func, task.target)
+    artifact = _build(func, task.target)
     kernels = artifact.launch.kernels
     device = CountingDevice(kernels, facts)
     load(artifact, device=device)[MAIN](*_arguments(task)[1])
@@ -119,7 +123,7 @@ def _estimate(func: bytes, task: TaskData) -> float:
 
 
 def _arguments(task: TaskData) -> tuple[tuple[Argument, ...], list[Any]]:
-    """The parameters of the function, and values for them."""
+    """Return the parameters of the function and random arguments."""
     arguments = arguments_of(unpacked(task.func), dict(task.sizes))
     memory = [np.zeros(size_of(a), np.uint8) for a in arguments]
     fill(memory, arguments, task.seed, Values.SIGNED)
@@ -137,18 +141,18 @@ def _shaped(memory: npt.NDArray[np.uint8], argument: Argument) -> Array:
 def _expected(task: TaskData) -> tuple[ErrorBound, list[Any]]:
     """Run the unscheduled function on the CPU. Return the error bound for results, and its arguments afterwards."""
     func = unpacked(task.func)
-    given = _arguments(task)[1]
-    called = func.with_attr("global_symbol", MAIN)
-    load(build(IRModule({MAIN: called}), "llvm{cpu=native}", 1, pipeline=""))[MAIN](*given)
-    return error_bound(func, dict(task.sizes)), given
+    values = _arguments(task)[1]
+    entry = func.with_attr("global_symbol", MAIN)
+    load(build(IRModule({MAIN: entry}), "llvm{cpu=native}", 1, pipeline=""))[MAIN](*values)
+    return error_bound(func, dict(task.sizes)), values
 
 
 def _check(request: GpuMeasure, artifact: Any) -> str | None:
     """Compare a candidate's results with the expected ones. Return a description of the first mismatch, or None."""
-    arguments, given = _arguments(request.task)
-    load(artifact, device=None if request.on_gpu else artifact.emulator(True))[MAIN](*given)
+    arguments, values = _arguments(request.task)
+    load(artifact, device=None if request.on_gpu else artifact.emulator(True))[MAIN](*values)
     bound, expected = _expected(request.task)
-    for argument, got, want in zip(arguments, given, expected, strict=True):
+    for argument, got, want in zip(arguments, values, expected, strict=True):
         if argument.written:
             flat = [np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (got, want)]
             mismatch = difference(flat[0], flat[1], argument.dtype, bound)
@@ -157,15 +161,15 @@ def _check(request: GpuMeasure, artifact: Any) -> str | None:
     return None
 
 
-def _timed(request: GpuMeasure, artifact: Any, digest: str) -> Outcome:
-    """Samples of a candidate and of the baseline in turn, by the clock of the GPU."""
+def _time(request: GpuMeasure, artifact: Any, digest: str) -> Outcome:
+    """Sample a candidate and the baseline alternately by the GPU's clock."""
     timers = []
-    for one in (_built(request.baseline, request.task.target), artifact):
-        timer = load(one).time_evaluator(MAIN, number=_NUMBER, repeat=1)
+    for one in (_build(request.baseline, request.task.target), artifact):
+        timer = load(one).time_evaluator(MAIN, number=_CALLS_PER_SAMPLE, repeat=1)
         timers.append((timer, _arguments(request.task)[1]))
     seconds, ratios = [], []
     for _ in range(request.samples):
-        usual, own = (statistics.median(timer(*given).times) for timer, given in timers)
-        seconds.append(own)
-        ratios.append(own / usual)
+        baseline_seconds, candidate_seconds = (statistics.median(timer(*given).times) for timer, given in timers)
+        seconds.append(candidate_seconds)
+        ratios.append(candidate_seconds / baseline_seconds)
     return Outcome(Status.OK, tuple(seconds), tuple(ratios), "", digest)

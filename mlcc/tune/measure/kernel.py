@@ -1,4 +1,4 @@
-"""Compiled kernels as plain data, which the building process passes to the running one."""
+"""Compiled kernels as plain data, passed from the compile process to the measuring process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Word = tuple[str, int]  # (BUFFER, number of the memory) or (VALUE, 64 bits)
 class Argument:
     """A parameter of a kernel: a tensor, or a scalar where `shape` is None.
 
-    `read` and `written` say what the kernel does to it; integers of a tensor that serve as indices stay under `below`.
-    `value` is that of a scalar.
+    `read` and `written` are the kernel's accesses to it; integers used as indices are drawn below `below`. `value` is
+    that of a scalar.
     """
 
     name: str

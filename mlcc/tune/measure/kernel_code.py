@@ -1,4 +1,4 @@
-"""Compile the kernel of one scheduled function, without the host code that an artifact has around it."""
+"""Compile the kernel of one scheduled function, without the host code of an artifact."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def build_kernel(
     Raises CompileError for functions that no build accepts, E1141 for those that only a whole program can run.
     """
     with deep_recursion(MIXED), uncollected():
-        return _built(func, recipe, known_kernel)
+        return _build(func, recipe, known_kernel)
 
 
 def arguments_of(func: tir.PrimFunc, sizes: Mapping[str, int]) -> tuple[Argument, ...]:
@@ -74,8 +74,8 @@ def arguments_of(func: tir.PrimFunc, sizes: Mapping[str, int]) -> tuple[Argument
     return tuple(arguments)
 
 
-def _built(func: tir.PrimFunc, recipe: Recipe, known_kernel: Callable[[str], Kernel | None]) -> Kernel:
-    functions, panels = _taken_apart(func, recipe)
+def _build(func: tir.PrimFunc, recipe: Recipe, known_kernel: Callable[[str], Kernel | None]) -> Kernel:
+    functions, panels = _split_packing(func, recipe)
     module = IRModule({name: one.with_attr("global_symbol", name) for name, one in functions.items()})
     passes = build_pipeline(module, recipe.target, recipe.level, "")
     lowered = run_passes(module, passes, target=recipe.target, verify_each=False, builds=True)
@@ -83,7 +83,7 @@ def _built(func: tir.PrimFunc, recipe: Recipe, known_kernel: Callable[[str], Ker
 
 
 @dataclass(frozen=True)
-class _Panels:
+class _PackedPanels:
     """The packed weights that `prepare` produces.
 
     `kept` and `constants` are positions: of the arguments that remain, and of those that `prepare` reads.
@@ -94,7 +94,7 @@ class _Panels:
     buffers: tuple[tir.Buffer, ...] = ()
 
 
-def _taken_apart(func: tir.PrimFunc, recipe: Recipe) -> tuple[dict[str, tir.PrimFunc], _Panels | None]:
+def _split_packing(func: tir.PrimFunc, recipe: Recipe) -> tuple[dict[str, tir.PrimFunc], _PackedPanels | None]:
     """Split off the packing of constant parameters, as a build does: the kernel and, if there is any, `prepare`."""
     uses = effects(func, certain=True)
     inputs = next(
@@ -105,7 +105,7 @@ def _taken_apart(func: tir.PrimFunc, recipe: Recipe) -> tuple[dict[str, tir.Prim
         return {MAIN: func}, None
     rest = split.rest(split.kept, split.packed, range(len(split.packed)))
     outputs = range(inputs, len(func.params))
-    panels = _Panels(
+    panels = _PackedPanels(
         (*split.kept, *(-1 - i for i in range(len(split.packed))), *outputs), split.constants, split.packed
     )
     return {MAIN: rest, PREPARE: split.prepare}, panels
@@ -129,11 +129,13 @@ class _Emission:
         self.ctx.least = Version(self.machine.cpu, self.machine.enabled, self.machine.function_attrs)
 
     def kernel(
-        self, func: tir.PrimFunc, panels: _Panels | None, known_kernel: Callable[[str], Kernel | None]
+        self, func: tir.PrimFunc, panels: _PackedPanels | None, known_kernel: Callable[[str], Kernel | None]
     ) -> Kernel:
         emitted = {name: self.ctx.kernel(name) for name in (MAIN, PREPARE) if name in self.functions}
         if self.ctx.packed:
-            raise CompileError(error("E1141", "the kernel calls packed functions, which are not there to measure"))
+            raise CompileError(
+                error("E1141", "the kernel calls packed functions, which are not available for measurements")
+            )
         units = self._units(emitted)
         digest = self._digest(units)
         known = known_kernel(digest)
@@ -150,7 +152,7 @@ class _Emission:
         return Kernel(digest, self._object(units), main, prepare, sizes)
 
     def _units(self, emitted: Mapping[str, EmittedKernel]) -> list[tuple[str, Code]]:
-        """The modules that LLVM gets, divided as a build divides them, with an entry behind each kernel."""
+        """Divide the module into LLVM units as a build does, with an entry after each kernel."""
         entries = {k.symbol: _entry_text(name, k) for name, k in emitted.items()}
         if self.natives.texts:
             return [("\n".join([self.text.text(), *entries.values()]), Code.LOOPS)]
@@ -219,7 +221,7 @@ def _compiled(text: str, code: Code, machine: Machine, level: int) -> bytes:
 def _entry_text(name: str, kernel: EmittedKernel) -> str:
     """The LLVM IR of `Entry.symbol`."""
     if kernel.signature.result is not None:
-        raise CompileError(error("E1141", "the kernel returns a value, and no tensor"))
+        raise CompileError(error("E1141", "the kernel returns a value instead of a tensor"))
     types = [type for type, _ in llvm_params(kernel.signature)]
     loads = "".join(
         f"  %at{i} = getelementptr i8, ptr %set, i64 {8 * i}\n  %p{i} = load {type}, ptr %at{i}, align 8\n"
@@ -255,14 +257,14 @@ end:
 
 
 def _symbol_values(func: tir.PrimFunc, sizes: Mapping[str, int]) -> dict[tir.Var, int]:
-    """The value of every variable that shapes, strides and offsets introduce. Raises CompileError E1141."""
+    """Return the values of all variables in shapes, strides and offsets. Raises CompileError E1141."""
     from mlcc.passes.lowering.symbols import symbols_of
 
     offsets = {b.elem_offset for b in func.buffers if b is not None}
     symbol_values = {}
     for symbol in symbols_of(func):
         if symbol.name not in sizes and symbol not in offsets:
-            help = "give it one: --size n=128"
+            help = f"pass one: --size {symbol.name}=128"
             raise CompileError(error("E1141", f"`{symbol.name}` has no value to measure with", symbol.span, help=help))
         symbol_values[symbol] = sizes.get(symbol.name, 0)
     return symbol_values | _scalars(func, sizes)
@@ -291,7 +293,7 @@ def _bits(var: tir.Var, sizes: Mapping[str, int]) -> int:
 
 
 def _number(expr: tir.Expr, values: Mapping[tir.Var, int], buffer: tir.Buffer | None) -> int:
-    """The value of an expression over sizes. Raises CompileError E1141."""
+    """Evaluate an expression over sizes. Raises CompileError E1141."""
     known = tir.const_int(expr)
     if known is not None:
         return known
@@ -310,7 +312,7 @@ def _bytes(buffer: tir.Buffer, values: Mapping[tir.Var, int]) -> int:
 
 
 def _index_limits(func: tir.PrimFunc) -> dict[tir.Buffer, tir.Expr]:
-    """The buffers of integers that are read within indices of other buffers, and the extents that these index."""
+    """Map the integer buffers whose elements index other buffers to the indexed extents."""
     from mlcc.ir.node import find
 
     extents: dict[tir.Buffer, tir.Expr] = {}

@@ -26,10 +26,10 @@ from mlcc.tune.measure.protocol import Answer, Limits, Measure, Prepare
 from mlcc.tune.measure.wire import packed
 
 _BUILDER, _ZYGOTE = "mlcc.tune.measure.builder", "mlcc.tune.measure.zygote"
-_KEPT = 256  # functions whose code is kept
-_MOST_SETS = 64
-_SAMPLES = 10  # in one process
-_WALL = 20  # seconds of wall time for one of CPU time: machines are shared
+_MAX_CACHED = 256  # cached kernels
+_MAX_SETS = 64
+_SAMPLES_PER_PROCESS = 10  # in one process
+_WALL_FACTOR = 20  # wall time limit per CPU time limit: machines are shared
 
 
 class LocalRunner(Closing):
@@ -52,8 +52,8 @@ class LocalRunner(Closing):
         self._builders = [Worker(_BUILDER, uses) for _ in range(max(jobs, 1))]
         self._zygote = Worker(_ZYGOTE, uses)
         self._prepared: tuple[Prepare, int] | None = None
-        self._built: OrderedDict[bytes, Built] = OrderedDict()
-        self._lock = threading.Lock()  # of what was built, which several threads ask for
+        self._cache: OrderedDict[bytes, Built] = OrderedDict()
+        self._lock = threading.Lock()  # guards the cache, which several threads use
         for worker in (self._zygote, *self._builders):
             worker.start()
 
@@ -62,21 +62,20 @@ class LocalRunner(Closing):
     ) -> list[Outcome]:
         """The outcomes of `candidates` in order; those with equal code are measured once.
 
-        Raises CompileError E1142 where there is nothing to compare with: the function or the baseline cannot be built
-        or run.
+        Raises CompileError E1142 if the function or the baseline cannot be built or run.
         """
         recipe = _recipe(task)
-        usual = self._kernel(baseline, recipe)
-        prepare = self._request(task, recipe, usual)
+        baseline_kernel = self._kernel(baseline, recipe)
+        prepare = self._request(task, recipe, baseline_kernel)
         known: dict[str, Outcome] = {}
         outcomes = []
-        for built in self._all_built(candidates, recipe, task.threads):
+        for built in self._build_all(candidates, recipe, task.threads):
             kernel = built.kernel
             if kernel is None:
                 outcomes.append(Outcome(_status_of_failure(built), why=built.why))
                 continue
             if kernel.digest not in known:
-                answer = self._sampled(prepare, usual, kernel, samples)
+                answer = self._sample(prepare, baseline_kernel, kernel, samples)
                 known[kernel.digest] = Outcome(
                     Status(answer.status), answer.seconds, answer.ratios, answer.why, kernel.digest
                 )
@@ -90,58 +89,58 @@ class LocalRunner(Closing):
 
     # ------------------------------------------------------------ building
 
-    def _all_built(self, funcs: Sequence[tir.PrimFunc], recipe: Recipe, threads: int) -> Iterator[Built]:
+    def _build_all(self, funcs: Sequence[tir.PrimFunc], recipe: Recipe, threads: int) -> Iterator[Built]:
         """Yield the code of functions in order.
 
         Compiles ahead if there are several builders, or more cores than the measured kernel's threads.
         """
         if len(funcs) < 2 or (len(self._builders) == 1 and threads >= host.num_cores()):
-            yield from (self._asked(Build(func, recipe, self._build_seconds)) for func in funcs)
+            yield from (self._ask_builder(Build(func, recipe, self._build_seconds)) for func in funcs)
             return
         with ThreadPoolExecutor(len(self._builders)) as pool:
             requests = [Build(func, recipe, self._build_seconds) for func in funcs]
-            yield from pool.map(self._asked, requests, range(len(requests)))
+            yield from pool.map(self._ask_builder, requests, range(len(requests)))
 
-    def _asked(self, request: Build | Judge, at: int = 0) -> Built:
+    def _ask_builder(self, request: Build | Judge, at: int = 0) -> Built:
         """Send a request to a builder unless its answer is cached. A builder that dies is the candidate's failure."""
         message = packed(request)
         with self._lock:
-            if message in self._built:
-                self._built.move_to_end(message)
-                return self._built[message]
+            if message in self._cache:
+                self._cache.move_to_end(message)
+                return self._cache[message]
         try:
-            answer = self._builders[at % len(self._builders)].ask(message, _WALL * request.seconds)
+            answer = self._builders[at % len(self._builders)].ask(message, _WALL_FACTOR * request.seconds)
             built: Built = pickle.loads(answer)  # noqa: S301 - of a process of ours
         except WorkerDied as exc:
-            built = Built(None, _death(exc))
+            built = Built(None, _describe_death(exc))
         with self._lock:
-            self._built[message] = built
-            if len(self._built) > _KEPT:
-                self._built.popitem(last=False)
+            self._cache[message] = built
+            if len(self._cache) > _MAX_CACHED:
+                self._cache.popitem(last=False)
         return built
 
     def _kernel(self, baseline: tir.PrimFunc, recipe: Recipe) -> Kernel:
-        built = self._asked(Build(baseline, recipe, self._build_seconds))
+        built = self._ask_builder(Build(baseline, recipe, self._build_seconds))
         if built.kernel is None:
-            raise CompileError(error("E1142", f"the schedule to compare with cannot be built: {built.why}"))
+            raise CompileError(error("E1142", f"the baseline schedule cannot be built: {built.why}"))
         return built.kernel
 
     # ------------------------------------------------------------ running
 
-    def _request(self, task: Task, recipe: Recipe, usual: Kernel) -> Prepare:
+    def _request(self, task: Task, recipe: Recipe, baseline_kernel: Kernel) -> Prepare:
         """Prepare a task's reference results: by the unscheduled function, or by the baseline if that times out."""
-        judge = self._asked(Judge(task.func, recipe, self._build_seconds))
+        judge = self._ask_builder(Judge(task.func, recipe, self._build_seconds))
         if judge.kernel is None:
             raise CompileError(error("E1142", f"the unscheduled function cannot be built: {judge.why}"))
         sets = self._sets(judge.arguments)
         prepare = Prepare(judge.arguments, judge.kernel, judge.bound, self._seed, task.threads, sets, self.limits)
-        if self._prepared is not None and self._prepared[0] in (prepare, replace(prepare, reference=usual)):
+        if self._prepared is not None and self._prepared[0] in (prepare, replace(prepare, reference=baseline_kernel)):
             return self._prepared[0]
         try:
-            answer = self._ready(prepare)
+            answer = self._prepare_zygote(prepare)
             if answer.status == Status.TIMEOUT.value:
-                prepare = replace(prepare, reference=usual)
-                answer = self._ready(prepare)
+                prepare = replace(prepare, reference=baseline_kernel)
+                answer = self._prepare_zygote(prepare)
         except WorkerDied as exc:
             answer = Answer(Status.CRASH.value, str(exc))
         if answer.status != Status.OK.value:
@@ -150,9 +149,9 @@ class LocalRunner(Closing):
 
     def _sets(self, arguments: Sequence[Argument]) -> int:
         size = sum(map(size_of, arguments))
-        return min(_MOST_SETS, math.ceil(2 * host.caches().l2 / max(size, 1)) + 1) if self._cold else 1
+        return min(_MAX_SETS, math.ceil(2 * host.caches().l2 / max(size, 1)) + 1) if self._cold else 1
 
-    def _ready(self, prepare: Prepare) -> Answer:
+    def _prepare_zygote(self, prepare: Prepare) -> Answer:
         """Let the zygote make arguments and reference results unless it has them. Retries once if it is killed."""
         self._zygote.start()
         if self._prepared == (prepare, self._zygote.started):
@@ -164,13 +163,12 @@ class LocalRunner(Closing):
         self._prepared = (prepare, self._zygote.started) if answer.status == Status.OK.value else None
         return answer
 
-    def _sampled(self, prepare: Prepare, usual: Kernel, kernel: Kernel, samples: int) -> Answer:
-        """Measure a candidate in one process after the other: where code and data happen to lie in one of them makes
-        all of its samples a little faster, or slower."""
+    def _sample(self, prepare: Prepare, baseline_kernel: Kernel, kernel: Kernel, samples: int) -> Answer:
+        """Measure a candidate in several processes in turn: the memory layout of a process biases its samples."""
         parts: list[Answer] = []
-        for begun in range(0, samples, _SAMPLES):
-            count = min(_SAMPLES, samples - begun)
-            part = self._timed(prepare, Measure(usual, kernel, count, self._least, limits=self.limits))
+        for first in range(0, samples, _SAMPLES_PER_PROCESS):
+            count = min(_SAMPLES_PER_PROCESS, samples - first)
+            part = self._time(prepare, Measure(baseline_kernel, kernel, count, self._least, limits=self.limits))
             if part.status != Status.OK.value:
                 return part
             parts.append(part)
@@ -179,20 +177,20 @@ class LocalRunner(Closing):
         seconds = tuple(s for part in parts for s in part.seconds)
         return Answer(Status.OK.value, "", seconds, tuple(r for part in parts for r in part.ratios))
 
-    def _timed(self, prepare: Prepare, request: Measure) -> Answer:
-        """Measure a candidate; twice, where the zygote was killed meanwhile."""
+    def _time(self, prepare: Prepare, request: Measure) -> Answer:
+        """Measure a candidate; retry once if the zygote was killed."""
         for _ in range(2):
             try:
-                answer = self._ready(prepare)
+                answer = self._prepare_zygote(prepare)
                 if answer.status != Status.OK.value:
                     return answer
                 return self._ask_zygote(request, (request.samples + 4) * request.limits.seconds)
             except WorkerDied as exc:
                 died = exc
-        return Answer(Status.CRASH.value, f"the process that measures: {died}")
+        return Answer(Status.CRASH.value, f"the measuring process failed: {died}")
 
     def _ask_zygote(self, request: Prepare | Measure, seconds: float) -> Answer:
-        answer: Answer = pickle.loads(self._zygote.ask(pickle.dumps(request), _WALL * seconds))  # noqa: S301 - as above
+        answer: Answer = pickle.loads(self._zygote.ask(pickle.dumps(request), _WALL_FACTOR * seconds))  # noqa: S301 - as above
         return answer
 
 
@@ -201,16 +199,20 @@ def _recipe(task: Task) -> Recipe:
 
 
 def _status_of_failure(built: Built) -> Status:
-    return {_TOO_LONG: Status.TIMEOUT}.get(
-        built.why, Status.CRASH if built.why.startswith(_GAVE_UP) else Status.REFUSED
+    return {_BUILD_TIMEOUT: Status.TIMEOUT}.get(
+        built.why, Status.CRASH if built.why.startswith(_BUILDER_DIED) else Status.REFUSED
     )
 
 
-_TOO_LONG, _GAVE_UP = "LLVM takes too much CPU time", "LLVM gave up"
+_BUILD_TIMEOUT, _BUILDER_DIED = "LLVM takes too much CPU time", "LLVM gave up"
 
 
-def _death(exc: WorkerDied) -> str:
+def _describe_death(exc: WorkerDied) -> str:
     """Return a description of a builder's death: timeout, signal or exit code."""
     if exc.is_timeout or exc.code is None:
-        return _TOO_LONG
-    return f"{_GAVE_UP}: {signal.Signals(-exc.code).name}" if exc.code < 0 else f"{_GAVE_UP}: exit code {exc.code}"
+        return _BUILD_TIMEOUT
+    return (
+        f"{_BUILDER_DIED}: {signal.Signals(-exc.code).name}"
+        if exc.code < 0
+        else f"{_BUILDER_DIED}: exit code {exc.code}"
+    )

@@ -12,8 +12,8 @@ from mlcc.runtime.image import PAGE, READ, protect
 
 ALIGNMENT = 64
 GUARD = 16 * PAGE
-_SLACK = 0xA5  # fills what lies between the guard pages beside the tensor
-_SPOILT, _MOST_SPOILT = 0xFF, 1 << 26  # NaN as a float, -1 as an integer; bytes of that at most
+_SLACK_FILL = 0xA5  # fills the slack between the tensor and the guard pages
+_POISON, _MAX_POISONED = 0xFF, 1 << 26  # NaN as a float, -1 as an integer; the limit is in bytes
 
 
 class Guarded:
@@ -39,17 +39,17 @@ class Guarded:
         behind = np.frombuffer(self._pages, np.uint8, GUARD + inside - self.start - size, self.start + size)
         self._slack = (before, behind)
         for part in self._slack:
-            part[:] = _SLACK
+            part[:] = _SLACK_FILL
         protect(base, GUARD, 0)
         protect(base + GUARD + inside, GUARD, 0)
 
     def is_intact(self) -> bool:
         """Return True if the slack around the tensor still has its fill pattern: no out-of-bounds write."""
-        return all(bool((part == _SLACK).all()) for part in self._slack)
+        return all(bool((part == _SLACK_FILL).all()) for part in self._slack)
 
     def spoil(self) -> None:
         """Poison the memory with NaN (-1 for integers): fresh pages are zero and would hide uninitialized reads."""
-        self.bytes[:_MOST_SPOILT] = _SPOILT
+        self.bytes[:_MAX_POISONED] = _POISON
 
     def make_read_only(self) -> None:
         protect(self.bounds[0], self.bounds[1] - self.bounds[0], READ)

@@ -1,4 +1,4 @@
-"""Messages over pipes: bytes behind their length."""
+"""Length-prefixed messages over pipes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def send(handle: int, data: bytes) -> None:
-    """Write a message. Raises OSError, BrokenPipeError where nobody reads."""
+    """Write a message. Raises OSError, such as BrokenPipeError without a reader."""
     for part in (_LENGTH.pack(len(data)), data):
         view = memoryview(part)
         while view:
@@ -17,7 +17,7 @@ def send(handle: int, data: bytes) -> None:
 
 
 def receive(handle: int) -> bytes | None:
-    """The next message; None at the end of the pipe."""
+    """Read the next message, None at the end of the pipe."""
     head = _exactly(handle, _LENGTH.size)
     return None if head is None else _exactly(handle, _LENGTH.unpack(head)[0])
 

@@ -1,4 +1,4 @@
-"""Worker processes: started when first asked, asked one thing at a time, killed where they fail, and started again."""
+"""Worker processes: started lazily, given one request at a time, and restarted after failures."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import threading
 from mlcc.tune.measure.pipes import receive, send
 
 _CODE = "import sys; sys.path[:] = {path!r}; from {module} import main; main({reading}, {writing})"
-# threads that libraries start are lost in forked processes, and take time from what is measured
+# threads of libraries do not survive fork and disturb measurements
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 class WorkerDied(Exception):
-    """A worker ended instead of answering; `code` is how (`subprocess`'s), None if it was killed for its silence."""
+    """Raised if a worker ended instead of answering; `code` is its exit code, None if it was killed by the timeout."""
 
     def __init__(self, code: int | None) -> None:
         super().__init__(f"the process ended with {code}" if code is not None else "the process did not answer")
@@ -58,7 +58,7 @@ class Worker:
                 self._start()
 
     def ask(self, message: bytes, seconds: float) -> bytes:
-        """The answer to a message. Raises WorkerDied where none comes within `seconds` of wall time."""
+        """Send a message and return the answer. Raises WorkerDied without an answer within `seconds` of wall time."""
         with self._lock:
             self.start()
             self._left -= 1
@@ -68,7 +68,7 @@ class Worker:
                 answer = receive(self._reading) if self._answers_within(seconds) else None
             except OSError:
                 answer = None
-            except BaseException:  # interrupted: its answer would be taken for that to the next message
+            except BaseException:  # interrupted: a late answer would be taken for that to the next message
                 self.close()
                 raise
             if answer is not None:

@@ -1,4 +1,4 @@
-"""Requests to the process that runs candidates, and its answers: plain data, that know nothing of the compiler."""
+"""Requests to the measuring process and its answers: plain data, independent of the compiler."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Make `sets` sets of arguments from a seed, and the results that `reference` computes from them.
+    """Create `sets` sets of arguments from a seed, and the reference results by `reference`.
 
-    Calls that are timed take the sets in turn: with more bytes than the caches hold, they find nothing there.
+    Timed calls rotate through the sets: if these exceed the caches, every call starts with cold caches.
     """
 
     arguments: tuple[Argument, ...]
@@ -38,9 +38,9 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Check a kernel, and time it beside another: `samples` samples of each, of rounds of `least` seconds or more.
+    """Check a kernel and time it beside a baseline: `samples` samples of each, in rounds of at least `least` seconds.
 
-    A kernel that was more than `give_up` times slower in two rounds gets no more of them.
+    Sampling stops if the kernel was more than `give_up` times slower in two rounds.
     """
 
     baseline: Kernel

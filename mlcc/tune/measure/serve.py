@@ -15,10 +15,11 @@ from mlcc.tune.measure.wire import unpacked
 
 
 def serve(reading: int, writing: int, answer: Callable[[Any], Any]) -> None:
-    """Answer requests, each within its `seconds` of CPU time (SIGPROF ends the process then), until the pipe ends;
-    then end at once, in the midst of work as well."""
+    """Answer requests until the pipe ends, then exit at once, even during a request.
+
+    SIGPROF ends the process if a request takes more than its `seconds` of CPU time."""
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(reading, requests.put), daemon=True).start()
+    threading.Thread(target=_read_requests, args=(reading, requests.put), daemon=True).start()
     while True:
         request = unpacked(requests.get())
         signal.setitimer(signal.ITIMER_PROF, request.seconds)
@@ -27,7 +28,7 @@ def serve(reading: int, writing: int, answer: Callable[[Any], Any]) -> None:
         send(writing, pickle.dumps(response))
 
 
-def _listen(reading: int, take: Callable[[bytes], None]) -> None:
+def _read_requests(reading: int, take: Callable[[bytes], None]) -> None:
     while (message := receive(reading)) is not None:
         take(message)
     os._exit(0)

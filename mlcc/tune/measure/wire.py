@@ -1,4 +1,4 @@
-"""IR nodes as bytes, for processes of one user that started one another."""
+"""Serialization of IR nodes between processes of one user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mlcc.recursion import deep_recursion
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles IR nodes by their fields, without the places of the text that they came from."""
+    """Pickles IR nodes by their fields, without source spans."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Node):
@@ -20,7 +20,7 @@ class _Pickler(pickle.Pickler):
 
 
 def packed(value: Any) -> bytes:
-    """A value of plain data and IR nodes as bytes; what is one node in it stays one."""
+    """Serialize plain data and IR nodes; shared nodes stay shared."""
     buffer = io.BytesIO()
     with deep_recursion():
         _Pickler(buffer, 5).dump(value)
@@ -28,6 +28,6 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(data: bytes) -> Any:
-    """The value of `packed` bytes, which must come from a process of this program."""
+    """Deserialize `packed` bytes, which must come from a trusted process of this program."""
     with deep_recursion():
         return pickle.loads(data)  # noqa: S301

@@ -1,7 +1,7 @@
-"""The zygote, from which candidates' processes are forked: single-threaded, with arguments and baseline loaded.
+"""The zygote: a single-threaded process with arguments and baseline loaded, which forks a child per candidate.
 
-It runs no candidate itself. It ends when the tuner closes its pipe, also because the tuner was killed; its children
-end with it.
+It runs no candidate itself. It ends with its children when the pipe from the tuner closes, also if the tuner was
+killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mlcc.tune.measure.memory import Guarded, apart
 from mlcc.tune.measure.pipes import receive, send
 from mlcc.tune.measure.protocol import Answer, Limits, Measure, Prepare
 
-_INFINITE = 0.01  # share of results that are no finite numbers from which on other arguments are tried
+_MAX_INFINITE_SHARE = 0.01  # share of non-finite results from which on other arguments are tried
 OK, WRONG = "ok", "wrong"
 
 
@@ -34,7 +34,7 @@ def main(reading: int, writing: int) -> None:
     while (message := receive(reading)) is not None:
         try:
             answer = zygote.answer(pickle.loads(message))  # noqa: S301 - of the tuner, our parent
-        except Exception as exc:  # noqa: BLE001 - the tuner is told
+        except Exception as exc:  # noqa: BLE001 - reported to the tuner
             answer = Answer("crash", f"{type(exc).__name__}: {exc}")
         send(writing, pickle.dumps(answer))
 
@@ -64,30 +64,32 @@ class Zygote:
 
     def _prepare(self, request: Prepare) -> dict[str, Any]:
         self._arguments = request.arguments
-        self._tight, self._timed, self._shared = [], [], []  # of another task: there may be no room for both
+        self._tight, self._timed, self._shared = [], [], []  # free the memory of the previous task first
         sizes = [size_of(argument) for argument in request.arguments]
         self._tight = [Guarded(size, tight=True) for size in sizes]
         self._timed = [apart(sizes) for _ in range(request.sets)]
         written = [argument.written for argument in request.arguments]
         self._shared = [Guarded(n, tight=True, shared=True) if w else None for n, w in zip(sizes, written, strict=True)]
         reference = self._load(request.reference)
-        outcome = self._computed(request, reference, Values.SIGNED)
-        if outcome["status"] == OK and outcome["infinite"] > _INFINITE:
-            other = self._computed(request, reference, Values.POSITIVE)
+        outcome = self._compute_reference(request, reference, Values.SIGNED)
+        if outcome["status"] == OK and outcome["infinite"] > _MAX_INFINITE_SHARE:
+            other = self._compute_reference(request, reference, Values.POSITIVE)
             is_better = other["status"] == OK and other["infinite"] < outcome["infinite"]
-            outcome = other if is_better else self._computed(request, reference, Values.SIGNED)
-        elif outcome["status"] == WRONG:  # an index that lies outside, or an assertion
-            outcome = self._computed(request, reference, Values.ZERO)
+            outcome = other if is_better else self._compute_reference(request, reference, Values.SIGNED)
+        elif outcome["status"] == WRONG:  # an index out of bounds, or a failed assertion
+            outcome = self._compute_reference(request, reference, Values.ZERO)
         for memory, argument in zip(self._tight, request.arguments, strict=True):
             if not argument.written:
                 memory.make_read_only()
         return outcome
 
-    def _computed(self, request: Prepare, reference: Loaded, values: Values) -> dict[str, Any]:
-        """Make arguments, and have a child compute the results."""
+    def _compute_reference(self, request: Prepare, reference: Loaded, values: Values) -> dict[str, Any]:
+        """Fill the arguments, and compute the reference results in a child."""
         for memory in (self._tight, *self._timed):
             fill([one.bytes for one in memory], request.arguments, request.seed, values)
-        return self._forked(lambda: child.compute(reference, self._tight, request, self._expected), request.limits)
+        return self._run_in_child(
+            lambda: child.compute(reference, self._tight, request, self._expected), request.limits
+        )
 
     @property
     def _expected(self) -> list[Bytes | None]:
@@ -98,7 +100,7 @@ class Zygote:
         if prepared is None:
             return {"status": "crash", "why": "there are no arguments"}
         baseline = self._load(request.baseline)
-        return self._forked(
+        return self._run_in_child(
             lambda: child.check_and_time(request, prepared, baseline, self._tight, self._expected, self._timed),
             request.limits,
         )
@@ -108,8 +110,8 @@ class Zygote:
             self._loaded[kernel.digest] = Loaded(kernel)
         return self._loaded[kernel.digest]
 
-    def _named(self, address: int) -> str | None:
-        """The tensor that an address lies in, or near."""
+    def _tensor_at(self, address: int) -> str | None:
+        """Return the name of the tensor in or near which an address lies."""
         names = [argument.name for argument in self._arguments]
         for memory in (self._tight, *self._timed):
             for name, one in zip(names, memory, strict=True):
@@ -119,41 +121,41 @@ class Zygote:
 
     # ------------------------------------------------------------ children
 
-    def _forked(self, job: Callable[[], dict[str, Any]], limits: Limits) -> dict[str, Any]:
-        """The outcome of a job in a child process. Raises SystemExit once the tuner is gone."""
+    def _run_in_child(self, job: Callable[[], dict[str, Any]], limits: Limits) -> dict[str, Any]:
+        """Run a job in a child process. Return its outcome. Raises SystemExit if the tuner has ended."""
         reading, writing = os.pipe()
         own = os.getpid()
         pid = os.fork()
         if pid == 0:
             os.close(reading)
             os.close(self._reading)
-            child.run_apart(job, self._named, limits, writing, own)
+            child.run_apart(job, self._tensor_at, limits, writing, own)
         os.close(writing)
         try:
-            said, is_stuck = self._listen(pid, reading, limits.silence)
+            reply, is_stuck = self._listen(pid, reading, limits.silence)
         finally:
             os.close(reading)
-            _end(pid)
+            _kill(pid)
             _, status, _ = os.wait4(pid, 0)
-        if said:
-            outcome: dict[str, Any] = json.loads(said)
+        if reply:
+            outcome: dict[str, Any] = json.loads(reply)
             return outcome
-        return _ended(os.waitstatus_to_exitcode(status), is_stuck)
+        return _exit_outcome(os.waitstatus_to_exitcode(status), is_stuck)
 
     def _listen(self, pid: int, reading: int, silence: float) -> tuple[bytes, bool]:
-        """The line that a child writes before it ends, and whether it came to hang."""
+        """Read the line that a child writes before it ends. Return it, and whether the child hung."""
         poll = select.poll()
         poll.register(reading, select.POLLIN)
-        poll.register(self._reading, 0)  # its end alone
-        said, used, since = b"", -1, time.monotonic()
+        poll.register(self._reading, 0)  # for its end only
+        reply, used, since = b"", -1, time.monotonic()
         while True:
             for handle, event in poll.poll(1000):
                 if handle == self._reading and event:
                     raise SystemExit
                 part = os.read(reading, 1 << 16)
                 if not part or part.endswith(b"\n"):
-                    return said + part, False
-                said += part
+                    return reply + part, False
+                reply += part
             now = _cpu_ticks(pid)
             if now != used:
                 used, since = now, time.monotonic()
@@ -161,7 +163,7 @@ class Zygote:
                 return b"", True
 
 
-def _end(pid: int) -> None:
+def _kill(pid: int) -> None:
     """Kill a child, and whatever it started."""
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -178,8 +180,8 @@ def _cpu_ticks(pid: int) -> int:
         return -1
 
 
-def _ended(code: int, is_stuck: bool) -> dict[str, Any]:
-    """The outcome of a child that ended without a word."""
+def _exit_outcome(code: int, is_stuck: bool) -> dict[str, Any]:
+    """Return the outcome of a child that ended without reporting one."""
     if is_stuck:
         return {"status": "timeout", "why": "it hangs: it used no more CPU time"}
     if -code in (signal.SIGPROF, signal.SIGXCPU):

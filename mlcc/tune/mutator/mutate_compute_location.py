@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MutateComputeLocation(Mutator):
-    """Moves a stage to another of the places that `sample_compute_location` had. TVM: `MutateComputeLocation`."""
+    """Moves a stage to another legal location of `sample_compute_location`. TVM: `MutateComputeLocation`."""
 
     def __init__(self) -> None:
         self._context: TuneContext | None = None
@@ -29,13 +29,13 @@ class MutateComputeLocation(Mutator):
         sampled = [i for i in trace.insts if i.name == "sample_compute_location"]
         while sampled:
             inst = sampled.pop(random.below(len(sampled)))
-            places = [place for place in self._places(trace, inst) if place != inst.decision]
+            places = [place for place in self._locations(trace, inst) if place != inst.decision]
             if places:
                 return trace.with_decision(inst, places[random.below(len(places))])
         return None
 
-    def _places(self, trace: Trace, inst: Instruction) -> list[int]:
-        """The decisions that the step may take, after the steps before it."""
+    def _locations(self, trace: Trace, inst: Instruction) -> list[int]:
+        """Return the legal decisions of the step, by a replay of the steps before it."""
         assert self._context is not None, "a mutator is initialized with a context"
         at = next(n for n, other in enumerate(trace.insts) if other is inst)
         try:

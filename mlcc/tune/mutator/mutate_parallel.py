@@ -41,7 +41,7 @@ class MutateParallel(Mutator):
         if not marks:
             return None
         mark = marks[random.below(len(marks))]
-        plans = self._plans(trace, mark)
+        plans = self._other_bounds(trace, mark)
         if not plans:
             return None
         limit = plans[random.below(len(plans))]
@@ -49,7 +49,7 @@ class MutateParallel(Mutator):
         other = Instruction(mark.name, arguments, mark.rest, mark.outputs, mark.single)
         return Trace(other if inst is mark else inst for inst in trace.without_postproc())
 
-    def _plans(self, trace: Trace, mark: Instruction) -> list[int]:
+    def _other_bounds(self, trace: Trace, mark: Instruction) -> list[int]:
         """Return one bound for each choice of loops to fuse, other than the current one."""
         assert self._context is not None, "a mutator is initialized with a context"
         most = self._context.facts.num_cores * self.max_jobs_per_core
@@ -63,8 +63,8 @@ class MutateParallel(Mutator):
         products = _products(ref.tree, ref.block, most)
         limits: dict[tuple[int, ...], int] = {}
         for limit in dict.fromkeys(p for of_block in products for p in of_block if p <= most):
-            limits[_fused(products, limit)] = limit
-        limits.pop(_fused(products, int(mark.arguments["ann_val"])), None)
+            limits[_fused_loops(products, limit)] = limit
+        limits.pop(_fused_loops(products, int(mark.arguments["ann_val"])), None)
         return [limits[plan] for plan in sorted(limits)]
 
 
@@ -87,7 +87,7 @@ def _products(tree: Tree, root: tir.Block, most: int) -> list[list[int]]:
     return products
 
 
-def _fused(products: Sequence[Sequence[int]], limit: int) -> tuple[int, ...]:
+def _fused_loops(products: Sequence[Sequence[int]], limit: int) -> tuple[int, ...]:
     """Return the number of loops that the bound fuses, for each block."""
     counts = []
     for of_block in products:

@@ -13,7 +13,7 @@ _FETCH = "meta_schedule.cooperative_fetch"
 
 
 class MutateTileSize(Mutator):
-    """Moves a factor between two levels of a sampled tiling, or changes how many elements threads load at a time. TVM:
+    """Moves a factor between two levels of a sampled tiling, or changes a vector width of cooperative loads. TVM:
     `MutateTileSize`."""
 
     def mutate(self, trace: Trace, random: Engine) -> Trace | None:
@@ -23,7 +23,7 @@ class MutateTileSize(Mutator):
             return None
         chosen = random.below(len(tilings) + len(widths))
         if chosen < len(tilings):
-            return _moved(trace, tilings[chosen], random)
+            return _move_factor(trace, tilings[chosen], random)
         return another_category(trace, widths[chosen - len(tilings)], random)
 
 
@@ -31,7 +31,7 @@ def _is_tiling(inst: Instruction) -> bool:
     return inst.decision is not None and len(inst.decision) >= 2 and math.prod(inst.decision) >= 2
 
 
-def _moved(trace: Trace, inst: Instruction, random: Engine) -> Trace | None:
+def _move_factor(trace: Trace, inst: Instruction, random: Engine) -> Trace | None:
     tiles = list(inst.decision)
     limit = inst.arguments["max_innermost_factor"]
     last = len(tiles) - 1

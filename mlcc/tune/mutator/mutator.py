@@ -20,7 +20,7 @@ class Mutator(Part):
 
     @staticmethod
     def create(kind: str) -> dict[Mutator, float]:
-        """The mutators of a kind of target (`ScheduleRule.create` has the kinds), and how likely each is.
+        """Return the mutators of a kind of target (see `ScheduleRule.create`) with their probabilities.
 
         Raises ValueError for other kinds.
         """

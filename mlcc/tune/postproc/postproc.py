@@ -22,7 +22,7 @@ class Postproc(Part):
 
     @staticmethod
     def create(kind: str) -> list[Postproc]:
-        """The postprocessors that targets of a kind have by default (`ScheduleRule.create` has the kinds).
+        """Return the default postprocessors of a kind of target (see `ScheduleRule.create`).
 
         Raises ValueError for other kinds.
         """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mlcc.tune.tune_context import TuneContext
 
 _KEY = "meta_schedule.cooperative_fetch"
-_WIDEST = 4  # bytes of elements that are loaded in vectors
+_WIDEST = 4  # bytes of an element up to which loads are vectorized
 
 
 class RewriteCooperativeFetch(Postproc):

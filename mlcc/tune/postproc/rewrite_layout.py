@@ -15,13 +15,12 @@ from mlcc.tune.postproc.postproc import Postproc
 from mlcc.tune.postproc.suggest_index_map import suggest_index_map
 from mlcc.tune.schedule_rule.analysis import plain
 
-_Reading = tuple[tir.Block, int, tir.IndexMap]  # a block, which of its reads, and the layout that suits it
+_ReadLayout = tuple[tir.Block, int, tir.IndexMap]  # a block, the index of its read, and the suggested layout
 
 
 class RewriteLayout(Postproc):
-    """Gives buffers that the function calls free in their layout (`layout_free_buffers`, `layout_free_placeholders`)
-    the layout of their reader, in a copy whose block is marked `meta_schedule.layout_rewrite_preproc`. TVM:
-    `RewriteLayout`."""
+    """Converts layout-free buffers (`layout_free_buffers`, `layout_free_placeholders`) to their reader's layout, by a
+    copy block with the annotation `meta_schedule.layout_rewrite_preproc`. TVM: `RewriteLayout`."""
 
     def apply(self, sch: Schedule) -> bool:
         for name in functions(sch):
@@ -42,7 +41,7 @@ def _free_buffers(func: tir.PrimFunc) -> list[tir.Buffer]:
 def _rewrite(sch: Schedule, name: str, buffer: tir.Buffer) -> None:
     chain = _copies(sch.state.func(name), buffer)
     if not chain:
-        reading = _reading(sch.state.tree(name), buffer)
+        reading = _suggested_read_layout(sch.state.tree(name), buffer)
         if reading is not None:
             block, index, layout = reading
             reader = sch.get_block(block.name, name)
@@ -50,7 +49,7 @@ def _rewrite(sch: Schedule, name: str, buffer: tir.Buffer) -> None:
             sch.transform_layout(reader, ("read", index), layout, None)
         return
     last = sch.get(sch.get_block(chain[-1], name))
-    reading = _reading(sch.state.tree(name), last.writes[0].buffer)
+    reading = _suggested_read_layout(sch.state.tree(name), last.writes[0].buffer)
     if reading is None:
         return
     block, index, layout = reading
@@ -77,9 +76,9 @@ def _copies(func: tir.PrimFunc, buffer: tir.Buffer) -> list[str]:
     return copies
 
 
-def _reading(tree: Tree, buffer: tir.Buffer) -> _Reading | None:
+def _suggested_read_layout(tree: Tree, buffer: tir.Buffer) -> _ReadLayout | None:
     """Return the last block that loads the buffer, with the layout that its loops suggest; None if there is none."""
-    reading: _Reading | None = None
+    reading: _ReadLayout | None = None
     analyzer = Analyzer()
     for realize in tree.realizes:
         block = realize.block

@@ -22,7 +22,7 @@ _KEYS = ("parallel", "vectorize", "unroll_explicit", "unroll_implicit")
 
 
 @dataclass(frozen=True, slots=True)
-class _Marks:
+class _Annotations:
     """The values of the annotations, None for an absent one."""
 
     parallel: int | None
@@ -43,12 +43,12 @@ class RewriteParallelVectorizeUnroll(Postproc):
 
     def apply(self, sch: Schedule) -> bool:
         for name in functions(sch):
-            marks = _marks(root_of(sch, name))
+            marks = _annotations(root_of(sch, name))
             if marks is not None:
                 self._function(sch, name, marks)
         return True
 
-    def _function(self, sch: Schedule, name: str, marks: _Marks) -> None:
+    def _function(self, sch: Schedule, name: str, marks: _Annotations) -> None:
         root = sch.get_block(root_of(sch, name).name, name)
         for key in _KEYS:
             if getattr(marks, key) is not None:
@@ -58,8 +58,8 @@ class RewriteParallelVectorizeUnroll(Postproc):
             if loops:
                 self._block(sch, block, loops, marks)
 
-    def _block(self, sch: Schedule, block: BlockRV, loops: list[LoopRV], marks: _Marks) -> None:
-        outer, inner = _counts(block_of(sch, block), marks)
+    def _block(self, sch: Schedule, block: BlockRV, loops: list[LoopRV], marks: _Annotations) -> None:
+        outer, inner = _fusion_depths(block_of(sch, block), marks)
         first = loops[0]
         if outer == inner == len(loops):
             first, lanes = sch.split(sch.fuse(*loops), factors=[None, marks.vectorize])
@@ -79,14 +79,14 @@ class RewriteParallelVectorizeUnroll(Postproc):
             sch.annotate(first, "pragma_unroll_explicit", int(marks.unroll_explicit is not None))
 
 
-def _marks(root: tir.Block) -> _Marks | None:
+def _annotations(root: tir.Block) -> _Annotations | None:
     values = {key: plain(root.annotations.get(f"meta_schedule.{key}")) for key in _KEYS}
-    marks = _Marks(**{key: value if isinstance(value, int) else None for key, value in values.items()})
-    return None if marks == _Marks(None, None, None, None) else marks
+    marks = _Annotations(**{key: value if isinstance(value, int) else None for key, value in values.items()})
+    return None if marks == _Annotations(None, None, None, None) else marks
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
+class _LoopInfo:
     """Properties of a loop: `extent` is None if not constant.
 
     `free`: no thread binding and no annotations; `alone`: its body is a single statement.
@@ -98,69 +98,69 @@ class _Loop:
     alone: bool
 
 
-def _counts(ref: BlockRef, marks: _Marks) -> tuple[int, int]:
+def _fusion_depths(ref: BlockRef, marks: _Annotations) -> tuple[int, int]:
     """Return the number of outer loops to fuse and parallelize, and of inner loops to fuse and vectorize; -1: none."""
     nest = ref.tree.loops_above(ref.block)
-    loops = [_loop(ref.tree, loop) for loop in nest]
-    most = _most_contiguous(ref, nest)
-    outer = -1 if marks.parallel is None else _outer(loops, marks.parallel)
-    inner = -1 if marks.vectorize is None else _inner(loops, marks.vectorize, most)
+    loops = [_loop_info(ref.tree, loop) for loop in nest]
+    limit = _contiguous_depth(ref, nest)
+    outer = -1 if marks.parallel is None else _parallel_depth(loops, marks.parallel)
+    inner = -1 if marks.vectorize is None else _vector_depth(loops, marks.vectorize, limit)
     if outer != -1 and inner != -1:
         rewritable = all(x.free and x.spatial and x.alone and x.extent is not None for x in loops)
-        if rewritable and most == len(loops):
+        if rewritable and limit == len(loops):
             return len(loops), len(loops)
         outer = min(outer, len(loops) - inner)
     return outer, inner
 
 
-def _loop(tree: Tree, loop: tir.For) -> _Loop:
+def _loop_info(tree: Tree, loop: tir.For) -> _LoopInfo:
     free = loop.kind is not ForKind.THREAD_BINDING and not loop.annotations
     spatial = loop_iter_kind(tree, loop) is IterKind.SPATIAL
-    return _Loop(tir.const_int(loop.extent), spatial, free, len(loop.body) == 1)
+    return _LoopInfo(tir.const_int(loop.extent), spatial, free, len(loop.body) == 1)
 
 
-def _outer(loops: Sequence[_Loop], most: int) -> int:
+def _parallel_depth(loops: Sequence[_LoopInfo], limit: int) -> int:
     count, product = 0, 1
     for loop in loops:
         if not loop.spatial or not loop.free or loop.extent is None:
             break
         count += 1
         product *= loop.extent
-        if product > most or not loop.alone:
+        if product > limit or not loop.alone:
             break
     return -1 if product == 1 else count
 
 
-def _inner(loops: Sequence[_Loop], most: int, contiguous: int) -> int:
+def _vector_depth(loops: Sequence[_LoopInfo], limit: int, contiguous: int) -> int:
     count, product = 0, 1
     for loop in reversed(loops):
         if count >= contiguous or not (loop.spatial and loop.free and loop.alone) or loop.extent is None:
             break
         product *= loop.extent
-        if product > most:
+        if product > limit:
             break
         count += 1
     return -1 if product == 1 else count
 
 
-# ---------------------------------------------------------------- neighbours in memory
+# ---------------------------------------------------------------- contiguity
 
 
-def _most_contiguous(ref: BlockRef, nest: Sequence[tir.For]) -> int:
+def _contiguous_depth(ref: BlockRef, nest: Sequence[tir.For]) -> int:
     """Return the number of inner loops whose fusion accesses every buffer of the block contiguously."""
     values = bindings(ref.realize)
     analyzer = Analyzer()
-    most = 1 << 31
+    limit = 1 << 31
     for region in (*ref.block.reads, *ref.block.writes):
         indices = [analyzer.simplify(substitute(span.min, values)) for span in region.region]
         strides = [_stride(loop.var, indices, region.buffer) for loop in nest]
         if None in strides:
             return 0
-        most = min(most, _contiguous([s or 0 for s in strides], nest))
-    return most
+        limit = min(limit, _contiguous_loops([s or 0 for s in strides], nest))
+    return limit
 
 
-def _contiguous(strides: Sequence[int], nest: Sequence[tir.For]) -> int:
+def _contiguous_loops(strides: Sequence[int], nest: Sequence[tir.For]) -> int:
     count, last = 0, -1
     for at in reversed(range(len(strides))):
         if strides[at] == 0:

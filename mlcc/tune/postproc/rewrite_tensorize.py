@@ -13,9 +13,9 @@ _KEY = "meta_schedule.auto_tensorize"
 
 
 class RewriteTensorize(Postproc):
-    """Tensorizes the blocks with `meta_schedule.auto_tensorize`; one that does not fit after all stays plain loops.
+    """Tensorizes blocks with `meta_schedule.auto_tensorize`; a block that does not match keeps its loops.
 
-    With `vectorize_init_loop` the inits of such blocks, which have the annotation without a name, run in vectors. TVM:
+    With `vectorize_init_loop` the inits of such blocks, whose annotation is empty, are vectorized. TVM:
     `RewriteTensorize`.
     """
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class RewriteUnboundBlock(Postproc):
-    """Binds every block that is not in loops of both blocks and threads, to `max_threadblocks` blocks at most. TVM:
+    """Binds every block that lacks a thread block or thread loop, to at most `max_threadblocks` thread blocks. TVM:
     `RewriteUnboundBlock`."""
 
     def __init__(self, max_threadblocks: int = 256) -> None:

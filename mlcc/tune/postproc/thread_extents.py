@@ -16,8 +16,8 @@ def launches(steps: Sequence[Instruction], most_virtual: int) -> bool:
 
     Also True where the steps do not determine the extents.
     """
-    values: dict[Any, int | None] = {}  # of decisions, and of the extents of loops
-    blocks: dict[Any, Any] = {}  # whose loops they are
+    values: dict[Any, int | None] = {}  # decisions and loop extents
+    blocks: dict[Any, Any] = {}  # by loop
     threads: dict[Any, dict[str, int | None]] = {}
     limits: dict[Any, dict[str, int]] = {}
     for inst in steps:
@@ -30,7 +30,9 @@ def launches(steps: Sequence[Instruction], most_virtual: int) -> bool:
             case "get_loops":
                 blocks.update(dict.fromkeys(outputs, given["block"]))
             case "split":
-                values.update((loop, _value(f, values)) for loop, f in zip(outputs, given["factors"], strict=True))
+                values.update(
+                    (loop, _factor_extent(f, values)) for loop, f in zip(outputs, given["factors"], strict=True)
+                )
                 blocks.update(dict.fromkeys(outputs, blocks.get(given["loop"])))
             case "fuse":
                 values[outputs[0]] = _product([values.get(loop) for loop in inst.rest])
@@ -46,7 +48,7 @@ def launches(steps: Sequence[Instruction], most_virtual: int) -> bool:
     return all(_within(threads.get(block, {}), limit) for block, limit in limits.items())
 
 
-def _value(factor: Any, values: dict[Any, int | None]) -> int | None:
+def _factor_extent(factor: Any, values: dict[Any, int | None]) -> int | None:
     return factor if isinstance(factor, int) else values.get(factor)
 
 

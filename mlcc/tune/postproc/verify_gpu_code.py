@@ -21,8 +21,8 @@ from mlcc.tune.schedule_rule.analysis import plain
 if TYPE_CHECKING:
     from mlcc.tune.tune_context import TuneContext
 
-_MOST_VECTOR_BYTES = 16
-_MOST_VIRTUAL_THREADS = 15
+_MAX_VECTOR_BYTES = 16
+_MAX_VIRTUAL_THREADS = 15
 
 
 class VerifyGPUCode(Postproc):
@@ -40,7 +40,7 @@ class VerifyGPUCode(Postproc):
         self._context = context
 
     def may_pass(self, steps: Sequence[Instruction]) -> bool:
-        return launches(steps, _MOST_VIRTUAL_THREADS)
+        return launches(steps, _MAX_VIRTUAL_THREADS)
 
     def apply(self, sch: Schedule) -> bool:
         if self._context is None:
@@ -78,7 +78,7 @@ def _fits(kernel: DeviceKernel, most_threads: int, most_shared: int) -> bool:
     shared = sum(_bytes(a.buffer) for a in find(kernel.body, tir.AllocBuffer) if a.buffer.scope.startswith("shared"))
     wide = (tir.BufferLoad, tir.Cast)
     widest = max((n.dtype.bytes for n in find(kernel.body, *wide)), default=0)
-    return shared <= most_shared and widest <= _MOST_VECTOR_BYTES
+    return shared <= most_shared and widest <= _MAX_VECTOR_BYTES
 
 
 def _bytes(buffer: tir.Buffer) -> int:
@@ -99,7 +99,7 @@ def _check(node: tir.Stmt, threads: dict[str, int], warp: int) -> bool:
                 return False
             threads = {**threads, axis: extent}
         case tir.For(thread=axis) if axis is not None and axis.startswith("vthread"):
-            if (tir.const_int(node.extent) or 0) > _MOST_VIRTUAL_THREADS:
+            if (tir.const_int(node.extent) or 0) > _MAX_VIRTUAL_THREADS:
                 return False
         case tir.Block(annotations=annotations):
             if "warp_execution" in annotations:
@@ -107,10 +107,10 @@ def _check(node: tir.Stmt, threads: dict[str, int], warp: int) -> bool:
             low, high = plain(annotations.get(LOW)), plain(annotations.get(HIGH))
             if isinstance(low, int) and isinstance(high, int) and not low <= math.prod(threads.values()) <= high:
                 return False
-    return all(_check(inner, threads, warp) for inner in _inside(node))
+    return all(_check(inner, threads, warp) for inner in _child_statements(node))
 
 
-def _inside(node: tir.Stmt) -> tuple[tir.Stmt, ...]:
+def _child_statements(node: tir.Stmt) -> tuple[tir.Stmt, ...]:
     match node:
         case tir.BlockRealize(block=block):
             return (block,)

@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 class AddRFactor(ScheduleRule):
     """Applies `rfactor` to a reduction whose spatial axes have too little parallelism. TVM: `AddRFactor`.
 
-    At most `max_jobs_per_core` jobs a core are worth having (-1: the rule is off for blocks that could be tiled); the
+    The target parallelism is `max_jobs_per_core` jobs per core (-1: the rule skips blocks that could be tiled); the
     inner part has at most `max_innermost_factor` iterations.
     """
 
     def __init__(self, max_jobs_per_core: int = 16, max_innermost_factor: int | None = None) -> None:
         self.max_jobs_per_core = max_jobs_per_core
         self.max_innermost_factor = -1 if max_innermost_factor is None else max_innermost_factor
-        self._most = -1
+        self._max_parallel_extent = -1
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         if self.max_jobs_per_core != -1:
-            self._most = context.facts.num_cores * self.max_jobs_per_core
+            self._max_parallel_extent = context.facts.num_cores * self.max_jobs_per_core
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
-        if not needs_rfactor(block_of(sch, block), self._most):
+        if not needs_rfactor(block_of(sch, block), self._max_parallel_extent):
             return [sch]
-        as_it_was = sch.copy()
-        as_it_was.seed(sch.fork_seed())
+        unchanged = sch.copy()
+        unchanged.seed(sch.fork_seed())
         reduced, spatial = reduction_innermost(sch, block)
         factors = sch.sample_perfect_tile(reduced, n=2, max_innermost_factor=self.max_innermost_factor)
         variants = []
@@ -48,4 +48,4 @@ class AddRFactor(ScheduleRule):
             variant.get_loops(partial_sums)  # TVM's trace has this step
             variant.annotate(block, "meta_schedule.random_compute_producer", 1)
             variants.append(variant)
-        return [*variants, as_it_was]
+        return [*variants, unchanged]

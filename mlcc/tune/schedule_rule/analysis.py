@@ -29,7 +29,7 @@ def block_of(sch: Schedule, block: BlockRV) -> BlockRef:
 def loop_of(sch: Schedule, loop: LoopRV) -> LoopRef:
     """Return the current loop of a handle."""
     ref = sch.state.find_loop(loop)
-    assert isinstance(ref, LoopRef), "a location is no loop"
+    assert isinstance(ref, LoopRef), "the location is not a loop"
     return ref
 
 
@@ -43,7 +43,7 @@ def has_block(sch: Schedule, block: BlockRV) -> bool:
 
 
 def annotation(sch: Schedule, place: BlockRV | LoopRV, key: str) -> object:
-    """The value of an annotation as Python's own: int, float, str, list or dict; None if there is none."""
+    """Return the value of an annotation as int, float, str, list or dict, None if it is absent."""
     return plain(sch.get(place).annotations.get(key))
 
 

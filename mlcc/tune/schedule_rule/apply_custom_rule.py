@@ -30,7 +30,7 @@ def register_custom_rule(name: str, key: str) -> Callable[[CustomRule], CustomRu
 class ApplyCustomRule(ScheduleRule):
     """Applies the rule that a block names in its annotation `schedule_rule`. TVM: `ApplyCustomRule`.
 
-    Other rules leave such blocks alone. An unknown name takes the annotation away, "None" keeps every rule off.
+    Other rules skip such blocks. An unknown name removes the annotation, "None" disables every rule.
     """
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ _EXTENTS = (32, 64, 128, 256, 512, 1024)
 class AutoBind(ScheduleRule):
     """Binds the spatial loops of a block to at most `max_threadblocks` blocks of threads. TVM: `AutoBind`.
 
-    A block has a sampled one of `thread_extents` threads; more than the target allows it never has.
+    The number of threads of a block is sampled from `thread_extents`, up to the limit of the target.
     """
 
     def __init__(

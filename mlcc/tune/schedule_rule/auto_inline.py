@@ -20,9 +20,10 @@ from mlcc.tune.schedule_rule.rule import ScheduleRule
 class AutoInline(ScheduleRule):
     """Inlines a block into its consumers (`into_consumer`) or its only producer (`into_producer`). TVM: `AutoInline`.
 
-    Blocks of functions that reduce something are spared if they branch (`disallow_if_then_else`), call an operator of
-    `disallow_op` ("tir.exp"), or read at indices that are not those of the write, each at most once
-    (`require_injective`) and in order (`require_ordered`). Constant tensors always go with `inline_const_tensor`.
+    In functions with reductions, blocks are not inlined if they branch (`disallow_if_then_else`), call an operator of
+    `disallow_op` ("tir.exp"), or read at indices that do not use those of the write at most once each
+    (`require_injective`) and in order (`require_ordered`). With `inline_const_tensor` constant tensors are always
+    inlined.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class CrossThreadReduction(ScheduleRule):
 
     def __init__(self, thread_extents: Sequence[int]) -> None:
         if any(extent < 1 for extent in thread_extents):
-            raise ValueError("extents of threads are positive")
+            raise ValueError("`thread_extents` must be positive")
         self.thread_extents = list(thread_extents)
         self._most_threads = 0
 
@@ -43,13 +43,13 @@ class CrossThreadReduction(ScheduleRule):
             return [sch]
         variant = sch.copy()
         variant.seed(sch.fork_seed())
-        target = _place(variant, block)
+        target = _consumer_location(variant, block)
         n = len(self.thread_extents)
         threads: ExprRV | int = variant.sample_categorical(self.thread_extents, [1.0 / n] * n)
         if target is not None:
             consumer, at, innermost = target
-            if _in_threads(variant, consumer):
-                known = _threads_of(variant.trace)
+            if _is_thread_bound(variant, consumer):
+                known = _thread_extent(variant.trace)
                 if known is None:
                     return [sch]
                 threads = known
@@ -65,8 +65,8 @@ class CrossThreadReduction(ScheduleRule):
         return [variant, sch]
 
 
-def _place(sch: Schedule, block: BlockRV) -> tuple[BlockRV, LoopRV, LoopRV] | None:
-    """The first consumer, its loop to compute the block in, and its innermost loop; None where there is none."""
+def _consumer_location(sch: Schedule, block: BlockRV) -> tuple[BlockRV, LoopRV, LoopRV] | None:
+    """Return the first consumer, its loop to compute the block in, and its innermost loop; None if impossible."""
     if len(block_of(sch, block).block.writes) != 1:
         return None
     consumers = sch.get_consumers(block)
@@ -101,13 +101,13 @@ def _depth(sch: Schedule, own: Sequence[LoopRV], target: Sequence[LoopRV], share
     return min(len(own), len(target)) - 1
 
 
-def _in_threads(sch: Schedule, block: BlockRV) -> bool:
+def _is_thread_bound(sch: Schedule, block: BlockRV) -> bool:
     ref = block_of(sch, block)
     sch.get_loops(block)  # TVM's trace has this step
     return any((loop.thread or "").startswith("threadIdx") for loop in ref.tree.loops_above(ref.block))
 
 
-def _threads_of(trace: Trace) -> ExprRV | int | None:
+def _thread_extent(trace: Trace) -> ExprRV | int | None:
     """Return the split factor that is the extent of the first loop bound to `threadIdx.x`."""
     for bound in trace.insts:
         if bound.name == "bind" and bound.arguments["thread_axis"] == "threadIdx.x":

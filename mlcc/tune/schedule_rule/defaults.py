@@ -13,7 +13,7 @@ from mlcc.tune.schedule_rule.parallel_vectorize_unroll import ParallelizeVectori
 from mlcc.tune.schedule_rule.random_compute_location import RandomComputeLocation
 from mlcc.tune.schedule_rule.rule import ScheduleRule
 
-# intrinsics, the most elements of an innermost tile and of a vector, jobs a core, steps of unrolling
+# intrinsics, maximum extent of an innermost tile and of a vector, jobs per core, unroll limits
 _X86 = (64, 16, (0, 16, 64, 512))
 _ARM = (32, 8, (0, 8, 32, 256))
 _CPUS: dict[str, tuple[tuple[str, ...], tuple[int, int, tuple[int, ...]]]] = {

@@ -16,8 +16,8 @@ from mlcc.tune.schedule_rule.intrin_tiles import Accesses, inner_block, paired_a
 
 @dataclass(frozen=True, eq=False)
 class IntrinAxes:
-    """`fused` has, for each axis of an intrinsic, the axes of a block that make it, as one expression of them; `outer`
-    are those of no such axis. TVM: `AutoTensorizeMappingInfo`."""
+    """`fused` maps each axis of an intrinsic to the fused expression of its axes of the block; `outer` are the other
+    axes of the block. TVM: `AutoTensorizeMappingInfo`."""
 
     axes: tuple[tir.Var, ...]
     outer: tuple[tir.Var, ...]
@@ -37,19 +37,19 @@ class IntrinAxes:
 
 
 def intrin_axes(ref: BlockRef, intrin: TensorIntrin) -> IntrinAxes | None:
-    """The axes that index the same buffers as an axis of the intrinsic, and are of its kind, are fused to it.
+    """Map a block to an intrinsic: axes of one kind that index the same buffers as an axis of the intrinsic are fused.
 
-    None where the block computes something else, an axis of the intrinsic has none, or one of the block has several.
+    None if the block computes something else, an axis of the intrinsic has no match, or one of the block has several.
     """
     accesses = paired_accesses(ref, intrin)
     if accesses is None:
         return None
     described = inner_block(intrin).iter_vars
-    places = [(axis, _places(axis.var, [one.described for one in accesses])) for axis in described]
+    places = [(axis, _used_by(axis.var, [one.described for one in accesses])) for axis in described]
     outer: list[tir.Var] = []
     fused: dict[tir.Var, tir.Expr] = {}
     for axis in ref.block.iter_vars:
-        used = _places(axis.var, [one.indices for one in accesses])
+        used = _used_by(axis.var, [one.indices for one in accesses])
         matching = [other.var for other, place in places if place == used and other.kind is axis.kind]
         if len(matching) > 1:
             return None
@@ -66,5 +66,5 @@ def intrin_axes(ref: BlockRef, intrin: TensorIntrin) -> IntrinAxes | None:
     return IntrinAxes(tuple(axis.var for axis in ref.block.iter_vars), tuple(outer), ordered, tuple(accesses))
 
 
-def _places(var: tir.Var, indices: Sequence[tuple[tir.Expr, ...]]) -> tuple[bool, ...]:
+def _used_by(var: tir.Var, indices: Sequence[tuple[tir.Expr, ...]]) -> tuple[bool, ...]:
     return tuple(var in used_vars(one) for one in indices)

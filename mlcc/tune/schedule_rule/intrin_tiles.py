@@ -25,14 +25,13 @@ def fits_intrin(ref: BlockRef, intrin: TensorIntrin) -> bool:
 
 
 def paired_accesses(ref: BlockRef, intrin: TensorIntrin) -> list[Accesses] | None:
-    """The buffers of the block beside those of the description, with their indices; None if the block computes
-    something else."""
+    """Match the block's accesses with those of the description; None if the block computes something else."""
     described = inner_block(intrin)
     kinds = (IterKind.SPATIAL, IterKind.REDUCE)
     if any(axis.kind not in kinds for axis in (*ref.block.iter_vars, *described.iter_vars)):
         return None
-    pairs = _Pairs()
-    return list(pairs.found.values()) if pairs.same(ref.block.body, described.body) else None
+    matcher = _AccessMatcher()
+    return list(matcher.found.values()) if matcher.same(ref.block.body, described.body) else None
 
 
 class Accesses(NamedTuple):
@@ -53,7 +52,7 @@ def _inner_block(intrin: TensorIntrin) -> tir.BlockRealize:
     return realize
 
 
-class _Pairs:
+class _AccessMatcher:
     """Pairs the buffers of a block with those of a description, by dtype, and each pair with one set of indices."""
 
     def __init__(self) -> None:
@@ -89,18 +88,18 @@ class _Pairs:
 def tile_with_tensor_intrin(sch: Schedule, block: BlockRV, intrin_name: str) -> LoopRV | None:
     """Tile the block's loops by the intrinsic's extents, and reorder the tile loops innermost.
 
-    Returns the outermost loop of the tile; None where loops and axes do not go together, or a loop does not divide.
+    Returns the outermost loop of the tile; None if loops and axes do not match, or an extent is not divisible.
     TVM: `TileWithTensorIntrin` without padding.
     """
     ref = block_of(sch, block)
     realize = _inner_block(find_intrin(sch.state, intrin_name))
     described = list(find(find_intrin(sch.state, intrin_name).description.block.body, tir.For))
-    pairs = _loop_pairs(ref, realize, described)
-    if not pairs:
+    matcher = _loop_pairs(ref, realize, described)
+    if not matcher:
         return None
     handles = dict(zip((loop.var for loop in ref.tree.loops_above(ref.block)), sch.get_loops(block), strict=True))
     inner: dict[int, LoopRV] = {}
-    for loop, target in pairs:
+    for loop, target in matcher:
         extent = tir.const_int(target.extent)
         _, inner[described.index(target)] = sch.split(handles[loop.var], factors=[None, extent])
     tile = {sch.get(loop).var for loop in inner.values()}
@@ -125,7 +124,7 @@ def _loop_pairs(
     if len(axes) < len(described.values) or len(own) != len(axes):
         return None
     analyzer = Analyzer()
-    pairs: list[tuple[tir.For, tir.For]] = []
+    matcher: list[tuple[tir.For, tir.For]] = []
     at = len(axes) - 1
     for axis, value in zip(reversed(described.block.iter_vars), reversed(described.values), strict=True):
         target = _driving_loop(analyzer, value, described_loops, ())
@@ -133,15 +132,15 @@ def _loop_pairs(
             at -= 1
         if target is None or at < 0:
             return None
-        loop = _driving_loop(analyzer, values[at], own, tuple(known for known, _ in pairs))
+        loop = _driving_loop(analyzer, values[at], own, tuple(known for known, _ in matcher))
         at -= 1
         if loop is None:
             continue
         extent, tile = tir.const_int(loop.extent), tir.const_int(target.extent)
         if extent is None or tile is None or extent % tile:
             return None
-        pairs.append((loop, target))
-    return pairs
+        matcher.append((loop, target))
+    return matcher
 
 
 def _nest_of(tree: Tree, block: tir.Block) -> list[tir.For]:

@@ -43,7 +43,7 @@ class ReuseType(NamedTuple):
         reuse = ReuseType("no", [], "") if given is None else given
         reuse = ReuseType(**reuse) if isinstance(reuse, Mapping) else reuse
         if reuse.req not in _REQUESTS:
-            raise ValueError(f"a reuse is one of {', '.join(_REQUESTS)}, not {reuse.req!r}")
+            raise ValueError(f"the `req` of a reuse must be {', '.join(_REQUESTS)}, not {reuse.req!r}")
         return reuse
 
     def as_dict(self) -> dict[str, Any]:
@@ -67,12 +67,12 @@ class Tiled:
 
 
 class MultiLevelTiling(ScheduleRule):
-    """Tiles blocks that read the same elements for many results. TVM: `MultiLevelTiling`.
+    """Tiles blocks with data reuse. TVM: `MultiLevelTiling`.
 
-    `structure` says where the tiles of spatial (S) and reduction (R) loops stand: "SSRSRS" on CPUs, "SSSRRSRS" on
-    GPUs. `tile_binds` are the thread axes of the outer levels. Results may be collected in a cache (`reuse_write`),
-    what is read in another (`reuse_read`), whose loads are `vector_load_lens` elements wide. `filter_fn(sch, block)`
-    replaces the rule's own opinion of which blocks to tile. Raises ValueError for a structure of other letters.
+    `structure` is the order of the tile loops of spatial (S) and reduction (R) axes: "SSRSRS" on CPUs, "SSSRRSRS" on
+    GPUs. `tile_binds` are the thread axes of the outer levels. Results may be accumulated in a write cache
+    (`reuse_write`), operands in read caches (`reuse_read`), whose loads are `vector_load_lens` elements wide.
+    `filter_fn(sch, block)` selects further blocks to tile. Raises ValueError for a structure of other letters.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class MultiLevelTiling(ScheduleRule):
         filter_fn: Callable[[Schedule, BlockRV], bool] | None = None,
     ) -> None:  # fmt: skip
         if not set(structure) <= {"S", "R"}:
-            raise ValueError(f"a structure of tiles is made of S and R, not {structure!r}")
+            raise ValueError(f"`structure` must consist of S and R, not {structure!r}")
         self.structure = structure
         self.tile_binds = list(tile_binds or ())
         self.max_innermost_factor = -1 if max_innermost_factor is None else max_innermost_factor

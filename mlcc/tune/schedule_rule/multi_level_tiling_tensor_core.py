@@ -19,26 +19,26 @@ from mlcc.tune.schedule_rule.intrin_axes import IntrinAxes, intrin_axes
 from mlcc.tune.schedule_rule.intrin_tiles import tile_with_tensor_intrin
 from mlcc.tune.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseType, Tiled
 
-_PARTS = ("init", "load_a", "load_b", "compute", "store")
+_INTRIN_ROLES = ("init", "load_a", "load_b", "compute", "store")
 _FRAGMENTS = ("wmma.matrix_a", "wmma.matrix_b")
 _TENSORIZE = "meta_schedule.auto_tensorize"
-_ALIGNED = {"float16": 8, "int8": 16}  # by dtype, how far rows of 32 are put apart
+_ROW_OFFSETS = {"float16": 8, "int8": 16}  # by dtype, the offset of `storage_align` against bank conflicts
 
 
 @dataclass(frozen=True, slots=True)
-class _Tensorized(Tiled):
-    """A schedule on its way to intrinsics of a group; `store` is the block that reindexes the result."""
+class _TensorizedState(Tiled):
+    """The state of tiling for a group of intrinsics; `store` is the block that reindexes the result."""
 
     group: Mapping[str, str] | None = None
     store: BlockRV | None = None
 
 
 class MultiLevelTilingTensorCore(MultiLevelTiling):
-    """Tiles blocks that tensor cores can do, by each of some groups of intrinsics; other blocks are left alone.
+    """Tiles blocks that match tensor core intrinsics, a variant per group of intrinsics; other blocks are unchanged.
 
     A group names the intrinsics that `init`, `load_a`, `load_b`, `compute` and `store` fragments, those of `wmma`. Axes
-    of the block are fused to those of the intrinsic, and its operands laid out accordingly; where an extent is no
-    multiple of the intrinsic's the block is left alone. The other arguments are those of `MultiLevelTiling`;
+    of the block are fused to those of the intrinsic, and its operands laid out accordingly; if an extent is not a
+    multiple of the intrinsic's, the block is unchanged. The other arguments are those of `MultiLevelTiling`;
     `use_software_pipeline` has loads run an iteration ahead. TVM: `MultiLevelTilingTensorCore`.
 
     Raises ValueError for a group of other intrinsics, or without one, for a bound threadIdx.x, without a bound
@@ -53,14 +53,14 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
     ) -> None:  # fmt: skip
         super().__init__(structure, tile_binds, max_innermost_factor, vector_load_lens, reuse_read, reuse_write)
         for group in intrin_groups:
-            if missing := [part for part in _PARTS if part not in group]:
-                raise ValueError(f"a group of intrinsics has {', '.join(_PARTS)}: {missing[0]} is missing")
+            if missing := [part for part in _INTRIN_ROLES if part not in group]:
+                raise ValueError(f"a group of intrinsics must have {', '.join(_INTRIN_ROLES)}: {missing[0]} is missing")
             if not group["compute"].startswith("wmma"):
-                raise ValueError(f"the groups are those of wmma, not of {group['compute']!r}")
+                raise ValueError(f"the intrinsics must be those of wmma, not {group['compute']!r}")
         if "threadIdx.x" in self.tile_binds or "threadIdx.y" not in self.tile_binds:
-            raise ValueError("tile_binds has threadIdx.y, for warps, and not threadIdx.x, which are their threads")
+            raise ValueError("`tile_binds` must have threadIdx.y (the warps), and not threadIdx.x (their threads)")
         if self.reuse_write.req != "must" or not self.reuse_write.scope.startswith("shared"):
-            raise ValueError("reuse_write is a must, in shared memory")
+            raise ValueError("`reuse_write` must have `req` 'must' and a shared scope")
         self.intrin_groups = [dict(group) for group in intrin_groups]
         self.use_software_pipeline = use_software_pipeline
 
@@ -73,7 +73,7 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
             if axes is not None:
                 copy = sch.copy()
                 copy.annotate(block, TILING, self.structure)
-                state = self._for_intrin(_Tensorized(copy, block, group=group), axes)
+                state = self._for_intrin(_TensorizedState(copy, block, group=group), axes)
                 states += [state] if state is not None else []
         return [state.sch for state in self._sub_rules(states)] or [sch]
 
@@ -90,8 +90,8 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
 
     # ------------------------------------------------------------ the intrinsic
 
-    def _for_intrin(self, state: _Tensorized, axes: IntrinAxes) -> _Tensorized | None:
-        """The operands laid out as the intrinsic's, and a tile for it; None where it does not fit."""
+    def _for_intrin(self, state: _TensorizedState, axes: IntrinAxes) -> _TensorizedState | None:
+        """Lay out the operands as the intrinsic's and tile for it; None if it does not fit."""
         sch, block = state.sch, state.block
         before = block_of(sch, block).block
         if len(before.reads) != 2 or len(before.writes) != 1:
@@ -120,8 +120,8 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
 
     # ------------------------------------------------------------ results
 
-    def _packed(self, state: _Tensorized) -> list[_Tensorized]:
-        """The result in fragments, those of a warp together."""
+    def _packed(self, state: _TensorizedState) -> list[_TensorizedState]:
+        """Lay out the result in fragments, grouped by warp."""
         assert state.group is not None
         init = find_intrin(state.sch.state, state.group["init"]).description.block.body
         rows, columns = (tir.const_int(loop.extent) for loop in find(init, tir.For))
@@ -136,8 +136,8 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
         state.sch.transform_layout(state.block, ("write", 0), places, None, True)
         return [state]
 
-    def _stored(self, state: _Tensorized) -> list[_Tensorized]:
-        """Fragments go to shared memory, and from there on, a row of a warp's at a time."""
+    def _stored(self, state: _TensorizedState) -> list[_TensorizedState]:
+        """Store fragments to shared memory, and from there to the result, a row of a warp's fragments at a time."""
         assert state.group is not None and state.written is not None and state.store is not None
         sch = state.sch
         fragments = sch.cache_write(state.block, 0, "wmma.accumulator")
@@ -154,8 +154,8 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
 
     # ------------------------------------------------------------ operands
 
-    def _loaded(self, state: _Tensorized) -> list[_Tensorized]:
-        """Operands go from shared memory to fragments."""
+    def _loaded(self, state: _TensorizedState) -> list[_TensorizedState]:
+        """Load operands from shared memory to fragments."""
         assert state.group is not None
         sch = state.sch
         at = state.tiles[self._levels[IterKind.REDUCE][1]][-1]
@@ -168,13 +168,13 @@ class MultiLevelTilingTensorCore(MultiLevelTiling):
             sch.annotate(sch.blockize(loop), _TENSORIZE, state.group[part])
         for cache in state.reads:
             sch.compute_inline(sch.get_producers(cache)[0])
-            apart = _ALIGNED.get(str(block_of(sch, cache).block.writes[0].buffer.dtype))
+            apart = _ROW_OFFSETS.get(str(block_of(sch, cache).block.writes[0].buffer.dtype))
             if apart is not None:
                 sch.storage_align(cache, 0, -2, 32, apart)
         return [state]
 
-    def _prefetched(self, state: _Tensorized) -> list[_Tensorized]:
-        """With `use_software_pipeline`, loads of the next iteration beside the products of this one."""
+    def _prefetched(self, state: _TensorizedState) -> list[_TensorizedState]:
+        """With `use_software_pipeline`, overlap the loads of the next iteration with the products of this one."""
         if not self.use_software_pipeline or _steps(state, self._levels[IterKind.REDUCE]) <= 1:
             return [state]
         sch = state.sch

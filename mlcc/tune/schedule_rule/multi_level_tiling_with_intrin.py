@@ -15,7 +15,7 @@ from mlcc.tune.schedule_rule.multi_level_tiling import MultiLevelTiling, ReuseTy
 
 
 class MultiLevelTilingWithIntrin(MultiLevelTiling):
-    """Tiles blocks that the intrinsic `intrin_name` can do, and leaves a tile for it; other blocks are left alone.
+    """Tiles blocks that match the intrinsic `intrin_name`, with an innermost tile for it; other blocks are unchanged.
 
     The other arguments are those of `MultiLevelTiling`. TVM: `MultiLevelTilingWithIntrin`.
     """

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class ParallelizeVectorizeUnroll(ScheduleRule):
     """Marks the root block for `RewriteParallelVectorizeUnroll`. TVM: `ParallelizeVectorizeUnroll`.
 
-    `max_jobs_per_core` jobs a core at most (-1: none in parallel), `max_vectorize_extent` elements in a vector loop at
-    most (-1: no vectors); a sampled one of `unroll_max_steps` bounds what is unrolled, by the rule itself
-    (`unroll_explicit`) or by LLVM.
+    At most `max_jobs_per_core` jobs per core (-1: no parallel loops) and `max_vectorize_extent` elements per vector
+    loop (-1: no vector loops); the unroll limit is sampled from `unroll_max_steps`, for explicit unrolling
+    (`unroll_explicit`) or LLVM's.
     """
 
     def __init__(
@@ -29,18 +29,18 @@ class ParallelizeVectorizeUnroll(ScheduleRule):
         self.max_jobs_per_core, self.max_vectorize_extent = max_jobs_per_core, max_vectorize_extent
         self.unroll_max_steps = list(unroll_max_steps or ())
         self.unroll_explicit = unroll_explicit
-        self._most = -1
+        self._max_parallel_extent = -1
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
         if self.max_jobs_per_core != -1:
-            self._most = context.facts.num_cores * self.max_jobs_per_core
+            self._max_parallel_extent = context.facts.num_cores * self.max_jobs_per_core
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         ref = block_of(sch, block)
         if not is_root(ref):
             return [sch]
         if self.max_jobs_per_core != -1:
-            sch.annotate(block, "meta_schedule.parallel", self._most)
+            sch.annotate(block, "meta_schedule.parallel", self._max_parallel_extent)
         if self.max_vectorize_extent != -1:
             sch.annotate(block, "meta_schedule.vectorize", self.max_vectorize_extent)
         if self.unroll_max_steps and not is_spatial_func(ref.tree):

@@ -8,10 +8,9 @@ from mlcc.tune.part import Part
 
 
 class ScheduleRule(Part):
-    """Makes design spaces of a schedule, one block at a time. TVM: `meta_schedule.ScheduleRule`.
+    """Derives design spaces from a schedule, one block at a time. TVM: `meta_schedule.ScheduleRule`.
 
-    A rule may change the schedule that it is given; those that it returns go on to the next block, or to the next
-    rule.
+    A rule may modify the given schedule; the schedules that it returns are passed on to the next block or rule.
     """
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
@@ -20,7 +19,7 @@ class ScheduleRule(Part):
 
     @staticmethod
     def create(kind: str) -> list[ScheduleRule]:
-        """The rules that targets of a kind have by default: `llvm`, `vnni`, `avx512`, `asimd`, `dotprod`, `cuda`.
+        """Return the default rules of a kind of target: `llvm`, `vnni`, `avx512`, `asimd`, `dotprod`, `cuda`.
 
         Raises ValueError for other kinds.
         """

@@ -45,7 +45,7 @@ class _Nest:
 
 
 def bind_block_thread_idx(sch: Schedule, block: BlockRV, most_blocks: int, most_threads: int, factor: Factor) -> None:
-    """Fuse the spatial loops around a block and bind them to `blockIdx.x` and `threadIdx.x`, as far as they are not.
+    """Fuse the spatial loops around a block and bind them to `blockIdx.x` and `threadIdx.x` if they are unbound.
 
     Does nothing for blocks that multi-level tiling has bound, and for the root block.
     """

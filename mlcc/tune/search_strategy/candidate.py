@@ -15,7 +15,7 @@ from mlcc.tune.arg_info import ArgInfo
 class MeasureCandidate:
     """A schedule to measure. TVM: `MeasureCandidate`.
 
-    `decisions` are those of its sampling steps, in order; models that go by them need no replay.
+    `decisions` are those of its sampling steps, in order; models that use only them need no replay.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class MeasureCandidate:
 
 
 class Individual:
-    """Decisions for the steps of a design space, which may not be legal: no replay has seen them yet.
+    """Decisions for the steps of a design space, which have not been replayed and may be illegal.
 
     `space` is the number of the design space.
     """

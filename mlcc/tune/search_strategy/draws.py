@@ -13,31 +13,31 @@ from mlcc.passes.schedule.trace import Instruction, Trace
 
 
 class Draws:
-    """Draws decisions as the sampling steps would, as far as it can be known without doing the steps before.
+    """Samples decisions like the sampling steps, as far as that is possible without a replay.
 
-    Extents of loops are those of the decisions that it has seen; so are places to compute stages in, of which a replay
-    takes the nearest legal one.
+    Loop extents are taken from earlier decisions, and so are compute locations, of which a replay takes the nearest
+    legal one.
     """
 
     def __init__(self) -> None:
-        self._places: dict[tuple[Handle, ...], list[int]] = {}
+        self._locations: dict[tuple[Handle, ...], list[int]] = {}
 
     def note(self, steps: Sequence[Instruction]) -> None:
         """Record the compute locations of legal decisions."""
         for inst in steps:
             if inst.name == "sample_compute_location" and inst.decision is not None:
-                known = self._places.setdefault(inst.outputs, [])
+                known = self._locations.setdefault(inst.outputs, [])
                 if inst.decision not in known:
                     known.append(inst.decision)
                     known.sort()
 
     def draw(self, steps: Sequence[Instruction], random: Engine) -> list[Instruction]:
-        """The steps with drawn decisions; None where only a replay can draw one."""
+        """Return the steps with sampled decisions; None for decisions that need a replay."""
         return [inst.with_decision(self._decision(inst, random)) if inst.is_sampling else inst for inst in steps]
 
     def moved(self, trace: Trace, random: Engine) -> Trace | None:
         """Return the trace with a stage at another known compute location; None if there is none."""
-        moves = [(i, p) for i in trace.insts for p in self._places.get(i.outputs, ()) if p != i.decision]
+        moves = [(i, p) for i in trace.insts for p in self._locations.get(i.outputs, ()) if p != i.decision]
         if not moves:
             return None
         inst, place = moves[random.below(len(moves))]

@@ -18,15 +18,15 @@ from mlcc.tune.search_strategy.strategy import SearchStrategy
 if TYPE_CHECKING:
     from mlcc.tune.cost_model import CostModel
 
-_DRAWS = 20  # of random decisions, for one that may be legal
+_MAX_DRAWS = 20  # attempts to sample decisions that may be legal
 _Scored = dict[tuple[Any, ...], tuple[float, Individual]]
 
 
 class EvolutionarySearch(SearchStrategy):
     """Evolves decisions by the mutators of the space. TVM: `EvolutionarySearch`, with its arguments.
 
-    Decisions are changed, and judged by a model that goes by them alone, without a replay: only what is to be measured
-    is replayed, and repaired where a decision is not legal. A model that looks at schedules has each one replayed.
+    Decisions are mutated and scored without a replay if the cost model uses decisions only; proposed candidates are
+    replayed, and illegal decisions repaired. For a model that reads schedules, every individual is replayed.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class EvolutionarySearch(SearchStrategy):
             ("eps_greedy", eps_greedy),
         ):  # fmt: skip
             if not 0.0 <= share <= 1.0:
-                raise ValueError(f"{name} is a share of 0 to 1, not {share}")
+                raise ValueError(f"`{name}` must be from 0 to 1, not {share}")
         self.population_size = population_size
         self.init_measured_ratio, self.init_min_unmeasured = init_measured_ratio, init_min_unmeasured
         self.max_fail_count = max_fail_count
@@ -55,7 +55,7 @@ class EvolutionarySearch(SearchStrategy):
         self, max_trials: int, num_trials_per_iter: int, design_spaces: Sequence[Schedule], database: Any = None,
         cost_model: Any = None,
     ) -> None:  # fmt: skip
-        """See `SearchStrategy.pre_tuning`; `cost_model` is one, or the name of one."""
+        """See `SearchStrategy.pre_tuning`; `cost_model` is a CostModel or a name of one."""
         from mlcc.tune.cost_model import CostModel, NearestModel
 
         super().pre_tuning(max_trials, num_trials_per_iter, design_spaces, database, cost_model)
@@ -77,22 +77,22 @@ class EvolutionarySearch(SearchStrategy):
 
     def _propose(self, wanted: int) -> list[MeasureCandidate]:
         known = [one for _, one in self._measured[: int(self.population_size * self.init_measured_ratio)]]
-        fresh = self._drawn(max(self.population_size - len(known), self.init_min_unmeasured))
-        ranked = self._evolved([*known, *fresh]) if known else fresh
+        fresh = self._draw_population(max(self.population_size - len(known), self.init_min_unmeasured))
+        ranked = self._evolve([*known, *fresh]) if known else fresh
         random_share = int(wanted * self.eps_greedy + 0.5)
-        candidates = self._realized(ranked, wanted - random_share)
-        candidates += self._realized(fresh, wanted - len(candidates))
-        return candidates + self._realized(ranked, wanted - len(candidates))
+        candidates = self._realize(ranked, wanted - random_share)
+        candidates += self._realize(fresh, wanted - len(candidates))
+        return candidates + self._realize(ranked, wanted - len(candidates))
 
-    def _drawn(self, count: int) -> list[Individual]:
-        """Random decisions; those that cannot come to anything are drawn again, up to a limit.
+    def _draw_population(self, count: int) -> list[Individual]:
+        """Sample random individuals; those that are certainly illegal are sampled again, up to a limit.
 
-        Spaces are drawn first: one draw before each set of decisions makes the linear congruential generator repeat
-        itself, and the search worse.
+        Spaces are drawn first: a draw before each individual makes the linear congruential generator repeat itself,
+        which worsens the search.
         """
         individuals: list[Individual] = []
         for space in [self._random.below(len(self._spaces)) for _ in range(count)]:
-            for _ in range(_DRAWS):
+            for _ in range(_MAX_DRAWS):
                 steps = self._draws.draw(self._spaces[space], self._random)
                 if self._may_pass(steps):
                     individuals.append(Individual(space, steps))
@@ -104,7 +104,7 @@ class EvolutionarySearch(SearchStrategy):
         assert generator is not None
         return all(postproc.may_pass(steps) for postproc in generator.postprocs)
 
-    def _evolved(self, population: list[Individual]) -> list[Individual]:
+    def _evolve(self, population: list[Individual]) -> list[Individual]:
         """Run the generations. Return all individuals, best score first, without those proposed before."""
         scored: _Scored = {}
         for generation in range(self.genetic_num_iters + 1):
@@ -112,7 +112,7 @@ class EvolutionarySearch(SearchStrategy):
             for score, one in zip(scores, population, strict=True):
                 scored.setdefault(one.decisions, (float(score), one))
             if generation < self.genetic_num_iters:
-                population = self._next(population, scores)
+                population = self._next_generation(population, scores)
         ranked = sorted(scored.values(), key=lambda pair: -pair[0])
         return [one for _, one in ranked if one.decisions not in self._proposed]
 
@@ -126,17 +126,17 @@ class EvolutionarySearch(SearchStrategy):
         scores[legal] = np.maximum(self._model.predict(self.context, [replayed[at] for at in legal]), 0.0)
         return scores
 
-    def _next(self, population: Sequence[Individual], scores: np.ndarray) -> list[Individual]:
+    def _next_generation(self, population: Sequence[Individual], scores: np.ndarray) -> list[Individual]:
         weights = [float(s) ** 2 + 1e-12 for s in scores]
         total = sum(weights)
         ends = np.cumsum(weights) / total
         children = []
         for _ in range(self.population_size):
             parent = population[min(int(np.searchsorted(ends, self._random.uniform())), len(population) - 1)]
-            children.append(self._mutated(parent))
+            children.append(self._mutate(parent))
         return children
 
-    def _mutated(self, parent: Individual) -> Individual:
+    def _mutate(self, parent: Individual) -> Individual:
         if self._random.uniform() >= self.genetic_mutate_prob:
             return parent
         generator = self.context.space_generator
@@ -154,7 +154,7 @@ class EvolutionarySearch(SearchStrategy):
                 return Individual(parent.space, mutant.insts)
         return parent
 
-    def _realized(self, ranked: list[Individual], wanted: int) -> list[MeasureCandidate]:
+    def _realize(self, ranked: list[Individual], wanted: int) -> list[MeasureCandidate]:
         """Return candidates of the first individuals that replay and are new; pops those tried off the list."""
         candidates: list[MeasureCandidate] = []
         failures = 0

@@ -7,12 +7,11 @@ from typing import Any
 from mlcc.tune.search_strategy.candidate import Individual, MeasureCandidate
 from mlcc.tune.search_strategy.evolutionary_search import EvolutionarySearch
 
-_TRIES = 64  # mutations of the best before the next best is changed
+_MUTATIONS_PER_PARENT = 64  # per parent, before the next best is mutated
 
 
 class LocalDescent(EvolutionarySearch):
-    """Changes the best candidate one decision at a time, and goes on from whatever is better. A quarter of what it
-    proposes, and all at first, is drawn at random.
+    """Mutates single decisions of the best candidates. A quarter of the proposals, and the first batch, are random.
 
     The arguments are those of `EvolutionarySearch`.
     """
@@ -26,8 +25,8 @@ class LocalDescent(EvolutionarySearch):
             if len(candidates) >= wanted * 3 // 4:
                 break
             near: dict[tuple[Any, ...], Individual] = {}
-            for _ in range(_TRIES):
-                one = self._mutated(best)
+            for _ in range(_MUTATIONS_PER_PARENT):
+                one = self._mutate(best)
                 near.setdefault(one.decisions, one)
-            candidates += self._realized(list(near.values()), wanted * 3 // 4 - len(candidates))
-        return candidates + self._realized(self._drawn(self.population_size), wanted - len(candidates))
+            candidates += self._realize(list(near.values()), wanted * 3 // 4 - len(candidates))
+        return candidates + self._realize(self._draw_population(self.population_size), wanted - len(candidates))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlcc.tune.search_strategy.candidate import MeasureCandidate
 from mlcc.tune.search_strategy.strategy import SearchStrategy
 
-_MOST_FAILURES = 100
+_MAX_FAILURES = 100
 
 
 class ReplayFunc(SearchStrategy):
@@ -14,7 +14,7 @@ class ReplayFunc(SearchStrategy):
     def _propose(self, wanted: int) -> list[MeasureCandidate]:
         candidates: list[MeasureCandidate] = []
         failures = 0
-        while len(candidates) < wanted and failures < _MOST_FAILURES:
+        while len(candidates) < wanted and failures < _MAX_FAILURES:
             space = self._random.below(len(self._spaces))
             spaces = self.context.generate_design_space()
             candidate = self._replayed(space, spaces[space % len(spaces)].trace.without_postproc(), repair=False)

@@ -9,7 +9,7 @@ from mlcc.tune.search_strategy.strategy import SearchStrategy, undecided
 class ReplayTrace(SearchStrategy):
     """Replays traces of the design spaces with random decisions. TVM: `ReplayTrace`.
 
-    A candidate is given up after `max_fail_count` draws that are refused, or known.
+    Sampling of a candidate stops after `max_fail_count` rejected or known draws.
     """
 
     def __init__(self, max_fail_count: int = 100) -> None:

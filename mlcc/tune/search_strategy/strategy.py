@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class SearchStrategy:
-    """Searches design spaces: proposes candidates, and takes their results. TVM: `SearchStrategy`.
+    """Searches design spaces: proposes candidates and receives their results. TVM: `SearchStrategy`.
 
-    `pre_tuning` starts it, `generate_measure_candidates` and `notify_runner_results` take turns, `post_tuning` ends it.
+    `pre_tuning` starts it, `generate_measure_candidates` and `notify_runner_results` alternate, `post_tuning` ends it.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class SearchStrategy:
         self, max_trials: int, num_trials_per_iter: int, design_spaces: Sequence[Schedule], database: Any = None,
         cost_model: Any = None,
     ) -> None:  # fmt: skip
-        """Start on some design spaces. Raises ValueError for none, or if it runs already."""
+        """Start on design spaces. Raises ValueError for none, or if the strategy is already running."""
         if not design_spaces:
             raise ValueError("there is no design space")
         if self._spaces:
@@ -53,7 +53,7 @@ class SearchStrategy:
         self._seen = set()
 
     def post_tuning(self) -> None:
-        """End. Raises ValueError if it does not run."""
+        """End. Raises ValueError if the strategy is not running."""
         if not self._spaces:
             raise ValueError("post_tuning was called without pre_tuning")
         self._spaces = []
@@ -68,7 +68,7 @@ class SearchStrategy:
     def notify_runner_results(
         self, measure_candidates: Sequence[MeasureCandidate], results: Sequence[RunnerResult]
     ) -> None:
-        """Take the results of the candidates proposed last."""
+        """Receive the results of the last proposed candidates."""
         self._done += len(results)
 
     def clone(self) -> Self:
@@ -79,7 +79,7 @@ class SearchStrategy:
 
     @staticmethod
     def create(kind: Any = "evolutionary", *args: Any, **kwargs: Any) -> SearchStrategy:
-        """A strategy by its name: `evolutionary`, `replay-trace`, `replay-func`, `local-descent`.
+        """Create a strategy by name: `evolutionary`, `replay-trace`, `replay-func`, `local-descent`.
 
         Raises ValueError for other names.
         """
@@ -92,7 +92,7 @@ class SearchStrategy:
         if isinstance(kind, SearchStrategy):
             return kind
         if kind not in named:
-            raise ValueError(f"a strategy is {', '.join(named)}, not {kind!r}")
+            raise ValueError(f"`strategy` must be {', '.join(named)} or a SearchStrategy, not {kind!r}")
         return named[kind](*args, **kwargs)
 
     # ------------------------------------------------------------ for strategies
@@ -107,8 +107,8 @@ class SearchStrategy:
         return self._context
 
     def _replayed(self, space: int, steps: Sequence[Instruction], repair: bool = True) -> MeasureCandidate | None:
-        """The candidate of some decisions, with postprocessors applied; None where it is refused. Steps without a
-        decision, and with `repair` those whose decision is not legal, draw one."""
+        """Replay steps and apply the postprocessors; None if that fails. Steps without a decision, and with `repair`
+        those with an illegal one, sample one."""
         generator = self.context.space_generator
         assert generator is not None
         try:

@@ -24,28 +24,27 @@ MutatorProbs = Mapping[Mutator, float] | str | None
 
 
 class SpaceGenerator:
-    """Makes the design spaces of a module: schedules whose sampling steps are to be decided. TVM:
-    `meta_schedule.SpaceGenerator`.
+    """Generates the design spaces of a module: schedules with sampling steps. TVM: `meta_schedule.SpaceGenerator`.
 
     Rules, postprocessors and mutators may be listed, named by a kind of target (`"llvm"`, `"cuda"`), or be those of the
-    target that is tuned for (`"from-target"`); None are none.
+    tuning target (`"from-target"`); None means none.
     """
 
     def __init__(
         self, sch_rules: Rules = FROM_TARGET, postprocs: Postprocs = FROM_TARGET,
         mutator_probs: MutatorProbs = FROM_TARGET,
     ) -> None:  # fmt: skip
-        self._given = (sch_rules, postprocs, mutator_probs)
+        self._specs = (sch_rules, postprocs, mutator_probs)
         self.sch_rules: list[ScheduleRule] = []
         self.postprocs: list[Postproc] = []
         self.mutator_probs: dict[Mutator, float] = {}
         self._random = Engine(1)
 
     def _initialize_with_tune_context(self, context: TuneContext) -> None:
-        rules, postprocs, mutators = self._given
+        rules, postprocs, mutators = self._specs
         kind = context.facts.kind
-        self.sch_rules = _parts(ScheduleRule.create, rules, kind)
-        self.postprocs = _parts(Postproc.create, postprocs, kind)
+        self.sch_rules = _create_components(ScheduleRule.create, rules, kind)
+        self.postprocs = _create_components(Postproc.create, postprocs, kind)
         if isinstance(mutators, str):
             mutators = Mutator.create(kind if mutators == FROM_TARGET else mutators)
         self.mutator_probs = {mutator.clone(): p for mutator, p in (mutators or {}).items()}
@@ -59,12 +58,12 @@ class SpaceGenerator:
         raise NotImplementedError
 
     def clone(self) -> Self:
-        """A copy that is initialized on its own."""
+        """Return an independently initialized copy."""
         return copy.copy(self)
 
     @staticmethod
     def create(kind: Any = "post-order-apply", *args: Any, **kwargs: Any) -> SpaceGenerator:
-        """A generator by its name (`post-order-apply`, `union`), or one of a schedule function or script.
+        """Create a generator by name (`post-order-apply`, `union`), or one of a schedule function or script.
 
         Raises ValueError for other names.
         """
@@ -79,7 +78,7 @@ class SpaceGenerator:
             return named[kind](*args, **kwargs)
         if callable(kind) or (isinstance(kind, str) and is_script(kind)):
             return ScheduleFn(kind, *args, **kwargs)
-        raise ValueError(f"a space is {', '.join(named)}, a function or a schedule script, not {kind!r}")
+        raise ValueError(f"`space` must be {', '.join(named)}, a function or a schedule script, not {kind!r}")
 
 
 def is_script(text: str) -> bool:
@@ -87,7 +86,7 @@ def is_script(text: str) -> bool:
     return text.endswith(".mls") or "\n" in text or "sch" in text
 
 
-def _parts(create: Callable[[str], list[Any]], given: Any, kind: str) -> list[Any]:
-    if isinstance(given, str):
-        return create(kind if given == FROM_TARGET else given)
-    return [part.clone() for part in given or ()]
+def _create_components(create: Callable[[str], list[Any]], spec: Any, kind: str) -> list[Any]:
+    if isinstance(spec, str):
+        return create(kind if spec == FROM_TARGET else spec)
+    return [part.clone() for part in spec or ()]

@@ -1,4 +1,4 @@
-"""Design spaces by rules, block by block."""
+"""Design spaces by applying rules to each block."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mlcc.tune.space_generator.generator import FROM_TARGET, MutatorProbs, Postp
 
 
 class PostOrderApply(SpaceGenerator):
-    """Applies every rule to every block, later blocks first; a rule that knows several ways makes several spaces. TVM:
+    """Applies every rule to every block, later blocks first; a rule with several variants makes several spaces. TVM:
     `PostOrderApply`.
 
-    `f_block_filter(block)` says which blocks to schedule; without it all are.
+    `f_block_filter(block)` selects the blocks to schedule, by default all.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class PostOrderApply(SpaceGenerator):
         blocks = self._collect(sch)
         schedules = [sch]
         for rule in self.sch_rules:
-            schedules = _everywhere(rule, schedules, blocks)
+            schedules = _apply_to_blocks(rule, schedules, blocks)
         return schedules
 
     def _collect(self, sch: Schedule) -> list[BlockRV]:
@@ -52,7 +52,7 @@ class PostOrderApply(SpaceGenerator):
         return blocks
 
 
-def _everywhere(rule: ScheduleRule, schedules: list[Schedule], blocks: list[BlockRV]) -> list[Schedule]:
+def _apply_to_blocks(rule: ScheduleRule, schedules: list[Schedule], blocks: list[BlockRV]) -> list[Schedule]:
     """Apply a rule to every block of the schedules, from the last block on. Return the resulting schedules."""
     waiting = [(sch, len(blocks)) for sch in schedules]
     done: list[Schedule] = []

@@ -33,7 +33,7 @@ class ScheduleFn(SpaceGenerator):
         returned = self.sch_fn(sch)
         schedules = [sch] if returned is None else [returned] if isinstance(returned, Schedule) else returned
         if not isinstance(schedules, (list, tuple)) or not all(isinstance(one, Schedule) for one in schedules):
-            raise TypeError(f"a schedule function returns None, a Schedule or a list of them, not {returned!r}")
+            raise TypeError(f"a schedule function must return None, a Schedule or a list of them, not {returned!r}")
         return list(schedules)
 
 

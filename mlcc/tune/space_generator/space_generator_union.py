@@ -1,4 +1,4 @@
-"""Several generators as one."""
+"""Unions of generators."""
 
 from __future__ import annotations
 

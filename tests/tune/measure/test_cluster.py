@@ -79,7 +79,7 @@ def test_a_baseline_that_cannot_be_built_is_an_error_here_as_well(runner: DaskRu
 
 def test_a_device_that_no_worker_is_is_an_error_at_once(cluster: Any) -> None:
     begun = time.monotonic()
-    with pytest.raises(CompileError, match="no worker of the cluster is z80") as found:
+    with pytest.raises(CompileError, match="no worker of the cluster has the device z80") as found:
         DaskRunner(cluster.scheduler_address, "z80", security=cluster.security)
     assert "there are `" in str(found.value) and time.monotonic() - begun < 15
 
