@@ -14,7 +14,8 @@ class OptionEffects:
     """The effect of each option on the logarithm of the time, relative to the options of a start plan.
 
     An effect is the mean residual, without the other options' effects, of the plans that have the option, shrunk
-    towards 0 if they are few (backfitting). Sums follow the order of measurements, so results are equal on every machine.
+    towards 0 if they are few (backfitting). Sums follow the order of measurements, so that results are equal on every
+    machine.
     """
 
     def __init__(self, start: Options) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
-
-sys.path.insert(0, str(Path(__file__).parent))
-from exprs import DOMAINS, VARS, conditions, integers, points, value
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.intset import Interval, eval_set, from_range
 from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import BOOL, INT32, INT64, DType
+from tests.arith.exprs import DOMAINS, VARS, conditions, integers, points, value
 
 CASES = settings(max_examples=150, deadline=None)
 X, Y, Z = VARS

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from exprs import value
 
 from mlcc.arith.analyzer import Analyzer
 from mlcc.arith.extremes import at_most, operands_of
@@ -16,6 +10,7 @@ from mlcc.ir import construct as c
 from mlcc.ir import tir
 from mlcc.ir.dtypes import INT32
 from mlcc.ir.tir import Expr
+from tests.arith.exprs import value
 
 B = tir.Var("b", INT32)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +10,8 @@ import pytest
 import mlcc
 
 tvm = pytest.importorskip("tvm")
-sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
-from harness import to_tvm  # noqa: E402
+from tests.interop.harness import to_tvm  # noqa: E402
 
 
 def text(dtype: str, values: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,12 @@ from mlcc.passes.manage.manager import Pipeline
 from mlcc.verify import check
 
 tvm = pytest.importorskip("tvm")
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / name) for name in ("interop", "passes", "generate")]
 
-import graphs  # noqa: E402
-from arguments import leaves  # noqa: E402
-from harness import from_tvm, rounded, to_tvm  # noqa: E402
-from networks import Network  # noqa: E402
-from programs import Program  # noqa: E402
+from tests.generate import graphs  # noqa: E402
+from tests.interop.harness import from_tvm, rounded, to_tvm  # noqa: E402
+from tests.passes.arguments import leaves  # noqa: E402
+from tests.passes.networks import Network  # noqa: E402
+from tests.passes.programs import Program  # noqa: E402
 
 HERE = Path(__file__).resolve().parent / "pass_cases"
 CASES = sorted(HERE.glob("*.mlc"))

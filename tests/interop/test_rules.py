@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ import pytest
 import mlcc
 
 tvm = pytest.importorskip("tvm")
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / name) for name in ("interop", "passes", "generate")]
 
-import graphs  # noqa: E402
-from harness import rounded, to_tvm  # noqa: E402
-from programs import Program  # noqa: E402
 from tvm.relax.dpl import is_op, wildcard  # noqa: E402
+
+from tests.generate import graphs  # noqa: E402
+from tests.interop.harness import rounded, to_tvm  # noqa: E402
+from tests.passes.programs import Program  # noqa: E402
 
 T = tvm.relax.transform
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +10,8 @@ import pytest
 import mlcc
 from mlcc.interp import run_function
 from mlcc.ir import relax
-
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "generate"), str(TESTS / "passes")]
-
-import graphs  # noqa: E402
-from arguments import arguments, leaves  # noqa: E402
+from tests.generate import graphs
+from tests.passes.arguments import arguments, leaves
 
 
 def compare(seed: int, level: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,8 @@ from mlcc.errors import CompileError
 from mlcc.interp import run_function
 from mlcc.ir import IRModule
 from mlcc.verify import check
-
-sys.path[:0] = [str(Path(__file__).resolve().parent)]
-
-from programs import Program  # noqa: E402
-from test_rewrite import F, main_of, operators  # noqa: E402
+from tests.passes.modules import F, module_with_main, operators
+from tests.passes.programs import Program
 
 DENSE = """
 @R.function
@@ -47,7 +43,7 @@ def fuse(module: IRModule, text: str, tmp_path: Path, options: str = "") -> IRMo
 
 
 def test_composites_have_their_attributes(tmp_path: Path) -> None:
-    module = main_of("a = R.matmul(x, y)", "b = R.add(z, a)", "gv = R.exp(b)")
+    module = module_with_main("a = R.matmul(x, y)", "b = R.add(z, a)", "gv = R.exp(b)")
     made = fuse(module, DENSE + EXP, tmp_path)
     assert operators(made) == ["fused_relax_matmul_relax_add", "fused_relax_exp"]
     assert dict(made["fused_relax_matmul_relax_add"].attrs) == {"Composite": "lib.dense", "Primitive": True}
@@ -58,7 +54,7 @@ def test_composites_have_their_attributes(tmp_path: Path) -> None:
 
 
 def test_order_of_operands_is_kept_on_request(tmp_path: Path) -> None:
-    module = main_of("a = R.matmul(x, y)", "gv = R.add(z, a)")
+    module = module_with_main("a = R.matmul(x, y)", "gv = R.add(z, a)")
     exact = DENSE.replace('"lib.dense"}', '"lib.dense", "commutative": False}')
     assert exact != DENSE
     assert operators(fuse(module, exact, tmp_path)) == ["matmul", "add"]
@@ -84,12 +80,12 @@ def test_random_programs_keep_their_numbers(annotate: str, tmp_path: Path, all_c
 
 def test_what_cannot_run_in_one_piece_is_left(tmp_path: Path) -> None:
     """Between the product and the sum stands something that needs the product."""
-    around = main_of("a = R.matmul(x, y)", "b = R.tanh(a)", "gv = R.add(a, b)")
+    around = module_with_main("a = R.matmul(x, y)", "b = R.tanh(a)", "gv = R.add(a, b)")
     assert operators(fuse(around, DENSE, tmp_path)) == ["matmul", "tanh", "add"]
     # two groups, each of which would need the other's result
     text = "@R.function\ndef p_pattern(x: R.Tensor, y: R.Tensor):\n    a = R.exp(x)\n"
     text += "    b = R.tanh(y)\n    return (a, b)\n"
-    crossed = main_of("a = R.exp(x)", "c = R.tanh(y)", "b = R.tanh(a)", "d = R.exp(c)", "gv = R.add(b, d)")
+    crossed = module_with_main("a = R.exp(x)", "c = R.tanh(y)", "b = R.tanh(a)", "d = R.exp(c)", "gv = R.add(b, d)")
     made = fuse(crossed, text, tmp_path)
     check(made)
     given = [np.random.RandomState(i).rand(4, 4).astype("float32") for i in range(3)]
@@ -111,4 +107,4 @@ def test_only_dataflow_blocks(tmp_path: Path) -> None:
 )
 def test_files_that_are_no_patterns(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=said):
-        fuse(main_of("gv = R.exp(x)"), text, tmp_path)
+        fuse(module_with_main("gv = R.exp(x)"), text, tmp_path)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import mlcc
 from mlcc.interp import run_function
-
-sys.path[:0] = [str(Path(__file__).resolve().parent)]
-
-from arguments import leaves  # noqa: E402
-from networks import Network  # noqa: E402
+from tests.passes.arguments import leaves
+from tests.passes.networks import Network
 
 SHAPES = """
 @R.function

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,12 +15,9 @@ from mlcc.ir import IRModule, relax
 from mlcc.passes.manage.levels import LEVELS
 from mlcc.relax.queries import all_bindings
 from mlcc.verify import check
-
-sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "generate")]
-
-import graphs  # noqa: E402
-from arguments import arguments, leaves  # noqa: E402
-from programs import Program  # noqa: E402
+from tests.generate import graphs
+from tests.passes.arguments import arguments, leaves
+from tests.passes.programs import Program
 
 STEPS = [
     "annotate-op-pattern", "canonicalize", "dead-code", "eliminate-common-subexpr", "ewise-fma", "fold-constants",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,24 +10,11 @@ import pytest
 import mlcc
 from mlcc.errors import CompileError
 from mlcc.interp import run_function
-from mlcc.ir import IRModule, relax
+from mlcc.ir import IRModule
 from mlcc.passes.manage.manager import PassContext, Pipeline, run_pipeline
-from mlcc.relax.queries import all_bindings
 from mlcc.verify import check
-
-sys.path[:0] = [str(Path(__file__).resolve().parent)]
-
-from programs import Program  # noqa: E402
-
-F = 'R.Tensor((4, 4), "float32")'
-
-
-def main_of(*lines: str, result: str = "gv", params: str = f"x: {F}, y: {F}, z: {F}") -> IRModule:
-    body = "\n".join(f"            {line}" for line in lines)
-    return mlcc.parse(
-        f"@I.ir_module\nclass Module:\n    @R.function\n    def main({params}):\n        with R.dataflow():\n"
-        f"{body}\n            R.output({result})\n        return {result if ',' not in result else f'({result})'}\n"
-    )
+from tests.passes.modules import F, module_with_main, operators
+from tests.passes.programs import Program
 
 
 def rule(params: str, before: list[str], after: list[str], name: str = "rule", attrs: str = "") -> str:
@@ -49,17 +35,6 @@ def rewrite(module: IRModule, text: str, tmp_path: Path, options: str = "") -> I
     return made
 
 
-def operators(module: IRModule, name: str = "main") -> list[str]:
-    """The operators of a function, in order; called functions by their names."""
-    found = []
-    for binding, _ in all_bindings(module[name].body):
-        value = binding.value  # type: ignore[attr-defined]
-        if isinstance(value, relax.Call):
-            callee = value.args[0] if value.op.name in ("relax.call_tir", "relax.call_dps_packed") else value.op
-            found.append(callee.name.removeprefix("relax."))  # type: ignore[attr-defined]
-    return found
-
-
 FMA = rule(
     f"x: {F}, y: {F}, z: {F}", ["a = R.multiply(x, y)", "R.add(a, z)"], ["R.ewise_fma(x, y, z)"], "fma"
 )  # fmt: skip
@@ -76,7 +51,7 @@ ANY = "x: R.Tensor, y: R.Tensor, z: R.Tensor"
     ],
 )
 def test_operands_in_either_order(lines: list[str], tmp_path: Path) -> None:
-    made = rewrite(main_of(*lines), FMA, tmp_path)
+    made = rewrite(module_with_main(*lines), FMA, tmp_path)
     assert operators(made) == ["ewise_fma"]
     x, y, z = (np.full((4, 4), v, "float32") for v in (2, 3, 4))
     np.testing.assert_array_equal(run_function(made, "main", [x, y, z]), np.full((4, 4), 10))
@@ -85,9 +60,11 @@ def test_operands_in_either_order(lines: list[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("declared", ["False", '["multiply"]'])
 def test_only_the_order_that_is_written(declared: str, tmp_path: Path) -> None:
     text = FMA.replace("    a = ", f'    R.func_attr({{"commutative": {declared}}})\n    a = ', 1)
-    turned = main_of("a = R.multiply(x, y)", "gv = R.add(z, a)")
+    turned = module_with_main("a = R.multiply(x, y)", "gv = R.add(z, a)")
     assert rewrite(turned, text, tmp_path)["main"] is turned["main"]
-    assert operators(rewrite(main_of("a = R.multiply(x, y)", "gv = R.add(a, z)"), text, tmp_path)) == ["ewise_fma"]
+    assert operators(rewrite(module_with_main("a = R.multiply(x, y)", "gv = R.add(a, z)"), text, tmp_path)) == [
+        "ewise_fma"
+    ]
 
 
 def test_both_orders_are_tried_until_all_fits(tmp_path: Path) -> None:
@@ -97,7 +74,7 @@ def test_both_orders_are_tried_until_all_fits(tmp_path: Path) -> None:
         ["a = R.add(x, y)", "b = R.subtract(x, y)", "R.multiply(a, b)"],
         ["a = R.multiply(x, x)", "b = R.multiply(y, y)", "R.subtract(a, b)"],
     )
-    module = main_of("b = R.subtract(y, x)", "a = R.add(x, y)", "gv = R.multiply(b, a)")
+    module = module_with_main("b = R.subtract(y, x)", "a = R.add(x, y)", "gv = R.multiply(b, a)")
     made = rewrite(module, text, tmp_path)
     assert operators(made) == ["multiply", "multiply", "subtract"]
     given = [np.random.RandomState(i).rand(4, 4).astype("float32") for i in range(3)]
@@ -106,20 +83,20 @@ def test_both_orders_are_tried_until_all_fits(tmp_path: Path) -> None:
 
 def test_annotations_are_constraints(tmp_path: Path) -> None:
     params = f'x: {F}, y: {F}, z: R.Tensor((4,), "float32")'
-    module = main_of("a = R.multiply(x, y)", "gv = R.add(a, z)", params=params)
+    module = module_with_main("a = R.multiply(x, y)", "gv = R.add(a, z)", params=params)
     assert rewrite(module, FMA, tmp_path)["main"] is module["main"]
-    module = main_of("a = R.multiply(x, y)", "gv = R.add(a, z)")
+    module = module_with_main("a = R.multiply(x, y)", "gv = R.add(a, z)")
     assert operators(rewrite(module, FMA.replace("float32", "float64"), tmp_path)) == ["multiply", "add"]
     square = 'x: R.Tensor(("n", "n"))'
     text = rule(square, ["R.tanh(x)"], ["R.exp(x)"])
-    assert operators(rewrite(main_of("gv = R.tanh(x)"), text, tmp_path)) == ["exp"]
-    wide = main_of("gv = R.tanh(x)", params='x: R.Tensor((4, 5), "float32")')
+    assert operators(rewrite(module_with_main("gv = R.tanh(x)"), text, tmp_path)) == ["exp"]
+    wide = module_with_main("gv = R.tanh(x)", params='x: R.Tensor((4, 5), "float32")')
     assert operators(rewrite(wide, text, tmp_path)) == ["tanh"]
-    symbolic = main_of("gv = R.tanh(x)", params='x: R.Tensor(("k", "k"), "float32")')
+    symbolic = module_with_main("gv = R.tanh(x)", params='x: R.Tensor(("k", "k"), "float32")')
     assert operators(rewrite(symbolic, text, tmp_path)) == ["exp"]
-    unlike = main_of("gv = R.tanh(x)", params='x: R.Tensor(("k", "l"), "float32")')
+    unlike = module_with_main("gv = R.tanh(x)", params='x: R.Tensor(("k", "l"), "float32")')
     assert operators(rewrite(unlike, text, tmp_path)) == ["tanh"]
-    unknown = main_of("gv = R.tanh(x)", params='x: R.Tensor("float32", ndim=2)')
+    unknown = module_with_main("gv = R.tanh(x)", params='x: R.Tensor("float32", ndim=2)')
     assert operators(rewrite(unknown, text, tmp_path)) == ["tanh"]
 
 
@@ -130,7 +107,9 @@ def test_sizes_of_the_rule_become_those_of_the_place(tmp_path: Path) -> None:
         ["a = R.reshape(x, R.shape([n * m]))", "R.negative(a)"],
     ).replace(":\n    a =", ":\n    n, m = T.int64(), T.int64()\n    a =")
     params = 'x: R.Tensor(("k", 3), "float32")'
-    module = main_of("k = T.int64()", "a = R.permute_dims(x)", "gv = R.reshape(a, R.shape([k * 3]))", params=params)
+    module = module_with_main(
+        "k = T.int64()", "a = R.permute_dims(x)", "gv = R.reshape(a, R.shape([k * 3]))", params=params
+    )
     made = rewrite(module, text, tmp_path)
     assert operators(made) == ["reshape", "negative"]
     assert "R.shape([k * 3])" in mlcc.script(made)
@@ -138,9 +117,9 @@ def test_sizes_of_the_rule_become_those_of_the_place(tmp_path: Path) -> None:
 
 
 def test_results_that_others_use_stay(tmp_path: Path) -> None:
-    module = main_of("a = R.multiply(x, y)", "gv = R.add(a, z)", "gv1 = R.exp(a)", result="gv, gv1")
+    module = module_with_main("a = R.multiply(x, y)", "gv = R.add(a, z)", "gv1 = R.exp(a)", result="gv, gv1")
     assert operators(rewrite(module, FMA, tmp_path)) == ["multiply", "ewise_fma", "exp"]
-    alone = main_of("a = R.multiply(x, y)", "gv = R.add(a, z)", "gv1 = R.exp(z)", result="gv, gv1")
+    alone = module_with_main("a = R.multiply(x, y)", "gv = R.add(a, z)", "gv1 = R.exp(z)", result="gv, gv1")
     assert operators(rewrite(alone, FMA, tmp_path)) == ["ewise_fma", "exp"]
 
 
@@ -148,9 +127,9 @@ def test_attributes_have_to_match(tmp_path: Path) -> None:
     before = ["a = R.sum(x, axis=[1], keepdims=True)", "R.divide(x, a)"]
     text = rule('x: R.Tensor(("n", "m"), "float32")', before, ["R.nn.softmax(x, axis=1)"])
     rows = ["a = R.sum(x, axis=[1], keepdims=True)", "gv = R.divide(x, a)"]
-    assert operators(rewrite(main_of(*rows), text, tmp_path)) == ["nn.softmax"]
+    assert operators(rewrite(module_with_main(*rows), text, tmp_path)) == ["nn.softmax"]
     columns = ["a = R.sum(x, axis=[0], keepdims=True)", "gv = R.divide(x, a)"]
-    assert operators(rewrite(main_of(*columns), text, tmp_path)) == ["sum", "divide"]
+    assert operators(rewrite(module_with_main(*columns), text, tmp_path)) == ["sum", "divide"]
 
 
 def test_attributes_that_may_be_any_come_along(tmp_path: Path) -> None:
@@ -160,7 +139,7 @@ def test_attributes_that_may_be_any_come_along(tmp_path: Path) -> None:
         ["a = R.sum(x, axis=[0])", "R.negative(a)"],
         attrs='{"any_attrs": ["sum.axis", "relax.sum.keepdims"]}',
     )
-    module = main_of("a = R.negative(x)", "gv = R.sum(a, axis=[1], keepdims=True)")
+    module = module_with_main("a = R.negative(x)", "gv = R.sum(a, axis=[1], keepdims=True)")
     made = rewrite(module, text, tmp_path)
     assert operators(made) == ["sum", "negative"]
     assert "R.sum(x, axis=[1], keepdims=True)" in mlcc.script(made)
@@ -168,29 +147,34 @@ def test_attributes_that_may_be_any_come_along(tmp_path: Path) -> None:
 
 def test_constants_match_by_value(tmp_path: Path) -> None:
     text = rule("x: R.Tensor", ['R.power(x, R.const(2.0, "float32"))'], ["R.multiply(x, x)"])
-    assert operators(rewrite(main_of('gv = R.power(x, R.const(2.0, "float32"))'), text, tmp_path)) == ["multiply"]
-    assert operators(rewrite(main_of('gv = R.power(x, R.const(3.0, "float32"))'), text, tmp_path)) == ["power"]
+    assert operators(rewrite(module_with_main('gv = R.power(x, R.const(2.0, "float32"))'), text, tmp_path)) == [
+        "multiply"
+    ]
+    assert operators(rewrite(module_with_main('gv = R.power(x, R.const(3.0, "float32"))'), text, tmp_path)) == ["power"]
 
 
 def test_an_operand_twice_is_the_same_operand(tmp_path: Path) -> None:
     text = rule("x: R.Tensor", ["R.add(x, x)"], ['R.multiply(x, R.const(2.0, "float32"))'])
-    assert operators(rewrite(main_of("a = R.add(x, x)", "gv = R.add(a, x)"), text, tmp_path)) == ["multiply", "add"]
+    assert operators(rewrite(module_with_main("a = R.add(x, x)", "gv = R.add(a, x)"), text, tmp_path)) == [
+        "multiply",
+        "add",
+    ]
 
 
 def test_rules_apply_until_none_does(tmp_path: Path) -> None:
     relus = ["a = R.nn.relu(x)", "b = R.nn.relu(a)", "c = R.nn.relu(b)", "d = R.nn.relu(c)", "gv = R.nn.relu(d)"]
     twice = rule("x: R.Tensor", ["a = R.nn.relu(x)", "R.nn.relu(a)"], ["R.nn.relu(x)"])
-    assert operators(rewrite(main_of(*relus), twice, tmp_path)) == ["nn.relu"]
+    assert operators(rewrite(module_with_main(*relus), twice, tmp_path)) == ["nn.relu"]
     chain = rule("x: R.Tensor", ["R.exp(x)"], ["R.tanh(x)"], "one") + rule(
         "x: R.Tensor", ["R.tanh(x)"], ["R.abs(x)"], "two"
     )
-    assert operators(rewrite(main_of("gv = R.exp(x)"), chain, tmp_path)) == ["abs"]
+    assert operators(rewrite(module_with_main("gv = R.exp(x)"), chain, tmp_path)) == ["abs"]
 
 
 def test_earlier_rules_go_first(tmp_path: Path) -> None:
     whole = rule("x: R.Tensor, y: R.Tensor", ["a = R.multiply(x, y)", "R.exp(a)"], ["R.minimum(x, y)"], "whole")
     part = rule("x: R.Tensor, y: R.Tensor", ["R.multiply(x, y)"], ["R.maximum(x, y)"], "part")
-    module = main_of("a = R.multiply(x, y)", "gv = R.exp(a)")
+    module = module_with_main("a = R.multiply(x, y)", "gv = R.exp(a)")
     assert operators(rewrite(module, whole + part, tmp_path)) == ["minimum"]
     assert operators(rewrite(module, part + whole, tmp_path)) == ["maximum", "exp"]
 
@@ -201,7 +185,7 @@ def test_earlier_rules_go_first(tmp_path: Path) -> None:
 )
 def test_rules_that_never_end(before: str, after: str, tmp_path: Path) -> None:
     params = "x: R.Tensor, y: R.Tensor" if "y" in before else "x: R.Tensor"
-    module = main_of("a = R.add(x, y)", "gv = R.exp(a)")
+    module = module_with_main("a = R.add(x, y)", "gv = R.exp(a)")
     with pytest.raises(CompileError) as caught:
         rewrite(module, rule(params, [before], [after], "loop"), tmp_path)
     (found,) = caught.value.diagnostics
@@ -213,8 +197,8 @@ def test_the_limit_is_an_option(tmp_path: Path) -> None:
     relus = ["a = R.nn.relu(x)", *["a = R.nn.relu(a)"] * 7, "gv = R.nn.relu(a)"]
     twice = rule("x: R.Tensor", ["a = R.nn.relu(x)", "R.nn.relu(a)"], ["R.nn.relu(x)"])
     with pytest.raises(CompileError):
-        rewrite(main_of(*relus), twice, tmp_path, " limit=1")
-    assert operators(rewrite(main_of(*relus), twice, tmp_path, " limit=20")) == ["nn.relu"]
+        rewrite(module_with_main(*relus), twice, tmp_path, " limit=1")
+    assert operators(rewrite(module_with_main(*relus), twice, tmp_path, " limit=20")) == ["nn.relu"]
 
 
 CALLS = """
@@ -248,7 +232,7 @@ class Module:
 
 
 def test_rules_bring_functions_along(tmp_path: Path) -> None:
-    module = main_of("a = R.exp(x)", "b = R.exp(y)", "c = R.tanh(a)", "gv = R.add(b, c)")
+    module = module_with_main("a = R.exp(x)", "b = R.exp(y)", "c = R.tanh(a)", "gv = R.add(b, c)")
     made = rewrite(module, CALLS, tmp_path)
     assert operators(made) == ["fast", "fast", "env.tanh", "add"]
     assert made["fast"].is_private
@@ -258,12 +242,12 @@ def test_rules_bring_functions_along(tmp_path: Path) -> None:
     again = rewrite(clash, CALLS, tmp_path)
     assert operators(again)[:1] == ["fast1"]
     check(again)
-    unused = rewrite(main_of("gv = R.add(x, y)"), CALLS, tmp_path)
+    unused = rewrite(module_with_main("gv = R.add(x, y)"), CALLS, tmp_path)
     assert list(unused) == ["main"]
 
 
 def test_calls_of_prim_funcs_match_by_what_they_do(tmp_path: Path) -> None:
-    module = rewrite(main_of("a = R.exp(x)", "gv = R.tanh(a)"), CALLS, tmp_path)
+    module = rewrite(module_with_main("a = R.exp(x)", "gv = R.tanh(a)"), CALLS, tmp_path)
     back = CALLS.replace("tir_before", "t_before").replace("tir_after", "tir_before").replace("t_before", "tir_after")
     back = (
         back.replace("packed_before", "p_before")
@@ -282,12 +266,14 @@ def test_several_results(tmp_path: Path) -> None:
         ["a = R.matmul(x, v)", "b = R.matmul(x, w)", "(a, b)"],
         ["c = R.concat((v, w), axis=1)", "d = R.matmul(x, c)", "e = R.split(d, 2, axis=1)", "(e[0], e[1])"],
     )
-    module = main_of("a = R.matmul(x, y)", "b = R.exp(z)", "c = R.matmul(x, b)", "d = R.add(a, c)", "gv = R.tanh(d)")
+    module = module_with_main(
+        "a = R.matmul(x, y)", "b = R.exp(z)", "c = R.matmul(x, b)", "d = R.add(a, c)", "gv = R.tanh(d)"
+    )
     made = rewrite(module, text, tmp_path)
     assert operators(made) == ["exp", "concat", "matmul", "split", "add", "tanh"]
     given = [np.random.RandomState(i).rand(4, 4).astype("float32") for i in range(3)]
     np.testing.assert_allclose(run_function(made, "main", given), run_function(module, "main", given), 1e-5, 1e-5)
-    needed = main_of("a = R.matmul(x, y)", "b = R.exp(a)", "gv = R.matmul(x, b)")
+    needed = module_with_main("a = R.matmul(x, y)", "b = R.exp(a)", "gv = R.matmul(x, b)")
     assert operators(rewrite(needed, text, tmp_path)) == ["matmul", "exp", "matmul"]
 
 
@@ -316,7 +302,7 @@ def test_what_is_overwritten_is_not_read_later(tmp_path: Path) -> None:
 
 def test_less_known_results_are_not_put_in(tmp_path: Path) -> None:
     text = rule("x: R.Tensor", ["R.exp(x)"], ['R.call_pure_packed("env.exp", x, sinfo_args=R.Tensor)'])
-    module = main_of("gv = R.exp(x)")
+    module = module_with_main("gv = R.exp(x)")
     assert rewrite(module, text, tmp_path)["main"] is module["main"]
 
 
@@ -335,7 +321,7 @@ def test_the_form_that_tvm_has_for_rules(tmp_path: Path) -> None:
         "@R.rewriter\nclass Rule:\n    @R.function\n    def pattern(x: R.Tensor):\n        return R.exp(x)\n\n"
         "    @R.function\n    def replacement(x: R.Tensor):\n        return R.tanh(x)\n"
     )
-    assert operators(rewrite(main_of("gv = R.exp(x)"), text, tmp_path)) == ["tanh"]
+    assert operators(rewrite(module_with_main("gv = R.exp(x)"), text, tmp_path)) == ["tanh"]
 
 
 ANY2 = "x: R.Tensor, y: R.Tensor"
@@ -378,7 +364,7 @@ WRONG = [
 @pytest.mark.parametrize(("text", "code", "said"), WRONG, ids=[f"{c}-{i}" for i, (_, c, _) in enumerate(WRONG)])
 def test_files_that_are_no_rules(text: str, code: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
-        rewrite(main_of("gv = R.exp(x)"), text, tmp_path)
+        rewrite(module_with_main("gv = R.exp(x)"), text, tmp_path)
     assert caught.value.diagnostics[0].code[:4] == code[:4]
     assert said in str(caught.value)
 
@@ -386,7 +372,7 @@ def test_files_that_are_no_rules(text: str, code: str, said: str, tmp_path: Path
 def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     text = rule(ANY2, ["R.exp(x)"], ["R.add(x, y)"], "a") + rule("x: R.Tensor", ["x"], ["R.tanh(x)"], "b")
     with pytest.raises(CompileError) as caught:
-        rewrite(main_of("gv = R.exp(x)"), text, tmp_path)
+        rewrite(module_with_main("gv = R.exp(x)"), text, tmp_path)
     assert [d.code for d in caught.value.diagnostics] == ["E0542", "E0542"]
 
 
@@ -401,7 +387,7 @@ def test_the_file_lies_in_the_folder_of_a_text_that_names_it(tmp_path: Path) -> 
     ):
         with pytest.raises(CompileError) as caught:
             context = PassContext(folder=str(inner), confined=True)
-            run_pipeline(Pipeline.parse(name), main_of("gv = R.exp(x)"), context)
+            run_pipeline(Pipeline.parse(name), module_with_main("gv = R.exp(x)"), context)
         assert caught.value.diagnostics[0].code == "E0510"
 
 
@@ -419,7 +405,7 @@ def test_a_pattern_with_too_many_ways_to_match_is_refused(tmp_path: Path) -> Non
     params = ", ".join(f"x{i}: R.Tensor" for i in range(32))
     text = rule(params, [*lines, level[0]], ["R.exp(x0)"]).replace("x31: R.Tensor", 'x31: R.Tensor((7, 7), "int8")')
     shown = ", ".join(f"x{i}: {F}" for i in range(32))
-    module = main_of(*lines, f"gv = {level[0]}", params=shown)
+    module = module_with_main(*lines, f"gv = {level[0]}", params=shown)
     with pytest.raises(CompileError) as caught:
         rewrite(module, text, tmp_path)
     assert caught.value.diagnostics[0].code in ("E0542", "E0541")

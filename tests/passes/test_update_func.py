@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,7 @@ import mlcc
 from mlcc.errors import CompileError
 from mlcc.ir import IRModule
 from mlcc.verify import check
-
-sys.path[:0] = [str(Path(__file__).resolve().parent)]
-
-from test_rewrite import F, main_of, operators  # noqa: E402
+from tests.passes.modules import F, module_with_main, operators
 
 MODULE = f"""
 @I.ir_module
@@ -40,7 +36,7 @@ def update(module: IRModule, text: str, tmp_path: Path, options: str = "") -> IR
 
 
 def test_the_function_of_that_name(tmp_path: Path) -> None:
-    module = main_of("gv = R.exp(x)")
+    module = module_with_main("gv = R.exp(x)")
     made = update(module, f"@R.function\ndef main(x: {F}):\n    return R.tanh(x)\n", tmp_path)
     assert operators(made) == ["tanh"]
     assert operators(module) == ["exp"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,7 @@ from mlcc.passes.fusion.fuse import Kinds, fused_groups
 from mlcc.passes.fusion.why_fuse import explain
 from mlcc.passes.manage.manager import Pipeline
 from mlcc.relax.queries import all_bindings, used_vars
-
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "generate")]
-
-import graphs  # noqa: E402
+from tests.generate import graphs
 
 TEXT = """
 @I.ir_module

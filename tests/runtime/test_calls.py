@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +11,7 @@ import pytest
 from mlcc.errors import CallError
 from mlcc.runtime.executable import Executable
 from mlcc.runtime.loader import load
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hand_made import artifact, manifest, tensor  # noqa: E402
+from tests.runtime.hand_made import artifact, manifest, tensor
 
 # y[i, j] = x[i, j] * w[j] + s, with the checks that generated code makes: code 5 is "symbols disagree", 4 "shape"
 SCALE = r"""

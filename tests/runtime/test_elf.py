@@ -14,10 +14,8 @@ import pytest
 from mlcc.errors import LoadError, MachineError
 from mlcc.runtime import elf, image, machine, manifest
 from mlcc.runtime.loader import load, read_manifest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hand_made import artifact, tensor  # noqa: E402
-from hand_made import manifest as facts_of
+from tests.runtime.hand_made import artifact, tensor
+from tests.runtime.hand_made import manifest as facts_of
 
 SOURCE = r"""
 extern float expf(float);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,9 +20,7 @@ from mlcc.runtime.loader import load
 from mlcc.runtime.native_function import NativeFunction
 from mlcc.runtime.packed import raised_by
 from mlcc.runtime.registry import get_func, register_func, remove_func
-
-sys.path.insert(0, str(Path(__file__).parent))
-from hand_made import PRELUDE, artifact, manifest, tensor  # noqa: E402
+from tests.runtime.hand_made import PRELUDE, artifact, manifest, tensor
 
 # calls slot 0 with (x, weights in constant memory, y) and slot 1 with (a string, an int, a float, a bool, a shape, y)
 SOURCE = r"""

@@ -21,13 +21,10 @@ from mlcc.ir.tensor_data import TensorData
 from mlcc.ir.tir import IntImm
 from mlcc.runtime import elf, image
 from mlcc.runtime.loader import load, read_manifest
-from mlcc.targets.llvm.artifact import ObjectArtifact
-
-sys.path.insert(0, str(Path(__file__).parent))
-from texts import ADD_ONE, RELU, artifact, module  # noqa: E402
+from tests.targets.c_programs import CC, run_c_program
+from tests.targets.texts import ADD_ONE, RELU, artifact, module
 
 ROOT = Path(__file__).resolve().parents[2]
-CC = ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"]
 F4 = np.float32
 
 MODEL = module(
@@ -114,19 +111,8 @@ int main(void) {
 """
 
 
-def built(folder: Path, made: ObjectArtifact, source: str, *more: str) -> str:
-    """Save as model.o, compile a program against it, run it, and give what it printed."""
-    made.save(folder / "model.o")
-    (folder / "model.h").write_text(made.header("model.o"))
-    (folder / "app.c").write_text(source)
-    subprocess.run([*CC, "app.c", "model.o", *more, "-o", "app", "-lm"], cwd=folder, check=True)
-    done = subprocess.run(["./app"], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_a_c_program_calls_it(tmp_path: Path) -> None:
-    assert built(tmp_path, artifact(MODEL), C_PROGRAM) == "fine\n"
+    assert run_c_program(tmp_path, artifact(MODEL), C_PROGRAM) == "fine\n"
 
 
 def test_the_header_stands_alone(tmp_path: Path) -> None:
@@ -153,7 +139,7 @@ def test_two_objects_link_into_one_program(tmp_path: Path) -> None:
         "EXPECT(strcmp(model_main_error(0)", "bad = x; tb.shape = in_shape;"
         "EXPECT(other_main(&x, 7, true, 0.5, &tb, &td, out_shape, &k) == 0); EXPECT(strcmp(model_main_error(0)"
     )  # fmt: skip
-    assert built(tmp_path, made, source, "other.o") == "fine\n"
+    assert run_c_program(tmp_path, made, source, "other.o") == "fine\n"
 
 
 def test_only_documented_symbols_are_seen(tmp_path: Path) -> None:
@@ -206,7 +192,7 @@ int main(void) {
     return 0;
 }
 """
-    assert built(tmp_path, made, C_PROGRAM.split("int main(void)")[0] + main) == "fine\n"
+    assert run_c_program(tmp_path, made, C_PROGRAM.split("int main(void)")[0] + main) == "fine\n"
 
 
 def test_strided_parameters_and_several_results_of_a_prim_func(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,7 @@ import pytest
 import mlcc
 from mlcc.errors import CallError, CompileError
 from mlcc.runtime.registry import register_func, remove_func
-
-sys.path.insert(0, str(Path(__file__).parent))
-from texts import ADD_ONE, RELU, artifact, executable, module  # noqa: E402
+from tests.targets.texts import ADD_ONE, RELU, artifact, executable, module
 
 F4 = np.float32
 

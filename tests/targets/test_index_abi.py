@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,9 +11,7 @@ import pytest
 import mlcc
 from mlcc.errors import CallError
 from tests.runtime.guarded import guarded
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_artifact import built  # noqa: E402
+from tests.targets.c_programs import run_c_program
 
 TEXT = """
 @R.function
@@ -58,7 +55,7 @@ int main(void) {
 
 @pytest.mark.parametrize("level", range(4))
 def test_from_c(tmp_path: Path, level: int) -> None:
-    said = built(tmp_path, mlcc.build(mlcc.parse(TEXT), opt_level=level), C_PROGRAM)  # type: ignore[arg-type]
+    said = run_c_program(tmp_path, mlcc.build(mlcc.parse(TEXT), opt_level=level), C_PROGRAM)  # type: ignore[arg-type]
     wanted = ("7", "-8", "-9223372036854775808")
     where = "`R.take` in line 6"
     assert said.splitlines() == [f"{where}: index {v} is outside dimension 0, which has 7" for v in wanted]
