@@ -185,7 +185,7 @@ def test_the_page() -> None:
 
 def test_what_cannot_be_registered() -> None:
     for parameters in ("data: strange", "data: 3"):
-        with pytest.raises(ValueError, match="no parameter of an operator"):
+        with pytest.raises(ValueError, match="not a parameter of an operator"):
             register("toy.wrong", Impl(parameters))
     assert ops.get("toy.wrong") is None
     with pytest.raises(ValueError, match="already"):
